@@ -12,7 +12,7 @@ IMAGE      = fairgate/fairgate:$(VERSION)
 PIN       := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-fast test-long chaos chaos-attack lint format bench schema docs chart image image-check lock audit release-check clean
+.PHONY: help setup run demo browser test test-fast test-long chaos chaos-attack lint format bench schema docs chart image image-check lock audit release-check clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,10 +38,13 @@ run: setup ## serve the embedded world over HTTPS and show one decision
 demo: setup ## three scenarios on a real control plane, without and with Fairgate; PACE=seconds a picture, KEEP=0 to end at once
 	@$(if $(PACE),DEMO_PACE=$(PACE)) $(if $(KEEP),DEMO_KEEP=$(KEEP)) $(BIN)/python -m tests.demo
 
-test: lint ## everything CI runs: lint, types, layers, unit, HTTP, real control plane; WORKERS=2 for fewer at a time
-	$(BIN)/pytest -n $(WORKERS) -m 'not long' --limit-minutes 15 --limit-reruns 1
+browser: setup ## Chromium for the tests of the page, where it is missing
+	@.ci/browser.sh $(BIN)/python
 
-test-fast: setup ## the tests that need no control plane and little time each: a minute
+test: lint browser ## everything CI runs: lint, types, layers, unit, HTTP, real control plane; WORKERS=2 for fewer at a time
+	$(BIN)/pytest -n $(WORKERS) -m 'not long' --limit-minutes 20 --limit-reruns 2
+
+test-fast: setup browser ## the tests that need no control plane and little time each: a minute
 	$(BIN)/pytest -n 7 -m 'not cluster and not long and not slow'
 
 test-long: setup ## the long forms, on real clocks, and a longer search by properties: before a release
@@ -73,6 +76,7 @@ bench: setup ## the performance claims of docs/benchmarks.md, on this machine
 	$(BIN)/python benchmarks/watch.py
 	$(BIN)/python benchmarks/ledger_paths.py
 	$(BIN)/python benchmarks/reclaim_plan.py
+	$(BIN)/python benchmarks/queue_order.py
 	$(BIN)/python benchmarks/reclaim.py
 	$(BIN)/python benchmarks/affinity.py
 

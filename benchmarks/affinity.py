@@ -15,7 +15,6 @@ import dataclasses
 import json
 import os
 import random
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -23,21 +22,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusters.affinity import SHAPE, SHAPES, clear, create_all, make_cluster, orders, set_cordoned
+from clusters.listing import fairgate_with_lists_of
 from clusters.load import cpu_of
 
+from tests.builders import decision_of
 from tests.control_plane import build
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.commands import SCHEDULER
 from tests.control_plane.versions import CONTROL_PLANE
 from tests.control_plane.workbench import list_pods, wait_for
 from tests.scenarios.serving import FAIRGATE
-from tests.scenarios.standing_fairgate import DECISION, FairgateServer, serve_fairgate
+from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
 
-LISTING = (
-    "import runpy, sys; from webhook.core import steer;"
-    "steer.LISTED_NODES = steer.LISTED_NODES_BARE = int(sys.argv.pop(1));"
-    "sys.argv[0] = 'fairgate'; runpy.run_module('webhook', run_name='__main__')"
-)
 ROW = 16
 
 STILL_SECONDS = 8.0
@@ -66,7 +62,7 @@ def fates(cluster: ControlPlane, namespace: str) -> list[Fate]:
     """Return the decision and the binding of every pod of the namespace."""
     found = []
     for each in list_pods(cluster, namespace, resourceVersion="0"):
-        decision = json.loads(each["metadata"]["annotations"][DECISION])
+        decision = decision_of(each)
         shape = each["metadata"]["labels"][SHAPE]
         found.append(Fate(shape, decision["mode"], tuple(decision["nodes"]), each["spec"].get("nodeName")))
     return found
@@ -99,7 +95,7 @@ def set_mode(running: FairgateServer, mode: str) -> None:
             {**probe.body["spec"]["template"], "metadata": {"name": "probe"}, "kind": "Pod", "apiVersion": "v1"},
             dryRun="All",
         )
-        return json.loads(created["metadata"]["annotations"][DECISION])["mode"] == mode
+        return decision_of(created)["mode"] == mode
 
     wait_for(running.cluster, is_in_force, what=f"mode {mode} in force")
 
@@ -196,7 +192,7 @@ def with_lists_of(running: FairgateServer, length: int) -> FairgateServer:
     """Restart the server with lists of this length for all pods."""
     running.stop()
     replica = running.replicas[0]
-    command = (sys.executable, "-c", LISTING, str(length), *replica.command[len(FAIRGATE) :])
+    command = (*fairgate_with_lists_of(length), *replica.command[len(FAIRGATE) :])
     listing = dataclasses.replace(running, replicas=(dataclasses.replace(replica, command=command),))
     listing.start()
     return listing

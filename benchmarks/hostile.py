@@ -47,13 +47,14 @@ def serving(nodes: int) -> Iterator[tuple[str, int, int]]:
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment)
         try:
-            yield "127.0.0.1", _port(folder / "log", process), process.pid
+            yield "127.0.0.1", port_of(folder / "log", process), process.pid
         finally:
             process.terminate()
             process.wait()
 
 
-def _port(log: Path, process: "subprocess.Popen[bytes]") -> int:
+def port_of(log: Path, process: "subprocess.Popen[bytes]") -> int:
+    """Return the port that a server listens on, once its log names it."""
     while process.poll() is None:
         for line in log.read_text().splitlines():
             if '"event":"listening"' in line and line.endswith("}"):

@@ -39,7 +39,7 @@ HEAD = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Town:
+class Borrowed:
     """A cluster in which team a borrows all GPUs of team b."""
 
     cluster: ControlPlane
@@ -49,7 +49,7 @@ class Town:
 
 
 @contextmanager
-def town(cluster: ControlPlane, *, borrowed: int, each: int = 1, is_job: bool = False) -> Iterator[Town]:
+def filled(cluster: ControlPlane, *, borrowed: int, each: int = 1, is_job: bool = False) -> Iterator[Borrowed]:
     """Create `borrowed` borrowing pods of `each` GPUs, bare ones or those of one Job, and start the evictor."""
     with serve_fairgate(cluster) as fairgate:
         shares = [("a", fairgate.team_a, 0), ("b", fairgate.team_b, 1_000_000)]
@@ -66,10 +66,11 @@ def town(cluster: ControlPlane, *, borrowed: int, each: int = 1, is_job: bool = 
         else:
             for number in range(borrowed):
                 create_pod(cluster, fairgate.team_a, pod(f"borrowed-{number}", gpus=each, **SMALL))
-        wait_running(cluster, [fairgate.team_a], borrowed, timeout=900)
+        if borrowed:
+            wait_running(cluster, [fairgate.team_a], borrowed, timeout=900)
         with evictor(fairgate) as running:
             time.sleep(2)
-            yield Town(cluster, fairgate, running, borrowed)
+            yield Borrowed(cluster, fairgate, running, borrowed)
             wait_for(cluster, lambda: not held_nodes(cluster), what="no hold is left")
             if is_job and (failed := cluster.api.get(f"{own}/borrowed")["status"].get("failed")):
                 raise SystemExit(f"the Job that borrows counted {failed} failures")
@@ -77,10 +78,10 @@ def town(cluster: ControlPlane, *, borrowed: int, each: int = 1, is_job: bool = 
         clear(cluster, [fairgate.team_a, fairgate.team_b])
 
 
-def report(there: Town, work: str, *, pods: int, seconds: float, cpu: float) -> dict[str, Any]:
+def report(there: Borrowed, work: str, *, pods: int, seconds: float, cpu: float) -> dict[str, Any]:
     """Return the result of a scenario."""
     evicted = there.evictor.said("evicted")
-    first = [line["seconds"] for line in there.evictor.said("seated")]
+    first = [line["seconds"] for line in there.evictor.said("placed")]
     return {
         "work": work,
         "pods": pods,
@@ -92,7 +93,7 @@ def report(there: Town, work: str, *, pods: int, seconds: float, cpu: float) -> 
     }
 
 
-def one(there: Town, work: str, *, gpus: int = 1) -> dict[str, Any]:
+def one(there: Borrowed, work: str, *, gpus: int = 1) -> dict[str, Any]:
     """Create one pod."""
     with cpu_of(there.cluster, lambda name: name == there.evictor.name) as used:
         began = time.perf_counter()
@@ -102,19 +103,19 @@ def one(there: Town, work: str, *, gpus: int = 1) -> dict[str, Any]:
         return report(there, work, pods=1, seconds=time.perf_counter() - began, cpu=used())
 
 
-def jobs(there: Town, count: int, *, name: str = "jobs") -> dict[str, Any]:
+def jobs(there: Borrowed, count: int, *, name: str = "jobs") -> dict[str, Any]:
     """Create many Jobs of one pod at once."""
     bodies = [job(f"asks-{number}", gpus=1, **SMALL) for number in range(count)]
     return _submit(there, name, bodies, count)
 
 
-def gang(there: Town, count: int) -> dict[str, Any]:
+def gang(there: Borrowed, count: int) -> dict[str, Any]:
     """Create one Job whose pods are a gang."""
     labels = {"scheduling.x-k8s.io/pod-group": "asks"}
     return _submit(there, "gang", [job("asks", pods=count, labels=labels, gpus=1, **SMALL)], count)
 
 
-def _submit(there: Town, work: str, bodies: list[dict[str, Any]], count: int) -> dict[str, Any]:
+def _submit(there: Borrowed, work: str, bodies: list[dict[str, Any]], count: int) -> dict[str, Any]:
     space = there.fairgate.team_b
     with cpu_of(there.cluster, lambda name: name == there.evictor.name) as used:
         began = time.perf_counter()
@@ -132,7 +133,7 @@ async def _create(cluster: ControlPlane, path: str, bodies: list[dict[str, Any]]
         raise SystemExit(f"{len(failures)} creations failed, one with: {failures[0]}")
 
 
-def rest(there: Town, seconds: float) -> dict[str, Any]:
+def rest(there: Borrowed, seconds: float) -> dict[str, Any]:
     """Create no pod, and measure the idle cost."""
     with cpu_of(there.cluster, lambda name: name == there.evictor.name) as used:
         time.sleep(seconds)
@@ -155,14 +156,14 @@ def measure(cluster: ControlPlane, options: argparse.Namespace) -> Iterator[dict
     if set(works) & set(options.works):
         nodes = make_nodes(cluster, options.nodes, gpus=8, timeout=900)
         for name in (work for work in options.works if work in works):
-            with town(cluster, borrowed=0 if name == "free" else full, is_job=name == "job") as there:
+            with filled(cluster, borrowed=0 if name == "free" else full, is_job=name == "job") as there:
                 yield from works[name](there)
         for name in nodes:
             cluster.api.delete(f"/api/v1/nodes/{name}")
     if "seed" in options.works:
         make_nodes(cluster, 4, prefix="ten", gpus=10)
         for each in (1, 5):
-            with town(cluster, borrowed=40 // each, each=each) as there:
+            with filled(cluster, borrowed=40 // each, each=each) as there:
                 yield one(there, f"seed, victims of {each}", gpus=8)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from webhook.core.model.amount import ONE_GPU, UNLIMITED
 from webhook.core.model.demand import Demand, demand_of
-from webhook.core.model.names import CPU, MEMORY, PODS, Namespace, NodeName, ResourceName, TeamName, Uid
+from webhook.core.model.names import CPU, MEMORY, PODS, GangId, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy, Share, Team
@@ -24,7 +24,6 @@ from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Round
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
-from webhook.core.reclaim.victim import GangId
 from webhook.core.world.world import World
 
 GPU = ResourceName("nvidia.com/gpu")
@@ -40,7 +39,7 @@ def demand(gpus: int) -> Demand:
     return demand_of({CPU: 4000 * gpus, MEMORY: 32 * GIB * gpus, PODS: 1, GPU: gpus}, BUILT_IN_RESOURCES)
 
 
-def tenant(name: str, team: TeamName, tier: str, gpus: int, *, on: str = "", created: int = 0) -> ReclaimPod:
+def reclaim_pod(name: str, team: TeamName, tier: str, gpus: int, *, on: str = "", created: int = 0) -> ReclaimPod:
     """A pod of the reclaim index."""
     node = NodeName(on) if on else None
     pod = Resident(
@@ -67,7 +66,9 @@ def build(options: argparse.Namespace) -> tuple[ReclaimIndex, World]:
         for place in range(8):
             gang = GangId(f"gang-{number // 4}-{place}") if dice.random() < options.gangs else None
             started = NOW - dice.randrange(100, 86_400)
-            made = tenant(f"a-{number}-{place}", BORROWER, "preemptible", 1, on=f"node-{number:05}", created=started)
+            made = reclaim_pod(
+                f"a-{number}-{place}", BORROWER, "preemptible", 1, on=f"node-{number:05}", created=started
+            )
             job = WorkloadId(f"job-{number // 5}") if gang is None and dice.random() < options.jobs else None
             if job is not None:
                 reclaim_index.set_failure_budget(job, FailureBudget(JOB_LIMIT))
@@ -88,7 +89,7 @@ def measure(
     """Plan for pods of one size, and remove them again."""
     names = [f"b-{gpus}-{number}" for number in range(count)]
     for number, name in enumerate(names):
-        take(tenant(name, LENDER, "guaranteed", gpus, created=NOW + number), reclaim_index, world)
+        take(reclaim_pod(name, LENDER, "guaranteed", gpus, created=NOW + number), reclaim_index, world)
     times = []
     found = Round((), ())
     for _ in range(options.rounds):
@@ -102,7 +103,7 @@ def measure(
         "pods": count,
         "gpus_each": gpus,
         "victims": sum(len(move.victims) for move in found.moves),
-        "seated": len(found.moves),
+        "placed": len(found.moves),
         "first_ms": round(times[0], 2),
         "median_ms": round(statistics.median(times), 2),
         "max_ms": round(max(times), 2),

@@ -3,7 +3,8 @@
 Three servers are up at once on one core, the client on another; rounds are interleaved in alternating order:
 `bare`     aiohttp + uvloop, reads the body and gives a fixed answer;
 `shell`    Fairgate's HTTPS shell (checks, log line, metrics) around a fixed answer;
-`fairgate` the whole `fairgate serve`, deciding over a world file.
+`fairgate` the whole `fairgate serve`, deciding over a world file;
+`history`  the same with `--history`, if --with-history is given.
 Prints a Markdown table. Run it from the repository's root: `python benchmarks/serve.py`.
 """
 
@@ -103,14 +104,15 @@ def _url_from(log: Path, process: "subprocess.Popen[bytes]") -> str:
     sys.exit(f"{log.stem} did not start:\n{log.read_text()[-2000:]}")
 
 
-def check(server: Server, body: bytes, certs: Path) -> None:
-    """Check that a server allows the review before it is measured."""
+def check(server: Server, body: bytes, certs: Path, *, is_refused: bool) -> None:
+    """Check that a server allows the review, or refuses it if so wished, before it is measured."""
     request = urllib.request.Request(server.url + PATH, data=body, headers={"Content-Type": "application/json"})
     context = ssl.create_default_context(cafile=certs / "ca.crt")
     with urllib.request.urlopen(request, context=context, timeout=10) as answer:
         response = json.load(answer)["response"]
-    if not response["allowed"] or not response.get("patch"):
-        sys.exit(f"{server.name} does not admit the benchmark's pod: {response}")
+    is_admitted = bool(response["allowed"] and response.get("patch"))
+    if is_admitted == is_refused and server.name not in ("bare", "shell"):
+        sys.exit(f"{server.name} does not decide on the benchmark's pod as it should: {response}")
 
 
 def cpu_nanoseconds(pid: int) -> int:
@@ -160,6 +162,13 @@ def report(readings: dict[tuple[int, str], list[Reading]], *, client: str, optio
             f"| {connections} | {name} | {middle:,.0f} | {(max(rates) - min(rates)) / middle:.0%} | {ratio:.2f} "
             f"| {p50:,.0f} | {p99:,.0f} | {cpu:.1f} |"
         )
+    for connections in options.connections if options.with_history else ():
+        pairs = zip(readings[connections, "history"], readings[connections, "fairgate"], strict=True)
+        ratios = sorted(with_.p99_us / without.p99_us for with_, without in pairs)
+        print(
+            f"\np99 with a history to without, round by round, {connections} connections: median "
+            f"{statistics.median(ratios):.2f}, from {ratios[0]:.2f} to {ratios[-1]:.2f}"
+        )
 
 
 def _processor() -> str:
@@ -175,7 +184,7 @@ def compare(options: argparse.Namespace) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fairgate-bench-")))
         certs, body = folder / "certs", folder / "review.json"
         CertFolder(certs).prepare(datetime.now(UTC))
-        body.write_bytes(review_body())
+        body.write_bytes(review_body("nobody" if options.refused else "vision"))
         (folder / "policies").mkdir()
         (folder / "policies" / "policy.yaml").write_text(json.dumps(policy(options.nodes * 16)))
         (folder / "world.json").write_text(json.dumps(world(options.nodes, options.pods_per_node)))
@@ -193,13 +202,15 @@ def compare(options: argparse.Namespace) -> None:
                 ),
                 *("--listen", "127.0.0.1:0", "--certs", str(certs), "--drain-seconds", "0"),
             ]
+            if options.with_history:
+                commands["history"] = [*commands["fairgate"], "--history", str(folder / "history.db")]
         servers = [
             stack.enter_context(started(name, arguments, folder=folder, core=server_core))
             for name, arguments in commands.items()
         ]
         client, client_name = _client(folder, body)
         for server in servers:
-            check(server, body.read_bytes(), certs)
+            check(server, body.read_bytes(), certs, is_refused=options.refused)
             measure(server, client, connections=16, seconds=1, core=client_core)
         readings: dict[tuple[int, str], list[Reading]] = {
             (connections, server.name): [] for connections in options.connections for server in servers
@@ -232,6 +243,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one round; wrk takes whole seconds")
     parser.add_argument("--without-fairgate", action="store_true", help="compare the bare handler with the shell only")
+    parser.add_argument("--with-history", action="store_true", help="compare with a server that records a history, too")
+    parser.add_argument("--refused", action="store_true", help="post a pod that is refused, which a history counts")
     for internal in ("--role", "--certs", "--url", "--body"):
         parser.add_argument(internal, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -51,7 +51,7 @@ class Pod:
 class Tally:
     """The counts, and the result of each arrival."""
 
-    seats: list[int] = field(default_factory=list)
+    rooms: list[int] = field(default_factory=list)
     whole: list[int] = field(default_factory=list)
     allocated: list[float] = field(default_factory=list)
     came: Counter[tuple[Tier, bool]] = field(default_factory=Counter)
@@ -134,7 +134,7 @@ class Place:
             None,
         )
 
-    def seats(self) -> list[int]:
+    def rooms(self) -> list[int]:
         """Return for each node the whole GPUs that reclaim could free for one pod."""
         return [gpus - len(self._kept[name]) for name, gpus in self._gpus.items()]
 
@@ -165,23 +165,23 @@ def run(rows: list[NodeRow], tasks: list[Task], *, seed: int, load: float, share
                 tally.ran[tier, task.gpus == largest] += pod is not None
             tally.evicted_gpus += is_counted * sum(each.task.milli for each in gone) / 1000
         if is_counted:
-            seats = place.seats()
-            tally.seats.append(max(seats))
-            tally.whole.append(seats.count(largest))
+            rooms = place.rooms()
+            tally.rooms.append(max(rooms))
+            tally.whole.append(rooms.count(largest))
             tally.allocated.append(place.milli / capacity)
     return tally
 
 
 def row(name: str, tallies: list[Tally], largest: int) -> str:
-    seats = [seat for tally in tallies for seat in tally.seats]
+    rooms = [room for tally in tallies for room in tally.rooms]
 
     def ran(tier: Tier) -> str:
         came = sum(tally.came[tier, True] for tally in tallies)
         return f"{100 * sum(tally.ran[tier, True] for tally in tallies) / came:.1f}" if came else "-"
 
     cells = [
-        f"{100 * sum(seat >= largest for seat in seats) / len(seats):.1f}",
-        f"{mean(seats):.2f}",
+        f"{100 * sum(room >= largest for room in rooms) / len(rooms):.1f}",
+        f"{mean(rooms):.2f}",
         f"{mean(each for tally in tallies for each in tally.whole):.2f}",
         ran(Tier.GUARANTEED),
         ran(Tier.PREEMPTIBLE),
@@ -206,7 +206,7 @@ def main() -> None:
     tasks = TASKS if options.pods is None else read_tasks(options.pods)
     largest = max(each.gpus for each in rows)
     print(
-        f"| tiers | time a pod of {largest} could be seated, % | largest seat, mean | nodes that could be given whole "
+        f"| tiers | time a pod of {largest} could be placed, % | largest room, mean | nodes that could be given whole "
         f"| guaranteed of {largest} that ran, % | borrowing of {largest}, % | GPUs reclaimed | allocated % |"
     )
     print("| --- " * 8 + "|")

@@ -44,6 +44,8 @@ class Serving:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.context.set_alpn_protocols(["http/1.1"])
+        # client-go resumes no session (its tls.Config has no cache), and two tickets cost a fifth of a handshake
+        self.context.num_tickets = 0
         _load(self.context, pair.pem)
 
     @property

@@ -207,3 +207,13 @@ def core_node(
         is_ready=is_ready,
         is_cordoned=is_cordoned,
     )
+
+
+def decision_of(pod: Json) -> Json:
+    """The decision on a pod; nodes that its annotation does not repeat are those of its node affinity."""
+    decision = json.loads(pod["metadata"]["annotations"]["fairgate.dev/decision"])
+    if decision.pop("listed", 0):
+        required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        fields = [field for term in required["nodeSelectorTerms"] for field in term["matchFields"]]
+        decision["nodes"] = list(dict.fromkeys(field["values"][0] for field in fields if field["operator"] == "In"))
+    return decision

@@ -1,7 +1,7 @@
-"""How many examples a property is searched with.
+"""How many examples a property gets.
 
-Every run searches others, so that a few in each find over many runs what many in one would; `make test-long` takes
-FUZZ_TIMES as many at once.
+Every run uses different ones, so that a few in each run find over many runs what many in one run would; `make
+test-long` uses FUZZ_TIMES as many at once.
 """
 
 import os

@@ -30,7 +30,7 @@ READ_AND_WRITE_ALL = 1 << 1 | 1 << 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
 
 
 class Fork:
-    """A process that was started; speaks as subprocess.Popen does."""
+    """A started process; has the methods of subprocess.Popen."""
 
     def __init__(self, server: "_Forks", pid: int) -> None:
         self._server = server
@@ -125,7 +125,7 @@ def _serve() -> None:
     commands = importlib.import_module("webhook.cli.main").COMMANDS
     for place in commands.values():
         importlib.import_module(place.partition(":")[0])
-    gc.freeze()  # or each process would copy all that was imported, to find that it is still in use
+    gc.freeze()  # otherwise each process would copy everything imported when its reference counts change
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests: they end what they have started
     running: set[int] = set()
     while request := sys.stdin.readline():
@@ -149,7 +149,7 @@ def _answer(request: dict[str, Any], running: set[int]) -> int | None:
 
 
 def _become(request: dict[str, Any]) -> None:
-    """Be the process that was asked for, to its end."""
+    """Run the requested module to its end."""
     for number, path in enumerate(request["files"]):
         flags = os.O_WRONLY | os.O_APPEND if number else os.O_RDONLY
         os.dup2(os.open(path, flags), number)
@@ -166,7 +166,7 @@ def _become(request: dict[str, Any]) -> None:
         status = ended.code or 0
     if isinstance(status, int):
         sys.stdout.flush()
-        os._exit(status)  # a proper end would touch all that was imported, and so copy it
+        os._exit(status)  # a normal exit would touch everything imported, and so copy it
     sys.exit(str(status))
 
 

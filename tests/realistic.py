@@ -1,4 +1,4 @@
-"""A training worker as the API server sends one, managedFields and all: 9.4 KB, what speed is measured at."""
+"""A training worker as the API server sends one, managedFields and all: 9.4 KB, the input of speed measurements."""
 
 from collections.abc import Mapping
 

@@ -22,7 +22,7 @@ VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.di
 
 
 @given(VALUES, st.booleans())
-def test_whatever_is_dumped_is_read_back(value, flow):
+def test_every_dumped_value_is_read_back(value, flow):
     text = yaml.safe_dump(value, default_flow_style=flow)
     assert list(read_documents(text.encode())) == [value]
 
@@ -79,7 +79,7 @@ def bomb():
     ],
     ids=lambda value: value[:20],
 )
-def test_what_cannot_be_read_is_refused_quickly_and_in_words(text, want):
+def test_unreadable_documents_are_refused_quickly_with_a_message(text, want):
     began = time.thread_time()
     with pytest.raises(DocumentError) as refused:
         list(read_documents(text.encode()))
@@ -97,13 +97,13 @@ def test_what_cannot_be_read_is_refused_quickly_and_in_words(text, want):
     ],
     ids=["a control character", "an open list at the end of the file", "a bracket too many"],
 )
-def test_manifests_and_policies_say_the_same_of_the_same_line(text, want):
+def test_manifests_and_policies_report_the_same_problem_of_a_line(text, want):
     last = text.count("\n") + 1
     with pytest.raises(DocumentError) as refused:
         list(read_documents(text.encode()))
     assert (refused.value.line, refused.value.problem) == (last, want)
-    told = document.read_documents({"a.yaml": text.encode()}).problems
-    assert list(map(str, told)) == [f"a.yaml:{last}: not valid YAML: {want}"]
+    found = document.read_documents({"a.yaml": text.encode()}).problems
+    assert list(map(str, found)) == [f"a.yaml:{last}: not valid YAML: {want}"]
 
 
 @given(VALUES.filter(lambda value: value is not None), st.booleans())
@@ -143,11 +143,11 @@ def read_as_policy(text):
     ],
     ids=["numbers", "tags", "an anchor set again", "a list as key", "a number as key", "a key again", "many digits"],
 )
-def test_a_policy_is_read_on_behind_what_it_may_not_hold(text, want, problems):
+def test_reading_a_policy_continues_after_forbidden_syntax(text, want, problems):
     assert read_as_policy(text) == ([want], problems)
 
 
-def test_a_bound_ends_a_policy_file_and_keeps_what_came_before_it():
+def test_an_exceeded_bound_ends_a_policy_file_and_keeps_what_came_before():
     deep = "a: 1\n---\n" + "[" * 33 + "]" * 33
     assert read_as_policy(deep) == ([{"a": 1}], ["a.yaml:3: nested more than 32 levels deep"])
     assert read_as_policy("[" * 32 + "]" * 32)[1] == []
@@ -174,7 +174,7 @@ def test_any_bytes_are_read_or_refused(content):
     document.read_documents({"a.yaml": content})
 
 
-def test_what_kubectl_prints_is_read_as_pyyaml_reads_it():
+def test_output_of_kubectl_is_read_as_pyyaml_reads_it():
     items = [b.node(f"n{i}") for i in range(3)] + [realistic_pod(index=i) for i in range(3)]
     text = yaml.safe_dump_all([{"apiVersion": "v1", "items": items, "kind": "List"}, {}, None])
     assert list(read_documents(text.encode())) == list(yaml.safe_load_all(text))

@@ -1,4 +1,4 @@
-"""An event loop whose clock stands still while anything happens, and jumps to the next timer once nothing does.
+"""An event loop whose clock stops while anything happens, and jumps to the next timer once nothing does.
 
 What waits for seconds takes none, and a machine that stalls loses no time: deadlines run out only when the code has
 nothing else to do. It fits tests whose sockets have both ends in this loop; other processes live on the real clock.

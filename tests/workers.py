@@ -19,5 +19,5 @@ class FilesInOrder(LoadFileScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> FilesInOrder:
     """Take the place of xdist's own choice by `--dist`."""
-    config.option.loadscopereorder = False  # how many tests a file has does not tell how long they take
+    config.option.loadscopereorder = False  # the number of tests of a file is not their duration
     return FilesInOrder(config, log)

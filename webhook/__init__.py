@@ -1,3 +1,3 @@
-"""Fairgate: fair GPU sharing at the admission door, with the stock scheduler."""
+"""Fairgate: fair GPU sharing by an admission webhook, with the stock scheduler."""
 
 __version__ = "0.1.0"

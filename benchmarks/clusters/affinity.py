@@ -167,9 +167,9 @@ def set_cordoned(cluster: ControlPlane, names: Sequence[str], *, is_cordoned: bo
 
 
 def clear(cluster: ControlPlane, namespace: str) -> None:
-    """Delete all workloads and pods, and wait until the pods are gone."""
-    at_once = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
+    """Delete all workloads and pods, and wait until the pods are gone; not by force, as in `load.clear`."""
+    at_once = {"propagationPolicy": "Background"}
     for group, kinds in (("/apis/apps/v1", ("deployments", "statefulsets")), ("/apis/batch/v1", ("jobs",))):
         for kind in kinds:
             delete_all(cluster, f"{group}/namespaces/{namespace}/{kind}", at_once)
-    delete_all(cluster, f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": 0})
+    delete_all(cluster, f"/api/v1/namespaces/{namespace}/pods", {})

@@ -17,8 +17,34 @@ import msgspec
 
 from tests.chaos.client import ask, session
 from tests.control_plane.cluster import ControlPlane
-from tests.control_plane.objects import pod
+from tests.control_plane.objects import job, pod
 from tests.control_plane.workbench import wait_for
+
+POD_BYTES = ("JSON", "protobuf")
+"""The forms in which a pod is measured: as most clients read it, and as etcd, kube-scheduler and kubelet have it."""
+
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
+_SAMPLE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An object to create: the path of its collection and the object."""
+
+    path: str
+    body: dict[str, Any]
+
+
+def one_gpu_pod(name: str, namespace: str) -> Request:
+    """A bare pod of one GPU."""
+    return Request(
+        f"/api/v1/namespaces/{namespace}/pods", pod(name, namespace=namespace, gpus=1, cpu="100m", memory="1Gi")
+    )
+
+
+def one_gpu_job(name: str, namespace: str) -> Request:
+    """A Job of one such pod."""
+    return Request(f"/apis/batch/v1/namespaces/{namespace}/jobs", job(name, gpus=1, cpu="100m", memory="1Gi"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +95,16 @@ async def create(
     prefix: str,
     connections: int = 50,
     per_second: float | None = None,
+    make: Callable[[str, str], Request] = one_gpu_pod,
 ) -> Made:
-    """Create one-GPU pods, the namespaces in turn: at a rate independent of answers, or at full speed."""
+    """Create objects, the namespaces in turn: at a rate independent of answers, or at full speed."""
     numbers = iter(range(count))
     creations: list[Creation] = []
     started = time.perf_counter()
     async with session(cluster, connections=connections) as api, asyncio.TaskGroup() as group:
 
         async def one(number: int) -> None:
-            creations.append(await _create(api, namespaces[number % len(namespaces)], f"{prefix}-{number}"))
+            creations.append(await _create(api, make(f"{prefix}-{number}", namespaces[number % len(namespaces)])))
 
         async def worker() -> None:
             for number in numbers:
@@ -93,10 +120,9 @@ async def create(
     return Made(creations, time.perf_counter() - started)
 
 
-async def _create(api: aiohttp.ClientSession, namespace: str, name: str) -> Creation:
-    body = pod(name, namespace=namespace, gpus=1, cpu="100m", memory="1Gi")
+async def _create(api: aiohttp.ClientSession, request: Request) -> Creation:
     started = time.perf_counter()
-    status, answer = await ask(api, "POST", f"/api/v1/namespaces/{namespace}/pods", body)
+    status, answer = await ask(api, "POST", request.path, request.body)
     return Creation((time.perf_counter() - started) * 1000, status, str(answer.get("message", "")))
 
 
@@ -168,10 +194,28 @@ async def _wait_all(
     return ended
 
 
+async def pod_bytes(cluster: ControlPlane, namespace: str) -> dict[str, float]:
+    """Return the median size of some pods of a namespace, by form."""
+    async with session(cluster) as api:
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        async with api.get(path, params={"limit": str(_SAMPLE)}) as answer:
+            names = [item["metadata"]["name"] for item in (await answer.json())["items"]]
+        sizes: dict[str, list[int]] = {form: [] for form in POD_BYTES}
+        for name in names:
+            for form, accept in zip(POD_BYTES, ("application/json", _PROTOBUF), strict=True):
+                async with api.get(f"{path}/{name}", headers={"Accept": accept}) as answer:
+                    sizes[form].append(len(await answer.read()))
+    return {form: statistics.median(found) for form, found in sizes.items()}
+
+
 def clear(cluster: ControlPlane, namespaces: Sequence[str]) -> None:
-    """Delete the pods and wait until they are gone."""
+    """Delete Jobs and pods and wait until they are gone.
+
+    Not by force: a pod that was deleted by force is charged until its grace period is over.
+    """
     for name in namespaces:
-        delete_all(cluster, f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
+        delete_all(cluster, f"/apis/batch/v1/namespaces/{name}/jobs", {"propagationPolicy": "Background"})
+        delete_all(cluster, f"/api/v1/namespaces/{name}/pods", {})
 
 
 def delete_all(cluster: ControlPlane, path: str, how: dict[str, Any]) -> None:

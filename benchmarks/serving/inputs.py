@@ -5,8 +5,11 @@ import json
 BODY_BYTES = 9_500
 
 
-def review_body() -> bytes:
-    """Return an AdmissionReview as the API server sends it for a training worker, with managedFields."""
+def review_body(namespace: str = "vision") -> bytes:
+    """Return an AdmissionReview as the API server sends it for a training worker, with managedFields.
+
+    A namespace without a team is refused.
+    """
     image = "registry.example.com/train:2026.3"
     env = [{"name": f"VARIABLE_{i}", "value": f"value-of-variable-{i}"} for i in range(17)]
     volumes = [{"name": f"data-{i}", "persistentVolumeClaim": {"claimName": f"claim-{i}"}} for i in range(5)]
@@ -33,7 +36,7 @@ def review_body() -> bytes:
     }
     metadata = {
         "name": "train-worker-0",
-        "namespace": "vision",
+        "namespace": namespace,
         "creationTimestamp": None,
         "labels": {"training.kubeflow.org/job-name": "train", "training.kubeflow.org/replica-type": "worker"},
         "annotations": {"sidecar.istio.io/inject": "false"},
@@ -59,7 +62,7 @@ def review_body() -> bytes:
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
         "resource": {"group": "", "version": "v1", "resource": "pods"},
         "operation": "CREATE",
-        "namespace": "vision",
+        "namespace": namespace,
         "name": "train-worker-0",
         "userInfo": {
             "username": "system:serviceaccount:kubeflow:training-operator",

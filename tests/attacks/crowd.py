@@ -37,7 +37,7 @@ NOW = "2026-01-01T00:00:00Z"
 
 
 def policy() -> Policy:
-    """Two large teams, one with shares per model, and two pools: the more ways to place a pod, the dearer it is."""
+    """Two large teams, one with shares per model, and two pools: the more ways to place a pod, the higher the cost."""
     whole = Share(200_000 * ONE_GPU, 400_000 * ONE_GPU)
     teams = (
         Team(TeamName("vision"), ("vision",), gpus=whole, models={GpuModel(model): whole for model in MODELS}),

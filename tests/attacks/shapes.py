@@ -1,7 +1,7 @@
-"""Pods and workloads of every shape that a tenant can blow up, each about so many bytes long.
+"""Pods and workloads of every shape that a tenant can enlarge, each about so many bytes long.
 
-Most are not valid for the API server; all of them reach the mutating webhook before it says so. What is counted up in
-them has a `z` in its name, so that `salted` makes others of them.
+Most are not valid for the API server; all of them reach the mutating webhook before it refuses them. Enlarged parts
+have a `z` in their names, so that `salted` makes different ones.
 """
 
 import json
@@ -72,7 +72,7 @@ def _pod_term(number: int, *, namespaces: list[str] | None = None, operator: str
 
 
 def salted(body: bytes, salt: int) -> bytes:
-    """Make a review that differs from others in everything that is counted up in it."""
+    """Make a review that differs from others in every enlarged part."""
     return body.replace(b"z", b"z%d-" % salt)
 
 
@@ -216,7 +216,7 @@ def workloads(size: int) -> Iterator[tuple[str, Json]]:
 
 
 def merged(several: list[Json]) -> Json:
-    """Put shapes into one pod; of what several of them set the last one holds."""
+    """Put shapes into one pod; of shapes that set the same field the last one wins."""
     made: Json = {}
     for each in several:
         _merge(made, json.loads(json.dumps(each)))

@@ -42,7 +42,7 @@ def daemon_set(node: str, **spec: object) -> dict[str, object]:
     return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d"}, "spec": spec}
 
 
-def test_pods_placed_by_others_are_inside_the_share_or_evicted(cluster):
+def test_pods_placed_externally_are_inside_the_share_or_evicted(cluster):
     make_nodes(cluster, 5)
     stray = make_namespace(cluster)
     with (
@@ -51,7 +51,7 @@ def test_pods_placed_by_others_are_inside_the_share_or_evicted(cluster):
     ):
         mine, theirs = fairgate.team_a, fairgate.team_b
         attacker, drifter = make_attacker(cluster, mine), make_attacker(cluster, stray, "drifter")
-        # a label, an annotation of their own
+        # a label, an annotation of its own
         labelled = pod("p", gpus=1, nodeName="node-0", labels={TIER: "guaranteed"})
         attacker.refused(labelled, code="ProtectedKeyChanged")
         attacker.refused(pod("p", gpus=1, nodeName="node-0", annotations=MIRROR), code="InvalidRequest")
@@ -83,11 +83,11 @@ def test_neither_budgets_nor_grace_periods_nor_gangs_keep_borrowed_gpus(cluster)
     with serve_fairgate(cluster, limit_a=60, limit_b=40, policy=policy) as fairgate, evictor(fairgate) as running:
         mine, theirs = fairgate.team_a, fairgate.team_b
         attacker = make_attacker(cluster, mine)
-        # two budgets that let no pod go
+        # two budgets that allow no eviction
         for name in ("one", "two"):
             budget(attacker, name, {"app": "kept"})
         kept = fill(cluster, mine, 2, prefix="kept", gpus=5, labels={**BORROW, "app": "kept"}, **on("node-0"))
-        # deleted, to be gone in a year
+        # deleted, with a grace period of a year
         (dying,) = fill(cluster, mine, 1, prefix="d", gpus=10, labels=BORROW, annotations=STUBBORN, **on("node-1"))
         attacker.kubectl("delete", "pod", dying, f"--grace-period={YEAR}", "--wait=false")
         # a gang label on everything, one of them guaranteed
@@ -133,7 +133,7 @@ def test_no_eviction_is_for_a_pod_that_does_not_wait_or_cannot_be_placed(cluster
         assert len(evicted(cluster, mine, there)) == 2
         assert not running.said("hold given up")
         assert [line["name"] for line in running.said("plan")] == ["b"]
-        # a gang of which half could come, its pods some time apart
+        # a gang of which half could be placed, its pods created some time apart
         fill(cluster, mine, 2, prefix="own", gpus=3, **on("node-1"))
         others = fill(cluster, mine, 2, prefix="borrowed", gpus=2, labels=BORROW, **on("node-1"))
         gang = {"training.kubeflow.org/job-name": "late"}
@@ -146,7 +146,7 @@ def test_no_eviction_is_for_a_pod_that_does_not_wait_or_cannot_be_placed(cluster
 
 
 def test_waiting_pods_that_tolerate_everything_cannot_use_held_nodes(cluster):
-    """Neither its GPUs, by pods that wait for longer, nor its CPU, by pods without GPUs."""
+    """Neither its GPUs, by pods that wait longer, nor its CPU, by pods without GPUs."""
     make_nodes(cluster, 1)
     with serve_fairgate(cluster, limit_a=60, limit_b=40) as fairgate, evictor(fairgate) as running:
         mine, theirs = fairgate.team_a, fairgate.team_b
@@ -168,7 +168,7 @@ def test_waiting_pods_that_tolerate_everything_cannot_use_held_nodes(cluster):
 
 
 def test_pods_that_come_and_go_cause_fewer_and_fewer_evictions(cluster):
-    """To create and delete a guaranteed pod again and again would have borrowers evicted for nothing."""
+    """Creating and deleting a guaranteed pod repeatedly must not evict borrowers."""
     make_nodes(cluster, 1)
     with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         attacker = make_attacker(cluster, fairgate.team_b, "eve")

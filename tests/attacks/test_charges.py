@@ -102,7 +102,7 @@ def test_creating_an_existing_name_is_not_charged(fairgate, attacker, taken_by):
     for _ in range(3):
         done = attacker.create(sized("taken", 10))
         assert "AlreadyExists" in done.stderr, done.stderr
-    assert fairgate.charged("a") <= held + 10, "at most one that came before the watch did"
+    assert fairgate.charged("a") <= held + 10, "at most one from before the watch event"
     wait_for(attacker.cluster, lambda: "(AlreadyExists)" in attacker.create(sized("taken", 10)).stderr, what="known")
 
 
@@ -118,7 +118,7 @@ def test_creating_a_pod_that_a_resource_quota_refuses_is_not_charged(fairgate, a
         what="the quota is known to be full",
     )
     before = fairgate.charged("a")
-    assert before <= 6, "at most one that came before the watch did"
+    assert before <= 6, "at most one from before the watch event"
     for number in range(3):
         refused = attacker.refused(sized(f"p{number}", 10), code="ResourceQuotaExceeded")
         assert "exceeded quota: q, requested: requests.nvidia.com/gpu=10, used: requests.nvidia.com/gpu=5" in refused
@@ -144,7 +144,7 @@ def test_labels_and_decisions_are_not_forged_on_pods_without_gpus(attacker):
         attacker.refused(pod("forged", **forged), code="ProtectedKeyChanged")
     claims = {"resourceClaims": [{"name": "c", "resourceClaimName": "none"}]}
     refused = attacker.create(pod("forged", labels={"fairgate.dev/team": "b"}, **claims))
-    assert refused.returncode != 0, "one that comes to Fairgate all the same"
+    assert refused.returncode != 0, "a request that reaches Fairgate"
 
 
 def test_the_largest_possible_job_gets_a_warning(attacker):

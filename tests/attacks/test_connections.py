@@ -116,13 +116,13 @@ async def test_small_reviews_are_processed_between_two_large_ones(tmp_path, size
     async with running(tmp_path) as server:
         order = []
         server.reviewer.work = lambda: time.sleep(0.005)
-        large = [asyncio.create_task(_told(server, b" " * size, "large", order)) for _ in range(30)]
-        small = [asyncio.create_task(_told(server, b"{}", "small", order)) for _ in range(10)]
+        large = [asyncio.create_task(_review(server, b" " * size, "large", order)) for _ in range(30)]
+        small = [asyncio.create_task(_review(server, b"{}", "small", order)) for _ in range(10)]
         await asyncio.gather(*large, *small)
         assert order.index("large") < len(order) - 1
         assert order[25:].count("small") == 0
 
 
-async def _told(server, body, name, order):
+async def _review(server, body, name, order):
     assert (await server.review(data=body)).status == 200
     order.append(name)

@@ -34,7 +34,7 @@ def attacker(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFacto
 
 
 def answer(api: Any, path: str, body: dict[str, Any]) -> str:
-    """What a dry run is answered: nothing where it would be allowed."""
+    """Return the answer to a dry run; "" if it would be allowed."""
     try:
         api.create(path, body, dryRun="All")
     except ApiError as error:
@@ -43,7 +43,7 @@ def answer(api: Any, path: str, body: dict[str, Any]) -> str:
 
 
 def answers(attacker: Attacker, attempts: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """What the attempts to create pods are answered."""
+    """Return the answers to the attempts to create pods."""
     pods = f"/api/v1/namespaces/{attacker.namespace}/pods"
     return {name: answer(attacker.api, pods, pod("p", **made)) for name, made in attempts.items()}
 
@@ -177,7 +177,7 @@ def test_honest_pods_are_left_alone(attacker):
 
 
 def test_a_pod_that_is_too_large_to_check_is_refused(attacker):
-    """CEL would look at it for seconds, or give up."""
+    """CEL would evaluate it for seconds, or exceed its cost limit."""
     found = answers(
         attacker,
         {

@@ -97,7 +97,7 @@ def driver_is(driver: str) -> dict[str, object]:
 
 
 def asking(name: str, resources: dict[str, str], **spec: object) -> dict[str, object]:
-    """A pod of one container with these limits and nothing else."""
+    """A pod of one container with these limits only."""
     made = pod(name, **spec)
     made["spec"]["containers"][0]["resources"] = {"limits": resources}
     return made
@@ -116,7 +116,7 @@ def claiming(name: str, *, gate: bool = False, **source: str) -> dict[str, objec
 
 
 def let_go(attacker: Attacker, name: str) -> None:
-    """Take the pod's own scheduling gate off, as its owner may."""
+    """Remove the pod's own scheduling gate, as its owner may."""
     attacker.kubectl("patch", "pod", name, "--type=json", "-p", '[{"op": "remove", "path": "/spec/schedulingGates"}]')
 
 
@@ -152,7 +152,7 @@ def wait_refused_allocation(site: Site, name: str) -> None:
     ],
     ids=["a zero", "a zero for HAMi", "another scheduler", "two zeros", "nodeName"],
 )
-def test_a_share_that_nothing_enforces_counts_as_whole_gpus(site: Site, share: dict[str, str], spec: dict[str, str]):
+def test_an_unenforced_share_counts_as_whole_gpus(site: Site, share: dict[str, str], spec: dict[str, str]):
     made = asking("many", {"nvidia.com/gpu": "21", **share}, **spec)
     assert "requested 21, limit 20" in site.mallory.refused(made, code="TeamLimitExceeded")
 
@@ -194,10 +194,11 @@ def test_another_scheduler_or_a_forged_daemon_set_does_not_either(site: Site):
 @pytest.mark.usefixtures("nothing_left")
 def test_a_claim_that_grows_after_the_decision_gets_no_devices(site: Site):
     site.mallory.create(claim("ResourceClaim", "mine", 1))
-    wait_admitted(site, claiming("first", gate=True, resourceClaimName="mine"))
+    site.cluster.pause("kube-scheduler")
+    wait_admitted(site, claiming("first", resourceClaimName="mine"))
     site.mallory.kubectl("delete", "resourceclaim", "mine")
     site.mallory.create(claim("ResourceClaim", "mine", 25))
-    let_go(site.mallory, "first")
+    site.cluster.resume("kube-scheduler")
     wait_refused_allocation(site, "first")
     assert allocated(site) == 0
 
@@ -205,10 +206,11 @@ def test_a_claim_that_grows_after_the_decision_gets_no_devices(site: Site):
 @pytest.mark.usefixtures("nothing_left")
 def test_an_identical_recreated_claim_gets_its_devices(site: Site):
     site.mallory.create(claim("ResourceClaim", "mine", 2))
-    wait_admitted(site, claiming("first", gate=True, resourceClaimName="mine"))
+    site.cluster.pause("kube-scheduler")
+    wait_admitted(site, claiming("first", resourceClaimName="mine"))
     site.mallory.kubectl("delete", "resourceclaim", "mine")
     site.mallory.create(claim("ResourceClaim", "mine", 2))
-    let_go(site.mallory, "first")
+    site.cluster.resume("kube-scheduler")
     wait_bound(site.cluster, site.mallory.namespace, "first")
     assert allocated(site) == 2
 
@@ -216,13 +218,13 @@ def test_an_identical_recreated_claim_gets_its_devices(site: Site):
 @pytest.mark.usefixtures("nothing_left")
 def test_a_template_that_grows_after_the_decision_gets_no_devices(site: Site):
     site.mallory.create(claim("ResourceClaimTemplate", "made", 1))
-    wait_admitted(site, claiming("first", gate=True, resourceClaimTemplateName="made"))
+    site.cluster.pause("kube-scheduler")
+    site.cluster.pause("kube-controller-manager")  # makes the claim from the template, when it knows the new one
+    wait_admitted(site, claiming("first", resourceClaimTemplateName="made"))
     site.mallory.kubectl("delete", "resourceclaimtemplate", "made")
     site.mallory.create(claim("ResourceClaimTemplate", "made", 25))
-    claims = f"{DEVICES}/namespaces/{site.mallory.namespace}/resourceclaims"
-    wait_for(site.cluster, lambda: site.cluster.api.list(claims), what="the claim is made from the template as it was")
-    site.mallory.kubectl("delete", "resourceclaims", "--all")
-    let_go(site.mallory, "first")
+    site.cluster.restart("kube-controller-manager")
+    site.cluster.resume("kube-scheduler")
     wait_refused_allocation(site, "first")
     assert allocated(site) == 0
 

@@ -23,7 +23,7 @@ REFUSALS = 500
 
 
 def asked(number, *, namespace="greedy", **owner):
-    """A pod over the limit, made by a controller that is said to be there."""
+    """A pod over the limit, whose controller is said to exist."""
     forged = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",

@@ -37,5 +37,5 @@ def test_only_fairgate_writes_reports(cluster):
         assert all("forbidden" in done.stderr for done in writes())
         shown = attacker.kubectl("get", "reports.fairgate.dev,teamledgers.fairgate.dev", "-o", "json").stdout
         assert "PRIVATE KEY" not in shown
-        assert cluster.api.get(f"{REPORTS}/replicas")["replicas"], "there is something to be seen"
+        assert cluster.api.get(f"{REPORTS}/replicas")["replicas"], "there is a report to read"
         assert cluster.api.list(TEAM_LEDGERS) is not None

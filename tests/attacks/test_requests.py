@@ -30,7 +30,7 @@ SIZES = {"2 KiB": 2048, "60 KiB": 60 * 1024, "250 KiB": 250 * 1024, "1 MiB": MIB
 def world():
     made = crowded(1000)
     at = reviewer(made)
-    turn(at.mutate(review(pod()), deadline=1e9))  # what the first decision of all finds out
+    turn(at.mutate(review(pod()), deadline=1e9))  # resolved by the first decision
     gc.collect()
     gc.freeze()
     yield made
@@ -93,7 +93,7 @@ def test_a_thousand_different_requests_leave_no_memory_behind(world):
     assert memory_mib() - before < 50
 
 
-def test_what_is_over_a_bound_is_refused_with_its_number(world):
+def test_an_exceeded_bound_is_refused_with_its_number(world):
     terms = [{"matchExpressions": [{"key": f"k{n}", "operator": "Exists"}]} for n in range(bounds.NODE_TERMS + 1)]
     asked = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     answer = json.loads(turn(reviewer(world).mutate(review(pod({"affinity": asked})), deadline=1e9)).answer.body)
@@ -111,7 +111,7 @@ def test_a_pod_without_gpus_is_never_refused_for_its_size(world):
 
 
 def standing(uid, terms, *, namespace="mallory", node="node-00001"):
-    """A CPU pod on a node that keeps others off."""
+    """A CPU pod on a node, with anti-affinity to others."""
     listed = [
         {
             "topologyKey": "kubernetes.io/hostname",

@@ -10,6 +10,7 @@ import jsonpatch
 
 from tests.blackbox.objects import Json, encode, review
 from tests.blackbox.server import Reply, Server
+from tests.builders import decision_of
 
 _NUMBERS = itertools.count(1)
 
@@ -39,7 +40,7 @@ class Created:
 
     @property
     def decision(self) -> Any:
-        return json.loads(self.manifest["metadata"]["annotations"]["fairgate.dev/decision"])
+        return decision_of(self.manifest)
 
 
 @dataclass

@@ -77,5 +77,5 @@ def patched(request, response):
 
 
 def rarely(*values):
-    """One of these, the last one four times of five."""
+    """One of these, the last one with a probability of four fifths."""
     return st.sampled_from([*values, *[values[-1]] * 4])

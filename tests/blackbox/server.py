@@ -141,7 +141,7 @@ def serving(
         server = Server(folder, _listening(folder, process), process)
         yield server
         server.hang_up()
-        assert process.poll() is None, "the server ended by itself"
+        assert process.poll() is None, "the server exited"
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 0
     finally:

@@ -243,10 +243,10 @@ def test_invalid_amounts_are_refused_with_a_message(server, path, resources, wan
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_an_unknown_team_is_refused_by_name(server, path):
-    response = server.post(path, encode(review(pod("p", "stranger"), uid="u"))).json["response"]
+    response = server.post(path, encode(review(pod("p", "unowned"), uid="u"))).json["response"]
     assert response["status"]["code"] == 403
     message = response["status"]["message"]
-    assert message.startswith("namespace stranger belongs to no team")
+    assert message.startswith("namespace unowned belongs to no team")
     assert "teams: a, b, borrower, small" in message
     assert "UnknownTeam" in message
 

@@ -166,7 +166,7 @@ def test_manifests_for_a_url(results):
     assert {made["kind"] for made in guards} == {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
     hooks = mutating["webhooks"] + validating["webhooks"]
     bundle = base64.b64encode(CA.encode()).decode()
-    paths = ["mutate", "jobs", "validate", "workloads", "claims"]
+    paths = ["mutate", "jobs", "gangs", "validate", "workloads", "claims"]
     for hook, path in zip(hooks, paths, strict=True):
         assert hook["clientConfig"] == {"url": f"https://127.0.0.1:8443/{path}", "caBundle": bundle}
         assert hook["admissionReviewVersions"] == ["v1"]

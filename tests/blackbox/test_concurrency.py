@@ -85,18 +85,20 @@ async def test_tiers_are_right_when_pods_race_for_the_share(server, crowd):
 
 
 async def test_a_limit_holds_at_every_moment(server, crowd):
-    seen = []
+    seen, has_seen = [], asyncio.Event()
 
     async def look():
         while True:
             seen.append(await asyncio.to_thread(server.charged, "a"))
+            has_seen.set()
 
     looking = asyncio.create_task(look())
     await created(crowd, [pod(f"p{n}", "team-a", gpus=1 + n % 4) for n in range(120)])
+    has_seen.clear()  # a busy machine may have answered all of them before the first look
+    await asyncio.wait_for(has_seen.wait(), 30)
     looking.cancel()
     await asyncio.gather(looking, return_exceptions=True)
     server.hang_up()
-    assert len(seen) > 1
     assert max(seen) <= 20
     assert await asyncio.to_thread(server.charged, "a") == 20
 

@@ -1,4 +1,4 @@
-"""A decision cannot be had by writing it oneself: what is on the pod must be what the policy would have put there."""
+"""A decision cannot be forged: the decision on the pod must be the one that the policy results in."""
 
 import copy
 import json
@@ -8,6 +8,7 @@ import pytest
 from tests.blackbox.fuzzing import NODES, POLICY, patched
 from tests.blackbox.in_process import InProcess
 from tests.blackbox.objects import DECISION, pod, review
+from tests.builders import decision_of
 
 TERMS = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 
@@ -30,7 +31,7 @@ def validated(reviewer, sent):
 
 
 def remarked(manifest, **changes):
-    mark = json.loads(manifest["metadata"]["annotations"][DECISION]) | changes
+    mark = decision_of(manifest) | changes
     manifest["metadata"]["annotations"][DECISION] = json.dumps({k: v for k, v in mark.items() if v is not None})
 
 
@@ -66,7 +67,7 @@ def for_less(manifest):
     remarked(manifest, demand={"nvidia.com/gpu": "1"}, gpus="1")
 
 
-def for_somebody_else(manifest):
+def for_another_user(manifest):
     remarked(manifest, user="bob")
 
 
@@ -81,6 +82,24 @@ def one_node_more(manifest):
     terms.append(other)
 
 
+def one_node_more_as_older_versions_wrote_it(manifest):
+    remarked(manifest)
+    one_node_more(manifest)
+
+
+def one_node_less(manifest):
+    del manifest["spec"]["affinity"]["nodeAffinity"][TERMS[1]]["nodeSelectorTerms"][-1]
+
+
+def without_the_nodes(manifest):
+    del manifest["spec"]["affinity"]["nodeAffinity"][TERMS[1]]
+
+
+def on_any_node_too(manifest):
+    terms = manifest["spec"]["affinity"]["nodeAffinity"][TERMS[1]]["nodeSelectorTerms"]
+    terms.append({key: value for key, value in terms[0].items() if key != "matchFields"})
+
+
 FORGERIES = [
     free_of_nodes,
     preferring,
@@ -89,9 +108,13 @@ FORGERIES = [
     on_another_node,
     in_another_pool,
     for_less,
-    for_somebody_else,
+    for_another_user,
     of_another_team,
     one_node_more,
+    one_node_more_as_older_versions_wrote_it,
+    one_node_less,
+    without_the_nodes,
+    on_any_node_too,
 ]
 
 

@@ -1,4 +1,4 @@
-"""Random pods as people write them: advice is idempotent, and no limit and no node is ever passed."""
+"""Random pods as people write them: mutation is idempotent, and no limit and no node is ever exceeded."""
 
 import pytest
 from hypothesis import given
@@ -88,7 +88,7 @@ SPECS = st.fixed_dictionaries(
 @st.composite
 def creations(draw):
     """A pod of one of the teams, and how it is created."""
-    namespace = draw(rarely("stranger", "kube-system", "team-b", "team-b", "team-a"))
+    namespace = draw(rarely("unowned", "kube-system", "team-b", "team-b", "team-a"))
     manifest = pod("p", namespace, gpus=draw(rarely(0, 7, 9, 1, 2, 3)), **draw(SPECS))
     if draw(rarely("n1", "n9", "")):
         manifest["spec"]["nodeName"] = "n1"

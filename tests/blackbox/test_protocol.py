@@ -180,7 +180,7 @@ def test_a_deleted_pod_frees_its_gpus(api, server):
 
 
 def test_pods_without_gpus_are_not_changed(api, server):
-    for manifest in (pod("web", "team-a", gpus=None), pod("web", "nobody", gpus=None), pod("zero", "nobody", gpus=0)):
+    for manifest in (pod("web", "team-a", gpus=None), pod("web", "unowned", gpus=None), pod("zero", "unowned", gpus=0)):
         made = api.create(manifest)
         assert made.is_allowed
         assert made.manifest["metadata"].keys() == manifest["metadata"].keys() | {"uid"}

@@ -1,6 +1,6 @@
 """Edits of the policy folder are in force within two seconds; an invalid one is reported and not applied.
 
-These tests tell one story in their order: each edit takes a second to be seen, and none is undone in between.
+These tests run in order and build on each other: each edit takes a second to be seen, and none is undone in between.
 """
 
 import os
@@ -123,7 +123,7 @@ def test_pods_are_decided_by_the_new_policy(server, folder):
 
 
 def test_a_config_map_is_swapped_by_its_symlink(tmp_path):
-    """As the kubelet does it: files link into ..data, a link that is exchanged for one to a new folder."""
+    """As the kubelet does it: files link into ..data, a link that is replaced by one to a new folder."""
     mount = tmp_path / "mount"
 
     def generation(number, limit):

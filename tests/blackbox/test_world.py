@@ -39,7 +39,7 @@ WORLD = [
     running(labelled(pod("own", "team-b-x", gpus=1), "b", "guaranteed"), "node-2"),
     pod("waits", "team-b-y", gpus=5) | {"status": {"phase": "Pending"}},
     running(pod("exporter", "monitoring", gpus=1), "node-3"),
-    running(pod("stray", "nobody", gpus=2), "node-3"),
+    running(pod("stray", "unowned", gpus=2), "node-3"),
     running(pod("web", "shop", gpus=None, cpu="60"), "no-cpu"),
 ]
 

@@ -16,6 +16,7 @@ import jsonpatch
 import pytest
 import yaml
 
+from tests.builders import decision_of
 from webhook.core.world.world import World
 from webhook.kube.world_file.world_file import parse_world
 from webhook.policy.load import load
@@ -127,7 +128,8 @@ def test_case(path, tmp_path):
             assert record.outcome == want["outcome"], f"{where}: {record.message}"
             for key in ("code", "tier", "team"):
                 assert key not in want or getattr(record, key) == want[key], f"{where}: {record}"
-            decided = json.loads(manifest["metadata"].get("annotations", {}).get("fairgate.dev/decision", "{}"))
+            is_decided = "fairgate.dev/decision" in manifest["metadata"].get("annotations", {})
+            decided = decision_of(manifest) if is_decided else {}
             assert "pool" not in want or decided.get("pool") == want["pool"], where
             assert "nodes" not in want or decided.get("nodes") == want["nodes"], f"{where}: {decided}"
             for part in want.get("text", []):

@@ -1,9 +1,9 @@
-"""Manifests that no one here wrote: the examples in the operators' own modules, and the pods that come of them.
+"""Manifests of other projects: the examples in the operators' own modules, and the pods that they create.
 
 `workloads/<module>.yaml` names files of the module (in a Markdown file, its YAML blocks) and the objects in them that
-make pods, each with its team and its pods by role: a count, or "count x resource amount" where a pod asks for devices,
-or the reason why nobody can count them. `with` names files that the others need. The counts and devices were compared
-with the manifests' own lines when they were written down; nothing of the manifests is kept here.
+make pods, each with its team and its pods by role: a count, or "count x resource amount" where a pod requests devices,
+or the reason why they cannot be counted. `with` names files that the others need. The counts and devices were compared
+with the manifests' own lines when they were written down; the manifests are not copied here.
 """
 
 from pathlib import Path
@@ -34,7 +34,7 @@ POLICY = Policy(teams=(Team("platform", namespaces=("kubeflow",)), Team("researc
 MODULES = {recipe.name: recipe for recipe in EXAMPLES}
 
 
-def told(pod_set, world):
+def facts_of(pod_set, world):
     """A pod set as the facts have it."""
     if pod_set.problem is not None:
         return pod_set.problem
@@ -56,11 +56,11 @@ def test_the_pods_of(module, path):
         if found is None:
             continue
         assert isinstance(found, Workload), found
-        pods = {pod_set.role: told(pod_set, world) for pod_set in found.pod_sets}
+        pods = {pod_set.role: facts_of(pod_set, world) for pod_set in found.pod_sets}
         got[f"{found.kind}/{found.name}"] = {"team": str(world.tenancy(found.namespace).team_name), "pods": pods}
         assert {reason.code for reason in judge(found, Requester("ada"), world)} <= {Code.EVICTIONS_COUNT}
     assert got == FACTS[module]["manifests"][path]
 
 
-def test_every_module_is_looked_at():
+def test_every_module_is_checked():
     assert FACTS.keys() == MODULES.keys()

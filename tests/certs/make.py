@@ -119,7 +119,7 @@ class Replica:
 
     def __init__(self, cluster: Cluster, *, skew_seconds: float = 0.0, terms: CertificateOptions = TERMS) -> None:
         self.reported: list[Outcome] = []
-        self.keeper = CertificateManager(
+        self.manager = CertificateManager(
             MemoryStore(cluster),
             MemoryCallers(cluster),
             terms=terms,
@@ -131,12 +131,12 @@ class Replica:
 
     @property
     def leaf(self) -> x509.Certificate | None:
-        return self.keeper.serving.pair.certificate if self.keeper.bundle else None
+        return self.manager.serving.pair.certificate if self.manager.bundle else None
 
     def step(self) -> None:
         """Continue until the next response of the API, or the end of the reconciliation."""
         if self._looking is None:
-            self._looking = self.keeper.look()
+            self._looking = self.manager.look()
         try:
             self._looking.send(None)
         except StopIteration:

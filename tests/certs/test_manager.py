@@ -47,7 +47,7 @@ def test_each_change_is_reported_once(cluster):
     assert reloaded == Reloaded(not_after=bundle_of(cluster).leaf.not_valid_after_utc, is_renewed=True)
     assert published == CaBundlesPublished(("mutating", "validating"))
     assert cluster.bundles["mutating"] == cluster.files[CA]
-    assert (replica.keeper.why_unusable(), replica.keeper.why_unpublished()) == (None, None)
+    assert (replica.manager.why_unusable(), replica.manager.why_unpublished()) == (None, None)
 
 
 def test_an_empty_secret_is_filled_and_other_keys_are_kept(cluster):
@@ -66,7 +66,7 @@ def test_a_foreign_secret_is_never_changed(cluster):
     (kept,) = replica.reported
     assert isinstance(kept, ReloadFailed)
     assert "certificates in Secret gpu/certs: has tls.crt, tls.key, ca.crt but no ca.key" in kept.why
-    assert "not read from Secret gpu/certs yet" in replica.keeper.why_unusable()
+    assert "not read from Secret gpu/certs yet" in replica.manager.why_unusable()
     assert cluster.files == before
 
 
@@ -79,7 +79,7 @@ def test_an_api_outage_is_reported_once_and_the_certificate_is_kept(cluster):
     replica.look()
     replica.look()
     assert replica.reported == [ReloadFailed("cannot get secrets: no API server")]
-    assert (replica.leaf, replica.keeper.why_unusable()) == (leaf, None)
+    assert (replica.leaf, replica.manager.why_unusable()) == (leaf, None)
 
 
 def test_without_registered_callers_a_ca_is_announced_but_never_takes_over():
@@ -96,7 +96,7 @@ def test_without_registered_callers_a_ca_is_announced_but_never_takes_over():
     assert changes(replica)[1:] == [Change.ANNOUNCED, Change.RENEWED]
     cluster.register()
     replica.look()
-    assert replica.keeper.why_unpublished() is None
+    assert replica.manager.why_unpublished() is None
     cluster.seconds += SETTLE_SECONDS
     replica.look()
     assert changes(replica)[3:] == [Change.TAKEN_OVER]
@@ -189,13 +189,13 @@ async def test_a_trigger_starts_a_reconciliation_before_the_resync(cluster):
     def shortest(low, _high):
         return low
 
-    keeper = CertificateManager(
+    manager = CertificateManager(
         MemoryStore(cluster), Callers(cluster), terms=TERMS, report=lambda _: None, uniform=shortest
     )
-    running = asyncio.create_task(keeper.run())
+    running = asyncio.create_task(manager.run())
     await asyncio.sleep(0)
     assert not looked.is_set()
-    keeper.ring()
+    manager.ring()
     async with asyncio.timeout(5):
         await looked.wait()
     running.cancel()

@@ -114,12 +114,12 @@ async def test_a_failed_renewal_is_reported_and_the_old_certificate_is_used_unti
 async def test_run_reports_outcomes(tmp_path, clock, ca):
     issue(tmp_path, ca=ca)
     reloader = Reloader(CertFolder(tmp_path), clock=clock)
-    told = asyncio.Queue()
+    reports = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
-        watching = group.create_task(reloader.run(report=told.put_nowait, every_seconds=0.01))
+        watching = group.create_task(reloader.run(report=reports.put_nowait, every_seconds=0.01))
         leaf = issue(tmp_path, ca=ca, serial=1)
         # Between the writes above a mixed pair may be read, which may be reported too.
-        while not isinstance(outcome := await told.get(), Reloaded):
+        while not isinstance(outcome := await reports.get(), Reloaded):
             pass
         watching.cancel()
     assert outcome.not_after == leaf.not_valid_after_utc

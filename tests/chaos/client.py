@@ -28,7 +28,7 @@ def session(cluster: ControlPlane, *, connections: int = 100) -> aiohttp.ClientS
 async def ask(
     api: aiohttp.ClientSession, method: str, path: str, body: object = None, **params: str
 ) -> tuple[int, dict[str, Any]]:
-    """Send a request, again after 429 and 5xx with Retry-After as client-go does; give the last status and body."""
+    """Send a request, retry after 429 and 5xx with Retry-After as client-go does; return the last status and body."""
     for attempt in range(TRIES + 1):
         async with api.request(method, path, json=body, params=params) as answer:
             retry_after = answer.headers.get("Retry-After")

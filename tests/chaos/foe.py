@@ -1,6 +1,6 @@
-"""A hostile tenant: plays attacks at random with a namespace admin's rights, in a process of its own.
+"""A hostile tenant: runs attacks at random with a namespace admin's rights, in a separate process.
 
-Of its own, because what it does to make its bodies must not be taken for what the API server or Fairgate does.
+In a separate process, so that its work on large bodies is not measured as that of the API server or Fairgate.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Access:
 
 @dataclass(slots=True)
 class Outcome:
-    """What attacks were answered at last, which of them failed by the server's fault, and what was reached."""
+    """The final responses to attacks, those that failed because of the server, and what was gained."""
 
     answers: Counter[str] = field(default_factory=Counter)
     outages: Counter[str] = field(default_factory=Counter)
@@ -50,7 +50,7 @@ class Outcome:
     """Each attack with its begin and end, by the machine's monotonic clock, which all processes share."""
 
     def add(self, other: Outcome) -> None:
-        """Take in another outcome."""
+        """Add another outcome."""
         self.answers += other.answers
         self.outages += other.outages
         self.reached |= other.reached
@@ -82,7 +82,7 @@ class HostileTenant:
         return outcome
 
     def _attack(self, attacker: Attacker, until: float, dice: random.Random) -> Outcome:
-        """Play each attack once before one comes again."""
+        """Run each attack once before any is repeated."""
         outcome = Outcome()
         actions = LARGE if self.is_decoy else ALL
         while True:

@@ -19,6 +19,8 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import pod
 
 SIZES = (1, 1, 1, 2, 3)
+GANG = "kueue.x-k8s.io/pod-group-name"
+GANG_SIZE = "kueue.x-k8s.io/pod-group-total-count"
 
 
 @dataclass(slots=True)
@@ -38,6 +40,7 @@ class Responses:
                 return True
             case 403 if "exceeded quota" in message:
                 self.counts["over the limit"] += 1
+                self.counts["over the limit of a department"] += "department " in message
             case 403 if "bystander" in message:
                 self.counts["refused by the bystander"] += 1
             case 404 | 409:
@@ -53,6 +56,8 @@ class Responses:
 class Load:
     """A number of clients over some teams; each pauses for up to `pause_seconds` between two requests.
 
+    A part of the creations, `gangs`, are gangs of two to four pods. `alive` has the names of the pods by namespace,
+    those of a gang joined by commas: they are deleted together.
     `timed` has when each creation began, and the seconds until its response;
     `warmed_up` is set after as many creations as a third of the clients.
     """
@@ -63,6 +68,7 @@ class Load:
     seed: int = 0
     pause_seconds: float = 0.0
     sizes: tuple[int, ...] = SIZES
+    gangs: float = 0.0
     timed: list[tuple[float, float]] = field(default_factory=list)
     responses: Responses = field(default_factory=Responses)
     alive: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -94,8 +100,11 @@ class Load:
         alive = self.alive[team.namespace]
         wish = dice.random()
         if wish < 0.3 and alive:
-            name = alive.pop(dice.randrange(len(alive)))
-            self.responses.take("deleted", *await ask(api, "DELETE", f"{pods}/{name}", {"gracePeriodSeconds": 0}))
+            for name in alive.pop(dice.randrange(len(alive))).split(","):
+                self.responses.take("deleted", *await ask(api, "DELETE", f"{pods}/{name}", {"gracePeriodSeconds": 0}))
+            return
+        if dice.random() < self.gangs:
+            await self._create_gang(api, team, pods, dice)
             return
         name = self._name(dice)
         labels = {REFUSED_LABEL: ""} if wish > 0.98 else {}
@@ -109,15 +118,28 @@ class Load:
         else:
             await self._create(api, team, pods, body)
 
+    async def _create_gang(self, api: aiohttp.ClientSession, team: Team, pods: str, dice: random.Random) -> None:
+        name, size = f"gang-{secrets.token_hex(5)}", dice.randint(2, 4)
+        marks = {"labels": {GANG: name}, "annotations": {GANG_SIZE: str(size)}}
+        made = []
+        for number in range(size):
+            body = pod(f"{name}-{number}", gpus=dice.choice(self.sizes), terminationGracePeriodSeconds=0, **marks)
+            made += await self._try(api, pods, body)
+        if made:
+            self.alive[team.namespace].append(",".join(made))
+
     async def _create(self, api: aiohttp.ClientSession, team: Team, pods: str, body: dict) -> None:
+        self.alive[team.namespace] += await self._try(api, pods, body)
+
+    async def _try(self, api: aiohttp.ClientSession, pods: str, body: dict) -> list[str]:
+        """Create a pod; return its name, or nothing."""
         began = time.monotonic()
         status, answer = await ask(api, "POST", pods, body)
         self.timed.append((began, time.monotonic() - began))
         if len(self.timed) == self.clients // 3:
             self.warmed_up.set()
-        if self.responses.take("created", status, answer):
-            self.alive[team.namespace].append(answer["metadata"]["name"])
+        return [answer["metadata"]["name"]] if self.responses.take("created", status, answer) else []
 
     def _name(self, dice: random.Random) -> str:
-        """Mostly a new name, sometimes one that is taken: then the creation fails after our yes."""
+        """Mostly a new name, sometimes an existing one: then the creation fails after Fairgate allowed it."""
         return f"twin-{dice.randrange(20)}" if dice.random() < 0.01 else f"pod-{secrets.token_hex(5)}"

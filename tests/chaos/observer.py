@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -27,12 +27,21 @@ Listener = Callable[[str, dict[str, Any]], None]
 class Observer:
     """The truth about a limit: `breaches` lists every moment at which a namespace held more than its limit.
 
-    `limits` are of namespaces, and of namespaces on nodes (`NAMESPACE on NODE`). A pod that ignores SIGTERM and is
+    `limits` are of namespaces, of namespaces on nodes (`NAMESPACE on NODE`), and of departments: `above` has the
+    departments above each namespace. A pod that ignores SIGTERM and is
     deleted by force holds its GPUs on its node until the grace period of its spec is over, as kubelet would have it.
     """
 
-    def __init__(self, cluster: ControlPlane, limits: dict[str, int], *, listener: Listener | None = None) -> None:
+    def __init__(
+        self,
+        cluster: ControlPlane,
+        limits: dict[str, int],
+        *,
+        above: Mapping[str, Sequence[str]] | None = None,
+        listener: Listener | None = None,
+    ) -> None:
         self.limits = limits
+        self._above = above or {}
         self.breaches: list[str] = []
         self.peaks: dict[str, int] = defaultdict(int)
         self.events = 0
@@ -102,12 +111,12 @@ class Observer:
         meta, node = pod["metadata"], pod["spec"].get("nodeName")
         until = self._ghost_until(kind, pod)
         is_over = kind == "DELETED" or pod.get("status", {}).get("phase") in ENDED
-        places = (meta["namespace"], f"{meta['namespace']} on {node}")
+        places = (*self._places(meta["namespace"]), f"{meta['namespace']} on {node}")
         for claim in _claims_of(pod):
             (self._claimants[claim].discard if is_over else self._claimants[claim].add)(meta["uid"])
             self._count_claim(claim)
         if until is None:
-            self._set(meta["uid"], places, 0 if is_over else gpus_of(pod))
+            self._set(meta["uid"], places, 0 if is_over or is_queued(pod) else gpus_of(pod))
         else:
             self._ghosts[meta["uid"]] = until
         if self._listener is not None:
@@ -116,7 +125,7 @@ class Observer:
             self._look(f"{kind} of {meta['namespace']}/{meta['name']}")
 
     def _take_claim(self, kind: str, claim: dict[str, Any], *, look: bool) -> None:
-        """Count what a claim has, unless it is what a pod's containers ask for by an extended resource."""
+        """Count the devices of a claim, unless a pod's containers request them by an extended resource."""
         meta = claim["metadata"]
         is_counted = "resource.kubernetes.io/extended-resource-claim" not in (meta.get("annotations") or {})
         allocated = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results") or ()
@@ -128,10 +137,13 @@ class Observer:
 
     def _count_claim(self, key: tuple[str, str]) -> None:
         """Devices are held while a pod has them: a claim is allocated for some moments after its last pod."""
-        self._set("/".join(key), (key[0],), self._claims.get(key, 0) if self._claimants[key] else 0)
+        self._set("/".join(key), self._places(key[0]), self._claims.get(key, 0) if self._claimants[key] else 0)
+
+    def _places(self, namespace: str) -> tuple[str, ...]:
+        return (namespace, *self._above.get(namespace, ()))
 
     def _ghost_until(self, kind: str, pod: dict[str, Any]) -> float | None:
-        """Until when a deleted pod still holds its GPUs; None if it does not."""
+        """Return until when a deleted pod still holds its GPUs; None if it does not."""
         meta = pod["metadata"]
         before = self._last.get(meta["uid"], {}).get("object")
         ignores = (meta.get("annotations") or {}).get("fairgate.test/ignores-sigterm") == "true"
@@ -173,6 +185,11 @@ def _claims_of(pod: dict[str, Any]) -> list[tuple[str, str]]:
     made = (pod.get("status", {}).get("resourceClaimStatuses")) or ()
     named += [each["resourceClaimName"] for each in made if "resourceClaimName" in each]
     return [(pod["metadata"]["namespace"], name) for name in named]
+
+
+def is_queued(pod: dict[str, Any]) -> bool:
+    """Whether a pod waits in line: it holds nothing."""
+    return any(gate["name"] == "fairgate.dev/queue" for gate in pod["spec"].get("schedulingGates") or ())
 
 
 def gpus_of(pod: dict[str, Any]) -> int:

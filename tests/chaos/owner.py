@@ -1,4 +1,4 @@
-"""An honest team that takes its guaranteed share back, again and again: all of it at once, then none of it."""
+"""An honest team that reclaims its guaranteed share again and again: all of it at once, then none of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLL_SECONDS = 0.1
 class Owner:
     """Creates pods that never borrow, waits until all of them are bound, and deletes them.
 
-    `waits` are the seconds until the last of them was bound, each time; `refused` is what it was answered instead.
+    `waits` are the seconds until the last of them was bound, each time; `refused` are the refusals received instead.
     """
 
     cluster: ControlPlane
@@ -32,7 +32,7 @@ class Owner:
     refused: list[str] = field(default_factory=list)
 
     async def run(self) -> None:
-        """Take the share and give it up, until cancelled."""
+        """Reclaim the share and release it, until cancelled."""
         pods = f"/api/v1/namespaces/{self.namespace}/pods"
         async with session(self.cluster) as api:
             while True:

@@ -14,10 +14,10 @@ ENDED = {"Succeeded", "Failed"}
 
 @dataclass(slots=True)
 class GuaranteedWaits:
-    """GuaranteedWaits of guaranteed pods in some namespaces, fed with the events of all pods, in their order.
+    """The waits of guaranteed pods in some namespaces, fed with the events of all pods, in their order.
 
-    A pod waits from the event by which kube-scheduler calls it unschedulable to the one by which it is bound or gone.
-    `closed` are nodes on which no borrower is in their way.
+    A pod waits from the event by which kube-scheduler reports it unschedulable to the one by which it is bound or
+    deleted. On `closed` nodes no borrower blocks it.
     """
 
     namespaces: frozenset[str]
@@ -27,7 +27,7 @@ class GuaranteedWaits:
     _borrowers: dict[str, str] = field(default_factory=dict)
 
     def take(self, kind: str, pod: dict[str, Any]) -> None:
-        """Take in an event."""
+        """Apply an event."""
         meta, spec = pod["metadata"], pod["spec"]
         uid, name = meta["uid"], f"{meta['namespace']}/{meta['name']}"
         is_over = kind == "DELETED" or pod.get("status", {}).get("phase") in ENDED
@@ -49,7 +49,7 @@ class GuaranteedWaits:
         return max([*self.done, *(time.monotonic() - since for since, _ in self._since.values())], default=0.0)
 
     def state(self) -> str:
-        """Who waits now, and for whom."""
+        """The waiting pods, and the borrowers that block them."""
         waiting = [f"{name} for {time.monotonic() - since:.1f} s" for since, name in self._since.values()]
         return f"waiting: {waiting}; borrowers: {sorted(self._borrowers.values())}"
 

@@ -21,7 +21,7 @@ from tests.scenarios.serving import FAIRGATE, ROOT
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How many seconds a Lease and a charge without a pod stand before another replica acts; 0 is production's."""
+    """Seconds before another replica takes over a Lease, or drops a charge without a pod; 0: as in production."""
 
     lease: int = 0
     unseen: int = 0
@@ -34,13 +34,24 @@ class Team:
     name: str
     namespace: str
     limit: int
+    department: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Department:
+    """A department with a limit over its teams, by their numbers, and those of the departments below it."""
+
+    name: str
+    limit: int
+    teams: tuple[int, ...] = ()
+    parent: str = ""
 
 
 @dataclass(slots=True)
 class Replicas:
-    """The replicas by number, each with a port; `wrong_clock` says by how many seconds a replica's clock is off.
+    """The replicas by number, each with a port; `wrong_clock` is by how many seconds a replica's clock is off.
 
-    They reach the API server through a wire of their own, so that it can be cut.
+    They reach the API server through a relay of their own, so that the connection can be broken.
     """
 
     cluster: ControlPlane
@@ -52,6 +63,21 @@ class Replicas:
     drain_seconds: float
     wrong_clock: Mapping[int, int] = field(default_factory=dict)
     waits: Waits = Waits()
+    departments: Sequence[Department] = ()
+    program: Sequence[str] = FAIRGATE
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The limits of the teams' namespaces and of the departments."""
+        return {each.namespace: each.limit for each in self.teams} | {
+            each.name: each.limit for each in self.departments
+        }
+
+    @property
+    def above(self) -> dict[str, list[str]]:
+        """The departments above each namespace."""
+        parents = {each.name: each.parent for each in self.departments}
+        return {team.namespace: list(_chain(team.department, parents)) for team in self.teams}
 
     @property
     def policy(self) -> Path:
@@ -79,7 +105,7 @@ class Replicas:
 
     def launch(self, number: int) -> None:
         other = (self.wrong_clock.get(number, 0), self.waits.lease, self.waits.unseen)
-        fairgate = (sys.executable, "-m", "tests.chaos.replica", *map(str, other)) if any(other) else FAIRGATE
+        fairgate = (sys.executable, "-m", "tests.chaos.replica", *map(str, other)) if any(other) else self.program
         listen = f"127.0.0.1:{self.ports[number]}"
         command = [
             *(*fairgate, "serve", "--policy", self.policy, "--kubeconfig", self.kubeconfig),
@@ -88,9 +114,15 @@ class Replicas:
         self.cluster.processes.start(self.name(number), command, cwd=ROOT)
 
     def wait_ready(self, number: int, *, timeout: float = 60) -> None:
+        """Wait until a replica is ready; the end of its log is raised if it ended instead."""
+
+        def is_ready() -> bool:
+            self.cluster.processes.check_running(self.name(number))
+            return '"ready":true' in self.get(number, "/readyz")
+
         wait_for(
             self.cluster,
-            lambda: '"ready":true' in self.get(number, "/readyz"),
+            is_ready,
             what=f"{self.name(number)} ready",
             timeout=timeout,
         )
@@ -114,12 +146,12 @@ class Replicas:
         return serving.get(f"https://127.0.0.1:{self.ports[number]}{path}", ca=self.ca)
 
     def register(self) -> None:
-        """Apply the webhook configurations and wait until the API server asks."""
+        """Apply the webhook configurations and wait until the API server calls the webhooks."""
         printed = serving.manifests(policy=self.policy, url=self.url, ca=self.ca)
         serving.register(self.cluster, printed, namespace=self.teams[0].namespace)
 
     def unregister(self) -> None:
-        """Take the webhook configurations away and wait until the API server asks no more."""
+        """Remove the webhook configurations and wait until the API server calls no webhook."""
         self.cluster.kubectl("delete", "validatingwebhookconfiguration,mutatingwebhookconfiguration", "--all")
         namespace = self.teams[0].namespace
         wait_for(
@@ -150,6 +182,7 @@ def replicas(
     wrong_clock: Mapping[int, int] | None = None,
     waits: Waits | None = None,
     others: Sequence[Mapping[str, object]] = (),
+    departments: Sequence[Department] = (),
     policy: str = "",
 ) -> Iterator[Replicas]:
     """Run replicas that guard teams with a limit and half of it guaranteed, until the end of the block.
@@ -158,13 +191,17 @@ def replicas(
     """
     suffix = secrets.token_hex(3)
     front, wire_port, *ports = free_ports(count + 2)
-    known = [Team(f"t{n}", make_namespace(cluster, f"chaos-{n}-{suffix}"), limit) for n in range(teams)]
+    homes = {number: each.name for each in departments for number in each.teams}
+    known = [
+        Team(f"t{n}", make_namespace(cluster, f"chaos-{n}-{suffix}"), limit, homes.get(n, "")) for n in range(teams)
+    ]
     folder = cluster.folder / f"replicas-{suffix}"
     running = Replicas(
         *(cluster, folder, f"https://127.0.0.1:{front}", ports, known, wire_port, drain_seconds),
-        *(dict(wrong_clock or {}), waits or Waits()),
+        *(dict(wrong_clock or {}), waits or Waits(), departments),
     )
-    serving.write_policy(running.policy, serving.policy_of([*map(_share, known), *others], more=policy))
+    more = policy + "".join(["departments:\n" if departments else "", *map(_department, departments)])
+    serving.write_policy(running.policy, serving.policy_of([*map(_share, known), *others], more=more))
     wired = cluster.kubeconfig.read_text().replace(cluster.server, f"https://127.0.0.1:{wire_port}")
     running.kubeconfig.write_text(wired)
     processes, api_server = cluster.processes, cluster.ports.api_server
@@ -188,9 +225,21 @@ def replicas(
                 running.stop(number, signal.SIGKILL)
 
 
+def _chain(name: str, parents: Mapping[str, str]) -> Iterator[str]:
+    while name:
+        yield name
+        name = parents[name]
+
+
+def _department(each: Department) -> str:
+    above = f", parent: {each.parent}" if each.parent else ""
+    return f"  - {{name: {each.name}{above}, gpus: {{limit: {each.limit}}}}}\n"
+
+
 def _share(team: Team) -> dict[str, object]:
     return {
+        **({"department": team.department} if team.department else {}),
         "name": team.name,
         "namespaces": [team.namespace],
-        "gpus": {"guaranteed": team.limit // 2, "limit": team.limit},
+        "gpus": {"guaranteed": team.limit // (5 if team.department else 2), "limit": team.limit},
     }

@@ -76,7 +76,7 @@ DRIVER = "gpu.nvidia.com"
 
 @dataclass
 class Readiness:
-    """Asks every replica over and over whether it is ready; remembers when one was not, or was slow to say."""
+    """Polls the readiness of every replica; records when one was not ready, or slow to respond."""
 
     running: Replicas
     failures: list[str] = field(default_factory=list)
@@ -101,7 +101,7 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What runs: the replicas, the attacker, and one whose large bodies never reach Fairgate, but the API server."""
+    """The running parts: replicas, the attacker, and an attacker whose large bodies reach only the API server."""
 
     running: Replicas
     tenant: HostileTenant
@@ -154,7 +154,7 @@ def make_devices(cluster: ControlPlane) -> None:
 
 
 def limits(stage: Stage) -> dict[str, int]:
-    """What no tenant may ever pass."""
+    """The limits that no tenant may exceed."""
     tenant = stage.tenant
     first, second = (namespace for namespace, _ in tenant.users)
     nowhere = {f"{namespace} on {tenant.scene.closed_node}": 0 for namespace in (first, second)}
@@ -177,11 +177,11 @@ async def in_background(*coroutines: object) -> AsyncIterator[None]:
 
 
 async def take_turns(stage: Stage, outcome: Outcome) -> dict[str, list[tuple[float, float]]]:
-    """Let quiet times, decoys and attacks take turns; gives when each began and ended."""
+    """Alternate quiet times, decoys and attacks; returns when each began and ended."""
     turns: dict[str, list[tuple[float, float]]] = {kind: [] for kind in SECONDS_OF}
     loop, players = asyncio.get_running_loop(), {DECOY: stage.decoy, ATTACK: stage.tenant}
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        await loop.run_in_executor(process, os.getpid)  # it is there before the first turn
+        await loop.run_in_executor(process, os.getpid)  # it exists before the first turn
         for turn in range(TURNS):
             for kind, seconds in SECONDS_OF.items():
                 began = time.monotonic()
@@ -231,7 +231,7 @@ def latencies(turns: dict[str, list[tuple[float, float]]], load: Load) -> dict[s
 
 
 def slowest_beside(outcome: Outcome, load: Load) -> Iterator[str]:
-    """Say which attacks the slowest honest creations met, the worst of them first."""
+    """List the attacks during the slowest honest creations, the slowest first."""
     for at, took in sorted(load.timed, key=lambda each: -each[1])[:8]:
         met = {name for name, began, ended in outcome.spans if began < at + took and at < ended}
         yield f"{took:.2f} s: {', '.join(sorted(met))}"

@@ -17,9 +17,10 @@ from webhook.core.model.names import ResourceName
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.kube.ledger.report_crd import report_crd
 from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
+from webhook.kube.registration.conditions import gpu_pod_expression
 from webhook.kube.registration.guards import changed_keys_expression, guards
 from webhook.kube.registration.held_nodes import held_nodes_crd
-from webhook.kube.registration.registration import ServiceReference, gpu_pod_expression, webhook_configurations
+from webhook.kube.registration.registration import ServiceReference, webhook_configurations
 from webhook.kube.registration.viewer_role import viewer_role
 from webhook.kube.workloads.table import BUILT_IN as BUILT_IN_KINDS
 from webhook.policy.builtin import BUILT_IN
@@ -40,7 +41,7 @@ def generated() -> dict[str, str]:
 
 
 def _webhooks() -> dict[str, object]:
-    """The webhook configurations with marks where the policy has its say, and what it is without a word of it."""
+    """The webhook configurations with placeholders for the policy's parts, and with the defaults in their place."""
     lenient = Policy(resources={ResourceName(COUNTED): 1}, ignored_resources=frozenset([ResourceName(IGNORED)]))
     guarded = replace(lenient, defaults=replace(lenient.defaults, host_paths=(PATH,)))
     service = ServiceReference("@namespace@", "@service@", 0)

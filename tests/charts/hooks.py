@@ -30,7 +30,7 @@ class Hooks:
         self._ran: set[str] = set()
 
     def run_beside(self, command: Callable[[], T]) -> T:
-        """Run a command that may wait for hooks, and the hooks; gives what the command gives."""
+        """Run a command that may wait for hooks, and the hooks; returns the result of the command."""
         with ThreadPoolExecutor(max_workers=1) as pool:
             running = pool.submit(command)
             while wait([running], timeout=POLL_SECONDS).not_done:

@@ -33,8 +33,13 @@ DEFINITIONS = tuple(
     f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.fairgate.dev"
     for plural in ("teamledgers", "reports", "heldnodes")
 )
+STATEFUL_SET, DEPLOYMENT = WORKLOADS = tuple(
+    f"/apis/apps/v1/namespaces/{NAMESPACE}/{plural}/{RELEASE}" for plural in ("statefulsets", "deployments")
+)
+"""The servers: with a history a StatefulSet, which comes before the Deployment that it replaces."""
+
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
-QUICK = ("--set", "server.drainSeconds=0")  # no kube-proxy is here that would go on using an address
+QUICK = ("--set", "server.drainSeconds=0")  # there is no kube-proxy that would continue to use an address
 
 
 class Installed:
@@ -54,36 +59,36 @@ class Installed:
         )
 
     def install(self, *flags: str | Path) -> str:
-        """`helm install`, and run what it deployed; gives what helm said."""
+        """`helm install`, and run what it deployed; returns helm's output."""
         said = self.deploy(*flags)
         self.roll_out()
         return said
 
     def deploy(self, *flags: str | Path) -> str:
-        """`helm upgrade --install` alone; gives what helm said."""
+        """`helm upgrade --install` alone; returns helm's output."""
         how = ("upgrade", "--install", RELEASE, CHART, "--reset-then-reuse-values")
         return self.helm(*how, *QUICK, *flags)
 
     def upgrade(self, *flags: str | Path) -> str:
-        """`helm upgrade` with further values, and replace the pods one by one; gives what helm said."""
+        """`helm upgrade` with further values, and replace the pods one by one; returns helm's output."""
         said = self.helm("upgrade", RELEASE, CHART, "--reset-then-reuse-values", *flags)
         self.kubelet.sync()
         self.roll_out()
         return said
 
     def uninstall(self) -> str:
-        """`helm uninstall`; the containers end after it. Gives what helm said."""
+        """`helm uninstall`; the containers end after it. Returns helm's output."""
         said = self.helm("uninstall", RELEASE, "--wait")
         self.stop()
         return said
 
     def roll_out(self) -> None:
-        """Run the pods of the Deployment as it is now: a new one starts and gets ready before an old one ends."""
-        deployment = self.cluster.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}")["spec"]
-        template = deployment["template"]["spec"]
+        """Run the servers as they are now: a new one starts and gets ready before an old one ends."""
+        workload = self.cluster.api.get(next(filter(self.cluster.api.exists, WORKLOADS)))["spec"]
+        template = workload["template"]["spec"]
         old, self.pods = self.pods, []
-        while len(self.pods) < deployment["replicas"] or old:
-            missing = deployment["replicas"] - len(self.pods)
+        while len(self.pods) < workload["replicas"] or old:
+            missing = workload["replicas"] - len(self.pods)
             fresh = [self._start(template) for _ in range(min(missing, 1) if old else missing)]
             self.pods += fresh
             for pod in fresh:
@@ -120,8 +125,8 @@ class Installed:
         return sum(serving.total(self.get("/metrics", pod=number), name, **labels) for number in numbers)
 
     def wait_asked(self, namespace: str) -> None:
-        """Wait until the API server asks about the pods of a namespace, and trusts the answer."""
-        wait_for(self.cluster, lambda: serving.is_asked(self.cluster, namespace), what="the API server asks Fairgate")
+        """Wait until the API server calls the webhooks for a namespace, and trusts their certificate."""
+        wait_for(self.cluster, lambda: serving.is_asked(self.cluster, namespace), what="the API server calls Fairgate")
 
     def wait_closed(self) -> None:
         """Wait until the validating webhook fails closed, which it does once a server serves."""
@@ -150,15 +155,20 @@ class Installed:
     def _lead_to(self, pods: list[dict[str, Container]]) -> None:
         """Have the Service lead to these pods."""
         service = self.cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}")["spec"]
-        addresses = [f"{service['clusterIP']}:{service['ports'][0]['port']}", *self._pod_addresses()]
-        egress.lead(self.cluster.processes, {each: [pod[SERVER].port for pod in pods] for each in addresses})
+        ports = [pod[SERVER].port for pod in pods]
+        addresses = (f"{service['clusterIP']}:{service['ports'][0]['port']}", *self._pod_addresses())
+        routes = dict.fromkeys(addresses, ports)
+        servers = self._pod_addresses(labelSelector=f"app.kubernetes.io/name={RELEASE}")
+        if len(servers) == len(ports):  # each pod is one server, except while they are replaced
+            routes |= {address: [port] for address, port in zip(servers, ports, strict=True)}
+        egress.lead(self.cluster.processes, routes)
 
-    def _pod_addresses(self) -> list[str]:
+    def _pod_addresses(self, **query: str) -> list[str]:
         """Where the API server finds the simulated pods when it is asked to reach the Service."""
         pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
         def addresses() -> list[str]:
-            found = [pod["status"].get("podIP") for pod in self.cluster.api.list(pods)]
+            found = [pod["status"].get("podIP") for pod in self.cluster.api.list(pods, **query)]
             return [f"{address}:8443" for address in found] if found and all(found) else []
 
         return wait_for(self.cluster, addresses, what="addresses of the pods")
@@ -166,7 +176,7 @@ class Installed:
 
 @contextmanager
 def prepared(cluster: ControlPlane) -> Iterator[Installed]:
-    """An empty namespace to install into, where nothing of Fairgate is; at the end whatever was installed is gone."""
+    """An empty namespace to install into, without any object of Fairgate; everything is deleted at the end."""
     forget(cluster)
     make_namespace(cluster, NAMESPACE, labels=RESTRICTED)
     release = Installed(cluster)
@@ -188,13 +198,13 @@ def installed(cluster: ControlPlane, *flags: str | Path) -> Iterator[Installed]:
 
 def _get(url: str, *, ca: Path) -> str:
     context = ssl.create_default_context(cafile=ca)
-    context.check_hostname = False  # a probe comes by address, and the certificate names the Service
+    context.check_hostname = False  # a probe uses the address, and the certificate names the Service
     with urllib.request.urlopen(url, context=context, timeout=10) as answer:
         return answer.read().decode()
 
 
 def forget(cluster: ControlPlane) -> None:
-    """Delete what an uninstalled release leaves, and wait until that and every namespace that is leaving is gone."""
+    """Delete what an uninstalled release leaves, and wait until that and every terminating namespace is gone."""
     for path in filter(cluster.api.exists, DEFINITIONS):
         cluster.api.delete(path)
     end_namespaces(cluster, NAMESPACE)

@@ -60,7 +60,7 @@ class Kubelet:
         return started
 
     def run(self, pod: Json, container: Json) -> subprocess.CompletedProcess[str]:
-        """Run a container that does its work and ends, without a token."""
+        """Run a container to completion, without a token."""
         folders = self._mounts(pod, container)
         arguments = [str(folders.get(argument, argument)) for argument in container["args"]]
         command = [*self._command, *arguments]
@@ -71,17 +71,21 @@ class Kubelet:
         self._cluster.processes.end(container.process, timeout=20)
 
     def sync(self) -> None:
-        """Bring what is mounted up to date; a real one takes up to a minute or so."""
+        """Update mounted objects; a real kubelet takes up to about a minute."""
         for plural, name in self._mounted:
             if self._cluster.api.exists(f"/api/v1/namespaces/{self._namespace}/{plural}/{name}"):  # hooks' are gone
                 self._write(plural, name)
 
     def _mounts(self, pod: Json, container: Json) -> dict[str, Path]:
-        """The folders that a container finds at its mount paths."""
+        """The folders that a container finds at its mount paths; one of a claim is its own."""
         volumes = {volume["name"]: volume for volume in pod["volumes"]}
-        return {mount["mountPath"]: self._mount(volumes[mount["name"]]) for mount in container["volumeMounts"]}
+        return {mount["mountPath"]: self._mount(volumes.get(mount["name"])) for mount in container["volumeMounts"]}
 
-    def _mount(self, volume: Json) -> Path:
+    def _mount(self, volume: Json | None) -> Path:
+        if volume is None:
+            folder = self._folder / "claims" / str(self._started)
+            folder.mkdir(parents=True)
+            return folder
         plural, name = (
             ("secrets", volume["secret"]["secretName"])
             if "secret" in volume
@@ -114,4 +118,7 @@ def _rewritten(argument: str, *, port: int, folders: Mapping[str, Path]) -> str:
     flag, _, value = argument.partition("=")
     if flag == "--listen":
         return f"{flag}=127.0.0.1:{port}"
+    parent, _, name = value.rpartition("/")
+    if parent in folders:
+        return f"{flag}={folders[parent] / name}"
     return f"{flag}={folders[value]}" if value in folders else argument

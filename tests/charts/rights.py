@@ -1,4 +1,4 @@
-"""Rights: what the chart's roles grant to whom, and what the audit log says was asked for."""
+"""Rights: the rights that the chart's roles grant, and the requests in the audit log."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Json = dict[str, Any]
 CREDENTIAL = "authentication.kubernetes.io/credential-id"
 DECISION = "authorization.k8s.io/decision"
 ROLES = {SERVER: ("server", "certs", "registration"), EVICTOR: ("evictor",)}
-"""The roles of each container. A pod has one ServiceAccount; by their tokens the audit log tells containers apart."""
+"""The roles of each container. A pod has one ServiceAccount; the audit log distinguishes containers by their tokens."""
 
 
 class Right(NamedTuple):
-    """One verb on one resource; `name` is empty where every object is meant, or none is named."""
+    """One verb on one resource; `name` is empty for every object, or if none is named."""
 
     verb: str
     group: str
@@ -27,7 +27,7 @@ class Right(NamedTuple):
     name: str = ""
 
     def covers(self, asked: Right) -> bool:
-        """Tell whether whoever has this right may do what is asked."""
+        """Whether this right allows a request."""
         return self._replace(name="") == asked._replace(name="") and self.name in ("", asked.name)
 
 
@@ -42,12 +42,12 @@ def granted(role: Json) -> Iterator[Right]:
 
 
 def asked(events: Iterable[Json], *, token: str) -> set[Right]:
-    """What was asked for with a token."""
+    """The requests made with a token."""
     return {_right(event) for event in _by(events, token) if "objectRef" in event}
 
 
 def forbidden(events: Iterable[Json], *, token: str) -> list[str]:
-    """What was asked for with a token and not allowed."""
+    """The requests made with a token and not allowed."""
     refused = (event for event in _by(events, token) if event["annotations"].get(DECISION) == "forbid")
     return sorted(f"{event['verb']} {event['requestURI']}" for event in refused)
 
@@ -77,6 +77,11 @@ _MADE_FOR_PEOPLE = {
     ("serving.knative.dev", "revisions"),
 }
 _OF_THE_TRAINING_OPERATOR = ("jaxjobs", "mxjobs", "paddlejobs", "pytorchjobs", "tfjobs", "xgboostjobs")
+_GANGS = {
+    *(("kubeflow.org", f"{kind}s") for kind in ("jaxjob", "mpijob", "paddlejob", "pytorchjob", "tfjob", "xgboostjob")),
+    ("leaderworkerset.x-k8s.io", "leaderworkersets"),
+    *((f"scheduling.{group}", "podgroups") for group in ("k8s.io", "volcano.sh", "x-k8s.io")),
+}
 USED_ELSEWHERE = frozenset(
     {
         Right("delete", "", "pods", ""),
@@ -86,31 +91,32 @@ USED_ELSEWHERE = frozenset(
         Right("create", "fairgate.dev", "reports", ""),
         *(Right("list", "kubeflow.org", resource, "") for resource in _OF_THE_TRAINING_OPERATOR),
         *(Right(verb, group, resource) for verb in ("get", "patch") for group, resource in _MADE_FOR_PEOPLE),
+        *(Right("get", group, resource) for group, resource in _GANGS),
     }
 )
 """What no step of the walk is sure to need: deleting a pod past a budget (tests/attacks/test_borrowed.py), reading a
 ledger that another replica wrote meanwhile (tests/scenarios/test_replicas.py), going on with an Event that another
 replica began, reading the owners of pods and having controllers try again (tests/scenarios/test_owners.py,
 tests/cluster/writes/test_owner_events.py), writing a Report before the other component does
-(tests/cluster/writes/test_reports.py),
-and the kinds of an operator that is not installed here (tests/scenarios/test_foretold.py)."""
+(tests/cluster/writes/test_reports.py), reading the sizes of gangs (tests/scenarios/test_predicted.py),
+and the kinds of an operator that is not installed here (tests/scenarios/test_predicted.py)."""
 
 
-class Witness:
-    """Notes as whom the containers of a release speak, and judges in the end what they did."""
+class RightsAudit:
+    """Records the users of a release's containers, and checks their requests at the end."""
 
     def __init__(self, release: Installed) -> None:
         self._release = release
         self._tokens: dict[str, set[str]] = {SERVER: set(), EVICTOR: set()}
 
     def note(self) -> None:
-        """Remember the containers that run now."""
+        """Record the containers that run now."""
         for running in self._release.pods:
             for name, container in running.items():
                 self._tokens[name].add(container.token)
 
     def check(self, events: Iterable[Json]) -> None:
-        """Fail with every right that nobody needed, or that a container had from another one, or lacked."""
+        """Fail for every right that was not needed, that a container used of another one, or that was missing."""
         events = list(events)
         problems = [line for component in ROLES for line in self._problems(component, events)]
         assert not problems, "\n".join(problems)

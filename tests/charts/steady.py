@@ -19,7 +19,7 @@ AT_ONCE = 3
 
 @dataclass(slots=True)
 class Steady:
-    """What became of them; `failed` are the answers that no client would repeat by itself, and pods that slipped by."""
+    """The outcomes; `failed` are responses that no client would retry by itself, and pods that bypassed Fairgate."""
 
     created: int = 0
     failed: list[str] = field(default_factory=list)
@@ -52,14 +52,14 @@ def _create(cluster: ControlPlane, namespace: str, name: str, stop: threading.Ev
         try:
             made = api.create(pods, pod(f"{name}-{number}", gpus=1, cpu="1", memory="4Gi"))
         except ApiError as error:
-            if error.status != HTTPStatus.TOO_MANY_REQUESTS:  # which kubectl and the controllers repeat in silence
+            if error.status != HTTPStatus.TOO_MANY_REQUESTS:  # which kubectl and the controllers repeat silently
                 steady.failed.append(str(error))
             stop.wait(0.05)
             continue
         steady.created += 1
         if TIER not in made["metadata"].get("labels", {}):
             steady.failed.append(f"{name}-{number} slipped by")
-        # One that is deleted while it starts may be gone before its node says that it ended: then it stays charged.
+        # A pod deleted while it starts may be gone before its node reports its end: then it stays charged.
         path = f"{pods}/{name}-{number}"
         while not (stop.is_set() or api.get(path)["status"].get("phase") == "Running"):
             stop.wait(0.02)

@@ -1,4 +1,4 @@
-"""The API server takes what the chart renders from every set of values, pods of the standard `restricted` included."""
+"""The API server accepts what the chart renders from every set of values, with pods of the standard `restricted`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.control_plane.kubectl import KubectlError, manifest
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary")]
 
-# Their definitions come from no Go module; test_rendered.py looks at them.
+# No Go module has their definitions; test_rendered.py checks them.
 OPERATOR_KINDS = ("ServiceMonitor", "PrometheusRule")
 
 
@@ -30,8 +30,9 @@ def test_everything_rendered_is_accepted(strict):
         apply = ("apply", "--server-side", "--dry-run=server", "-n", NAMESPACE, "-f", "-")
         said = strict.kubectl(*apply, stdin=manifest(made))
         assert said.count("serverside-applied") == len(made), values.name
-        for template in (found["spec"]["template"] for found in kinds(made, "Deployment", "Job")):
-            create(strict, template)
+        for found in kinds(made, "Deployment", "StatefulSet", "Job"):
+            claims = [claim["metadata"]["name"] for claim in found["spec"].get("volumeClaimTemplates", ())]
+            create(strict, found["spec"]["template"], claims=claims)
 
 
 def test_the_namespace_would_refuse_less(strict):
@@ -41,9 +42,13 @@ def test_the_namespace_would_refuse_less(strict):
         create(strict, template)
 
 
-def create(cluster, template):
-    """Try to create a pod of a template; its ServiceAccount and priority are not what is tried."""
+def create(cluster, template, *, claims=()):
+    """Try to create a pod of a template; its ServiceAccount and priority are not tested here."""
     spec = {key: value for key, value in template["spec"].items() if key != "serviceAccountName"}
+    spec["volumes"] = [
+        *spec.get("volumes", ()),
+        *({"name": name, "persistentVolumeClaim": {"claimName": f"{name}-0"}} for name in claims),
+    ]
     made = {
         "apiVersion": "v1",
         "kind": "Pod",

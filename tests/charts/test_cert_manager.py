@@ -1,4 +1,4 @@
-"""Certificates by cert-manager, with its controllers for real."""
+"""Certificates by cert-manager, with its real controllers."""
 
 import base64
 
@@ -26,7 +26,7 @@ def test_cert_manager_issues_injects_and_renews(cluster):
         served = fairgate.metric(EXPIRY)
 
         cluster.api.delete(SECRET)
-        wait_for(cluster, lambda: cluster.api.get(SECRET)["data"]["tls.crt"] != first["tls.crt"], what="issued anew")
+        wait_for(cluster, lambda: cluster.api.get(SECRET)["data"]["tls.crt"] != first["tls.crt"], what="a new one")
         fairgate.kubelet.sync()
         wait_for(cluster, lambda: fairgate.metric(EXPIRY) > served, what="the new certificate served")
         fairgate.wait_asked(namespace)

@@ -23,13 +23,13 @@ def test_the_chart_installs_this_version():
     assert chart["appVersion"] == chart["version"] == webhook.__version__
 
 
-def test_make_builds_the_image_that_the_chart_asks_for():
+def test_make_builds_the_image_that_the_chart_uses():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     printed = subprocess.run(["make", "-n", "image"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert f"--tag {values['image']['repository']}:{webhook.__version__} ." in printed
 
 
-def test_whoever_runs_it_the_first_time_is_told_that_it_installs():
+def test_the_first_run_says_that_it_installs():
     printed = subprocess.run(["make", "-n", "-B", "run"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert printed.index("Installing Fairgate") < printed.index("-m venv")
 

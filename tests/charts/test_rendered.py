@@ -1,4 +1,4 @@
-"""What helm makes of the chart: the same registration as `fairgate manifests`, and no rubbish accepted."""
+"""What helm makes of the chart: the same registration as `fairgate manifests`, and invalid values are refused."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.scenarios.serving import FAIRGATE, ROOT
 from webhook import __version__
 from webhook.kube.ledger.report_crd import report_crd
 from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
+from webhook.kube.objects.usage_access import READER
 from webhook.kube.registration.held_nodes import held_nodes_crd
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary")]
@@ -66,7 +67,7 @@ workloads:
 
 
 def printed(folder, *flags) -> list[dict]:
-    """What `fairgate manifests` prints for the chart's Service; where no server is yet, the chart fails open."""
+    """The output of `fairgate manifests` for the chart's Service; the chart fails open while there is no server."""
     command = [*FAIRGATE, "manifests", "--policy", folder, "--service", f"{NAMESPACE}/{RELEASE}", *flags]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found = list(yaml.safe_load_all(done.stdout))
@@ -85,7 +86,7 @@ def comparable(manifests) -> dict[tuple[str, str], dict]:
 
 @pytest.mark.parametrize("file", [file.relative_to(ROOT) for file in POLICIES], ids=str)
 def test_the_registration_is_the_one_of_fairgate_manifests(file):
-    want = kinds(printed(file, "--enforce", "enforce"), *REGISTRATION)  # the chart's value goes before the policy's
+    want = kinds(printed(file, "--enforce", "enforce"), *REGISTRATION)  # has precedence over the policy's value
     assert comparable(kinds(render("--set-file", f"policy={file}"), *REGISTRATION)) == comparable(want)
 
 
@@ -109,7 +110,7 @@ def test_the_policy_may_come_as_text_as_one_document_or_as_files(tmp_path):
     assert found == [found[0]] * 4
 
 
-def test_without_a_policy_the_one_that_refuses_nobody_is_rendered():
+def test_without_a_policy_the_one_that_refuses_no_pod_is_rendered():
     [files] = [made["data"] for made in kinds(render(), "ConfigMap")]
     assert yaml.safe_load(files["policy.yaml"])["defaults"] == {"unknownTeam": "preemptible"}
 
@@ -159,7 +160,7 @@ def test_the_pods_of_the_check_are_not_those_of_the_service():
     assert not service["spec"]["selector"].items() <= labels.items()
 
 
-def test_a_policy_of_ones_own_is_checked_where_it_is():
+def test_a_custom_policy_is_checked_where_it_is():
     rendered = render("--set", "existingPolicyConfigMap=ours", with_hooks=True)
     [job] = kinds(rendered, "Job")
     assert job["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] == "ours"
@@ -185,7 +186,7 @@ def test_runbooks_are_where_the_reader_has_them(base, key, want):
     assert all(each["annotations"][key] == f"{want}{each['alert'].lower()}" for each in alerts)
 
 
-def test_who_runs_no_evictor_is_not_told_that_it_is_absent():
+def test_without_an_evictor_no_alert_reports_its_absence():
     flags = ("--set", "metrics.prometheusRule.enabled=true")
     for is_enabled in (True, False):
         [rule] = kinds(render(*flags, "--set", f"evictor.enabled={json.dumps(is_enabled)}"), "PrometheusRule")
@@ -199,7 +200,7 @@ def test_helm_lints_every_set_of_values(values):
 
 
 @pytest.mark.parametrize("flag", ["enforce=off", "enforce=false"])
-def test_switched_off_nothing_is_registered(flag):
+def test_with_enforcement_off_nothing_is_registered(flag):
     assert not kinds(render("--set", flag), *REGISTRATION)
 
 
@@ -239,7 +240,7 @@ def test_the_definitions_are_those_of_fairgate_manifests_and_stay():
     assert all(each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"} for each in found)
 
 
-def test_viewers_get_the_role_of_fairgate_manifests_and_are_those_who_are_named():
+def test_viewers_are_the_named_subjects_with_the_role_of_fairgate_manifests():
     [want] = kinds(printed(POLICIES[0]), "ClusterRole")
     rendered = render("--set", "viewer.groups={data-science,oidc:ml}")
     [role] = [each for each in kinds(rendered, "ClusterRole") if each["metadata"]["name"] == "fairgate-viewer"]
@@ -251,7 +252,7 @@ def test_viewers_get_the_role_of_fairgate_manifests_and_are_those_who_are_named(
     assert "fairgate-viewer" not in {each["metadata"]["name"] for each in render("--set", "viewer.create=false")}
 
 
-def test_the_prometheus_operator_is_told_of_ports_secrets_and_rules_that_are_there():
+def test_the_prometheus_objects_name_existing_ports_secrets_and_rules():
     rendered = render("-f", CHART / "ci" / "monitoring-values.yaml")
     [monitor] = kinds(rendered, "ServiceMonitor")
     [service] = kinds(rendered, "Service")
@@ -270,7 +271,7 @@ def test_the_prometheus_operator_is_told_of_ports_secrets_and_rules_that_are_the
     )
 
 
-def test_only_who_is_named_reaches_the_webhooks_and_shows_a_certificate():
+def test_only_named_clients_reach_the_webhooks_with_a_certificate():
     block = "networkPolicy.webhooksFrom[0].ipBlock.cidr=10.0.0.0/24"
     rendered = render("--set", block, "--set", "server.clientCA=callers")
     [policy] = kinds(rendered, "NetworkPolicy")
@@ -294,3 +295,61 @@ def test_the_service_leads_to_the_ports_of_the_containers():
     listening = {argument for made in containers for argument in made["args"] if argument.startswith("--listen")}
     assert listening == {f"--listen=:{port}" for port in ports.values()}
     assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+
+
+def test_with_a_history_each_server_keeps_a_volume_of_its_own():
+    rendered = render("-f", CHART / "ci" / "history-values.yaml")
+    [servers] = kinds(rendered, "StatefulSet")
+    assert not kinds(rendered, "Deployment")
+    [claim] = servers["spec"]["volumeClaimTemplates"]
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    server = servers["spec"]["template"]["spec"]["containers"][0]
+    [mount] = [each for each in server["volumeMounts"] if each["name"] == claim["metadata"]["name"]]
+    flags = dict(argument.split("=", 1) for argument in server["args"] if argument.startswith("--history"))
+    assert flags == {
+        "--history": f"{mount['mountPath']}/history.db",
+        "--history-days": "30",
+        "--history-megabytes": "256",
+    }
+    [service] = kinds(rendered, "Service")
+    assert servers["spec"]["serviceName"] == service["metadata"]["name"]
+    assert not kinds(render(), "StatefulSet")
+
+
+def test_only_named_groups_may_request_a_token_that_reads_usage():
+    rendered = render("-f", CHART / "ci" / "history-values.yaml")
+    [account] = [each for each in kinds(rendered, "ServiceAccount") if each["metadata"]["name"] == READER]
+    assert account["automountServiceAccountToken"] is False
+    [role] = [each for each in kinds(rendered, "Role") if each["metadata"]["name"] == READER]
+    assert role["rules"][0] == {
+        "apiGroups": [""],
+        "resources": ["serviceaccounts/token"],
+        "resourceNames": [READER],
+        "verbs": ["create"],
+    }
+    [bound] = [each for each in kinds(rendered, "RoleBinding") if each["roleRef"]["name"] == READER]
+    assert [(each["kind"], each["name"]) for each in bound["subjects"]] == [("Group", "finance")]
+    assert READER not in {each["metadata"]["name"] for each in render()}
+
+
+def test_the_page_may_ask_the_servers_for_usage_only_where_they_record_it():
+    page, history = ("--set", "page.enabled=true"), ("--set", "history.enabled=true")
+
+    def bound(rendered):
+        found = [each for each in kinds(rendered, "RoleBinding") if each["roleRef"]["name"] == READER]
+        return [subject["name"] for each in found for subject in each["subjects"]]
+
+    def configurations(rendered):
+        [role] = [each for each in kinds(rendered, "ClusterRole") if each["metadata"]["name"] == "fairgate-page"]
+        return [rule for rule in role["rules"] if rule["resources"] == ["validatingwebhookconfigurations"]]
+
+    both = render(*page, *history)
+    assert bound(both) == ["fairgate-page"]
+    [rule] = configurations(both)
+    assert (rule["resourceNames"], rule["verbs"]) == (["fairgate"], ["get"])
+    assert configurations(render(*page)) == []
+    assert bound(render(*page)) == bound(render(*history)) == []

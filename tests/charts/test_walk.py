@@ -12,7 +12,7 @@ import pytest
 
 from tests.charts.helm import NAMESPACE, HelmError
 from tests.charts.installed import prepared
-from tests.charts.rights import Witness
+from tests.charts.rights import RightsAudit
 from tests.charts.steady import creating
 from tests.control_plane.cleanup import ADMISSION, TEAM_LEDGERS
 from tests.control_plane.kubectl import KubectlError
@@ -29,7 +29,7 @@ SAMPLE = (ROOT / "policies" / "default" / "policy.yaml").read_text()
 A, B, GUESTS = "team-a", "team-b", "guests"
 FAILED_CLOSED, FAILED_OPEN = sorted(API_SERVER, reverse=True)
 VICTIMS = "fairgate_reclaim_victims_total"
-# A team that only borrows, and of which nobody is evicted. It leaves with the upgrade.
+# A team that only borrows, none of whose pods is evicted. It leaves with the upgrade.
 GUESTS_SECTION = f"""\
   - name: {GUESTS}
     namespaces: [{GUESTS}]
@@ -50,7 +50,7 @@ REGISTERED = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"
 
 @pytest.fixture
 def cluster(start_control_plane):
-    # Without streams Fairgate lists as it does on older API servers, and PodGroups are there: both take further rights.
+    # Without streams Fairgate lists as on older API servers, and PodGroups exist: both need further rights.
     flags = ["--feature-gates=WatchList=false,GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"]
     running = start_control_plane(audit=True, extra_args={"kube-apiserver": flags})
     make_nodes(running, 4)
@@ -64,7 +64,7 @@ def test_from_nothing_to_enforced_policy_upgraded_and_back(cluster, tmp_path):
     (tmp_path / "sample.yaml").write_text(SAMPLE)
     (tmp_path / "broken.yaml").write_text(BROKEN)
     with prepared(cluster) as release:
-        witness = Witness(release)
+        audit = RightsAudit(release)
         refused_before_it_lands(cluster, release, tmp_path / "broken.yaml")
         said = release.deploy("--set-file", f"policy={tmp_path / 'policy.yaml'}", *FLAGS)
         assert "enforce: enforce" in said
@@ -77,16 +77,16 @@ def test_from_nothing_to_enforced_policy_upgraded_and_back(cluster, tmp_path):
         left_waiting(cluster)
         seen(cluster, release, tmp_path / "policy.yaml")
         edited(cluster, release)
-        witness.note()
+        audit.note()
         refused_before_it_lands(cluster, release, tmp_path / "broken.yaml")
         upgraded_under_load(cluster, release, tmp_path / "sample.yaml")
-        witness.note()
+        audit.note()
         uninstalled_while_down(cluster, release)
-        witness.check(cluster.audit_events())
+        audit.check(cluster.audit_events())
 
 
 def refused_before_it_lands(cluster, release, broken):
-    """A broken policy ends helm before anything of the release is made or changed, and the check says why."""
+    """A broken policy stops helm before any object of the release is changed, and the check reports why."""
     objects = [f"{ADMISSION}/validatingwebhookconfigurations/fairgate", POLICY_OBJECT]
     before = [content(cluster, path) for path in objects]
     with pytest.raises(HelmError, match="fairgate-policy-check"):
@@ -107,7 +107,7 @@ def content(cluster, path):
 
 
 def created_while_no_server_was_ready_yet(cluster):
-    """Webhooks of `enforce` are registered and nothing serves them: GPU pods are created as before."""
+    """Webhooks of `enforce` are registered without a server: GPU pods are created as before."""
     kubectl_create(cluster, A, "early", gpus=1)
     assert counted(cluster, FAILED_OPEN, name="validate.fairgate.dev") > 0
     assert TIER not in get_pod(cluster, A, "early")["metadata"].get("labels", {})
@@ -132,17 +132,17 @@ def evicted_and_promoted(cluster):
 
 
 def left_waiting(cluster):
-    """Guests are on every node, and nobody may evict them: a pod that is owed room waits, and is told why each time."""
+    """Borrowers that policy protects are on every node: a pod inside its share waits, one event per cause."""
     for number in range(4):
         create_pod(cluster, GUESTS, pod(f"g{number}", gpus=2, cpu="1", memory="4Gi"))
         wait_bound(cluster, GUESTS, f"g{number}")
     create_pod(cluster, B, pod("b2", gpus=10, cpu="1", memory="4Gi"))
     nodes = [node["metadata"]["name"] for node in cluster.api.list("/api/v1/nodes")]
-    wait_for(cluster, lambda: told(cluster, "CannotReclaim"), what="b2 told")
+    wait_for(cluster, lambda: event_counts(cluster, "CannotReclaim"), what="an Event on b2")
     cluster.kubectl("cordon", *nodes)
-    wait_for(cluster, lambda: len(told(cluster, "CannotReclaim")) > 1, what="b2 told of another cause")
+    wait_for(cluster, lambda: len(event_counts(cluster, "CannotReclaim")) > 1, what="an Event of another cause on b2")
     cluster.kubectl("uncordon", *nodes)
-    wait_for(cluster, lambda: 2 in told(cluster, "CannotReclaim"), what="b2 told of the first cause again")
+    wait_for(cluster, lambda: 2 in event_counts(cluster, "CannotReclaim"), what="a second Event of the first")
     cluster.kubectl("delete", "pod", "b2", "-n", B)
 
 
@@ -156,7 +156,7 @@ def seen(cluster, release, policy):
 
 
 def edited(cluster, release):
-    """The policy is edited in its ConfigMap: broken edits are left out, a good one changes the registration, too."""
+    """The policy is edited in its ConfigMap: broken edits are not applied, a valid one changes the registration."""
     for text in (BROKEN, POLICY, BROKEN):
         edit(cluster, release, text)
         want = [text is BROKEN] * 2
@@ -176,7 +176,7 @@ def edited(cluster, release):
 
 
 def registered(cluster, path):
-    """What an object says, without what kubectl and helm wrote on it."""
+    """An object without what kubectl and helm wrote on it."""
     found = cluster.api.get(path)
     return json.dumps(found.get("webhooks") or found["spec"])
 
@@ -200,7 +200,7 @@ def uninstalled_while_down(cluster, release):
         kubectl_create(cluster, B, "while-down")
     assert counted(cluster, FAILED_CLOSED, name="validate.fairgate.dev", error_type="calling_webhook_error") > 0
     assert 'release "fairgate" uninstalled' in release.uninstall()
-    cluster.kubectl("taint", "nodes", "--all", "fairgate.dev/held-", check=False)  # complains where there was none
+    cluster.kubectl("taint", "nodes", "--all", "fairgate.dev/held-", check=False)  # an error if there was none
     for plural in REGISTERED:
         left = [found["metadata"]["name"] for found in cluster.api.list(f"{ADMISSION}/{plural}")]
         assert not [name for name in left if "fairgate" in name]
@@ -210,8 +210,8 @@ def uninstalled_while_down(cluster, release):
 
 
 def counted(cluster, metric, **labels):
-    """What the API server's own metric counts, on which alerts are built."""
-    # the parser gives every counter this ending
+    """The API server's own metric, on which alerts are built."""
+    # the parser adds this suffix to every counter
     return serving.total(cluster.kubectl("get", "--raw", "/metrics"), f"{metric}_total", **labels)
 
 
@@ -224,8 +224,8 @@ def tier(cluster, namespace, name):
     return get_pod(cluster, namespace, name)["metadata"]["labels"].get(TIER)
 
 
-def told(cluster, reason):
-    """How often each event of a reason was told."""
+def event_counts(cluster, reason):
+    """Return the count of each Event with a reason."""
     return [event["count"] for event in cluster.api.list("/api/v1/events") if event["reason"] == reason]
 
 

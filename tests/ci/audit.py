@@ -1,7 +1,7 @@
-"""Are the pinned dependencies known to be vulnerable, and are they still the ones that were pinned? `make audit`.
+"""Are the pinned dependencies known to be vulnerable, and do they still have the pinned hashes? `make audit`.
 
-The advisories are those of PyPI, asked by pip-audit. Where they cannot be reached that is said, and what can be checked
-without them is checked: that every file on the index still has the hash of the lock file.
+pip-audit reads the advisories of PyPI. If they cannot be reached, that is reported, and the check is limited to the
+hashes: every file on the index must still have the hash of the lock file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOCKS = (ROOT / ".ci" / "requirements.txt", ROOT / ".ci" / "requirements-build.t
 
 @dataclass(frozen=True, slots=True)
 class Clean:
-    """Every dependency was looked up, and nothing is known against it."""
+    """Every dependency was checked, and no vulnerability is known."""
 
     dependencies: int
 
@@ -34,13 +34,13 @@ class Vulnerable:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Not every dependency could be looked up."""
+    """Not every dependency could be checked."""
 
     why: str
 
 
 def verdict(report: str, *, complaint: str) -> Clean | Vulnerable | Unknown:
-    """Say what pip-audit's JSON means: it calls an index without advisories clean, and only notes what it skipped."""
+    """Interpret pip-audit's JSON: it calls an index without advisories clean, and only notes what it skipped."""
     try:
         dependencies = json.loads(report)["dependencies"]
     except json.JSONDecodeError:
@@ -97,7 +97,7 @@ def _hashes_hold(lock: Path) -> bool:
 
 
 def main() -> int:
-    """Audit both lock files; 1 when one of them is known to be vulnerable or is not what was pinned."""
+    """Audit both lock files; return 1 if a dependency is known to be vulnerable or has another hash."""
     outcomes = [_audit(lock) for lock in LOCKS]
     return 0 if all(outcomes) else 1
 

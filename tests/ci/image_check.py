@@ -49,7 +49,7 @@ def shell(script):
 
 @contextlib.contextmanager
 def running(*arguments, flags=()):
-    """Run a command of the image in the background; hand out its name."""
+    """Run a command of the image in the background; yield its name."""
     name = f"fairgate-check-{uuid.uuid4().hex[:8]}"
     command = [*CONTAINER, "run", "--detach", "--name", name, *RESTRICTED[1:], *flags, IMAGE, *arguments]
     subprocess.run(command, capture_output=True, check=True)
@@ -92,21 +92,21 @@ def test_every_command_is_there(command):
     assert run(command, "--help").stdout.startswith(f"Usage: fairgate {command} ")
 
 
-def test_nobody_can_change_it():
+def test_its_files_are_not_writable():
     assert run(flags=["--entrypoint=id"]).stdout.startswith("uid=65532")
-    for path in ("/", "/opt/fairgate", "/etc"):  # Podman makes /tmp writable by itself
+    for path in ("/", "/opt/fairgate", "/etc"):  # Podman makes /tmp writable by default
         assert "Read-only file system" in shell(f"touch {path}/x").stderr
     writable = shell("find / -xdev -type f -perm -0002 -not -path '/proc/*' -not -path '/sys/*' 2>/dev/null").stdout
     assert writable == ""
 
 
-def test_nothing_to_build_or_install_with_is_left():
+def test_no_build_or_install_tools_are_left():
     found = shell("for tool in pip pip3 gcc cc make git curl; do command -v $tool; done; python3 -m pip --version")
     assert found.stdout == ""
     assert "No module named pip" in found.stderr
 
 
-def test_its_bill_of_materials_is_what_the_lock_file_says():
+def test_its_bill_of_materials_matches_the_lock_file():
     listed = json.loads(run("/opt/fairgate/sbom.cdx.json", flags=["--entrypoint=cat"]).stdout)
     purls = {component["purl"] for component in listed["components"] if component["name"] != "fairgate"}
     installed = {re.fullmatch(r"pkg:pypi/(.*)@(.*)", purl).groups() for purl in purls}
@@ -122,7 +122,7 @@ def test_tryout_shows_a_decision():
         assert "admitted: guaranteed (WithinShare) for team team-a" in logs(name)
 
 
-def test_serve_answers_with_nothing_writable_but_its_certificates_and_ends_when_told():
+def test_serve_answers_with_only_its_certificates_writable_and_ends_on_sigterm():
     mounts = [
         f"--volume={ROOT}/policies/default:/etc/fairgate/policy:ro",
         f"--volume={ROOT}/webhook/cli/sample/world.yaml:/etc/fairgate/world.yaml:ro",

@@ -1,4 +1,4 @@
-"""Builds Fairgate's wheel and sdist, and puts them where a user would: the steps that releasing and its test share."""
+"""Builds Fairgate's wheel and sdist, and installs them as a user would: the steps that releasing and its test share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANSWER_SECONDS = 60
 
 
 class PackagingError(Exception):
-    """A step went wrong; the text says which and shows what it printed."""
+    """A step failed; the text names it and shows its output."""
 
 
 @dataclass(frozen=True, slots=True)

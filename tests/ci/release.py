@@ -1,4 +1,4 @@
-"""Is this commit ready to be released? Says everything that is missing; `make release-check`."""
+"""Is this commit ready to be released? Reports everything that is missing; `make release-check`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def version_of(root: Path) -> str:
-    """The version, from the one place where it stands."""
+    """The version, from its only source."""
     [version] = re.findall(r'^__version__ = "(.*)"$', (root / "webhook" / "__init__.py").read_text(), re.M)
     return version
 
 
 def disagreements(root: Path) -> list[str]:
-    """What does not yet say that this version is the one to be released."""
+    """Return what does not name this version as the released one."""
     version = version_of(root)
     changelog = (root / "CHANGELOG.md").read_text()
     chart = yaml.safe_load((root / "charts" / "fairgate" / "Chart.yaml").read_text())
@@ -41,7 +41,7 @@ def disagreements(root: Path) -> list[str]:
 
 
 def uncommitted(root: Path) -> list[str]:
-    """Files that a clone of this commit would not have, or have otherwise."""
+    """Files that a clone of this commit would lack, or have with other content."""
     return [f"not committed: {line[3:]}" for line in do("git", "status", "--porcelain", cwd=root).splitlines()]
 
 
@@ -61,15 +61,15 @@ def try_packages(root: Path, *, dist: Path) -> None:
         install(python, "--no-deps", "--no-index", packages.wheel)
         do(sys.executable, "-m", "pip", "--python", python, "check")
         command = python.with_name("fairgate")
-        told = do(command, "--version").strip()
-        if told != f"fairgate, version {version_of(root)}":
-            raise PackagingError(f"fairgate --version says {told}")
+        printed = do(command, "--version").strip()
+        if printed != f"fairgate, version {version_of(root)}":
+            raise PackagingError(f"fairgate --version says {printed}")
         see_tryout(command, folder=folder)
     print(json.dumps(packages.hashes(), indent=2))  # noqa: T201
 
 
 def main() -> int:
-    """Check everything and say all that is missing at once."""
+    """Check everything and report all that is missing at once."""
     problems = uncommitted(ROOT) + disagreements(ROOT)
     try:
         try_packages(ROOT, dist=ROOT / "dist")

@@ -24,25 +24,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Retries:
-    """The tests of one run that were run again."""
+    """The tests of one run that were rerun."""
 
     def __init__(self, limit: int):
         self.limit = limit
         self.names: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a test that failed and gets another try."""
+        """Record a test that failed and is rerun."""
         if report.outcome == "rerun":  # type: ignore[comparison-overlap]  # pytest-rerunfailures adds this outcome
             self.names.add(report.nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the run if too many were."""
+        """Fail the run if too many tests were rerun."""
         if len(self.names) > self.limit and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say which, and that the run failed for it."""
+        """Report which tests were rerun, and that the run failed for it."""
         if len(self.names) > self.limit:
             names = ", ".join(sorted(self.names))
             counted = f"{len(self.names)} tests needed a second try, the limit is {self.limit}"

@@ -85,7 +85,7 @@ def test_a_pull_request_that_is_admitted_passes_unless_it_borrows(installed, fai
     assert runner.run(ACTION["runs"]["steps"][1]).returncode == want
 
 
-def test_what_looks_like_a_command_stays_a_path(installed):
+def test_a_path_that_looks_like_a_command_stays_a_path(installed):
     runner = Runner(installed, policy="policy.yaml", paths="$(touch gotcha)\n--help", namespace="`touch gotcha`")
     result = runner.run(ACTION["runs"]["steps"][1])
     assert result.returncode == 2
@@ -102,7 +102,7 @@ def test_nothing_of_a_pull_request_is_pasted_into_a_script():
 
 
 def test_the_action_installs_the_checkout_that_it_comes_from_where_its_review_looks_for_it(tmp_path):
-    """What is called is written down; the environment that it makes is one whose Python writes down, too."""
+    """Calls are recorded; the environment that it creates has a Python that records calls, too."""
     python = tmp_path / "bin" / "python3"
     python.parent.mkdir()
     python.write_text(
@@ -125,14 +125,14 @@ def test_the_action_installs_the_checkout_that_it_comes_from_where_its_review_lo
 def test_the_action_installs_the_checkout_that_it_comes_from(tmp_path):
     result = Runner(tmp_path).run(ACTION["runs"]["steps"][0])
     assert result.returncode == 0, result.stderr
-    told = subprocess.run(
+    output = subprocess.run(
         [tmp_path / "fairgate" / "bin" / "fairgate", "--version"],
         env=Runner(tmp_path).environment,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert told.stdout.startswith("fairgate, version ")
+    assert output.stdout.startswith("fairgate, version ")
 
 
 def test_the_pre_commit_hook_takes_the_files_of_a_commit(tmp_path):

@@ -30,6 +30,6 @@ def test_a_report(dependencies, want):
     assert verdict(json.dumps({"dependencies": dependencies, "fixes": []}), complaint="") == want
 
 
-def test_without_a_report_the_last_words_are_the_reason():
+def test_without_a_report_the_last_output_is_the_reason():
     assert verdict("", complaint="Traceback\nno route to host\n") == Unknown("no route to host")
     assert verdict("", complaint="") == Unknown("pip-audit printed no report")

@@ -1,4 +1,4 @@
-"""What can be said of the image without building it; `make image-check` tries one that was built."""
+"""What can be checked of the image without a build; `make image-check` checks a built one."""
 
 import re
 import subprocess
@@ -17,13 +17,13 @@ def copied():
     return [path for line in lines for path in line.split()[:-1]]
 
 
-def test_hadolint_has_nothing_to_say():
+def test_hadolint_reports_nothing():
     hadolint = Path(sysconfig.get_path("scripts")) / "hadolint"
     done = subprocess.run([hadolint, "--no-color", ROOT / "Dockerfile"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_what_is_copied_is_there_and_is_all_that_reaches_the_builder():
+def test_the_build_context_is_exactly_what_is_copied():
     assert all((ROOT / path).exists() for path in copied())
     sent = [line[1:] for line in IGNORED if line.startswith("!")]
     assert IGNORED[IGNORED.index("**") :][1:] == [*(f"!{path}" for path in sent), "**/__pycache__"]

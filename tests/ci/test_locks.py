@@ -1,4 +1,4 @@
-"""The lock files pin what pyproject.toml asks for, whole, by hash, and nothing else."""
+"""The lock files pin what pyproject.toml requires, completely, by hash, and nothing else."""
 
 import re
 import tomllib
@@ -18,7 +18,7 @@ PIN = re.compile(r"^([A-Za-z0-9].*?) \\\n {4}--hash=sha256:[0-9a-f]{64}\b", re.M
 def pins(lock):
     text = (ROOT / ".ci" / lock).read_text()
     found = [Requirement(match[1]) for match in PIN.finditer(text)]
-    # nothing stands in the file that the pattern overlooked
+    # the file has no line that the pattern does not match
     assert len(found) == len(re.findall(r"^[^ #\n]", text, re.M))
     return {canonicalize_name(pin.name): pin for pin in found}
 

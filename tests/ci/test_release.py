@@ -1,4 +1,4 @@
-"""The packages are built, rebuilt and installed as for a release; what a release must agree on is told whole."""
+"""The packages are built, rebuilt and installed as for a release; all inconsistencies of a release are reported."""
 
 import sysconfig
 import tarfile
@@ -22,7 +22,7 @@ def packages(tmp_path_factory):
 
 
 def sources():
-    """What a build needs, as it lies in the repository, or in a copy that git knows nothing of."""
+    """The inputs of a build, in the repository, or in a copy that is not a git repository."""
     for name in NEEDED:
         found = [ROOT / name] if (ROOT / name).is_file() else (ROOT / name).rglob("*")
         yield from (str(f.relative_to(ROOT)) for f in found if f.is_file() and "__pycache__" not in f.parts)
@@ -33,13 +33,13 @@ def test_the_sdist_holds_what_a_build_needs_and_nothing_else(packages, tmp_path)
         names = {member.name.partition("/")[2] for member in archive.getmembers()}
     assert names == {*sources(), ".gitignore", "PKG-INFO"}  # the packager adds these two
     again = build(unpack(packages.sdist, into=tmp_path), into=tmp_path / "again")
-    assert again.hashes() == packages.hashes()  # nothing but the sources has a say: no clock, no git, no folder
+    assert again.hashes() == packages.hashes()  # only the sources matter: no clock, no git, no folder
 
 
 def test_the_wheel_works_in_an_environment_of_its_own(packages, tmp_path):
     python = make_environment(tmp_path / "environment")
     install(python, "--no-deps", "--no-index", packages.wheel)
-    dependencies = {"PYTHONPATH": sysconfig.get_path("purelib")}  # they are here already
+    dependencies = {"PYTHONPATH": sysconfig.get_path("purelib")}  # they are installed already
     command = python.with_name("fairgate")
     assert do(command, "--version", env=dependencies) == f"fairgate, version {__version__}\n"
     where = "import webhook, certs; print(webhook.__file__, certs.__file__)"
@@ -62,7 +62,7 @@ def test_the_wheel_names_both_commands_its_licence_and_every_dependency(packages
 
 @pytest.fixture
 def tree(tmp_path):
-    """A repository in which everything says 1.2.3."""
+    """A repository in which every version is 1.2.3."""
     texts = {
         "webhook/__init__.py": '"""Fairgate."""\n\n__version__ = "1.2.3"\n',
         "CHANGELOG.md": "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2026-11-21\n### Added\n- All.\n",
@@ -74,7 +74,7 @@ def tree(tmp_path):
     return tmp_path
 
 
-def test_a_tree_that_agrees_is_ready(tree):
+def test_a_consistent_tree_is_ready(tree):
     assert disagreements(tree) == []
 
 
@@ -91,12 +91,12 @@ def test_a_tree_that_agrees_is_ready(tree):
         ),
     ],
 )
-def test_what_disagrees_is_named(tree, name, old, new, want):
+def test_an_inconsistency_is_named(tree, name, old, new, want):
     (tree / name).write_text((tree / name).read_text().replace(old, new))
     assert disagreements(tree) == [want]
 
 
-def test_what_is_not_committed_is_named(tree):
+def test_an_uncommitted_change_is_named(tree):
     do("git", "init", tree)
     do("git", "add", "webhook", cwd=tree)
     assert uncommitted(tree) == [

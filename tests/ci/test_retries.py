@@ -21,15 +21,15 @@ def test_steady(): pass
 
 @pytest.mark.parametrize("workers", [(), ("-p", "xdist.plugin", "-n", "1")], ids=["serial", "workers"])
 @pytest.mark.parametrize(("limit", "want"), [(2, pytest.ExitCode.OK), (1, pytest.ExitCode.TESTS_FAILED)])
-def test_more_second_tries_than_allowed_fail_a_run_in_which_all_passed(pytester, monkeypatch, workers, limit, want):
+def test_more_reruns_than_allowed_fail_a_run_that_passed(pytester, monkeypatch, workers, limit, want):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(test_flaky=FLAKY)
     plugins = ["-p", "tests.ci.retries", "-p", "pytest_rerunfailures", "-p", "no:cacheprovider"]
     ran = pytester.runpytest_subprocess(*plugins, *workers, "--reruns=1", f"--limit-reruns={limit}")
     assert ran.ret == want
     ran.assert_outcomes(passed=3)
-    told = "*FAILED: 2 tests needed a second try, the limit is 1: test_flaky.py::test_flaky?0?, *"
+    message = "*FAILED: 2 tests needed a second try, the limit is 1: test_flaky.py::test_flaky?0?, *"
     if want == pytest.ExitCode.OK:
-        ran.stdout.no_fnmatch_line(told)
+        ran.stdout.no_fnmatch_line(message)
     else:
-        ran.stdout.fnmatch_lines([told])
+        ran.stdout.fnmatch_lines([message])

@@ -100,7 +100,7 @@ def test_a_run_that_built_something_has_no_limit(run, pytester, monkeypatch):
     result.stdout.fnmatch_lines(["no limit on a run of *.* minutes in which these were built: etcd"])
 
 
-def test_another_outcome_than_success_stays_what_it_is(run):
+def test_an_exit_status_other_than_success_is_kept(run):
     assert run("--limit-minutes=0", "-k", "nothing").ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 

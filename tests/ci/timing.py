@@ -54,7 +54,7 @@ class Durations:
         return sum(self.seconds.values())
 
     def add(self, other: Durations) -> None:
-        """Count another one in."""
+        """Add another one."""
         for phase, seconds in other.seconds.items():
             self.seconds[phase] += seconds
         self.tests += other.tests
@@ -76,7 +76,7 @@ class Timing:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Let the run fail that took too long."""
+        """Fail a run that took too long."""
         minutes = (time.perf_counter() - self.started) / 60
         if self.limit_minutes is None or minutes <= self.limit_minutes:
             return
@@ -89,7 +89,7 @@ class Timing:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Show the table, the slowest tests and set-ups, and what came of the limit."""
+        """Show the table, the slowest tests and set-ups, and the result for the limit."""
         elapsed = time.perf_counter() - self.started
         of_tests = sum(each.total for each in self.durations.values())
         terminalreporter.section(f"where the time went: {of_tests:.1f} s of tests in {elapsed:.1f} s")

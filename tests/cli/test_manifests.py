@@ -120,7 +120,7 @@ def test_without_a_ca_the_bundle_is_omitted(folder):
     result = run("--policy", folder, "--url", "https://127.0.0.1:8443")
     assert result.exit_code == 0, result.output
     clients = [hook["clientConfig"] for made in yaml.safe_load_all(result.stdout) for hook in made.get("webhooks", ())]
-    assert len(clients) == 5
+    assert len(clients) == 6
     assert all("caBundle" not in client for client in clients)
 
 

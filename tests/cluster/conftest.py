@@ -11,7 +11,7 @@ from webhook.cluster.watch.watch import Watch
 
 
 def pytest_asyncio_loop_factories():
-    """Wait for no clock: both ends of every connection are in the loop of the test."""
+    """Do not wait for clocks: both ends of every connection are in the loop of the test."""
     return {"virtual": VirtualTimeLoop}
 
 

@@ -1,4 +1,4 @@
-"""A small JSON client of the API server, for what tests do often: one kept connection, 2 ms a call.
+"""A small JSON client of the API server, for frequent requests of tests: one kept connection, 2 ms a call.
 
 `kubectl` costs a process and a tenth of a second of CPU per call; use it where the test is about what users do.
 """
@@ -19,7 +19,7 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 
 class ApiError(Exception):
-    """The API server refused; `status` is the HTTP code, `message` its own words, `body` the whole Status object."""
+    """The API server refused; `status` is the HTTP code, `message` its text, `body` the whole Status object."""
 
     def __init__(self, status: int, message: str, *, body: dict[str, Any] | None = None):
         super().__init__(f"HTTP {status}: {message}")
@@ -57,7 +57,7 @@ class Api:
         return self.get(path, **query)["items"]
 
     def exists(self, path: str) -> bool:
-        """Say whether there is an object at this path."""
+        """Whether there is an object at this path."""
         try:
             self.get(path)
         except ApiError as error:
@@ -87,7 +87,7 @@ class Api:
         content_type: str = "application/json",
         query: dict[str, str] | None = None,
     ) -> Any:
-        """Send one request and decode its answer: JSON, or text where the server answers with text."""
+        """Send one request and decode its response: JSON, or text where the server responds with text."""
         target = f"{path}?{urlencode(query)}" if query else path
         payload = None if body is None else json.dumps(body).encode()
         headers = self._headers | ({"Content-Type": content_type} if payload is not None else {})

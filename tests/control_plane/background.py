@@ -1,6 +1,6 @@
-"""Builds what is missing in a process of its own, while the tests that need nothing of it run.
+"""Builds what is missing in a separate process, while the tests that do not need it run.
 
-On two cores a first build takes longer than all those tests. It gives way to them, so that none of them is late.
+On two cores a first build takes longer than all those tests. It has the lowest priority, so that none of them is late.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ GIVES_WAY = True
 
 
 class BackgroundBuild:
-    """A build that ends, with all that it started, when this object is closed or its Python process ends."""
+    """A build that ends, with all its processes, when this object is closed or its Python process ends."""
 
     def __init__(self, recipes: Sequence[Recipe]):
         self._processes = Processes()
         self._log = self._processes.log_path(NAME)
-        self._told = 0
+        self._shown = 0
         command = [
             sys.executable,
             "-m",
@@ -44,10 +44,10 @@ class BackgroundBuild:
             autogroup.write_text("19")
 
     def wait_for(self, recipes: Sequence[Recipe], *, say: Say) -> str | None:
-        """Return when all binaries of these recipes are there, or else, as the build has ended, why they are not."""
+        """Return when all binaries of these recipes exist, or, if the build has ended without them, why."""
         while any(missing_binaries(recipe) for recipe in recipes):
             running = self._processes.is_running(NAME)  # asked first: the last lines come before the end
-            self._tell(say)
+            self._show(say)
             if not running:
                 break
             time.sleep(POLL_SECONDS)
@@ -59,8 +59,8 @@ class BackgroundBuild:
         """End the build and everything that it started."""
         self._processes.close()
 
-    def _tell(self, say: Say) -> None:
+    def _show(self, say: Say) -> None:
         lines = self._log.read_text(errors="replace").splitlines()
-        for line in lines[self._told :]:
+        for line in lines[self._shown :]:
             say(line)
-        self._told = len(lines)
+        self._shown = len(lines)

@@ -1,8 +1,8 @@
-"""A Service of the tests' own: spreads connections over ready replicas, byte by byte, as kube-proxy does.
+"""The tests' own Service: spreads connections over ready replicas, byte by byte, as kube-proxy does.
 
-It runs as a process of its own. A backend is ready as its /readyz says, looked at twice a second; one that says nothing
-within a second three times in a row, as kubelets count, is not. Who is not ready gets no new connections, and keeps
-those that it has.
+It runs as a separate process. A backend is ready as its /readyz reports, polled twice a second; three polls without a
+response within a second make it unready, as for kubelets. An unready backend gets no new connections, and keeps its
+open ones.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def balancing(processes: Processes, name: str, port: int, *backends: int) -> Ite
 
 
 class Side(asyncio.Protocol):
-    """One side of a pair of connections: what it reads, the other one writes."""
+    """One side of a pair of connections: the other side writes what it reads."""
 
     def __init__(self) -> None:
         self.other: Side | None = None
@@ -104,7 +104,7 @@ class Front(Side):
 
 
 class Ready:
-    """Which backends are ready; each look at `ports` begins with the next one."""
+    """Which backends are ready; each poll of `ports` begins with the next one."""
 
     def __init__(self, backends: list[int]) -> None:
         self._backends = backends

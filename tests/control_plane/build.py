@@ -42,7 +42,7 @@ def say_on_stderr(line: str) -> None:
 
 
 def ensure(recipes: Iterable[Recipe], *, say: Say = say_on_stderr, root: Path | None = None) -> None:
-    """Build what is missing; return at once when nothing is."""
+    """Build what is missing; return at once if nothing is."""
     root = root or cache_root()
     if not any(missing_binaries(recipe, root=root) for recipe in recipes):
         return
@@ -63,13 +63,13 @@ def _build_all(recipes: Sequence[Recipe], *, root: Path, say: Say) -> None:
         raise BuildError(str(error)) from error
     for recipe in recipes:
         started = time.monotonic()
-        _build(recipe, go=go, root=root, tell=lambda: say(progress.describe(time.monotonic())))
+        _build(recipe, go=go, root=root, report=lambda: say(progress.describe(time.monotonic())))
         say(f"{recipe.name} {recipe.version}: ready after {in_words(time.monotonic() - started)}")
         progress.done(time.monotonic())
 
 
 def binary_path(recipe: Recipe, binary: str) -> Path:
-    """The path of a binary that was built or is an asset; a BuildError says how to get one that is not there."""
+    """Return the path of a binary that was built or is an asset; a BuildError explains how to get a missing one."""
     if path := find_binary(recipe, binary):
         return path
     option = "" if recipe in CONTROL_PLANE else " --operators"
@@ -82,7 +82,7 @@ def binary_path(recipe: Recipe, binary: str) -> Path:
 
 @contextlib.contextmanager
 def _only_builder(root: Path, *, say: Say) -> Iterator[Say]:
-    """Hold the lock. Its file holds what the build says, for those who wait for it; the first line is the test run."""
+    """Hold the lock. Its file has the build's output for waiting processes; the first line is the test run."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")
     with (root / ".lock").open("a+") as lock:
         if not _taken(lock):
@@ -106,7 +106,7 @@ def _taken(lock: TextIO) -> bool:
 
 
 def _follow(lock: TextIO, *, run: str, say: Say) -> None:
-    """Wait for the lock and repeat what its holder says, unless a worker of the same test run is that and shows it."""
+    """Wait for the lock and repeat its holder's output, unless a worker of the same test run shows it already."""
     said: list[str] = []
     while not _taken(lock):
         lock.seek(0)
@@ -119,11 +119,11 @@ def _follow(lock: TextIO, *, run: str, say: Say) -> None:
         time.sleep(LOCK_POLL_SECONDS)
 
 
-def _build(recipe: Recipe, *, go: Path, root: Path, tell: Callable[[], None]) -> None:
+def _build(recipe: Recipe, *, go: Path, root: Path, report: Callable[[], None]) -> None:
     staging = root / ".staging"
     shutil.rmtree(staging, ignore_errors=True)  # of a build that was killed: we hold the lock
     (staging / "bin").mkdir(parents=True)
-    tell()
+    report()
     try:
         if recipe.upstream is None:
             missing = missing_binaries(recipe, root=root)
@@ -132,7 +132,7 @@ def _build(recipe: Recipe, *, go: Path, root: Path, tell: Callable[[], None]) ->
         else:
             programs = list(recipe.programs)
             source = _copy_upstream(recipe, recipe.upstream, go=go, staging=staging)
-        _compile(recipe, programs, go=go, source=source, staging=staging, tell=tell)
+        _compile(recipe, programs, go=go, source=source, staging=staging, report=report)
         _move_into_place(recipe, source=source, staging=staging, folder=recipe_folder(recipe, root=root))
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -153,7 +153,7 @@ def module_folder(recipe: Recipe, *, say: Say = say_on_stderr) -> Path:
 
 def _download(recipe: Recipe, upstream: Upstream, *, go: Path) -> Path:
     """Have Go download a module and check that it is the pinned one."""
-    with tempfile.TemporaryDirectory() as outside:  # of any module, so that no other go.mod has a say
+    with tempfile.TemporaryDirectory() as outside:  # of any module, so that no other go.mod has an effect
         done = subprocess.run(
             [go, "mod", "download", "-json", f"{upstream.module}@v{recipe.version}"],
             cwd=outside,
@@ -185,7 +185,7 @@ def _copy_upstream(recipe: Recipe, upstream: Upstream, *, go: Path, staging: Pat
 
 
 def _compile(
-    recipe: Recipe, programs: Sequence[Program], *, go: Path, source: Path, staging: Path, tell: Callable[[], None]
+    recipe: Recipe, programs: Sequence[Program], *, go: Path, source: Path, staging: Path, report: Callable[[], None]
 ) -> None:
     """Compile and link all programs in one call, which shares the work."""
     # Go names a binary after its package, unless there is one package and one output file.
@@ -193,11 +193,11 @@ def _compile(
     packages = [program.package for program in programs]
     tags = ["-tags", recipe.tags] if recipe.tags else []
     command = [go, "build", "-ldflags", recipe.ldflags, "-o", output, *tags, *packages]
-    _run(command, cwd=source, log=staging / "log", tell=tell, name=f"{recipe.name} {recipe.version}")
+    _run(command, cwd=source, log=staging / "log", report=report, name=f"{recipe.name} {recipe.version}")
 
 
-def _run(command: Sequence[str | Path], *, cwd: Path, log: Path, tell: Callable[[], None], name: str) -> None:
-    """Run a command that takes minutes, and tell now and then how far the build is."""
+def _run(command: Sequence[str | Path], *, cwd: Path, log: Path, report: Callable[[], None], name: str) -> None:
+    """Run a command that takes minutes, and report the progress of the build from time to time."""
     with log.open("w") as output:
         process = subprocess.Popen(
             command, cwd=cwd, env=go_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
@@ -207,8 +207,8 @@ def _run(command: Sequence[str | Path], *, cwd: Path, log: Path, tell: Callable[
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(PROGRESS_SECONDS)
                     break
-                tell()
-        except BaseException:  # Ctrl-C: go must not go on in the background
+                report()
+        except BaseException:  # Ctrl-C: go must not continue in the background
             process.terminate()
             process.wait()
             raise
@@ -218,7 +218,7 @@ def _run(command: Sequence[str | Path], *, cwd: Path, log: Path, tell: Callable[
 
 
 def _move_into_place(recipe: Recipe, *, source: Path, staging: Path, folder: Path) -> None:
-    """Move the kept files first and the binaries last: a binary that is there says that all is there."""
+    """Move the kept files first and the binaries last: if a binary exists, everything does."""
     folder.mkdir(parents=True, exist_ok=True)
     for kept in recipe.upstream.keep if recipe.upstream else ():
         shutil.rmtree(folder / kept, ignore_errors=True)
@@ -228,7 +228,7 @@ def _move_into_place(recipe: Recipe, *, source: Path, staging: Path, folder: Pat
 
 
 def give_way() -> None:
-    """Let every other process go first."""
+    """Give every other process precedence."""
     os.nice(19)
 
 
@@ -239,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--operators", action="store_true", help="without names: the operators and Prometheus besides the control plane"
     )
-    parser.add_argument("--give-way", action="store_true", help="leave the processor to whoever else wants it")
+    parser.add_argument("--give-way", action="store_true", help="run with the lowest priority")
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(RECIPES):
         parser.error(f"nothing is called {', '.join(sorted(unknown))}")

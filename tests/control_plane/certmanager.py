@@ -1,4 +1,4 @@
-"""cert-manager, for those who get their certificates from it: its definitions, and its controllers for real."""
+"""cert-manager: its definitions, and its real controllers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes a control plane back to what it was before a test, in a second."""
+"""Resets a control plane to its state before a test, in a second."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLLECTIONS = (
     "/apis/node.k8s.io/v1/runtimeclasses",
     NODES,
 )
-# The controller-manager keeps making these by itself.
+# The controller-manager recreates these by itself.
 KEPT_PREFIXES = ("system:", "kube-")
 
 
@@ -43,7 +43,7 @@ class Snapshot:
 
     @classmethod
     def take(cls, control_plane: ControlPlane) -> Self:
-        """Remember what there is, but for what is kept from test to test: a test may end that and use its names."""
+        """Record what exists, except what is kept from test to test: a test may end that and use its names."""
         kept = control_plane.kept
         return cls(
             {
@@ -53,7 +53,7 @@ class Snapshot:
         )
 
     def restore(self, control_plane: ControlPlane) -> None:
-        """Delete what came since: webhooks, namespaces with their pods, nodes; waits until pods and nodes are gone.
+        """Delete what was created since: webhooks, namespaces with their pods, nodes; wait until pods, nodes are gone.
 
         What is kept for the next test stays, and so do its ledgers. Namespaces end in the background, so a test names
         its own each time (`make_namespace` does).
@@ -67,7 +67,7 @@ class Snapshot:
         if not kept:
             wait_for(control_plane, lambda: delete_ledgers(control_plane), what="the test's ledgers gone")
         wait_for(control_plane, lambda: _delete_all(control_plane, HELD_NODES), what="no node is held")
-        # "default" is of the snapshot, so its pods go by themselves.
+        # "default" is of the snapshot, so its pods are deleted one by one.
         pods = list(api.list("/api/v1/pods"))
         leaving = {pod["metadata"]["namespace"] for pod in pods} - (self.names[NAMESPACES] - {"default"})
         for pod in pods:
@@ -89,7 +89,7 @@ class Snapshot:
 
 
 def delete_ledgers(control_plane: ControlPlane) -> bool:
-    """Delete every team's ledger, and what Fairgate reported; True once that is done."""
+    """Delete every team's ledger, and Fairgate's reports; True once that is done."""
     return _delete_all(control_plane, TEAM_LEDGERS) and _delete_all(control_plane, REPORTS)
 
 
@@ -106,16 +106,16 @@ def _names(control_plane: ControlPlane, path: str) -> frozenset[str]:
 
 
 def delete(control_plane: ControlPlane, path: str) -> None:
-    """Delete an object; one that is gone or going will do."""
+    """Delete an object; a deleted or terminating one is no error."""
     try:
         control_plane.api.delete(path)
     except ApiError as error:
-        if error.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:  # gone or going
+        if error.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:  # deleted or terminating
             raise
 
 
 def _end(control_plane: ControlPlane, pod: dict[str, Any]) -> None:
-    """Say of a pod that it ended, as its kubelet would: one that is only deleted may still run there."""
+    """Report the end of a pod, as its kubelet would: a pod that is only deleted may still run there."""
     if not pod["spec"].get("nodeName") or pod["status"].get("phase") in {"Succeeded", "Failed"}:
         return
     path = f"{NAMESPACES}/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}/status"
@@ -127,7 +127,7 @@ def _end(control_plane: ControlPlane, pod: dict[str, Any]) -> None:
 
 
 def _drop_finalizers(control_plane: ControlPlane, pod: dict[str, Any]) -> None:
-    """Do not wait for the Job controller to take its finalizer off a pod whose Job is going as well."""
+    """Do not wait for the Job controller to remove its finalizer from a pod whose Job is deleted as well."""
     metadata = pod["metadata"]
     if metadata.get("finalizers") and metadata.get("deletionTimestamp"):
         path = f"{NAMESPACES}/{metadata['namespace']}/pods/{metadata['name']}"

@@ -37,14 +37,14 @@ AUDIT_POLICY = {
 
 
 def find_binaries() -> dict[str, Path]:
-    """The path of every binary of the control plane; a BuildError tells how to build one that is missing."""
+    """Return the path of every binary of the control plane; a BuildError explains how to build a missing one."""
     return {
         program.binary: binary_path(recipe, program.binary) for recipe in CONTROL_PLANE for program in recipe.programs
     }
 
 
 class Standing(Protocol):
-    """What a test may leave running on a control plane for the next one, with the objects that belong to it."""
+    """What a test may leave running on a control plane for the next one, with its objects."""
 
     @property
     def kept(self) -> frozenset[str]:
@@ -103,7 +103,7 @@ class ControlPlane:
         self.processes.close()
 
     def start(self, name: str, *extra: str) -> None:
-        """Start a component that does not run and wait until it serves; flags in `extra` hold until its next start."""
+        """Start a component that does not run and wait until it serves; flags in `extra` apply until its next start."""
         self.processes.start(name, [*self._commands[name], *self._extra_args.get(name, ()), *extra])
         if name == ETCD:
             self._until(name, functools.partial(_answers, self.ports.etcd), "does not serve")
@@ -120,13 +120,13 @@ class ControlPlane:
         self.start(name, *extra)
 
     def pause(self, name: str) -> None:
-        """Freeze a component with SIGSTOP: its connections stay open and nobody answers."""
+        """Freeze a component with SIGSTOP: its connections stay open without responses."""
         self.processes.send_signal(name, signal.SIGSTOP)
         tasks = Path(f"/proc/{self.processes.pids()[name]}/task")
         self._until(name, lambda: all(map(_is_stopped, tasks.glob("*/stat"))), "does not stop")
 
     def resume(self, name: str) -> None:
-        """Let a frozen component go on."""
+        """Resume a frozen component."""
         self.processes.send_signal(name, signal.SIGCONT)
 
     def revive(self) -> None:
@@ -149,13 +149,13 @@ class ControlPlane:
         return self.standing.kept if self.standing else frozenset()
 
     def vacate(self) -> None:
-        """Have what stays from test to test leave."""
+        """End what stays from test to test."""
         standing, self.standing = self.standing, None
         if standing is not None:
             standing.leave()
 
     def user_kubeconfig(self, user: str, *, groups: Sequence[str] = (), namespace: str = "default") -> Path:
-        """A kubeconfig that acts as a plain user; what the user may do is up to RBAC."""
+        """A kubeconfig that acts as a plain user; RBAC decides what the user may do."""
         groups = ["system:authenticated", *groups]
         return self._store_kubeconfig(token=self.token, namespace=namespace, user=user, groups=groups)
 
@@ -164,7 +164,7 @@ class ControlPlane:
         return self.token_kubeconfig(self.service_account_token(namespace, name), namespace=namespace)
 
     def token_kubeconfig(self, token: str, *, namespace: str) -> Path:
-        """A kubeconfig that shows this token."""
+        """A kubeconfig with this token."""
         return self._store_kubeconfig(token=token, namespace=namespace)
 
     def service_account_token(self, namespace: str, name: str = "default") -> str:
@@ -231,12 +231,12 @@ class ControlPlane:
 
 
 def _is_stopped(stat: Path) -> bool:
-    """Say whether a thread has come to a halt: a busy machine may run it for a moment after the signal."""
+    """Whether a thread is stopped: a busy machine may run it for a moment after the signal."""
     return stat.read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def _answers(port: int) -> bool:
-    """Say whether etcd on this port calls itself healthy."""
+    """Whether etcd on this port reports itself healthy."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
     try:
         connection.request("GET", "/health")

@@ -31,7 +31,7 @@ class Ports:
 def component_commands(
     binaries: Mapping[str, Path], *, folder: Path, ports: Ports, audit: bool
 ) -> dict[str, tuple[str | Path, ...]]:
-    """The command line of every component, by name; the files named there lie in `folder` already."""
+    """The command line of every component, by name; the files named in it are in `folder` already."""
     pki = folder / "pki"
     kubeconfig = f"--kubeconfig={folder / 'kubeconfig'}"
     return {

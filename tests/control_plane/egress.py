@@ -36,7 +36,7 @@ def configuration(folder: Path) -> str:
 
 
 def lead(processes: Processes, routes: Mapping[str, Sequence[int]]) -> None:
-    """Have each ADDRESS:PORT lead to any of some loopback ports from now on, and nothing else lead anywhere."""
+    """Have each ADDRESS:PORT lead to one of some loopback ports from now on, and refuse all others."""
     fresh = processes.folder / "routes.next"
     fresh.write_text(json.dumps(dict(routes)))
     os.replace(fresh, _routes(processes.folder))
@@ -63,7 +63,7 @@ async def connect(folder: Path, reader: asyncio.StreamReader, writer: asyncio.St
             writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
             await asyncio.gather(_carry(reader, back_writer), _carry(back_reader, writer))
             return
-    writer.write(f"HTTP/1.1 502 nobody is behind {target}\r\n\r\n".encode())
+    writer.write(f"HTTP/1.1 502 nothing serves {target}\r\n\r\n".encode())
     writer.close()
 
 

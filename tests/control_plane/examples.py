@@ -1,4 +1,4 @@
-"""The example manifests in the modules of real operators, read where Go keeps its modules; none of them is copied."""
+"""The example manifests in the modules of real operators, read from Go's module cache; none of them is copied."""
 
 from __future__ import annotations
 

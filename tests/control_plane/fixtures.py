@@ -1,6 +1,6 @@
-"""Pytest plugin: builds the control plane while other tests run, and hands it out.
+"""Pytest plugin: builds the control plane while other tests run, and provides it.
 
-A test module that uses these fixtures says `pytest_plugins = ["tests.control_plane.fixtures"]`, or a conftest.py at the
+A test module that uses these fixtures has `pytest_plugins = ["tests.control_plane.fixtures"]`, or a conftest.py at the
 top does it for all.
 """
 
@@ -25,6 +25,7 @@ from tests.control_plane.versions import (
     OPERATORS,
     PROMETHEUS,
     RECIPES,
+    RIVALS,
     Recipe,
 )
 from tests.control_plane.workbench import make_namespace
@@ -49,21 +50,21 @@ def recipes_of(item: pytest.Item) -> list[Recipe]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Find out once for all workers whether something is still to be built: they must collect in one order."""
+    """Find out once for all workers whether something must be built: they must collect in one order."""
     given = getattr(config, "workerinput", {}).get("is_built")
-    config.stash[IS_BUILT] = not any(map(missing_binaries, RECIPES.values())) if given is None else given
+    config.stash[IS_BUILT] = not any(map(missing_binaries, {*RECIPES.values()} - {*RIVALS})) if given is None else given
 
 
 def pytest_configure_node(node: WorkerController) -> None:
-    """Tell a worker."""
+    """Pass it to a worker."""
     node.workerinput["is_built"] = node.config.stash[IS_BUILT]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the modules in the order in which what they need is built: what needs nothing runs meanwhile.
+    """Sort the modules by the build order of what they need: tests that need nothing run meanwhile.
 
-    Where all is built it is the other way round: what takes longest first, and what takes least fills the gaps.
+    If everything is built it is the other way round: the slowest first, and the fastest fill the gaps.
     """
     order = [recipe.name for group in RECIPES_BY_FIXTURE.values() for recipe in group]
     stages: dict[object, int] = {}
@@ -86,7 +87,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Wait for what the test needs before its own time begins to count: a first build takes minutes."""
+    """Wait for what the test needs before its own time is measured: a first build takes minutes."""
     if build := item.config.stash.get(BUILD, None):
         capture = item.config.pluginmanager.getplugin("capturemanager")
         with capture.global_and_fixture_disabled():
@@ -113,7 +114,7 @@ def helm_binary() -> None:
 
 @pytest.fixture(scope="session")
 def control_plane(built_control_plane: None) -> Iterator[ControlPlane]:  # noqa: ARG001  it must run first
-    """One control plane for the whole session; most tests want `cluster`, which is the same with nothing left on it."""
+    """One control plane for the whole session; most tests use `cluster`, which is the same in a clean state."""
     running = _start_or_fail()
     with running:
         yield running
@@ -135,7 +136,7 @@ def cluster(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iter
 
 @pytest.fixture
 def namespace(cluster: ControlPlane) -> str:
-    """A new namespace in which pods can be made at once."""
+    """A new namespace in which pods can be created at once."""
     return make_namespace(cluster)
 
 
@@ -187,7 +188,7 @@ def trainer(control_plane: ControlPlane, jobset: None) -> Iterator[None]:  # noq
 
 @pytest.fixture(scope="session")
 def promtool(built_control_plane: None) -> Callable[..., str]:  # noqa: ARG001  what it needs is built along with that
-    """Prometheus' own checker: called with its arguments, gives what it printed."""
+    """Prometheus' own checker: called with its arguments, returns its output."""
     return prometheus.promtool
 
 

@@ -1,4 +1,4 @@
-"""Ends namespaces at once: the namespace controller looks at one five seconds after its deletion, and not before."""
+"""Ends namespaces at once: the namespace controller handles one five seconds after its deletion, and not before."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AT_ONCE = {"gracePeriodSeconds": 0}
 
 
 def end_namespaces(control_plane: ControlPlane, *names: str) -> None:
-    """Delete these namespaces and all that are leaving already, with what is in them, and wait until they are gone."""
+    """Delete these namespaces and all that are terminating, with their objects, and wait until they are gone."""
     api = control_plane.api
     for name in names:
         _unless_gone(api, "DELETE", f"{NAMESPACES}/{name}")
@@ -36,13 +36,13 @@ def _namespaced(api: Api) -> Iterator[tuple[str, str]]:
     """The group and version, and the plural, of every kind of object that is in a namespace and can be deleted."""
     groups = (f"/apis/{group['preferredVersion']['groupVersion']}" for group in api.get("/apis")["groups"])
     for root in ("/api/v1", *groups):
-        for kind in _unless_gone(api, "GET", root).get("resources", ()):  # a definition may be leaving as well
+        for kind in _unless_gone(api, "GET", root).get("resources", ()):  # a definition may be terminating as well
             if kind["namespaced"] and "deletecollection" in kind["verbs"]:
                 yield root, kind["name"]
 
 
 def _empty_all(api: Api, names: list[str], kinds: list[tuple[str, str]]) -> bool:
-    """Delete what is in the namespaces; True when nothing was."""
+    """Delete the objects in the namespaces; True if there were none."""
     found = [
         item
         for name in names
@@ -53,7 +53,7 @@ def _empty_all(api: Api, names: list[str], kinds: list[tuple[str, str]]) -> bool
 
 
 def _unless_gone(api: Api, method: str, path: str, body: object = None) -> dict:
-    """The answer to a request, nothing when its object is gone or going."""
+    """Return the response to a request; nothing if its object is deleted or terminating."""
     try:
         return api.request(method, path, body)
     except ApiError as error:

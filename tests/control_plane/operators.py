@@ -1,8 +1,8 @@
-"""Runs real controllers against the control plane, so that tests meet pods that were written elsewhere.
+"""Runs real controllers against the control plane, so that tests meet pods that other projects create.
 
-recipes.toml says which there are, and how each is run. All but the MPI operator are controller-runtime managers: their
-serving certificate lies in $TMPDIR/k8s-webhook-server/serving-certs; each gets a folder of its own as $TMPDIR. Their
-custom resource definitions stay installed when they end, except one that two operators have.
+recipes.toml lists them, and how each is run. All but the MPI operator are controller-runtime managers: their serving
+certificate lies in $TMPDIR/k8s-webhook-server/serving-certs; each gets a folder of its own as $TMPDIR. Their custom
+resource definitions stay installed when they end, except one that two operators have.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class _Operator:
             undo.callback(kubectl, "delete", "-f", self._kept / run.then, "--wait=false")
 
     def _wait(self, predicate: Callable[[], T], what: str) -> T:
-        """Wait for something, and fail at once when the operator has ended."""
+        """Wait for a condition, and fail at once if the operator has ended."""
         name, processes = self._recipe.name, self._cluster.processes
 
         def check() -> T:

@@ -50,7 +50,7 @@ class Processes:
         )["pid"]
 
     def environment(self) -> dict[str, str]:
-        """What a process gets: nothing of the developer's but PATH, and no proxy before the loopback addresses."""
+        """Return the environment of a process: of the developer's only PATH, and no proxy for loopback addresses."""
         return {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(self.folder),
@@ -77,7 +77,7 @@ class Processes:
             self.stop(name, number, timeout=timeout)
 
     def is_running(self, name: str) -> bool:
-        """Say whether the process was started and has not ended (a stopped one, as by SIGSTOP, is running)."""
+        """Whether the process was started and has not ended (a stopped one, as by SIGSTOP, is running)."""
         state = self._ask("status").get(name)
         return state is not None and state["exit"] is None
 
@@ -103,7 +103,7 @@ class Processes:
         return ""
 
     def logged(self, name: str, event: str = "") -> list[dict]:
-        """The lines of JSON that the process wrote, in order; of one event, if so wished."""
+        """The lines of JSON that the process wrote, in order; on request only those of one event."""
         path = self.log_path(name)
         lines = path.read_text().splitlines() if path.exists() else []
         found = [json.loads(line) for line in lines if line.startswith("{")]
@@ -157,7 +157,7 @@ def _ending(exit_code: int) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Loopback ports that nobody listens on, outside of the range that Linux hands to outgoing connections."""
+    """Free loopback ports, outside of the range that Linux uses for outgoing connections."""
     ports: list[int] = []
     with contextlib.ExitStack() as taken:
         while len(ports) < count:

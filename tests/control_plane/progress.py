@@ -1,7 +1,7 @@
-"""What a build says of itself: which recipe it is at, how long it has taken and how long the rest takes. Pure.
+"""The progress of a build: the current recipe, the time it has taken and the time left. Pure.
 
-How long a recipe takes is known for two cores with cold caches; what was built already says how much slower or faster
-this machine is.
+How long a recipe takes is known for two cores with cold caches; finished recipes show how much slower or faster this
+machine is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tests.control_plane.versions import Recipe
 
 TRUSTED_SECONDS = 60
-"""So long a time, at the typical speed, is taken as measured before anything is: one small recipe says little."""
+"""This much time at the typical speed is assumed as measured in advance: one small recipe shows little."""
 OVERDUE = 1.1
 """A recipe that takes longer than expected is taken to need a tenth more than it has taken so far."""
 
@@ -27,7 +27,7 @@ class Progress:
         self._typical = self._taken = float(TRUSTED_SECONDS)
 
     def done(self, now: float) -> None:
-        """The current recipe is ready, and the next one is begun."""
+        """The current recipe is ready, and the next one begins."""
         self._typical += _typical_seconds(self._recipes[self._at])
         self._taken += now - self._since
         self._at, self._since = self._at + 1, now
@@ -44,7 +44,7 @@ class Progress:
         return whole - elapsed + sum(others) * pace
 
     def describe(self, now: float) -> str:
-        """Name the recipe, its place in the row, and the times so far and left."""
+        """Return the recipe's name, its place in the order, and the times so far and left."""
         recipe = self._recipes[self._at]
         return (
             f"[{self._at + 1}/{len(self._recipes)}] {recipe.name} {recipe.version}: building for"
@@ -60,7 +60,7 @@ def in_words(seconds: float) -> str:
 
 
 def roughly(seconds: float) -> str:
-    """An estimate, no more exact than it can be."""
+    """An estimate, no more precise than it can be."""
     return f"{round(seconds / 60)} min" if seconds >= 90 else f"{max(10, round(seconds, -1)):.0f} s"
 
 

@@ -22,7 +22,7 @@ TIMEOUT_SECONDS = 60
 
 
 def promtool(*arguments: str | Path, stdin: str = "") -> str:
-    """Run promtool and return its output; an error of it fails the test with what it said."""
+    """Run promtool and return its output; its error fails the test with that output."""
     command = [binary_path(PROMETHEUS, "promtool"), *arguments]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
     assert done.returncode == 0, f"promtool {arguments[0]}: {done.stdout}{done.stderr}"

@@ -1,4 +1,4 @@
-"""Owns the processes and the folder of one test control plane, and outlives whoever asked for them.
+"""Owns the processes and the folder of one test control plane, and outlives its owner.
 
 Run as a script with nothing but the standard library. It reads one JSON request per line on stdin and answers each
 with one JSON line on stdout. When stdin closes, because its owner is done, was interrupted or was killed with SIGKILL,
@@ -24,13 +24,13 @@ LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def die_with_parent() -> None:
-    """Run in the child before exec: have the kernel kill it when the supervisor dies."""
+    """Run in the child before exec: the kernel kills it when the supervisor dies."""
     if LIBC is not None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what our children leave behind, so that it can be found and killed."""
+    """Become the parent of orphaned descendants, so that they can be found and killed."""
     if LIBC is not None:
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
@@ -82,11 +82,11 @@ class Supervisor:
         return {}
 
     def status(self) -> dict:
-        """Tell of every process its id and, once it ended, its exit code."""
+        """Report the id of every process and, once it ended, its exit code."""
         return {name: {"pid": process.pid, "exit": process.poll()} for name, process in self.processes.items()}
 
     def is_running(self, name: str) -> bool:
-        """Say whether the named process was started and has not ended."""
+        """Whether the named process was started and has not ended."""
         return name in self.processes and self.processes[name].poll() is None
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The build with a Go that is a shell script: what is cached, what is left behind, what an error says."""
+"""The build with a Go that is a shell script: caching, leftovers, error messages."""
 
 import dataclasses
 import fcntl
@@ -75,7 +75,7 @@ def test_only_the_missing_binaries_are_built(fake_go, tmp_path):
     assert "kubectl" not in calls.read_text()
 
 
-def test_a_failed_build_shows_what_go_said_and_leaves_nothing(fake_go, tmp_path):
+def test_a_failed_build_shows_the_output_of_go_and_leaves_no_files(fake_go, tmp_path):
     fake_go(BROKEN_GO)
     with pytest.raises(build.BuildError, match="undefined: everything"):
         build.ensure([ETCD], say=[].append, root=tmp_path / "cache")
@@ -84,7 +84,7 @@ def test_a_failed_build_shows_what_go_said_and_leaves_nothing(fake_go, tmp_path)
 
 @pytest.fixture
 def other_build(tmp_path, monkeypatch):
-    """Another process builds etcd, as a worker of the test run "its", until it is told to end."""
+    """Another process builds etcd, as a worker of the test run "its", until a test ends it."""
     monkeypatch.setattr(build, "LOCK_POLL_SECONDS", 0.01)
     held = (tmp_path / ".lock").open("w")
     fcntl.flock(held, fcntl.LOCK_EX)
@@ -108,7 +108,7 @@ def other_build(tmp_path, monkeypatch):
         pytest.param("its", 0, id="but not in the same one, where the other worker shows it"),
     ],
 )
-def test_a_second_build_waits_for_the_first_and_then_has_nothing_to_do(fake_go, other_build, tmp_path, run, want):
+def test_a_second_build_waits_for_the_first_and_builds_nothing(fake_go, other_build, tmp_path, run, want):
     calls, said = fake_go(run=run), []
     waiting = threading.Thread(target=build.ensure, args=([ETCD],), kwargs={"say": said.append, "root": tmp_path})
     waiting.start()
@@ -122,7 +122,7 @@ def test_a_second_build_waits_for_the_first_and_then_has_nothing_to_do(fake_go, 
     assert not calls.exists()
 
 
-def test_it_says_how_far_it_is_before_each_recipe(fake_go, tmp_path):
+def test_progress_is_shown_before_each_recipe(fake_go, tmp_path):
     fake_go()
     said = []
     build.ensure([ETCD, KUBERNETES], say=said.append, root=tmp_path)
@@ -144,7 +144,7 @@ def test_a_module_is_found_where_go_keeps_it(fake_go, tmp_path, monkeypatch):
     assert build.module_folder(KUEUE) == tmp_path / "kueue"
 
 
-def test_what_is_pinned_by_a_gomod_of_its_own_is_no_module():
+def test_a_recipe_with_a_gomod_is_not_a_module():
     with pytest.raises(build.BuildError, match="etcd is no module of its own"):
         build.module_folder(ETCD)
 
@@ -173,14 +173,14 @@ def test_a_missing_binary_is_an_error_that_says_how_to_build_it(tmp_path, monkey
         build.binary_path(recipe, "training-operator")
 
 
-def test_what_is_built_by_name_must_be_known(capsys):
+def test_an_unknown_name_cannot_be_built(capsys):
     with pytest.raises(SystemExit):
         build.main(["etcd", "etdc"])
     assert "nothing is called etdc" in capsys.readouterr().err
 
 
-def test_a_build_that_gives_way_lets_every_other_process_go_first():
-    told = "from tests.control_plane.build import give_way; import os; give_way(); print(os.nice(0))"
-    command = [sys.executable, "-c", told]
+def test_a_build_that_gives_way_has_the_lowest_priority():
+    script = "from tests.control_plane.build import give_way; import os; give_way(); print(os.nice(0))"
+    command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=build.GOMOD.parents[2], capture_output=True, text=True, check=True)
     assert done.stdout == "19\n"

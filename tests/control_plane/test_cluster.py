@@ -1,4 +1,4 @@
-"""The control plane itself: it starts, its parts can be ended and started again, its errors can be read."""
+"""The control plane itself: it starts, its parts can be stopped and restarted, its errors are readable."""
 
 import base64
 import json
@@ -37,15 +37,15 @@ def test_it_serves_the_version_of_its_binary_with_every_component_running(cluste
     assert want <= set(cluster.processes.pids())
 
 
-def test_kubectl_speaks_to_it(cluster, namespace):
+def test_kubectl_reaches_it(cluster, namespace):
     cluster.kubectl.apply([pod("a", namespace=namespace), pod("b", namespace=namespace)])
     names = [item["metadata"]["name"] for item in cluster.kubectl.json("get", "pods", "-n", namespace)["items"]]
     assert names == ["a", "b"]
 
 
 def test_an_error_of_kubectl_shows_what_the_user_would_read(cluster):
-    with pytest.raises(KubectlError, match=r'kubectl get pod nobody ended with 1:\n.*pods "nobody" not found'):
-        cluster.kubectl("get", "pod", "nobody")
+    with pytest.raises(KubectlError, match=r'kubectl get pod missing ended with 1:\n.*pods "missing" not found'):
+        cluster.kubectl("get", "pod", "missing")
 
 
 def test_kubectl_leaves_nothing_in_the_home_folder(cluster, monkeypatch, tmp_path):
@@ -88,7 +88,7 @@ def test_a_frozen_component_does_nothing_until_it_is_resumed(cluster, namespace)
     cluster.pause("kube-scheduler")
     create_pod(cluster, namespace, pod("a"))
     create_pod(cluster, namespace, pod("bound-by-hand", nodeName="node-0"))
-    wait_phase(cluster, namespace, "bound-by-hand", "Running")  # the others go on
+    wait_phase(cluster, namespace, "bound-by-hand", "Running")  # the others continue
     assert "nodeName" not in get_pod(cluster, namespace, "a")["spec"]
     cluster.resume("kube-scheduler")
     assert wait_bound(cluster, namespace, "a") == "node-0"
@@ -98,14 +98,14 @@ def no_luck():
     raise AssertionError("no luck")
 
 
-def test_a_failed_wait_says_what_it_saw_and_which_pods_there_are(cluster, namespace):
+def test_a_failed_wait_reports_the_last_value_and_the_pods(cluster, namespace):
     create_pod(cluster, namespace, pod("lonely"))
     with pytest.raises(AssertionError, match=rf"still not: a miracle[\s\S]*no luck[\s\S]*{namespace}/lonely: Pending"):
         wait_for(cluster, no_luck, what="a miracle", timeout=0.5)
 
 
 class QuicklyReady(ControlPlane):
-    """Believes that the API server serves: the components behind it can be stand-ins then."""
+    """Assumes that the API server serves: the components behind it can then be replaced."""
 
     def _is_api_ready(self):
         return True

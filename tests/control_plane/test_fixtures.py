@@ -1,4 +1,4 @@
-"""Test runs that build: what cannot be built fails tests and skips none, and holds up no others; workers build once."""
+"""Test runs that build: a failed build fails tests, skips none and delays no others; workers build once."""
 
 import os
 import subprocess
@@ -89,7 +89,7 @@ def test_tests_that_need_it_fail_and_the_others_run_meanwhile(run):
     assert "1 passed, 1 error" in done.stdout
     assert "the control plane could not be built" in done.stdout
     assert "no space left on device" in done.stdout
-    assert "[1/3] etcd 3.7.3: building" in done.stderr  # a person who waits for the first build sees that it runs
+    assert "[1/3] etcd 3.7.3: building" in done.stderr  # a person who waits for the first build sees its progress
 
 
 def test_workers_build_once_and_show_it_once_and_the_others_run_meanwhile(run, tmp_path):

@@ -50,7 +50,7 @@ def hanging_run(tmp_path):
     with run:
         announced = tmp_path / "folder"
         while not (announced.exists() and announced.read_text()):
-            assert run.poll() is None, "the test run ended by itself"
+            assert run.poll() is None, "the test run exited"
             time.sleep(0.1)
         yield run, Path(announced.read_text())
         run.kill()
@@ -64,7 +64,7 @@ def hanging_run(tmp_path):
         pytest.param(signal.SIGINT, True, id="Ctrl-C, which the whole process group gets"),
     ],
 )
-def test_nothing_is_left(hanging_run, number, to_group):
+def test_nothing_is_left_over(hanging_run, number, to_group):
     run, folder = hanging_run
     assert len(processes_with(str(folder))) >= 5
     (os.killpg if to_group else os.kill)(run.pid, number)

@@ -1,4 +1,4 @@
-"""Controllers that others wrote make their pods on the control plane."""
+"""Controllers of other projects create their pods on the control plane."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_the_webhooks_of_jobset_are_called(cluster, namespace):
         "create", "-f", "-", "--dry-run=server", stdin=INVALID_JOBSET.format(namespace=namespace)
     )
     assert refused.returncode != 0
-    assert "'nobody' does not appear in .spec.ReplicatedJobs" in refused.stderr
+    assert "'missing' does not appear in .spec.ReplicatedJobs" in refused.stderr
 
 
 # Only JobSet itself knows that a success policy must name one of its jobs.
@@ -70,7 +70,7 @@ apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
 metadata: {{name: invalid, namespace: {namespace}}}
 spec:
-  successPolicy: {{operator: All, targetReplicatedJobs: [nobody]}}
+  successPolicy: {{operator: All, targetReplicatedJobs: [missing]}}
   replicatedJobs:
     - name: trial
       template:

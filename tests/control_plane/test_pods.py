@@ -1,4 +1,4 @@
-"""Pods on the real scheduler and on nodes that KWOK plays."""
+"""Pods on the real scheduler and on nodes that KWOK simulates."""
 
 import time
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.cluster
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 
 
-def test_nodes_are_as_they_were_asked_for(cluster):
+def test_nodes_have_the_requested_resources(cluster):
     names = make_nodes(cluster, 2, prefix="a100", gpus=4, labels={"pool": "a100"}, taints=[TAINT])
     assert names == ["a100-0", "a100-1"]
     for node in cluster.api.list("/api/v1/nodes", labelSelector="pool=a100"):
@@ -50,7 +50,7 @@ def test_a_pod_that_asks_for_too_many_gpus_stays_pending(cluster, namespace):
     assert get_pod(cluster, namespace, "greedy")["status"]["phase"] == "Pending"
 
 
-def test_pods_of_a_job_hold_their_gpus_until_they_are_told_to_complete(cluster, namespace):
+def test_pods_of_a_job_hold_their_gpus_until_a_test_completes_them(cluster, namespace):
     make_nodes(cluster, 1)
     jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
     cluster.api.create(jobs, job("train", pods=2, gpus=4))
@@ -72,7 +72,7 @@ def test_a_job_can_run_for_a_while_and_end_by_itself(cluster, namespace):
     wait_for(cluster, lambda: cluster.api.get(f"{jobs}/short")["status"].get("succeeded") == 1, what="the Job done")
 
 
-def test_a_pod_can_be_told_to_fail(cluster, namespace):
+def test_a_test_can_make_a_pod_fail(cluster, namespace):
     make_nodes(cluster, 1)
     create_pod(cluster, namespace, pod("crash", gpus=1, labels={"fairgate.test/fails": "true"}, restartPolicy="Never"))
     failed = wait_phase(cluster, namespace, "crash", "Failed")
@@ -107,7 +107,7 @@ def test_a_pod_that_ignores_sigterm_stays_for_its_grace_period(cluster, namespac
     assert time.monotonic() - deleted > 0.9  # deletionTimestamp has whole seconds
 
 
-def test_what_a_test_made_is_gone_after_it(control_plane):
+def test_objects_of_a_test_are_gone_after_it(control_plane):
     before = Snapshot.take(control_plane)
     namespace = make_namespace(control_plane)
     make_nodes(control_plane, 1)
@@ -137,7 +137,7 @@ class Kept:
         self.control_plane.kubectl("delete", "priorityclass", "kept")
 
 
-def test_what_is_kept_from_test_to_test_stays_until_a_test_ends_it_and_its_names_are_free_then(cluster):
+def test_kept_objects_stay_until_a_test_removes_them_and_their_names_are_free_afterwards(cluster):
     path = next(iter(Kept.kept))
     cluster.standing = Kept(cluster)
     Snapshot.take(cluster).restore(cluster)
@@ -151,7 +151,7 @@ def test_what_is_kept_from_test_to_test_stays_until_a_test_ends_it_and_its_names
 
 
 def test_an_evicted_pod_of_a_job_ends_as_failed_with_its_condition(cluster, namespace):
-    """As kubelet ends it. A Job that ignores disruptions waits for that, and counts no failure then."""
+    """As kubelet ends it. A Job that ignores disruptions waits for that, and then counts no failure."""
     make_nodes(cluster, 1)
     made = job("kept", pods=2, gpus=1)
     patterns = [{"type": "DisruptionTarget", "status": "True"}]

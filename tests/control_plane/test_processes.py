@@ -63,7 +63,7 @@ def test_a_stopped_process_is_killed_as_well(processes):
     assert not is_alive(pid)
 
 
-def test_what_ended_or_was_never_started_can_be_ended(processes):
+def test_ending_a_stopped_or_unstarted_process_is_allowed(processes):
     processes.end("a")
     pid = processes.start("a", ["sleep", "600"])
     processes.end("a")
@@ -71,7 +71,7 @@ def test_what_ended_or_was_never_started_can_be_ended(processes):
     assert not is_alive(pid)
 
 
-def test_lines_of_json_are_found_among_others(processes):
+def test_json_lines_are_found_among_other_lines(processes):
     assert processes.logged("a") == []
     said = '{"event": "one"}\nTraceback\n{"event": "two", "n": 2}'
     processes.start("a", ["echo", said])

@@ -1,4 +1,4 @@
-"""What a build says of itself, by a clock of the test's own."""
+"""The progress of a build, by a clock of the test."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_it_names_the_recipe_its_place_and_the_times():
     assert progress.describe(100 + 2.5 * MINUTE) == want
 
 
-def test_before_anything_is_measured_the_machine_is_taken_to_be_typical():
+def test_without_a_measurement_a_typical_machine_is_assumed():
     assert Progress([SMALL, LARGE, LAST], started=0).remaining(0) == 12 * MINUTE
 
 
@@ -41,7 +41,7 @@ def test_the_estimate_shrinks_with_the_time_that_passes():
     assert progress.remaining(5 * MINUTE) == 6 * MINUTE
 
 
-def test_a_recipe_that_is_overdue_makes_the_rest_longer_and_is_never_said_to_be_done():
+def test_an_overdue_recipe_raises_the_estimate_and_is_not_reported_as_done():
     progress = Progress([LARGE, LAST], started=0)
     assert progress.remaining(20 * MINUTE) == pytest.approx((2 + 2 * (1 + 22) / (1 + 9)) * MINUTE)
 

@@ -42,7 +42,7 @@ def test_go_on_path_is_used_when_it_is_new_enough(tmp_path):
 
 
 @pytest.mark.parametrize("on_path", [None, "/bin/go"], ids=["no Go on PATH", "too old a Go on PATH"])
-def test_the_wheel_is_used_otherwise_and_that_is_said(tmp_path, on_path):
+def test_the_wheel_is_used_otherwise_with_a_message(tmp_path, on_path):
     said = []
     installed = tmp_path / "wheel" / "go"
     versions = {"/bin/go": "go1.24.1", str(installed): "go1.26.6"}

@@ -27,7 +27,7 @@ def parse_go_version(text: str) -> tuple[int, int, int] | None:
 
 
 def is_new_enough(version_text: str) -> bool:
-    """Say whether this Go can build every recipe."""
+    """Whether this Go can build every recipe."""
     version = parse_go_version(version_text)
     return version is not None and version >= GO_MINIMUM
 
@@ -37,7 +37,7 @@ def go_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     theirs = {name: value for name, value in environ.items() if name not in {"GOOS", "GOARCH", "GOFLAGS", "GOWORK"}}
     return theirs | {
         "CGO_ENABLED": "0",  # needs no C compiler
-        "GOTOOLCHAIN": "local",  # the Go that was found, not one fetched behind our back
+        "GOTOOLCHAIN": "local",  # the Go that was found, not one that it downloads by itself
         "GOWORK": "off",
         "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
     }

@@ -38,7 +38,7 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """How an operator is run; recipes.toml says what each field is."""
+    """How an operator is run; recipes.toml explains each field."""
 
     apply: list[str]
     flags: list[str]
@@ -97,7 +97,9 @@ CONTROL_PLANE, OPERATORS, TOOLS = (_GROUPS[group] for group in ("control-plane",
 ETCD, KWOK, KUBERNETES = CONTROL_PLANE
 TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER = OPERATORS
 HELM, CERT_MANAGER, PROMETHEUS = TOOLS
-KUEUE, CERT_MANAGER_MODULE = _GROUPS["modules"]
+RIVALS = _GROUPS["rivals"]
+KUEUE, VOLCANO = RIVALS
+(CERT_MANAGER_MODULE,) = _GROUPS["modules"]
 
 RECIPES = {name: recipe for name, recipe in _BY_NAME.items() if recipe.programs}
 """What can be built."""

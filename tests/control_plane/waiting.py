@@ -1,4 +1,4 @@
-"""Waiting for a cluster to get somewhere, with an error that says how far it got."""
+"""Waits for a state of a cluster, with an error that reports how far it got."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def wait_for(
     """Call `predicate` until it returns something true, and return that.
 
     A failed assertion, a missing key or an answer of the API server that is an error counts as "not yet". When the time
-    is over, the AssertionError says what was waited for, what was seen last, and what `describe` tells of the world.
+    is over, the AssertionError has the awaited state, the last value, and the text of `describe`.
     """
     deadline = time.monotonic() + timeout
     while True:

@@ -1,4 +1,4 @@
-"""What most tests do first and last with a control plane: nodes, namespaces, pods, waiting, cleaning up."""
+"""Set-up and clean-up that most tests need of a control plane: nodes, namespaces, pods, waiting, cleaning up."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def wait_phase(
 
 
 def wait_unschedulable(control_plane: ControlPlane, namespace: str, name: str, *, timeout: float = 60) -> str:
-    """Wait until the scheduler says that it cannot place the pod, and return its message."""
+    """Wait until the scheduler reports that it cannot place the pod, and return its message."""
     return wait_for(
         control_plane,
         lambda: unschedulable_message(get_pod(control_plane, namespace, name)),
@@ -128,14 +128,14 @@ def wait_unschedulable(control_plane: ControlPlane, namespace: str, name: str, *
 
 
 def unschedulable_message(pod: Mapping[str, Any]) -> str:
-    """The scheduler's own words on why the pod is not bound, or nothing."""
+    """The scheduler's reason why the pod is not bound, or ""."""
     conditions = pod.get("status", {}).get("conditions", [])
     messages = [item.get("message", "") for item in conditions if item.get("reason") == "Unschedulable"]
     return messages[0] if messages else ""
 
 
 def gpus_by_node(control_plane: ControlPlane) -> dict[str, int]:
-    """How many GPUs the pods that hold a node request there, for every node."""
+    """The GPUs requested by the pods on each node."""
     used = {node["metadata"]["name"]: 0 for node in control_plane.api.list("/api/v1/nodes")}
     for pod in control_plane.api.list("/api/v1/pods"):
         name = pod["spec"].get("nodeName")
@@ -146,12 +146,12 @@ def gpus_by_node(control_plane: ControlPlane) -> dict[str, int]:
 
 
 def describe(control_plane: ControlPlane) -> str:
-    """What a person would ask `kubectl get pods -A` for, and which components are dead, as lines."""
+    """What `kubectl get pods -A` would show, and dead components, as lines."""
     running = control_plane.processes.pids()
     dead = [control_plane.processes.describe(name, "is not running") for name in COMPONENTS if name not in running]
     try:
         pods = control_plane.api.list("/api/v1/pods")
-    except Exception as error:  # it only decorates a failure that is being raised
+    except Exception as error:  # it is only part of a failure that is being raised
         return "\n".join([*dead, f"pods: {error!r}"])
     lines = (
         f"  {pod['metadata']['namespace']}/{pod['metadata']['name']}: {pod['status'].get('phase')}"

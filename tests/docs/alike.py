@@ -1,4 +1,4 @@
-"""Compares what a page shows with what was printed, apart from what differs from one run to the next."""
+"""Compares the output on a page with the real output, apart from what differs from one run to the next."""
 
 import re
 
@@ -12,20 +12,21 @@ _NOISE = (
     (r'(?<="duration_ms":)[\d.]+', "MILLISECONDS"),
     (r'(?<="resourceVersion":)"\d+"', "VERSION"),
     (r"(?<= )[a-z0-9-]+_[0-9a-f-]{36}", "HOLDER"),  # of a Lease
+    (r"127\.0\.0\.1:\d+/open\?token=\S+", "PAGE"),  # its port and its token
     (r"[ \t]+$", ""),
     (r" {2,}", "  "),  # columns are as wide as what is in them
 )
 
 
 def plain(text: str) -> str:
-    """The text with stand-ins for what no two runs have in common."""
+    """The text with placeholders for what differs between runs."""
     for pattern, stand_in in _NOISE:
         text = re.sub(pattern, stand_in, text, flags=re.MULTILINE)
     return text.strip("\n")
 
 
 def is_alike(shown: str, printed: str) -> bool:
-    """Tell whether a page shows what was printed; on a page a line `...` stands for lines, `…` for part of one."""
+    """Whether a page shows this output; on a page a line `...` stands for lines, `…` for part of one."""
     lines = (
         r"(?:.*\n)*" if line.strip() == "..." else ".*".join(map(re.escape, line.split("…"))) + r"\n"
         for line in plain(shown).splitlines()

@@ -1,4 +1,4 @@
-"""Takes the documentation apart: fenced blocks, tables, links, headings, commands and the files that a page shows."""
+"""Parses the documentation: fenced blocks, tables, links, headings, commands and the files that a page shows."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ PAGES = sorted(
 SHELL = ("console", "sh")
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_FILE_NAME = re.compile(r"`([\w.-]+(?:/[\w.-]+)*\.(?:yaml|json))`:\n+$")
+_FILE_NAME = re.compile(r"`([\w.-]+(?:/[\w.-]+)*\.(?:yaml|json|csv))`:\n+$")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -84,7 +84,7 @@ def table(page: Path, *, first: str) -> list[list[str]]:
 
 
 def script(page: Path, *, until: str = "") -> Iterator[File | Step]:
-    """The files and commands of a page in their order, up to a heading if so wished."""
+    """The files and commands of a page in their order, on request only up to a heading."""
     text = page.read_text()
     end = text.index(f"\n{until}\n") if until else len(text)
     for found in _FENCE.finditer(text, 0, end):
@@ -97,7 +97,7 @@ def script(page: Path, *, until: str = "") -> Iterator[File | Step]:
 
 
 def _steps(body: str, *, at: int, is_session: bool) -> Iterator[Step]:
-    """Take a block apart: in a session lines after `$ ` are commands and others output; in `sh` all are commands."""
+    """Parse a block: in a session lines after `$ ` are commands and others output; in `sh` all are commands."""
     prompt = r"\$ " if is_session else r"(?!#)"
     command = re.compile(rf"^{prompt}(\S(?:.*\\\n)*.*\n)", re.MULTILINE)
     found = list(command.finditer(body))

@@ -87,7 +87,7 @@ def serve(path: Path) -> None:
         listener.listen()
         for module in (*(place.partition(":")[0] for place in cli.COMMANDS.values()), *IMPORTED_LATE):
             importlib.import_module(module)
-        gc.freeze()  # or each fork would copy all that was imported, to find that it is still in use
+        gc.freeze()  # otherwise each fork would copy everything imported when its reference counts change
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests
         running: list[Command] = []
         while True:
@@ -118,7 +118,7 @@ def start(connection: socket.socket) -> Command:
 
 
 def become(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
-    """Be the command that is asked for, to its end."""
+    """Run the requested command to its end."""
     status: object = 1
     try:
         for number, file in enumerate(files):

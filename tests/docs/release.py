@@ -27,7 +27,7 @@ class _Logged(Kubelet):
 
 
 class Release(Installed):
-    """Runs the containers of what is installed, and leads the API server to them by the Service and the pods."""
+    """Runs the containers of what is installed, and routes the API server to them by the Service and the pods."""
 
     def __init__(self, cluster: ControlPlane, fairgate: Path) -> None:
         super().__init__(cluster)
@@ -45,7 +45,7 @@ class Release(Installed):
         )
 
     def settle(self) -> None:
-        """Do what the nodes do after the reader's helm: bring containers and mounts in line with the Deployment."""
+        """Do what the nodes do after the reader's helm: update containers and mounts to match the Deployment."""
         if not self.cluster.api.exists(DEPLOYMENT):
             self.stop()
             return

@@ -14,6 +14,7 @@ from tests.control_plane.objects import node, pod, pod_spec
 from tests.control_plane.workbench import create_pod, make_namespace, make_nodes, wait_bound, wait_for
 from tests.docs import pages
 from tests.docs.walk import Reader
+from tests.history import recorded
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.report_crd import report_crd
 from webhook.kube.ledger.reports import PolicyReport
@@ -85,7 +86,7 @@ def _own_policies(reader: Reader) -> None:
 
 
 def _served(reader: Reader, *, until: str, nodes: int = 4) -> None:
-    """Fairgate as a process beside the cluster, as far as that page tells."""
+    """Fairgate as a process beside the cluster, as described on that page."""
     _nodes(reader, nodes)
     reader.follow(STANDALONE, until=until)
 
@@ -96,7 +97,7 @@ def _cluster_in_use(reader: Reader) -> None:
         make_namespace(reader.cluster, team)
     found = sample_world.objects()
     _make_nodes(reader.cluster, *(each for each in found if each["kind"] == "Node"))
-    reader.cluster.pause(CONTROLLER_MANAGER)  # the Job that pods name is not there: they would be collected
+    reader.cluster.pause(CONTROLLER_MANAGER)  # the Job that owns the pods does not exist: it would collect them
     pods = (each for each in found if each["kind"] == "Pod")
     # Those on nodes first, or others would get their room. Then by name, as pods of the same age are judged, so the
     # order does not depend on whether two of them were created within one second.
@@ -137,6 +138,12 @@ def _chart_and_overlay(reader: Reader) -> None:
     reader.write("overlays/prod/job.yaml", train)
 
 
+def _history(reader: Reader) -> None:
+    """A recorded history, and an edit of its policy."""
+    shutil.copy(pages.ROOT / "tests" / "history" / "kept" / "format-1.db", reader.folder / "history.db")
+    reader.write("policies.new/teams.yaml", recorded.POLICY.replace("limit: 16", "limit: 8"))
+
+
 def _everything(reader: Reader) -> None:
     """What the examples of the commands need: a cluster with a pod, a repository with history, a world, a review."""
     make_nodes(reader.cluster, 4, prefix="gpu")
@@ -154,10 +161,13 @@ def _everything(reader: Reader) -> None:
         },
     }
     reader.cluster.api.create(f"/apis/apps/v1/namespaces/{namespace}/deployments", serve)
+    _history(reader)
     _own_policies(reader)
     for folder in ("policies", "policies.old", "policies.new"):
         reader.write(f"{folder}/teams.yaml", TEAMS)
     reader.write("team.yaml", TEAMS)
+    reader.write("nodes.csv", "name,gpus,model,count\nh100,8,NVIDIA-H100-80GB-HBM3,5\n")
+    reader.write("tasks.csv", "name,team,gpus,created,seconds\ntrain,vision,8,0,3600\nserve,nlp,4,60,600\n")
     _chart_and_overlay(reader)
     reader.write("k8s/job.yaml", TRAIN.format(pods=1, gpus=4))
     reader.write("train.yaml", TRAIN.format(pods=1, gpus=4))
@@ -209,6 +219,14 @@ def _chart(reader: Reader) -> None:
     shutil.copy(pages.ROOT / "policies" / "default" / "policy.yaml", reader.folder / "policy.yaml")
 
 
+def _page(reader: Reader) -> None:
+    """A cluster with a published policy, a world file of it, and Fairgate installed by the chart's commands."""
+    _installed(reader)
+    listed = reader.cluster.kubectl.json("get", "nodes,pods,namespaces,priorityclasses", "-A")
+    reader.write("world.yaml", json.dumps(listed))
+    reader.write("policy/teams.yaml", TEAMS)
+
+
 def _installed(reader: Reader) -> None:
     """Fairgate in the cluster, as far as that page has installed it."""
     _kind(reader, gpus=8)
@@ -238,8 +256,11 @@ STAGES = {
     "docs/looking.md": _cluster_in_use,
     "docs/migration.md": _quotas,
     "docs/operations.md": _installed,
+    "docs/page.md": _page,
     "docs/quickstart.md": _kind,
+    "docs/simulation.md": _history,
     "docs/standalone.md": _never_registered,
+    "docs/usage.md": _history,
     "docs/users.md": partial(_served, until="Two of 8 GPUs, and one too many:", nodes=2),
     "docs/workloads.md": partial(_served, until="Two of 8 GPUs, and one too many:", nodes=2),
     "policies/README.md": _own_policies,

@@ -35,7 +35,7 @@ def test_what_the_page_names_exists(module, name, inner):
     assert any(has(tree.body, name, inner) for tree in trees(module))
 
 
-def test_the_page_names_enough_to_find_the_way():
+def test_the_page_names_enough_functions():
     assert len(NAMED) >= 40
 
 

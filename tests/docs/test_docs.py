@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.docs import pages
-from tests.docs.elsewhere import NOT_HERE, PROGRAMS
+from tests.docs.excluded import EXCLUDED_COMMANDS, PROGRAMS
 from webhook.cli.main import main
 from webhook.cli.serve import serve
 from webhook.kube.objects.events import EventReason
@@ -43,7 +43,7 @@ def check_make(words):
 
 
 @every_page
-def test_links_lead_somewhere(page):
+def test_links_have_targets(page):
     for link in pages.links(page):
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
@@ -51,8 +51,8 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in pages.anchors(target), link
 
 
-@pytest.mark.parametrize("command", NOT_HERE)
-def test_a_command_that_runs_elsewhere_would_be_taken(command):
+@pytest.mark.parametrize("command", EXCLUDED_COMMANDS)
+def test_an_excluded_command_has_a_valid_syntax(command):
     words = shlex.split(command)
     if words[0] == "make":
         check_make(words)
@@ -77,20 +77,20 @@ def test_commands_and_flags_in_the_text_exist(page):
 
 
 @every_page
-def test_every_row_of_a_table_belongs_to_one(page):
+def test_every_row_belongs_to_a_table(page):
     for found in re.findall(r"(?:^\|.*\|\n)+", pages.prose(page), flags=re.MULTILINE):
         assert re.fullmatch(r"\|(?: ?-+ ?\|)+", [*found.splitlines(), ""][1]), found[:80]
 
 
 @every_page
-def test_no_command_compares_a_thing_with_itself(page):
+def test_no_command_compares_a_file_with_itself(page):
     for step in (found for found in pages.script(page) if isinstance(found, pages.Step)):
         if "policy diff" in step.command:
             words = shlex.split(step.command.partition("policy diff ")[2])
             assert len(set(words[:2])) == len(words[:2]), step.command
 
 
-def test_every_group_of_codes_that_keeps_a_pod_out_leads_to_the_page_for_users():
+def test_every_group_of_refusal_codes_links_to_the_page_for_users():
     text = (pages.ROOT / "policies" / "README.md").read_text()
     groups = dict(re.findall(r"^\| \*\*(.+?)\*\* \| \| ?(.*) \|$", text, flags=re.MULTILINE))
     for group in ("Limits", "Other refusals", "Asked again", "Admitted", "Warnings"):
@@ -165,15 +165,15 @@ def test_the_table_of_events_lists_every_reason():
 def test_every_error_over_http_is_in_the_table():
     source = "".join(file.read_text() for file in (pages.ROOT / "webhook" / "server").rglob("*.py"))
     raised = re.findall(r'(?:HttpError|_error)\((\d+), (?:{"error": text, "code": )?"(\w+)"', source)
-    told = {(status, code) for status, code, _, _ in pages.table(OPERATIONS, first="status")}
-    assert told == {*raised, ("400", "MalformedReview")}
+    listed = {(status, code) for status, code, _, _ in pages.table(OPERATIONS, first="status")}
+    assert listed == {*raised, ("400", "MalformedReview")}
 
 
 def test_the_fields_of_a_decisions_line_are_all_explained():
     record = Record(**dict.fromkeys(Record._fields, ""))
     fields = ["time", "level", "event", *_line(Phase.MUTATE, record, 0.0)]
-    told = [field for row in pages.table(OPERATIONS, first="field") for field in re.findall(r"\w+", row[0])]
-    assert sorted(told) == sorted(fields)
+    listed = [field for row in pages.table(OPERATIONS, first="field") for field in re.findall(r"\w+", row[0])]
+    assert sorted(listed) == sorted(fields)
 
 
 def test_the_kinds_of_workloads_are_all_in_the_table():
@@ -202,7 +202,7 @@ def test_every_decision_is_in_the_index():
     assert set(pages.links(adr / "README.md")) == {page.name for page in adr.glob("0*.md")}
 
 
-def test_every_attempt_in_the_security_model_has_a_test_that_is_there():
+def test_every_attack_in_the_security_model_has_an_existing_test():
     page = pages.ROOT / "docs" / "security.md"
     rows = [line for line in page.read_text().splitlines() if "](../tests/" in line]
     assert len(rows) >= 19

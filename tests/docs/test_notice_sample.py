@@ -1,4 +1,4 @@
-"""The sample of docs/evictor.md, run: its script as a process, on a file that changes as kubelet changes it."""
+"""The sample of docs/evictor.md: its script as a process, on a file that changes as kubelet changes it."""
 
 import os
 import shlex
@@ -78,17 +78,17 @@ def process(container):
         assert container.has("started") == "--checkpoint-on USR1\n"
         yield started
         with suppress(ProcessLookupError):  # the watcher ended, too
-            os.killpg(started.pid, signal.SIGKILL)  # what the end of its container does to a watcher that still waits
+            os.killpg(started.pid, signal.SIGKILL)  # effect of the end of its container on a watcher that still waits
 
 
-def test_the_trainer_saves_once_when_its_eviction_is_announced_and_goes_when_it_is_told(container, process):
+def test_the_trainer_saves_once_at_the_notice_and_ends_on_sigterm(container, process):
     container.annotate({"mine": "no"})
     time.sleep(0.3)
     assert not (container.folder / "checkpoint").exists()
     container.annotate({"mine": "no", keys.EVICT_AT: rfc3339(int(datetime.now(UTC).timestamp()) + 30)})
     assert container.has("checkpoint") == "saved\n"
     time.sleep(0.3)
-    assert process.poll() is None, "it goes on until it is evicted"
+    assert process.poll() is None, "it continues until it is evicted"
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 0
     assert container.has("checkpoint") == "saved\n"

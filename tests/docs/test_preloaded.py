@@ -53,7 +53,7 @@ def fork_with(folder):
     raise AssertionError("no fork")
 
 
-def test_pipes_environment_and_exit_status_are_those_of_the_shell(shell):
+def test_pipes_environment_and_exit_status_are_as_in_a_shell(shell):
     with shell("fairgate policy schema | head -c 1; fairgate --nothing") as process:
         said = process.stdout.read()
     assert said.startswith("{")
@@ -70,7 +70,7 @@ def test_a_signal_reaches_it(server):
     wait_until(lambda: not is_alive(fork))
 
 
-def test_it_ends_with_a_stand_in_that_is_killed(server):
+def test_it_ends_when_its_parent_is_killed(server):
     process, fork = server
     assert is_alive(fork)
     process.kill()

@@ -1,4 +1,4 @@
-"""The walk itself: what it takes for alike, and that it notices what a page gets wrong."""
+"""The command runner itself: which outputs count as equal, and that it finds errors of a page."""
 
 import pytest
 
@@ -61,13 +61,13 @@ def test_files_are_written_and_commands_run_in_order(tmp_path):
 @pytest.mark.parametrize(
     ("shown", "command"), [("2", "rm"), ("1", "rmdir")], ids=["another output", "a command that fails"]
 )
-def test_what_a_page_gets_wrong_is_noticed(tmp_path, monkeypatch, shown, command):
+def test_errors_of_a_page_are_found(tmp_path, monkeypatch, shown, command):
     monkeypatch.delenv("GOLDEN", raising=False)
     with pytest.raises(AssertionError, match=r"ended with"):
         follow(tmp_path, PAGE.format(shown=shown, command=command))
 
 
-def test_continued_lines_comments_and_sessions_are_taken_apart(tmp_path):
+def test_continued_lines_comments_and_sessions_are_parsed(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("```sh\n# a comment\none   # why\ntwo \\\n    --more\n```\n```console\n$ three\nout\n$ four\n```\n")
     steps = list(pages.script(page))

@@ -1,4 +1,4 @@
-"""The pages about the command line: generated ones are fresh, tables are whole, shells complete."""
+"""The pages about the command line: generated ones are up to date, tables are complete, shells complete."""
 
 import os
 import subprocess
@@ -13,13 +13,13 @@ from webhook.cli.review.outputs import Format
 
 
 @pytest.mark.parametrize("name", reference.pages())
-def test_the_page_is_what_the_code_makes(name):
+def test_the_page_is_up_to_date(name):
     assert (pages.ROOT / "docs" / name).read_text() == reference.pages()[name], "make docs"
 
 
 def test_every_format_is_explained():
-    told = {name for row in pages.table(pages.ROOT / "docs" / "ci.md", first="format") for name in row[0].split(", ")}
-    assert told == set(Format)
+    listed = {name for row in pages.table(pages.ROOT / "docs" / "ci.md", first="format") for name in row[0].split(", ")}
+    assert listed == set(Format)
 
 
 def test_the_inputs_of_the_action_are_those_of_the_page():

@@ -1,7 +1,9 @@
-"""Texts for users are in plain English: no word of the list below is in a page, a message or a help text."""
+"""Texts are in plain English: no word of the list below is in a page, a message, a comment or a function's name."""
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ UNWANTED = {
     r"anew": "again",
     r"whoever": "the caller, every user who",
     r"whom": "which",
-    r"(?:no|some)body": "no user, no pod, another controller",
+    r"(?:no|some|any|every)body": "no user, no pod, another controller",
     r"lent": "borrowed",
     r"in vain": "without effect",
     r"errands?": "request, node action",
@@ -26,10 +28,20 @@ UNWANTED = {
     r"earnest": "enforced",
     r"seat(?:s|ed|ing)?": "place, node",
     r"told": "message, report",
+    r"witness(?:es)?": "detector, audit",
+    r"heirs?": "successor, beneficiary",
+    r"yards?": "victims of a node",
 }
 """Expressions for words, and what to write instead. They match whole words in any case."""
 
 SOURCES = [*(pages.ROOT / "webhook").rglob("*.py"), *(pages.ROOT / "certs").rglob("*.py")]
+FOR_DEVELOPERS = [*(pages.ROOT / "tests").rglob("*.py"), *(pages.ROOT / "benchmarks").rglob("*.py")]
+TEXTS = [
+    path
+    for folder in ("charts", "policies", "tests/cases")
+    for path in (pages.ROOT / folder).rglob("*")
+    if path.suffix in {".yaml", ".tpl", ".txt", ".json"}
+]
 GENERATED = {"docs/cli.md", "docs/metrics.md"}  # from texts of the code, which are checked there
 HISTORY = {"CHANGELOG.md"}
 PRINTED = {"", "console", "json"}  # blocks in these languages show what a program printed
@@ -67,6 +79,18 @@ def strings(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.value
 
 
+def notes(source: str) -> Iterator[tuple[int, str]]:
+    """Yield comments, docstrings, and names of functions and classes of a module, each with its line."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], _SPAN.sub("", token.string)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name.replace("_", " ")
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, _SPAN.sub("", node.value.value)
+
+
 def is_command(node: ast.AST) -> bool:
     """Whether click shows the docstring of this function as the help of a command."""
     return isinstance(node, ast.FunctionDef) and any(
@@ -93,6 +117,23 @@ def test_messages_and_help_are_in_plain_words():
         for first, text in strings(path.read_text())
         for line, word in unwanted(text, first)
     ]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_comments_and_names_of_functions_are_in_plain_words():
+    found = [
+        f"{name(path)}:{line}: {word}"
+        for path in sorted([*SOURCES, *FOR_DEVELOPERS])
+        if unwanted((source := path.read_text()).replace("_", " "))  # to read the tokens of all files takes long
+        for first, text in notes(source)
+        for line, word in unwanted(text, first)
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_charts_policies_and_cases_are_in_plain_words():
+    assert {path.suffix for path in TEXTS} == {".yaml", ".tpl", ".txt", ".json"}
+    found = [f"{name(path)}:{line}: {word}" for path in sorted(TEXTS) for line, word in unwanted(path.read_text())]
     assert not found, "\n" + "\n".join(found)
 
 
@@ -137,3 +178,16 @@ def plain():
 def test_docstrings_are_left_out_but_those_of_commands():
     found = [hit for line, text in strings(SOURCE) for hit in unwanted(text, line)]
     assert sorted(found) == [(7, "anew"), (8, "nobody")]
+
+
+NOTED = '''"""Of a module: told."""
+LIMIT = "not read: whoever"  # of a line: lent, not `clerk`
+
+async def ask_nobody(anew):
+    """Of a function: anew."""
+'''
+
+
+def test_comments_docstrings_and_names_are_read():
+    found = [hit for line, text in notes(NOTED) for hit in unwanted(text, line)]
+    assert sorted(found) == [(1, "told"), (2, "lent"), (4, "nobody"), (5, "anew")]

@@ -1,4 +1,4 @@
-"""Follows a page as a reader would: writes the files that it shows, runs its commands in order, looks at the output."""
+"""Follows a page as a reader would: writes the files that it shows, runs its commands in order, compares the output."""
 
 import os
 import re
@@ -16,17 +16,19 @@ from tests.control_plane.processes import ComponentError, free_ports
 from tests.control_plane.versions import HELM, KUBERNETES
 from tests.docs import pages
 from tests.docs.alike import is_alike
-from tests.docs.elsewhere import NOT_HERE
+from tests.docs.excluded import EXCLUDED_COMMANDS
 from tests.docs.release import Release
 
 SECONDS = 120
 PATIENCE_SECONDS = 60
 STOP_SECONDS = 30
-# What goes on until it is stopped; a reader has it in another terminal.
-_STAYS = re.compile(r"^(?:\w+=\S+ )*(?:fairgate (?:serve|evict|tryout)|kubectl fairgate status .*--watch)\b")
-# What only looks is looked at again, until the page's picture is there: a cluster takes its time.
-# These end with 1 to say no: a refusal, a warning, a difference.
-_MAY_SAY_NO = re.compile(r"\bfairgate (?:doctor|explain|policy|review)\b")
+# Commands that run until they are stopped; a reader has them in another terminal.
+_STAYS = re.compile(
+    r"^(?:\w+=\S+ )*(?:fairgate (?:serve|evict|tryout|page)|kubectl fairgate (?:page|status .*--watch))\b"
+)
+# Commands that only read are repeated until their output is that of the page: a cluster takes its time.
+# These end with 1 for a refusal, a warning, a difference.
+_MAY_SAY_NO = re.compile(r"\bfairgate (?:doctor|explain|policy|replay|review)\b")
 _DEPLOYS = re.compile(r"^helm (?:install|upgrade(?: --install)?|rollback|uninstall) fairgate\b")
 # A machine for tests need not have curl; this does what the pages ask of it.
 _CURL = f"""#!{sys.executable}
@@ -61,6 +63,7 @@ class Reader:
             (programs / "curl").chmod(0o755)
         path = ":".join(map(str, filter(None, [programs, fairgate, Path(sys.executable).parent, os.environ["PATH"]])))
         self._environment = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(pages.ROOT), "LANG": "C.UTF-8"}
+        self._environment["BROWSER"] = "true"  # the program of that name, which opens nothing
         self._home, self._here = (
             str(home),
             {"fairgate.example.org": "localhost"}
@@ -78,12 +81,12 @@ class Reader:
             self._stop(name, is_checked=kind is None)
 
     def follow(self, page: Path, *, until: str = "") -> None:
-        """Do what the page says, up to a heading if so wished; with GOLDEN=write its outputs are renewed instead."""
+        """Run the commands of the page, on request up to a heading; GOLDEN=write renews its outputs instead."""
         renewed = []
         for found in pages.script(page, until=until):
             if isinstance(found, pages.File):
                 self.write(found.path, found.text)
-            elif found.command not in NOT_HERE:
+            elif found.command not in EXCLUDED_COMMANDS:
                 printed = self.do(found)
                 if printed is not None:
                     renewed.append((found, printed))
@@ -143,7 +146,7 @@ class Reader:
         )
 
     def _stay(self, step: pages.Step) -> str | None:
-        """Start what goes on, and wait until it has printed something, or what the page shows."""
+        """Start a command that does not end, and wait until it has printed something, or what the page shows."""
         assert self.cluster is not None, f"{step.command} needs a cluster's supervisor"
         listen = "".join(re.findall(r"--listen \S*:(\d+)", step.command))
         if listen in self._staying:  # the reader stopped that one to try this one
@@ -164,7 +167,7 @@ class Reader:
         return None
 
     def _stop(self, name: str, *, is_checked: bool = True) -> None:
-        """Ctrl-C until it has ended: a server drains for a quarter of a minute, unless it gets a second one."""
+        """Press Ctrl-C until it has ended: a server drains for a quarter of a minute, unless it gets a second one."""
         processes = self.cluster.processes
         if is_checked:
             processes.check_running(name)

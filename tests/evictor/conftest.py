@@ -8,13 +8,13 @@ from webhook.cluster.api.client import connect
 
 
 def pytest_asyncio_loop_factories():
-    """Wait for no clock: both ends of every connection are in the loop of the test."""
+    """Do not wait for clocks: both ends of every connection are in the loop of the test."""
     return {"virtual": VirtualTimeLoop}
 
 
 @pytest.fixture
 async def stage(tmp_path):
-    """A small cluster without scheduler and kubelet: what they would do, the test does."""
+    """A small cluster without scheduler and kubelet: the test acts in their place."""
     async with (
         FakeApi(bookmark_seconds=0.5).serving() as api,
         await connect(write_kubeconfig(tmp_path / "kubeconfig", api.url)) as connection,

@@ -1,4 +1,4 @@
-"""How long pods and teams are left alone."""
+"""The pauses of pods and teams after wasted evictions."""
 
 import pytest
 
@@ -18,12 +18,12 @@ def fail_apart(backoff, clock):
     return backoff.fail("t")
 
 
-def test_a_pod_that_does_not_come_for_its_room_rests_for_long_in_the_end():
+def test_a_pod_that_does_not_use_its_room_gets_the_long_pause_in_the_end():
     patience = PodBackoff(Clock())
     assert [patience.fail("p", is_own_fault=True) for _ in range(5)] == [None, None, None, None, LONG_SECONDS]
 
 
-def test_a_pod_whose_room_others_take_never_rests_for_long():
+def test_a_pod_whose_room_others_take_never_gets_the_long_pause():
     clock = Clock()
     patience = PodBackoff(clock)
     rests = []
@@ -33,7 +33,7 @@ def test_a_pod_whose_room_others_take_never_rests_for_long():
     assert rests == [0, 5, 10, 20, 40, 40, 40, 40]
 
 
-def test_a_team_that_wastes_evictions_waits_longer_with_each():
+def test_a_team_that_wastes_evictions_pauses_longer_after_each():
     clock = Clock()
     backoff = TeamBackoff(clock)
     assert [fail_apart(backoff, clock) for _ in range(5)] == pytest.approx([0, 0, 5, 10, 20], rel=0.05)
@@ -42,7 +42,7 @@ def test_a_team_that_wastes_evictions_waits_longer_with_each():
     assert backoff.fail("other") == 0
 
 
-def test_evictions_that_turn_out_vain_together_count_as_one():
+def test_evictions_wasted_together_count_as_one():
     clock = Clock()
     backoff = TeamBackoff(clock)
     fail_apart(backoff, clock)
@@ -53,7 +53,7 @@ def test_evictions_that_turn_out_vain_together_count_as_one():
 
 
 @pytest.mark.parametrize(("after", "want"), [(0, 40), (LONG_SECONDS, 20), (5 * LONG_SECONDS, 0)])
-def test_only_time_makes_it_forgotten(after, want):
+def test_only_time_resets_the_backoff(after, want):
     clock = Clock()
     backoff = TeamBackoff(clock)
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""What bounds the evictor's patience: with budgets, grace periods, holds, and with teams that use no room."""
+"""Bounds of the evictor's waits: for budgets, grace periods, holds, and for teams that use no room."""
 
 import asyncio
 
@@ -6,17 +6,17 @@ from tests.cluster.support.fake_api import Answer
 from tests.evictor.support.stage import PODS
 from tests.evictor.test_executor import fill
 from webhook.core.model.policy import ReclaimRules
-from webhook.evictor import hold_manager as keepers
+from webhook.evictor import hold_manager
 from webhook.evictor.backoff import TOGETHER_SECONDS
 from webhook.kube.reclaim.holds import rfc3339
 
 BOUND = ReclaimRules().longest_grace_seconds
 YEAR = 86_400 * 365
-GIVEN_UP = 30 + keepers.HOLD_SECONDS
-"""When room for which nobody comes is given up: after the grace period of who went."""
+GIVEN_UP = 30 + hold_manager.HOLD_SECONDS
+"""When an unused hold ends: after the grace period of the victims."""
 
 
-async def test_kube_scheduler_keeps_the_room_too_until_it_is_given_up(stage):
+async def test_kube_scheduler_keeps_the_room_by_nomination_until_it_is_released(stage):
     fill(stage, "n0")
     async with stage.leader():
         stage.asker("b")
@@ -26,7 +26,7 @@ async def test_kube_scheduler_keeps_the_room_too_until_it_is_given_up(stage):
         await stage.until(lambda: stage.nominated("b") is None)
 
 
-async def test_the_next_leader_gives_up_what_an_earlier_one_nominated(stage):
+async def test_the_next_leader_withdraws_nominations_of_an_earlier_one(stage):
     fill(stage, "n0")
     async with stage.leader():
         stage.asker("b")
@@ -47,8 +47,9 @@ async def test_a_grace_period_of_a_year_is_cut(stage):
         await stage.until(lambda: not stage.taints("n0"))
 
 
-async def test_budgets_that_let_nobody_go_are_passed_after_a_while(stage):
+async def test_budgets_that_allow_no_eviction_are_overridden_after_a_while(stage):
     fill(stage, "n0")
+    stage.budget()
     stage.api.always["post"] = Answer(429)
     async with stage.leader():
         stage.asker("b")
@@ -59,8 +60,8 @@ async def test_budgets_that_let_nobody_go_are_passed_after_a_while(stage):
     assert stage.real_evictions() == 0
 
 
-async def test_no_room_is_kept_for_ever_by_steps_forward_of_others(stage):
-    """Pods that come and are seated prolong a hold, and with it the room of one that never starts."""
+async def test_progress_of_other_pods_prolongs_no_hold_indefinitely(stage):
+    """Pods that are bound prolong a hold, and with it the room of one that never starts."""
     fill(stage, "n0")
     async with stage.leader():
         stage.asker("never")
@@ -80,7 +81,7 @@ async def test_no_room_is_kept_for_ever_by_steps_forward_of_others(stage):
         assert stage.now() - began > BOUND
 
 
-async def test_a_team_whose_pods_do_not_use_their_room_has_to_wait(stage):
+async def test_a_team_whose_pods_do_not_use_freed_room_is_paused(stage):
     stage.node("n0")
     stage.borrower("a0", on="n0", gpus=4)
     async with stage.leader():
@@ -97,7 +98,7 @@ async def test_a_team_whose_pods_do_not_use_their_room_has_to_wait(stage):
         assert 8 < stage.now() - began < 15, "the fourth in a row costs ten seconds"
 
 
-async def test_a_gang_is_looked_at_as_soon_as_it_stopped_growing(stage):
+async def test_a_gang_is_planned_for_as_soon_as_it_stopped_growing(stage):
     fill(stage, "n0")
     gang = {"training.kubeflow.org/job-name": "g"}
     async with stage.leader():

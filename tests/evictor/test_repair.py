@@ -1,4 +1,4 @@
-"""Stranded pods are replaced where somebody makes them anew, and told of where not."""
+"""Stranded pods are deleted if a controller replaces them, and reported otherwise."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from webhook.observe.logs import LineWriter, LogFormat, Logs
 
 
 async def looked(stage):
-    """Look once at what the API server says."""
+    """Check once what the API server has."""
     cluster_view = ClusterView(stage.policy)
     feed = cluster_view.feed(stage.connection)
     watching = asyncio.create_task(feed.run())
@@ -20,7 +20,7 @@ async def looked(stage):
     repair = Repair(
         cluster_view,
         stage.connection,
-        event_sink=stage,
+        event_recorder=stage,
         logs=Logs(LineWriter(nowhere), log_format=LogFormat.JSON),
         why_stale=feed.readiness,
         is_leading=lambda: True,
@@ -44,7 +44,7 @@ async def test_a_controllers_pod_is_replaced(stage):
     assert stage.reasons() == ["Replaced"]
 
 
-async def test_a_bare_pod_is_told_of_once_and_left_alone(stage):
+async def test_a_bare_pod_gets_one_event_and_is_not_replaced(stage):
     stage.node("n0")
     stage.pinned("bare", to="lost")
     await looked(stage)
@@ -52,7 +52,7 @@ async def test_a_bare_pod_is_told_of_once_and_left_alone(stage):
     assert stage.reasons() == ["Stranded"]
 
 
-async def test_a_pod_whose_node_got_too_many_of_its_like_is_replaced(stage):
+async def test_a_pod_whose_node_exceeds_the_skew_is_replaced(stage):
     like = {"fairgate.dev/team": "team-b"}
     for name in ("n0", "n1"):
         stage.node(name, labels={"host": name})
@@ -65,9 +65,9 @@ async def test_a_pod_whose_node_got_too_many_of_its_like_is_replaced(stage):
     assert stage.reasons() == ["Replaced"]
 
 
-async def test_a_pod_whose_node_has_room_is_left_to_the_scheduler(stage):
+async def test_a_pod_whose_node_has_room_is_not_replaced(stage):
     stage.node("n0")
     stage.pinned("web", to="n0", controller=("ReplicaSet", "web"))
     await looked(stage)
     assert stage.names() == {"web"}
-    assert stage.told == []
+    assert stage.events == []

@@ -4,17 +4,17 @@ import pytest
 
 from tests import builders as b
 from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.decision import Admit, Charge, Steering
+from webhook.core.model.decision import Admit, Charge, NodeChoice
 from webhook.core.model.policy import Mode
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
 
 
-def admit_of(steering=None, *, team="vision", tier=Tier.GUARANTEED, gpus=2, **fields):
+def admit_of(node_choice=None, *, team="vision", tier=Tier.GUARANTEED, gpus=2, **fields):
     return Admit(
         charge=Charge(team, tier, gpus * ONE_GPU, user="alice@example.com"),
         demand=b.demand(gpus),
-        steering=steering or Steering(Mode.AUTO, ("node-1", "node-2")),
+        node_choice=node_choice or NodeChoice(Mode.AUTO, ("node-1", "node-2")),
         reason=Reason(Code.WITHIN_SHARE, "inside the share"),
         policy_hash="5eed",
         **fields,

@@ -48,7 +48,7 @@ def queries() -> list[Query]:
 
 
 API_SERVER = {"apiserver_admission_webhook_rejection_count", "apiserver_admission_webhook_fail_open_count"}
-"""Metrics of kube-apiserver; a test on a real one sees that they are there (tests/charts/test_walk.py)."""
+"""Metrics of kube-apiserver; a test on a real one checks that they exist (tests/charts/test_walk.py)."""
 
 
 def metrics_in(expr: str) -> set[str]:

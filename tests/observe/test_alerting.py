@@ -14,7 +14,7 @@ every_query = pytest.mark.parametrize("query", alerting.queries(), ids=lambda qu
 
 
 @every_alert
-def test_an_alert_says_how_bad_it_is_what_it_is_and_what_to_do(alert):
+def test_an_alert_has_a_severity_a_summary_and_a_runbook(alert):
     assert alert["labels"]["severity"] in {"critical", "warning", "info"}
     assert set(alert["annotations"]) == {"summary", "description", "runbook"}
     page, _, anchor = alert["annotations"]["runbook"].partition("#")
@@ -22,13 +22,13 @@ def test_an_alert_says_how_bad_it_is_what_it_is_and_what_to_do(alert):
     assert anchor in pages.anchors(RUNBOOKS)
 
 
-def test_every_runbook_is_of_an_alert():
+def test_every_runbook_belongs_to_an_alert():
     assert re.findall(r"^## (\w+)$", RUNBOOKS.read_text(), flags=re.MULTILINE) == [
         alert["alert"] for alert in alerting.alerts()
     ]
 
 
-def test_every_runbook_says_what_it_means_where_to_look_and_what_to_do():
+def test_every_runbook_has_meaning_diagnosis_and_remedy():
     for section in RUNBOOKS.read_text().split("\n## ")[1:]:
         assert re.findall(r"^\*\*(\w+):\*\*", section, flags=re.MULTILINE) == ["Means", "Look", "Do"], section[:40]
 

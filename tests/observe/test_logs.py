@@ -59,7 +59,7 @@ async def test_the_console_format_has_one_line_per_decision(pipe):
     assert "outcome=deny" in line
 
 
-async def test_decisions_wait_for_each_other_but_not_long_and_keep_their_order(pipe):
+async def test_decisions_are_written_in_batches_with_a_short_delay_in_order(pipe):
     logs = open_logs(LogFormat.JSON, fd=pipe[1])
     os.set_blocking(pipe[0], False)
     logs.decision({"n": 1})

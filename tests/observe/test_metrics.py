@@ -1,10 +1,13 @@
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from tests.core.support.departments import department
 from tests.core.support.make import gpus, node, policy, resident, team, world
+from tests.core.support.waiting import waiting
 from webhook.core.model.names import TeamName
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.tier import Tier
+from webhook.core.queue.verdict import Way
 from webhook.observe.decisions import Phase
 from webhook.observe.ledger_metrics import LedgerState
 from webhook.observe.metrics import Metrics
@@ -104,6 +107,16 @@ def test_the_ledgers_metrics_show_the_results_of_writes_and_the_state_of_objects
     assert {key: have.get(key) for key in want} == want
 
 
+def test_the_worlds_metrics_show_departments():
+    left = department("left", guaranteed=2, limit_=8)
+    shares = policy(team("vision", departments=(left,)), team("nlp", departments=(left,)), departments=(left,))
+    metrics = Metrics()
+    metrics.watch_world(world(shares, residents=[resident(2, namespace="vision"), resident(1, namespace="nlp")]))
+    have = samples(metrics)
+    want = {"guaranteed": "2.0", "limit": "8.0", "used": "3.0", "reserved": "0.0", "borrowed": "1.0", "waiting": "3.0"}
+    assert {key: have.get(f'fairgate_department_gpus_{key}{{department="left"}}') for key in want} == want
+
+
 def test_the_worlds_metrics_show_teams_and_nodes():
     shares = policy(team("vision", guaranteed=2, limit_=None), team("nlp", guaranteed=8, limit_=8), hash="abc123")
     made = world(shares, nodes=[node("n0", gpus=10, model="H100")])
@@ -143,6 +156,24 @@ def test_readiness_and_changes_of_tiers_are_read_on_each_scrape():
     have = samples(metrics)
     assert (have['fairgate_ready{condition="policy"}'], have['fairgate_ready{condition="world"}']) == ("1.0", "0.0")
     assert have['fairgate_tier_changes_total{team="vision",tier="guaranteed"}'] == "3.0"
+
+
+def test_the_line_is_exported_by_team_with_releases_and_waits():
+    place = world(policy(team("vision"), team("nlp")))
+    metrics, released = Metrics(), {}
+    queue = metrics.watch_queue(place)
+    queue.watch_releases(released)
+    place.set_waiting(waiting("a", namespace="vision"))
+    place.set_waiting(waiting("b", namespace="vision", foreign_gates=("example.com/gate",)))
+    place.set_waiting(waiting("c", namespace="gone"))
+    released[VISION, Way.BACKFILL] = 2
+    queue.waited(VISION, 30.0)
+    have = samples(metrics)
+    depth = {team: have[f'fairgate_queue_depth{{team="{team}"}}'] for team in ("vision", "nlp", "unassigned")}
+    assert depth == {"vision": "2.0", "nlp": "0.0", "unassigned": "1.0"}
+    assert have['fairgate_queue_releases_total{team="vision",way="backfill"}'] == "2.0"
+    bucket = 'fairgate_queue_wait_seconds_bucket{{le="{}",team="vision"}}'
+    assert (have[bucket.format("10.0")], have[bucket.format("60.0")]) == ("0.0", "1.0")
 
 
 class Watched:

@@ -46,7 +46,9 @@ HEALTHY = {
     'fairgate_policy_last_reload_successful{instance="s"}': "1",
     'fairgate_policy_info{policy="p1",instance="s"}': "1",
     'fairgate_policy_info{policy="p1",instance="t"}': "1",
+    'fairgate_leader_task_failures_total{task="queue",instance="s"}': "1",
     'fairgate_registration_in_step{instance="s"}': "1",
+    'fairgate_history_writable{instance="s"}': "1",
     'fairgate_team_gpus_guaranteed{team="a",instance="s"}': "20",
     'fairgate_team_gpus_guaranteed{team="a",instance="t"}': "20",
     'fairgate_team_gpus_waiting{team="a"}': "1",
@@ -72,6 +74,7 @@ TROUBLE = {
     "FairgateUnreachable": {CALL_FAILED: "0+1"},
     "FairgateSkipped": {CALL_SKIPPED: "0+1"},
     "FairgateInternalErrors": {'fairgate_http_errors_total{status="500",instance="s"}': "0+1"},
+    "FairgateLeaderTaskFails": {'fairgate_leader_task_failures_total{task="queue",instance="s"}': "0+1"},
     "FairgateDecisionsSlow": {'fairgate_decision_duration_seconds_bucket{phase="validate",le="0.01"}': "0+50"},
     "FairgateRacesLost": {
         'fairgate_decisions_total{phase="validate",outcome="retry",code="RaceLost",team="a"}': "0+10"
@@ -97,6 +100,7 @@ TROUBLE = {
         'fairgate_policy_info{policy="p2",instance="t"}': "1",
     },
     "FairgateRegistrationBehind": {'fairgate_registration_in_step{instance="s"}': "0"},
+    "FairgateHistoryNotWritten": {'fairgate_history_writable{instance="s"}': "0"},
     "FairgateSharesOvercommitted": {'fairgate_gpus_closed{model="H100",resource="r"}': "13"},
     "FairgateCertificateExpires": {
         'fairgate_certificate_expiration_timestamp_seconds{instance="s"}': f"{6 * DAY}",
@@ -138,7 +142,7 @@ QUIET = {
 
 
 def fires(promtool, tmp_path, changes, want):
-    """Have promtool run the alerts over series that are healthy but for these, and see which fire in the end."""
+    """Have promtool run the alerts over healthy series with these changes, and compare those that fire in the end."""
     assert changes.keys() - {'fairgate_policy_info{policy="p2",instance="t"}'} <= HEALTHY.keys()
     series = [
         {"series": name, "values": f"{start}+{step or 0}x{MINUTES}"}

@@ -39,6 +39,10 @@ CASES = {
         "teams: [{name: v, namespaces: [vision, 'n*'], gpus: {guaranteed: 14, limit: 14}, perPod: {limit: 10}}]",
         [],
     ),
+    "a level of domains that no node has": (
+        GOOD_TEAM + "topology: {levels: [row, at]}",
+        ["topology.levels[0]: no node has label row"],
+    ),
     "unlimited limits": ("teams: [{name: v, namespaces: [vision]}]", []),
     "a share that cannot be met": (
         "teams: [{name: v, namespaces: [vision], gpus: {guaranteed: 20}}]",
@@ -62,6 +66,11 @@ CASES = {
     "a limit beyond all nodes": (
         "teams: [{name: v, namespaces: [vision], gpus: {limit: 15}}]",
         ["teams[0].gpus.limit: is never reached: all nodes together have 14 GPUs"],
+    ),
+    "departments whose shares exceed the nodes together, whatever their teams have": (
+        "teams: [{name: v, namespaces: [vision], department: d}, {name: n, namespaces: [nlp], gpus: {guaranteed: 5}}]\n"
+        "departments: [{name: d, parent: top, gpus: {guaranteed: 9}}, {name: top, gpus: {guaranteed: 10}}]",
+        ["teams[1].gpus.guaranteed: all teams together are guaranteed 15 GPUs, but the nodes have 14"],
     ),
     "missing namespaces": (
         "teams: [{name: v, namespaces: [visoin, 'x-*']}, {name: n, namespaceSelector: {matchLabels: {dept: w}}}]",

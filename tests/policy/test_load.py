@@ -1,11 +1,12 @@
 """The policy of a valid folder."""
 
 import os
+from fractions import Fraction
 
 import pytest
 
 from webhook.core.model.amount import ONE_GPU, UNLIMITED
-from webhook.core.model.policy import LabelSelector, Mode, Policy, UnknownTeam, UserKey, UserSource
+from webhook.core.model.policy import LabelSelector, Mode, Policy, QueueRules, UnknownTeam, UserKey, UserSource
 from webhook.core.model.selector import Effect, Operator, Requirement, Toleration
 from webhook.core.model.shape import Shape
 from webhook.core.model.tier import Tier
@@ -20,9 +21,13 @@ teams:
     models: {A100: {guaranteed: 1}}
     perPod: {limit: 2}
     perUser: {limit: unlimited}
+    weight: 1/3
     onLimit: reject
+    onNoRoom: queue
+    queueDepth: 0
   - {name: a, namespaces: [z, "a-*"]}
 defaults:
+  onLimit: queue
   unknownTeam: preemptible
   userFrom: [{podLabel: who}, {namespaceAnnotation: owner}]
 pools:
@@ -37,6 +42,8 @@ placement: {mode: off, keepWhole: {nodes: 2}}
 reclaim:
   {notice: 1m30s, minimumRuntime: 1.5h, budgets: unlimited, protect: [ci, {matchLabels: {a: b}}], order: [age],
   maxEvictionsPerMinute: 9}
+queue: {depth: 50, halfLife: 24h, strictAfter: unlimited, gangTimeout: 90s}
+topology: {levels: [zone, example.com/rack]}
 resources: {nvidia.com/gpu.shared: {gpus: 1/4}, google.com/tpu: {gpus: 0}}
 priorityClasses: {guaranteed: gpu-high}
 exempt: {namespaces: [kube-system]}
@@ -53,6 +60,12 @@ def test_every_field_is_in_the_core_policy(folder):
     assert b.gpus.guaranteed == b.gpus.limit == ONE_GPU * 5 // 2
     assert (b.models["A100"].guaranteed, b.models["A100"].limit) == (ONE_GPU, UNLIMITED)
     assert (b.per_pod, b.per_user) == (2 * ONE_GPU, UNLIMITED)
+    assert (a.weight, b.weight) == (1, Fraction(1, 3))
+    assert [policy.on_limit(team) for team in (a, b)] == ["queue", "reject"]
+    assert policy.topology.levels == ("zone", "example.com/rack")
+    assert [policy.on_no_room(team) for team in (a, b)] == ["wait", "queue"]
+    assert [policy.queue_depth(team) for team in (a, b)] == [50, 0]
+    assert policy.queue == QueueRules(50, 86_400, UNLIMITED, gang_timeout_seconds=90)
     assert policy.defaults.unknown_team is UnknownTeam.PREEMPTIBLE
     assert policy.defaults.user_from == (
         UserKey(UserSource.POD_LABEL, "who"),
@@ -143,6 +156,9 @@ def test_hash_depends_on_the_meaning_not_the_text(folder):
         ("notice: 1m30s", "notice: 1m31s"),
         ("{podLabel: who}, {namespaceAnnotation: owner}", "{namespaceAnnotation: owner}, {podLabel: who}"),
         ("gpus: 1/4", "gpus: 1/5"),
+        ("weight: 1/3", "weight: 2/3"),
+        ("onLimit: queue", "onLimit: reject"),
+        ("[zone, example.com/rack]", "[example.com/rack, zone]"),
     ],
     ids=lambda change: change[1],
 )

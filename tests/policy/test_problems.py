@@ -2,13 +2,13 @@
 
 import pytest
 
+from tests.policy.queue_problems import QUEUE_PROBLEMS, TEAM
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError
 
-TEAM = "teams: [{name: a, namespaces: [a]%s}]"
 POOL = "pools: [{name: p%s}]"
 
-ONE_FILE = {
+ONE_FILE = QUEUE_PROBLEMS | {
     "a path of nodes that has another spelling": (
         "defaults: {hostPaths: [/data, /dev/../data]}",
         "3: defaults.hostPaths[1]: expected at most 4096 characters of an absolute path such as /data, without . and"
@@ -92,10 +92,6 @@ ONE_FILE = {
     "a limit left empty": (
         TEAM % ", perPod: {limit: }",
         "3: teams[0].perPod.limit: has no value; write one, or leave the field out",
-    ),
-    "queueing, which is not there yet": (
-        TEAM % ", onLimit: queue",
-        "3: teams[0].onLimit: queue is not available in this version; use reject",
     ),
     "an unknown mode": (
         "placement: {mode: requir}",

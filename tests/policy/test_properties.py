@@ -1,4 +1,4 @@
-"""Properties: what any valid policy keeps, and what no garbage can do."""
+"""Properties: what any valid policy keeps, and that no input causes an error."""
 
 import json
 
@@ -27,7 +27,11 @@ def shares(draw):
 @st.composite
 def documents(draw):
     owned = draw(st.lists(names, min_size=1, max_size=4, unique=True))
-    teams = [{"name": name, "namespaces": [name, f"{name}-*"], "gpus": draw(shares())} for name in owned]
+    weights = st.sampled_from([1, 2, 0.5, "1/3"])
+    teams = [
+        {"name": name, "namespaces": [name, f"{name}-*"], "gpus": draw(shares()), "weight": draw(weights)}
+        for name in owned
+    ]
     pools = [
         {"name": name, "nodeSelector": draw(labels), "teams": draw(st.lists(st.sampled_from(owned), min_size=1))}
         for name in draw(st.lists(names, max_size=3, unique=True))
@@ -39,6 +43,7 @@ def documents(draw):
         "pools": pools,
         "placement": {"mode": draw(st.sampled_from(["auto", "require", "prefer", "off"]))},
         "workloads": {"onLimit": draw(st.sampled_from(["warn", "reject"]))},
+        "queue": {"depth": draw(st.integers(0, 9)), "halfLife": f"{draw(st.integers(0, 9))}m"},
         "reclaim": {"notice": f"{draw(st.integers(0, 9999))}s", "protect": [{"matchLabels": draw(labels)}]},
     }
 
@@ -57,6 +62,7 @@ def test_valid_policy_round_trips(document):
             {
                 "name": team.name,
                 "namespaces": list(team.namespaces),
+                "weight": str(team.weight),
                 "gpus": {"guaranteed": format_gpus(team.gpus.guaranteed), "limit": format_limit(team.gpus.limit)},
             }
             for team in policy.teams
@@ -70,6 +76,7 @@ def test_valid_policy_round_trips(document):
             "protect": [{"matchLabels": {r.key: r.values[0] for r in s.requirements}}
                         for s in policy.reclaim.protected_selectors],
         },
+        "queue": {"depth": policy.queue.depth, "halfLife": f"{policy.queue.half_life_seconds}s"},
         "placement": {"mode": policy.placement.mode.value},
         "workloads": {"onLimit": policy.workloads.on_limit.value},
     }  # fmt: skip
@@ -86,7 +93,7 @@ def test_hash_does_not_depend_on_order_or_split(document, random):
     header = {key: document[key] for key in ("apiVersion", "kind")}
     files = {
         f"{name}.yaml": json.dumps({**header, name: shuffled[name]}).encode()
-        for name in random.sample(["teams", "pools", "placement", "reclaim", "workloads"], 5)
+        for name in random.sample(["teams", "pools", "placement", "queue", "reclaim", "workloads"], 6)
     }
     assert parse(files, origin="f") == loaded(document)
 
@@ -111,6 +118,7 @@ FIELDS = """
     teams pools name namespaces gpus limit guaranteed models perPod defaults userFrom affinity key operator values
     tolerations effect match podSelector matchLabels placement mode keepWhole nodes reclaim protect resources exempt
     workloads kinds group kind resource pods each template replicas default onLimit
+    onNoRoom weight queue queueDepth depth halfLife strictAfter
 """
 fields = st.sampled_from(FIELDS.split())
 trees = st.recursive(

@@ -135,7 +135,7 @@ async def test_loop_survives_every_change_of_the_folder(file):
     reported = asyncio.Queue()
     holder = PolicyHolder(file.parent)
 
-    async def next_told():
+    async def next_report():
         return await asyncio.wait_for(reported.get(), timeout=30)
 
     def on_change(policy):
@@ -147,17 +147,16 @@ async def test_loop_survives_every_change_of_the_folder(file):
     loop = asyncio.create_task(holder.run(on_change, on_problem, interval=0.02))
     try:
         file.write_text(BROKEN)
-        assert (
-            await next_told() == "a team needs namespaces or a namespaceSelector; without them no pod can belong to it"
-        )
+        want = "a team needs namespaces or a namespaceSelector; without them no pod can belong to it"
+        assert await next_report() == want
         shutil.rmtree(file.parent)
-        assert (await next_told()).startswith("cannot read")
+        assert (await next_report()).startswith("cannot read")
         file.parent.mkdir()
-        assert await next_told() == "no policy files"
+        assert await next_report() == "no policy files"
         file.write_text(TEAM_A)
-        assert await next_told() == ["a"]
+        assert await next_report() == ["a"]
         file.write_text(TEAM_B)
-        assert await next_told() == ["b"]
+        assert await next_report() == ["b"]
         assert not loop.done()
     finally:
         loop.cancel()

@@ -34,7 +34,7 @@ class Evictor:
         wait_for(self.cluster, lambda: len(self.said("leading")) > terms, what="it leads", timeout=40)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """Stop it, with SIGKILL if so wished."""
+        """Stop it, on request with SIGKILL."""
         self.cluster.processes.end(self.name, number)
 
     def said(self, event: str = "") -> list[dict]:
@@ -61,7 +61,7 @@ def node_of(cluster: ControlPlane, namespace: str, name: str) -> str | None:
 
 
 def wait_bound(cluster: ControlPlane, namespace: str, *names: str, timeout: float = 30) -> float:
-    """Wait until pods are on nodes; gives the seconds that took."""
+    """Wait until pods are on nodes; returns the seconds until then."""
     began = time.monotonic()
     for name in names:
         workbench.wait_bound(cluster, namespace, name, timeout=timeout)
@@ -69,7 +69,7 @@ def wait_bound(cluster: ControlPlane, namespace: str, *names: str, timeout: floa
 
 
 def alive(cluster: ControlPlane, namespace: str) -> list[str]:
-    """The pods that nobody deleted."""
+    """The pods that were not deleted."""
     return sorted(
         found["metadata"]["name"]
         for found in list_pods(cluster, namespace)
@@ -78,7 +78,7 @@ def alive(cluster: ControlPlane, namespace: str) -> list[str]:
 
 
 def held_nodes(cluster: ControlPlane) -> list[str]:
-    """The nodes that carry a hold."""
+    """The nodes with a hold."""
     return [
         found["metadata"]["name"]
         for found in cluster.api.list("/api/v1/nodes")
@@ -88,7 +88,7 @@ def held_nodes(cluster: ControlPlane) -> list[str]:
 
 
 def fill(cluster: ControlPlane, namespace: str, count: int, *, prefix: str = "a", **more: object) -> list[str]:
-    """Create pods, of one GPU unless it says otherwise, and wait until all of them run."""
+    """Create pods, of one GPU by default, and wait until all of them run."""
     names = [f"{prefix}{number:02}" for number in range(count)]
     for name in names:
         create_pod(cluster, namespace, pod(name, **{"gpus": 1, "cpu": "1", "memory": "4Gi"} | more))

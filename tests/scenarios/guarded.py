@@ -40,7 +40,7 @@ FORGED = {
         },
     ),
 }
-"""What each guard but that of labels refuses, by words of its message: they come into force one by one."""
+"""What each guard but that of labels refuses, by text of its message: they come into force one by one."""
 
 
 @contextmanager

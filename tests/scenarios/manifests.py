@@ -1,4 +1,4 @@
-"""Workloads of several operators, with pods of so many GPUs; small enough for two nodes unless a test wants more."""
+"""Workloads of several operators, with pods of so many GPUs; small enough for two nodes by default."""
 
 from __future__ import annotations
 
@@ -22,6 +22,16 @@ def pytorch_job(name: str, *, workers: int = 3, gpus: int = 1) -> dict[str, Any]
 
     specs = {"pytorchReplicaSpecs": {"Master": role(1), "Worker": role(workers)}}
     return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name}, "spec": specs}
+
+
+def tf_job(name: str, *, workers: int, gpus: int) -> dict[str, Any]:
+    """A parameter server without GPUs, and workers."""
+    roles = {
+        "PS": {"replicas": 1, "template": template("tensorflow")},
+        "Worker": {"replicas": workers, "template": template("tensorflow", gpus=gpus)},
+    }
+    specs = {"tfReplicaSpecs": roles}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": name}, "spec": specs}
 
 
 def job_set(name: str, *, replicas: int = 2, pods: int = 2, gpus: int = 1) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A TCP relay in front of the API server, which a test cuts, silences and mends: the network between us and it."""
+"""A TCP relay in front of the API server, which a test breaks, silences and restores: the network in between."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Relay:
             writer.transport.abort()
 
     def silence(self) -> None:
-        """Pass nothing on, old connections or new, and tell nobody."""
+        """Forward nothing, on old connections or new, without closing them."""
         self._passes.clear()
 
     def mend(self) -> None:
-        """Pass everything on again."""
+        """Forward everything again."""
         self._is_cut = False
         self._passes.set()
 

@@ -59,12 +59,12 @@ class Replicas:
         return x509.load_pem_x509_certificates(self.files()["ca.crt"])[0]
 
     def trusted(self) -> str:
-        """What the API server trusts for these webhooks."""
+        """The CAs that the API server trusts for these webhooks."""
         found = self.cluster.api.get(f"{ADMISSION}/validatingwebhookconfigurations/fairgate")
         return base64.b64decode(found["webhooks"][0]["clientConfig"]["caBundle"]).decode()
 
     def register(self) -> None:
-        """Apply what `fairgate manifests` prints, and wait until callers know whom to trust, and ask."""
+        """Apply the output of `fairgate manifests`; wait until the API server trusts the CA and calls the webhooks."""
         serving.register(self.cluster, self.manifests(), namespace=self.namespace)
 
     def manifests(self) -> str:

@@ -34,7 +34,7 @@ def policy_of(teams: Sequence[Mapping[str, object]], *, more: str = "") -> str:
 
 
 def write_policy(folder: Path, content: str) -> None:
-    """Make a folder hold this policy and nothing else; what is there already is left alone."""
+    """Make a folder hold this policy and nothing else; an unchanged file is not rewritten."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "teams.yaml"
     for other in set(folder.iterdir()) - {file}:
@@ -44,13 +44,13 @@ def write_policy(folder: Path, content: str) -> None:
 
 
 def wait_policy(cluster: ControlPlane, folder: Path, readyz: Callable[[], str]) -> None:
-    """Wait until the policy of a folder is in force, by what a server's readiness says."""
+    """Wait until the policy of a folder is in force, by a server's readiness."""
     wanted = f"policy {load(folder).hash}"
     wait_for(cluster, lambda: wanted in readyz() and "broken edit" not in readyz(), what=f"{wanted} in force")
 
 
 def manifests(*, policy: Path, url: str, ca: Path | None = None) -> str:
-    """What `fairgate manifests` prints; without a CA the caBundle is left to who fills it in."""
+    """The output of `fairgate manifests`; without a CA the caBundle is left out."""
     trust = () if ca is None else ("--ca", str(ca))
     command = ["manifests", "--policy", str(policy), "--url", url, *trust]
     return CliRunner().invoke(main, command, catch_exceptions=False).stdout
@@ -67,14 +67,14 @@ def admission_path(made: Mapping[str, Any]) -> str | None:
 
 
 def register(cluster: ControlPlane, printed: str, *, namespace: str) -> None:
-    """Apply manifests and wait until the API server asks about the pods of a namespace."""
+    """Apply manifests and wait until the API server calls the webhooks for a namespace."""
     cluster.kubectl("apply", "-f", "-", stdin=printed)
-    wait_for(cluster, lambda: is_asked(cluster, namespace), what="the API server asks Fairgate")
+    wait_for(cluster, lambda: is_asked(cluster, namespace), what="the API server calls Fairgate")
     wait_guarded(cluster)
 
 
 def wait_guarded(cluster: ControlPlane) -> None:
-    """Wait until the guard of labels is in force: nobody binds a pod that is not there, and it speaks first."""
+    """Wait until the guard of labels is in force: it refuses a binding of a pod that does not exist before the 404."""
 
     def is_guarded() -> bool:
         binding = {"metadata": {"name": "none", "labels": {TIER: "guaranteed"}}, "target": {"name": "none"}}
@@ -88,14 +88,14 @@ def wait_guarded(cluster: ControlPlane) -> None:
 
 
 def is_asked(cluster: ControlPlane, namespace: str) -> bool:
-    """Tell whether the webhooks are in force: a dry run comes back labelled."""
+    """Whether the webhooks are in force: a dry run is labeled."""
     pods = f"/api/v1/namespaces/{namespace}/pods"
     created = cluster.api.create(pods, pod("probe", gpus=1), dryRun="All")
     return TIER in created["metadata"].get("labels", {})
 
 
 def is_called(cluster: ControlPlane) -> bool:
-    """Tell whether the API server still calls a webhook that was deleted: no team has the namespace `default`."""
+    """Whether the API server still calls a webhook that was deleted: no team has the namespace `default`."""
     try:
         cluster.api.create("/api/v1/namespaces/default/pods", pod("probe", gpus=1), dryRun="All")
     except ApiError:
@@ -104,7 +104,7 @@ def is_called(cluster: ControlPlane) -> bool:
 
 
 def leaked(text: str, *, keys: Iterable[bytes], kubeconfig: Path) -> list[str]:
-    """What of these private keys (PEM) and of the kubeconfig's credentials stands in a text."""
+    """Return which of these private keys (PEM) and kubeconfig credentials a text contains."""
     secrets = [line for key in keys for line in key.decode().splitlines() if line and not line.startswith("-----")]
     user = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]
     secrets += [value for value in user.values() if isinstance(value, str)]

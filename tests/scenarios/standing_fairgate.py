@@ -53,6 +53,11 @@ class FairgateServer:
     team_b: str
     _counted: dict[int, str] = field(default_factory=dict)  # the metrics of each replica when the scenario began
 
+    @property
+    def histories(self) -> tuple[Path, ...]:
+        """The files in which the replicas record usage."""
+        return tuple(self.policy.parent / f"history-{number}.db" for number in range(len(self.replicas)))
+
     def get(self, path: str, *, replica: int = 0) -> str:
         """GET one of a replica's endpoints."""
         return serving.get(f"{self.replicas[replica].url}{path}", ca=self.ca)
@@ -103,15 +108,15 @@ class FairgateServer:
             self.cluster.processes.end(stopped.name, number)
 
     def pause(self, replica: int) -> None:
-        """Freeze a replica: its connections stay open and nobody answers."""
+        """Freeze a replica: its connections stay open without responses."""
         self.cluster.processes.send_signal(self.replicas[replica].name, signal.SIGSTOP)
 
     def resume(self, replica: int) -> None:
-        """Let a frozen replica go on."""
+        """Resume a frozen replica."""
         self.cluster.processes.send_signal(self.replicas[replica].name, signal.SIGCONT)
 
     def wait_served(self) -> None:
-        """Wait until a new connection finds a replica that is ready."""
+        """Wait until a new connection reaches a replica that is ready."""
         ready = f"{self.url}/readyz"
         wait_for(
             self.cluster, lambda: '"ready":true' in serving.get(ready, ca=self.ca), what="a replica behind the Service"
@@ -128,12 +133,13 @@ def serve_fairgate(
     replicas: int = 1,
     kubeconfig: Path | None = None,
     is_own: bool = False,
+    has_history: bool = False,
 ) -> Iterator[FairgateServer]:
     """Serve for two teams with 20 guaranteed GPUs each, until the end of the block; `policy` adds sections as YAML.
 
     Several replicas are behind a Service, which spreads the API server's connections over those that are ready.
-    `kubeconfig` is whom Fairgate runs as, by default an admin. `is_own`: the scenario changes how Fairgate is
-    registered, reads its log or stops it for good.
+    `kubeconfig` has the user that Fairgate runs as, by default an admin. `is_own`: the scenario changes how Fairgate is
+    registered, reads its log or stops it for good. `has_history`: each replica records usage.
     """
 
     def policy_for(team_a: str, team_b: str) -> str:
@@ -143,12 +149,13 @@ def serve_fairgate(
         ]
         return serving.policy_of(teams, more=policy)
 
-    if replicas == 1 and kubeconfig is None and not is_own:
-        # The same text for every scenario of these limits: then the server need not take up another policy.
+    if replicas == 1 and kubeconfig is None and not (is_own or has_history):
+        # The same text for every scenario of these limits: then the server need not load another policy.
         serving_one = _standing(cluster, policy_for("team-a-*", "team-b-*"))
     else:
         cluster.vacate()
-        own = _new_server(cluster, *_make_teams(cluster), replicas=replicas, kubeconfig=kubeconfig)
+        teams = _make_teams(cluster)
+        own = _new_server(cluster, *teams, replicas=replicas, kubeconfig=kubeconfig, has_history=has_history)
         serving.write_policy(own.policy, policy_for(own.team_a, own.team_b))
         serving_one = _own(own)
     with serving_one as running:
@@ -157,7 +164,7 @@ def serve_fairgate(
 
 @contextmanager
 def _standing(cluster: ControlPlane, content: str) -> Iterator[FairgateServer]:
-    """Borrow the control plane's standing Fairgate; it stays unless the scenario failed or stopped it."""
+    """Use the control plane's standing Fairgate; it stays unless the scenario failed or stopped it."""
     if cluster.standing is None:
         cluster.standing = Installation(cluster)
     try:
@@ -170,7 +177,7 @@ def _standing(cluster: ControlPlane, content: str) -> Iterator[FairgateServer]:
 
 
 class Installation:
-    """A Fairgate that stands from scenario to scenario, with the objects that register it."""
+    """A Fairgate that keeps running from scenario to scenario, with the objects that register it."""
 
     def __init__(self, cluster: ControlPlane):
         self._cluster = cluster
@@ -179,11 +186,11 @@ class Installation:
         self.kept: frozenset[str] = frozenset()
 
     def is_running(self) -> bool:
-        """Tell whether the server runs."""
+        """Whether the server runs."""
         return self._cluster.processes.is_running(self._server.replicas[0].name)
 
     def prepared(self, content: str) -> FairgateServer:
-        """The server under this policy, registered for it, with all that the cluster has in its view."""
+        """Return the server under this policy, registered for it, with the whole cluster in its view."""
         team_a, team_b = _make_teams(self._cluster)
         running = dataclasses.replace(self._server, team_a=team_a, team_b=team_b)
         serving.write_policy(running.policy, content)
@@ -196,7 +203,7 @@ class Installation:
         return running
 
     def leave(self) -> None:
-        """Stop the server and take its registration away."""
+        """Stop the server and remove its registration."""
         for path in self.kept:
             delete(self._cluster, path)
         self.kept, self._printed = frozenset(), ""
@@ -223,7 +230,7 @@ def _gpus(node: Mapping[str, Any]) -> float:
 
 
 def _wait_seen(running: FairgateServer) -> None:
-    """Wait until the server knows the nodes that there are, and that the pods of earlier scenarios are gone."""
+    """Wait until the server knows the existing nodes, and that the pods of earlier scenarios are gone."""
     nodes = running.cluster.api.list("/api/v1/nodes")
     has_devices = bool(running.cluster.api.list("/apis/resource.k8s.io/v1/resourceslices"))
     gpus = sum(map(_gpus, nodes))
@@ -269,7 +276,13 @@ def _make_teams(cluster: ControlPlane) -> tuple[str, str]:
 
 
 def _new_server(
-    cluster: ControlPlane, team_a: str, team_b: str, *, replicas: int = 1, kubeconfig: Path | None = None
+    cluster: ControlPlane,
+    team_a: str,
+    team_b: str,
+    *,
+    replicas: int = 1,
+    kubeconfig: Path | None = None,
+    has_history: bool = False,
 ) -> FairgateServer:
     """Give names, folders and ports to servers that do not run yet."""
     suffix = secrets.token_hex(3)
@@ -281,7 +294,9 @@ def _new_server(
         serve = ("serve", "--policy", policy, "--kubeconfig", kubeconfig or cluster.kubeconfig)
         listen = ("--listen", f"127.0.0.1:{port}", "--certs", certs)
         pace = ("--drain-seconds", "0", "--lease-seconds", str(LEASE_SECONDS))
-        return Replica(f"fairgate-{suffix}-{number}", (*FAIRGATE, *serve, *listen, *pace), f"https://127.0.0.1:{port}")
+        history = ("--history", folder / f"history-{number}.db") if has_history else ()
+        command = (*FAIRGATE, *serve, *listen, *pace, *history)
+        return Replica(f"fairgate-{suffix}-{number}", command, f"https://127.0.0.1:{port}")
 
     made = tuple(replica(number, port) for number, port in enumerate(ports))
     url = made[0].url if replicas == 1 else f"https://127.0.0.1:{front}"

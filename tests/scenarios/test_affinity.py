@@ -1,13 +1,13 @@
 """Where kube-scheduler, with its default scores, binds pods that Fairgate chose nodes for."""
 
-import json
 from collections import Counter
 
 import pytest
 
+from tests.builders import decision_of
 from tests.control_plane.objects import pod, pod_spec
 from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_bound, wait_for
-from tests.scenarios.standing_fairgate import DECISION, serve_fairgate
+from tests.scenarios.standing_fairgate import serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 SIZE = {"cpu": "6", "memory": "48Gi"}
@@ -22,15 +22,14 @@ def deployment(name, *, replicas, **spec):
 
 
 def goes_where_it_was_sent(cluster, namespace, *, pods):
-    """Tell whether each of so many pods is bound to the first node of its decision."""
+    """Return whether each of so many pods is bound to the first node of its decision."""
     found = list_pods(cluster, namespace, labelSelector="app")
-    bound = [(p["spec"].get("nodeName"), p["metadata"]["annotations"][DECISION]) for p in found]
-    assert len(bound) == pods
-    assert all(node for node, _ in bound)
-    return all(json.loads(decided)["nodes"][0] == node for node, decided in bound)
+    assert len(found) == pods
+    assert all(p["spec"].get("nodeName") for p in found)
+    return all(decision_of(p)["nodes"][0] == p["spec"]["nodeName"] for p in found)
 
 
-def test_the_replicas_of_a_deployment_are_bound_where_they_were_sent_though_the_default_is_to_spread_them(cluster):
+def test_replicas_of_a_deployment_are_bound_to_the_chosen_nodes_despite_default_spreading(cluster):
     nodes = make_nodes(cluster, 4)
     with serve_fairgate(cluster) as fairgate:
         ours = fairgate.team_a
@@ -41,7 +40,7 @@ def test_the_replicas_of_a_deployment_are_bound_where_they_were_sent_though_the_
         assert wait_for(cluster, lambda: goes_where_it_was_sent(cluster, ours, pods=9), what="nine replicas bound")
 
 
-def test_pods_of_whole_nodes_that_come_together_are_sent_to_one_each(cluster):
+def test_concurrent_pods_of_whole_nodes_get_one_node_each(cluster):
     make_nodes(cluster, 12, gpus=8)
     with serve_fairgate(cluster, limit_a="unlimited") as fairgate:
         ours = fairgate.team_a
@@ -55,7 +54,7 @@ def spread_by(app, key, *, how):
     return {"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": how, "labelSelector": selector}
 
 
-def test_replicas_with_topology_spreads_of_their_own_are_bound_where_they_were_sent_and_are_spread(cluster):
+def test_replicas_with_their_own_topology_spread_are_bound_to_the_chosen_nodes_and_spread(cluster):
     for zone in ("za", "zb", "zc"):
         make_nodes(cluster, 4, prefix=zone, gpus=8, labels={ZONE: zone})
     apps = [f"app-{number}" for number in range(4)]
@@ -84,7 +83,7 @@ def weighed(app, key):
     return {"weight": 100, "podAffinityTerm": term}
 
 
-def test_pods_that_demand_to_be_apart_or_together_are_bound_where_they_were_sent(cluster):
+def test_pods_with_affinity_or_anti_affinity_are_bound_to_the_chosen_nodes(cluster):
     for zone in ("za", "zb"):
         make_nodes(cluster, 4, prefix=zone, gpus=8, labels={ZONE: zone})
     apart = {"podAntiAffinity": beside("apart", HOSTNAME)}

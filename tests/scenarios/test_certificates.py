@@ -1,4 +1,4 @@
-"""Certificates on a real control plane: made once, rotated under load, and none but the API server let in."""
+"""Certificates on a real control plane: created once, rotated under load, and only the API server is accepted."""
 
 import base64
 import json
@@ -19,11 +19,11 @@ from tests.scenarios.replicas import ADMISSION, Handshakes, replicas
 
 pytestmark = pytest.mark.cluster
 
-REHEARSAL = ("--cert-lifetime", "12s", "--ca-lifetime", "40s")
-LAG_SECONDS = 1.0  # of the 2 s that a CA of 40 s is given to settle
+SHORT_LIFETIMES = ("--cert-lifetime", "12s", "--ca-lifetime", "40s")
+LAG_SECONDS = 1.0  # of the 2 s delay before a CA of 40 s signs
 
 
-def test_replicas_that_start_together_make_one_secret_and_tell_the_api_server(cluster):
+def test_replicas_that_start_together_create_one_secret_and_register_its_ca(cluster):
     with replicas(cluster) as running:
         running.register()
         created = [line for line in running.events("certificates changed") if line["change"] == "created"]
@@ -44,7 +44,7 @@ def test_replicas_that_start_together_make_one_secret_and_tell_the_api_server(cl
 
 @pytest.mark.parametrize("exchanges", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_leaf_and_ca_are_rotated_under_load_without_a_failed_handshake_or_creation(cluster, exchanges):
-    with replicas(cluster, *REHEARSAL) as running:
+    with replicas(cluster, *SHORT_LIFETIMES) as running:
         running.register()
         failed, made, stop = [], [], threading.Event()
 
@@ -96,11 +96,11 @@ def test_a_ca_bundle_that_is_deleted_comes_back_and_a_foreign_ca_in_it_stays(clu
         for webhook in webhooks:
             webhook["clientConfig"]["caBundle"] = base64.b64encode(foreign.encode()).decode()
         cluster.api.patch(path, {"webhooks": webhooks})
-        wait_for(cluster, lambda: ours in running.trusted(), what="our CA added", timeout=60)
+        wait_for(cluster, lambda: ours in running.trusted(), what="Fairgate's CA added", timeout=60)
         assert foreign in running.trusted()
 
 
-def test_with_a_client_ca_the_api_server_is_let_in_by_its_certificate_and_nobody_else(start_control_plane, tmp_path):
+def test_with_a_client_ca_only_the_api_servers_certificate_is_accepted(start_control_plane, tmp_path):
     callers = make_authority("callers")
     pair = callers.issue("kube-apiserver", usage=CLIENT_AUTH)
     identity = tmp_path / "webhooks.kubeconfig"

@@ -1,13 +1,12 @@
 """GPUs by DRA on a real API server: claims from templates, a shared claim, an extended resource that a class maps."""
 
-import json
-
 import pytest
 
+from tests.builders import decision_of
 from tests.control_plane.api import ApiError
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_for
-from tests.scenarios.standing_fairgate import DECISION, serve_fairgate
+from tests.scenarios.standing_fairgate import serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -66,7 +65,7 @@ def test_claims_are_charged_a_shared_one_once_and_the_limit_holds_with_numbers(c
             what="the template reached Fairgate's watch",
         )
         wait_bound(cluster, fairgate.team_a, "own")
-        decided = json.loads(get_pod(cluster, fairgate.team_a, "own")["metadata"]["annotations"][DECISION])
+        decided = decision_of(get_pod(cluster, fairgate.team_a, "own"))
         assert (decided["gpus"], decided["nodes"]) == ("2", [with_devices])
         wait_for(cluster, lambda: fairgate.charged("a") == 2, what="two charged")
 
@@ -76,7 +75,7 @@ def test_claims_are_charged_a_shared_one_once_and_the_limit_holds_with_numbers(c
         wait_for(cluster, lambda: fairgate.charged("a") == 3, what="the shared claim charged once")
         cluster.kubectl("delete", "pod", "first", "-n", fairgate.team_a, "--wait=true")
         cluster.kubectl("delete", "pod", "own", "-n", fairgate.team_a, "--wait=true")
-        wait_for(cluster, lambda: fairgate.charged("a") == 1, what="the second pod goes on paying for the claim")
+        wait_for(cluster, lambda: fairgate.charged("a") == 1, what="the second pod is charged for the claim")
 
         create_pod(cluster, fairgate.team_a, claiming("large", resourceClaimTemplateName="lot"))
         refused = refusal(cluster, fairgate.team_a, claiming("more", resourceClaimTemplateName="lot"))
@@ -97,7 +96,7 @@ def test_an_extended_resource_of_a_class_counts_once_beside_the_claim_that_kube_
             True
         ]
         wait_for(cluster, lambda: fairgate.charged("a") == 3, what="three charged")
-        decided = json.loads(get_pod(cluster, fairgate.team_a, "plain")["metadata"]["annotations"][DECISION])
+        decided = decision_of(get_pod(cluster, fairgate.team_a, "plain"))
         assert decided["nodes"] == [with_devices]
         refused = refusal(cluster, fairgate.team_a, pod("more", gpus=18))
         assert "exceeded quota: team a: requested 18, limit 20, used 3" in refused.message
@@ -108,17 +107,17 @@ def test_an_extended_resource_of_a_class_counts_once_beside_the_claim_that_kube_
         wait_bound(cluster, fairgate.team_a, "by-class")
         wait_for(cluster, lambda: fairgate.charged("a") == 7, what="the four under the class's own name charged")
         create_pod(cluster, fairgate.team_a, pod("too-many", gpus=2))
-        decided = json.loads(get_pod(cluster, fairgate.team_a, "too-many")["metadata"]["annotations"][DECISION])
+        decided = decision_of(get_pod(cluster, fairgate.team_a, "too-many"))
         assert decided["nodes"] == [], "one is left, whichever name it is asked for by"
 
 
-def test_slices_under_the_name_of_whole_gpus_count_what_they_are(cluster):
+def test_slices_under_the_name_of_whole_gpus_count_as_slices(cluster):
     product = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"}
     (name,) = make_nodes(cluster, 1, gpus=147, labels=product)
     with serve_fairgate(cluster, limit_a=20) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("unnamed", gpus=71))
         wait_bound(cluster, fairgate.team_a, "unnamed")
-        decided = json.loads(get_pod(cluster, fairgate.team_a, "unnamed")["metadata"]["annotations"][DECISION])
+        decided = decision_of(get_pod(cluster, fairgate.team_a, "unnamed"))
         assert (decided["gpus"], decided["nodes"]) == ("71/7", [name])
         create_pod(cluster, fairgate.team_a, pod("named", gpus=69, nodeSelector=product))
         wait_bound(cluster, fairgate.team_a, "named")

@@ -23,7 +23,7 @@ MUTATING = f"{ADMISSION}/mutatingwebhookconfigurations/zz-fairgate"
 
 
 class Doctor:
-    """The command, asked as one user."""
+    """The command, run as one user."""
 
     def __init__(self, fairgate, kubeconfig):
         self.fairgate, self.kubeconfig = fairgate, kubeconfig
@@ -31,23 +31,23 @@ class Doctor:
     def __call__(self, *words):
         command = ["doctor", "--kubeconfig", str(self.kubeconfig), "-n", self.fairgate.team_a, "-o", "json", *words]
         done = CliRunner().invoke(main, command, catch_exceptions=False)
-        told = json.loads(done.stdout) if done.stdout else {"findings": []}
-        return done.exit_code, [(each["check"], each["state"], each["message"]) for each in told["findings"]]
+        reported = json.loads(done.stdout) if done.stdout else {"findings": []}
+        return done.exit_code, [(each["check"], each["state"], each["message"]) for each in reported["findings"]]
 
     def states(self):
         return {check: state for check, state, _ in self()[1]}
 
     def waits_for(self, check, words):
-        """Wait until a check is wrong and says these words; gives all that is wrong."""
+        """Wait until a check reports a problem with this text; returns all problems."""
 
-        def is_told():
+        def is_reported():
             status, found = self()
             wrong = {name: text for name, state, text in found if state == "wrong"}
             assert words in wrong.get(check, ""), found
             assert status == 1
             return wrong
 
-        return wait_for(self.fairgate.cluster, is_told, what=f"{check}: {words}")
+        return wait_for(self.fairgate.cluster, is_reported, what=f"{check}: {words}")
 
     def waits_until_healthy(self):
         wait_for(self.fairgate.cluster, lambda: self()[0] == 0 or self._complain(), what="healthy")
@@ -59,16 +59,16 @@ class Doctor:
 def test_each_part_that_breaks_is_named(cluster):
     make_nodes(cluster, 1)
     with serve_fairgate(cluster, is_own=True) as fairgate, evictor(fairgate) as evicting:
-        cluster.api.delete(f"{REPORTS}/replicas")  # what servers of earlier tests left: it comes back by itself
+        cluster.api.delete(f"{REPORTS}/replicas")  # entries of earlier servers: the object is created again
         doctor = Doctor(fairgate, cluster.kubeconfig)
         doctor.waits_until_healthy()
         assert set(doctor.states().values()) == {"ok"}
 
         good = cluster.api.get(VALIDATING)
-        stranger = certificate_to_pem(make_ca(new_key(), now=utc_now()).certificate)
-        _edit(cluster, VALIDATING, lambda webhook: _trust(webhook, stranger))
-        told = doctor.waits_for("certificates", "no CA that issued the certificate")
-        assert "validate.fairgate.dev" in told["certificates"]
+        foreign = certificate_to_pem(make_ca(new_key(), now=utc_now()).certificate)
+        _edit(cluster, VALIDATING, lambda webhook: _trust(webhook, foreign))
+        reported = doctor.waits_for("certificates", "no CA that issued the certificate")
+        assert "validate.fairgate.dev" in reported["certificates"]
         assert "x509" in doctor.waits_for("reachable", "failed calling webhook")["reachable"]
         _replace(cluster, VALIDATING, good)
         doctor.waits_until_healthy()
@@ -88,8 +88,8 @@ def test_each_part_that_breaks_is_named(cluster):
         file = fairgate.policy / "teams.yaml"
         policy = file.read_text()
         file.write_text(policy.replace("guaranteed", "granted", 1))
-        told = doctor.waits_for("policy", "rejected an invalid edit")
-        assert "granted" in told["policy"]
+        reported = doctor.waits_for("policy", "rejected an invalid edit")
+        assert "granted" in reported["policy"]
         file.write_text(policy)
 
         evicting.stop()
@@ -99,7 +99,7 @@ def test_each_part_that_breaks_is_named(cluster):
         assert doctor.states()["reachable"] == "wrong"
 
 
-def test_few_rights_are_named_and_nothing_is_guessed(cluster):
+def test_with_few_rights_the_missing_ones_are_named_and_nothing_is_guessed(cluster):
     make_nodes(cluster, 1)
     with serve_fairgate(cluster) as fairgate:
         name = f"viewer-{fairgate.team_a}"

@@ -1,4 +1,4 @@
-"""From looking on to enforcing, with real kubectl: nothing changes, then people are warned, then it counts."""
+"""From shadow mode to enforcement, with real kubectl: first nothing changes, then users are warned, then it counts."""
 
 import json
 import re
@@ -18,7 +18,7 @@ MADE_BY_THE_SERVER = ("uid", "creationTimestamp", "managedFields", "resourceVers
 
 
 def say(fairgate, mode):
-    """Edit the policy, and wait until it is in force; then apply its manifests, as docs/operations.md says."""
+    """Edit the policy, and wait until it is in force; then apply its manifests, as docs/operations.md describes."""
     file = fairgate.policy / "teams.yaml"
     file.write_text(re.sub(r"(?m)^enforce: .*\n|\Z", "", file.read_text()) + f"enforce: {mode}\n")
     log = fairgate.cluster.processes.log_path(fairgate.replicas[0].name)
@@ -35,14 +35,14 @@ def say(fairgate, mode):
 
 
 def created(fairgate, name, **more):
-    """Create a pod as a user does; gives what kubectl said on standard error."""
+    """Create a pod as a user does; returns kubectl's standard error."""
     made = pod(name, **{"gpus": 8, **SIZE, **more})
     done = fairgate.cluster.kubectl.run("create", "-n", fairgate.team_a, "-f", "-", stdin=json.dumps(made))
     return done.stderr
 
 
 def as_created(fairgate):
-    """A pod as it would be stored, without what the API server makes anew for each."""
+    """A pod as it would be stored, without the API server's generated fields."""
     found = fairgate.cluster.api.create(
         f"/api/v1/namespaces/{fairgate.team_a}/pods", pod("same", gpus=2, **SIZE), dryRun="All"
     )
@@ -78,8 +78,8 @@ def test_from_shadow_to_enforce(cluster):
         assert not any(TIER in each or TEAM in each for each in labels)
 
         say(fairgate, "warn")
-        told = created(fairgate, "p3", gpus=1)
-        assert "Warning: Fairgate would refuse this pod (TeamLimitExceeded): team a: requested 1, limit 20" in told
+        output = created(fairgate, "p3", gpus=1)
+        assert "Warning: Fairgate would refuse this pod (TeamLimitExceeded): team a: requested 1, limit 20" in output
         cluster.kubectl("delete", "pod", "p3", "-n", mine, "--wait=true")
         fairgate.stop()
         created(fairgate, "meanwhile", gpus=1)
@@ -93,8 +93,8 @@ def test_from_shadow_to_enforce(cluster):
         wait_for(cluster, lambda: as_created(fairgate) == seen, what="a pod without Fairgate is as with its shadow")
 
         keys = [(fairgate.ca.parent / name).read_bytes() for name in ("ca.key", "tls.key")]
-        told = cluster.processes.log_path(fairgate.replicas[0].name).read_text() + fairgate.get("/metrics")
-        assert serving.leaked(told, keys=keys, kubeconfig=cluster.kubeconfig) == []
+        output = cluster.processes.log_path(fairgate.replicas[0].name).read_text() + fairgate.get("/metrics")
+        assert serving.leaked(output, keys=keys, kubeconfig=cluster.kubeconfig) == []
         found = reported(fairgate)["rows"]
         refused = [(row["who"], row["code"], row["enforced"]) for row in found if row["outcome"] == "refused"]
         assert sorted(refused) == [("Pod/p2", "TeamLimitExceeded", False), ("Pod/p3", "TeamLimitExceeded", False)]
@@ -107,7 +107,7 @@ def test_from_shadow_to_enforce(cluster):
             lambda: (
                 {name: get_pod(cluster, mine, name)["metadata"].get("labels", {}).get(TIER) for name in want} == want
             ),
-            what="those that came before are adopted by age",
+            what="earlier pods are adopted by age",
         )
         assert "limit 20, used 25" in created(fairgate, "late")
         create_pod(cluster, fairgate.team_b, pod("other", gpus=1, **SIZE))

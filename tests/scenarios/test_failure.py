@@ -1,4 +1,4 @@
-"""Fairgate down, restarted, in a race, or given another policy: no limit is passed, and nobody else is held up."""
+"""Fairgate down, restarted, in a race, or with another policy: no limit is exceeded, and no other pod is delayed."""
 
 import json
 import signal
@@ -26,7 +26,7 @@ PRIORITIES = [
 ]
 
 
-def test_while_it_is_down_only_gpu_pods_wait_and_its_ledger_comes_back(cluster):
+def test_while_it_is_down_only_gpu_pods_wait_and_its_ledger_is_restored(cluster):
     make_nodes(cluster, 2)
     with serve_fairgate(cluster) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("before", gpus=10, **SIZE))
@@ -42,7 +42,7 @@ def test_while_it_is_down_only_gpu_pods_wait_and_its_ledger_comes_back(cluster):
         create_pod(cluster, fairgate.team_a, pod("after", gpus=5, **SIZE))
 
 
-def test_a_lost_race_is_tried_again_without_a_word_to_the_user(cluster):
+def test_a_lost_race_is_retried_without_a_message_to_the_user(cluster):
     make_nodes(cluster, 4)
     with serve_fairgate(cluster, limit_a=40) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("first", gpus=10, **SIZE))
@@ -59,7 +59,7 @@ def test_a_lost_race_is_tried_again_without_a_word_to_the_user(cluster):
         assert sorted(racers) == ["guaranteed"] + ["preemptible"] * 7, "one GPU of the share was left"
 
 
-def test_a_tiers_priority_class_is_taken_by_the_api_server(cluster):
+def test_the_api_server_accepts_the_priority_class_of_a_tier(cluster):
     make_nodes(cluster, 2)
     cluster.kubectl.apply(PRIORITIES)
     classes = "priorityClasses: {guaranteed: fair-guaranteed, preemptible: fair-borrowed}\n"
@@ -90,14 +90,14 @@ def test_a_policy_edit_is_in_force_soon_and_a_broken_one_is_not(cluster):
 
         wait_for(cluster, is_refused, what="the lower limit in force", timeout=30)
         file.write_text("teams: [")
-        wait_for(cluster, lambda: "broken edit" in fairgate.get("/readyz"), what="the broken edit told", timeout=30)
+        wait_for(cluster, lambda: "broken edit" in fairgate.get("/readyz"), what="the broken edit", timeout=30)
         assert is_refused(), "the last good policy stays"
 
-        def told():
+        def events():
             events = cluster.kubectl.json("get", "events", "-n", "default", "--field-selector=reason=PolicyRefused")
             return [event for event in events["items"] if "a broken edit was ignored" in event["message"]]
 
-        assert wait_for(cluster, told, what="an Event")[0]["involvedObject"]["name"] == "fairgate"
+        assert wait_for(cluster, events, what="an Event")[0]["involvedObject"]["name"] == "fairgate"
         assert "fairgate_policy_last_reload_successful 0.0" in fairgate.get("/metrics")
         assert list_pods(cluster, fairgate.team_a) == []
 

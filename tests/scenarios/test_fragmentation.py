@@ -4,10 +4,9 @@ The picture without Fairgate is in test_stock_scheduler.py: 6/6/3/3, and the lar
 same nodes, in the same test, so that only Fairgate makes the difference.
 """
 
-import json
-
 import pytest
 
+from tests.builders import decision_of
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import (
     create_pod,
@@ -20,7 +19,7 @@ from tests.control_plane.workbench import (
     wait_phase,
     wait_unschedulable,
 )
-from tests.scenarios.standing_fairgate import DECISION, serve_fairgate
+from tests.scenarios.standing_fairgate import serve_fairgate
 
 pytestmark = pytest.mark.cluster
 
@@ -49,5 +48,5 @@ def test_small_pods_are_packed_so_that_the_large_one_runs(cluster):
         wait_phase(cluster, fairgate.team_b, "large", "Running")
         for namespace, name in [(fairgate.team_a, f"small-{n}") for n in range(6)] + [(fairgate.team_b, "large")]:
             placed = get_pod(cluster, namespace, name)
-            decided = json.loads(placed["metadata"]["annotations"][DECISION])
+            decided = decision_of(placed)
             assert placed["spec"]["nodeName"] == decided["nodes"][0], "bound to the first choice"

@@ -1,4 +1,4 @@
-"""One team grabs all it can: its 21st GPU is refused with the numbers, and the other team gets all of its share."""
+"""One team requests everything: its 21st GPU is refused with the numbers, and the other team gets its whole share."""
 
 import json
 import re
@@ -57,7 +57,7 @@ def test_the_21st_gpu_is_refused_with_the_numbers_and_the_other_team_gets_its_20
         assert fairgate.charged("b") == 20
 
 
-def test_forty_requests_that_race_get_exactly_twenty(cluster):
+def test_forty_concurrent_requests_get_exactly_twenty_gpus(cluster):
     make_nodes(cluster, 4)
     with serve_fairgate(cluster) as fairgate:
 
@@ -77,13 +77,13 @@ def test_forty_requests_that_race_get_exactly_twenty(cluster):
         assert fairgate.charged("a") == 20
 
 
-def test_a_job_over_the_limit_says_so_in_its_events_and_goes_on_when_there_is_room(cluster):
+def test_a_job_over_the_limit_has_events_and_continues_when_there_is_room(cluster):
     make_nodes(cluster, 4)
     with serve_fairgate(cluster) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("holder", gpus=10, **SIZE))
         cluster.kubectl.apply([job("big", pods=2, gpus=6, **SIZE)], "-n", fairgate.team_a)
         wait_for(cluster, lambda: len(running(cluster, fairgate.team_a)) == 2, what="the holder and one pod of the job")
-        told = wait_for(
+        message = wait_for(
             cluster,
             lambda: [
                 e["message"]
@@ -92,7 +92,7 @@ def test_a_job_over_the_limit_says_so_in_its_events_and_goes_on_when_there_is_ro
             ],
             what="the refusal among the job's events",
         )
-        sums = re.search(r"exceeded quota: team a: requested 6, limit 20, used (\d+), reserved (\d+);", told[0])
+        sums = re.search(r"exceeded quota: team a: requested 6, limit 20, used (\d+), reserved (\d+);", message[0])
         assert sum(map(int, sums.groups())) == 16, "the job's first pod may not have been seen yet"
         cluster.kubectl("delete", "pod", "holder", "-n", fairgate.team_a, "--wait=true")
         wait_for(cluster, lambda: len(running(cluster, fairgate.team_a)) == 2, what="both pods of the job")

@@ -1,4 +1,4 @@
-"""What the API server guards by itself, with no Fairgate running: keys, held room, tenancy of namespaces, devices."""
+"""What the API server guards by itself, without a running Fairgate: keys, held room, tenancy of namespaces, devices."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HELD = {"key": "fairgate.dev/held", "operator": "Exists"}
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A user who may do all that a namespace's admin may, and write the status of pods and its namespace."""
+    """A user with all rights of a namespace's admin, who may also write the status of pods and its namespace."""
 
     cluster: ControlPlane
     namespace: str
@@ -74,7 +74,7 @@ def env(value: str) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def guarded(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A cluster that has the guards and nothing else of Fairgate."""
+    """A cluster with the guards and nothing else of Fairgate."""
     with guarded_by(control_plane, POLICY, tmp_path_factory.mktemp("policy")):
         may(control_plane, "tenant", ["pods", "pods/status", "pods/binding", "pods/ephemeralcontainers"])
         may(control_plane, "namespaces", ["namespaces"])
@@ -83,7 +83,7 @@ def guarded(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def tenant(guarded: ControlPlane) -> Tenant:
-    """A tenant of that cluster, whom no test before gave any rights."""
+    """A tenant of that cluster, without rights from earlier tests."""
     tenant = Tenant(guarded, make_namespace(guarded), f"ada-{secrets.token_hex(3)}")
     user = f"--user={tenant.name}"
     guarded.kubectl("create", "rolebinding", "tenant", "--clusterrole=tenant", user, "-n", tenant.namespace)
@@ -101,7 +101,7 @@ def may(cluster: ControlPlane, role: str, resources: list[str], *, group: str = 
         cluster.kubectl("create", "clusterrole", role, f"--verb={verb}", f"--resource={named}")
 
 
-def test_labels_and_decision_are_fairgates_also_by_way_of_status_and_binding(tenant):
+def test_labels_and_decision_cannot_be_changed_by_status_or_binding_either(tenant):
     labels = {TIER: "preemptible", TEAM: "a"}
     create_pod(tenant.cluster, tenant.namespace, pod("p", gpus=1, labels=labels, annotations={DECISION: "{}"}))
     for change in (
@@ -111,8 +111,8 @@ def test_labels_and_decision_are_fairgates_also_by_way_of_status_and_binding(ten
         ("label", "--overwrite", "--field-manager=fairgate", "pod", "p", f"{TIER}=guaranteed"),
         ("patch", "pod", "p", "--subresource=status", "--patch", json.dumps({"metadata": {"labels": {TEAM: "b"}}})),
     ):
-        told = tenant.refused(*change, code="ProtectedKeyChanged")
-    assert "only Fairgate may change label fairgate.dev/team: leave it as it is" in told
+        message = tenant.refused(*change, code="ProtectedKeyChanged")
+    assert "only Fairgate may change label fairgate.dev/team: leave it as it is" in message
     tenant.allowed("label", "pod", "p", "mine=yes")
     tenant.allowed("annotate", "pod", "p", "fairgate.dev/checkpointed-at=2026-01-01T00:00:00Z")
     binding = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n"}}
@@ -121,7 +121,7 @@ def test_labels_and_decision_are_fairgates_also_by_way_of_status_and_binding(ten
     tenant.refused("create", "--raw", path, "-f", "-", code="ProtectedKeyChanged", **forged)
 
 
-def test_fairgate_itself_is_known_by_its_rights_and_its_field_manager(tenant):
+def test_fairgate_is_recognized_by_its_rights_and_its_field_manager(tenant):
     create_pod(tenant.cluster, tenant.namespace, pod("p", gpus=1, labels={TIER: "preemptible", TEAM: "a"}))
     change = ("label", "--overwrite", "pod", "p", f"{TIER}=guaranteed")
     refused = tenant.cluster.kubectl.run(*change, "-n", tenant.namespace)
@@ -134,7 +134,7 @@ def test_fairgate_itself_is_known_by_its_rights_and_its_field_manager(tenant):
     tenant.allowed(*change, "--field-manager=fairgate", within=10)
 
 
-def test_held_room_is_let_to_nobody_by_himself(tenant):
+def test_no_pod_can_give_itself_held_room(tenant):
     made = pod("p")
     create_pod(tenant.cluster, tenant.namespace, made)
     tolerating = json.dumps({"spec": {"tolerations": [HELD]}})
@@ -145,7 +145,7 @@ def test_held_room_is_let_to_nobody_by_himself(tenant):
     tenant.allowed("label", "pod", "p", "mine=yes")
 
 
-def test_no_pod_of_a_team_is_bound_to_a_held_node_but_those_it_is_held_for(guarded, tmp_path):
+def test_only_the_beneficiaries_of_a_held_node_are_bound_to_it(guarded, tmp_path):
     suffix = secrets.token_hex(3)
     team = make_namespace(guarded, f"team-{suffix}", labels={"team": "a"})
     others = ["kube-system", make_namespace(guarded, f"ci-{suffix}", labels={"team": "a"}), make_namespace(guarded)]
@@ -169,7 +169,7 @@ def test_no_pod_of_a_team_is_bound_to_a_held_node_but_those_it_is_held_for(guard
 
     wait_for(guarded, lambda: bound(team), what="the held node is guarded")
     assert [bound(team, uid="kept-for"), bound(team, node="free"), *map(bound, others)] == [""] * 6
-    # the CPU of the node, past the scheduler
+    # the CPU of the node, bypassing the scheduler
     admin = f"ada-{suffix}"
     guarded.kubectl("create", "rolebinding", "admin", "--clusterrole=admin", f"--user={admin}", "-n", team)
     acting = guarded.acting_as(admin)
@@ -200,7 +200,7 @@ def test_no_pod_of_a_team_is_bound_to_a_held_node_but_those_it_is_held_for(guard
     wait_for(guarded, lambda: not bound(team), what="the lock is gone with its object")
 
 
-def test_a_namespace_changes_hands_only_by_who_may_assign_it(tenant):
+def test_only_authorized_users_move_a_namespace_to_another_team(tenant):
     for label in ("fairgate.dev/exempt=true", "team=a", "resource.kubernetes.io/admin-access=true"):
         tenant.refused("label", "namespace", tenant.namespace, label, code="TenancyChanged")
     forged = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x", "labels": {"team": "a"}}}
@@ -213,7 +213,7 @@ def test_a_namespace_changes_hands_only_by_who_may_assign_it(tenant):
     tenant.allowed("label", "namespace", tenant.namespace, "team=a", within=10)
 
 
-def test_who_reaches_no_gpu_is_left_alone(tenant):
+def test_pods_that_reach_no_gpu_are_left_alone(tenant):
     for name, spec in (("none", env("none")), ("void", env("void"))):
         tenant.allowed("create", "--dry-run=server", "-f", "-", **pod(name, **spec))
     cluster = tenant.cluster
@@ -223,7 +223,7 @@ def test_who_reaches_no_gpu_is_left_alone(tenant):
         cluster.api.create(f"/api/v1/namespaces/{made}/pods", pod("p", **env("all")), dryRun="All")
 
 
-def test_kubernetes_finds_no_fault_in_the_expressions(tenant):
+def test_kubernetes_reports_no_warnings_for_the_expressions(tenant):
     api = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 
     def checked() -> list[dict]:

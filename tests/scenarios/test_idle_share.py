@@ -1,4 +1,4 @@
-"""GPUs that would idle are lent: inside the share pods are guaranteed, beyond it they are preemptible."""
+"""GPUs that would idle are borrowed: inside the share pods are guaranteed, beyond it they are preemptible."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_the_first_20_are_guaranteed_and_the_next_10_borrow(cluster):
         assert (labels[TEAM], labels[TIER]) == ("a", "preemptible")
 
 
-def test_nobody_changes_team_tier_or_decision_after_creation(cluster):
+def test_no_user_changes_team_tier_or_decision_after_creation(cluster):
     make_nodes(cluster, 1)
     with serve_fairgate(cluster, limit_a=40) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("p", gpus=1, labels={TIER: "preemptible"}, **SIZE))
@@ -39,7 +39,7 @@ def test_nobody_changes_team_tier_or_decision_after_creation(cluster):
         cluster.kubectl("label", "pod", "p", "mine=yes", "-n", fairgate.team_a)
 
 
-def test_a_team_can_ask_never_to_borrow(cluster):
+def test_a_pod_can_request_never_to_borrow(cluster):
     make_nodes(cluster, 4)
     with serve_fairgate(cluster, limit_a=40) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("half", gpus=10, **SIZE))

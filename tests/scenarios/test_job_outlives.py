@@ -1,4 +1,4 @@
-"""A Job outlives reclaim: its guaranteed pods run on, however many of its borrowed ones were evicted."""
+"""A Job survives reclaim: its guaranteed pods continue, however many of its borrowed ones were evicted."""
 
 import json
 import time
@@ -46,7 +46,7 @@ def conditions(cluster, namespace, name):
     return [each["type"] for each in found if each["status"] == "True"]
 
 
-def test_a_job_whose_borrowed_gpus_are_taken_back_runs_on_with_its_guaranteed_ones(cluster):
+def test_a_job_whose_borrowed_gpus_are_reclaimed_continues_on_its_guaranteed_ones(cluster):
     """Eight evictions are more than the six failures that a Job survives by default."""
     make_nodes(cluster, 4)
     with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate):
@@ -57,14 +57,14 @@ def test_a_job_whose_borrowed_gpus_are_taken_back_runs_on_with_its_guaranteed_on
         assert len(firm) == 20
         ask(cluster, theirs, "b0", gpus=8)
         wait_bound(cluster, theirs, "b0", timeout=60)
-        wait_for(cluster, lambda: _settled(cluster, mine, "sweep") == 32, what="the Job has taken note of all eight")
+        wait_for(cluster, lambda: _settled(cluster, mine, "sweep") == 32, what="the Job has counted all eight")
         assert firm <= running(cluster, mine).keys()
         assert conditions(cluster, mine, "sweep") == []
         assert status(cluster, mine, "sweep").get("failed", 0) == 0
 
 
-def test_of_a_job_that_counts_evictions_no_more_go_than_it_survives_while_others_can(cluster):
-    """Its borrowed pods are younger, and the cheaper victims; once nothing else is left they are no shield."""
+def test_a_job_that_counts_evictions_loses_no_more_pods_than_it_survives_while_other_victims_exist(cluster):
+    """Its borrowed pods are younger, and the cheaper victims; they are evicted once nothing else is left."""
     make_nodes(cluster, 4)
     with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as evicting:
         mine, theirs = fairgate.team_a, fairgate.team_b
@@ -84,7 +84,7 @@ def test_of_a_job_that_counts_evictions_no_more_go_than_it_survives_while_others
         assert [line.get("breaks_workloads") for line in evicting.said("plan")] == [False, True]
 
 
-def test_a_job_that_was_deleted_past_its_budgets_counts_no_failure(cluster):
+def test_deletions_that_override_a_budget_count_no_failure_of_the_job(cluster):
     make_nodes(cluster, 1)
     lending = "reclaim: {budgets: 1s}"
     with serve_fairgate(cluster, limit_a=40, limit_b=40, policy=lending) as fairgate, evictor(fairgate) as evicting:
@@ -96,11 +96,11 @@ def test_a_job_that_was_deleted_past_its_budgets_counts_no_failure(cluster):
         ask(cluster, theirs, "b", gpus=8)
         wait_bound(cluster, theirs, "b", timeout=60)
         assert [line["is_past_budgets"] for line in evicting.said("evicted")] == [True] * 8
-        wait_for(cluster, lambda: _settled(cluster, mine, "kept") == 2, what="the Job has taken note of all eight")
+        wait_for(cluster, lambda: _settled(cluster, mine, "kept") == 2, what="the Job has counted all eight")
         assert (status(cluster, mine, "kept").get("failed", 0), conditions(cluster, mine, "kept")) == (0, [])
 
 
-def test_the_rule_is_added_where_it_can_be_and_nothing_fights_it(cluster):
+def test_the_rule_is_added_where_possible_and_no_controller_reverts_it(cluster):
     make_nodes(cluster, 1)
     exempt = make_namespace(cluster, labels={"fairgate.dev/exempt": "true"})
     with serve_fairgate(cluster) as fairgate:
@@ -130,8 +130,8 @@ def test_the_rule_is_added_where_it_can_be_and_nothing_fights_it(cluster):
         own = job("own", gpus=1, **SIZE)
         exits = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
         own["spec"] |= {"podFailurePolicy": {"rules": [exits]}, "podReplacementPolicy": "Failed"}
-        told = "Job own: a first rule is added to its podFailurePolicy: evictions do not count as failures"
-        assert f"Warning: {told}" in apply(own)
+        warning = "Job own: a first rule is added to its podFailurePolicy: evictions do not count as failures"
+        assert f"Warning: {warning}" in apply(own)
         for flags in ((), ("--server-side", "--force-conflicts")):
             apply(own, *flags)
             (first, second) = rules("own")
@@ -165,7 +165,7 @@ def status(cluster, namespace, name):
 
 
 def _settled(cluster, namespace, name):
-    """How many pods of a Job run, once it has accounted for those that ended."""
+    """How many pods of a Job run, once it has counted those that ended."""
     found = status(cluster, namespace, name)
     assert not found.get("terminating")
     assert not any(found.get("uncountedTerminatedPods", {}).values())

@@ -1,13 +1,12 @@
-"""Nodes change under a running Fairgate: added, cordoned, cut anew, shrunk. Decisions follow without a restart."""
-
-import json
+"""Nodes change under a running Fairgate: added, cordoned, repartitioned, shrunk. Decisions follow without a restart."""
 
 import pytest
 
+from tests.builders import decision_of
 from tests.control_plane.api import ApiError
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_for
-from tests.scenarios.standing_fairgate import DECISION, TIER, serve_fairgate
+from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -34,14 +33,14 @@ def asking(name, **limits):
 
 
 def chosen(cluster, namespace, made):
-    """The nodes that a pod would get now, by a dry run; none where it never fits what the server has seen of nodes."""
+    """The nodes that a pod would get now, by a dry run; none if it never fits the nodes that the server has seen."""
     try:
         created = cluster.api.create(f"/api/v1/namespaces/{namespace}/pods", made, dryRun="All")
     except ApiError as error:
         if "(NeverFits)" in error.message:
             return []
         raise
-    return json.loads(created["metadata"]["annotations"][DECISION])["nodes"]
+    return decision_of(created)["nodes"]
 
 
 def offer(cluster, node, **amounts):
@@ -77,11 +76,11 @@ def test_decisions_follow_the_nodes(cluster):
         offer(cluster, second, **{"nvidia.com/gpu": None, ONE_G: "7"})
         settles(asking("p", **{ONE_G: "7"}), [second], "cut into seven")
         offer(cluster, second, **{ONE_G: None, THREE_G: "2"})
-        settles(asking("p", **{THREE_G: "2"}), [second], "cut anew")
+        settles(asking("p", **{THREE_G: "2"}), [second], "repartitioned")
         settles(asking("p", **{ONE_G: "1"}), [], "the old slices are gone")
 
 
-def test_kinds_of_pods_are_kept_apart_and_what_nobody_weighed_is_refused(cluster):
+def test_kinds_of_pods_are_kept_apart_and_resources_without_a_weight_are_refused(cluster):
     taints = [{"key": "broker", "effect": "NoSchedule"}]
     (broker,) = make_nodes(cluster, 1, gpus=0, prefix="broker", labels={"broker": "yes"}, taints=taints)
     make_nodes(cluster, 1, gpus=4)

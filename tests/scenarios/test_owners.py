@@ -1,4 +1,4 @@
-"""Owners hear of their pods: refusals, evictions; and their controllers try again as soon as there is room."""
+"""Owners get Events about their pods: refusals, evictions; and their controllers retry as soon as there is room."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ def deployment(name, replicas, *, labels=None, **spec):
     }
 
 
-def told(cluster, namespace, kind, reason):
+def events_of(cluster, namespace, kind, reason):
     """The Events of a reason about objects of a kind."""
     found = cluster.api.list(f"/api/v1/namespaces/{namespace}/events")
     return [each for each in found if (each["involvedObject"]["kind"], each["reason"]) == (kind, reason)]
@@ -45,7 +45,7 @@ def running(cluster, namespace):
     return [each for each in list_pods(cluster, namespace) if each["status"].get("phase") == "Running"]
 
 
-def test_a_deployment_hears_why_it_has_no_pods_and_gets_them_once_there_is_room(cluster):
+def test_a_deployment_gets_an_event_why_it_has_no_pods_and_gets_them_once_there_is_room(cluster):
     make_nodes(cluster, 3)
     with serve_fairgate(cluster) as fairgate:
         team = fairgate.team_a
@@ -53,7 +53,9 @@ def test_a_deployment_hears_why_it_has_no_pods_and_gets_them_once_there_is_room(
             create_pod(cluster, team, pod(name, gpus=10, **SIZE))
         cluster.kubectl.apply([deployment("web", 2, gpus=5)], "-n", team)
         wait_for(cluster, lambda: fairgate.refused("TeamLimitExceeded") >= TRIES, what="refused again and again")
-        [event] = wait_for(cluster, lambda: told(cluster, team, "Deployment", "Refused"), what="the owner is told")
+        [event] = wait_for(
+            cluster, lambda: events_of(cluster, team, "Deployment", "Refused"), what="an Event on the owner"
+        )
         assert (event["involvedObject"]["name"], event["type"]) == ("web", "Warning")
         assert event["related"]["kind"] == "ReplicaSet"
         assert event["message"].startswith("exceeded quota: team a: requested 5, limit 20, used 20")
@@ -67,10 +69,10 @@ def test_a_deployment_hears_why_it_has_no_pods_and_gets_them_once_there_is_room(
         wait_for(cluster, lambda: len(running(cluster, team)) == 3, what="the deployment has its pods")
         [found] = cluster.api.list(f"/apis/apps/v1/namespaces/{team}/replicasets")
         assert RETRY in found["metadata"]["annotations"]
-        assert len(told(cluster, team, "Deployment", "Refused")) == 1
+        assert len(events_of(cluster, team, "Deployment", "Refused")) == 1
 
 
-def test_reclaim_is_explained_before_it_can_be_and_told_to_the_owners_of_victims(cluster):
+def test_reclaim_is_explained_in_advance_and_owners_of_victims_get_events(cluster):
     make_nodes(cluster, 1)
     with serve_fairgate(cluster) as fairgate:
         mine, theirs = fairgate.team_a, fairgate.team_b
@@ -87,19 +89,19 @@ def test_reclaim_is_explained_before_it_can_be_and_told_to_the_owners_of_victims
         with evictor(fairgate):
             wait_bound(cluster, theirs, "b0", timeout=60)
             [event] = wait_for(
-                cluster, lambda: told(cluster, mine, "Deployment", "Reclaimed"), what="the owner is told"
+                cluster, lambda: events_of(cluster, mine, "Deployment", "Reclaimed"), what="an Event on the owner"
             )
             wait_for(
                 cluster,
-                lambda: told(cluster, mine, "Deployment", "Reclaimed")[0]["count"] == 2,
+                lambda: events_of(cluster, mine, "Deployment", "Reclaimed")[0]["count"] == 2,
                 what="both are counted",
             )
             assert f"team b takes its share back for pod {theirs}/b0" in event["message"]
-            assert "To be evicted: " in told(cluster, theirs, "Pod", "Reclaiming")[0]["message"]
+            assert "To be evicted: " in events_of(cluster, theirs, "Pod", "Reclaiming")[0]["message"]
             after = explain(fairgate, "pod/b0", "-n", theirs, "-o", "json")
             [report] = json.loads(after.stdout)
             assert (after.returncode, report["outcome"], report["reclaim"]) == (0, "admitted", None)
             assert "Reclaiming" in {each["reason"] for each in report["events"]}
-            [gone] = {each["involvedObject"]["name"] for each in told(cluster, mine, "Pod", "Reclaimed")[:1]}
+            [gone] = {each["involvedObject"]["name"] for each in events_of(cluster, mine, "Pod", "Reclaimed")[:1]}
             past = explain(fairgate, f"pod/{gone}", "-n", mine)
             assert "has ended or was deleted; its Events:\n  Reclaimed" in past.stderr

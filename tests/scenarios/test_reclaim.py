@@ -1,4 +1,4 @@
-"""A team takes its share back: exactly enough of what others borrow goes, on one node, and nothing more."""
+"""A team reclaims its share: exactly enough of what others borrow is evicted, on one node, and nothing more."""
 
 import time
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 HOSTNAME = "kubernetes.io/hostname"
 
 
-def test_the_third_scenario_a_share_comes_back_and_not_one_gpu_more(cluster):
+def test_the_third_scenario_a_share_is_reclaimed_exactly(cluster):
     make_nodes(cluster, 4)
     with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         mine, theirs = fairgate.team_a, fairgate.team_b
@@ -55,9 +55,9 @@ def test_the_third_scenario_a_share_comes_back_and_not_one_gpu_more(cluster):
         assert len(running.said("evicted")) == 20
 
 
-def test_nothing_goes_while_there_is_room_or_where_nothing_would_help(cluster):
+def test_no_pod_is_evicted_while_there_is_room_or_where_it_would_not_help(cluster):
     make_nodes(cluster, 2)
-    taint = {"key": "moon", "effect": "NoSchedule"}  # all that keeps pods off may go away again: they are admitted
+    taint = {"key": "moon", "effect": "NoSchedule"}  # all causes may be temporary: the pods are admitted
     make_nodes(cluster, 1, prefix="moon", gpus=16, labels={"zone": "moon"}, taints=[taint])
     with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         fill(cluster, fairgate.team_a, 19)
@@ -65,12 +65,12 @@ def test_nothing_goes_while_there_is_room_or_where_nothing_would_help(cluster):
         ask(cluster, fairgate.team_b, "huge", gpus=11)
         ask(cluster, fairgate.team_b, "moon", nodeSelector={"zone": "moon"})
         wait_bound(cluster, fairgate.team_b, "fits")
-        wait_for(cluster, lambda: len(running.said("no plan")) == 2, what="it says that it can do nothing")
+        wait_for(cluster, lambda: len(running.said("no plan")) == 2, what="a log line without a plan")
         assert not running.said("plan")
         assert len(alive(cluster, fairgate.team_a)) == 19
 
 
-def test_nobody_goes_on_a_node_where_the_pods_there_keep_the_waiting_one_away(cluster):
+def test_no_pod_is_evicted_on_a_node_whose_anti_affinity_excludes_the_waiting_pod(cluster):
     """On node w0's the borrowers are younger and would be the cheaper victims."""
     make_nodes(cluster, 2)
     term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": "web"}}}
@@ -78,16 +78,16 @@ def test_nobody_goes_on_a_node_where_the_pods_there_keep_the_waiting_one_away(cl
     serving = {"labels": {"app": "web"}, "affinity": apart}
     with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         mine, theirs = fairgate.team_a, fairgate.team_b
-        lent = [{"labels": {TIER: "preemptible"}, "nodeSelector": {HOSTNAME: f"node-{n}"}} for n in range(2)]
-        names = fill(cluster, mine, 10, prefix="old", **lent[0])
+        borrowing = [{"labels": {TIER: "preemptible"}, "nodeSelector": {HOSTNAME: f"node-{n}"}} for n in range(2)]
+        names = fill(cluster, mine, 10, prefix="old", **borrowing[0])
         ask(cluster, theirs, "w0", **serving)
         wait_bound(cluster, theirs, "w0")
         time.sleep(1.1)  # start times are in whole seconds
-        names += fill(cluster, mine, 9, prefix="young", **lent[1])
+        names += fill(cluster, mine, 9, prefix="young", **borrowing[1])
         ask(cluster, theirs, "w1", **serving)
         wait_bound(cluster, theirs, "w1", timeout=60)
         ask(cluster, theirs, "w2", **serving)
-        wait_for(cluster, lambda: running.said("no plan"), what="it says why w2 waits")
+        wait_for(cluster, lambda: running.said("no plan"), what="a log line for w2")
         assert [line["cause"] for line in running.said("no plan")] == ["TopologyUnmet"]
         (gone,) = evicted(cluster, mine, names)
         assert gone.startswith("old")
@@ -104,14 +104,14 @@ def test_the_room_is_not_taken_by_the_replacement_of_a_victim(cluster):
         spec = {"replicas": 10, "selector": {"matchLabels": labels}, "template": template}
         body = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec}
         cluster.api.create(f"/apis/apps/v1/namespaces/{mine}/replicasets", body)
-        wait_for(cluster, lambda: sum(_runs(each) for each in list_pods(cluster, mine)) == 11, what="all is lent")
+        wait_for(cluster, lambda: sum(_runs(each) for each in list_pods(cluster, mine)) == 11, what="all GPUs borrowed")
         ask(cluster, fairgate.team_b, "b", gpus=4)
         wait_bound(cluster, fairgate.team_b, "b", timeout=60)
         assert len(running.said("evicted")) == 4
         wait_for(cluster, lambda: len(_unbound(cluster, mine)) == 4, what="the replacements wait")
 
 
-def test_a_victim_that_ignores_sigterm_is_waited_for_and_nobody_else_goes(cluster):
+def test_a_victim_that_ignores_sigterm_is_awaited_and_no_other_pod_is_evicted(cluster):
     make_nodes(cluster, 1)
     with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         stubborn = {"fairgate.test/ignores-sigterm": "true"}
@@ -124,7 +124,7 @@ def test_a_victim_that_ignores_sigterm_is_waited_for_and_nobody_else_goes(cluste
         assert (plan["gpus"], plan["surplus_gpus"], len(plan["victims"])) == (1, 0, 1)
 
 
-def test_room_that_somebody_takes_past_the_gate_is_planned_again(cluster):
+def test_room_taken_by_a_pod_that_bypassed_the_webhook_is_planned_again(cluster):
     make_nodes(cluster, 1)
     free = make_namespace(cluster, labels={"fairgate.dev/exempt": "true"})
     with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
@@ -139,14 +139,14 @@ def test_room_that_somebody_takes_past_the_gate_is_planned_again(cluster):
         assert len(running.said("evicted")) == 2
 
 
-def test_minimum_runtime_is_kept(cluster):
+def test_the_minimum_runtime_is_respected(cluster):
     make_nodes(cluster, 1)
     policy = "reclaim: {minimumRuntime: 8s}"
     with serve_fairgate(cluster, limit_a=40, limit_b=40, policy=policy) as fairgate, evictor(fairgate) as running:
         fill(cluster, fairgate.team_a, 10, labels={TIER: "preemptible"})
         began = time.monotonic()
         ask(cluster, fairgate.team_b, "b")
-        wait_for(cluster, lambda: running.said("no plan"), what="it says why it waits")
+        wait_for(cluster, lambda: running.said("no plan"), what="a log line for the waiting pod")
         wait_bound(cluster, fairgate.team_b, "b", timeout=40)
         assert time.monotonic() - began > 4
         assert len(running.said("evicted")) == 1

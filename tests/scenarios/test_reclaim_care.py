@@ -1,4 +1,4 @@
-"""Reclaim with care: disruption budgets, notice, whole gangs, and leaders that die in the middle of it."""
+"""Reclaim with care: disruption budgets, notice, whole gangs, and leaders that die during an eviction."""
 
 import json
 import signal
@@ -15,7 +15,7 @@ BORROW = {TIER: "preemptible"}
 
 
 def budget(cluster, namespace, name, labels):
-    """A disruption budget that lets nobody go."""
+    """A disruption budget that allows no eviction."""
     spec = {"maxUnavailable": 0, "selector": {"matchLabels": labels}}
     body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": spec}
     cluster.api.create(f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets", body)
@@ -35,7 +35,7 @@ def test_a_disruption_budget_that_allows_none_is_respected_until_it_goes(cluster
         wait_for(
             cluster,
             lambda: "do not make enough room" in events_of(cluster, fairgate.team_b, "b").get("CannotReclaim", ""),
-            what="the waiting pod is told",
+            what="an Event on the waiting pod",
         )
         assert not running.said("evicted")
         cluster.api.delete(f"/apis/policy/v1/namespaces/{fairgate.team_a}/poddisruptionbudgets/keep")
@@ -57,20 +57,20 @@ def test_pods_under_two_budgets_are_not_chosen(cluster):
         assert not running.said("eviction refused")
 
 
-def test_victims_are_told_before_they_go(cluster):
+def test_victims_get_a_notice_before_their_eviction(cluster):
     make_nodes(cluster, 1)
     with serve_fairgate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 4s}") as fairgate:
         fill(cluster, fairgate.team_a, 10, labels=BORROW)
         with evictor(fairgate):
             ask(cluster, fairgate.team_b, "b")
-            (told,) = wait_for(cluster, lambda: _noticed(cluster, fairgate.team_a), what="a victim is told")
-            assert told["metadata"]["annotations"]["fairgate.dev/evict-for"] == "b"
+            (noticed,) = wait_for(cluster, lambda: _noticed(cluster, fairgate.team_a), what="a notice on a victim")
+            assert noticed["metadata"]["annotations"]["fairgate.dev/evict-for"] == "b"
             assert held_nodes(cluster) == ["node-0"]
             wait_for(
                 cluster,
                 lambda: (
                     "Save your work"
-                    in events_of(cluster, fairgate.team_a, told["metadata"]["name"]).get("EvictionPlanned", "")
+                    in events_of(cluster, fairgate.team_a, noticed["metadata"]["name"]).get("EvictionPlanned", "")
                 ),
                 what="and gets an Event",
             )
@@ -79,13 +79,13 @@ def test_victims_are_told_before_they_go(cluster):
             assert len(alive(cluster, fairgate.team_a)) == 9
 
 
-def test_a_notice_is_taken_back_when_nobody_waits_any_more(cluster):
+def test_a_notice_is_withdrawn_when_no_pod_waits_any_more(cluster):
     make_nodes(cluster, 1)
     with serve_fairgate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 3s}") as fairgate:
         fill(cluster, fairgate.team_a, 10, labels=BORROW)
         with evictor(fairgate) as running:
             ask(cluster, fairgate.team_b, "b")
-            wait_for(cluster, lambda: _noticed(cluster, fairgate.team_a), what="a victim is told")
+            wait_for(cluster, lambda: _noticed(cluster, fairgate.team_a), what="a notice on a victim")
             cluster.kubectl("delete", "pod", "b", "-n", fairgate.team_b, "--wait=true")
             wait_for(cluster, lambda: not _noticed(cluster, fairgate.team_a), what="it may stay after all")
             wait_for(cluster, lambda: not held_nodes(cluster), what="the hold is taken off")
@@ -101,26 +101,26 @@ def test_a_leader_killed_between_plan_and_eviction_leaves_no_second_victim(clust
         names = fill(cluster, fairgate.team_a, 20, labels=BORROW)
         with evictor(fairgate) as first:
             ask(cluster, fairgate.team_b, "b", gpus=3)
-            told = wait_for(cluster, lambda: _noticed(cluster, fairgate.team_a, 3), what="three victims are told")
+            noticed = wait_for(cluster, lambda: _noticed(cluster, fairgate.team_a, 3), what="notices on three victims")
             first.stop(signal.SIGKILL)
         (node,) = held_nodes(cluster)
         note = json.loads(cluster.api.get(f"/api/v1/nodes/{node}")["metadata"]["annotations"][HOLD])
         assert len(note["evict"]) == 3
         with evictor(fairgate) as second:
             wait_bound(cluster, fairgate.team_b, "b", timeout=40)
-            assert evicted(cluster, fairgate.team_a, names) == sorted(each["metadata"]["name"] for each in told)
+            assert evicted(cluster, fairgate.team_a, names) == sorted(each["metadata"]["name"] for each in noticed)
             assert not second.said("plan")
             wait_for(cluster, lambda: not held_nodes(cluster), what="the hold is taken off")
 
 
 def test_a_leader_killed_while_it_evicts_leaves_no_second_victim(cluster):
-    """How many went before it was killed is left to chance: it evicts a gang within milliseconds."""
+    """How many were evicted before it was killed is random: it evicts a gang within milliseconds."""
     make_nodes(cluster, 4)
     with serve_fairgate(cluster, limit_a=60, limit_b=40) as fairgate:
         gang = fill(cluster, fairgate.team_a, 40, labels={**BORROW, "scheduling.x-k8s.io/pod-group": "train"})
         with evictor(fairgate) as first:
             ask(cluster, fairgate.team_b, "b", gpus=2)
-            wait_for(cluster, lambda: first.said("evicted"), what="the first of the gang goes", timeout=60)
+            wait_for(cluster, lambda: first.said("evicted"), what="the first eviction of the gang", timeout=60)
             first.stop(signal.SIGKILL)
         ask(cluster, fairgate.team_a, "bystander", labels=BORROW)
         with evictor(fairgate) as second:
@@ -132,7 +132,7 @@ def test_a_leader_killed_while_it_evicts_leaves_no_second_victim(cluster):
 
 
 @pytest.mark.usefixtures("training_operator")
-def test_a_gang_of_the_training_operator_is_never_cut(cluster):
+def test_a_gang_of_the_training_operator_is_evicted_whole(cluster):
     make_nodes(cluster, 2, gpus=8)
     with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         mine = fairgate.team_a

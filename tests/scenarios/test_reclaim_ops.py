@@ -1,4 +1,4 @@
-"""Running the evictor: its rights, its rehearsal, its repairs."""
+"""Operating the evictor: its rights, its dry run, its repairs."""
 
 import subprocess
 import sys
@@ -49,25 +49,25 @@ def test_the_sample_that_saves_its_work_is_a_valid_pod(cluster):
         cluster.kubectl("create", "--dry-run=server", "-n", fairgate.team_a, "-f", "-", stdin=sample)
 
 
-def test_a_rehearsal_prints_who_would_go_and_touches_nobody(cluster):
+def test_a_dry_run_prints_the_victims_and_evicts_no_pod(cluster):
     make_nodes(cluster, 1)
     with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate:
         fill(cluster, fairgate.team_a, 10, labels=BORROW)
         ask(cluster, fairgate.team_b, "b", gpus=3)
         flags = ["--policy", str(fairgate.policy), "--kubeconfig", str(cluster.kubeconfig), "--dry-run"]
         command = [sys.executable, "-m", "webhook", "evict", *flags]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as rehearsal:
-            line = rehearsal.stdout.readline()
-            rehearsal.terminate()
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as dry_run:
+            line = dry_run.stdout.readline()
+            dry_run.terminate()
         assert f"{fairgate.team_b}/b (3 GPUs, team b): would get room on node-0, 3 evicted: " in line
         assert len(alive(cluster, fairgate.team_a)) == 10
 
 
-def test_a_pod_whose_nodes_were_cordoned_is_made_anew_elsewhere_and_a_bare_one_is_reported(cluster):
+def test_a_pod_whose_nodes_were_cordoned_is_replaced_on_other_nodes_and_a_bare_pod_is_reported(cluster):
     make_nodes(cluster, 2)
     with serve_fairgate(cluster) as fairgate, evictor(fairgate, "--repair-after", "4") as running:
         mine = fairgate.team_a
-        cluster.stop(SCHEDULER)  # and not only paused: one that wakes may bind before it hears of the cordons
+        cluster.stop(SCHEDULER)  # and not only paused: a resumed one may bind before it sees the cordons
         labels = {"app": "web"}
         spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pod("web", gpus=1, labels=labels)}
         body = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec}
@@ -86,8 +86,8 @@ def test_a_pod_whose_nodes_were_cordoned_is_made_anew_elsewhere_and_a_bare_one_i
         )
         (second,) = list_pods(cluster, mine)
         assert second["metadata"]["uid"] != first["metadata"]["uid"]
-        told = lambda: sorted((line["reason"], line["namespace"]) for line in running.said("stranded"))  # noqa: E731
+        reported = lambda: sorted((line["reason"], line["namespace"]) for line in running.said("stranded"))  # noqa: E731
         want = [("Replaced", mine), ("Stranded", fairgate.team_b)]
-        wait_for(cluster, lambda: told() == want, what="one is replaced, the other reported")
+        wait_for(cluster, lambda: reported() == want, what="one is replaced, the other reported")
         described = lambda: cluster.kubectl("describe", "pod", "bare", "-n", fairgate.team_b)  # noqa: E731
         wait_for(cluster, lambda: "delete it and create it again" in described(), what="the Event")

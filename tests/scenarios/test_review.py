@@ -1,4 +1,4 @@
-"""What `fairgate review` foretells is what happens: the same manifests, reviewed and then applied."""
+"""What `fairgate review` predicts is what happens: the same manifests, reviewed and then applied."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ SIZE = {"cpu": "6", "memory": "48Gi"}
 
 
 def reviewed(fairgate, folder, manifests):
-    """Review manifests against the live cluster; gives pods by workload, tier and outcome."""
+    """Review manifests against the live cluster; returns pods by workload, tier and outcome."""
     file = folder / "manifests.yaml"
     file.write_text(yaml.safe_dump_all(manifests))
     command = [sys.executable, "-m", "webhook", "review", "--policy", fairgate.policy, "--cluster"]
@@ -32,16 +32,16 @@ def reviewed(fairgate, folder, manifests):
     return done.returncode, found
 
 
-def test_the_pods_that_come_are_those_that_were_foretold(cluster, tmp_path):
+def test_controllers_create_the_pods_that_expansion_predicts(cluster, tmp_path):
     make_nodes(cluster, 4)
     with serve_fairgate(cluster, limit_a=30) as fairgate:
         held = job("held", pods=2, gpus=4, **SIZE)
         cluster.kubectl.apply([held], "-n", fairgate.team_a)
         wait_for(cluster, lambda: fairgate.charged("a") == 8, what="8 GPUs charged")
         manifests = [job("train", pods=4, gpus=2, **SIZE), deployment("serve", 17, gpus=1, **SIZE), held]
-        status, foretold = reviewed(fairgate, tmp_path, manifests)
+        status, predicted = reviewed(fairgate, tmp_path, manifests)
         assert status == 1
-        assert foretold == {
+        assert predicted == {
             ("train", "guaranteed", "admitted"): 4,
             ("serve", "guaranteed", "admitted"): 4,
             ("serve", "preemptible", "admitted"): 10,
@@ -50,14 +50,14 @@ def test_the_pods_that_come_are_those_that_were_foretold(cluster, tmp_path):
         }
         cluster.kubectl.apply(manifests[:1], "-n", fairgate.team_a)
         wait_for(cluster, lambda: fairgate.charged("a") == 16, what="the first is charged")
-        status, foretold = reviewed(fairgate, tmp_path, manifests[1:2])
+        status, predicted = reviewed(fairgate, tmp_path, manifests[1:2])
         cluster.kubectl.apply(manifests[1:2], "-n", fairgate.team_a)
-        want = sum(count for (_, _, outcome), count in foretold.items() if outcome == "admitted")
+        want = sum(count for (_, _, outcome), count in predicted.items() if outcome == "admitted")
 
         def tiers():
             pods = [pod for pod in list_pods(cluster, fairgate.team_a) if pod["metadata"]["name"].startswith("serve-")]
             return Counter(pod["metadata"]["labels"][TIER] for pod in pods)
 
         wait_for(cluster, lambda: tiers().total() == want, what=f"{want} pods of serve")
-        assert tiers() == {tier: count for (_, tier, outcome), count in foretold.items() if outcome == "admitted"}
+        assert tiers() == {tier: count for (_, tier, outcome), count in predicted.items() if outcome == "admitted"}
         assert status == 1

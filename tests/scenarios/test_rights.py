@@ -1,4 +1,4 @@
-"""What people see who are not admins: a data scientist with `edit` in one namespace, and one who is a viewer, too."""
+"""What users see who are not admins: a data scientist with `edit` in one namespace, and one who is a viewer, too."""
 
 import json
 
@@ -16,7 +16,7 @@ SIZE = {"cpu": "1", "memory": "4Gi"}
 
 
 class Person:
-    """Somebody with the ClusterRole `edit` in a namespace, at a shell."""
+    """A user with the ClusterRole `edit` in a namespace, at a shell."""
 
     def __init__(self, cluster, name, namespace):
         cluster.kubectl("create", "rolebinding", name, "--clusterrole=edit", f"--user={name}", "-n", namespace)
@@ -34,13 +34,13 @@ class Person:
         return CliRunner().invoke(main, [*map(str, words), *options], input=stdin, catch_exceptions=False)
 
     def teams(self, *words):
-        told = json.loads(self.fairgate("status", "-o", "json", *words).stdout)
-        return {team["name"]: team for team in told["teams"]}, told
+        notes = json.loads(self.fairgate("status", "-o", "json", *words).stdout)
+        return {team["name"]: team for team in notes["teams"]}, notes
 
 
 @pytest.fixture
 def stage(cluster):
-    """Two teams that hold GPUs, and a person of the first."""
+    """Two teams that hold GPUs, and a user of the first."""
     make_nodes(cluster, 2)
     with serve_fairgate(cluster) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("mine", gpus=2, **SIZE))
@@ -56,17 +56,17 @@ def _held(fairgate, team):
     return str(int(fairgate.ledger(team)["status"]["used"]) + int(fairgate.ledger(team)["status"]["reserved"]))
 
 
-def test_without_the_role_everything_says_at_once_what_is_missing(stage):
+def test_without_the_role_every_command_names_the_missing_rights_at_once(stage):
     fairgate, person = stage
     refused = person.fairgate("status")
     assert refused.exit_code == 2
     assert "ClusterRole fairgate-viewer grants the right" in refused.stderr
     assert "--policy" in refused.stderr
 
-    mine, told = person.teams("--policy", fairgate.policy)
+    mine, notes = person.teams("--policy", fairgate.policy)
     assert (mine["a"]["used"], mine["b"]["used"]) == ("2", "0")
-    assert told["nodes"] == told["free"] == []
-    assert any("you need the ClusterRole fairgate-viewer" in note for note in told["leftOut"])
+    assert notes["nodes"] == notes["free"] == []
+    assert any("you need the ClusterRole fairgate-viewer" in note for note in notes["leftOut"])
     text = person.fairgate("status", "--policy", fairgate.policy)
     assert text.exit_code == 0
     assert text.stderr.count("not shown, because you may not list them") == 1
@@ -76,10 +76,10 @@ def test_without_the_role_everything_says_at_once_what_is_missing(stage):
 def test_a_viewer_needs_no_policy_and_sees_the_sums_of_all_teams(stage, tmp_path):
     fairgate, person = stage
     person.becomes_viewer()
-    teams, told = person.teams()
+    teams, notes = person.teams()
     assert (teams["a"]["used"], teams["b"]["used"]) == ("2", "6")
     assert [holder["name"] for holder in teams["a"]["holders"]] == [f"{fairgate.team_a}/Pod/mine"]
-    assert told["free"] == []
+    assert notes["free"] == []
 
     explained = person.fairgate("explain", "pod/mine", "-n", fairgate.team_a)
     assert explained.exit_code == 0, explained.output
@@ -115,7 +115,7 @@ def test_a_viewer_needs_no_policy_and_sees_the_sums_of_all_teams(stage, tmp_path
     assert "theirs" not in saved.stdout
 
 
-def test_watching_shows_what_may_be_read_again_and_again(stage, monkeypatch):
+def test_watching_repeats_what_may_be_read(stage, monkeypatch):
     fairgate, person = stage
     person.becomes_viewer()
     drawn = []

@@ -1,4 +1,4 @@
-"""`kubectl fairgate`: the real kubectl finds the plugin, and it shows what the cluster is like."""
+"""`kubectl fairgate`: the real kubectl finds the plugin, and it shows the state of the cluster."""
 
 import json
 import signal
@@ -39,7 +39,7 @@ def plugins(tmp_path):
 
 
 def watch_until_deleted(fairgate, plugins, team):
-    """Watch the status while a pod that waits is deleted; Ctrl-C ends it in peace."""
+    """Watch the status while a pod that waits is deleted; Ctrl-C ends it normally."""
     command = [plugins / "kubectl-fairgate", "status", "--policy", fairgate.policy]
     options = ["--kubeconfig", fairgate.cluster.kubeconfig, "--watch", "--interval", "0.2", "-o", "json"]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as watching:
@@ -48,7 +48,7 @@ def watch_until_deleted(fairgate, plugins, team):
         fairgate.cluster.kubectl("delete", "pod", "wide", "-n", team, "--wait=false")
         assert next(line for line in lines if '"used": "16"' in line)
         watching.send_signal(signal.SIGINT)
-        assert all(lines), "it goes on until it hears of the signal"
+        assert all(lines), "it continues until the signal"
         assert watching.wait(20) == 0
 
 
@@ -66,14 +66,14 @@ def test_kubectl_shows_explains_and_saves_the_cluster(cluster, plugins):
             return cluster.kubectl.plugin("fairgate", name, "--policy", fairgate.policy, *rest, folder=plugins)
 
         def status(*words):
-            told = json.loads(kubectl("status", "-o", "json", *words).stdout)
-            return {team["name"]: team for team in told["teams"]}["a"], told
+            notes = json.loads(kubectl("status", "-o", "json", *words).stdout)
+            return {team["name"]: team for team in notes["teams"]}["a"], notes
 
         wait_for(cluster, lambda: all(len(node["gpus"][0]["devices"]) for node in status()[1]["nodes"]), what="nodes")
-        mine, told = status()
+        mine, notes = status()
         assert (mine["used"], mine["borrowed"], mine["waiting"]) == ("24", "8", "8")
-        assert [node["gpus"][0]["used"] for node in told["nodes"]] == [8, 8]
-        assert (told["free"][0]["free"], told["free"][0]["largestPod"], told["free"][0]["atOnce"]) == (4, 2, 2)
+        assert [node["gpus"][0]["used"] for node in notes["nodes"]] == [8, 8]
+        assert (notes["free"][0]["free"], notes["free"][0]["largestPod"], notes["free"][0]["atOnce"]) == (4, 2, 2)
         picture = kubectl("status").stdout
         assert "AAAAAAAA··  8/10" in picture
 

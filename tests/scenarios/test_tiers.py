@@ -1,4 +1,4 @@
-"""Tiers follow reality: room in the share promotes, a lowered share demotes, one leader does it once, all is told."""
+"""Tiers follow usage: room in the share promotes, a lowered share demotes, one leader does it once, with Events."""
 
 import json
 import signal
@@ -22,7 +22,7 @@ def tier(cluster, namespace, name):
 
 
 def tier_patches(cluster):
-    """Every tier that was written, by the pod's name; not what a paused replica's guard left without an answer."""
+    """Every tier that was written, by the pod's name; without writes of a paused replica that were not answered."""
     return [
         event["objectRef"]["name"]
         for event in cluster.audit_events()
@@ -33,7 +33,7 @@ def tier_patches(cluster):
 
 
 def leader(fairgate):
-    """The number of the replica that leads, by their own word; None where that is not exactly one."""
+    """The number of the replica that leads, by the replicas' own metrics; None unless exactly one does."""
     running = [n for n, replica in enumerate(fairgate.replicas) if fairgate.cluster.processes.is_running(replica.name)]
     leading = [number for number in running if fairgate.metric("fairgate_leader", replica=number)]
     return leading[0] if len(leading) == 1 else None
@@ -45,7 +45,7 @@ def wait_for_leader(fairgate):
 
 
 def described_with(cluster, namespace, name, words):
-    """What `kubectl describe` says of a pod, once it says these words."""
+    """The output of `kubectl describe` for a pod, once it has this text."""
     text = cluster.kubectl("describe", "pod", name, "-n", namespace)
     return text if words in text else ""
 
@@ -87,7 +87,7 @@ def test_a_freed_share_promotes_the_oldest_and_a_lowered_one_demotes_the_newest(
         assert sorted(tier_patches(cluster)) == ["p16", "p16", "p17", "p18", "p19", "p20", "p20"]
 
 
-def test_a_leader_that_is_paused_is_replaced_and_does_nothing_twice_when_it_wakes(start_control_plane):
+def test_a_paused_leader_is_replaced_and_repeats_nothing_when_it_resumes(start_control_plane):
     cluster = start_control_plane(audit=True)
     make_nodes(cluster, 3)
     with serve_fairgate(cluster, limit_a=40, replicas=2) as fairgate:
@@ -102,7 +102,7 @@ def test_a_leader_that_is_paused_is_replaced_and_does_nothing_twice_when_it_wake
         took = time.monotonic() - paused
         fairgate.resume(first)
         assert took < 30
-        wait_for(cluster, lambda: leader(fairgate) == 1 - first, what="the one that was paused knows that it is over")
+        wait_for(cluster, lambda: leader(fairgate) == 1 - first, what="the paused leader has lost its Lease")
         create_pod(cluster, mine, pod("next", gpus=8, **SIZE))
         cluster.kubectl("delete", "pod", "k2", "-n", mine, "--wait=true")
         wait_for(cluster, lambda: tier(cluster, mine, "next") == "guaranteed", what="the next one is promoted")
@@ -121,7 +121,7 @@ def test_a_leader_that_is_killed_is_replaced(cluster):
         fairgate.stop(signal.SIGTERM, replica=1 - first)
         stopped = time.monotonic()
         assert wait_for_leader(fairgate) == first
-        assert time.monotonic() - stopped < LEASE_SECONDS, "a leader that is stopped gives its Lease back"
+        assert time.monotonic() - stopped < LEASE_SECONDS, "a stopped leader releases its Lease"
 
 
 def test_the_rights_in_the_docs_are_enough_and_its_own_service_account_needs_no_flag(start_control_plane):

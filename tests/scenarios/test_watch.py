@@ -1,4 +1,4 @@
-"""The watch against a real API server: how it lists, and what it comes through without losing a pod."""
+"""The watch against a real API server: how it lists, and the failures that it survives without losing a pod."""
 
 import asyncio
 import base64
@@ -24,7 +24,7 @@ from webhook.kube.objects import objects
 pytestmark = pytest.mark.cluster
 
 QUICK = Pace(page=2, initial_backoff=0.1, max_backoff=1.0, watch_timeout=3.0, settled=60.0)
-SECONDS = 60  # other tests may have both cores
+SECONDS = 60  # other tests may use both cores
 
 
 @dataclass
@@ -92,7 +92,7 @@ async def settles(cluster, names, watch):
     await until(lambda: names.is_true(cluster) and watch.problem is None, seconds=SECONDS)
 
 
-async def test_a_list_comes_as_a_stream_for_which_the_verb_watch_is_enough(cluster, names):
+async def test_a_list_is_streamed_and_needs_only_the_verb_watch(cluster, names):
     await make_pods(cluster, names.namespace, "a", "b", "c")
     robot = cluster.service_account_kubeconfig(names.namespace)
     rule = ("--verb=watch", "--resource=pods", "-n", names.namespace)
@@ -121,7 +121,7 @@ async def test_a_server_without_streams_is_listed_by_pages(start_control_plane):
         assert watch.relists == 0
 
 
-async def test_a_cut_connection_goes_on_where_it_was(cluster, names):
+async def test_a_broken_connection_resumes_at_its_version(cluster, names):
     await make_pods(cluster, names.namespace, "a", "b")
     async with feeding(cluster, names) as (feed, relay):
         (watch,) = feed.watches
@@ -134,8 +134,8 @@ async def test_a_cut_connection_goes_on_where_it_was(cluster, names):
         assert watch.relists == 0
 
 
-async def test_silence_is_noticed_and_unready_until_it_is_over(cluster, names):
-    """A half-open connection: nothing arrives, and nobody says so."""
+async def test_a_silent_watch_is_unready_until_it_recovers(cluster, names):
+    """A half-open connection: nothing arrives, and no side closes it."""
     await make_pods(cluster, names.namespace, "a")
     async with feeding(cluster, names) as (feed, relay):
         (watch,) = feed.watches
@@ -149,7 +149,7 @@ async def test_silence_is_noticed_and_unready_until_it_is_over(cluster, names):
         assert feed.readiness() is None
 
 
-async def test_an_api_server_that_was_killed_is_followed_again(cluster, names):
+async def test_a_restarted_api_server_is_watched_again(cluster, names):
     await make_pods(cluster, names.namespace, "a", "b")
     async with feeding(cluster, names) as (feed, _):
         (watch,) = feed.watches
@@ -160,7 +160,7 @@ async def test_an_api_server_that_was_killed_is_followed_again(cluster, names):
 
 
 def compact(cluster) -> None:
-    """Let etcd forget every version but the newest."""
+    """Have etcd compact every version but the newest."""
 
     def ask(path: str, body: object) -> dict:
         url = f"http://127.0.0.1:{cluster.ports.etcd}/v3/kv/{path}"
@@ -172,7 +172,7 @@ def compact(cluster) -> None:
     ask("compaction", {"revision": newest, "physical": True})
 
 
-async def test_a_version_that_etcd_forgot_leads_to_a_list_and_nothing_is_lost(cluster, names):
+async def test_a_compacted_version_causes_a_list_and_nothing_is_lost(cluster, names):
     await make_pods(cluster, names.namespace, "a", "b", "c")
     async with feeding(cluster, names) as (feed, relay):
         (watch,) = feed.watches

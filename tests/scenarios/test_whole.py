@@ -1,4 +1,4 @@
-"""What kubectl tells of a workload that can never run as a whole, on a real API server."""
+"""Warnings of kubectl about a workload that can never run as a whole, on a real API server."""
 
 import json
 
@@ -29,16 +29,16 @@ def cron_job(name, *, pods, gpus):
 
 
 def applied(fairgate, manifest):
-    """What kubectl prints to standard error."""
+    """Return kubectl's standard error."""
     return fairgate.cluster.kubectl.run("apply", "-n", fairgate.team_a, "-f", "-", stdin=json.dumps(manifest))
 
 
 def asked(fairgate):
-    """How many workloads the server was asked about."""
+    """How many workloads the server has reviewed."""
     return fairgate.metric("fairgate_decisions_total", phase="workloads")
 
 
-def test_kubectl_warns_of_what_can_never_run_as_a_whole(cluster):
+def test_kubectl_shows_a_warning_for_a_workload_that_can_never_run(cluster):
     make_nodes(cluster, 2)
     with serve_fairgate(cluster) as fairgate:
         done = applied(fairgate, deployment("serve", replicas=24, gpus=1))
@@ -57,7 +57,7 @@ def test_kubectl_warns_of_what_can_never_run_as_a_whole(cluster):
         wait_for(cluster, lambda: len(list_pods(cluster, fairgate.team_a)) == 20, what="pods up to the limit")
 
 
-def test_only_what_people_make_and_what_may_ask_for_gpus_is_asked_about(cluster):
+def test_only_workloads_of_users_that_may_request_gpus_are_reviewed(cluster):
     make_nodes(cluster, 2)
     with serve_fairgate(cluster) as fairgate:
         assert applied(fairgate, deployment("web", replicas=50)).stderr == ""
@@ -66,7 +66,7 @@ def test_only_what_people_make_and_what_may_ask_for_gpus_is_asked_about(cluster)
         assert asked(fairgate) == 1
 
 
-def test_policy_may_refuse_the_whole(cluster):
+def test_policy_may_refuse_the_workload(cluster):
     make_nodes(cluster, 2)
     with serve_fairgate(cluster, policy="workloads: {onLimit: reject}") as fairgate:
         done = applied(fairgate, job("train", pods=24, gpus=1))
@@ -101,7 +101,7 @@ def definition():
     }
 
 
-def test_a_kind_of_ones_own_is_warned_of_too(cluster):
+def test_a_kind_described_in_the_policy_gets_a_warning_too(cluster):
     make_nodes(cluster, 2)
     with serve_fairgate(cluster, policy=OWN_KIND) as fairgate:
         cluster.kubectl.apply(definition())
@@ -120,7 +120,7 @@ def test_a_kind_of_ones_own_is_warned_of_too(cluster):
 
 
 def fairgate_warns(fairgate, manifest):
-    """Whether a dry run is warned of in the expected words; the API server takes a moment to know a new kind."""
+    """Whether a dry run has the expected warning; the API server takes a moment to know a new kind."""
     done = fairgate.cluster.kubectl.run(
         "apply", "--dry-run=server", "-n", fairgate.team_a, "-f", "-", stdin=json.dumps(manifest)
     )

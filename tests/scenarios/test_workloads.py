@@ -1,9 +1,10 @@
-"""Pods of every controller pass unchanged but for our own keys and the node affinity; dry runs charge nothing."""
+"""Pods of every controller are unchanged except for Fairgate's keys and the node affinity; dry runs charge nothing."""
 
 import json
 
 import pytest
 
+from tests.builders import decision_of
 from tests.control_plane.objects import job, pod, pod_spec
 from tests.control_plane.workbench import get_pod, list_pods, make_namespace, make_nodes, wait_for
 from tests.scenarios.manifests import SIZE, job_set, pytorch_job
@@ -11,7 +12,7 @@ from tests.scenarios.standing_fairgate import DECISION, TEAM, TIER, serve_fairga
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
-MADE_ANEW = ("uid", "resourceVersion", "creationTimestamp", "name", "namespace", "managedFields", "ownerReferences")
+GENERATED = ("uid", "resourceVersion", "creationTimestamp", "name", "namespace", "managedFields", "ownerReferences")
 HASHES = ("controller-uid", "pod-template-hash", "controller-revision-hash", "job-key", "jobset-uid", "job-name")
 
 
@@ -51,11 +52,11 @@ def ready(cluster, namespace, count):
 
 
 def essence(found, namespace):
-    """A pod without what every creation makes anew and without what Fairgate adds."""
+    """A pod without generated fields and without what Fairgate adds."""
     text = json.dumps({"metadata": found["metadata"], "spec": found["spec"]}).replace(namespace, "NAMESPACE")
     kept = json.loads(text)
     metadata, spec = kept["metadata"], kept["spec"]
-    for key in MADE_ANEW:
+    for key in GENERATED:
         metadata.pop(key, None)
     for mapping in (metadata.get("labels", {}), metadata.get("annotations", {})):
         for key in [key for key in mapping if key in (TEAM, TIER, DECISION) or key.rpartition("/")[2] in HASHES]:
@@ -97,7 +98,7 @@ def assert_placed_and_otherwise_unchanged(cluster, workload, count):
         for found in placed:
             assert found["metadata"]["labels"][TEAM] == "a"
             assert found["metadata"]["labels"][TIER] == "guaranteed"
-            assert found["spec"]["nodeName"] in json.loads(found["metadata"]["annotations"][DECISION])["nodes"]
+            assert found["spec"]["nodeName"] in decision_of(found)["nodes"]
         assert all(TEAM not in found["metadata"].get("labels", {}) for found in plain)
         want = sorted((essence(found, exempt) for found in plain), key=json.dumps)
         got = sorted((essence(found, fairgate.team_a) for found in placed), key=json.dumps)

@@ -109,7 +109,7 @@ async def test_an_invalid_host_is_a_startup_error(tmp_path, watchers):
         (ReloadFailed("it is broken"), ("error", "certificate kept", "why", "it is broken")),
         (BundleChanged(Change.TAKEN_OVER, "settled"), ("info", "certificates changed", "change", "taken_over")),
         (CaBundlesPublished(("a", "b")), ("info", "ca bundle published", "configurations", ["a", "b"])),
-        (CaBundlesUnpublished("nobody there"), ("warning", "ca bundle not published", "why", "nobody there")),
+        (CaBundlesUnpublished("none there"), ("warning", "ca bundle not published", "why", "none there")),
     ],
 )
 def test_every_outcome_is_one_log_line(tmp_path, watchers, outcome, want):

@@ -1,11 +1,11 @@
-"""What is foretold for many pods at once is what each of them would be told by the reviewer, asked one by one."""
+"""A prediction for many pods at once equals the answers of the reviewer to each of them, one by one."""
 
 import itertools
-import json
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.builders import decision_of
 from tests.cases.test_cases import ask, open_reviewer, pod
 from tests.examples import examples
 from webhook.core.model.decision import Deny
@@ -31,18 +31,19 @@ def asked_one_by_one(reviewer, step, count):
     for number in range(count):
         named = step | {"metadata": step["metadata"] | {"name": f"p{number}"}}
         record, _, manifest = ask(reviewer, named, f"uid-{number}")
-        decided = json.loads(manifest["metadata"].get("annotations", {}).get("fairgate.dev/decision", "{}"))
+        is_decided = "fairgate.dev/decision" in manifest["metadata"].get("annotations", {})
+        decided = decision_of(manifest) if is_decided else {}
         yield record.outcome, record.tier, record.code, (decided.get("nodes") or [None])[0]
 
 
-def foretold(world, step, count):
+def predicted(world, step, count):
     template = read_template(pod(step), namespace=Namespace("team-a"), world=world)
     for answer in Simulator(world, now_text="").simulate(template, count, requester=Requester(CONTROLLER)):
         if isinstance(answer.decision, Deny):
-            told = ("deny", "", answer.decision.reasons[0].code, None)
+            outcome = ("deny", "", answer.decision.reasons[0].code, None)
         else:
-            told = ("admit", answer.decision.charge.tier, answer.decision.reason.code, answer.node)
-        yield from itertools.repeat(told, answer.count)
+            outcome = ("admit", answer.decision.charge.tier, answer.decision.reason.code, answer.node)
+        yield from itertools.repeat(outcome, answer.count)
 
 
 @examples(25)
@@ -57,7 +58,7 @@ def foretold(world, step, count):
     tier=st.sampled_from([None, "guaranteed", "preemptible"]),
 )
 @example(guaranteed=2, more=9, nodes=1, mode="auto", model_limit=None, gpus=1, count=14, tier=None)
-def test_many_at_once_are_told_what_each_alone_would_be_told(
+def test_many_pods_at_once_get_the_same_answer_as_each_alone(
     tmp_path_factory, *, guaranteed, more, nodes, mode, model_limit, gpus, count, tier
 ):
     limit = "unlimited" if more is None else guaranteed + more
@@ -66,10 +67,10 @@ def test_many_at_once_are_told_what_each_alone_would_be_told(
     step = {"gpus": gpus, "requester": CONTROLLER, "metadata": {"ownerReferences": [OWNER], "labels": labels}}
     folder = tmp_path_factory.mktemp("policy")
     want = list(asked_one_by_one(open_reviewer(case, folder), step, count))
-    assert list(foretold(open_reviewer(case, folder).world, step, count)) == want
+    assert list(predicted(open_reviewer(case, folder).world, step, count)) == want
 
 
-def test_a_million_pods_that_wait_are_a_few_questions(tmp_path):
+def test_a_million_waiting_pods_need_few_decisions(tmp_path):
     world = open_reviewer(case_of(guaranteed=300_000, limit="unlimited", nodes=2), tmp_path).world
     template = read_template(pod({}), namespace=Namespace("team-a"), world=world)
     simulator = Simulator(world, now_text="")
@@ -81,9 +82,11 @@ def test_a_million_pods_that_wait_are_a_few_questions(tmp_path):
     assert len(simulator.charged) < 200
 
 
-def test_what_is_no_pod_is_refused_with_its_place(tmp_path):
+def test_an_object_that_is_not_a_pod_is_refused_with_its_path(tmp_path):
     world = open_reviewer(case_of(guaranteed=1, limit=1, nodes=0), tmp_path).world
-    told = read_template({"metadata": {}, "spec": {"containers": [{"name": 1}]}}, namespace=Namespace("a"), world=world)
-    assert [(reason.code, reason.text) for reason in told.reasons] == [
+    found = read_template(
+        {"metadata": {}, "spec": {"containers": [{"name": 1}]}}, namespace=Namespace("a"), world=world
+    )
+    assert [(reason.code, reason.text) for reason in found.reasons] == [
         ("InvalidRequest", "spec.containers[0].name: expected str, got int")
     ]

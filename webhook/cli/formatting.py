@@ -3,7 +3,7 @@
 from webhook.core.model.amount import Units, gpus_text
 from webhook.core.model.text import plural, plural_gpus
 
-__all__ = ["age", "column_gpus", "plural", "plural_gpus"]
+__all__ = ["age", "column_gpus", "plural", "plural_gpus", "span"]
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
@@ -14,6 +14,13 @@ def age(seconds: float) -> str:
         if seconds >= size:
             return plural(int(seconds // size), noun)
     return plural(int(seconds), "second")
+
+
+def span(seconds: float) -> str:
+    """Return a length of time for a column, in the unit in which it is a number of some size."""
+    if seconds < 2 * _HOUR:
+        return f"{max(1, round(seconds / _MINUTE))}m"
+    return f"{round(seconds / _HOUR)}h" if seconds < 2 * _DAY else f"{round(seconds / _DAY)}d"
 
 
 def column_gpus(units: Units) -> str:

@@ -1,9 +1,12 @@
 """Reads a live cluster once, as far as the user's rights allow, and the policy in force there."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from webhook.cli.coverage import Coverage
 from webhook.cluster.api.client import ApiConnection, connect
@@ -25,6 +28,13 @@ from webhook.kube.objects import keys
 from webhook.kube.world_file.world_objects import WORLD_KINDS, WorldKind
 from webhook.policy.load import parse, with_enforcement
 from webhook.policy.problems import PolicyError
+
+ENDED_PODS: Final = "500"
+"""Ended pods that are read: enough for how long pods run."""
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    items: list[dict[str, Any]] | None = None
 
 
 class NothingReadableError(ClusterError):
@@ -82,6 +92,30 @@ async def read_world(
     return found
 
 
+async def read_ended(kubeconfig: Path | None, namespaces: Sequence[str]) -> list[dict[str, Any]]:
+    """Read some pods of teams that have ended; none where they may not be listed. Estimates use them, no decision."""
+    found: list[dict[str, Any]] = []
+    with suppress(ClusterError):
+        async with await connect(kubeconfig) as connection:
+            try:
+                return await _ended(connection, "/api/v1/pods")
+            except ApiError as error:
+                if not error.is_forbidden:
+                    raise
+            for namespace in await _scope(kubeconfig, namespaces):
+                found += await _ended(connection, f"/api/v1/namespaces/{namespace}/pods")
+    return found
+
+
+async def _ended(connection: ApiConnection, path: str) -> list[dict[str, Any]]:
+    params = {"fieldSelector": "status.phase=Succeeded", "labelSelector": keys.TEAM, "limit": ENDED_PODS}
+    body = await connection.send("GET", path, action="list pods", params=params)
+    try:
+        return msgspec.json.decode(body, type=_Listed).items or []
+    except msgspec.DecodeError as cause:
+        raise ClusterError(f"cannot list pods: the response is not a list: {cause}") from cause
+
+
 async def read_policy(kubeconfig: Path | None) -> Policy:
     """Read the policy that Fairgate's leader published. Raises ClusterError with what to do instead."""
     async with await connect(kubeconfig) as connection:
@@ -98,6 +132,18 @@ async def read_policy(kubeconfig: Path | None) -> Policy:
                     "or give a policy folder by --policy"
                 ) from error
             raise
+    return _policy_of(report)
+
+
+def policy_of_report(report: Mapping[str, Any]) -> Policy:
+    """Return the policy in a Report as the API gives it. Raises ClusterError."""
+    try:
+        return _policy_of(msgspec.convert(report, reports.PolicyReport))
+    except msgspec.ValidationError as error:
+        raise ClusterError(f"the published policy is not a report: {error}") from error
+
+
+def _policy_of(report: reports.PolicyReport | None) -> Policy:
     if report is None or not report.documents:
         why = report.omitted if report is not None else "the report is empty"
         raise ClusterError(f"the policy in force is not published: {why}; give its folder by --policy")

@@ -12,12 +12,17 @@ COMMANDS: Final = {
     "evict": "webhook.cli.evict:evict",
     "explain": "webhook.cli.explain.command:explain",
     "manifests": "webhook.cli.manifests:manifests",
+    "page": "webhook.cli.page.command:page",
     "policy": "webhook.cli.policy:policy",
+    "queue": "webhook.cli.queue.command:queue",
+    "replay": "webhook.cli.replay.command:replay",
     "report": "webhook.cli.report.command:report",
     "review": "webhook.cli.review.command:review",
     "serve": "webhook.cli.serve:serve",
+    "simulate": "webhook.cli.simulate.command:simulate",
     "status": "webhook.cli.status.command:status",
     "tryout": "webhook.cli.tryout:tryout",
+    "usage": "webhook.cli.usage.command:usage",
     "world": "webhook.cli.world:world",
 }
 
@@ -58,11 +63,16 @@ First steps:
   fairgate tryout                        without a cluster: see one decision
   fairgate policy check policies/default
   fairgate status --help                 who uses which GPUs, what would fit now
+  fairgate queue --help                  which pods wait in line, for what, and for how long
+  fairgate page --help                   all of that in a browser, live
   fairgate explain --help                why a pod is admitted, refused or waiting
   fairgate review --help                 whether manifests would be admitted
+  fairgate simulate --help               how long a load would wait under a policy
   fairgate serve --help                  run the webhook for a cluster, then:
   fairgate manifests --help              register it in the API server
-  fairgate doctor --help                 whether an installation is healthy""",
+  fairgate doctor --help                 whether an installation is healthy
+  fairgate usage --help                  GPU-hours by team, user or model, over weeks
+  fairgate replay --help                 what recorded pods would get under another policy""",
 )
 @click.version_option(__version__, prog_name="fairgate")
 def main() -> None:

@@ -15,12 +15,17 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-policy_option = click.option(
+
+def path_option(name: str, *, metavar: str = "FILE", **more: Any) -> Callable[[_Command], _Command]:  # noqa: ANN401 - click's
+    """Return an option whose value is a path."""
+    return click.option(name, type=click.Path(path_type=Path), metavar=metavar, **more)
+
+
+policy_option = path_option(
     "--policy",
+    metavar="DIR",
     envvar="FAIRGATE_POLICY",
     show_envvar=True,
-    type=click.Path(path_type=Path),
-    metavar="DIR",
     help="Folder of policy files. Default for a live cluster: the policy in force there.",
 )
 
@@ -53,25 +58,16 @@ lease_option = click.option(
 )
 
 
+kubeconfig_option = path_option(
+    "--kubeconfig", help="The cluster. Default: $KUBECONFIG, ~/.kube/config, or the cluster this pod runs in."
+)
+
+
 def world_options(command: _Command) -> _Command:
     """Add --world, --cluster and --kubeconfig."""
-    for option in (
-        click.option(
-            "--kubeconfig",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="The cluster. Default: $KUBECONFIG, ~/.kube/config, or the cluster this pod runs in.",
-        ),
-        click.option("--cluster", is_flag=True, help="Read a live cluster; nothing is written."),
-        click.option(
-            "--world",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="Read a file, as `fairgate world` or `kubectl get nodes,pods -A -o yaml` writes it.",
-        ),
-    ):
-        command = option(command)
-    return command
+    world = "Read a file, as `fairgate world` or `kubectl get nodes,pods -A -o yaml` writes it."
+    cluster_option = click.option("--cluster", is_flag=True, help="Read a live cluster; nothing is written.")
+    return path_option("--world", help=world)(cluster_option(kubeconfig_option(command)))
 
 
 def chosen_source(*, world: Path | None, cluster: bool, kubeconfig: Path | None) -> "Source":
@@ -93,6 +89,16 @@ class Layout(StrEnum):
     WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
+
+
+layout_option = click.option(
+    "-o",
+    "--output",
+    "layout",
+    type=click.Choice([Layout.TABLE, Layout.JSON, Layout.YAML], case_sensitive=False),
+    default=Layout.TABLE.value,
+    show_default=True,
+)
 
 
 def is_colored() -> bool:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from webhook.cli.formatting import plural
-from webhook.cli.options import Layout, chosen_source, columns, is_colored, namespaces_option, world_options
+from webhook.cli.options import (
+    Layout,
+    chosen_source,
+    columns,
+    is_colored,
+    layout_option,
+    namespaces_option,
+    world_options,
+)
 from webhook.cli.quotas import from_quotas
 from webhook.core.model.policy import Policy
 from webhook.core.model.text import printable, printable_lines
@@ -81,14 +89,7 @@ Exit status: 0 no change, 1 changes, 2 a policy is invalid or something cannot b
 @click.argument("policies", metavar="[OLD] NEW", nargs=-1, required=True, type=click.Path(path_type=Path))
 @world_options
 @namespaces_option
-@click.option(
-    "-o",
-    "--output",
-    "layout",
-    type=click.Choice([Layout.TABLE, Layout.JSON, Layout.YAML], case_sensitive=False),
-    default=Layout.TABLE.value,
-    show_default=True,
-)
+@layout_option
 def diff(
     *,
     policies: tuple[Path, ...],
@@ -186,7 +187,9 @@ def _lint(folder: Path, draft: Draft, loaded: Policy, source: "Source") -> tuple
 def _summary(folder: Path, loaded: Policy) -> str:
     teams = printable(", ".join(team.name for team in loaded.teams)) or "none"
     pools = printable(", ".join(pool.name for pool in loaded.pools)) or "none (all nodes are one pool)"
-    return "\n".join((f"{folder}: valid", f"  teams  {teams}", f"  pools  {pools}", f"  hash   {loaded.hash}"))
+    departments = printable(", ".join(each.name for each in loaded.departments))
+    tree = (f"  tree   {departments}",) if departments else ()
+    return "\n".join((f"{folder}: valid", f"  teams  {teams}", *tree, f"  pools  {pools}", f"  hash   {loaded.hash}"))
 
 
 def _styled(problem: Problem) -> str:

@@ -2,14 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from io import StringIO
 from typing import Annotated, NamedTuple
 
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
 from webhook.cli.formatting import plural
+from webhook.cli.screen import Screen, grid
 from webhook.cli.terminal import Line
 from webhook.cli.world_source import Objects, WorldObjects, world_of
 from webhook.core.explain.policy_replay import PolicyOutcome, Running, policy_outcomes
@@ -104,12 +102,9 @@ def _report(fate: PolicyOutcome) -> FateReport:
 
 def to_table(diff: DiffReport, *, width: int, is_colored: bool) -> str:
     """Return the differences as text: each pod, the reasons of refusals, and the sums."""
-    out = StringIO()
-    console = Console(file=out, width=width, force_terminal=is_colored, no_color=not is_colored, highlight=False)
+    console = Screen(width=width, is_colored=is_colored)
     if diff.changes:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in ("pod", "GPUs", "was", "would be"):
-            table.add_column(column, justify="right" if column == "GPUs" else "left", overflow="fold")
+        table = grid("pod", ">GPUs", "was", "would be")
         for change in diff.changes:
             style = "bold red" if change.new.outcome == _REFUSED else ""
             was, now = _description(change.old, change.new), _description(change.new, change.old)
@@ -119,7 +114,7 @@ def to_table(diff: DiffReport, *, width: int, is_colored: bool) -> str:
         if change.new.reason:
             console.print(Line(f"{change.pod}: {change.new.reason}"), soft_wrap=not is_colored)
     console.print(Line(_sum(diff)), soft_wrap=not is_colored)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return console.text
 
 
 def _description(fate: FateReport, other: FateReport) -> str:

@@ -18,8 +18,10 @@ from webhook.cli.doctor.run import DoctorReport
 from webhook.cli.explain.report import ExplanationReport
 from webhook.cli.main import main
 from webhook.cli.policy_diff import DiffReport
+from webhook.cli.queue.report import QueueReport
 from webhook.cli.review.report import ReviewReport
 from webhook.cli.serialization import schema_of
+from webhook.cli.simulate.results import SimulationReport
 from webhook.cli.status.report import StatusReport
 
 _HEAD = """# Command line
@@ -38,7 +40,9 @@ _DATA: Final = {
     "doctor": DoctorReport,
     "explain": list[ExplanationReport],
     "policy-diff": DiffReport,
+    "queue": QueueReport,
     "review": ReviewReport,
+    "simulate": SimulationReport,
     "status": StatusReport,
 }
 """The JSON output of commands."""

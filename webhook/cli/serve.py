@@ -1,16 +1,21 @@
 """`fairgate serve`: read the flags, run the server, report in one line why it cannot start."""
 
-import asyncio
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 import click
-import uvloop
 
-from webhook.cli.options import enforce_option, lease_option
+from webhook.cli.options import enforce_option, lease_option, path_option
+from webhook.cli.service import (
+    cannot_start,
+    listen_address,
+    log_format_option,
+    policy_folder_option,
+    run_service,
+)
 from webhook.core.model.policy import Enforcement
+from webhook.history.store import DEFAULT_DAYS, DEFAULT_MEGABYTES, Bounds
 from webhook.observe.logs import LogFormat
 from webhook.server.http.request_target import parse_duration
 from webhook.server.root import run
@@ -22,18 +27,10 @@ from webhook.server.settings import (
     Settings,
     StartupError,
     WorldFile,
-    parse_address,
 )
 
 _MIN_SECONDS: Final = 10  # certificates have a resolution of one second
 _MAX_SECONDS: Final = 876_000 * 3600
-
-
-def _address(_ctx: click.Context, _param: click.Parameter, value: str) -> Address:
-    try:
-        return parse_address(value)
-    except ValueError as exc:
-        raise click.BadParameter(str(exc)) from exc
 
 
 def _certs(folder: Path | None, secret: str | None, world: Path | None) -> Path | CertSecret:
@@ -66,21 +63,18 @@ Examples:
       --cert-host fairgate.fairgate-system.svc
 
 \b
-Endpoints: POST /mutate, /validate, /workloads, /claims and /jobs, GET /healthz, /readyz and /metrics.
+Endpoints: POST /mutate, /validate, /workloads, /claims and /jobs, GET /healthz, /readyz and /metrics, with --history
+also /usage.
 On SIGTERM it is unready at once, serves for --drain-seconds, finishes open requests, and exits.
 Exit status: 0 stopped by a signal, 2 cannot start."""
 )
-@click.option("--policy", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder of policy files.")
-@click.option(
+@policy_folder_option
+@path_option(
     "--world",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
     help="Read nodes and pods from a file, as `kubectl get nodes,pods -A -o yaml` prints them; contact no cluster.",
 )
-@click.option(
+@path_option(
     "--kubeconfig",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
     help="The cluster to watch. Without --world and --kubeconfig: the cluster this pod runs in.",
 )
 @click.option(
@@ -91,13 +85,12 @@ Exit status: 0 stopped by a signal, 2 cannot start."""
 @click.option(
     "--listen",
     required=True,
-    callback=_address,
+    callback=listen_address,
     metavar="HOST:PORT",
     help="Address to serve HTTPS on: 127.0.0.1:8443, [::1]:8443 or :8443; with port 0 the system chooses one.",
 )
-@click.option(
+@path_option(
     "--certs",
-    type=click.Path(path_type=Path),
     metavar="DIR",
     help="Folder with ca.crt, tls.crt and tls.key. If it is empty, certificates are created there and renewed; changed "
     "files are reloaded.",
@@ -131,19 +124,11 @@ Exit status: 0 stopped by a signal, 2 cannot start."""
     show_default=True,
     help="Lifetime of a generated CA; at least three times --cert-lifetime.",
 )
-@click.option(
+@path_option(
     "--client-ca",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
     help="Accept reviews only from clients with a certificate of these CAs (PEM). Probes and metrics need none.",
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(LogFormat, case_sensitive=False),
-    default=LogFormat.JSON.value,
-    show_default=True,
-    help="Format of the log on standard error: for machines or for people.",
-)
+@log_format_option
 @click.option(
     "--drain-seconds",
     metavar="SECONDS",
@@ -151,6 +136,26 @@ Exit status: 0 stopped by a signal, 2 cannot start."""
     default=DRAIN_SECONDS,
     show_default=True,
     help="How long to continue serving, unready, after SIGTERM.",
+)
+@path_option(
+    "--history",
+    help="Record usage in this file, for `fairgate usage` and `fairgate replay`. Each replica needs its own.",
+)
+@click.option(
+    "--history-days",
+    type=click.IntRange(min=1),
+    default=DEFAULT_DAYS,
+    show_default=True,
+    metavar="DAYS",
+    help="How long the history is kept.",
+)
+@click.option(
+    "--history-megabytes",
+    type=click.IntRange(min=16),
+    default=DEFAULT_MEGABYTES,
+    show_default=True,
+    metavar="MB",
+    help="How large its file may become; before that the oldest days are deleted.",
 )
 @lease_option
 @enforce_option
@@ -171,6 +176,9 @@ def serve(
     log_format: LogFormat,
     drain_seconds: float,
     lease_seconds: int,
+    history: Path | None,
+    history_days: int,
+    history_megabytes: int,
 ) -> None:
     """Serve the admission webhooks over HTTPS.
 
@@ -195,10 +203,10 @@ def serve(
         drain_seconds=drain_seconds,
         lease_seconds=lease_seconds,
         enforce=None if enforce is None else Enforcement(enforce),
+        history=history,
+        history_bounds=Bounds(days=history_days, megabytes=history_megabytes),
     )
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run(settings))
+        run_service(run(settings))
     except StartupError as exc:
-        click.echo(f"fairgate: cannot start: {exc}", err=True)
-        sys.exit(2)
+        cannot_start(exc)

@@ -13,6 +13,12 @@ class Line(Text):
         super().__init__(printable(text), style)
 
 
+def print_problems(error: Exception) -> None:
+    """Print an error to standard error: one line, or a line for each of its problems."""
+    for problem in getattr(error, "problems", (error,)):
+        print_error(problem)
+
+
 def print_error(problem: object) -> None:
     """Print a problem to standard error, on one line."""
     click.echo(f"fairgate: {printable(str(problem))}", err=True)

@@ -8,7 +8,6 @@ import asyncio
 import base64
 import json
 import ssl
-import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -16,10 +15,15 @@ from typing import Any, Final
 import aiohttp
 import click
 import jsonpatch
-import uvloop
+import msgspec
 
+from webhook.cli.options import path_option
+from webhook.cli.service import cannot_start, run_service
 from webhook.core.model.amount import parse_gpus
 from webhook.core.model.text import plural_gpus
+from webhook.kube.objects import objects
+from webhook.kube.pod.constraints import read_placement
+from webhook.kube.pod.existing_pods import chosen_nodes
 from webhook.observe.logs import LogFormat
 from webhook.server.root import run
 from webhook.server.settings import Address, Settings, StartupError, WorldFile
@@ -37,20 +41,17 @@ _CERTS: Final = Path(".run") / "certs"
 
 
 @click.command(short_help="Show one decision on an embedded world, then serve it.")
-@click.option(
+@path_option(
     "--policy",
-    type=click.Path(path_type=Path),
     default=_POLICIES,
     show_default="policies/default",
     metavar="DIR",
     help="Folder of policy files.",
 )
-@click.option(
+@path_option(
     "--world",
-    type=click.Path(path_type=Path),
     default=_SAMPLE / "world.yaml",
     show_default="four nodes of ten GPUs each",
-    metavar="FILE",
     help="Nodes and pods, as `kubectl get nodes,pods -A -o yaml` prints them.",
 )
 @click.option(
@@ -75,11 +76,9 @@ def tryout(*, policy: Path, world: Path, port: int) -> None:
         drain_seconds=0,
     )
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve_and_show(settings))
+        run_service(_serve_and_show(settings))
     except StartupError as exc:
-        click.echo(f"fairgate: cannot start: {exc}", err=True)
-        sys.exit(2)
+        cannot_start(exc)
 
 
 async def _serve_and_show(settings: Settings) -> None:
@@ -157,7 +156,9 @@ def _print_decision(pod: dict[str, Any], response: dict[str, Any]) -> None:
     how = {"auto": "best first; the others are fallbacks", "prefer": "as a preference"}
     mode = how.get(decision["mode"], decision["mode"])
     click.echo(f"  admitted: {labels['fairgate.dev/tier']} ({decision['code']}) for team {labels['fairgate.dev/team']}")
-    click.echo(f"  placed:   {', '.join(decision['nodes']) or 'no node has room now'} ({mode})")
+    found = msgspec.json.decode(json.dumps(pod), type=objects.Pod)
+    nodes = chosen_nodes(annotations, read_placement(found.spec).constraints)
+    click.echo(f"  placed:   {', '.join(nodes) or 'no node has room now'} ({mode})")
     paths = (operation["path"].replace("~1", "/") for operation in _patch_of(response))
     click.echo(f"  patched:  {', '.join(paths)}")
 

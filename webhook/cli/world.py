@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.cli.options import chosen_source, namespaces_option, policy_option, world_options
-from webhook.cli.terminal import print_error
+from webhook.cli.terminal import print_error, print_problems
 
 if TYPE_CHECKING:
     from webhook.cli.world_source import Source
@@ -84,8 +83,7 @@ def world(
         if names is not None and replaced is not None:
             names.write_text(_names(replaced), encoding="utf-8")
     except (PolicyError, PolicyUnreadable, WorldError) as error:
-        for problem in error.problems if isinstance(error, PolicyError) else (error,):
-            print_error(problem)
+        print_problems(error)
         sys.exit(2)
     except OSError as error:
         print_error(f"{error.filename}: cannot be written: {error.strerror}")
@@ -96,15 +94,13 @@ def world(
 def _saved(
     folder: Path | None, source: "Source", namespaces: tuple[str, ...], *, with_pseudonyms: bool, form: Form
 ) -> "tuple[str, Pseudonyms | None]":
-    from rich.console import Console  # noqa: PLC0415
-
+    from webhook.cli.screen import progress  # noqa: PLC0415
     from webhook.cli.serialization import to_json, to_yaml  # noqa: PLC0415
     from webhook.cli.world_source import choose_policy, read_objects  # noqa: PLC0415
     from webhook.kube.world_file.pseudonyms import Pseudonyms, names_in_policy  # noqa: PLC0415
     from webhook.kube.world_file.world_objects import kept_fields  # noqa: PLC0415
 
-    console = Console(stderr=True)
-    with console.status("Reading") if console.is_terminal else nullcontext():
+    with progress("Reading"):
         policy = choose_policy(folder, source)
         found = read_objects(source, namespaces=namespaces)
     found.coverage.print_notes()

@@ -15,7 +15,7 @@ from webhook.core.reclaim.reservation import NodeHold
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
 from webhook.kube.objects import objects
-from webhook.kube.reclaim.holds import is_marked, read_holding
+from webhook.kube.reclaim.holds import is_marked, read_node_hold
 
 
 class ClusterView:
@@ -92,7 +92,7 @@ class ClusterView:
 
     def _node_changed(self, node: objects.Node | None, name: str) -> None:
         if node is not None and is_marked(node):
-            self.marked[NodeName(name)] = read_holding(node.metadata)
+            self.marked[NodeName(name)] = read_node_hold(node.metadata)
         else:
             self.marked.pop(NodeName(name), None)
         self.changed.set()

@@ -22,12 +22,12 @@ AT_ONCE: Final = 32
 class NodeActions:
     """The pending actions on one node.
 
-    `holding` is None where nothing is held any more; `is_news`: the node does not state that yet. `first` are those
+    `node_hold` is None where nothing is held any more; `is_news`: the node does not state that yet. `first` are those
     of `let_in` without any toleration yet.
     """
 
     node: NodeName
-    holding: NodeHold | None
+    node_hold: NodeHold | None
     is_news: bool
     let_in: tuple[Beneficiary, ...] = ()
     first: frozenset[Uid] = frozenset()
@@ -43,10 +43,10 @@ class NodeActions:
 class Progress(Protocol):
     """Records each completed step, and decides whether an eviction is still needed."""
 
-    def wrote(self, node: NodeName, holding: NodeHold | None) -> None:
+    def wrote(self, node: NodeName, node_hold: NodeHold | None) -> None:
         """The node states its hold."""
 
-    def admitted(self, beneficiary: Beneficiary, holding: NodeHold) -> None:
+    def admitted(self, beneficiary: Beneficiary, node_hold: NodeHold) -> None:
         """A waiting pod tolerates the taint."""
 
     def noticed(self, target: Target, node: NodeName) -> None:
@@ -83,18 +83,18 @@ class Executor:
         Nominations come before the taint. Its change makes kube-scheduler try the waiting pods again, and it ignores
         the nomination of a pod that it is just trying.
         """
-        if node_actions.holding is not None:
-            node = node_actions.holding.node
+        if node_actions.node_hold is not None:
+            node = node_actions.node_hold.node
             await asyncio.gather(*(self._nominate(each, node) for each in node_actions.let_in), return_exceptions=True)
         if node_actions.is_news and self._is_leading():
-            await self._limited(holds.write_hold(self._connection, node_actions.node, node_actions.holding))
-            progress.wrote(node_actions.node, node_actions.holding)
-        holding = node_actions.holding
-        if holding is None:
+            await self._limited(holds.write_hold(self._connection, node_actions.node, node_actions.node_hold))
+            progress.wrote(node_actions.node, node_actions.node_hold)
+        node_hold = node_actions.node_hold
+        if node_hold is None:
             return
         done = await asyncio.gather(  # first: waiting pods get free room immediately
             *(
-                self._let_in(each, holding, progress, is_first=each.uid in node_actions.first)
+                self._let_in(each, node_hold, progress, is_first=each.uid in node_actions.first)
                 for each in node_actions.let_in
             ),
             *(self._give_notice(target, team, node_actions.node, progress) for target, team in node_actions.notices),
@@ -125,9 +125,11 @@ class Executor:
         if self._is_leading():
             await self._limited(holds.nominate(self._connection, beneficiary, node))
 
-    async def _let_in(self, beneficiary: Beneficiary, holding: NodeHold, progress: Progress, *, is_first: bool) -> None:
-        await self._limited(holds.let_in(self._connection, beneficiary, holding.id, is_first=is_first))
-        progress.admitted(beneficiary, holding)
+    async def _let_in(
+        self, beneficiary: Beneficiary, node_hold: NodeHold, progress: Progress, *, is_first: bool
+    ) -> None:
+        await self._limited(holds.let_in(self._connection, beneficiary, node_hold.id, is_first=is_first))
+        progress.admitted(beneficiary, node_hold)
 
     async def _give_notice(self, target: Target, team: TeamName, node: NodeName, progress: Progress) -> None:
         await self._limited(holds.give_notice(self._connection, target, team))

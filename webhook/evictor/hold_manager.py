@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Final
 
 from webhook.cluster.writes.evictions import Evicted, Later, Outcome, Refused
-from webhook.core.model.names import NodeName, TeamName, Uid
+from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.selector import HELD
 from webhook.core.reclaim.held_room import current, holds
 from webhook.core.reclaim.reclaim_plan import Hold, Move
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
-from webhook.evictor.backoff import PodBackoff, TeamBackoff
+from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target, targets_of
+from webhook.evictor.backoff import LONG_SECONDS, PodBackoff, TeamBackoff
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import NodeActions
 from webhook.evictor.reporter import EvictionReporter
@@ -49,6 +49,7 @@ class HoldManager:
     ) -> None:
         self.victims: PodBackoff[Uid] = PodBackoff(clock)  # that the API server will not evict
         self.immovable: PodBackoff[Uid] = PodBackoff(clock)  # nor delete
+        self.refusing: PodBackoff[Namespace] = PodBackoff(clock)  # whose pods the API server lately did not evict
         self.waiting: PodBackoff[Uid] = PodBackoff(clock)
         self.teams: TeamBackoff[TeamName] = TeamBackoff(clock)
         self._cluster_view = cluster_view
@@ -66,7 +67,7 @@ class HoldManager:
     # -- input of plans
 
     @property
-    def holdings(self) -> Mapping[NodeName, NodeHold]:
+    def node_holds(self) -> Mapping[NodeName, NodeHold]:
         """The holds by node."""
         return self._evictions.holds
 
@@ -78,7 +79,7 @@ class HoldManager:
 
     def holds(self) -> list[Hold]:
         """Return all held room."""
-        return holds(self.holdings.values(), self._reclaim_index)
+        return holds(self.node_holds.values(), self._reclaim_index)
 
     def chosen(self) -> set[Uid]:
         """Return the victims that are chosen already."""
@@ -89,10 +90,24 @@ class HoldManager:
         reclaim_index = self._reclaim_index
         return self._evictions.losses(lambda uid: p.team if (p := reclaim_index.get(uid)) else None, now=self._clock())
 
+    def doubtful(self, moves: Iterable[Move]) -> list[Target]:
+        """Return the victims of plans that the API server may not evict.
+
+        Disruption budgets say so beforehand. Nothing else does, such as a policy of the cluster, but what it refused
+        once it is likely to refuse again.
+        """
+        refusing, may_be_refused = self.refusing.resting(), self._reclaim_index.may_be_refused
+        return [
+            target
+            for move in moves
+            for target, victim in zip(targets_of((move,), at=0), move.victims, strict=True)
+            if victim.namespace in refusing or may_be_refused(victim)
+        ]
+
     def next_due(self) -> float | None:
         """Return when something is due without an event; None where nothing is."""
         times = [
-            *(self._end_of(holding) for holding in self.holdings.values()),
+            *(self._end_of(node_hold) for node_hold in self.node_holds.values()),
             *self._evictions.next_due(),
             *(at + UNSEEN_SECONDS for at in self._evictions.awaited().values()),
         ]
@@ -117,7 +132,7 @@ class HoldManager:
     def note_waiting(self, waiting: Iterable[Uid]) -> None:
         """Record which pods wait, to report later for how long; drop pods that neither wait nor have held room."""
         now = self._clock()
-        beneficiaries = [each.uid for holding in self.holdings.values() for each in holding.beneficiaries]
+        beneficiaries = [each.uid for node_hold in self.node_holds.values() for each in node_hold.beneficiaries]
         self._waiting_since = {uid: self._waiting_since.get(uid, now) for uid in (*waiting, *beneficiaries)}
 
     def accept(self, moves: Iterable[Move], *, notice_seconds: int) -> None:
@@ -126,13 +141,13 @@ class HoldManager:
         at = int(now) + notice_seconds
         emptied = self._reclaim_index.empty_at(now=now)
         for move in moves:
-            before = self.holdings.get(move.node) or NodeHold(self._new_id(), move.node, 0, (), since=int(now))
+            before = self.node_holds.get(move.node) or NodeHold(self._new_id(), move.node, 0, (), since=int(now))
             empty_at = max(at + self._longest_grace(v.uid for v in move.victims), emptied.get(move.node, 0))
             self._keep(move.node, before.joined(move, at=at, until=empty_at + HOLD_SECONDS))
 
     def abandon(self) -> None:
         """Give up all holds and evict no pod: policy is not enforced any more."""
-        for node in list(self.holdings):
+        for node in list(self.node_holds):
             self._keep(node, None)
 
     def tidy(self) -> list[Target]:
@@ -142,61 +157,62 @@ class HoldManager:
         self._reclaim_index.expire(before=now - UNSEEN_SECONDS)
         served = self._evictions.beneficiaries()
         leaving, fleet = self._reclaim_index.leaving(now=now), self._cluster_view.world.fleet
-        for node, holding in list(self.holdings.items()):
-            kept, has_room = current(holding, self._reclaim_index, fleet, leaving=leaving.get(node, ()))
-            kept = self._prolonged(holding, kept)
-            self._report_dropped(holding, kept, served)
+        for node, node_hold in list(self.node_holds.items()):
+            kept, has_room = current(node_hold, self._reclaim_index, fleet, leaving=leaving.get(node, ()))
+            kept = self._prolonged(node_hold, kept)
+            self._report_dropped(node_hold, kept, served)
             if kept is not None and kept.beneficiaries and (self._end_of(kept) < now or not has_room):
                 self._give_up(kept, has_room=has_room)
                 kept = kept.given_up()
-            if kept != holding:
+            if kept != node_hold:
                 self._keep(node, kept)
         self._evictions.end_finished(self._is_placed, now=now)
         return [target for target in self._evictions.take_withdrawn() if not self._reclaim_index.is_going(target.uid)]
 
     def node_actions(self, node: NodeName) -> NodeActions:
         """Return the pending actions on a node."""
-        holding, now = self.holdings.get(node), self._clock()
-        if holding is None:
+        node_hold, now = self.node_holds.get(node), self._clock()
+        if node_hold is None:
             written, marked = self._written, self._cluster_view.marked
             is_marked = written[node] is not None if node in written else node in marked
             return NodeActions(node, None, is_news=is_marked)
         get = self._reclaim_index.get
-        waiting = {each.uid: pod for each in holding.beneficiaries if (pod := get(each.uid)) is not None}
-        announced = self._evictions.unannounced(holding, now=now)
+        waiting = {each.uid: pod for each in node_hold.beneficiaries if (pod := get(each.uid)) is not None}
+        announced = self._evictions.unannounced(node_hold, now=now)
         return NodeActions(
             node,
-            holding,
-            is_news=not (_says(self._written.get(node), holding) and self._evictions.is_written(holding)),
-            let_in=tuple([each for each in holding.beneficiaries if not self._is_in(each, holding)]),
+            node_hold,
+            is_news=not (_says(self._written.get(node), node_hold) and self._evictions.is_written(node_hold)),
+            let_in=tuple([each for each in node_hold.beneficiaries if not self._is_in(each, node_hold)]),
             first=frozenset(uid for uid, gpu_pod in waiting.items() if not gpu_pod.constraints.tolerations),
             notices=tuple([(t, waiting[t.beneficiary].team) for t in announced if t.beneficiary in waiting]),
-            evictions=self._evictions.due(holding, now=now),
+            evictions=self._evictions.due(node_hold, now=now),
         )
 
     # -- results
 
-    def wrote(self, node: NodeName, holding: NodeHold | None) -> None:
+    def wrote(self, node: NodeName, node_hold: NodeHold | None) -> None:
         """Record that a node states its hold."""
-        self._written[node] = holding
-        if holding is None:
-            self._let_in = {pair for pair in self._let_in if pair[1] in {h.id for h in self.holdings.values()}}
+        self._written[node] = node_hold
+        if node_hold is None:
+            ids = {each.id for each in self.node_holds.values()}
+            self._let_in = {pair for pair in self._let_in if pair[1] in ids}
         else:
-            self._evictions.written(holding)
+            self._evictions.written(node_hold)
 
-    def admitted(self, beneficiary: Beneficiary, holding: NodeHold) -> None:
+    def admitted(self, beneficiary: Beneficiary, node_hold: NodeHold) -> None:
         """Record that a waiting pod tolerates the taint of a hold."""
-        self._let_in.add((beneficiary.uid, holding.id))
-        self._nominated[beneficiary.uid] = beneficiary, holding.node
+        self._let_in.add((beneficiary.uid, node_hold.id))
+        self._nominated[beneficiary.uid] = beneficiary, node_hold.node
 
     def released(self) -> list[Beneficiary]:
         """Return the pods that still wait and whose nomination is to be withdrawn."""
         found = []
         for uid, (beneficiary, node) in list(self._nominated.items()):
-            holding, gpu_pod = self.holdings.get(node), self._reclaim_index.get(uid)
+            node_hold, gpu_pod = self.node_holds.get(node), self._reclaim_index.get(uid)
             if gpu_pod is None or not gpu_pod.is_waiting:
                 del self._nominated[uid]
-            elif holding is None or beneficiary not in holding.beneficiaries:
+            elif node_hold is None or beneficiary not in node_hold.beneficiaries:
                 found.append(beneficiary)
         return found
 
@@ -220,6 +236,7 @@ class HoldManager:
             case Evicted():
                 self._reclaim_index.accept(target.uid, now=now, was_there=outcome is not Evicted.GONE)
             case Refused():
+                self.refusing.rest(target.namespace, LONG_SECONDS)
                 self.leave_alone(target, REFUSED_SECONDS)
                 self._evictions.refuse(target.uid)
             case Later(seconds=seconds):
@@ -230,15 +247,15 @@ class HoldManager:
         rests = self.immovable if target.is_past_budgets else self.victims
         rests.rest(target.uid, seconds)
 
-    def _keep(self, node: NodeName, holding: NodeHold | None) -> None:
-        self._evictions.keep(node, holding, is_going=self._reclaim_index.is_going)
+    def _keep(self, node: NodeName, node_hold: NodeHold | None) -> None:
+        self._evictions.keep(node, node_hold, is_going=self._reclaim_index.is_going)
 
-    def _is_in(self, beneficiary: Beneficiary, holding: NodeHold) -> bool:
+    def _is_in(self, beneficiary: Beneficiary, node_hold: NodeHold) -> bool:
         """Whether a waiting pod tolerates the taint of a hold, by a patch of this leader or of an earlier one."""
         gpu_pod = self._reclaim_index.get(beneficiary.uid)
         held = () if gpu_pod is None else gpu_pod.constraints.tolerations
-        return (beneficiary.uid, holding.id) in self._let_in or any(
-            toleration.key == HELD and toleration.value == holding.id for toleration in held
+        return (beneficiary.uid, node_hold.id) in self._let_in or any(
+            toleration.key == HELD and toleration.value == node_hold.id for toleration in held
         )
 
     def _is_noticed(self, uid: Uid) -> bool:
@@ -290,27 +307,29 @@ class HoldManager:
         grace = [gpu_pod.grace_seconds for uid in victims if (gpu_pod := self._reclaim_index.get(uid)) is not None]
         return min(bound, max(grace, default=0))
 
-    def _end_of(self, holding: NodeHold) -> int:
+    def _end_of(self, node_hold: NodeHold) -> int:
         """Return until when a node keeps its room at most."""
         rules = self._cluster_view.world.policy.reclaim
-        return min(holding.until, holding.since + rules.notice_seconds + rules.longest_grace_seconds + LONGEST_SECONDS)
+        return min(
+            node_hold.until, node_hold.since + rules.notice_seconds + rules.longest_grace_seconds + LONGEST_SECONDS
+        )
 
-    def _give_up(self, holding: NodeHold, *, has_room: bool) -> None:
+    def _give_up(self, node_hold: NodeHold, *, has_room: bool) -> None:
         """Give up a hold. If all victims are gone, the waiting pods themselves are at fault."""
         self._reporter.broken(
-            holding.beneficiaries, node=holding.node, why="its time is over" if has_room else "the room is gone"
+            node_hold.beneficiaries, node=node_hold.node, why="its time is over" if has_room else "the room is gone"
         )
-        is_own_fault = has_room and not holding.targets
-        for beneficiary in holding.beneficiaries:
+        is_own_fault = has_room and not node_hold.targets
+        for beneficiary in node_hold.beneficiaries:
             if is_own_fault and (gpu_pod := self._reclaim_index.get(beneficiary.uid)) is not None:
                 self._waste(gpu_pod.team)
             if (seconds := self.waiting.fail(beneficiary.uid, is_own_fault=is_own_fault)) is not None:
                 self._reporter.gave_up(beneficiary, seconds=seconds)
 
 
-def _says(written: NodeHold | None, holding: NodeHold) -> bool:
+def _says(written: NodeHold | None, node_hold: NodeHold) -> bool:
     """Whether a node states all beneficiaries; others that it states are over, which the next leader sees."""
-    if written is None or written.id != holding.id:
+    if written is None or written.id != node_hold.id:
         return False
-    is_late = written.until + HOLD_SECONDS // 2 < holding.until
-    return not is_late and set(holding.beneficiaries) <= set(written.beneficiaries)
+    is_late = written.until + HOLD_SECONDS // 2 < node_hold.until
+    return not is_late and set(node_hold.beneficiaries) <= set(written.beneficiaries)

@@ -15,7 +15,6 @@ from webhook.core.reclaim.held_nodes import HeldNodes, held_nodes
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Move, Round
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
-from webhook.core.reclaim.reservation import targets_of
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import REFUSED_SECONDS, HoldManager
@@ -24,6 +23,10 @@ from webhook.observe.reclaim import ReclaimMetrics
 
 SETTLE_SECONDS: Final = 0.02
 """Pause before each look: the pods of a Job come milliseconds apart, and one plan for all is better than one each."""
+
+BURST_SECONDS: Final = 0.2
+"""Pause after a look that planned evictions: where many pods come at once, kube-scheduler reports them one by one, and
+each plan writes to nodes. The first plan does not wait, nor do evictions."""
 
 FRUITLESS_SHARE: Final = 9
 """Pause after a plan that does nothing, as a multiple of its duration: where pods wait for room that no eviction makes,
@@ -113,6 +116,7 @@ class Reclaimer:
             at = int(self._clock()) + notice_seconds
             self._reporter.planned(found.moves, at=at, is_notice=notice_seconds > 0)
             self._manager.accept(found.moves, notice_seconds=notice_seconds)
+            self._settle_seconds = BURST_SECONDS
             await self._withdraw_notices()  # changes during the dry run
 
     def _plan(self) -> Round:
@@ -125,8 +129,12 @@ class Reclaimer:
             gpu_pods, reclaim_index, now=int(self._clock()), resting=manager.resting(), has_holds=bool(held)
         )
         self._is_growing = selected.is_growing
-        if not (selected.waiting and world.policy.is_enforced):
-            return Round((), selected.refused if world.policy.is_enforced else ())
+        if not world.policy.is_enforced:
+            return Round((), ())
+        have_room = {hold.waiting.uid for hold in held}
+        waiting = [gpu_pod for gpu_pod in selected.waiting if gpu_pod.uid not in have_room]
+        if not waiting:
+            return Round((), selected.refused)
         began = time.perf_counter()
         there = take_snapshot(
             reclaim_index,
@@ -138,7 +146,7 @@ class Reclaimer:
             immovable=manager.immovable.resting(),
             evicted=manager.evicted(),
         )
-        found = plan(selected.waiting, there)
+        found = plan(waiting, there)
         took = time.perf_counter() - began
         self._metrics.planning(took)
         if not found.moves:
@@ -146,8 +154,11 @@ class Reclaimer:
         return Round(found.moves, found.refused + selected.refused)
 
     async def _is_allowed(self, moves: tuple[Move, ...]) -> bool:
-        """Evict all victims in a dry run; False where the API server refuses any, which are not chosen for a while."""
-        targets = targets_of(moves, at=0)
+        """Evict doubtful victims in a dry run; False where the API server refuses any: they are left alone for a while.
+
+        A dry run costs the API server as much as an eviction, so it is not made for the others.
+        """
+        targets = self._manager.doubtful(moves)
         refused = await self._executor.try_out(targets)
         for target in targets:
             match refused.get(target.uid):
@@ -173,11 +184,13 @@ class Reclaimer:
     async def _lock_nodes(self) -> bool:
         """Update the object HeldNodes before any eviction; False: nothing may be done yet.
 
-        It is written again now and then while nodes are held: a former leader or an admin may have changed it.
+        It is written again now and then while nodes are held: a former leader or an admin may have changed it. Pods
+        that got their room are not worth a write each: they leave it with the next one.
         """
-        held = held_nodes(self._manager.holdings.values(), self._cluster_view.world.policy)
+        held = held_nodes(self._manager.node_holds.values(), self._cluster_view.world.policy)
         now = asyncio.get_running_loop().time()
-        if held == self._locked and (not held.nodes or now < self._locked_at + LOOK_AGAIN_SECONDS):
+        is_recent = not held.nodes or now < self._locked_at + LOOK_AGAIN_SECONDS
+        if is_recent and self._locked is not None and self._locked.covers(held):
             return True
         try:
             await self._executor.lock(held)
@@ -196,7 +209,7 @@ class Reclaimer:
     def _start_due(self, group: asyncio.TaskGroup) -> None:
         now = asyncio.get_running_loop().time()
         self._failed = {node: until for node, until in self._failed.items() if until > now}
-        for node in {**self._manager.holdings, **self._cluster_view.marked}:
+        for node in {**self._manager.node_holds, **self._cluster_view.marked}:
             if node not in self._busy and node not in self._failed and not self._manager.node_actions(node).is_empty:
                 self._busy[node] = group.create_task(self._carry_out(node))
 

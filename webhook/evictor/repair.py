@@ -12,7 +12,7 @@ from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import Target
 from webhook.core.reclaim.stranded import STRANDED_SECONDS, is_stranded
 from webhook.evictor.cluster_view import ClusterView
-from webhook.evictor.reporter import EventSink
+from webhook.evictor.reporter import EventRecorder
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.logs import Logs
 
@@ -31,7 +31,7 @@ class Repair:
         cluster_view: ClusterView,
         connection: ApiConnection,
         *,
-        event_sink: EventSink,
+        event_recorder: EventRecorder,
         logs: Logs,
         why_stale: Callable[[], str | None],
         is_leading: Callable[[], bool],
@@ -40,7 +40,7 @@ class Repair:
     ) -> None:
         self._cluster_view = cluster_view
         self._connection = connection
-        self._event_sink = event_sink
+        self._event_recorder = event_recorder
         self._logs = logs
         self._why_stale = why_stale
         self._is_leading = is_leading
@@ -97,7 +97,7 @@ class Repair:
         text = f"the nodes that were chosen for it ({nodes}) {why}: {what}"
         self._logs.event.info("stranded", **_subject(gpu_pod), reason=str(reason))
         about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
-        self._event_sink.tell(Event(about, kind, reason, "Repair", text))
+        self._event_recorder.record(Event(about, kind, reason, "Repair", text))
 
 
 def _subject(gpu_pod: ReclaimPod) -> dict[str, str]:

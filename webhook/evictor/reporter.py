@@ -27,10 +27,10 @@ _NAMED = 5
 """Victims named in an Event; the log names all."""
 
 
-class EventSink(Protocol):
+class EventRecorder(Protocol):
     """Publishes what happened."""
 
-    def tell(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Queue an Event to be written; return at once."""
         ...
 
@@ -44,14 +44,14 @@ class EvictionReporter:
         reclaim_index: ReclaimIndex,
         *,
         logs: Logs,
-        event_sink: EventSink,
+        event_recorder: EventRecorder,
         metrics: ReclaimMetrics,
         notify_owner: Callable[[OwnerEvent], None],
     ) -> None:
         self._world = world
         self._reclaim_index = reclaim_index
         self._logs = logs
-        self._event_sink = event_sink
+        self._event_recorder = event_recorder
         self._notify_owner = notify_owner
         self._metrics = metrics
         self._reported: dict[Uid, Cause] = {}
@@ -153,7 +153,7 @@ class EvictionReporter:
         kind: EventType = EventType.WARNING,
     ) -> None:
         about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
-        self._event_sink.tell(Event(about, kind, reason, action, text))
+        self._event_recorder.record(Event(about, kind, reason, action, text))
 
     def _publish_on_controller(self, gpu_pod: ReclaimPod, text: str, team: TeamName) -> None:
         """Report an eviction on the victim's controller; evictions for one team become one Event with a count."""

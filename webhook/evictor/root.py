@@ -128,7 +128,7 @@ class _Candidate:
         self._manager: HoldManager | None = None
         metrics.watch(
             largest_room=lambda: reclaim_snapshot.largest_room(cluster_view.reclaim_index, cluster_view.world),
-            held_nodes=lambda: 0 if self._manager is None else len(self._manager.holdings),
+            held_nodes=lambda: 0 if self._manager is None else len(self._manager.node_holds),
         )
         metrics.watch_leader(self._candidacy)
 
@@ -139,7 +139,7 @@ class _Candidate:
             cluster_view.world,
             cluster_view.reclaim_index,
             logs=logs,
-            event_sink=self.events,
+            event_recorder=self.events,
             metrics=self._metrics,
             notify_owner=self.owner_events.take,
         )
@@ -151,7 +151,7 @@ class _Candidate:
         repair = Repair(
             cluster_view,
             self._connection,
-            event_sink=self.events,
+            event_recorder=self.events,
             logs=logs,
             why_stale=why_stale,
             is_leading=lambda: self.lease.is_leading,

@@ -31,6 +31,7 @@ class Phase(StrEnum):
     WORKLOADS = "workloads"
     CLAIMS = "claims"
     JOBS = "jobs"
+    GANGS = "gangs"
 
 
 class Decisions(Collector):
@@ -52,8 +53,9 @@ class Decisions(Collector):
         """Yield the metrics."""
         counts = CounterMetricFamily(
             "fairgate_decisions",
-            "Decisions. `phase`: mutate, validate, workloads, claims, jobs. `outcome`: admit, warn, deny, retry, skip. "
-            "`code`: a reason code, the first of several. `team`: empty if the request belongs to no team.",
+            "Decisions. `phase`: mutate, validate, workloads, claims, jobs, gangs. `outcome`: admit, warn, deny, "
+            "retry, skip. `code`: a reason code, the first of several. "
+            "`team`: empty if the request belongs to no team.",
             labels=["phase", "outcome", "code", "team"],
         )
         for key, count in self._counts.items():

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from webhook.core.explain.team_summary import summaries
+from webhook.core.explain.team_summary import Summary, department_summary, summaries
 from webhook.core.model.amount import ONE_GPU, Units, Unlimited
 from webhook.core.model.tier import Tier
 from webhook.core.placement.gpu_inventory import gpu_inventory
@@ -21,6 +21,14 @@ TEAMS: Final = {
     "fairgate_team_gpus_reserved": "GPUs of admitted pods that are not in the cluster yet.",
     "fairgate_team_gpus_borrowed": "GPUs that the team holds beyond its guaranteed share.",
     "fairgate_team_gpus_waiting": "GPUs of the team's pods that are not on a node yet.",
+}
+DEPARTMENTS: Final = {
+    "fairgate_department_gpus_guaranteed": "GPUs that the department always gets back, by policy.",
+    "fairgate_department_gpus_limit": "GPUs that its teams may hold together at most; +Inf if it is unlimited.",
+    "fairgate_department_gpus_used": "GPUs that the pods of its teams in the cluster hold.",
+    "fairgate_department_gpus_reserved": "GPUs of admitted pods that are not in the cluster yet.",
+    "fairgate_department_gpus_borrowed": "GPUs that its teams hold beyond its guaranteed share.",
+    "fairgate_department_gpus_waiting": "GPUs of its teams' pods that are not on a node yet.",
 }
 NODES: Final = {
     "fairgate_gpus_capacity": "GPUs of all nodes. `model`: from the nodes' labels; `resource`: its name in the policy.",
@@ -43,9 +51,18 @@ def charged_rows(world: World) -> Iterable[Row]:
 def team_rows(world: World) -> Iterable[Row]:
     """Yield each team's share and usage."""
     for each in summaries(world):
-        limit = float("inf") if isinstance(each.limit, Unlimited) else each.limit
-        amounts = (each.guaranteed, limit, each.used, each.reserved, each.borrowed, each.waiting)
-        yield Row((each.team,), [_gpus(amount) for amount in amounts])
+        yield Row((each.team,), _amounts(each))
+
+
+def department_rows(world: World) -> Iterable[Row]:
+    """Yield each department's share and usage."""
+    for usage in world.departments():
+        yield Row((usage.department.name,), _amounts(department_summary(usage)))
+
+
+def _amounts(of: Summary) -> list[float]:
+    limit = float("inf") if isinstance(of.limit, Unlimited) else of.limit
+    return [_gpus(each) for each in (of.guaranteed, limit, of.used, of.reserved, of.borrowed, of.waiting)]
 
 
 def node_rows(world: World) -> Iterable[Row]:

@@ -15,7 +15,9 @@ from webhook.observe.decisions import CODES, OTHER_CODE, Decisions, Phase
 from webhook.observe.gpu_time import GpuTimeMetrics
 from webhook.observe.ledger_metrics import LedgerMetrics, LedgerState
 from webhook.observe.process import Component, ProcessMetrics
+from webhook.observe.queue_metrics import QueueMetrics
 from webhook.observe.table import Row
+from webhook.observe.usage_metrics import UsageMetrics, UsageTotal
 
 _TIER_CHANGES: Final = {
     "fairgate_tier_changes": "Pods that this replica gave another tier. `tier`: the new one, guaranteed for "
@@ -91,7 +93,28 @@ class Metrics(ProcessMetrics):
         self.watch_policy(lambda: world.policy.hash)
         self.add_table(gpu_rows.CHARGED, lambda: gpu_rows.charged_rows(world), labels=["team", "tier"])
         self.add_table(gpu_rows.TEAMS, lambda: gpu_rows.team_rows(world), labels=["team"])
+        self.add_table(gpu_rows.DEPARTMENTS, lambda: gpu_rows.department_rows(world), labels=["department"])
         self.add_table(gpu_rows.NODES, lambda: gpu_rows.node_rows(world), labels=["model", "resource"])
+
+    def watch_usage(self, totals: Callable[[], Iterable[UsageTotal]]) -> None:
+        """Export usage over time; `totals` is called on each scrape."""
+        self.registry.register(UsageMetrics(totals))
+
+    def watch_history(self, problem: Callable[[], str | None], dropped: Callable[[], int]) -> None:
+        """Export whether the history file can be written, and how many rows were lost since it cannot."""
+        self.add_gauge(
+            "fairgate_history_writable", "1 while the history file is written, 0 if not.", lambda: problem() is None
+        )
+        self.add_table(
+            {"fairgate_history_dropped_rows": "Rows of the history that were dropped because they were never written."},
+            lambda: [Row((), (dropped(),))],
+            labels=(),
+            family=CounterMetricFamily,
+        )
+
+    def watch_queue(self, world: World) -> QueueMetrics:
+        """Export how many pods wait in line; return what counts releases."""
+        return QueueMetrics(self, world)
 
     def watch_tier_changes(self, changes: Mapping[tuple[TeamName, Tier], int]) -> None:
         """Export the promotions and demotions that this replica made."""
@@ -99,6 +122,18 @@ class Metrics(ProcessMetrics):
             _TIER_CHANGES,
             lambda: [Row(key, (count,)) for key, count in changes.items()],
             labels=["team", "tier"],
+            family=CounterMetricFamily,
+        )
+
+    def watch_leader_tasks(self, failures: Mapping[str, int]) -> None:
+        """Export how often each task of the leader failed."""
+        self.add_table(
+            {
+                "fairgate_leader_task_failures": "Unexpected errors in a task of the leader, which started again. "
+                "Should stay 0. `task`: registration, usage, labels, queue, refusals, policy."
+            },
+            lambda: [Row((task,), (count,)) for task, count in failures.items()],
+            labels=["task"],
             family=CounterMetricFamily,
         )
 

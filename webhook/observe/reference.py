@@ -12,19 +12,22 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.names import GpuModel, NodeName, ResourceName, TeamName
+from webhook.core.model.names import DepartmentName, GpuModel, NodeName, ResourceName, TeamName
 from webhook.core.model.node import Node
-from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy, Share, Team
+from webhook.core.model.policy import BUILT_IN_RESOURCES, Department, Policy, Share, Team
 from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
+from webhook.core.queue.verdict import Way
 from webhook.core.world.occupancy import UsageKey
 from webhook.core.world.world import World
+from webhook.observe import usage_metrics
 from webhook.observe.decisions import Phase
 from webhook.observe.gpu_time import NodeGpus
 from webhook.observe.ledger_metrics import LedgerState
 from webhook.observe.metrics import CaStatus, Metrics
 from webhook.observe.process import Component, LeaderStatus, ProcessMetrics
 from webhook.observe.reclaim import ReclaimMetrics
+from webhook.observe.usage_metrics import UsageTotal
 
 _HEAD: Final = """# Metrics
 
@@ -35,6 +38,9 @@ on that of `--listen`. `charts/fairgate/files` has alerts for Prometheus and a d
 - Each replica exports the whole ledger and the whole cluster as it sees them. For counters of a replica's own actions
   (`fairgate_decisions_total`), use the sum; for gauges of the cluster, the maximum:
   `max by (team) (fairgate_team_gpus_used)`.
+- Every replica exports `fairgate_usage_*`, and counts all pods: take the replica that
+  observed most (`fairgate_usage_observed_seconds_total`), not the sum. `fairgate usage --prometheus URL` does so
+  ([usage](usage.md)).
 - Only the leader exports `fairgate_gpu_seconds_total` and `fairgate_node_gpus_*`. GPU-hours of a month, also across
   changes of leader: `sum by (team, tier) (increase(fairgate_gpu_seconds_total[30d])) / 3600`. Pods are sampled every
   10 s. A change of leader loses at most half a minute and one scrape interval.
@@ -105,7 +111,20 @@ def server() -> Metrics:
     metrics.watch_world(_world())
     metrics.watch_readiness(lambda: {"policy": True})
     metrics.watch_tier_changes({(_TEAM, Tier.GUARANTEED): 1})
+    metrics.watch_leader_tasks({"queue": 0})
+    queue = metrics.watch_queue(World(Policy(teams=(Team(_TEAM),))))
+    queue.watch_releases({(_TEAM, Way.IN_TURN): 1})
+    queue.watch_timeouts({_TEAM: 1})
+    queue.waited(_TEAM, 0.0)
     metrics.watch_registration(lambda: True)
+    metrics.watch_usage(
+        lambda: [
+            UsageTotal(usage_metrics.GPU_SECONDS, ("guaranteed", _TEAM, "", _MODEL), 0.0),
+            *(UsageTotal(name, (_TEAM, ""), 0.0) for name in (usage_metrics.REFUSED, usage_metrics.REFUSED_GPUS)),
+            UsageTotal(usage_metrics.OBSERVED, (), 0.0),
+        ]
+    )
+    metrics.watch_history(lambda: None, lambda: 0)
     metrics.accounting.add({UsageKey(_TEAM, _MODEL, Tier.GUARANTEED): 1}, seconds=0)
     metrics.accounting.set_nodes((NodeGpus(_NODE, _MODEL, 1, 1),))
     metrics.watch_certificate(lambda: 0.0)
@@ -133,8 +152,8 @@ def _share(metrics: ProcessMetrics) -> None:
 
 
 def _world() -> World:
-    team = Team(_TEAM, gpus=Share(ONE_GPU))
-    world = World(Policy(teams=(team,), resources=BUILT_IN_RESOURCES))
+    team, department = Team(_TEAM, gpus=Share(ONE_GPU)), Department(DepartmentName(""))
+    world = World(Policy(teams=(team,), departments=(department,), resources=BUILT_IN_RESOURCES))
     world.set_node(Node(_NODE, {ResourceName("nvidia.com/gpu"): 1}, model=_MODEL))
     return world
 

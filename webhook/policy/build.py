@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import Field, fields, is_dataclass, replace
 from fractions import Fraction
 from typing import Final
 
@@ -20,10 +20,12 @@ from webhook.core.model.policy import (
     PodPath,
     Policy,
     Pool,
+    QueueRules,
     ReclaimCost,
     ReclaimRules,
     Share,
     Team,
+    TopologyRules,
     UserKey,
     WorkloadKind,
     WorkloadRules,
@@ -33,6 +35,7 @@ from webhook.core.model.shape import Shape
 from webhook.core.model.tier import Tier
 from webhook.policy import schema, selectors, teams
 from webhook.policy.builtin import built_in
+from webhook.policy.department_tree import Tree
 from webhook.policy.validate import Draft
 from webhook.policy.workloads import Workloads
 
@@ -46,10 +49,14 @@ def build(draft: Draft) -> Policy:
     classes = draft.section("priorityClasses", schema.PriorityClasses())
     named = {Tier.GUARANTEED: classes.guaranteed, Tier.PREEMPTIBLE: classes.preemptible}
     weights = _weights(draft, defaults.mig)
+    tree = Tree(draft.departments, draft.teams)
     policy = Policy(
         enforce=draft.section("enforce", schema.Enforce(Enforcement.ENFORCE)).root,
-        teams=tuple(sorted((_team(team.value) for team in draft.teams), key=lambda team: team.name)),
+        teams=tuple(sorted((_team(team.value, tree) for team in draft.teams), key=lambda team: team.name)),
+        departments=tree.all(),
         defaults=Defaults(
+            on_limit=defaults.on_limit,
+            on_no_room=defaults.on_no_room,
             unknown_team=defaults.unknown_team,
             unknown_gpu=defaults.unknown_gpu,
             device_access=defaults.device_access,
@@ -63,6 +70,8 @@ def build(draft: Draft) -> Policy:
         pools=tuple(sorted((_pool(pool.value) for pool in draft.pools), key=lambda pool: pool.name)),
         placement=_placement(placement),
         reclaim=_reclaim(draft.section("reclaim", schema.Reclaim()), defaults),
+        queue=_queue(draft.section("queue", schema.Queue())),
+        topology=TopologyRules(tuple(draft.section("topology", schema.Topology()).levels)),
         resources={name: weight for name, weight in weights.items() if weight},
         ignored_resources=frozenset(name for name, weight in weights.items() if not weight),
         priority_classes={tier: name for tier, name in named.items() if name is not None},
@@ -95,7 +104,7 @@ def _placement(spec: schema.Placement) -> PlacementRules:
     return replace(rules, demand_mix=tuple(sorted(weights.items()))) if weights else rules
 
 
-def _team(spec: teams.Team) -> Team:
+def _team(spec: teams.Team, tree: Tree) -> Team:
     return Team(
         name=TeamName(spec.name),
         namespaces=_unique(spec.namespaces),
@@ -104,7 +113,11 @@ def _team(spec: teams.Team) -> Team:
         models={GpuModel(model): _share(share) for model, share in sorted(spec.models.items())},
         per_pod=_cap(spec.per_pod),
         per_user=_cap(spec.per_user),
+        weight=spec.weight,
         on_limit=spec.on_limit,
+        on_no_room=spec.on_no_room,
+        queue_depth=spec.queue_depth,
+        departments=tree.above(spec.department),
     )
 
 
@@ -132,6 +145,15 @@ def _reclaim(spec: schema.Reclaim, defaults: teams.Defaults) -> ReclaimRules:
         minimum_runtime_seconds=spec.minimum_runtime,
         protected_namespaces=_unique(item for item in spec.protect if isinstance(item, str)),
         protected_selectors=tuple(sorted(protected, key=repr)),
+    )
+
+
+def _queue(spec: schema.Queue) -> QueueRules:
+    return QueueRules(
+        depth=spec.depth,
+        half_life_seconds=spec.half_life,
+        strict_after_seconds=spec.strict_after,
+        gang_timeout_seconds=spec.gang_timeout,
     )
 
 
@@ -185,10 +207,22 @@ def _unique(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(texts)))
 
 
+def _is_hashed(part: "Field[object]", value: object) -> bool:
+    is_always = bool(part.metadata.get("is_hashed_by_default", True))
+    return is_always or getattr(value, part.name) != part.default
+
+
+def _hashed(part: "Field[object]", value: object) -> object:
+    found = getattr(value, part.name)
+    return part.metadata.get("hashed_if_none") if found is None else _plain(found)
+
+
 def _plain(value: object) -> object:
     """Return a policy as JSON values, with sorted mappings and sets."""
     if is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: _hashed(f, value) for f in fields(value) if _is_hashed(f, value)}
+    if isinstance(value, Requirement | Toleration):  # with names, as always: replicas of two versions must agree
+        return {name: _plain(item) for name, item in value._asdict().items()}
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, frozenset):

@@ -1,8 +1,9 @@
 """Types of the schema's scalar fields: each combines a parser of values.py with its JSON Schema."""
 
+from fractions import Fraction
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, PlainSerializer, PlainValidator, Strict, WithJsonSchema
+from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, Strict, WithJsonSchema
 
 from webhook.core.model.amount import UNLIMITED, Limit, format_limit
 from webhook.policy import values
@@ -10,6 +11,12 @@ from webhook.policy import values
 Text = Annotated[str, Strict()]
 _AMOUNT_SCHEMA: Final[dict[str, Any]] = {
     "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{values.AMOUNT}$"}]
+}
+_WEIGHT_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [
+        {"type": "number", "exclusiveMinimum": 0, "maximum": values.MAX_WEIGHT},
+        {"type": "string", "pattern": f"^{values.AMOUNT}$"},
+    ]
 }
 _LIMIT_SCHEMA: Final[dict[str, Any]] = {"anyOf": [*_AMOUNT_SCHEMA["anyOf"], {"const": UNLIMITED.value}]}
 _DURATION_SCHEMA: Final[dict[str, Any]] = {
@@ -26,7 +33,10 @@ Gpus = Annotated[int, PlainValidator(values.gpus), WithJsonSchema(_AMOUNT_SCHEMA
 GpuLimit = Annotated[Limit, PlainValidator(values.limit), PlainSerializer(format_limit), WithJsonSchema(_LIMIT_SCHEMA)]
 Seconds = Annotated[int, PlainValidator(values.seconds), WithJsonSchema(_DURATION_SCHEMA)]
 GracePeriod = Annotated[Seconds, AfterValidator(values.grace_period)]
+GangTimeout = Annotated[Seconds, AfterValidator(values.gang_timeout)]
 SecondsLimit = Annotated[Limit, PlainValidator(values.seconds_limit), WithJsonSchema(_DURATION_LIMIT_SCHEMA)]
+Weight = Annotated[int | Fraction, PlainValidator(values.weight), WithJsonSchema(_WEIGHT_SCHEMA)]
+QueueDepth = Annotated[int, Strict(), Field(ge=0, le=values.MAX_QUEUE_DEPTH)]
 Cores = Annotated[int, PlainValidator(values.cores), WithJsonSchema(_CORES_SCHEMA)]
 Bytes = Annotated[int, PlainValidator(values.size), WithJsonSchema(_BYTES_SCHEMA)]
 TeamRef = Annotated[str, Strict(), AfterValidator(values.team_name)]

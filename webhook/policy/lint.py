@@ -15,10 +15,11 @@ from webhook.core.model.text import plural, plural_gpus
 from webhook.core.world.hidden_usage import is_hidden_usage
 from webhook.core.world.world import World
 from webhook.policy import schema
+from webhook.policy.located import Located
 from webhook.policy.problems import Problem
 from webhook.policy.teams import Team as TeamSpec
 from webhook.policy.untainted_nodes import contains_node, untainted
-from webhook.policy.validate import Draft, Located
+from webhook.policy.validate import Draft
 
 
 def lint(
@@ -44,6 +45,7 @@ def lint(
             *(problem for pool in draft.pools for problem in _pool(pool, context)),
             *_guarantees(draft, context),
             *(problem for name, part in draft.resources.items() for problem in _resource(name, part, context)),
+            *_without_label(draft, context),
             *_without_pool(context, origin),
             *(Problem(origin, 0, "pools", text) for text in untainted(policy, world)),
         ]
@@ -167,7 +169,8 @@ def _broad_match(match: LabelSelector, inside: list[Node], context: _Context) ->
 
 def _guarantees(draft: Draft, context: _Context) -> Iterator[Problem]:
     """Compare the guaranteed shares of all teams together with the nodes, in total and by model."""
-    total = sum(team.gpus.guaranteed for team in context.policy.teams)
+    total = sum(team.gpus.guaranteed for team in context.policy.teams if not team.departments)
+    total += sum(each.gpus.guaranteed for each in context.policy.departments if each.parent is None)
     nodes = list(context.world.fleet.nodes())
     capacity = sum(_gpus(node, context.policy) for node in nodes)
     largest = max(draft.teams, key=lambda part: part.value.gpus.guaranteed, default=None)
@@ -187,6 +190,15 @@ def _guarantees(draft: Draft, context: _Context) -> Iterator[Problem]:
 def _resource(name: str, part: Located[schema.Resource], context: _Context) -> Iterator[Problem]:
     if not any(name in node.allocatable for node in context.world.fleet.nodes()):
         yield part.problem("no node has this resource")
+
+
+def _without_label(draft: Draft, context: _Context) -> Iterator[Problem]:
+    """Yield the levels of domains whose label no node has: gangs are placed as if they were not listed."""
+    part = draft.sections.get("topology")
+    nodes = list(context.world.fleet.nodes())
+    for index, key in enumerate(context.policy.topology.levels):
+        if part is not None and nodes and not any(key in node.labels for node in nodes):
+            yield part.problem(f"no node has label {key}", "levels", index)
 
 
 def _without_team(context: _Context, origin: str) -> Iterator[Problem]:

@@ -10,16 +10,20 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import ConfigDict, Discriminator, Field, RootModel, Strict, Tag, field_validator, model_validator
 
 from webhook.core.model.amount import ONE_GPU, gpus_text
+from webhook.core.model.domain_request import MAX_LEVELS
 from webhook.core.model.policy import Enforcement, Mode, ReclaimCost
+from webhook.policy.departments import Department
 from webhook.policy.field_types import (
     Bytes,
     ClassName,
     Cores,
+    GangTimeout,
     Gpus,
     Key,
     LabelValue,
     Name,
     NamespaceGlob,
+    QueueDepth,
     ResourceKey,
     Seconds,
     SecondsLimit,
@@ -132,6 +136,44 @@ class Reclaim(Spec):
     )
 
 
+class Queue(Spec):
+    """How pods wait with `onLimit: queue` or `onNoRoom: queue`, and in which order they start."""
+
+    depth: QueueDepth = Field(default=1000, description="The maximum number of each team's pods in the queue.")
+    half_life: Seconds = Field(
+        default=0,
+        description="Past borrowing counts in the order of teams, and half as much after this time. 0s: it does not.",
+    )
+    strict_after: SecondsLimit = Field(
+        default="10m",
+        validate_default=True,
+        description="How long smaller pods may pass a pod that waits for a limit. Or the word unlimited.",
+    )
+    gang_timeout: GangTimeout = Field(
+        default="5m",
+        validate_default=True,
+        description="How long the pods of a gang may take to come, and for how long room is kept for those that come "
+        "after the first ones run.",
+    )
+
+
+class Topology(Spec):
+    """Domains of nodes, such as racks, in which gangs are placed together."""
+
+    levels: Annotated[list[Key], Field(max_length=MAX_LEVELS)] = Field(
+        default=[],
+        description="Keys of node labels, the largest domains first, such as topology.kubernetes.io/zone and "
+        "example.com/rack. A gang that starts whole is placed in the smallest domain that holds it.",
+    )
+
+    @field_validator("levels")
+    @classmethod
+    def _are_different(cls, levels: list[str]) -> list[str]:
+        if twice := next((key for number, key in enumerate(levels) if key in levels[:number]), None):
+            raise ValueError(f"{twice} is listed twice; keep one")
+        return levels
+
+
 class Resource(Spec):
     """How many GPUs one piece of a resource counts: exactly one of these."""
 
@@ -185,10 +227,15 @@ class PolicyFile(Spec):
         description="off: nothing; shadow: decide and record; warn: also warn users; enforce: refuse, label and place.",
     )
     teams: list[Team] = Field(default=[], description="The teams and their shares.")
+    departments: list[Department] = Field(default=[], description="The tree over teams. Default: none.")
     defaults: Defaults = Field(default=Defaults(), description="Settings for what no team sets.")
     pools: list[Pool] = Field(default=[], description="Sets of nodes. Default: all nodes are one pool.")
     placement: Placement = Field(default=Placement(), description="How nodes are chosen for pods.")
     reclaim: Reclaim = Field(default=Reclaim(), description="When and how borrowed GPUs are reclaimed.")
+    queue: Queue = Field(default=Queue(), description="How pods wait, and in which order they start.")
+    topology: Topology = Field(
+        default=Topology(), description="Domains of nodes in which gangs are placed together. Default: none."
+    )
     resources: dict[ResourceKey, Resource] = Field(
         default={}, description="How many GPUs a resource counts, in addition to the built-in resources."
     )

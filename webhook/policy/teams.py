@@ -5,11 +5,12 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
-from webhook.core.model.amount import UNLIMITED, exceeds, format_gpus, format_limit
+from webhook.core.model.amount import UNLIMITED, Limit, exceeds, format_gpus, format_limit
 from webhook.core.model.policy import (
     DeviceAccess,
     MigWeight,
     OnLimit,
+    OnNoRoom,
     UnknownGpu,
     UnknownTeam,
     UnknownUser,
@@ -24,11 +25,20 @@ from webhook.policy.field_types import (
     Key,
     Name,
     NamespaceGlob,
+    QueueDepth,
     TeamRef,
+    Weight,
 )
 from webhook.policy.selectors import Selector
 from webhook.policy.spec import Spec
-from webhook.policy.values import not_queue
+from webhook.policy.values import one_department
+
+
+def check_order(guaranteed: int, limit: Limit) -> None:
+    """Refuse a limit below the guaranteed share."""
+    if exceeds(guaranteed, limit):
+        shares = f"guaranteed {format_gpus(guaranteed)} is more than limit {format_limit(limit)}"
+        raise ValueError(f"{shares}; raise the limit or lower the guaranteed share")
 
 
 class Share(Spec):
@@ -39,9 +49,7 @@ class Share(Spec):
 
     @model_validator(mode="after")
     def _is_ordered(self) -> Self:
-        if exceeds(self.guaranteed, self.limit):
-            shares = f"guaranteed {format_gpus(self.guaranteed)} is more than limit {format_limit(self.limit)}"
-            raise ValueError(f"{shares}; raise the limit or lower the guaranteed share")
+        check_order(self.guaranteed, self.limit)
         return self
 
 
@@ -67,8 +75,23 @@ class Team(Spec):
     )
     per_pod: Cap | None = Field(default=None, description="The maximum that one pod may request.")
     per_user: Cap | None = Field(default=None, description="The maximum that one user may hold in this team.")
-    on_limit: Annotated[OnLimit, BeforeValidator(not_queue)] = Field(
-        default=OnLimit.REJECT, description="What happens to a pod over a limit. Only reject in this version."
+    weight: Weight = Field(
+        default=1, description="The team's part of the GPUs that are borrowed, relative to the weights of other teams."
+    )
+    on_limit: OnLimit | None = Field(
+        default=None,
+        description="A pod over a limit: reject, or queue (it waits until pods end). Default: defaults.onLimit.",
+    )
+    on_no_room: OnNoRoom | None = Field(
+        default=None,
+        description="A pod without room: wait (charged, in kube-scheduler), or queue. Default: defaults.onNoRoom.",
+    )
+    queue_depth: QueueDepth | None = Field(
+        default=None, description="The maximum number of the team's pods in the queue. Default: queue.depth."
+    )
+
+    department: Annotated[Name, BeforeValidator(one_department)] | None = Field(
+        default=None, description="The department that the team belongs to. Default: none."
     )
 
     # Validators of fields, not of the model: pydantic skips the latter if any field is invalid, which would hide a
@@ -116,6 +139,14 @@ class UserKey(Spec):
 class Defaults(Spec):
     """Settings for what no team sets."""
 
+    on_limit: OnLimit = Field(
+        default=OnLimit.REJECT,
+        description="A pod over a limit that other pods use up: reject, or queue (it waits until pods end).",
+    )
+    on_no_room: OnNoRoom = Field(
+        default=OnNoRoom.WAIT,
+        description="A pod inside its limits without room: wait (charged, in kube-scheduler), or queue (not charged).",
+    )
     unknown_team: UnknownTeam = Field(
         default=UnknownTeam.REJECT,
         description="Pods of namespaces without a team: reject, or preemptible (may borrow, guaranteed nothing).",

@@ -2,38 +2,22 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from webhook.policy import schema
+from webhook.policy.department_tree import check_tree
+from webhook.policy.departments import Department
 from webhook.policy.document import Document
 from webhook.policy.field_errors import expected_one_of, field_errors
+from webhook.policy.located import Located
 from webhook.policy.problems import Path, Problem, described
 from webhook.policy.teams import Defaults, Team
 from webhook.policy.values import resource_name
 from webhook.policy.workloads import Workloads
 
-T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
-
-
-@dataclass(frozen=True, slots=True)
-class Located(Generic[T]):
-    """A part of the policy and its place in a file."""
-
-    value: T
-    document: Document
-    path: Path
-
-    @property
-    def place(self) -> str:
-        """FILE:LINE, for another problem's message."""
-        return self.document.place(self.path)
-
-    def problem(self, message: str, *below: str | int) -> Problem:
-        """Return a problem of this part, or of a field below it."""
-        return self.document.problem((*self.path, *below), message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +33,18 @@ class Draft:
     """The parts of all documents that are valid on their own, and every problem."""
 
     teams: list[Located[Team]] = field(default_factory=list)
+    departments: list[Located[Department]] = field(default_factory=list)
     pools: list[Located[schema.Pool]] = field(default_factory=list)
     resources: dict[str, Located[schema.Resource]] = field(default_factory=dict)
     sections: dict[str, Located[Any]] = field(default_factory=dict)
     exempt: list[Located[str]] = field(default_factory=list)
-    names: dict[str, list[Located[str]]] = field(default_factory=lambda: {"teams": [], "pools": []})
-    """All teams and pools, invalid ones included: a reference to one of those is not a second problem."""
+    names: dict[str, list[Located[str]]] = field(default_factory=lambda: {"teams": [], "departments": [], "pools": []})
+    """All teams, departments and pools, invalid ones included: a reference to one of those is not a second problem."""
     claims: list[NamespaceClaim] = field(default_factory=list)
     references: list[Located[str]] = field(default_factory=list)
     """Teams that pools refer to."""
+    department_references: list[Located[str]] = field(default_factory=list)
+    """Departments that teams and departments refer to."""
     problems: list[Problem] = field(default_factory=list)
 
     def section(self, name: str, default: M) -> M:
@@ -77,7 +64,14 @@ def check_documents(documents: Iterable[Document], *, is_complete: bool) -> Draf
     for named in (*draft.names.values(), draft.exempt):
         draft.problems += _repeated(named)
     reported = {(problem.file, problem.path) for problem in draft.problems}
-    across = [*_claimed_twice(draft.claims), *(_unknown_teams(draft) if is_complete else ())]
+    tree = check_tree(
+        draft.departments,
+        draft.teams,
+        [name.value for name in draft.names["departments"]],
+        draft.department_references,
+        is_complete=is_complete,
+    )
+    across = [*_claimed_twice(draft.claims), *(_unknown_teams(draft) if is_complete else ()), *tree]
     draft.problems += (problem for problem in across if (problem.file, problem.path) not in reported)
     return draft
 
@@ -95,10 +89,8 @@ def _read(document: Document, draft: Draft) -> None:
                 pass
             case _ if value is None and name in _KNOWN:
                 pass  # a section with all its content commented out
-            case "teams":
-                draft.teams += _items(document, name, value, Team, draft)
-            case "pools":
-                draft.pools += _items(document, name, value, schema.Pool, draft)
+            case "teams" | "departments" | "pools":
+                _read_list(document, name, value, draft)
             case "resources":
                 _read_resources(document, value, draft)
             case "exempt":
@@ -110,11 +102,23 @@ def _read(document: Document, draft: Draft) -> None:
                 _read_section(document, name, value, draft)
 
 
+def _read_list(document: Document, name: str, value: object, draft: Draft) -> None:
+    match name:
+        case "teams":
+            draft.teams += _items(document, name, value, Team, draft)
+        case "departments":
+            draft.departments += _items(document, name, value, Department, draft)
+        case _:
+            draft.pools += _items(document, name, value, schema.Pool, draft)
+
+
 _SECTIONS: dict[str, type[BaseModel]] = {
     "enforce": schema.Enforce,
     "defaults": Defaults,
     "placement": schema.Placement,
     "reclaim": schema.Reclaim,
+    "queue": schema.Queue,
+    "topology": schema.Topology,
     "priorityClasses": schema.PriorityClasses,
     "workloads": Workloads,
 }
@@ -150,14 +154,17 @@ def _items(document: Document, name: str, value: object, model: type[M], draft: 
             yield checked
 
 
-def _note_names(document: Document, path: Path, item: dict[str, object], draft: Draft) -> None:
+def _note_names(document: Document, path: Path, item: dict[str, Any], draft: Draft) -> None:
     """Record an item's name and what it refers to, even if it is invalid: other items are checked against them."""
     name = item.get("name")
     if isinstance(name, str):
         draft.names[str(path[0])].append(Located(name, document, (*path, "name")))
+    above = {"teams": "department", "departments": "parent"}.get(str(path[0]), "")
+    if isinstance(item.get(above), str):
+        draft.department_references.append(Located(item[above], document, (*path, above)))
     if path[0] == "pools":
         draft.references += _texts(document, (*path, "teams"), item.get("teams"))
-    elif isinstance(name, str):
+    elif path[0] == "teams" and isinstance(name, str):
         claimed = _texts(document, (*path, "namespaces"), item.get("namespaces"))
         draft.claims += (NamespaceClaim(name, namespace) for namespace in claimed)
 

@@ -12,6 +12,9 @@ from webhook.policy.problems import described
 
 MAX_GPUS: Final = 1_000_000_000  # keeps every sum of GPU units within 64 bits
 
+MAX_WEIGHT: Final = 1_000_000
+MAX_QUEUE_DEPTH: Final = 100_000
+
 AMOUNT: Final = r"(0|[1-9][0-9]*)(\.[0-9]+|/[1-9][0-9]*)?"
 DURATION: Final = r"([0-9]+(\.[0-9]+)?(h|m|s))+|0"
 CORES: Final = r"[0-9]{1,6}(\.[0-9]{1,3}|m)?"
@@ -23,6 +26,8 @@ HOST_PATH: Final = r"(/(?!\.{1,2}(/|$))[-A-Za-z0-9._@:+=,]+)+"
 NAMESPACE_GLOB: Final = r"[-a-z0-9*?]+"
 _FIELD: Final = r"[A-Za-z_][-A-Za-z0-9_]*"
 
+LEAST_GANG_SECONDS: Final = 10
+LONGEST_GANG_SECONDS: Final = 24 * 3600
 _MAX_NUMBER = 40  # characters of a number
 _MAX_NAME = 63  # longest label value, namespace name and name part of a key
 _MAX_SUBDOMAIN = 253
@@ -77,6 +82,14 @@ def grace_period(value: int) -> int:
     return value
 
 
+def gang_timeout(value: int) -> int:
+    """Check how long a gang may take to come: room is kept for so long, for pods that do not exist."""
+    if not LEAST_GANG_SECONDS <= value <= LONGEST_GANG_SECONDS:
+        expected = f"from {LEAST_GANG_SECONDS}s to {LONGEST_GANG_SECONDS // 3600}h"
+        raise ValueError(f"expected {expected}, got {value}s")
+    return value
+
+
 def seconds_limit(value: object) -> Limit:
     """Parse a duration, or the word unlimited."""
     if value == UNLIMITED.value:
@@ -109,10 +122,22 @@ def is_integer(text: str) -> bool:
     return re.fullmatch(r"-?[0-9]{1,18}", text) is not None
 
 
-def not_queue(value: object) -> object:
-    """Refuse `onLimit: queue`, which this version does not implement."""
-    if value == "queue":
-        raise ValueError("queue is not available in this version; use reject")
+def weight(value: object) -> int | Fraction:
+    """Parse a weight exactly: 1, 0.5, 3 or 1/3, above 0."""
+    text = str(value)
+    is_number = isinstance(value, int | float | str) and not isinstance(value, bool)
+    if not is_number or len(text) > _MAX_NUMBER or not re.fullmatch(rf"-?{AMOUNT}", text):
+        raise ValueError(f'expected a weight such as 2, 0.5 or "1/3", got {described(value)}')
+    exact = Fraction(text)
+    if not 0 < exact <= MAX_WEIGHT:
+        raise ValueError(f"expected a weight above 0, and at most {MAX_WEIGHT:,}, got {text}")
+    return exact.numerator if exact.denominator == 1 else exact
+
+
+def one_department(value: object) -> object:
+    """Refuse a list of departments: the tree would not say which one lends, and which limit holds."""
+    if isinstance(value, list):
+        raise ValueError(f"a team belongs to one department, got a list of {len(value)}; name one")  # noqa: TRY004
     return value
 
 

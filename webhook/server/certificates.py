@@ -92,7 +92,7 @@ async def _from_secret(
     connection = await stack.enter_async_context(await connect(kubeconfig))
     store = SecretStore(connection, namespace=namespace, name=secret.name)
     try:
-        keeper = CertificateManager(
+        manager = CertificateManager(
             store,
             WebhookConfigurations(connection),
             terms=settings.certificate_terms,
@@ -100,28 +100,28 @@ async def _from_secret(
         )
     except ValueError as exc:
         raise StartupError(str(exc)) from exc
-    status.readiness.watch("certificate", keeper.why_unusable, remark=keeper.why_unpublished)
-    status.metrics.watch_certificate(lambda: keeper.serving.not_after.timestamp())  # noqa: PLW0108 - likewise
-    status.metrics.watch_cas(lambda: _ca_status(keeper))
+    status.readiness.watch("certificate", manager.why_unusable, remark=manager.why_unpublished)
+    status.metrics.watch_certificate(lambda: manager.serving.not_after.timestamp())  # noqa: PLW0108 - likewise
+    status.metrics.watch_cas(lambda: _ca_status(manager))
     with suppress(TimeoutError):
         async with asyncio.timeout(FIRST_READ_SECONDS):
-            await keeper.look()
+            await manager.look()
 
     async def renew() -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(keeper.run())
-            group.create_task(notify_on_changes(store, connection, keeper.ring))
+            group.create_task(manager.run())
+            group.create_task(notify_on_changes(store, connection, manager.ring))
 
-    return Certificates(keeper.serving.context, renew, lambda: keeper.serving.pair.shown)
+    return Certificates(manager.serving.context, renew, lambda: manager.serving.pair.shown)
 
 
-def _ca_status(keeper: CertificateManager) -> CaStatus:
-    if keeper.bundle is None:
+def _ca_status(manager: CertificateManager) -> CaStatus:
+    if manager.bundle is None:
         return CaStatus(expires_at=0.0, trusted=0, is_published=False)
     return CaStatus(
-        expires_at=keeper.bundle.signing.certificate.not_valid_after_utc.timestamp(),
-        trusted=len(keeper.bundle.cas),
-        is_published=keeper.why_unpublished() is None,
+        expires_at=manager.bundle.signing.certificate.not_valid_after_utc.timestamp(),
+        trusted=len(manager.bundle.cas),
+        is_published=manager.why_unpublished() is None,
     )
 
 

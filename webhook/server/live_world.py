@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.quotas import quota_kind
-from webhook.cluster.watch.world_kinds import world_kinds
+from webhook.cluster.watch.world_kinds import followed, world_kinds
 from webhook.cluster.writes.crd_installer import CrdInstaller
 from webhook.core.model.pod import Resident
 from webhook.core.quota.in_flight import InFlightCharge
@@ -45,9 +46,19 @@ class LiveWorld:
 
     @classmethod
     async def connect(
-        cls, kubeconfig: Path | None, world: World, stack: AsyncExitStack, *, metrics: Metrics, logs: Logs
+        cls,
+        kubeconfig: Path | None,
+        world: World,
+        stack: AsyncExitStack,
+        *,
+        metrics: Metrics,
+        logs: Logs,
+        note: Callable[[str, Any, str], None],
     ) -> "LiveWorld":
-        """Connect to a cluster until the stack closes. Raises StartupError if there are no credentials."""
+        """Connect to a cluster until the stack closes. Raises StartupError if there are no credentials.
+
+        `note` is called with the name of a kind, the object and its handle after each change; None if it is gone.
+        """
         try:
             connection = await stack.enter_async_context(await connect(kubeconfig))
         except ClusterError as exc:
@@ -70,7 +81,10 @@ class LiveWorld:
         bypass_detector = BypassDetector(
             world, shadow_labels, report=lambda pod: _report_bypass(pod, world, counts, logs), linger=ledger.linger
         )
-        kinds = world_kinds(world, pods=bypass_detector, lose=bypass_detector.delete_pod)
+        kinds = [
+            followed(kind, partial(note, kind.name))
+            for kind in world_kinds(world, pods=bypass_detector, lose=bypass_detector.delete_pod)
+        ]
         feed = Feed(connection, (quota_kind(quotas), *kinds, ledger.kind()))
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)

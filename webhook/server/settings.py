@@ -1,6 +1,6 @@
 """Settings of `fairgate serve`: parsed once from the command line, then passed in."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import Final
 
 from certs.authority import CA_LIFETIME, LEAF_LIFETIME, CertificateOptions
 from webhook.core.model.policy import Enforcement
+from webhook.history.store import Bounds
 from webhook.observe.logs import LogFormat
 
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
@@ -93,7 +94,7 @@ class Settings:
     listen address. `client_ca` is a file: with it only clients with a certificate of these CAs may send reviews.
     `namespace` contains the shared objects of all replicas; None: the pod's own, or that of the kubeconfig.
     `lease_seconds` is how long the leader's Lease must stay unchanged before another replica takes over. `enforce`
-    overrides the policy's.
+    overrides the policy's. `history` is the file that usage is recorded in, None for no record.
     """
 
     policy: Path
@@ -109,6 +110,8 @@ class Settings:
     drain_seconds: float = DRAIN_SECONDS
     lease_seconds: int = 15
     enforce: Enforcement | None = None
+    history: Path | None = None
+    history_bounds: Bounds = field(default_factory=Bounds)
 
     @property
     def certificate_terms(self) -> CertificateOptions:

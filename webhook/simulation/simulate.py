@@ -14,13 +14,15 @@ from webhook.core.admission.admission import admit
 from webhook.core.admission.resolve_demand import as_created
 from webhook.core.admission.verification import verify
 from webhook.core.model.amount import Units
-from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
+from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplicable, Queue, Retry
+from webhook.core.model.demand import reweighed
 from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.pod import Pod, Requester
+from webhook.core.model.policy import Policy
 from webhook.core.model.reason import Code, Reason
 from webhook.core.quota.charged_pod import flight_of
 from webhook.core.world.world import World
-from webhook.kube.admission.pod_patch import apply, node_choice_operations, operations
+from webhook.kube.admission.pod_patch import apply, node_choice_operations, operations, queue_operations
 from webhook.kube.objects import objects
 from webhook.kube.pod.pods import InvalidPod, to_pod
 
@@ -58,6 +60,11 @@ def read_template(written: Mapping[str, Any], *, namespace: Namespace, world: Wo
     return Template(written, found, as_created(pod, world.policy))
 
 
+def under_policy(pod: Pod, policy: Policy) -> Pod:
+    """Return a pod that was read under one policy as another one counts its GPUs."""
+    return as_created(pod._replace(demand=reweighed(pod.demand, policy.resources)), policy)
+
+
 class Simulator:
     """Simulates the creation of pods, and keeps the charges of earlier ones in its world."""
 
@@ -69,11 +76,11 @@ class Simulator:
 
     def simulate(self, template: Template, count: int, *, requester: Requester) -> Iterator[Answer]:
         """Yield the decisions on `count` equal pods, in order; each run of equal ones is charged before the next."""
-        run = _TemplateRun(template, requester)
+        run = _TemplateRun(template, requester, self._now_text)
         left = count
         while left:
             decision = self._decide(run)
-            if isinstance(decision, Deny | Retry) or decision.charge is None:  # nothing is charged: the same for all
+            if isinstance(decision, Deny | Retry | Queue) or decision.charge is None:  # none is charged: all the same
                 yield run.answer(decision, left)
                 return
             pod = run.stored(decision)
@@ -147,15 +154,15 @@ class _Terms(NamedTuple):
 
     @classmethod
     def of(cls, decision: Admit) -> "_Terms":
-        charge, steering = decision.charge, decision.steering
+        charge, node_choice = decision.charge, decision.node_choice
         return cls(
             charge.tier,
             decision.reason.code,
-            steering.mode,
-            steering.pool,
+            node_choice.mode,
+            node_choice.pool,
             charge.model,
             charge.gpus,
-            bool(steering.nodes),
+            bool(node_choice.nodes),
         )
 
 
@@ -169,10 +176,11 @@ class _Stored(NamedTuple):
 class _TemplateRun:
     """One template in simulation; `patched` has the first pod admitted with each set of terms."""
 
-    def __init__(self, template: Template, requester: Requester) -> None:
+    def __init__(self, template: Template, requester: Requester, now_text: str) -> None:
         self.template = template
         self.requester = requester
         self.patched: dict[_Terms, _Stored] = {}
+        self._now_text = now_text
 
     def answer(self, decision: Decision, count: int, node: NodeName | None = None) -> Answer:
         """Return the answer for `count` of its pods."""
@@ -185,15 +193,18 @@ class _TemplateRun:
     def _patched(self, decision: Decision) -> Mapping[str, Any] | None:
         if isinstance(decision, Admit):
             return self.patched[_Terms.of(decision)].written
-        if isinstance(decision, NotApplicable) and decision.steering is not None:
-            return apply(self.template.written, node_choice_operations(self.template.found, decision.steering))
+        if isinstance(decision, Queue):
+            patch = queue_operations(self.template.found, decision, now_text=self._now_text)
+            return apply(self.template.written, patch)
+        if isinstance(decision, NotApplicable) and decision.node_choice is not None:
+            return apply(self.template.written, node_choice_operations(self.template.found, decision.node_choice))
         return None
 
 
 def _is_equal(one: Decision, other: Decision) -> bool:
     match one, other:
         case Admit(), Admit():
-            return _Terms.of(one) == _Terms.of(other) and not one.steering.nodes
+            return _Terms.of(one) == _Terms.of(other) and not one.node_choice.nodes
         case NotApplicable(), NotApplicable():
             return one.reason == other.reason
         case _:
@@ -202,8 +213,8 @@ def _is_equal(one: Decision, other: Decision) -> bool:
 
 def _chosen(decision: Admit | NotApplicable) -> NodeName | None:
     match decision:
-        case Admit(steering=steering):
-            return steering.nodes[0] if steering.nodes else None
+        case Admit(node_choice=node_choice):
+            return node_choice.nodes[0] if node_choice.nodes else None
         case NotApplicable():
             return None
         case _ as never:

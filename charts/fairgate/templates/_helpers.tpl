@@ -32,6 +32,13 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
+{{/* Labels of the page's pods: the Service of the webhooks may not select them. */}}
+{{- define "fairgate.pageLabels" -}}
+app.kubernetes.io/name: {{ include "fairgate.name" . }}-page
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
 {{- define "fairgate.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "fairgate.fullname" .) .Values.serviceAccount.name -}}
@@ -63,7 +70,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* A role and whom it is bound to: the caller gives root, name and kind (Role, ClusterRole). */}}
+{{/* A role binding: the caller gives root, name and kind (Role, ClusterRole). */}}
 {{- define "fairgate.binding" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ .kind }}Binding

@@ -17,7 +17,7 @@ once it serves. What it has set stays: an upgrade reads it from the cluster.
 {{- $expression := .expression | replace $base.concerns (eq $webhook.name "mutate.fairgate.dev" | ternary $steers $concerns) -}}
 {{- $_ := set . "expression" (include "fairgate.filled" (dict "base" $base "documents" $documents "text" $expression)) -}}
 {{- end -}}
-{{- if eq $webhook.name "workloads.fairgate.dev" -}}
+{{- if has $webhook.name (list "workloads.fairgate.dev" "gangs.fairgate.dev") -}}
 {{- $_ := set $webhook "rules" (include "fairgate.workloadRules" (dict "base" $base "documents" $documents "rule" (first $webhook.rules)) | fromJsonArray) -}}
 {{- end -}}
 {{- $_ := set $webhook "namespaceSelector" (include "fairgate.exempt" $documents | fromJson).selector -}}

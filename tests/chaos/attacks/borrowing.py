@@ -38,7 +38,7 @@ def behind_a_budget(attacker: Attacker, scene: Scene, dice: random.Random) -> No
 
 
 def one_gang_of_all(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # noqa: ARG001
-    """Whatever is guaranteed of it shall shield what is not."""
+    """Guaranteed pods in it must not protect the others."""
     marks = dice.choice(
         (
             {"labels": {"scheduling.x-k8s.io/pod-group": "all"}},
@@ -58,14 +58,14 @@ def slow_to_end(attacker: Attacker, scene: Scene, dice: random.Random) -> None: 
 
 
 def into_held_room(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # noqa: ARG001
-    """Wait for room that is kept for others, with a toleration for every taint."""
+    """Wait for room that is held for others, with a toleration for every taint."""
     tolerations = dice.choice((EVERYTHING, [{"operator": "Exists", "effect": "NoSchedule"}]))
     for _ in range(3):
         attacker.create_pod(gpu_pod(dice, 1, tolerations=tolerations, labels={"fairgate.dev/tier": "preemptible"}))
 
 
 def never_to_start(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # noqa: ARG001
-    """Be guaranteed, and wait for what never comes, so that others are evicted for nothing; then do it again."""
+    """Wait as guaranteed for nodes that do not exist, so that others are evicted without need; repeat that."""
     hopeless = dice.choice(
         (
             {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "none"}}]},
@@ -84,7 +84,7 @@ def never_to_start(attacker: Attacker, scene: Scene, dice: random.Random) -> Non
 
 
 def gang_that_comes_slowly(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # noqa: ARG001
-    """Members 0.3 s apart, of which the last never comes: half of their room is made."""
+    """Members 0.3 s apart, of which the last is never created: half of their room is freed."""
     name = named(dice)
     group = {"metadata": {"name": name}, "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}}}
     with suppress(ApiError):

@@ -22,11 +22,11 @@ SPREAD = [
 
 
 class ReachedError(AssertionError):
-    """A pod that reaches GPUs without asking was let in."""
+    """A pod that reaches GPUs without a request was admitted."""
 
 
 def heavy_labels(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # noqa: ARG001
-    """Pods whose labels a ledger might carry: a dozen of them make an object that the API server refuses."""
+    """Pods whose labels a ledger might store: a dozen of them make an object that the API server refuses."""
     labels = {f"k{number}": "v" * 60 for number in range(8_000)}
     for _ in range(2):
         with suppress(ApiError):

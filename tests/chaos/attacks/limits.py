@@ -33,7 +33,7 @@ def closed_pool_by_node_name(attacker: Attacker, scene: Scene, dice: random.Rand
 
 
 def every_node_by_a_daemon_set(attacker: Attacker, scene: Scene, dice: random.Random) -> None:
-    """Its controller makes pods for nodes that no scheduler chose."""
+    """Its controller creates pods for nodes that no scheduler chose."""
     made = gpu_pod(dice, 1, tolerations=[{"operator": "Exists"}])
     selector = {"matchLabels": made["metadata"]["labels"]}
     target = dice.choice((scene.scarce_node, scene.closed_node, *scene.nodes))
@@ -74,7 +74,7 @@ def class_for_anything(attacker: Attacker, scene: Scene, dice: random.Random) ->
 
 
 def ghosts(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # noqa: ARG001
-    """Delete by force what has long to end: the API forgets it, the node does not. Then take the GPUs again."""
+    """Force-delete a pod with a long grace period: the node still runs it. Then request the GPUs again."""
     pods = collection(attacker, "v1", "pods")
     for made in own_pods(attacker)[:4]:
         with suppress(ApiError):
@@ -91,7 +91,7 @@ def ghosts(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # no
 
 
 def phantoms(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # noqa: ARG001
-    """Create a name that is there already, again and again: each attempt is charged before it fails."""
+    """Create an existing name repeatedly: each attempt is charged before it fails."""
     name = "taken"
     with suppress(ApiError):
         attacker.create_pod(gpu_pod(dice, 1, name=name))
@@ -101,7 +101,7 @@ def phantoms(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # 
 
 
 def many_service_accounts(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # noqa: ARG001
-    """Be another user for each pod."""
+    """Use another user for each pod."""
     name = f"sa-{dice.randrange(6)}"
     user = f"system:serviceaccount:{attacker.namespace}:{name}"
     with suppress(ApiError):
@@ -124,7 +124,7 @@ def forged_labels(attacker: Attacker, scene: Scene, dice: random.Random) -> None
 
 
 def endless_workload(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # noqa: ARG001
-    """Ask for warnings of two thousand million pods; a dry run, or the controllers would be the victim."""
+    """Request warnings for two billion pods; by dry run, otherwise the controllers would be the victim."""
     made = gpu_pod(dice, 8)
     template = {"metadata": {"labels": made["metadata"]["labels"]}, "spec": made["spec"]}
     spec = {"replicas": 2**31 - 1, "selector": {"matchLabels": made["metadata"]["labels"]}, "template": template}
@@ -140,7 +140,7 @@ def more_than_the_limit(attacker: Attacker, scene: Scene, dice: random.Random) -
 
 
 def hidden_in_containers(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # noqa: ARG001
-    """Ask in init containers and sidecars, which add up in ways of their own."""
+    """Request GPUs in init containers and sidecars, which add up differently."""
     made = gpu_pod(dice, 1)
     main = made["spec"]["containers"][0]
     sidecar = main | {"name": "sidecar", "restartPolicy": "Always"}
@@ -157,7 +157,7 @@ def _devices(device_class: str, count: int) -> dict[str, Any]:
 
 
 def _until_known(attacker: Attacker, made: dict[str, Any]) -> None:
-    """Create a pod as soon as its claim is known, as clients do: 429 says to come again."""
+    """Create a pod as soon as its claim is known, as clients do: they retry after 429."""
     for _ in range(20):
         try:
             attacker.create_pod(made)

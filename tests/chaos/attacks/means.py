@@ -13,7 +13,7 @@ from tests.control_plane.objects import pod
 DEVICES = "/apis/resource.k8s.io/v1"
 IMAGE = "example.invalid/x:1"
 LABELLED = {"of": "mallory"}
-"""On every pod of the attacker, so that its budgets and selectors match them."""
+"""A label on every pod of the attacker, so that its budgets and selectors match them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def gpu_pod(dice: random.Random, gpus: int = 1, **more: Any) -> dict[str, Any]:
 
 
 def with_resources(made: dict[str, Any], **amounts: str) -> dict[str, Any]:
-    """Ask for more resources, by their names with `_` for `-`, of nvidia.com."""
+    """Request more resources of nvidia.com, by their names with `_` for `-`."""
     resources = made["spec"]["containers"][0]["resources"]
     for side in ("requests", "limits"):
         resources[side] |= {f"nvidia.com/{name.replace('_', '-')}": amount for name, amount in amounts.items()}

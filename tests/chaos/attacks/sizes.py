@@ -43,7 +43,7 @@ def node_selector_terms(dice: random.Random) -> dict[str, Any]:
 
 
 def distinct_terms(dice: random.Random) -> dict[str, Any]:
-    """Terms that no pod had before: what is kept of them stays."""
+    """Terms that no earlier pod had: what is cached of them stays."""
     return gpu_pod(dice, 1, **_node_affinity(_expressions(5_000, dice)))
 
 
@@ -115,7 +115,7 @@ def _in_a_dry_run(shape: Callable[[random.Random], dict[str, Any]]) -> Action:
 
 
 def cheap_neighbours(attacker: Attacker, scene: Scene, dice: random.Random) -> None:
-    """Without a GPU, and never asked about: pods that keep a victim's pods off by thousands of terms."""
+    """Without a GPU, and never reviewed: pods that exclude a victim's pods by thousands of anti-affinity terms."""
     mine = [made for made in own_pods(attacker) if made["metadata"]["labels"].get("cheap")]
     if len(mine) >= MOST_CHEAP_NEIGHBOURS:
         return
@@ -129,7 +129,7 @@ def cheap_neighbours(attacker: Attacker, scene: Scene, dice: random.Random) -> N
 
 
 def unfinished_headers(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # noqa: ARG001
-    """Speak to Fairgate itself: half a request that never ends, on many connections."""
+    """Call Fairgate directly: incomplete requests on many connections."""
     context = _anyone()
     for _ in range(dice.randrange(10, 30)):
         with suppress(OSError):
@@ -161,7 +161,7 @@ def let_go() -> None:
 
 
 def large_bodies(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # noqa: ARG001
-    """Speak to Fairgate itself: bodies of 8 MiB without a certificate, of which only the beginning comes."""
+    """Call Fairgate directly: bodies of 8 MiB without a certificate, of which only the beginning is sent."""
     context = _anyone()
     head = b"POST /validate HTTP/1.1\r\nHost: fairgate\r\nContent-Length: 8388608\r\n\r\n"
     with suppress(OSError):

@@ -16,7 +16,7 @@ from webhook.kube.registration.installation import Probe, ProbeOutcome
 
 
 def replicas(**entries):
-    """Processes of which some are others; None: not there."""
+    """Processes with some replaced by others; None: absent."""
     found = processes() | {name.replace("__", "-"): each for name, each in entries.items()}
     return {"replicas": ReadValue(Report(replicas={name: each for name, each in found.items() if each is not None}))}
 

@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def broken():
-    """An edit that one evictor has not got, a webhook that times out, ledgers that may not be read."""
+    """An edit that one evictor lacks, a webhook that times out, ledgers that may not be read."""
     late = processes(**{"pod-2_d": process("evictor", policy="0a1b2c3d4e5f")})
     cause = 'Internal error occurred: failed calling webhook "validate.fairgate.dev": context deadline exceeded'
     seen = HEALTHY.__class__(

@@ -1,4 +1,4 @@
-"""`fairgate explain` beside a cluster: workloads, what reclaim can do, evictions to come and gone, who leads."""
+"""`fairgate explain` on a cluster: workloads, what reclaim can do, future and past evictions, the leader."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ class Cluster:
     def __init__(self, api, folder):
         self.api, self.folder = api, folder
         self.node("gpu-1")
-        for name in ("vision", "nlp", "strangers"):
+        for name in ("vision", "nlp", "unowned"):
             api.put(NAMESPACES, name)
         (folder / "policy.yaml").write_text(POLICY)
 
@@ -86,7 +86,7 @@ class Cluster:
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return result
 
-    async def told(self, *words):
+    async def explained(self, *words):
         return json.loads((await self.explain(*words, "-o", "json")).stdout)
 
 
@@ -97,7 +97,7 @@ async def cluster(tmp_path):
         yield Cluster(api, tmp_path)
 
 
-async def test_a_waiting_pod_is_told_from_whom_gpus_can_be_taken_back_and_who_leads(cluster):
+async def test_a_waiting_pod_shows_reclaimable_gpus_and_the_leader(cluster):
     cluster.lease()
     cluster.pod("borrower", node="gpu-1", gpus=8)
     cluster.pod("waiting", namespace="nlp", tier="guaranteed", status=NO_ROOM)
@@ -106,8 +106,8 @@ async def test_a_waiting_pod_is_told_from_whom_gpus_can_be_taken_back_and_who_le
     assert "reclaim  8 GPUs can be taken back from vision on gpu-1" in shown.stdout
     assert "1 pod would be evicted: vision/borrower 8" in shown.stdout
     assert "evictor evictor-0 leads" in shown.stdout
-    [told] = await cluster.told("pod/waiting", "-n", "nlp")
-    assert told["reclaim"] == {
+    [explained] = await cluster.explained("pod/waiting", "-n", "nlp")
+    assert explained["reclaim"] == {
         "state": "possible",
         "node": "gpu-1",
         "gpus": "8",
@@ -119,7 +119,7 @@ async def test_a_waiting_pod_is_told_from_whom_gpus_can_be_taken_back_and_who_le
     }
 
 
-async def test_a_manifest_is_told_from_whom_its_pod_would_get_its_room(cluster):
+async def test_a_manifest_shows_the_victims_for_its_pod(cluster):
     cluster.lease()
     cluster.pod("borrower", node="gpu-1", gpus=8)
     shown = await cluster.explain("-", given=json.dumps(b.pod("new", namespace="nlp", gpus=8)))
@@ -141,7 +141,7 @@ async def test_a_manifest_is_told_from_whom_its_pod_would_get_its_room(cluster):
         pytest.param(None, "there is no Lease fairgate-evictor in namespace fairgate-system", id="none"),
     ],
 )
-async def test_where_no_evictor_leads_that_is_said(cluster, lease, want):
+async def test_a_missing_evictor_is_shown(cluster, lease, want):
     if lease is not None:
         cluster.lease(**lease)
     cluster.pod("borrower", node="gpu-1", gpus=8)
@@ -158,7 +158,7 @@ async def test_an_evictor_of_another_namespace_is_found_and_its_namespace_named(
     )
 
 
-async def test_a_lease_that_may_not_be_read_is_no_evictor_that_is_missing(cluster):
+async def test_an_unreadable_lease_is_not_a_missing_evictor(cluster):
     path = "/apis/coordination.k8s.io/v1/namespaces/fairgate-system/leases/fairgate-evictor"
     cluster.api.faults[f"get {path}"].append(Answer(403))
     cluster.pod("borrower", node="gpu-1", gpus=8)
@@ -169,7 +169,7 @@ async def test_a_lease_that_may_not_be_read_is_no_evictor_that_is_missing(cluste
 
 
 def under_way(cluster):
-    """A plan of three seconds ago: a held node, a pod that was let in, and its victim."""
+    """A plan of three seconds ago: a held node, a beneficiary with its toleration, and its victim."""
     cluster.lease()
     now = int(time.time())
     note = {keys.EVICT_AT: rfc3339(now + 27), keys.EVICT_FOR: "nlp"}
@@ -190,7 +190,7 @@ def under_way(cluster):
     return note[keys.EVICT_AT]
 
 
-async def test_a_pod_that_reclaim_helps_is_not_refused_and_tells_of_its_plan(cluster):
+async def test_a_beneficiary_of_reclaim_is_not_refused_and_shows_its_plan(cluster):
     at = under_way(cluster)
     shown = (await cluster.explain("pod/waiting", "-n", "nlp")).stdout
     assert "HeldRoom" not in shown
@@ -198,11 +198,11 @@ async def test_a_pod_that_reclaim_helps_is_not_refused_and_tells_of_its_plan(clu
     assert "; plan since " in shown
     assert f"to be evicted for that: vision/borrower at {at}" in shown
     assert "evictor evictor-0 leads" in shown
-    [told] = await cluster.told("pod/waiting", "-n", "nlp")
-    assert (told["reclaim"]["state"], told["outcome"]) == ("kept", "admitted")
+    [explained] = await cluster.explained("pod/waiting", "-n", "nlp")
+    assert (explained["reclaim"]["state"], explained["outcome"]) == ("kept", "admitted")
 
 
-async def test_other_pods_hear_that_the_node_is_kept(cluster):
+async def test_other_pods_show_that_the_node_is_held(cluster):
     under_way(cluster)
     cluster.pod("another", namespace="nlp", tier="guaranteed", status=NO_ROOM)
     shown = (await cluster.explain("pod/another", "-n", "nlp", "--node", "gpu-1")).stdout
@@ -210,16 +210,16 @@ async def test_other_pods_hear_that_the_node_is_kept(cluster):
     assert "gpu-1: its room is held for waiting pods" in shown
 
 
-async def test_a_victim_hears_when_it_goes_and_for_whom(cluster):
+async def test_a_victim_shows_the_time_of_its_eviction_and_the_beneficiary(cluster):
     at = under_way(cluster)
     shown = (await cluster.explain("pod/borrower", "-n", "vision")).stdout
     want = f"It will be evicted at {at}: team nlp takes its guaranteed share back for pod nlp/waiting. Save its work"
     assert want in shown
-    [told] = await cluster.told("pod/borrower", "-n", "vision")
-    assert told["eviction"] == {"at": at, "done": False, "team": "nlp", "beneficiary": "nlp/waiting"}
+    [explained] = await cluster.explained("pod/borrower", "-n", "vision")
+    assert explained["eviction"] == {"at": at, "done": False, "team": "nlp", "beneficiary": "nlp/waiting"}
 
 
-async def test_a_victim_that_is_ending_says_so(cluster):
+async def test_a_terminating_victim_shows_that(cluster):
     ending = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
     status = {"phase": "Running", "conditions": [ending | {"lastTransitionTime": "2026-01-01T00:00:09Z"}]}
     cluster.pod("borrower", node="gpu-1", status=status)
@@ -227,7 +227,7 @@ async def test_a_victim_that_is_ending_says_so(cluster):
     assert "It was evicted at 2026-01-01T00:00:09Z and is ending." in shown
 
 
-async def test_a_victim_that_is_gone_is_known_by_its_events(cluster):
+async def test_a_deleted_victim_is_known_by_its_events(cluster):
     cluster.event("borrower", "Reclaimed", "evicted: team nlp takes its share back")
     cluster.event("borrower", "Killing", "of others", component="kubelet")
     result = await cluster.explain("pod/borrower", "-n", "vision")
@@ -255,10 +255,10 @@ def replica(cluster, name, *, node=None, **more):
     return uid
 
 
-async def test_a_deployment_that_lacks_pods_explains_the_next_one_and_what_it_was_told(cluster):
+async def test_a_deployment_that_lacks_pods_explains_the_next_one_with_its_events(cluster):
     deployment(cluster, 4)
     replica(cluster, "web-5f-a", node="gpu-1")
-    cluster.pod("stranger", gpus=8)
+    cluster.pod("unrelated", gpus=8)
     cluster.pod("another", gpus=8)
     cluster.event("web", "Refused", "exceeded quota: team vision", kind="Deployment", count=14)
     shown = await cluster.explain("deployment/web", "-n", "vision")
@@ -269,8 +269,8 @@ async def test_a_deployment_that_lacks_pods_explains_the_next_one_and_what_it_wa
     assert "outcome  refused" in shown.stdout
     assert "(TeamLimitExceeded)" in shown.stdout
     assert "events   Refused 2 minutes ago, 14 times: exceeded quota: team vision" in shown.stdout
-    [told] = await cluster.told("deploy/web", "-n", "vision")
-    assert (told["subject"], told["events"][0]["count"]) == ("Deployment vision/web", 14)
+    [explained] = await cluster.explained("deploy/web", "-n", "vision")
+    assert (explained["subject"], explained["events"][0]["count"]) == ("Deployment vision/web", 14)
 
 
 async def test_a_deployment_whose_pods_all_exist_explains_one_that_waits(cluster):
@@ -290,7 +290,7 @@ async def test_a_deployment_whose_pods_all_run_explains_one_of_them_and_ends_wel
     assert shown.exit_code == 0
 
 
-async def test_a_job_wants_no_more_pods_than_it_has_to_complete(cluster):
+async def test_a_job_needs_no_more_pods_than_its_remaining_completions(cluster):
     template = {"spec": {"containers": [b.container(gpus=1, **SIZE)]}}
     spec = {"parallelism": 4, "completions": 10, "template": template}
     cluster.api.put(
@@ -320,7 +320,7 @@ async def test_a_kind_of_policy_is_read_in_the_version_that_the_server_prefers(c
         pytest.param(Answer(403), "RBAC must grant this user the verb get on deployments", id="no right"),
     ],
 )
-async def test_a_workload_that_is_not_there_or_may_not_be_read_says_so(cluster, fault, want):
+async def test_a_missing_or_unreadable_workload_is_reported(cluster, fault, want):
     if fault is not None:
         cluster.api.faults["get /apis/apps/v1/namespaces/vision/deployments/web"].append(fault)
     result = await cluster.explain("deploy/web", "-n", "vision")
@@ -328,7 +328,7 @@ async def test_a_workload_that_is_not_there_or_may_not_be_read_says_so(cluster, 
     assert want in result.stderr
 
 
-async def test_what_may_not_be_read_beside_is_left_out_with_a_word(cluster):
+async def test_further_objects_that_may_not_be_read_are_omitted_with_a_note(cluster):
     cluster.pod("borrower", node="gpu-1")
     cluster.api.faults[f"list {BUDGETS}"].append(Answer(403))
     cluster.api.faults["list /api/v1/namespaces/vision/events"].append(Answer(403))

@@ -1,4 +1,4 @@
-"""`fairgate explain`: what is printed of pods that exist and of manifests, and how it ends."""
+"""`fairgate explain`: its output for existing pods and for manifests, and its exit statuses."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def run(tmp_path, monkeypatch):
 
 
 def decided():
-    """The sample's pods, one of them with the decision that it was admitted by."""
+    """The sample's pods, one of them with the decision at its creation."""
     mark = {
         "demand": {b.GPU: "4"},
         "gpus": "4",
@@ -63,16 +63,47 @@ def test_the_steps(name, run, tmp_path):
     words, status = SHOWN[name]
     result = run(*words)
     assert result.exit_code == status
-    *told, seen = result.stdout.splitlines()
-    golden.check(GOLDEN / f"{name}.txt", "\n".join(told) + "\n")
+    *explained, seen = result.stdout.splitlines()
+    golden.check(GOLDEN / f"{name}.txt", "\n".join(explained) + "\n")
     assert seen.startswith("world ")
 
 
-def test_every_role_is_explained_and_data_says_the_same(run):
+def test_a_pod_that_was_placed_in_one_rack_says_in_which_and_why(run, tmp_path):
+    found = decided()
+    pod = next(each for each in found if each["metadata"]["name"] == "train-0")
+    mark = json.loads(pod["metadata"]["annotations"][keys.DECISION])
+    mark |= {"domain": "rack=r2", "why": "has room for 70 of these pods\x1b[31m"}
+    pod["metadata"]["annotations"][keys.DECISION] = json.dumps(mark)
+    sample_world.write(tmp_path, found)
+    text = " ".join(run("pod/train-0", "-n", "vision").stdout.split())
+    assert "in rack=r2 with its gang (has room for 70 of these pods\\x1b[31m). Admitted" in text
+
+
+def test_a_gang_that_asks_for_one_domain_says_what_each_has_room_for(run, tmp_path):
+    found = [*sample_world.objects()]
+    for each in found:
+        if each["kind"] == "Node":
+            each["metadata"].setdefault("labels", {})["rack"] = each["metadata"]["name"]
+    sample_world.write(tmp_path, found)
+    member = b.pod(
+        "m",
+        namespace="vision",
+        labels={"kueue.x-k8s.io/pod-group-name": "g"},
+        annotations={"fairgate.dev/topology": "rack"},
+        containers=[b.container(gpus=1, **SIZE)],
+    )
+    text = run("-", input=yaml.safe_dump(member)).stdout
+    assert "its gang requires one rack for 1 pod" in text
+    [explained] = json.loads(run("-", "-o", "json", input=yaml.safe_dump(member)).stdout)
+    assert {each["level"] for each in explained["domains"]} == {"rack"}
+    assert explained["domains"][0]["enough"]
+
+
+def test_every_role_is_explained_and_the_data_agree(run):
     documents = yaml.safe_dump_all([JOB, POD])
-    told = json.loads(run("-", "-o", "json", input=documents).stdout)
-    assert told == yaml.safe_load(run("-", "-o", "yaml", input=documents).stdout)
-    job, pod = msgspec.convert(told, list[ExplanationReport])
+    explained = json.loads(run("-", "-o", "json", input=documents).stdout)
+    assert explained == yaml.safe_load(run("-", "-o", "yaml", input=documents).stdout)
+    job, pod = msgspec.convert(explained, list[ExplanationReport])
     assert (job.subject, job.count, job.outcome, job.team) == ("Job vision/resnet50", 3, "refused", "vision")
     assert [limit.holds for limit in job.limits] == [True, False, False]
     assert job.smaller == {b.GPU: "3"}
@@ -82,11 +113,11 @@ def test_every_role_is_explained_and_data_says_the_same(run):
     assert best.cost == pytest.approx(best.useless + best.left_over, abs=0.002)
 
 
-def test_a_pod_is_taken_off_before_it_is_judged_again(run):
-    [told] = json.loads(run("pod/llm", "-n", "nlp", "-o", "json").stdout)
-    team = next(limit for limit in told["limits"] if limit["of"] == "team nlp")
-    assert told["outcome"] == "admitted"
-    assert "8" not in [holder["gpus"] for holder in told["holders"] if holder["name"].endswith("/llm")]
+def test_an_existing_pod_is_removed_before_it_is_decided_again(run):
+    [explained] = json.loads(run("pod/llm", "-n", "nlp", "-o", "json").stdout)
+    team = next(limit for limit in explained["limits"] if limit["of"] == "team nlp")
+    assert explained["outcome"] == "admitted"
+    assert "8" not in [holder["gpus"] for holder in explained["holders"] if holder["name"].endswith("/llm")]
     assert team["holds"]
 
 
@@ -100,13 +131,13 @@ def test_a_pod_is_taken_off_before_it_is_judged_again(run):
             ["-"],
             "apiVersion: x.io/v1\nkind: New\nspec: {template: {spec: {containers: []}}}",
             "New",
-            id="a kind that nobody described",
+            id="a kind that is not described",
         ),
         pytest.param(["rs/web", "-n", "vision"], "", "a world file holds no replicasets", id="a workload in a file"),
         pytest.param(["pod/llm", "-n", "nlp", "--node", "gone"], "", "there is no node gone", id="no node"),
     ],
 )
-def test_what_cannot_be_explained_says_why(run, words, given, want):
+def test_a_subject_that_cannot_be_explained_has_a_reason(run, words, given, want):
     result = run(*words, input=given)
     assert result.exit_code == 2
     assert want in result.stderr
@@ -115,7 +146,7 @@ def test_what_cannot_be_explained_says_why(run, words, given, want):
 @pytest.mark.parametrize(
     ("pod", "want"),
     [
-        pytest.param(b.pod("p", namespace="strangers", gpus=1), "UnknownTeam", id="a namespace of no team"),
+        pytest.param(b.pod("p", namespace="unowned", gpus=1), "UnknownTeam", id="a namespace of no team"),
         pytest.param(
             b.pod("p", namespace="vision", containers=[b.container(gpus=1, resource="acme.com/gpu")]),
             "UnknownGpuResource",
@@ -129,22 +160,22 @@ def test_every_refusal_ends_with_the_status_of_refusals_as_review_does(run, tmp_
     assert (result.exit_code, result.stderr) == (1, "")
     assert "outcome  refused" in result.stdout
     assert f"({want})" in result.stdout
-    [told] = json.loads(run("-", "-o", "json", input=json.dumps(pod)).stdout)
-    assert (told["outcome"], told["reasons"][0]["code"]) == ("refused", want)
+    [explained] = json.loads(run("-", "-o", "json", input=json.dumps(pod)).stdout)
+    assert (explained["outcome"], explained["reasons"][0]["code"]) == ("refused", want)
     (tmp_path / "pod.json").write_text(json.dumps(pod))
     options = ["--policy", str(tmp_path / "policy.yaml"), "--world", str(tmp_path / "world.json")]
     assert CliRunner().invoke(main, ["review", *options, str(tmp_path / "pod.json")]).exit_code == result.exit_code
 
 
-def test_what_is_not_judged_is_neither_refused_nor_waits(run):
+def test_a_pod_that_is_not_judged_is_neither_refused_nor_waiting(run):
     assert run("-", input=json.dumps(b.pod("p", namespace="vision", gpus=None))).exit_code == 0
 
 
-def test_one_node_says_what_is_in_the_way(run):
+def test_one_node_lists_its_obstacles(run):
     shown = run("pod/next", "-n", "nlp", "--node", "gpu-3")
     assert "gpu-3: the pod asks for 8 nvidia.com/gpu, 0 of 8 are free" in shown.stdout
-    [told] = json.loads(run("pod/next", "-n", "nlp", "--node", "gpu-4", "-o", "json").stdout)
-    assert told["pools"][0]["node"] == {"name": "gpu-4", "obstacles": ["it is cordoned"], "place": None}
+    [explained] = json.loads(run("pod/next", "-n", "nlp", "--node", "gpu-4", "-o", "json").stdout)
+    assert explained["pools"][0]["node"] == {"name": "gpu-4", "obstacles": ["it is cordoned"], "place": None}
     free = run("pod/llm", "-n", "nlp", "--node", "gpu-3")
     assert "gpu-3: has room, and is choice number 1" in free.stdout
 
@@ -157,15 +188,15 @@ def test_nodes_are_named_up_to_ten_in_text_and_all_in_data(tmp_path):
     given = json.dumps(b.pod("p", namespace="vision", gpus=4))
     shown = CliRunner().invoke(main, words, input=given).stdout
     assert "12: too small even when empty: n-0, n-1, n-2, n-3, n-4, n-5, n-6, n-7, n-8, n-9 and 2 more" in shown
-    [told] = json.loads(CliRunner().invoke(main, [*words, "-o", "json"], input=given).stdout)
-    [filtered] = told["pools"][0]["filtered"]
+    [explained] = json.loads(CliRunner().invoke(main, [*words, "-o", "json"], input=given).stdout)
+    [filtered] = explained["pools"][0]["filtered"]
     assert (filtered["nodes"], filtered["names"]) == (12, [f"n-{number}" for number in range(12)])
 
 
-def test_who_applies_it_counts_for_limits_per_user(run):
-    told = json.loads(run("-", "--as", "alice", "-o", "json", input=json.dumps(POD)).stdout)
-    assert told[0]["user"] == "alice"
-    assert "user alice in team vision" in [limit["of"] for limit in told[0]["limits"]]
+def test_the_user_who_applies_it_counts_for_limits_per_user(run):
+    explained = json.loads(run("-", "--as", "alice", "-o", "json", input=json.dumps(POD)).stdout)
+    assert explained[0]["user"] == "alice"
+    assert "user alice in team vision" in [limit["of"] for limit in explained[0]["limits"]]
 
 
 def test_an_object_without_pods_has_nothing_to_explain(run):

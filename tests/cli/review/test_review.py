@@ -1,4 +1,4 @@
-"""`fairgate review`, as it is called: sources, worlds, exit statuses, and what no input may do."""
+"""`fairgate review` on the command line: sources, worlds, exit statuses, and robustness against any input."""
 
 import json
 import os

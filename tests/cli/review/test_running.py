@@ -1,4 +1,4 @@
-"""Which pods of the world an object of the stream has already, by the names that its controllers give."""
+"""Which pods of the world belong to an object of the stream, by the names that its controllers give."""
 
 import pytest
 

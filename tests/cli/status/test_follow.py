@@ -1,4 +1,4 @@
-"""A cluster is watched while its status is watched."""
+"""`fairgate status --watch` follows a cluster."""
 
 from tests.cluster.support.fake_api import FakeApi
 from tests.cluster.support.stores import until, write_kubeconfig

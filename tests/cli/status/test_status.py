@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from tests import forks
 from tests.cli import golden, sample_world
 from webhook.cli.main import main
-from webhook.cli.status.board import board_of
 from webhook.cli.status.gpu_picture import GpuPicture
 from webhook.cli.status.report import StatusReport
 from webhook.cli.status.table import to_table
 from webhook.cli.world_source import WorldObjects, world_of
+from webhook.core.explain.board import board_of
 from webhook.policy.load import parse
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -38,7 +38,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_the_picture(name, board):
+def test_the_device_view(name, board):
     printed = to_table(board, source="world w", is_colored=False, **LAYOUTS[name])
     golden.check(GOLDEN / f"{name}.txt", printed)
     assert max(map(len, printed.splitlines())) <= LAYOUTS[name]["width"]

@@ -37,7 +37,7 @@ def authority(tmp_path):
 
 @pytest.fixture
 def pod(tmp_path, monkeypatch, authority):
-    """What the kubelet prepares in a pod; the server's address comes later."""
+    """What the kubelet mounts in a pod; the server's address is set later."""
     folder = tmp_path / "serviceaccount"
     folder.mkdir()
     (folder / "token").write_text("good\n")
@@ -90,7 +90,7 @@ async def test_an_exec_plugin_that_fails(kubeconfig):
         await connect(kubeconfig)
 
 
-# -- servers that say no, or nothing
+# -- servers that refuse, or do not respond
 
 
 async def test_an_unreachable_server(kubeconfig, unused_tcp_port):
@@ -106,13 +106,24 @@ async def test_a_server_that_does_not_respond(api, connection):
         await ask(connection, read_seconds=0.05)
 
 
+async def test_a_socket_that_uvloop_finds_closed_is_a_broken_connection(connection, monkeypatch):
+    async def closed(*_):
+        raise RuntimeError("unable to perform operation on <UVPoll closed=True>; the handler is closed")
+
+    monkeypatch.setattr("aiohttp.connector.TCPConnector._create_connection", closed)
+    with pytest.raises(ClusterError, match=says("cannot list nodes: the connection to", "broke", "is closed")):
+        await ask(connection)
+    with pytest.raises(ClusterError, match=says("cannot get node: the connection to", "broke", "is closed")):
+        await connection.send("GET", NODES, action="get node")
+
+
 @pytest.mark.parametrize(
     ("status", "words"),
     [
         pytest.param(401, ("cannot list nodes: 401", "credentials are invalid or expired"), id="401"),
         pytest.param(403, ("cannot list nodes: 403", "RBAC must grant this user the verb list on nodes"), id="403"),
         pytest.param(302, ("cannot list nodes: 302",), id="a redirect, which would take the token along"),
-        pytest.param(500, ("cannot list nodes: 500 told to answer 500",), id="500"),
+        pytest.param(500, ("cannot list nodes: 500 configured to answer 500",), id="500"),
     ],
 )
 async def test_a_forbidden_request_says_what_to_do(api, connection, status, words):
@@ -145,7 +156,7 @@ async def test_plain_http_where_tls_was_expected(kubeconfig, api):
             await ask(connection)
 
 
-# -- credentials that work, and go on working
+# -- credentials that work, and keep working
 
 
 async def test_a_token(api, connection):
@@ -162,7 +173,7 @@ async def test_tls_with_a_client_certificate_and_another_server_name(kubeconfig,
         write_kubeconfig(kubeconfig, api.url, cluster=cluster, **certificate)
         async with await connect(kubeconfig) as connection:
             await ask(connection)
-        cluster["tls-server-name"] = "somebody-else"
+        cluster["tls-server-name"] = "another-name"
         write_kubeconfig(kubeconfig, api.url, cluster=cluster, **certificate)
         async with await connect(kubeconfig) as connection:
             with pytest.raises(ClusterError, match=says("not trusted")):

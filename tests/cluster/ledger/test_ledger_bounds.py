@@ -1,4 +1,4 @@
-"""Charges that outlive their pods, that must not be made, and that are too many for one write: over real HTTP."""
+"""Charges that outlive their pods, that must not be made, or that are too many for one write, over real HTTP."""
 
 import asyncio
 
@@ -44,7 +44,7 @@ async def test_a_lingering_charge_expires_in_the_object_and_before_it_is_written
         await until(lambda: "/team-a" in api.objects[PATH] and in_flight(api))
         await until(lambda: not in_flight(api))
         await until(lambda: not one.world.usage(A).total and not other.world.usage(A).total)
-    assert api.count("get") == 0, "no pod is asked for: it is known to be gone"
+    assert api.count("get") == 0, "no pod is read: it is known to be gone"
     assert dropped == [], "it is no orphan"
 
 
@@ -71,9 +71,7 @@ async def test_a_write_that_is_too_large_is_split_and_delays_no_other(api, one):
     answers = await asyncio.gather(*(one.ask(f"u{number}") for number in range(1, 4)))
     assert one.counts.results[:3] == ["written", "too_large", "too_large"]
     refused = [answer for answer in answers if answer is not YES]
-    assert [answer.reason.code for answer in refused] == [Code.LEDGER_UNAVAILABLE], (
-        "the charge that is too large by itself"
-    )
+    assert [answer.reason.code for answer in refused] == [Code.LEDGER_UNAVAILABLE], "the charge that is too large alone"
     assert len(in_flight(api)) == 3
 
 

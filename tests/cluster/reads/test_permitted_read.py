@@ -11,7 +11,7 @@ from webhook.cluster.reads.permitted_read import ReadScope, in_namespace, read_p
 
 
 def forbidden(*paths):
-    """A reader that is refused these paths; and what it was asked."""
+    """A reader that is refused these paths, and the requests that it made."""
     asked = []
 
     async def read(path):

@@ -70,27 +70,27 @@ class CutMidLine:
 
 @dataclass(frozen=True)
 class Silent:
-    """Keep the connection, and say nothing on it ever again."""
+    """Keep the connection, and send nothing on it ever again."""
 
 
 @dataclass(frozen=True)
 class End:
-    """End the watch politely."""
+    """End the watch normally."""
 
 
 @dataclass(frozen=True)
 class Brief:
-    """End the watch politely after a bookmark with a new version."""
+    """End the watch normally after a bookmark with a new version."""
 
 
 @dataclass(frozen=True)
-class Tell:
-    """Send these lines as they are, and go on."""
+class Lines:
+    """Send these lines unchanged, and continue."""
 
     data: bytes
 
 
-Fault = Tell | Answer | Body | Slow | Held | Cut | ErrorEvent | CutMidLine | Silent | End | Brief
+Fault = Lines | Answer | Body | Slow | Held | Cut | ErrorEvent | CutMidLine | Silent | End | Brief
 
 
 @dataclass(frozen=True)
@@ -112,11 +112,12 @@ class Asked:
 
 @dataclass
 class FakeApi:
-    """The server and its truth. Requests of a verb meet its `faults` once each, in order, and `always` every time.
+    """The server and its state.
 
-    Where others ask as well, a fault is for one path alone: under `get /api/v1/…`.
-    Verbs: list, page (a further one of a list), watch, stream (a watch that begins with all there is; refused unless it
-    `streams_lists`), and the HTTP methods in lower case for single objects.
+    Requests of a verb meet its `faults` once each, in order, and `always` every time. If other requests use the verb as
+    well, a fault is for one path alone: under `get /api/v1/…`. Verbs: list, page (a further one of a list), watch,
+    stream (a watch that begins with all existing objects; refused unless it `streams_lists`), and the HTTP methods in
+    lower case for single objects.
     """
 
     bookmark_seconds: float = 0.03
@@ -154,7 +155,7 @@ class FakeApi:
         self.drop(path, f"{namespace}/{name}")
 
     def keep(self, path: str, key: str, obj: Obj) -> Obj:
-        """Take what a client wrote: the server says UID and version."""
+        """Store what a client wrote, with UID and version."""
         namespace, name = key.split("/")
         return self.put(path, name, namespace=namespace, **obj)
 
@@ -271,7 +272,7 @@ class FakeApi:
         if since < self.forgotten:
             return _refusal(Answer(410))
         queue: asyncio.Queue[Change | Fault] = asyncio.Queue()
-        initial = [Tell(line) for line in self._initial(request.path, query)] if "sendInitialEvents" in query else []
+        initial = [Lines(line) for line in self._initial(request.path, query)] if "sendInitialEvents" in query else []
         for thing in (*initial[: len(initial) // 2], fault, *initial[len(initial) // 2 :]):
             if thing is not None:
                 queue.put_nowait(thing)
@@ -290,7 +291,7 @@ class FakeApi:
         return response
 
     def _initial(self, path: str, query: dict[str, str]) -> list[bytes]:
-        """All there is as events, then the bookmark that says so. A fault comes in the middle of it."""
+        """Return all objects as events, then the bookmark that ends the list. A fault occurs in the middle of it."""
         shown = _shown(query)
         there = [_line("ADDED", thing) for thing in self.objects[path].values() if shown(thing)]
         metadata = {"resourceVersion": str(self.version), "annotations": {"k8s.io/initial-events-end": "true"}}
@@ -306,7 +307,7 @@ class FakeApi:
         return b""
 
     async def _next(self, queue: "asyncio.Queue[Change | Fault]") -> Change | Fault | None:
-        """Wait for what comes next: None, for a bookmark, only after all that it speaks of was taken."""
+        """Wait for the next line: None, for a bookmark, only after everything before it was read."""
         try:
             return await asyncio.wait_for(queue.get(), self.bookmark_seconds)
         except TimeoutError:
@@ -328,7 +329,7 @@ class FakeApi:
                     sent = thing.version
                     if thing.path != request.path or (line := _event(thing, shown)) is None:
                         continue
-                case Tell():
+                case Lines():
                     line = thing.data
                 case CutMidLine():
                     is_cut = True
@@ -354,6 +355,7 @@ def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:
     wanted = [term.partition("=") for term in terms if "!=" not in term]
 
     def field(obj: Obj, path: str) -> Any:
+        path = "source.component" if path == "source" else path  # as the API server selects Events
         for part in path.split("."):
             obj = obj.get(part, {})
         return obj
@@ -392,5 +394,5 @@ def _refusal(answer: Answer) -> web.Response:
     headers = {"Retry-After": answer.retry_after} if answer.retry_after else {}
     if answer.status == HTTPStatus.FOUND:
         headers["Location"] = "/elsewhere"
-    status = {"kind": "Status", "code": answer.status, "message": f"told to answer {answer.status}"}
+    status = {"kind": "Status", "code": answer.status, "message": f"configured to answer {answer.status}"}
     return web.json_response(status, status=answer.status, headers=headers)

@@ -1,6 +1,6 @@
-"""Reads and writes of single objects, as the API server answers them: names taken, versions and UIDs compared.
+"""Reads and writes of single objects, as the API server answers them: existing names, versions and UIDs are compared.
 
-`FakeApi` keeps the truth; this is the half of it that takes POST, PUT, PATCH, DELETE and the GET of one object.
+`FakeApi` has the state; this part handles POST, PUT, PATCH, DELETE and the GET of one object.
 """
 
 import json
@@ -21,7 +21,7 @@ _PATH = re.compile(
 
 
 class Truth(Protocol):
-    """What is kept: objects by collection path, then by namespace/name."""
+    """The stored objects: by collection path, then by namespace/name."""
 
     objects: dict[str, dict[str, Obj]]
     evictions: list[Obj]
@@ -53,7 +53,7 @@ def place_of(path: str) -> Place:
 
 
 def carry_out(truth: Truth, method: str, path: str, body: bytes, content_type: str) -> tuple[int, Obj]:
-    """Answer one request by status and object (a Status where the answer is no)."""
+    """Answer one request by status and object (a Status for a refusal)."""
     place = place_of(path)
     kept = truth.objects[place.collection]
     sent: Any = json.loads(body) if body else {}
@@ -98,12 +98,13 @@ def _create(truth: Truth, place: Place, sent: Obj) -> tuple[int, Obj]:
 
 
 def _patch(truth: Truth, place: Place, now: Obj, sent: Any, content_type: str) -> tuple[int, Obj]:
-    """Carry out a merge patch (RFC 7386), a JSON patch (RFC 6902), or a strategic one of conditions."""
+    """Apply a merge patch (RFC 7386), a JSON patch (RFC 6902), or a strategic one of conditions."""
     if content_type == "application/json-patch+json":
         try:
-            return 200, truth.keep(place.collection, place.key, jsonpatch.apply_patch(now, sent))
+            patched = jsonpatch.apply_patch(now, sent)
         except jsonpatch.JsonPatchException as error:
             return _no(422, "Invalid", str(error))
+        return _if_current(now, patched) or (200, truth.keep(place.collection, place.key, patched))
     if content_type == "application/strategic-merge-patch+json":
         added = sent["status"].pop("conditions")
         kept = [each for each in now.get("status", {}).get("conditions", ()) if each["type"] != added[0]["type"]]

@@ -48,7 +48,7 @@ class Authority:
         return pair
 
     def server(self, name: str = "apiserver", *, clients: "Authority | None" = None) -> ssl.SSLContext:
-        """Make a server's context; `clients` must have signed who connects."""
+        """Make a server's context; `clients` must have signed client certificates."""
         pair = self.issue(name)
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(pair.certificate, pair.key)

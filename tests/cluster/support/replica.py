@@ -36,7 +36,7 @@ class Counts:
 
 
 class Replica:
-    """One process's ledger for teams with a limit of four GPUs; a pod asks for one."""
+    """One process's ledger for teams with a limit of four GPUs; a pod requests one."""
 
     def __init__(self, connection):
         self.world = world(policy(team(guaranteed=4, limit_=4), team("team-b", limit_=4)), nodes=[])

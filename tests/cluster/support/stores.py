@@ -89,7 +89,7 @@ def truth(api: FakeApi, path: str = PODS) -> dict[str, int]:
 
 
 async def until(is_so: Callable[[], object], *, seconds: float = 30.0) -> None:
-    """Wait until it is so; pytest shows the line of the call when it never is."""
+    """Wait until a condition holds; pytest shows the line of the call if it never does."""
     async with asyncio.timeout(seconds):
         while not is_so():  # noqa: ASYNC110  # what is waited for is not ours to signal
             await asyncio.sleep(0.002)

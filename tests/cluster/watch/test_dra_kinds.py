@@ -9,6 +9,8 @@ from webhook.cluster.watch.dra_kinds import device_kinds
 from webhook.cluster.watch.feed import Feed
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.claim_ref import ClaimRef
+from webhook.core.model.domain_request import DomainRequest
+from webhook.kube.pod.gangs import gang_of_pod_group
 from webhook.policy.builtin import BUILT_IN
 
 API = "/apis/resource.k8s.io/v1"
@@ -77,6 +79,20 @@ async def test_every_kind_reaches_the_world_and_leaves_it(api, feed, place):
             return place.with_claims(make.pod(demand=make.demand(0), claims=refs, uid="a")).missing
 
         await until(lambda: missing() == ("ResourceClaim team-a/shared", "ResourceClaimTemplate team-a/made"))
+
+
+async def test_a_pod_group_says_in_which_domain_its_gang_is(api, feed, place):
+    gang = gang_of_pod_group("team-a", "g")
+    api.put(GROUPS, "g", namespace="team-a", spec={"schedulingConstraints": {"topology": [{"key": "rack"}]}})
+    async with feeding(feed):
+        await until(lambda: gang in place.group_domains)
+        assert place.group_domains[gang] == DomainRequest("rack", is_required=True)
+        api.put(GROUPS, "g", namespace="team-a", spec={})
+        await until(lambda: not place.group_domains)
+        api.put(GROUPS, "g", namespace="team-a", spec={"schedulingConstraints": {"topology": [{"key": "zone"}]}})
+        await until(lambda: place.group_domains)
+        api.delete(GROUPS, "g", namespace="team-a")
+        await until(lambda: not place.group_domains)
 
 
 async def test_a_server_without_these_kinds_has_none_and_does_not_block_startup(api, feed, place):

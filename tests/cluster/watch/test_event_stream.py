@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from tests.cluster.support.fake_api import Answer, End, Tell
+from tests.cluster.support.fake_api import Answer, End, Lines
 from tests.cluster.support.stores import FAST, until
 from webhook.cluster.watch.event_stream import PATH, EventStream
 from webhook.kube.reclaim.controller_retries import RefusalEvent
@@ -71,7 +71,7 @@ async def test_malformed_lines_are_skipped(api, connection):
             b'{"type":"ADDED","object":{"reason":7}}\n',
             b'{"type":"ERROR","object":{}}\n',
         ):
-            api.disturb(Tell(line))
+            api.disturb(Lines(line))
         happen(api, "new", "team-a")
         await until(lambda: received)
     assert received == ["team-a"]

@@ -148,7 +148,7 @@ async def test_not_ready_before_every_kind_was_listed(cluster, feed):
     async with feeding(feed):
         await until(lambda: "404" in (feed.readiness() or ""))
         await until(lambda: all(watch.synced for watch in feed.watches[:3]))
-        want = "priorityclasses: not listed yet: cannot watch priorityclasses: 404 told to answer 404"
+        want = "priorityclasses: not listed yet: cannot watch priorityclasses: 404 configured to answer 404"
         assert feed.readiness() == want
 
 
@@ -165,7 +165,7 @@ async def test_not_ready_when_a_watch_is_silent(cluster, connection, sink):
 
 
 async def test_a_missing_bookmark_leaves_it_ready(cluster, connection, sink):
-    """A watch that nothing comes from is opened again before its silence counts as stale."""
+    """A watch without data is opened again before its silence counts as stale."""
     pace = replace(FAST, watch_timeout=0.5)
     feed = Feed(connection, kinds_of(sink), pace=pace, stale_seconds=3.0)
     async with feeding(feed):
@@ -190,7 +190,7 @@ def test_a_silent_watch_is_opened_again_before_it_is_stale():
     ("verb", "streams"), [pytest.param("stream", True, id="as a stream"), pytest.param("page", False, id="by pages")]
 )
 async def test_not_ready_when_lists_never_complete(cluster, connection, sink, verb, streams):
-    """What comes in mid-list is no proof that the rest is fresh."""
+    """An event during a list does not prove that the rest is up to date."""
     cluster.streams_lists = streams
     for number in range(9):
         cluster.put(PODS, f"pod-{number}", namespace="vision", spec={"gpus": 1})

@@ -229,7 +229,7 @@ async def test_no_slice_is_longer_than_configured(api, connection, book):
         pytest.param("watch", Brief(), 6, 0.05, id="watches that end early but bring something"),
     ],
 )
-async def test_a_lasting_fault_causes_no_busy_loop(api, connection, book, *, verb, fault, requests, seconds):
+async def test_a_persistent_fault_causes_no_busy_loop(api, connection, book, *, verb, fault, requests, seconds):
     """Rests are at least 10, 20, 40, 40, 40 ms, or always 10 ms where there is progress: six rounds take their sum."""
     fill(api, 7)
     api.bookmark_seconds = 0.001
@@ -262,7 +262,7 @@ async def test_a_watch_that_ends_after_a_normal_lifetime_is_reopened_at_once(api
 async def test_a_watch_resumes_from_the_last_bookmark(api, watch):
     async with running(watch):
         await until(lambda: api.watchers)
-        api.version += 50  # other kinds change, and this one learns of it by a bookmark only
+        api.version += 50  # other kinds change, and this watch learns of it by a bookmark only
         api.forget_history()
         await asyncio.sleep(4 * api.bookmark_seconds)
         api.disturb(End())
@@ -280,7 +280,7 @@ async def test_bookmarks_are_contact(api, watch):
     assert watch.events == 0
 
 
-async def test_an_optional_kind_that_is_missing_does_no_harm(api, connection, book):
+async def test_a_missing_optional_kind_is_ignored(api, connection, book):
     api.missing.add(PODS)
     watch = Watch(connection, book.kind(is_optional=True), pace=FAST)
     async with running(watch):
@@ -290,7 +290,7 @@ async def test_an_optional_kind_that_is_missing_does_no_harm(api, connection, bo
         api.missing.clear()  # the API is installed
         await until(lambda: book.held == truth(api))
         await until(lambda: api.watchers)
-        api.missing.add(PODS)  # and removed, with all that was in it
+        api.missing.add(PODS)  # and removed, with all its objects
         api.disturb(End())
         await until(lambda: not book.held)
         assert watch.problem is None

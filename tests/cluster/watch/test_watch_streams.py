@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cluster.support.fake_api import Answer, Body, CutMidLine, End, ErrorEvent, Silent, Slow, Tell
+from tests.cluster.support.fake_api import Answer, Body, CutMidLine, End, ErrorEvent, Lines, Silent, Slow
 from tests.cluster.support.stores import FAST, PODS, fill, running, truth, until
 from webhook.cluster.watch.watch import Watch
 
@@ -79,7 +79,7 @@ async def test_recovers_from_a_stream_that_meets(api, book, watch, fault):
 
 
 @pytest.mark.parametrize("fault", [End(), ErrorEvent(410), CutMidLine(), Answer(500), Body(b"?\n")], ids=repr)
-async def test_a_lasting_fault_causes_no_busy_loop(api, connection, book, fault):
+async def test_a_persistent_fault_causes_no_busy_loop(api, connection, book, fault):
     """Rests are at least 10, 20, 40, 40, 40 ms: six rounds take their sum."""
     fill(api, 7)
     api.always["stream"] = fault
@@ -110,7 +110,7 @@ async def test_in_the_middle_of_a_new_list_nothing_is_removed_and_no_version_is_
 
 
 def event(kind, thing):
-    return Tell(json.dumps({"type": kind, "object": thing}).encode() + b"\n")
+    return Lines(json.dumps({"type": kind, "object": thing}).encode() + b"\n")
 
 
 async def test_an_object_deleted_during_the_list_is_removed(api, book, watch):

@@ -18,7 +18,7 @@ BOUNDS = {"jobs", "poddisruptionbudgets"} | {
 def evictor_kinds(world, changes):
     pods = SimpleNamespace(set_pod=None, remove_pod=None)
     node, device, other = (
-        lambda *told, name=name: changes.append((name, *told)) for name in ("node", "device", "other")
+        lambda *change, name=name: changes.append((name, *change)) for name in ("node", "device", "other")
     )
     return reclaim_kinds(world, ReclaimIndex(ReclaimRules()), pods=pods, node=node, device=device, other=other)
 
@@ -51,5 +51,5 @@ def test_an_object_that_is_not_kept_is_no_change():
     kept, changes = [], []
     kind = replace(world_kinds(World(make.policy()), pods=None)[0], apply=kept.append)
     held = objects.Node(metadata=objects.ObjectMeta(name="n0"))
-    assert not followed(kind, lambda *told: changes.append(told)).apply(held)
+    assert not followed(kind, lambda *change: changes.append(change)).apply(held)
     assert (kept, changes) == ([held], [])

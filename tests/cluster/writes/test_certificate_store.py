@@ -38,7 +38,7 @@ def store_of(connection):
     return SecretStore(connection, namespace="gpu", name="certs")
 
 
-def keeper_of(connection, reported):
+def manager_of(connection, reported):
     return CertificateManager(
         store_of(connection), WebhookConfigurations(connection), terms=CertificateOptions(), report=reported.append
     )
@@ -51,10 +51,10 @@ def changes(reported):
 async def test_replicas_that_start_together_create_one_secret(api, connection):
     register(api)
     reported = []
-    keepers = [keeper_of(connection, reported) for _ in range(5)]
-    await asyncio.gather(*(keeper.look() for keeper in keepers))
+    managers = [manager_of(connection, reported) for _ in range(5)]
+    await asyncio.gather(*(manager.look() for manager in managers))
     assert changes(reported) == [Change.CREATED]
-    assert len({keeper.serving.pair.pem for keeper in keepers}) == 1
+    assert len({manager.serving.pair.pem for manager in managers}) == 1
     secret = api.objects[SECRETS]["gpu/certs"]
     assert (secret["type"], sorted(secret["data"])) == (
         "kubernetes.io/tls",
@@ -64,26 +64,26 @@ async def test_replicas_that_start_together_create_one_secret(api, connection):
 
 async def test_every_ca_bundle_is_set_and_the_rest_of_the_configuration_stays(api, connection):
     register(api)
-    api.put(VALIDATING, "somebody-elses", webhooks=[{"name": "a.example.org", "clientConfig": {"caBundle": "YQ=="}}])
+    api.put(VALIDATING, "unrelated", webhooks=[{"name": "a.example.org", "clientConfig": {"caBundle": "YQ=="}}])
     reported = []
-    await keeper_of(connection, reported).look()
+    await manager_of(connection, reported).look()
     ca = kept(api)[CA]
     assert bundles(api, MUTATING, "zz-fairgate") == [ca]
     assert bundles(api, VALIDATING, "fairgate") == [ca, ca]
-    assert bundles(api, VALIDATING, "somebody-elses") == [b"a"]
+    assert bundles(api, VALIDATING, "unrelated") == [b"a"]
     assert api.objects[VALIDATING]["/fairgate"]["webhooks"][1]["clientConfig"]["url"] == "https://127.0.0.1:1/x"
     assert (
         CaBundlesPublished(("mutatingwebhookconfigurations/zz-fairgate", "validatingwebhookconfigurations/fairgate"))
         in reported
     )
     puts = api.count("put")
-    await keeper_of(connection, reported).look()
+    await manager_of(connection, reported).look()
     assert api.count("put") == puts, "what is right is not written again"
 
 
 async def test_an_empty_secret_is_filled_and_keeps_its_labels(api, connection):
     api.put(SECRETS, "certs", namespace="gpu", metadata={"labels": {"a": "b"}}, type="Opaque")
-    await keeper_of(connection, []).look()
+    await manager_of(connection, []).look()
     assert read_bundle(kept(api)) is not None
     secret = api.objects[SECRETS]["gpu/certs"]
     assert (secret["metadata"]["labels"], secret["type"]) == ({"a": "b"}, "Opaque")
@@ -106,59 +106,59 @@ async def test_a_write_of_an_old_version_conflicts(api, connection):
 async def test_a_write_without_a_response_is_found_by_the_next_read(api, connection, verb):
     register(api)
     reported = []
-    keeper = keeper_of(connection, reported)
+    manager = manager_of(connection, reported)
     api.faults[verb].append(Cut(is_carried_out=True))
-    await keeper.look()
-    await keeper.look()
-    assert (keeper.why_unusable(), keeper.why_unpublished()) == (None, None)
-    assert keeper.serving.pair.pem.startswith(kept(api)["tls.crt"])
+    await manager.look()
+    await manager.look()
+    assert (manager.why_unusable(), manager.why_unpublished()) == (None, None)
+    assert manager.serving.pair.pem.startswith(kept(api)["tls.crt"])
     assert changes(reported).count(Change.CREATED) == (verb == "put"), "whose write it was is not known"
     assert bundles(api, VALIDATING, "fairgate") == [kept(api)[CA]] * 2
 
 
 async def test_a_missing_right_on_the_secret_is_named(api, connection):
     api.always["get"] = Answer(403)
-    keeper = keeper_of(connection, [])
-    await keeper.look()
-    assert "RBAC must grant this user the verb get on secrets" in keeper.why_unusable()
+    manager = manager_of(connection, [])
+    await manager.look()
+    assert "RBAC must grant this user the verb get on secrets" in manager.why_unusable()
 
 
 async def test_a_missing_right_on_the_configurations_is_named_and_the_secret_serves(api, connection):
     register(api)
     api.always["put"] = Answer(403)
-    keeper = keeper_of(connection, [])
-    await keeper.look()
-    assert keeper.why_unusable() is None
-    assert "RBAC must grant this user the verb update on mutatingwebhookconfigurations" in keeper.why_unpublished()
+    manager = manager_of(connection, [])
+    await manager.look()
+    assert manager.why_unusable() is None
+    assert "RBAC must grant this user the verb update on mutatingwebhookconfigurations" in manager.why_unpublished()
 
 
 async def test_recreating_a_deleted_secret_is_retried_until_it_is_allowed(api, connection):
     register(api)
-    keeper = keeper_of(connection, [])
-    await keeper.look()
+    manager = manager_of(connection, [])
+    await manager.look()
     leaf = kept(api)["tls.crt"]
     api.delete(SECRETS, "certs", namespace="gpu")
     api.always["post"] = Answer(403)
     for _ in range(2):
-        await keeper.look()
+        await manager.look()
         assert api.objects[SECRETS] == {}
     api.always.clear()
-    await keeper.look()
+    await manager.look()
     assert kept(api)["tls.crt"] == leaf
 
 
 async def test_a_response_of_a_proxy_is_reported(api, connection):
     api.always["get"] = Body(b"<html>")
-    keeper = keeper_of(connection, [])
-    await keeper.look()
-    assert "cannot get secrets: the response is not an object" in keeper.why_unusable()
+    manager = manager_of(connection, [])
+    await manager.look()
+    assert "cannot get secrets: the response is not an object" in manager.why_unusable()
 
 
 async def test_a_missing_namespace_is_reported(api, connection):
     api.missing.add("/api/v1/namespaces/gpu/secrets")
-    keeper = keeper_of(connection, [])
-    await keeper.look()
-    assert "cannot create secrets: 404" in keeper.why_unusable()
+    manager = manager_of(connection, [])
+    await manager.look()
+    assert "cannot create secrets: 404" in manager.why_unusable()
 
 
 @pytest.mark.parametrize(
@@ -166,21 +166,21 @@ async def test_a_missing_namespace_is_reported(api, connection):
 )
 async def test_invalid_base64_is_reported(api, connection, data, want):
     api.put(SECRETS, "certs", namespace="gpu", data=data)
-    keeper = keeper_of(connection, [])
-    await keeper.look()
-    assert (keeper.why_unusable() is None) if want is None else want in keeper.why_unusable()
+    manager = manager_of(connection, [])
+    await manager.look()
+    assert (manager.why_unusable() is None) if want is None else want in manager.why_unusable()
 
 
 async def test_missing_configurations_are_reported_and_updated_later(api, connection):
     reported = []
-    keeper = keeper_of(connection, reported)
-    await keeper.look()
-    assert keeper.why_unusable() is None
+    manager = manager_of(connection, reported)
+    await manager.look()
+    assert manager.why_unusable() is None
     (untold,) = [outcome for outcome in reported if isinstance(outcome, CaBundlesUnpublished)]
     assert "there is no mutatingwebhookconfigurations/zz-fairgate and no validating" in untold.why
     register(api)
-    await keeper.look()
-    assert keeper.why_unpublished() is None
+    await manager.look()
+    assert manager.why_unpublished() is None
 
 
 async def test_concurrent_writes_of_a_configuration_are_kept(api, connection):

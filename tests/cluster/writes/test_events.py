@@ -36,7 +36,7 @@ def kept(api):
 
 async def test_an_event_has_the_fields_that_kubectl_describe_reads(api, connection):
     async with writing(connection) as writer:
-        writer.tell(PROMOTED)
+        writer.record(PROMOTED)
         await until(lambda: writer.written)
     (event,) = kept(api)
     assert event.pop("metadata").items() >= {"name": PROMOTED.name, "namespace": "team-a"}.items()
@@ -60,7 +60,7 @@ async def test_an_event_has_the_fields_that_kubectl_describe_reads(api, connecti
 async def test_repeats_are_one_object_with_a_count(api, connection):
     async with writing(connection) as writer:
         for number in range(1, 4):
-            writer.tell(PROMOTED)
+            writer.record(PROMOTED)
             await until(lambda number=number: writer.written == number)
     assert [event["count"] for event in kept(api)] == [3]
 
@@ -68,7 +68,7 @@ async def test_repeats_are_one_object_with_a_count(api, connection):
 async def test_repeats_that_wait_are_written_once(api, connection):
     async with writing(connection) as writer:
         for _ in range(5):
-            writer.tell(PROMOTED)
+            writer.record(PROMOTED)
         await until(lambda: writer.written)
     assert [event["count"] for event in kept(api)] == [5]
     assert (api.count("post"), api.count("patch")) == (1, 0)
@@ -76,10 +76,10 @@ async def test_repeats_that_wait_are_written_once(api, connection):
 
 async def test_an_expired_event_is_created_again(api, connection):
     async with writing(connection) as writer:
-        writer.tell(PROMOTED)
+        writer.record(PROMOTED)
         await until(lambda: writer.written == 1)
         api.delete(EVENTS, PROMOTED.name, namespace="team-a")
-        writer.tell(PROMOTED)
+        writer.record(PROMOTED)
         await until(lambda: writer.written == 2)
     assert [event["count"] for event in kept(api)] == [2]
 
@@ -87,14 +87,14 @@ async def test_an_expired_event_is_created_again(api, connection):
 async def test_an_event_of_two_replicas_is_written_once(api, connection):
     for _ in range(2):
         async with writing(connection) as writer:
-            writer.tell(PROMOTED)
+            writer.record(PROMOTED)
             await until(lambda writer=writer: writer.written)
     assert len(kept(api)) == 1
 
 
 async def test_an_object_without_a_namespace_has_its_events_in_default(api, connection):
     async with writing(connection) as writer:
-        writer.tell(replace(PROMOTED, about=ObjectRef("TeamLedger", "", "a", "u9", "fairgate.dev/v1alpha1")))
+        writer.record(replace(PROMOTED, about=ObjectRef("TeamLedger", "", "a", "u9", "fairgate.dev/v1alpha1")))
         await until(lambda: writer.written)
     (event,) = kept(api)
     assert event["metadata"]["namespace"] == "default"
@@ -104,7 +104,7 @@ async def test_an_object_without_a_namespace_has_its_events_in_default(api, conn
 async def test_a_failing_server_is_retried(api, connection):
     api.faults["post"].extend([Answer(500), Answer(429, "1"), Answer(503)])
     async with writing(connection) as writer:
-        writer.tell(PROMOTED)
+        writer.record(PROMOTED)
         await until(lambda: writer.written)
     assert writer.dropped == 0
     assert len(kept(api)) == 1
@@ -114,8 +114,8 @@ async def test_a_failing_server_is_retried(api, connection):
 async def test_an_event_that_cannot_be_written_is_dropped_and_counted(api, connection, status, tries):
     api.faults["post"].extend([Answer(status)] * tries)
     async with writing(connection) as writer:
-        writer.tell(PROMOTED)
-        writer.tell(replace(PROMOTED, message="the next one"))
+        writer.record(PROMOTED)
+        writer.record(replace(PROMOTED, message="the next one"))
         await until(lambda: writer.written)
     assert writer.dropped == 1
     assert [event["message"] for event in kept(api)] == ["the next one"]
@@ -125,7 +125,7 @@ async def test_a_full_queue_drops_and_never_blocks(api, connection):
     api.always["post"] = Slow(30)
     async with writing(connection) as writer:
         for number in range(WAITING + 12):
-            writer.tell(replace(PROMOTED, about=replace(POD, uid=str(number))))
+            writer.record(replace(PROMOTED, about=replace(POD, uid=str(number))))
         assert writer.dropped == 12
 
 
@@ -158,7 +158,7 @@ def test_the_name_of_an_event_is_valid_for_any_object_name():
 
 async def test_a_long_message_is_cut_to_the_limit_of_the_api(api, connection):
     async with writing(connection) as writer:
-        writer.tell(replace(PROMOTED, message="é" * 2000))
+        writer.record(replace(PROMOTED, message="é" * 2000))
         await until(lambda: writer.written)
     (event,) = kept(api)
     assert MAX_MESSAGE_BYTES - 4 <= len(event["message"].encode()) <= MAX_MESSAGE_BYTES

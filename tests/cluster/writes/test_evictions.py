@@ -1,4 +1,4 @@
-"""One eviction, against an API server that answers in every way it can."""
+"""One eviction, against every kind of response of the API server."""
 
 import json
 
@@ -29,13 +29,13 @@ async def test_an_accepted_eviction_ends_the_pod(api, connection):
     assert not api.objects[PODS]
 
 
-async def test_a_trial_changes_nothing(api, connection):
+async def test_a_dry_run_changes_nothing(api, connection):
     uid = put(api)
     assert await evict(connection, target(uid), is_trial=True) is Evicted.ACCEPTED
     assert api.objects[PODS]
 
 
-async def test_a_pod_that_is_gone_is_gone(api, connection):
+async def test_a_deleted_pod_counts_as_evicted(api, connection):
     put(api, "other")
     assert await evict(connection, target(Uid("u1"))) is Evicted.GONE
 
@@ -57,7 +57,7 @@ async def test_another_pod_of_the_same_name_is_left_alone(api, connection):
     ],
     ids=["its budget is used up", "its budget is not counted yet", "two budgets", "a policy forbids it", "a conflict"],
 )
-async def test_a_no_is_told_apart_from_a_not_now(api, connection, answer, want):
+async def test_a_refusal_is_distinguished_from_a_postponement(api, connection, answer, want):
     uid = put(api)
     api.faults["post"].append(answer)
     outcome = await evict(connection, target(uid))
@@ -68,7 +68,7 @@ async def test_a_no_is_told_apart_from_a_not_now(api, connection, answer, want):
         assert outcome.seconds == 7
 
 
-async def test_an_answer_that_does_not_come_is_asked_for_again(api, connection, monkeypatch):
+async def test_a_request_without_a_response_is_repeated(api, connection, monkeypatch):
     monkeypatch.setattr(evictions, "SECONDS", 0.5)
     monkeypatch.setattr(evictions, "LATER_SECONDS", 0.01)
     uid = put(api)
@@ -87,7 +87,7 @@ async def test_a_server_that_never_answers_is_left_alone_for_a_while(api, connec
     assert api.count("post") == evictions.TRIES
 
 
-async def test_what_is_sent_names_the_very_pod(api, connection):
+async def test_the_request_has_the_uid_of_the_pod(api, connection):
     uid = put(api)
     await evict(connection, target(uid), is_trial=True)
     (sent,) = api.evictions
@@ -96,7 +96,7 @@ async def test_what_is_sent_names_the_very_pod(api, connection):
 
 
 @pytest.mark.parametrize("answer", [Answer(429), Answer(429, retry_after="7"), Answer(500)])
-async def test_budgets_that_count_no_more_are_passed_by_a_deletion(api, connection, answer):
+async def test_overridden_budgets_are_bypassed_by_a_deletion(api, connection, answer):
     uid = put(api)
     api.faults["post"].append(answer)
     forced = target(uid)._replace(is_past_budgets=True)
@@ -104,7 +104,7 @@ async def test_budgets_that_count_no_more_are_passed_by_a_deletion(api, connecti
     assert not api.objects[PODS]
 
 
-async def test_a_pod_that_is_deleted_says_that_it_was_disrupted(api, connection):
+async def test_a_deleted_pod_has_the_disruption_condition(api, connection):
     """Without the condition a podFailurePolicy that ignores disruptions would count a failure."""
     uid = put(api)
     api.faults["post"].append(Answer(429))
@@ -116,14 +116,14 @@ async def test_a_pod_that_is_deleted_says_that_it_was_disrupted(api, connection)
     assert condition["lastTransitionTime"] == "2023-11-14T22:13:20Z"
 
 
-async def test_a_condition_that_cannot_be_written_keeps_nobody(api, connection):
+async def test_a_failed_condition_patch_prevents_no_deletion(api, connection):
     uid = put(api)
     api.faults["post"].append(Answer(429))
     api.faults["patch"].append(Answer(403))
     assert await evict(connection, target(uid)._replace(is_past_budgets=True)) is Evicted.DELETED
 
 
-async def test_what_no_budget_forbids_is_no_cause_to_delete(api, connection):
+async def test_a_refusal_without_a_budget_causes_no_deletion(api, connection):
     uid = put(api)
     api.faults["post"].append(Answer(403))
     assert isinstance(await evict(connection, target(uid)._replace(is_past_budgets=True)), Refused)

@@ -92,11 +92,11 @@ async def test_many_that_start_together_create_one_lease_and_have_one_leader(api
 
 
 async def test_a_dead_holder_is_waited_for_once_whatever_its_clock_was(api, tmp_path):
-    """His time of renewal lies in the far future or past; only that his record stands still counts."""
+    """Its time of renewal is in the far future or past; only the unchanged record counts."""
     for renewed in ("2001-01-01T00:00:00.000000Z", "2077-01-01T00:00:00.000000Z"):
         held_by_a_dead_process(api, seconds=2, renewed=renewed)
         begun = asyncio.get_running_loop().time()
-        async with candidate(api, tmp_path, "heir") as (_, work, _):
+        async with candidate(api, tmp_path, "next") as (_, work, _):
             await until(lambda work=work: work.is_running)
             assert 2.0 <= work.started[0] - begun < 4.0
             assert kept(api)["leaseTransitions"] == 5
@@ -159,7 +159,7 @@ async def test_a_leader_that_finds_another_holder_stops_at_once(api, tmp_path):
         await until(lambda: work.ended)
         assert work.ended[0] - seized < STEADY.renew_deadline / 2
         assert not lease.is_leading
-        await until(lambda: lease.terms == 2)  # and takes part again
+        await until(lambda: lease.terms == 2)  # and is a candidate again
 
 
 async def test_a_paused_leader_knows_that_it_no_longer_leads(api, tmp_path):
@@ -174,7 +174,7 @@ async def test_a_paused_leader_knows_that_it_no_longer_leads(api, tmp_path):
 async def test_a_deleted_lease_stays_valid_as_long_as_an_existing_one(api, tmp_path):
     held_by_a_dead_process(api)
     begun = asyncio.get_running_loop().time()
-    async with candidate(api, tmp_path, "heir") as (_, work, _):
+    async with candidate(api, tmp_path, "next") as (_, work, _):
         await until(lambda: api.count("get") >= 2)
         api.delete(LEASES, "leader", namespace="fairgate")
         await until(lambda: work.is_running)
@@ -193,7 +193,7 @@ async def test_a_leader_recreates_a_deleted_lease(api, tmp_path):
 async def test_other_fields_of_the_lease_are_kept(api, tmp_path):
     held_by_a_dead_process(api)
     api.objects[LEASES][KEY]["metadata"]["labels"] = {"team": "infra"}
-    async with candidate(api, tmp_path, "heir") as (_, work, _):
+    async with candidate(api, tmp_path, "next") as (_, work, _):
         await until(lambda: work.is_running)
         assert api.objects[LEASES][KEY]["metadata"]["labels"] == {"team": "infra"}
 

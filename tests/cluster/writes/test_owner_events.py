@@ -126,7 +126,7 @@ async def test_if_an_owner_cannot_be_read_the_event_is_on_the_lower_object(api, 
         queue.take(refused(direct, series="other"))
         await until(lambda: writer.written == 2)
     assert {event["involvedObject"]["name"] for event in kept(api)} == {"web-1"}
-    assert api.count("get") == reads, "a server that said no for good is not asked again"
+    assert api.count("get") == reads, "a final refusal is not retried"
 
 
 async def test_after_a_connection_error_an_owner_is_read_again(api, connection):

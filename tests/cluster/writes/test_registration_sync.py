@@ -89,7 +89,7 @@ async def test_webhooks_fail_closed_once_a_server_can_answer(api, connection, is
     done = await sync_registration(connection, objects_from_policy(BEFORE), is_served=is_served)
     assert done.open == (() if want is CLOSED else ("validate.fairgate.dev", "claims.fairgate.dev"))
     assert failure(api, "fairgate") == want
-    assert failure(api, "zz-fairgate") == {"mutate": "Ignore", "jobs": "Ignore"}
+    assert failure(api, "zz-fairgate") == {"mutate": "Ignore", "jobs": "Ignore", "gangs": "Ignore"}
 
 
 async def test_a_server_that_becomes_unready_opens_nothing(api, connection):

@@ -54,7 +54,7 @@ async def test_a_change_is_written_at_once_and_an_unchanged_state_rarely(api, co
     assert (await entries(connection))["host_1"].not_ready == ["world: silent"]
     process.more = {}
     await process.reporter.publish()
-    assert (await entries(connection))["host_1"].not_ready == [], "what was said is taken back"
+    assert (await entries(connection))["host_1"].not_ready == [], "the entry is removed"
     await asyncio.sleep(writing.REPEAT_SECONDS + 1)
     await process.reporter.publish()
     assert api.count("patch") == 4

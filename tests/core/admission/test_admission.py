@@ -1,4 +1,4 @@
-"""Terms and places: what the mutating step decides."""
+"""Tier and node choice: what the mutating step decides."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_first_inside_the_share_then_borrowing_then_refused_with_the_numbers():
         decision = admitted(admit(asked, ALICE, place))
         made = mutated(asked, decision, uid=f"u{i}")
         verified = admitted(verify(made, ALICE, place))
-        made_flight = flight(made, verified.charge, verified.steering.nodes[0])
+        made_flight = flight(made, verified.charge, verified.node_choice.nodes[0])
         (place.assume if i == 2 else place.add_pod)(made_flight)
         tiers.append(decision.charge.tier)
     assert tiers == [Tier.GUARANTEED, Tier.GUARANTEED, Tier.PREEMPTIBLE]
@@ -48,7 +48,7 @@ class TestTierLabel:
             "; without label fairgate.dev/tier it would be admitted as preemptible, and borrow idle GPUs now"
         )
 
-    def test_who_would_have_to_wait_for_idle_gpus_hears_so(self):
+    def test_a_pod_that_must_wait_for_idle_gpus_gets_a_warning(self):
         place = world(
             policy(team(guaranteed=1)), nodes=[node()], residents=[resident(10, node="n0", namespace="team-b")]
         )
@@ -58,12 +58,12 @@ class TestTierLabel:
     @pytest.mark.parametrize(
         ("asked", "held"),
         [
-            pytest.param(pod(4, tier_label="guaranteed"), 0, id="the team's limit is in the way, too"),
+            pytest.param(pod(4, tier_label="guaranteed"), 0, id="the team's limit is exceeded, too"),
             pytest.param(pod(1, tier_label="guaranteed", pool="gone"), 1, id="so is the pool"),
             pytest.param(pod(11, tier_label="guaranteed"), 0, id="so are the nodes"),
         ],
     )
-    def test_nobody_is_told_to_drop_the_label_where_that_does_not_help(self, asked, held):
+    def test_removing_the_label_is_advised_only_where_it_helps(self, asked, held):
         place = world(policy(team(guaranteed=1, limit_=3)), residents=[resident(held)] if held else [])
         refused = admit(asked, ALICE, place)
         assert Code.GUARANTEED_SHARE_USED in codes(refused)
@@ -82,7 +82,7 @@ class TestOnlyCounted:
         assert (decision.reason.code, decision.charge.gpus) == (Code.COUNTED_ONLY, gpus(2))
         assert codes(admit(pod(3, handling=handling), ALICE, place)) == [Code.TEAM_LIMIT_EXCEEDED]
 
-    def test_a_static_pod_is_never_refused_but_only_a_kubelet_can_say_so(self):
+    def test_a_static_pod_is_never_refused_if_a_kubelet_reports_it(self):
         place = world(policy(team(limit_=1)))
         mirror = pod(2, handling=Handling.MIRROR)
         assert isinstance(admit(mirror, Requester("system:node:n0"), place), NotApplicable)
@@ -96,13 +96,13 @@ class TestOnlyCounted:
             assert isinstance(decision, NotApplicable)
             assert (decision.reason.code, decision.charge.gpus) == (Code.EXEMPT, gpus(2))
 
-    def test_a_pod_without_gpu_is_not_ours(self):
+    def test_a_pod_without_gpus_is_not_applicable(self):
         decision = admit(pod(demand=demand(0)), ALICE, world())
         assert isinstance(decision, NotApplicable)
         assert (decision.reason.code, decision.charge) == (Code.NO_GPU, None)
 
 
-def test_a_tiers_priority_class_comes_as_a_triple_or_is_asked_for_again():
+def test_a_tiers_priority_class_is_a_triple_or_is_retried():
     place = world(policy(priority_classes={Tier.GUARANTEED: "high"}))
     assert isinstance(admit(pod(1), ALICE, place), Retry)
     place.set_priority_class(PriorityTriple("high", 1000))
@@ -110,7 +110,7 @@ def test_a_tiers_priority_class_comes_as_a_triple_or_is_asked_for_again():
     assert admitted(admit(pod(1, priority_class="mine"), ALICE, place)).priority is None
 
 
-def test_an_intact_decision_is_left_as_it_is_and_a_forged_one_is_made_anew():
+def test_an_intact_decision_is_kept_and_a_forged_one_is_replaced():
     place = world(policy(team(guaranteed=1)))
     asked = pod(1)
     done = mutated(asked, admitted(admit(asked, ALICE, place)))
@@ -121,7 +121,7 @@ def test_an_intact_decision_is_left_as_it_is_and_a_forged_one_is_made_anew():
     assert admitted(admit(forged, ALICE, place)).charge.tier is Tier.PREEMPTIBLE
 
 
-def test_a_pod_that_is_decided_anew_still_asks_what_its_user_asked():
+def test_a_pod_that_is_decided_again_keeps_its_original_request():
     place = world(policy(team(guaranteed=3)))
     asked = pod(2, tier_label="guaranteed")
     done = mutated(asked, admitted(admit(asked, ALICE, place)))
@@ -131,10 +131,10 @@ def test_a_pod_that_is_decided_anew_still_asks_what_its_user_asked():
     assert admitted(admit(plain, ALICE, place)).charge.tier is Tier.PREEMPTIBLE
 
 
-def test_the_same_question_has_the_same_answer():
+def test_the_same_request_has_the_same_answer():
     def ask():
         return admit(pod(2), ALICE, world(residents=[resident(3, node="n2", uid="r")]))
 
     assert ask() == ask()
-    assert ask().steering.nodes[0] == "n2"
+    assert ask().node_choice.nodes[0] == "n2"
     assert GPU in dict(ask().demand.devices)

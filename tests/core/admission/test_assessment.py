@@ -14,8 +14,8 @@ from webhook.core.model.reason import Code
 @pytest.mark.parametrize(
     "asked",
     [
-        pytest.param(pod(1, handling=Handling.DAEMON_SET, mark="{}"), id="a pod that others place"),
-        pytest.param(pod(demand=demand(0), mark="{}"), id="a pod without GPUs"),
+        pytest.param(pod(1, handling=Handling.DAEMON_SET, decision_annotation="{}"), id="an externally placed pod"),
+        pytest.param(pod(demand=demand(0), decision_annotation="{}"), id="a pod without GPUs"),
     ],
 )
 def test_a_forged_decision_is_refused_at_once(asked):
@@ -26,7 +26,7 @@ def test_claims_are_resolved_once_for_a_decision(monkeypatch):
     place, calls = world(), []
     found = place.with_claims
     monkeypatch.setattr(place, "with_claims", lambda asked: calls.append(asked) or found(asked))
-    marked = pod(2, slices=("nvidia.com/mig-1g.5gb",), mark="{}", team_label="team-a")
+    marked = pod(2, slices=("nvidia.com/mig-1g.5gb",), decision_annotation="{}", team_label="team-a")
     assert isinstance(admit(marked, ALICE, place), Admit)
     assert len(calls) == 1
 

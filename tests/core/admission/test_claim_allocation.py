@@ -70,8 +70,8 @@ def asked(number, *pods, uid="c1", key=CLAIM, **more):
     ],
 )
 def test_a_claim_gets_what_its_pods_were_admitted_with(number, pods, want):
-    told = judge_allocation(asked(number, *(pod.uid for pod in pods)), place(number, *pods))
-    reason = told.reasons[0] if isinstance(told, Deny) else told.reason
+    answer = judge_allocation(asked(number, *(pod.uid for pod in pods)), place(number, *pods))
+    reason = answer.reasons[0] if isinstance(answer, Deny) else answer.reason
     assert reason.code is want, reason.text
 
 
@@ -98,10 +98,10 @@ def test_claims_without_gpus_and_exempt_claims_are_not_judged():
     ("unknown", "want"), [(UnknownTeam.REJECT, Code.UNKNOWN_TEAM), (UnknownTeam.PREEMPTIBLE, Code.CLAIM_CHANGED)]
 )
 def test_a_namespace_of_no_team_gets_no_gpus_behind_its_pods(unknown, want):
-    here, key = place(1), CLAIM._replace(namespace="nobodys")
+    here, key = place(1), CLAIM._replace(namespace="unowned")
     here.set_policy(replace(POLICY, defaults=Defaults(unknown_team=unknown)))
     here.set_claim(key, devices(1), Uid("c1"))
-    here.set_pod(user(admitted=None, namespace="nobodys"))
+    here.set_pod(user(admitted=None, namespace="unowned"))
     assert judge_allocation(asked(1, key=key), here).reasons[0].code is want
 
 

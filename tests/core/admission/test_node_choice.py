@@ -29,25 +29,27 @@ from webhook.core.model.selector import Constraints, Effect, NodeTerm, Taint
 
 
 class TestPlaces:
-    def test_owned_pods_get_eight_nodes_bare_ones_more(self):
+    @pytest.mark.parametrize("owner", [JOB, None])
+    def test_pods_get_the_two_best_nodes_and_two_far_away(self, owner):
         place = world(nodes=[node(f"n{i:02}") for i in range(40)])
-        assert len(admitted(admit(pod(1, owner=JOB), JOB_CONTROLLER, place)).steering.nodes) == 8
-        assert len(admitted(admit(pod(1), ALICE, place)).steering.nodes) == 32
+        requester = ALICE if owner is None else JOB_CONTROLLER
+        nodes = admitted(admit(pod(1, owner=owner), requester, place)).node_choice.nodes
+        assert nodes == ("n00", "n01", "n17", "n26")
 
     @pytest.mark.parametrize(("mode", "want"), [("auto", 1), ("require", 1), ("prefer", 8)])
     def test_pods_that_are_spread_by_default_are_bound_to_one_node(self, mode, want):
         place = world(policy(placement=PlacementRules(Mode(mode))), nodes=[node(f"n{i}") for i in range(40)])
         deployed = pod(1, owner=Owner("ReplicaSet", "api-1"), is_spread_by_default=True)
-        assert len(admitted(admit(deployed, JOB_CONTROLLER, place)).steering.nodes) == want
+        assert len(admitted(admit(deployed, JOB_CONTROLLER, place)).node_choice.nodes) == want
 
-    def test_where_an_autoscaler_adds_nodes_the_choice_is_a_wish_so_that_a_new_one_would_do(self):
+    def test_in_autoscaled_pools_the_choice_is_only_preferred(self):
         place = world(policy(pools=(pool("cloud", is_autoscaled=True),)))
-        steering = admitted(admit(pod(1), ALICE, place)).steering
-        assert (steering.mode, steering.nodes[0]) == (Mode.PREFER, "n0")
+        node_choice = admitted(admit(pod(1), ALICE, place)).node_choice
+        assert (node_choice.mode, node_choice.nodes[0]) == (Mode.PREFER, "n0")
 
     def test_the_pin_of_mode_require_names_one_node(self):
         place = world(policy(placement=PlacementRules(Mode.REQUIRE)))
-        assert admitted(admit(pod(1), ALICE, place)).steering.nodes == ("n0",)
+        assert admitted(admit(pod(1), ALICE, place)).node_choice.nodes == ("n0",)
 
     @pytest.mark.parametrize(
         "other",
@@ -63,7 +65,7 @@ class TestPlaces:
     )
     def test_nodes_that_cannot_take_it_are_left_out(self, other):
         place = world(nodes=[other, node("n1")])
-        assert admitted(admit(pod(1), ALICE, place)).steering.nodes == ("n1",)
+        assert admitted(admit(pod(1), ALICE, place)).node_choice.nodes == ("n1",)
 
     def test_the_pods_own_constraints_hold(self):
         nodes = [node("n0", labels={"zone": "a"}), node("n1", labels={"zone": "b"}), node("n2", labels={"zone": "b"})]
@@ -71,25 +73,25 @@ class TestPlaces:
         constraints = Constraints(
             node_selector=(("zone", "b"),), terms=(NodeTerm((), (requirement("metadata.name", "NotIn", "n1"),)),)
         )
-        assert admitted(admit(pod(1, constraints=constraints), ALICE, place)).steering.nodes == ("n2",)
+        assert admitted(admit(pod(1, constraints=constraints), ALICE, place)).node_choice.nodes == ("n2",)
 
     def test_no_room_now_admits_with_a_warning_and_no_node(self):
         place = world(nodes=[node("n0", gpus=2)], residents=[resident(2, node="n0")])
         decision = admitted(admit(pod(1), ALICE, place))
-        assert (decision.steering.nodes, [w.code for w in decision.warnings]) == ((), [Code.NO_ROOM_NOW])
+        assert (decision.node_choice.nodes, [w.code for w in decision.warnings]) == ((), [Code.NO_ROOM_NOW])
 
     def test_what_no_node_could_ever_hold_is_refused(self):
         assert codes(admit(pod(11), ALICE, world())) == [Code.NEVER_FITS]
 
-    def test_conditions_we_do_not_evaluate_soften_the_mode(self):
-        assert admitted(admit(pod(1, has_open_constraints=True), ALICE, world())).steering.mode is Mode.PREFER
+    def test_constraints_that_are_not_evaluated_soften_the_mode(self):
+        assert admitted(admit(pod(1, has_open_constraints=True), ALICE, world())).node_choice.mode is Mode.PREFER
 
     def test_mode_off_names_no_node(self):
         place = world(policy(placement=PlacementRules(Mode.OFF)))
-        assert admitted(admit(pod(1), ALICE, place)).steering.nodes == ()
+        assert admitted(admit(pod(1), ALICE, place)).node_choice.nodes == ()
 
 
-def test_where_no_node_is_there_yet_every_model_must_have_room():
+def test_without_nodes_every_model_must_have_room():
     place = world(policy(TEAM), nodes=[])
     first = admit(pod(2), ALICE, place)
     assert isinstance(first, Admit)
@@ -101,7 +103,7 @@ def test_where_no_node_is_there_yet_every_model_must_have_room():
     assert codes(admit(pod(1), ALICE, place)) == [Code.MODEL_LIMIT_EXCEEDED]
 
 
-def test_where_no_node_is_there_yet_a_pools_own_label_says_which_model_comes():
+def test_without_nodes_the_pools_label_names_the_model():
     pools = (pool("h", affinity=(requirement(LABEL, "In", "H100"),), is_autoscaled=True),)
     place = world(policy(TEAM, pools=pools), nodes=[of_model("t0", "T4")])
     first = admit(pod(2), ALICE, place)

@@ -1,4 +1,4 @@
-"""What a pod may not carry, and room that is kept for others."""
+"""What a pod must not have, and room that is held for others."""
 
 import pytest
 
@@ -18,17 +18,17 @@ from webhook.core.model.selector import HELD, Constraints, Effect, Taint, Tolera
 
 @pytest.mark.parametrize("handling", [Handling.NODE_NAME, Handling.FOREIGN_SCHEDULER, Handling.DAEMON_SET])
 @pytest.mark.parametrize(
-    "forged", [{"team_label": "team-b"}, {"mark": "{}"}, {}], ids=["a team", "a decision", "a tier"]
+    "forged", [{"team_label": "team-b"}, {"decision_annotation": "{}"}, {}], ids=["a team", "a decision", "a tier"]
 )
-def test_pods_that_others_place_carry_nothing_that_only_we_write(handling, forged):
-    """The evictor believes labels: a pod of another scheduler could have others evicted for itself."""
+def test_externally_placed_pods_must_not_have_keys_that_only_fairgate_writes(handling, forged):
+    """The evictor trusts labels: a pod of another scheduler could have others evicted for itself."""
     labelled = pod(1, handling=handling, tier_label="guaranteed", **forged)
     assert codes(verify(labelled, ALICE, world())) == [Code.PROTECTED_KEY_CHANGED]
     for kept in ({}, {"tier_label": "preemptible"}):
         assert isinstance(admit(pod(1, handling=handling, **kept), ALICE, world()), NotApplicable)
 
 
-def test_held_room_is_not_taken_past_the_taint():
+def test_held_room_cannot_be_taken_by_bypassing_the_taint():
     held = Taint("fairgate.dev/held", Effect.NO_SCHEDULE, "x")
     place = world(nodes=[node("n0", taints=(held,)), node("n1")])
 
@@ -39,8 +39,8 @@ def test_held_room_is_not_taken_past_the_taint():
     assert isinstance(asked("n1"), NotApplicable)
     everything = Constraints(tolerations=(Toleration(exists=True, effect=Effect.NO_SCHEDULE),))
     elsewhere = pod(1, handling=Handling.FOREIGN_SCHEDULER, constraints=everything)
-    assert codes(admit(elsewhere, ALICE, place)) == [Code.HELD_ROOM], "its scheduler may know no nominations"
-    assert admitted(admit(pod(1, constraints=everything), ALICE, place)).steering.nodes == ("n1",)
+    assert codes(admit(elsewhere, ALICE, place)) == [Code.HELD_ROOM], "its scheduler may not support nominations"
+    assert admitted(admit(pod(1, constraints=everything), ALICE, place)).node_choice.nodes == ("n1",)
 
 
 class TestGracePeriod:
@@ -54,7 +54,7 @@ class TestGracePeriod:
         )
 
     @pytest.mark.parametrize("handling", [Handling.NODE_NAME, Handling.FOREIGN_SCHEDULER, Handling.DAEMON_SET])
-    def test_whoever_places_the_pod(self, handling):
+    def test_for_every_way_of_placement(self, handling):
         assert codes(admit(pod(1, grace_seconds=601, handling=handling), ALICE, world())) == [
             Code.GRACE_PERIOD_TOO_LONG
         ]
@@ -64,7 +64,7 @@ class TestGracePeriod:
         assert admitted(admit(pod(1, grace_seconds=3600), ALICE, world(patient)))
         assert codes(admit(pod(1, grace_seconds=3601), ALICE, world(patient))) == [Code.GRACE_PERIOD_TOO_LONG]
 
-    def test_without_gpus_any_will_do(self):
+    def test_a_pod_without_gpus_may_have_any(self):
         assert admit(pod(0, grace_seconds=31_536_000), ALICE, world()) is NO_GPU
 
 
@@ -73,12 +73,12 @@ class TestGracePeriod:
     [
         pytest.param(admit, {"team_label": "team-a"}, id="team"),
         pytest.param(admit, {"tier_label": "guaranteed"}, id="tier"),
-        pytest.param(verify, {"mark": "{}"}, id="decision"),
+        pytest.param(verify, {"decision_annotation": "{}"}, id="decision"),
         pytest.param(verify, {"team_label": "team-a"}, id="team, added by another webhook"),
     ],
 )
-def test_a_pod_without_gpus_carries_nothing_of_ours(step, forged):
-    """One with claims, or with a resource that counts nothing, comes to us all the same."""
+def test_a_pod_without_gpus_must_not_have_keys_of_fairgate(step, forged):
+    """A pod with claims, or with a resource that counts nothing, is reviewed nevertheless."""
     assert codes(step(pod(0, **forged), ALICE, world())) == [Code.PROTECTED_KEY_CHANGED]
     place = world()
     place.set_namespace(NamespaceFacts(Namespace("team-a"), {"fairgate.dev/exempt": "true"}))
@@ -90,24 +90,24 @@ EVERYTHING = Constraints(tolerations=(Toleration(exists=True),))
 OURS = Constraints(tolerations=(Toleration(HELD, value="h1", effect=Effect.NO_SCHEDULE),))
 
 
-def town():
+def held_world():
     return make.world(nodes=[make.node("n0", taints=(TAINT,)), make.node("n1")])
 
 
 @pytest.mark.parametrize("constraints", [Constraints(), EVERYTHING], ids=["nothing", "everything"])
-def test_nobody_is_sent_to_a_held_node(constraints):
-    decision = admit(make.pod(constraints=constraints), make.ALICE, town())
+def test_no_pod_is_sent_to_a_held_node(constraints):
+    decision = admit(make.pod(constraints=constraints), make.ALICE, held_world())
     assert isinstance(decision, Admit)
-    assert decision.steering.nodes == ("n1",)
+    assert decision.node_choice.nodes == ("n1",)
 
 
 @pytest.mark.parametrize("handling", [Handling.MANAGED, Handling.NODE_NAME])
-def test_a_pod_cannot_let_itself_in(handling):
-    decision = admit(make.pod(constraints=OURS, handling=handling), make.ALICE, town())
+def test_a_pod_cannot_tolerate_a_hold_by_itself(handling):
+    decision = admit(make.pod(constraints=OURS, handling=handling), make.ALICE, held_world())
     assert isinstance(decision, Deny)
     assert [reason.code for reason in decision.reasons] == [Code.HELD_ROOM]
 
 
-def test_whom_the_room_is_kept_for_may_use_it():
-    world = town()
+def test_the_beneficiary_may_use_held_room():
+    world = held_world()
     assert world.fleet.matching(OURS) == world.fleet.bit("n0") | world.fleet.bit("n1")

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import pod, policy, resident, team, world
 from webhook.core.admission.refused_owners import (
     FIRST_PAUSE_SECONDS,
@@ -52,6 +53,16 @@ def test_the_longest_waiting_come_first_and_only_as_many_as_there_is_room_for():
     place.remove_pod("holder")
     assert retries.due(place, now=3) == [owner("first"), owner("second")]
     assert retries.due(place, now=3 + RESERVED_SECONDS + 1) == [owner("third")]
+
+
+def test_what_owners_of_one_team_were_triggered_for_counts_for_the_other_teams_of_its_department():
+    retries = Retries()
+    place = world(tree_policy(left=department("left", "top", limit_=4)))
+    known(retries, "a", gpus=3)
+    retries.note(owner("b", "team-b"), now=1.0)
+    retries.learn(owner("b", "team-b"), [MissingPods(pod(3, namespace="team-b"), 1)])
+    assert retries.due(place, now=2) == [owner("a")]
+    assert retries.due(place, now=2 + RESERVED_SECONDS + 1) == [owner("b", "team-b")]
 
 
 def test_the_pause_of_an_owner_doubles_with_each_refusal():

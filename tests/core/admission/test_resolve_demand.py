@@ -11,9 +11,9 @@ from tests.core.support.claims import (
     SHARED,
     SHARING,
     TEMPLATE,
-    at_the_door,
     bare,
     resident,
+    resolve_for,
     spec,
     world,
 )
@@ -29,13 +29,13 @@ from webhook.core.model.reason import Code
 def test_claims_count_at_admission_and_counting_twice_changes_nothing():
     place = world()
     place.set_claim(SHARED, spec(2))
-    pod = at_the_door(place, SHARING)
+    pod = resolve_for(place, SHARING)
     assert pod.demand.gpus == 2 * ONE_GPU
     assert pod.demand.devices == ((GPU_CLASS.implicit_resource, 2),)
     assert resolve_demand(pod, make.ALICE, place) == pod
     place.set_pod(resident("a", SHARING))
     again = resolve_demand(pod, make.ALICE, place)
-    assert (again.demand.gpus, again.demand.devices) == (0, pod.demand.devices), "somebody else pays"
+    assert (again.demand.gpus, again.demand.devices) == (0, pod.demand.devices), "another pod is charged"
 
 
 @pytest.mark.parametrize(
@@ -46,34 +46,34 @@ def test_claims_count_at_admission_and_counting_twice_changes_nothing():
     ],
 )
 def test_unknown_objects_are_retried(claims, want):
-    told = at_the_door(world(), *claims)
-    assert isinstance(told, Retry)
-    assert told.reason.code is Code.CLAIM_UNKNOWN
-    assert told.reason.text.startswith(want)
+    resolved = resolve_for(world(), *claims)
+    assert isinstance(resolved, Retry)
+    assert resolved.reason.code is Code.CLAIM_UNKNOWN
+    assert resolved.reason.text.startswith(want)
 
 
 def test_an_unknown_class_is_retried_and_a_class_without_a_weight_is_refused():
     place = world()
     place.set_claim(SHARED, spec(1, "mig.nvidia.com"))
-    assert isinstance(at_the_door(place, SHARING), Retry)
+    assert isinstance(resolve_for(place, SHARING), Retry)
     place.set_device_class("mig.nvidia.com", DeviceClass("mig.nvidia.com", mentions_gpus=True))
-    told = at_the_door(place, SHARING)
-    assert isinstance(told, Deny)
-    assert [reason.code for reason in told.reasons] == [Code.UNKNOWN_GPU_RESOURCE]
+    resolved = resolve_for(place, SHARING)
+    assert isinstance(resolved, Deny)
+    assert [reason.code for reason in resolved.reasons] == [Code.UNKNOWN_GPU_RESOURCE]
     name = "deviceclass.resource.kubernetes.io/mig.nvidia.com"
-    assert name in told.reasons[0].text
+    assert name in resolved.reasons[0].text
     lenient = replace(place.policy, defaults=Defaults(unknown_gpu=UnknownGpu.IGNORE), hash="p2")
     named = replace(place.policy, ignored_resources=frozenset({name}), hash="p3")
     for policy in (lenient, named):
         place.set_policy(policy)
-        assert at_the_door(place, SHARING).demand.gpus == 0
+        assert resolve_for(place, SHARING).demand.gpus == 0
 
 
 def test_a_class_without_gpus_counts_nothing():
     place = world()
     place.set_device_class("nic", DeviceClass("nic"))
     place.set_claim(SHARED, spec(1, "nic"))
-    assert at_the_door(place, SHARING).demand == bare()
+    assert resolve_for(place, SHARING).demand == bare()
 
 
 def test_pods_that_are_only_counted_do_not_wait():
@@ -92,7 +92,7 @@ def test_two_entries_for_one_claim_are_one_claim():
     place.set_claim(TEMPLATE, spec(1))
     twice = (SHARING._replace(entry="a"), SHARING._replace(entry="b"))
     made = (MAKING._replace(entry="c"), MAKING._replace(entry="d"))
-    assert at_the_door(place, *twice).demand.gpus == 2 * ONE_GPU
-    assert at_the_door(place, *made).demand.gpus == 2 * ONE_GPU, "a template makes a claim for each"
+    assert resolve_for(place, *twice).demand.gpus == 2 * ONE_GPU
+    assert resolve_for(place, *made).demand.gpus == 2 * ONE_GPU, "a template makes a claim for each"
     named_alike = (SHARING._replace(entry="a"), MAKING._replace(entry="shared"))
-    assert at_the_door(place, *named_alike).demand.gpus == 3 * ONE_GPU
+    assert resolve_for(place, *named_alike).demand.gpus == 3 * ONE_GPU

@@ -1,9 +1,9 @@
-"""Pods that no node takes: refused only on evidence, told what is short and where, and never charged in vain."""
+"""Pods that no node can hold: refused only on evidence, with the missing resources, and never charged."""
 
 import pytest
 
 from tests.core.support.make import ALICE, GIB, demand, gpus, node, pod, policy, pool, resident, team, world
-from tests.core.support.outcomes import selecting, told
+from tests.core.support.outcomes import outcome_of, selecting
 from webhook.core.admission.admission import admit
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Deny, NotApplicable
@@ -57,26 +57,26 @@ class TestRefused:
     )
     def test_with_what_is_too_much_and_where(self, asked, want):
         nodes = [node("n0", cpu=32_000), node("small", gpus=4, labels={"pool": "small"})]
-        assert told(asked, world(nodes=nodes)) == ("refused", Code.NEVER_FITS, want + ADVICE)
+        assert outcome_of(asked, world(nodes=nodes)) == ("refused", Code.NEVER_FITS, want + ADVICE)
 
     def test_only_nodes_of_the_pool_are_counted(self):
         nodes = [node("a", gpus=4, labels=IN_A)] + [node(f"b{i}", labels=IN_B) for i in range(12)]
         place = world(policy(pools=(POOL_A,)), nodes=nodes)
-        assert told(pod(8), place)[2].startswith(
+        assert outcome_of(pod(8), place)[2].startswith(
             "no node could hold the pod: it asks for nvidia.com/gpu 8, the only node of pool a has 4; "
         )
 
-    def test_nothing_is_charged_and_what_the_limits_say_is_told_too(self):
+    def test_nothing_is_charged_and_exceeded_limits_are_listed_too(self):
         place = world(policy(team(limit_=10)))
         refused = admit(pod(16), ALICE, place)
         assert [reason.code for reason in refused.reasons] == [Code.TEAM_LIMIT_EXCEEDED, Code.NEVER_FITS]
         assert place.usage("team-a").total == 0
 
-    def test_whether_the_nodes_are_open_and_free_plays_no_part(self):
+    def test_whether_nodes_are_open_and_free_does_not_matter(self):
         nodes = [node("n0", is_ready=False), node("n1", is_cordoned=True), node("n2", gpus=4)]
         place = world(nodes=nodes, residents=[resident(4, node="n2")])
-        assert told(pod(10), place)[:2] == ("waits", Code.NO_ROOM_NOW)
-        assert told(pod(11), place)[:2] == ("refused", Code.NEVER_FITS)
+        assert outcome_of(pod(10), place)[:2] == ("waits", Code.NO_ROOM_NOW)
+        assert outcome_of(pod(11), place)[:2] == ("refused", Code.NEVER_FITS)
 
 
 class TestNotRefused:
@@ -103,7 +103,7 @@ class TestNotRefused:
         ],
     )
     def test_it_waits_with_a_warning(self, asked, place):
-        outcome, code, _ = told(asked, place)
+        outcome, code, _ = outcome_of(asked, place)
         assert (outcome, code in (Code.NEVER_FITS, Code.NO_ROOM_NOW)) == ("waits", True)
 
     def test_with_claims_whose_devices_may_be_listed_later(self):
@@ -112,24 +112,24 @@ class TestNotRefused:
         assert not isinstance(decision, Deny)
 
     @pytest.mark.parametrize("handling", [Handling.FOREIGN_SCHEDULER, Handling.DAEMON_SET, Handling.NODE_NAME])
-    def test_what_others_place(self, handling):
+    def test_externally_placed_pods(self, handling):
         assert isinstance(admit(pod(16, handling=handling), ALICE, world()), NotApplicable)
 
 
 class TestWhy:
     def test_the_taints_that_keep_it_off_are_named(self):
         place = world(nodes=[node(taints=(GPU_TAINT,)), node("cpu", gpus=0)])
-        assert told(pod(1), place) == (
+        assert outcome_of(pod(1), place) == (
             "waits",
             Code.NEVER_FITS,
             "the pod does not tolerate the taints (nvidia.com/gpu:NoSchedule) of the nodes that could hold it: 1 node",
         )
 
     @pytest.mark.parametrize("key", [HELD, "node.kubernetes.io/not-ready", "node.kubernetes.io/unschedulable"])
-    def test_taints_that_go_away_again_are_no_reason_to_say_never(self, key):
+    def test_temporary_taints_are_no_reason_for_a_refusal(self, key):
         place = world(nodes=[node(taints=(Taint(key, Effect.NO_SCHEDULE), GPU_TAINT))])
         tolerant = pod(1, constraints=Constraints(tolerations=(Toleration("nvidia.com/gpu", exists=True),)))
-        outcome, code, text = told(tolerant, place)
+        outcome, code, text = outcome_of(tolerant, place)
         assert (outcome, code) == ("waits", Code.NO_ROOM_NOW)
         assert "not ready, cordoned or held for other pods: the pod waits; 1 node could hold it" in text
 
@@ -147,14 +147,14 @@ class TestWhy:
     )
     def test_what_is_short_now_is_named(self, asked, busy, want):
         place = world(nodes=[node()], residents=[busy])
-        assert told(asked, place)[2] == f"{want}: the pod waits; 1 node could hold it when free and open"
+        assert outcome_of(asked, place)[2] == f"{want}: the pod waits; 1 node could hold it when free and open"
 
-    def test_nodes_of_a_model_whose_limit_is_used_up_are_no_way_out(self):
+    def test_nodes_of_a_model_at_its_limit_do_not_count(self):
         limited = team(models={A100: Share(0, gpus(8)), T4: Share(0, gpus(40))})
         nodes = [
             node("a", model=A100, model_label="m", labels={"m": A100}),
             node("t", gpus=4, model=T4, model_label="m", labels={"m": T4}),
         ]
         place = world(policy(limited), nodes=nodes, residents=[resident(8, node="a")])
-        assert told(pod(6), place)[:2] == ("refused", Code.MODEL_LIMIT_EXCEEDED)
-        assert told(pod(4), place)[0] == "runs"
+        assert outcome_of(pod(6), place)[:2] == ("refused", Code.MODEL_LIMIT_EXCEEDED)
+        assert outcome_of(pod(4), place)[0] == "runs"

@@ -1,4 +1,4 @@
-"""The commit point: intact mutations are charged, altered ones refused, lost races tried again."""
+"""The commit: intact mutations are charged, altered ones refused, lost races retried."""
 
 import pytest
 
@@ -23,7 +23,11 @@ def test_an_intact_pod_is_charged_and_takes_the_first_nodes_room():
     place = world()
     verified = verify(passed(pod(3), place), ALICE, place)
     assert isinstance(verified, Admit)
-    assert (verified.charge.team, verified.charge.tier, verified.steering.nodes) == ("team-a", Tier.GUARANTEED, ("n0",))
+    assert (verified.charge.team, verified.charge.tier, verified.node_choice.nodes) == (
+        "team-a",
+        Tier.GUARANTEED,
+        ("n0",),
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,22 +37,22 @@ def test_an_intact_pod_is_charged_and_takes_the_first_nodes_room():
         pytest.param({"team_label": None}, id="team label gone"),
         pytest.param({"tier_label": None}, id="tier label gone"),
         pytest.param({"tier_label": "gold"}, id="a tier that is none"),
-        pytest.param({"mark": "{}"}, id="decision emptied"),
-        pytest.param({"mark": "[" * 5000}, id="decision is garbage"),
-        pytest.param({"mark": '{"demand":{"nvidia.com/gpu":1e999}}'}, id="decision asks for infinity"),
-        pytest.param({"mark": None}, id="decision gone, labels left"),
+        pytest.param({"decision_annotation": "{}"}, id="decision emptied"),
+        pytest.param({"decision_annotation": "[" * 5000}, id="decision is garbage"),
+        pytest.param({"decision_annotation": '{"demand":{"nvidia.com/gpu":1e999}}'}, id="decision requests infinity"),
+        pytest.param({"decision_annotation": None}, id="decision gone, labels left"),
         pytest.param({"demand": demand(4)}, id="more GPUs than decided"),
         pytest.param({"constraints": NO_CONSTRAINTS}, id="affinity taken off"),
     ],
 )
-def test_what_somebody_changed_after_us_is_refused(altered):
+def test_changes_after_the_decision_are_refused(altered):
     place = world()
     decision = verify(passed(pod(3), place)._replace(**altered), ALICE, place)
     assert isinstance(decision, Deny)
     assert {reason.code for reason in decision.reasons} == {Code.MUTATION_ALTERED}
 
 
-def test_a_pod_that_never_passed_the_mutating_step_is_asked_again():
+def test_a_pod_that_skipped_the_mutating_step_is_retried():
     decision = verify(pod(1, uid="u"), ALICE, world())
     assert isinstance(decision, Retry)
     assert decision.reason.code is Code.MUTATION_MISSING
@@ -70,7 +74,7 @@ class TestLostRaces:
         assert isinstance(decision, Retry), decision
         assert decision.reason.code is Code.RACE_LOST
 
-    def test_the_last_guaranteed_gpu_went_to_another(self):
+    def test_the_last_guaranteed_gpu_was_taken_meanwhile(self):
         place = world(policy(team(guaranteed=1)))
         made = passed(pod(1), place)
         place.set_pod(resident(1))
@@ -95,17 +99,17 @@ def test_the_next_listed_node_serves_when_the_first_filled_up():
     place.set_pod(resident(8, node="n0"))
     verified = verify(made, ALICE, place)
     assert isinstance(verified, Admit)
-    assert verified.steering.nodes == ("n1",)
+    assert verified.node_choice.nodes == ("n1",)
 
 
-def test_a_waiting_pod_without_nodes_is_charged_all_the_same():
+def test_a_waiting_pod_without_nodes_is_charged():
     place = world(nodes=[node("n0", gpus=1)], residents=[resident(1, node="n0")])
     verified = verify(passed(pod(1), place), ALICE, place)
     assert isinstance(verified, Admit)
-    assert verified.steering.nodes == ()
+    assert verified.node_choice.nodes == ()
 
 
-def test_forty_that_passed_the_mutating_step_together_never_pass_the_limit_together():
+def test_forty_concurrent_mutated_pods_never_exceed_the_limit():
     place = world(policy(team(guaranteed=20, limit_=20)))
     waiting = [passed(pod(1), place)._replace(uid=f"u{i}", name=f"u{i}") for i in range(40)]
     outcomes = []
@@ -113,20 +117,20 @@ def test_forty_that_passed_the_mutating_step_together_never_pass_the_limit_toget
         verified = verify(made, ALICE, place)
         outcomes.append(type(verified))
         if isinstance(verified, Admit):
-            commit(place, made, verified.charge, verified.steering.nodes[0])
+            commit(place, made, verified.charge, verified.node_choice.nodes[0])
     assert (outcomes.count(Admit), outcomes.count(Deny)) == (20, 20)
     assert place.usage(TeamName("team-a")).total == gpus(20)
 
 
-def test_constraints_the_user_wrote_may_stay_beside_ours():
+def test_constraints_of_the_user_may_stay_beside_the_node_choice():
     place = world(nodes=[node("n0", labels={"zone": "a"}), node("n1", labels={"zone": "b"})])
     asked = pod(1, constraints=Constraints(node_selector=(("zone", "b"),)))
     verified = verify(passed(asked, place), ALICE, place)
     assert isinstance(verified, Admit)
-    assert verified.steering.nodes == ("n1",)
+    assert verified.node_choice.nodes == ("n1",)
 
 
-def test_a_question_that_comes_again_is_answered_as_before():
+def test_a_repeated_request_has_the_same_answer():
     place = world(policy(team(limit_=2, guaranteed=2)))
     asked = passed(pod(2), place)._replace(uid="u")
     first = verify(asked, ALICE, place)
@@ -141,8 +145,8 @@ def test_a_question_that_comes_again_is_answered_as_before():
 def test_a_decision_with_half_a_character_is_refused_without_repeating_it():
     place = world()
     asked = passed(pod(3), place)
-    mark = (asked.mark or "").replace("alice@example.com", "\\ud800")
-    assert mark != asked.mark
-    decision = verify(asked._replace(mark=mark), ALICE, place)
+    annotation = (asked.decision_annotation or "").replace("alice@example.com", "\\ud800")
+    assert annotation != asked.decision_annotation
+    decision = verify(asked._replace(decision_annotation=annotation), ALICE, place)
     assert isinstance(decision, Deny)
     assert decision.reasons[0].text.encode()

@@ -24,7 +24,7 @@ def settings_of_a_team(draw):
 
 @given(settings_of_a_team(), amounts, st.integers(1, 16), st.lists(st.integers(1, 8), min_size=1, max_size=4))
 @examples(50)
-def test_pods_enter_one_by_one_exactly_as_far_as_was_said(owner, each, count, sizes):
+def test_pods_are_admitted_one_by_one_exactly_as_predicted(owner, each, count, sizes):
     place = world(policy(owner), [node(f"n{i}", gpus=size) for i, size in enumerate(sizes)])
     said = {reason.code for reason in fit_problems([Part("", pod(each, owner=JOB), count)], JOB_CONTROLLER, place)}
     entered, refused, waiting = 0, set(), 0
@@ -37,8 +37,8 @@ def test_pods_enter_one_by_one_exactly_as_far_as_was_said(owner, each, count, si
             continue
         assert isinstance(decision, Admit)
         entered += 1
-        waiting += not decision.steering.nodes
-        nodes = decision.steering.nodes
+        waiting += not decision.node_choice.nodes
+        nodes = decision.node_choice.nodes
         commit(place, mutated(asked, decision, uid=f"u{number}"), decision.charge, nodes[0] if nodes else None)
     assert (Code.POD_LIMIT_EXCEEDED in said) == (Code.POD_LIMIT_EXCEEDED in refused)
     room = sum(size // each for size in sizes)

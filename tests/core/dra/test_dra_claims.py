@@ -14,9 +14,9 @@ from tests.core.support.claims import (
     SHARED,
     SHARING,
     TEMPLATE,
-    at_the_door,
     charged,
     resident,
+    resolve_for,
     spec,
     world,
 )
@@ -49,7 +49,7 @@ def test_a_template_is_charged_to_every_pod_and_by_its_claim_once_known():
     place.set_pod(resident("a", MAKING))
     place.set_pod(resident("b", MAKING))
     assert charged(place) == 64
-    got = replace(resident("a"), claims=(ClaimRef(claim="a-made", template="made"),))
+    got = resident("a")._replace(claims=(ClaimRef(claim="a-made", template="made"),))
     place.set_pod(got)
     place.set_claim(ClaimKey("claim", "team-a", "a-made"), spec(4))
     assert charged(place) == 36
@@ -61,7 +61,7 @@ def test_pods_of_a_group_share_the_claim_of_its_template():
     ref, group = ClaimRef(template="made", group="g", entry="gpus"), ClaimKey("group", "team-a", "g")
     place.set_pod(resident("a", ref))
     place.set_pod(resident("b", ref))
-    assert charged(place) == 8, "nothing says that they share"
+    assert charged(place) == 8, "no object shows that they share"
     place.set_group(group, frozenset({GroupEntry("gpus", "other")}))
     assert charged(place) == 8
     place.set_group(group, frozenset({GroupEntry("gpus", "made")}))
@@ -82,7 +82,7 @@ def test_objects_seen_later_are_charged_then():
     place.set_claim(SHARED, None)
     assert charged(place) == 2, "its pods keep their devices"
     place.remove_pod("a")
-    assert isinstance(at_the_door(place, SHARING), Retry)
+    assert isinstance(resolve_for(place, SHARING), Retry)
 
 
 def test_another_policy_weighs_claims_again():

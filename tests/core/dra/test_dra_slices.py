@@ -91,7 +91,7 @@ def test_the_older_of_two_classes_with_one_resource_has_a_separate_capacity():
     place.set_device_class(newer.name, newer, Condition("", "others.example"))
     node = place.fleet.get("n0")
     assert node.allocatable.get("nvidia.com/gpu", 0) == 0, (
-        "kube-scheduler gives the newer class's devices, of which there are none"
+        "kube-scheduler assigns devices of the newer class, which has none"
     )
     assert [offer.resource for offer in node.offers(BUILT_IN)] == [IMPLICIT]
     place.set_pod(resident("a", SHARING, node="n0"))

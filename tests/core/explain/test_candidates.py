@@ -1,4 +1,4 @@
-"""Why a pod goes where it goes, in numbers."""
+"""The costs of nodes for a pod, and why the others have no room."""
 
 from dataclasses import replace
 
@@ -29,12 +29,12 @@ def test_the_best_nodes_come_in_the_order_of_the_decision_with_their_costs():
     place = fleet(*(node(f"n{i}", gpus=8) for i in range(8)))
     for i in range(4):
         place.take(f"n{i}", demand(i + 1))
-    told = candidates(place, demand(2), ANY, tier=Tier.GUARANTEED)
-    assert [each.node for each in told.best] == list(best_nodes(place, demand(2), place.matching(ANY), count=5))
-    totals = [sum(each.cost) for each in told.best]
+    result = candidates(place, demand(2), ANY, tier=Tier.GUARANTEED)
+    assert [each.node for each in result.best] == list(best_nodes(place, demand(2), place.matching(ANY), count=5))
+    totals = [sum(each.cost) for each in result.best]
     assert totals == sorted(totals)
-    assert all(part >= 0 for each in told.best for part in each.cost)
-    assert (told.with_room, told.filtered) == (8, ())
+    assert all(part >= 0 for each in result.best for part in each.cost)
+    assert (result.with_room, result.filtered) == (8, ())
 
 
 def test_a_node_that_loses_its_last_place_for_eight_costs_more():
@@ -46,7 +46,7 @@ def test_a_node_that_loses_its_last_place_for_eight_costs_more():
     assert used.cost.gpus_left < opened.cost.gpus_left
 
 
-def test_every_other_node_is_counted_under_the_first_cause_that_keeps_the_pod_off():
+def test_every_other_node_is_counted_under_its_first_obstacle():
     place = fleet(
         node("room", gpus=8),
         node("small", gpus=2),
@@ -61,9 +61,9 @@ def test_every_other_node_is_counted_under_the_first_cause_that_keeps_the_pod_of
     for name in ("full", "full-too"):
         place.take(name, demand(6))
     place.take("few-cores", demand(1, cpu=60_000))
-    told = candidates(place, demand(4), ANY, tier=Tier.GUARANTEED)
-    assert [each.node for each in told.best] == ["room"]
-    assert told.filtered == (
+    result = candidates(place, demand(4), ANY, tier=Tier.GUARANTEED)
+    assert [each.node for each in result.best] == ["room"]
+    assert result.filtered == (
         Filtered("too little nvidia.com/gpu free", ("full", "full-too")),
         Filtered(Cause.CORDONED, ("drained",)),
         Filtered(Cause.HELD, ("held",)),
@@ -74,10 +74,10 @@ def test_every_other_node_is_counted_under_the_first_cause_that_keeps_the_pod_of
     )
 
 
-def test_nodes_are_named_in_the_order_of_people():
+def test_nodes_are_named_in_natural_order():
     names = [f"gpu-{number}" for number in (10, 9, 2, 1)]
-    told = candidates(fleet(*(node(name, gpus=2) for name in names)), demand(4), ANY, tier=Tier.GUARANTEED)
-    assert told.filtered == (Filtered(Cause.NEVER, ("gpu-1", "gpu-2", "gpu-9", "gpu-10")),)
+    result = candidates(fleet(*(node(name, gpus=2) for name in names)), demand(4), ANY, tier=Tier.GUARANTEED)
+    assert result.filtered == (Filtered(Cause.NEVER, ("gpu-1", "gpu-2", "gpu-9", "gpu-10")),)
 
 
 def test_costs_are_the_same_whether_the_largest_node_came_first_or_last():
@@ -90,47 +90,47 @@ def test_costs_are_the_same_whether_the_largest_node_came_first_or_last():
 
 
 def test_the_other_tiers_node_costs_more_than_a_whole_one():
-    place = fleet(node("open", gpus=8), node("lent", gpus=8))
+    place = fleet(node("open", gpus=8), node("shared", gpus=8))
     place.set_borrowed(Uid("b"), demand(4), is_borrowed=True)
-    place.take("lent", demand(4), holder=Uid("b"))
-    opened, lent = candidates(place, demand(4), ANY, tier=Tier.GUARANTEED).best
-    assert (opened.node, lent.node) == ("open", "lent")
-    assert lent.cost.mixing > sum(opened.cost) > opened.cost.mixing == 0
+    place.take("shared", demand(4), holder=Uid("b"))
+    opened, shared = candidates(place, demand(4), ANY, tier=Tier.GUARANTEED).best
+    assert (opened.node, shared.node) == ("open", "shared")
+    assert shared.cost.mixing > sum(opened.cost) > opened.cost.mixing == 0
 
 
-def test_what_a_topology_spread_rules_out_is_told_by_its_key():
+def test_nodes_excluded_by_topology_spread_are_named_by_its_key():
     nodes = [node(name, labels={"zone": name[0]}) for name in ("a0", "a1", "b0")]
     there = resident(uid="u", node="a0", packed=pack({"app": "web"}))
     place = world(nodes=[*nodes, node("nowhere")], residents=[there])
     rule = SpreadRule("zone", 1, True, LabelSelector((requirement("app", "In", "web"),)))
     spread = evaluate_topology(TopologyRequest("team-a", {"app": "web"}, (rule,), ANY), place.fleet, place.pod_counts)
-    told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
-    assert [each.node for each in told.best] == ["b0"]
-    assert told.filtered == (
+    result = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
+    assert [each.node for each in result.best] == ["b0"]
+    assert result.filtered == (
         Filtered("too many matching pods in its zone", ("a0", "a1")),
         Filtered("no label zone, the topology key of a spread constraint", ("nowhere",)),
     )
 
 
-def test_what_inter_pod_affinity_rules_out_is_told_by_its_key():
+def test_nodes_excluded_by_inter_pod_affinity_are_named_by_its_key():
     nodes = [node(name, labels={"zone": name[0], "host": name}) for name in ("a0", "a1", "b0")]
     there = resident(uid="u", node="a0", packed=pack({"app": "web"}))
     place = world(nodes=nodes, residents=[there])
     of_web = LabelSelector((requirement("app", "In", "web"),))
     rules = (AffinityRule(("zone",), False, of_web), AffinityRule(("host",), True, of_web))
     spread = evaluate_topology(TopologyRequest("team-a", {}, rules, ANY), place.fleet, place.pod_counts)
-    told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
-    assert [each.node for each in told.best] == ["a1"]
-    assert told.filtered == (
+    result = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
+    assert [each.node for each in result.best] == ["a1"]
+    assert result.filtered == (
         Filtered("no pod of the pod's affinity in its zone", ("b0",)),
         Filtered("pods of the pod's anti-affinity in its host", ("a0",)),
     )
 
 
-def test_what_keeps_the_pod_off_is_told_by_its_key():
+def test_the_excluding_rule_is_named_by_its_key():
     of_web = LabelSelector((requirement("app", "In", "web"),))
-    keeper = resident(uid="u", node="a0", anti_affinity_rules=(AffinityRule(("host",), True, of_web),))
-    place = world(nodes=[node(name, labels={"host": name}) for name in ("a0", "b0")], residents=[keeper])
+    existing = resident(uid="u", node="a0", anti_affinity_rules=(AffinityRule(("host",), True, of_web),))
+    place = world(nodes=[node(name, labels={"host": name}) for name in ("a0", "b0")], residents=[existing])
     spread = evaluate_topology(TopologyRequest("team-a", {"app": "web"}, (), ANY), place.fleet, place.pod_counts)
-    told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
-    assert told.filtered == (Filtered("pods with anti-affinity to the pod in its host", ("a0",)),)
+    result = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
+    assert result.filtered == (Filtered("pods with anti-affinity to the pod in its host", ("a0",)),)

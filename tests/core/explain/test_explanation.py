@@ -1,4 +1,4 @@
-"""A decision step by step: the steps are the decision's own, and what is offered instead would really run."""
+"""A decision step by step: the steps are those of the decision, and the advised request would really run."""
 
 from dataclasses import replace
 
@@ -20,34 +20,34 @@ from webhook.core.model.selector import Operator, Requirement
 from webhook.policy.builtin import BUILT_IN
 
 
-def limits(told):
+def limits(shown):
     return {
-        limit.subject: (limit.taken, limit.limit, limit.is_exceeded_by(told.pod.demand.gpus)) for limit in told.limits
+        limit.subject: (limit.taken, limit.limit, limit.is_exceeded_by(shown.pod.demand.gpus)) for limit in shown.limits
     }
 
 
-def test_every_limit_is_told_with_its_sum_and_who_holds():
+def test_every_limit_has_its_sum_and_holders():
     shares = {"A100": team(guaranteed=2, limit_=9).gpus}
     rules = policy(team(limit_=10, per_pod=gpus(4), per_user=gpus(20), models=shares))
     held = [resident(7, name="big", user="alice@example.com", node="n0"), resident(2, name="small", node="n0")]
     place = world(rules, residents=held)
-    told = explain(pod(5), ALICE, place)
-    assert limits(told) == {
+    explanation = explain(pod(5), ALICE, place)
+    assert limits(explanation) == {
         "one pod of team team-a": (0, gpus(4), True),
         "team team-a": (gpus(9), gpus(10), True),
         "user alice@example.com in team team-a": (gpus(7), gpus(20), False),
         "team team-a on A100": (0, gpus(9), False),
     }
-    assert told.holders == (("team-a/Pod/big", gpus(7)), ("team-a/Pod/small", gpus(2)))
-    assert told.guaranteed_left == gpus(11)
-    assert isinstance(told.decision, Deny)
+    assert explanation.holders == (("team-a/Pod/big", gpus(7)), ("team-a/Pod/small", gpus(2)))
+    assert explanation.guaranteed_left == gpus(11)
+    assert isinstance(explanation.decision, Deny)
 
 
 @pytest.mark.parametrize(
     ("more", "want"),
     [
         pytest.param({}, {"open": None, "nvlink": None}, id="both are open"),
-        pytest.param({"pool": "open"}, {"nvlink": "the pod is pinned to pool open"}, id="a pin closes the others"),
+        pytest.param({"pool": "open"}, {"nvlink": "the pod is pinned to pool open"}, id="a pin excludes the others"),
         pytest.param({"requires": frozenset({"nvlink"})}, {"open": "does not offer nvlink"}, id="a capability"),
         pytest.param(
             {"labels": {"app": "kafka"}},
@@ -64,15 +64,15 @@ def test_a_closed_pool_says_why(more, want):
         pool("kafka", match=match),
         pool("others", teams=frozenset({"team-b"})),
     )
-    told = explain(pod(**more), ALICE, world(policy(pools=pools)))
-    closed = {step.pool.name: step.closed for step in told.pools}
+    explanation = explain(pod(**more), ALICE, world(policy(pools=pools)))
+    closed = {step.pool.name: step.closed for step in explanation.pools}
     assert closed.items() >= want.items()
     assert closed["others"] == "team team-a may not use it"
     assert more.get("labels") or closed["kafka"] in {
         "its match selects other pods only",
         "the pod is pinned to pool open",
     }
-    assert all((step.nodes is None) == (step.closed is not None) for step in told.pools)
+    assert all((step.nodes is None) == (step.closed is not None) for step in explanation.pools)
 
 
 def test_nodes_without_room_are_counted_by_cause():
@@ -95,7 +95,7 @@ def test_nodes_without_room_are_counted_by_cause():
         pytest.param("d", (), 1, id="it has room"),
     ],
 )
-def test_one_node_that_is_asked_for_tells_all_that_is_in_the_way(name, obstacles, place):
+def test_a_requested_node_lists_all_obstacles(name, obstacles, place):
     nodes = [node("a"), node("b", is_cordoned=True), node("c", gpus=2), node("d")]
     [step] = explain(pod(4), ALICE, world(nodes=nodes, residents=[resident(9, node="a")]), node=name).pools
     assert (step.node_step.node, step.node_step.obstacles, step.node_step.place) == (name, obstacles, place)
@@ -110,20 +110,20 @@ def test_another_pool_that_has_room_is_named():
         )
     )
     nodes = [node("f", labels={"at": "full"}), node("e", labels={"at": "free"})]
-    told = explain(pod(4, pool="full"), ALICE, world(rules, nodes, [resident(8, node="f", namespace="team-b")]))
-    assert told.elsewhere == ("free",)
-    assert dict(told.smaller.devices) == {GPU: 2}
+    explanation = explain(pod(4, pool="full"), ALICE, world(rules, nodes, [resident(8, node="f", namespace="team-b")]))
+    assert explanation.elsewhere == ("free",)
+    assert dict(explanation.smaller.devices) == {GPU: 2}
 
 
 def test_a_pod_that_runs_needs_no_advice():
-    told = explain(pod(4), ALICE, world())
-    assert (told.runs_now, told.smaller, told.elsewhere) == (True, None, ())
+    explanation = explain(pod(4), ALICE, world())
+    assert (explanation.runs_now, explanation.smaller, explanation.elsewhere) == (True, None, ())
 
 
-def test_what_is_not_judged_has_no_steps():
-    told = explain(pod(0), ALICE, world())
-    assert told.decision.reason.code is Code.NO_GPU
-    assert (told.limits, told.pools) == ((), ())
+def test_a_pod_that_is_not_judged_has_no_steps():
+    explanation = explain(pod(0), ALICE, world())
+    assert explanation.decision.reason.code is Code.NO_GPU
+    assert (explanation.limits, explanation.pools) == ((), ())
 
 
 @given(st.integers(1, 24), st.lists(st.integers(1, 10), max_size=4), st.integers(0, 30))
@@ -136,25 +136,25 @@ def test_the_smaller_request_is_the_largest_that_runs(asked, held, limit):
         decision = admit(pod(demand=demand(count)), ALICE, place)
         return isinstance(decision, Admit) and not decision.warnings
 
-    told = explain(pod(asked), ALICE, place)
-    assert told.decision == admit(pod(asked), ALICE, place)
+    explanation = explain(pod(asked), ALICE, place)
+    assert explanation.decision == admit(pod(asked), ALICE, place)
     want = None if runs(asked) else next((count for count in range(asked - 1, 0, -1) if runs(count)), None)
-    assert (None if told.smaller is None else dict(told.smaller.devices)[GPU]) == want
+    assert (None if explanation.smaller is None else dict(explanation.smaller.devices)[GPU]) == want
 
 
-def test_what_nobody_weighed_is_refused_and_has_no_steps():
+def test_a_resource_without_a_weight_is_refused_without_steps():
     name = ResourceName("acme.com/gpu")
     strange = replace(demand(1), requests=(*demand(1).requests, (name, 1)), strange=(name,))
-    told = explain(pod(demand=strange), ALICE, world())
-    assert [reason.code for reason in told.decision.reasons] == [Code.UNKNOWN_GPU_RESOURCE]
-    assert (told.limits, told.pools, told.smaller) == ((), (), None)
+    explanation = explain(pod(demand=strange), ALICE, world())
+    assert [reason.code for reason in explanation.decision.reasons] == [Code.UNKNOWN_GPU_RESOURCE]
+    assert (explanation.limits, explanation.pools, explanation.smaller) == ((), (), None)
 
 
 def test_a_claim_is_counted_and_has_no_smaller_request():
     place = world(replace(policy(team(limit_=1)), resources=BUILT_IN))
     place.set_device_class("gpu.nvidia.com", DeviceClass("gpu.nvidia.com", mentions_gpus=True))
     place.set_claim(ClaimKey("claim", "team-a", "two"), (DeviceRequest((ClassCount("gpu.nvidia.com", 2),)),))
-    told = explain(pod(0, claims=(ClaimRef(claim="two"),)), ALICE, place)
-    assert told.pod.demand.gpus == gpus(2)
-    assert [limit.subject for limit in told.limits if limit.is_exceeded_by(gpus(2))] == ["team team-a"]
-    assert told.smaller is None
+    explanation = explain(pod(0, claims=(ClaimRef(claim="two"),)), ALICE, place)
+    assert explanation.pod.demand.gpus == gpus(2)
+    assert [limit.subject for limit in explanation.limits if limit.is_exceeded_by(gpus(2))] == ["team team-a"]
+    assert explanation.smaller is None

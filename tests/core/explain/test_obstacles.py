@@ -1,4 +1,4 @@
-"""Why a pod would not go to one node: every cause, with what it asks and what the node has."""
+"""Why a pod would not go to one node: every cause, with what it requests and what the node has."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ TAINTS = (
 )
 
 
-def told(one, asked=None, constraints=NO_CONSTRAINTS, held=0):
+def obstacles_of(one, asked=None, constraints=NO_CONSTRAINTS, held=0):
     place = world(nodes=[one], residents=[resident(held, node="n")] if held else [])
     return obstacles(place.fleet, one, asked or demand(4), constraints, spread=NO_SPREAD)
 
@@ -41,7 +41,7 @@ def told(one, asked=None, constraints=NO_CONSTRAINTS, held=0):
         pytest.param(
             Constraints(terms=(NodeTerm((requirement("memory", "Gt", "75000"), requirement("model", "Exists"))),)),
             ("the node affinity asks for memory Gt 75000, the node has no label memory",),
-            id="one term tells what of it is not met",
+            id="one term shows its unmet requirement",
         ),
         pytest.param(
             Constraints(terms=(NodeTerm(fields=(requirement("metadata.name", "In", "other"),)),)),
@@ -56,19 +56,19 @@ def told(one, asked=None, constraints=NO_CONSTRAINTS, held=0):
     ],
 )
 def test_conditions_on_labels_name_what_is_there(constraints, want):
-    assert told(node("n", labels=A100), constraints=constraints) == want
+    assert obstacles_of(node("n", labels=A100), constraints=constraints) == want
 
 
-def test_taints_are_named_but_for_those_that_keep_nobody_off():
+def test_taints_are_named_except_those_without_effect():
     want = (
         "it has taint maintenance=yes:NoSchedule, which the pod does not tolerate",
         "its room is held for waiting pods",
     )
-    assert told(replace(node("n"), taints=TAINTS)) == want
+    assert obstacles_of(replace(node("n"), taints=TAINTS)) == want
 
 
-def test_all_that_is_in_the_way_is_told_at_once():
-    found = told(node("n", gpus=2, cpu=64_000, is_ready=False, is_cordoned=True), demand(4, cpu=200_000))
+def test_all_obstacles_are_listed():
+    found = obstacles_of(node("n", gpus=2, cpu=64_000, is_ready=False, is_cordoned=True), demand(4, cpu=200_000))
     assert found == (
         "it is not ready",
         "it is cordoned",
@@ -77,13 +77,13 @@ def test_all_that_is_in_the_way_is_told_at_once():
     )
 
 
-def test_memory_is_told_in_gib_and_what_is_not_offered_by_name():
-    found = told(node("n"), demand(1, memory=1 << 60))
+def test_memory_is_in_gib_and_missing_resources_are_named():
+    found = obstacles_of(node("n"), demand(1, memory=1 << 60))
     assert any(each.startswith("the pod asks for 1.07e+09 GiB of memory") for each in found)
-    assert told(node("n"), demand(1, **{"example.com/nic": 1})) == ("it offers no example.com/nic",)
+    assert obstacles_of(node("n"), demand(1, **{"example.com/nic": 1})) == ("it offers no example.com/nic",)
 
 
-def test_pods_around_it_are_the_last_cause():
+def test_other_pods_are_the_last_cause():
     nodes = [node(name, labels={"zone": name}) for name in ("a", "b")]
     there = resident(uid="u", node="a", packed=pack({"app": "web"}))
     place = world(nodes=nodes, residents=[there])

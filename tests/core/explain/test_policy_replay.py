@@ -1,4 +1,4 @@
-"""How running pods would fare under another policy."""
+"""The outcome of running pods under another policy."""
 
 from dataclasses import replace
 
@@ -18,20 +18,20 @@ def running(count, name, *, tier="guaranteed", node="n0", namespace="team-a", cr
     return Running(made, pod(count, namespace=namespace, name=name, uid=name, **asked))
 
 
-def told(pods, rules, nodes=None):
+def outcomes(pods, rules, nodes=None):
     return policy_outcomes(pods, world(rules, nodes))
 
 
 def test_pods_that_are_guaranteed_stay_so_while_there_is_a_share_for_them():
     pods = [running(4, "a", tier="preemptible", created=1), running(4, "b", created=3), running(4, "c", created=2)]
-    found = told(pods, policy(team(guaranteed=8)))
+    found = outcomes(pods, policy(team(guaranteed=8)))
     assert {name: fate.tier for name, fate in found.items()} == {"a": P, "b": G, "c": G}
-    found = told(pods, policy(team(guaranteed=4)))
+    found = outcomes(pods, policy(team(guaranteed=4)))
     assert {name: fate.tier for name, fate in found.items()} == {"a": P, "b": P, "c": G}
 
 
 def test_pods_beyond_the_limit_are_refused_and_take_nothing_from_smaller_ones():
-    found = told(
+    found = outcomes(
         [running(8, "a", created=1), running(6, "b", created=2), running(2, "c", created=3)], policy(team(limit_=10))
     )
     assert [reason.code for reason in found["b"].refusals] == [Code.TEAM_LIMIT_EXCEEDED]
@@ -41,7 +41,9 @@ def test_pods_beyond_the_limit_are_refused_and_take_nothing_from_smaller_ones():
 def test_the_pool_is_that_of_the_node():
     nodes = [node("n0", labels={"at": "x"}), node("n1")]
     pools = (pool("x", node_selector=(("at", "x"),)), pool("y", node_selector=(("at", "y"),)))
-    found = told([running(1, "a"), running(1, "b", node="n1"), running(1, "w", node=None)], policy(pools=pools), nodes)
+    found = outcomes(
+        [running(1, "a"), running(1, "b", node="n1"), running(1, "w", node=None)], policy(pools=pools), nodes
+    )
     assert found["a"] == PolicyOutcome("team-a", G, "x")
     assert [reason.code for reason in found["b"].refusals] == [Code.NO_POOL_ALLOWED]
     assert found["w"] == PolicyOutcome("team-a", G, None)
@@ -50,7 +52,7 @@ def test_the_pool_is_that_of_the_node():
 def test_a_share_of_the_model_counts_where_the_pod_is():
     shares = {"A100": team(guaranteed=1, limit_=2).gpus}
     nodes = [node("n0", model="A100", model_label="m")]
-    found = told([running(1, "a"), running(1, "b"), running(1, "c")], policy(team(models=shares)), nodes)
+    found = outcomes([running(1, "a"), running(1, "b"), running(1, "c")], policy(team(models=shares)), nodes)
     assert [found[name].tier for name in "abc"] == [G, P, None]
     assert [reason.code for reason in found["c"].refusals] == [Code.MODEL_LIMIT_EXCEEDED]
 
@@ -58,30 +60,30 @@ def test_a_share_of_the_model_counts_where_the_pod_is():
 @pytest.mark.parametrize(
     ("asked", "want"),
     [
-        pytest.param({"tier_label": "preemptible"}, PolicyOutcome("team-a", P, ""), id="who borrows by choice"),
-        pytest.param({"tier_label": "guaranteed"}, Code.GUARANTEED_SHARE_USED, id="who never borrows"),
-        pytest.param({"pool": "gone"}, Code.UNKNOWN_POOL, id="who is pinned to a pool that is gone"),
+        pytest.param({"tier_label": "preemptible"}, PolicyOutcome("team-a", P, ""), id="preemptible by choice"),
+        pytest.param({"tier_label": "guaranteed"}, Code.GUARANTEED_SHARE_USED, id="never borrows"),
+        pytest.param({"pool": "gone"}, Code.UNKNOWN_POOL, id="pinned to a pool that is gone"),
     ],
 )
-def test_what_the_user_asked_for_holds(asked, want):
-    fate = told([running(4, "a", **asked)], policy(team(guaranteed=2)))["a"]
+def test_the_requested_tier_is_kept(asked, want):
+    fate = outcomes([running(4, "a", **asked)], policy(team(guaranteed=2)))["a"]
     assert (fate.refusals[0].code if fate.refusals else fate) == want
 
 
 def test_a_namespace_without_a_team():
     pods = [running(1, "a", namespace="stray")]
-    assert told(pods, policy())["a"].refusals[0].code is Code.UNKNOWN_TEAM
+    assert outcomes(pods, policy())["a"].refusals[0].code is Code.UNKNOWN_TEAM
     lenient = policy(defaults=Defaults(unknown_team=UnknownTeam.PREEMPTIBLE))
-    assert told(pods, lenient)["a"] == PolicyOutcome("unassigned", P, "")
+    assert outcomes(pods, lenient)["a"] == PolicyOutcome("unassigned", P, "")
 
 
 def test_exempt_pods_are_only_counted():
-    fate = told([running(1, "a")], replace(policy(), exempt_namespaces=("team-a",)))["a"]
+    fate = outcomes([running(1, "a")], replace(policy(), exempt_namespaces=("team-a",)))["a"]
     assert fate == PolicyOutcome("team-a")
 
 
 def test_limits_per_user_hold_for_bare_pods():
     made = [running(2, "a"), running(2, "b")]
-    made = [replace(each, resident=replace(each.resident, user="alice")) for each in made]
-    found = told(made, policy(team(per_user=gpus(3))))
+    made = [replace(each, resident=each.resident._replace(user="alice")) for each in made]
+    found = outcomes(made, policy(team(per_user=gpus(3))))
     assert [bool(found[name].refusals) for name in "ab"] == [False, True]

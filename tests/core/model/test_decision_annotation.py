@@ -6,17 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.support.make import ALICE, GPU, gpus, mutated, pod, world
+from tests.core.support.make import ALICE, GPU, gpus, mutated, pod, requirement, world
 from tests.core.support.outcomes import admitted
 from webhook.core.admission.admission import admit
 from webhook.core.model.decision_annotation import read
 from webhook.core.model.pod import Admitted
+from webhook.core.model.selector import Constraints, NodeTerm
 
 
 def written():
     """The annotation of an admitted pod, as data."""
     asked = pod(2, tier_label="preemptible")
-    return json.loads(mutated(asked, admitted(admit(asked, ALICE, world()))).mark)
+    return json.loads(mutated(asked, admitted(admit(asked, ALICE, world()))).decision_annotation)
 
 
 def test_a_decision_is_read_back_as_written():
@@ -28,8 +29,23 @@ def test_a_decision_is_read_back_as_written():
     assert found.admitted == Admitted(gpus(2), "p1")
 
 
-def test_a_charge_that_is_no_amount_is_no_charge():
+def test_an_invalid_amount_is_no_charge():
     assert read(json.dumps(written() | {"gpus": "many"})).admitted is None
+
+
+def test_nodes_that_the_annotation_does_not_repeat_are_those_of_the_affinity():
+    data = written() | {"nodes": [], "listed": 2}
+    names = [NodeTerm((), (requirement("metadata.name", "In", name),)) for name in ("n7", "n3", "n7")]
+    others = [NodeTerm((requirement("zone", "In", "a"),)), NodeTerm((), (requirement("metadata.name", "NotIn", "n1"),))]
+    found = read(json.dumps(data), Constraints(terms=(*names, *others)))
+    assert (found.nodes, found.listed) == (("n7", "n3"), 2)
+    assert (read(json.dumps(data)).nodes, read(json.dumps(data)).listed) == ((), 2)
+
+
+def test_nodes_in_the_annotation_are_read_there():
+    elsewhere = Constraints(terms=(NodeTerm((), (requirement("metadata.name", "In", "n7"),)),))
+    found = read(json.dumps(written()), elsewhere)
+    assert (found.nodes, found.listed) == (read(json.dumps(written())).nodes, 0)
 
 
 @pytest.mark.parametrize("name", ["demand", "gpus", "mode", "nodes", "code", "policy", "at"])
@@ -46,11 +62,11 @@ JSON = st.recursive(
 )
 
 
-@given(st.fixed_dictionaries({}, optional=dict.fromkeys([*written(), "pool", "model", "claims"], JSON)))
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys([*written(), "pool", "model", "claims", "listed"], JSON)))
 def test_no_data_is_an_error(changed):
     read(json.dumps(written() | changed))
 
 
 @given(st.text())
-def test_other_text_is_no_decision(text):
+def test_other_text_is_not_a_decision(text):
     assert read(text) is None

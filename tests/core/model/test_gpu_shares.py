@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders as b
-from tests.kube.support.created import at_the_door, with_resources
+from tests.kube.support.created import pod_of, with_resources
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.demand import demand_of, in_shares, reweighed
 from webhook.policy.builtin import BUILT_IN
@@ -23,7 +23,7 @@ def counted(limits, weights=WEIGHTS):
 
 def whole(limits, weights=WEIGHTS):
     """Its demand with any other scheduler."""
-    return at_the_door(with_resources(None, limits), weights).demand
+    return pod_of(with_resources(None, limits), weights).demand
 
 
 def test_a_share_is_the_larger_of_memory_and_cores_once_per_device():
@@ -32,7 +32,7 @@ def test_a_share_is_the_larger_of_memory_and_cores_once_per_device():
     assert counted({MEMORY: 40960}).gpus == ONE_GPU // 2, "no number of devices is one device"
 
 
-def test_memory_that_is_not_named_is_all_of_it():
+def test_memory_that_is_not_requested_is_the_whole_memory():
     assert counted({b.GPU: 1, CORES: 10}).gpus == ONE_GPU
     assert counted({b.GPU: 3}).gpus == 3 * ONE_GPU
 
@@ -66,7 +66,7 @@ def test_shares_beside_whole_gpus_add_up_and_init_containers_get_whole_ones():
             container("warm-up", {b.GPU: 2, PERCENT: 25}),
         ],
     )
-    asked = at_the_door(manifest, WEIGHTS).demand
+    asked = pod_of(manifest, WEIGHTS).demand
     assert in_shares(asked, WEIGHTS).gpus == (3 + Fraction(1, 4)) * ONE_GPU, (
         "the share, and sidecar and warm-up at once"
     )

@@ -1,7 +1,5 @@
 """MIG slices under the name of whole GPUs: their names, their weights, and when they count."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,7 +64,7 @@ def test_a_pod_counts_whole_gpus_until_it_is_on_slices_and_slices_from_then_on()
     waits = make.resident(7, uid="u")
     place.set_pod(waits)
     assert total(place) == gpus(7)
-    place.set_pod(replace(waits, node=NodeName("n0")))
+    place.set_pod(waits._replace(node=NodeName("n0")))
     assert total(place) == gpus(1)
 
 
@@ -75,9 +73,9 @@ def test_a_pod_that_is_bound_to_slices_counts_them_while_it_waits_and_when_its_n
     waits = make.resident(7, uid="u", slices=("nvidia.com/mig-1g.5gb",))
     place.set_pod(waits)
     assert total(place) == gpus(1)
-    place.set_pod(replace(waits, node=NodeName("n0")))
+    place.set_pod(waits._replace(node=NodeName("n0")))
     place.remove_node(NodeName("n0"))
-    place.set_pod(replace(waits, node=NodeName("n0"), is_terminating=True))
+    place.set_pod(waits._replace(node=NodeName("n0"), is_terminating=True))
     assert total(place) == gpus(1)
 
 
@@ -130,16 +128,16 @@ def test_the_largest_room_on_slices_is_a_slice():
 
 
 def test_a_whole_workload_counts_by_what_its_pods_can_be_bound_to():
-    def told(*nodes, **more):
+    def problem_codes(*nodes, **more):
         part = Part("", make.pod(demand=make.demand(1, cpu=100, memory=1), **more), 14)
         place = make.world(make.policy(make.team(guaranteed=1, limit_=2), resources=BUILT_IN), nodes=list(nodes))
         return [reason.code for reason in fit_problems([part], make.ALICE, place)]
 
     thin = node("n0", THIN, 14)
-    assert told(thin) == []
-    assert told(thin, node("n1", WHOLE, 8)) == [], "all of them may get slices"
-    assert told(node("n0", WHOLE, 14)) == ["TeamLimitExceeded"]
-    assert told(thin, constraints=pinned(WHOLE)) == ["TeamLimitExceeded", "NeverFits"]
+    assert problem_codes(thin) == []
+    assert problem_codes(thin, node("n1", WHOLE, 8)) == [], "all of them may get slices"
+    assert problem_codes(node("n0", WHOLE, 14)) == ["TeamLimitExceeded"]
+    assert problem_codes(thin, constraints=pinned(WHOLE)) == ["TeamLimitExceeded", "NeverFits"]
 
 
 _MODELS = st.sampled_from([THIN, THICK, WHOLE])
@@ -162,11 +160,11 @@ def test_no_pod_is_charged_less_than_it_can_get_on_any_possible_node(nodes, pins
         assert not place.fleet.with_capacity(asked.demand, place.fleet.matching(constraints))
         return
     assert isinstance(decision, Admit)
-    steering = decision.steering
-    final = constraints.joined(requirements=steering.pool_terms[0] if steering.pool_terms else ())
+    node_choice = decision.node_choice
+    final = constraints.joined(requirements=node_choice.pool_terms[0] if node_choice.pool_terms else ())
     reach = place.fleet.names_of(place.fleet.matching(final))
-    if steering.mode in (Mode.AUTO, Mode.REQUIRE) and steering.nodes:
-        reach = [name for name in reach if name in steering.nodes]
+    if node_choice.mode in (Mode.AUTO, Mode.REQUIRE) and node_choice.nodes:
+        reach = [name for name in reach if name in node_choice.nodes]
     weights = {THIN: ONE_GPU // 7, THICK: 3 * ONE_GPU // 7, WHOLE: ONE_GPU}
     for name in reach:
         assert decision.charge.gpus >= number * weights[place.fleet.get(name).model]

@@ -29,7 +29,7 @@ def test_a_second_name_for_the_same_devices_counts_once():
     assert list(alias.offers({OTHER: gpus(0.5)})) == [Offer(OTHER, 4, gpus(0.5))], "unless policy weighs only that name"
 
 
-def test_no_pieces_are_no_offer():
+def test_no_devices_are_no_offer():
     made = node(gpus=4)
     assert not list(replace(made, allocatable={**made.allocatable, GPU: 0}).offers(WEIGHTS))
 

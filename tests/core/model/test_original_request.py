@@ -8,7 +8,7 @@ from webhook.core.model.original_request import as_asked
 from webhook.core.model.selector import HELD, Constraints, Effect, NodeTerm, Toleration
 
 
-def test_a_pod_that_reclaim_helped_is_not_taken_for_one_that_helps_itself():
+def test_a_beneficiary_of_reclaim_is_not_mistaken_for_a_forgery():
     toleration = Toleration(HELD, value="h1", effect=Effect.NO_SCHEDULE)
     user = pod(2, constraints=Constraints(tolerations=(Toleration("own", exists=True),)))
     place = world()
@@ -20,7 +20,7 @@ def test_a_pod_that_reclaim_helped_is_not_taken_for_one_that_helps_itself():
     assert isinstance(explain(as_asked(helped, place.policy), ALICE, place).decision, Admit)
 
 
-def test_a_decided_pod_is_asked_as_its_user_asked():
+def test_the_original_request_is_restored_from_a_decided_pod():
     a100 = pool("a100", node_selector=(("gpu", "a100"),), affinity=(requirement("memory", "Gt", "75000"),))
     rules = policy(pools=(a100,))
     nodes = [node(f"n{i}", labels={"gpu": "a100", "memory": "80000", "zone": "x"}) for i in range(3)]
@@ -30,4 +30,8 @@ def test_a_decided_pod_is_asked_as_its_user_asked():
         stored = mutated(user, admit(user, ALICE, place))
         assert stored.constraints != user.constraints
         again = as_asked(stored, rules)
-        assert (again.constraints, again.tier_label, again.mark) == (user.constraints, "preemptible", None)
+        assert (again.constraints, again.tier_label, again.decision_annotation) == (
+            user.constraints,
+            "preemptible",
+            None,
+        )

@@ -1,7 +1,5 @@
 """What a pod, its requester and a running pod are, as decisions read them."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.core.support.make import ALICE, JOB_CONTROLLER, demand, pod, resident
@@ -62,14 +60,14 @@ def test_requesters_are_known_by_their_names(requester, home, is_kubelet):
         pytest.param(Handling.MIRROR, "n0", False, id="a static pod"),
     ],
 )
-def test_pods_of_others_are_labeled_once_they_are_on_a_node(handling, node, want):
+def test_externally_placed_pods_are_labeled_once_they_are_on_a_node(handling, node, want):
     assert resident(handling=handling, node=node).may_be_labeled is want
 
 
 def test_a_tier_without_a_team_is_the_users_own_label():
     assert resident(tier="preemptible").tier is Tier.PREEMPTIBLE
-    assert replace(resident(tier="preemptible"), team_label=None).tier is None
+    assert resident(tier="preemptible")._replace(team_label=None).tier is None
 
 
-def test_labels_are_those_that_were_packed():
+def test_labels_are_read_back_as_packed():
     assert resident(packed=pack({"app": "web"})).labels == {"app": "web"}

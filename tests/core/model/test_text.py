@@ -6,7 +6,16 @@ from hypothesis import strategies as st
 
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.names import CPU, MEMORY, ResourceName
-from webhook.core.model.text import amount_text, coarse_age, plural, plural_gpus, printable, printable_lines, shortened
+from webhook.core.model.text import (
+    amount_text,
+    coarse_age,
+    duration,
+    plural,
+    plural_gpus,
+    printable,
+    printable_lines,
+    shortened,
+)
 
 
 @pytest.mark.parametrize(("count", "want"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (12_345, "12,345 nodes")])
@@ -85,3 +94,10 @@ def test_escaped_text_is_printable_and_stays_so(text):
 
 def test_a_long_text_is_cut():
     assert (shortened("abcd", 4), shortened("abcde", 4)) == ("abcd", "abc…")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"), [(0, "0s"), (10, "10s"), (300, "5m"), (5400, "1h30m"), (86_400, "24h"), (3661, "1h1m1s")]
+)
+def test_a_duration_is_written_as_in_policy_files(seconds, want):
+    assert duration(seconds) == want

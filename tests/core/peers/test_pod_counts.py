@@ -66,11 +66,11 @@ def test_cached_counters_equal_a_new_count(steps):
         apply(place, float(now), step)
     for app in ("web", "db"):
         kept = dict(place.pod_counts.on_nodes("team-a", of(app)))
-        anew = pod_counts.PodCounts()
-        anew.sources.extend(place.pod_counts.sources)
-        assert kept == anew.on_nodes("team-a", of(app))
-        seated = [(pod, node) for source in place.pod_counts.sources for pod, node in source("team-a")]
-        keeping = Counter(node for pod, node in seated for rule in pod.anti_affinity_rules if rule.selector == of(app))
+        fresh = pod_counts.PodCounts()
+        fresh.sources.extend(place.pod_counts.sources)
+        assert kept == fresh.on_nodes("team-a", of(app))
+        placed = [(pod, node) for source in place.pod_counts.sources for pod, node in source("team-a")]
+        keeping = Counter(node for pod, node in placed for rule in pod.anti_affinity_rules if rule.selector == of(app))
         found = place.pod_counts.against("team-b", {"app": app}) | place.pod_counts.against("team-a", {"app": app})
         assert sum(map(Counter, found.values()), Counter()) == keeping
 

@@ -1,7 +1,7 @@
 """Nodes that left or shrank are expected back for an hour."""
 
 from tests.core.support.make import GPU, demand, node, pod, policy, world
-from tests.core.support.outcomes import selecting, told
+from tests.core.support.outcomes import outcome_of, selecting
 from webhook.core.model.names import Namespace, ResourceName
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.reason import Code
@@ -23,34 +23,34 @@ class TestAway:
         place = self.live()
         place.remove_node("large")
         place.tick(2_000)
-        outcome, code, text = told(pod(16), place)
+        outcome, code, text = outcome_of(pod(16), place)
         assert (outcome, code) == ("waits", Code.NO_ROOM_NOW)
         assert text.endswith("; 1 node that could hold it left, or offered more, within the last hour")
-        assert told(pod(17), place)[:2] == ("refused", Code.NEVER_FITS)
+        assert outcome_of(pod(17), place)[:2] == ("refused", Code.NEVER_FITS)
         place.tick(2_000 + ABSENT_SECONDS)
-        assert told(pod(16), place)[:2] == ("refused", Code.NEVER_FITS)
+        assert outcome_of(pod(16), place)[:2] == ("refused", Code.NEVER_FITS)
 
     def test_a_node_whose_devices_are_gone_for_a_while_counts_too(self):
         place = self.live()
         for left in (8, 0):
             place.set_node(node("large", gpus=left))
             place.tick(place.now + 10)
-            assert told(pod(16), place)[:2] == ("waits", Code.NO_ROOM_NOW)
+            assert outcome_of(pod(16), place)[:2] == ("waits", Code.NO_ROOM_NOW)
 
     def test_a_node_that_lost_its_label_counts_too(self):
         place = self.live()
         place.set_node(node("large", gpus=16, labels={"pool": "a"}))
         place.set_node(node("large", gpus=16))
-        assert told(pod(16, **selecting(pool="a")), place)[:2] == ("waits", Code.NO_ROOM_NOW)
-        assert told(pod(16, **selecting(pool="b")), place)[:2] == ("refused", Code.NEVER_FITS)
+        assert outcome_of(pod(16, **selecting(pool="a")), place)[:2] == ("waits", Code.NO_ROOM_NOW)
+        assert outcome_of(pod(16, **selecting(pool="b")), place)[:2] == ("refused", Code.NEVER_FITS)
 
     def test_what_comes_back_is_used(self):
         place = self.live()
         place.remove_node("large")
         place.set_node(node("large", gpus=16))
-        assert told(pod(16), place)[0] == "runs"
+        assert outcome_of(pod(16), place)[0] == "runs"
 
-    def test_no_more_than_so_many_are_remembered(self):
+    def test_the_number_of_remembered_nodes_is_bounded(self):
         place = self.live()
         for i in range(1_100):
             place.set_node(node(f"spot-{i}", gpus=2))
@@ -58,8 +58,8 @@ class TestAway:
         assert not place.absent_nodes.capable_count(demand(17), Constraints())
         assert place.absent_nodes.capable_count(demand(1), Constraints()) == 1_000
 
-    def test_a_file_tells_no_story(self):
+    def test_a_world_file_has_no_absent_nodes(self):
         place = world(nodes=[node("large", gpus=16), node("small", gpus=4)])
         place.remove_node("large")
-        assert told(pod(16), place)[:2] == ("refused", Code.NEVER_FITS)
+        assert outcome_of(pod(16), place)[:2] == ("refused", Code.NEVER_FITS)
         assert not place.absent_nodes.offers(ResourceName(GPU))

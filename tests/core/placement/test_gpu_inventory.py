@@ -14,13 +14,13 @@ from webhook.core.placement.gpu_inventory import gpu_inventory
 H100, A100 = GpuModel("H100"), GpuModel("A100")
 
 
-def told(world_):
+def inventory(world_):
     return {(each.model, each.resource): each for each in gpu_inventory(world_.fleet, world_.policy)}
 
 
 def test_capacity_counts_all_nodes_and_free_counts_open_ones():
     nodes = [node("n0", gpus=8), node("n1", gpus=8, is_cordoned=True), node("n2", gpus=8, is_ready=False)]
-    (stock,) = told(world(nodes=nodes, residents=[resident(3, node="n0"), resident(2, node="n1")])).values()
+    (stock,) = inventory(world(nodes=nodes, residents=[resident(3, node="n0"), resident(2, node="n1")])).values()
     assert (stock.capacity, stock.closed, stock.free, stock.largest) == (gpus(24), gpus(16), gpus(5), gpus(5))
 
 
@@ -28,33 +28,33 @@ def test_models_and_resources_are_separate_and_weighed_by_policy():
     slices = ResourceName("nvidia.com/mig-1g.5gb")
     cut = Node(NodeName("n2"), {slices: 14}, model=A100)
     sliced = policy(resources={**BUILT_IN_RESOURCES, slices: ONE_GPU // 7})
-    found = told(world(sliced, nodes=[node("n0", model=H100), node("n1", model=A100), cut]))
+    found = inventory(world(sliced, nodes=[node("n0", model=H100), node("n1", model=A100), cut]))
     want = {(H100, GPU): gpus(10), (A100, GPU): gpus(10), (A100, slices): gpus(2)}
     assert {key: stock.capacity for key, stock in found.items()} == want
 
 
 def test_a_model_named_by_two_labels_is_one():
     nodes = [node("n0", model=H100, model_label="a"), node("n1", model=H100, model_label="b")]
-    (stock,) = told(world(nodes=nodes)).values()
+    (stock,) = inventory(world(nodes=nodes)).values()
     assert (stock.capacity, stock.whole_nodes) == (gpus(20), 2)
 
 
 def test_a_resource_that_counts_nothing_is_left_out():
     weightless = policy(resources={**BUILT_IN_RESOURCES, GPU: 0})
-    assert told(world(weightless)) == {}
+    assert inventory(world(weightless)) == {}
 
 
 def test_changed_and_removed_nodes_change_the_sums():
     made = world(nodes=[node("n0", gpus=8), node("n1", gpus=8)])
     made.set_node(node("n0", gpus=4, is_cordoned=True))
-    (stock,) = told(made).values()
+    (stock,) = inventory(made).values()
     assert (stock.capacity, stock.closed, stock.free) == (gpus(12), gpus(4), gpus(8))
     made.sort_nodes()
     made.remove_node(NodeName("n0"))
-    (stock,) = told(made).values()
+    (stock,) = inventory(made).values()
     assert (stock.capacity, stock.closed) == (gpus(8), 0)
     made.remove_node(NodeName("n1"))
-    assert told(made) == {}
+    assert inventory(made) == {}
 
 
 def test_gpus_without_cpu_are_fragmented():
@@ -62,7 +62,7 @@ def test_gpus_without_cpu_are_fragmented():
     for _ in range(100):
         made.fleet.gpus.demand_mix.note(demand(1))
     made.fleet.take(NodeName("n0"), demand(0, cpu=64_000))
-    (stock,) = told(made).values()
+    (stock,) = inventory(made).values()
     assert stock.free == gpus(16)
     learned = 100 / 132  # of the expected mix; the rest is the prior, which requests no cpu
     assert stock.fragmented / ONE_GPU == pytest.approx(8 * learned, abs=0.01)
@@ -70,7 +70,7 @@ def test_gpus_without_cpu_are_fragmented():
 
 def test_free_gpus_are_useful_to_the_sizes_that_fit():
     made = world(nodes=[node("n0", gpus=8)], residents=[resident(5, node="n0")])
-    (stock,) = told(made).values()
+    (stock,) = inventory(made).values()
     arrivals, prior = 1, {1: 50, 2: 20, 4: 15, 8: 15}
     too_large = 32 * (prior[4] + prior[8]) / 100 + arrivals  # the pod of five that came is expected again
     assert stock.fragmented / ONE_GPU == pytest.approx(3 * too_large / (32 + arrivals), abs=0.01)
@@ -81,7 +81,7 @@ def test_parts_of_devices_are_free_in_parts():
     memory = ResourceName("aliyun.com/gpu-mem")
     shared = Node(NodeName("n0"), {memory: 32}, devices=Devices(memory, (16, 16)))
     made = world(policy(resources={memory: ONE_GPU // 16}), nodes=[shared])
-    (stock,) = told(made).values()
+    (stock,) = inventory(made).values()
     assert (stock.capacity, stock.free, stock.largest, stock.whole_nodes) == (gpus(2), gpus(2), gpus(2), 1)
 
 
@@ -90,7 +90,7 @@ def test_a_node_whose_devices_are_all_gone_has_none():
     made = world(policy(resources={memory: ONE_GPU // 16}), nodes=[])
     for capacities, want in (((0, 0), 0), ((16, 0), 1), ((0, 0), 0)):
         made.set_node(Node(NodeName("n0"), {memory: sum(capacities)}, devices=Devices(memory, capacities)))
-        assert sum(stock.capacity for stock in told(made).values()) == gpus(want)
+        assert sum(stock.capacity for stock in inventory(made).values()) == gpus(want)
 
 
 def useless(made):

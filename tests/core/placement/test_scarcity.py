@@ -14,7 +14,7 @@ HUGE = demand(8, cpu=120_000)
 SMALL = demand(1, cpu=12_000)
 
 
-def town(*, common=12, rare=4, seen=(SMALL,) * 97 + (HUGE,) * 3) -> Fleet:
+def fleet_of(*, common=12, rare=4, seen=(SMALL,) * 97 + (HUGE,) * 3) -> Fleet:
     """Nodes of eight GPUs, a few of them with more cores, and earlier arrivals."""
     demand_mix = DemandMix()
     for each in seen * 8:
@@ -38,7 +38,7 @@ def fill(fleet, wanted=SMALL, *, name=None, times=1):
 
 
 def test_the_last_nodes_that_hold_a_scarce_size_are_taken_last():
-    fleet = town()
+    fleet = fleet_of()
     for number in range(3):
         fill(fleet, name=f"a-rare{number}")
     assert best(fleet, SMALL)[-1] == "a-rare3"
@@ -46,13 +46,13 @@ def test_the_last_nodes_that_hold_a_scarce_size_are_taken_last():
 
 
 def test_they_are_used_where_no_other_node_has_room():
-    fleet = town(common=3, rare=1)
+    fleet = fleet_of(common=3, rare=1)
     fill(fleet, times=3 * 8)
     assert best(fleet, SMALL) == ("a-rare0",)
 
 
 def test_reserved_nodes_are_four_times_the_average_pods_plus_one_up_to_three_quarters():
-    [group] = town().gpus.view(GPU).scarcity.groups
+    [group] = fleet_of().gpus.view(GPU).scarcity.groups
     assert group.capable == 4
     large = group._replace(capable=100)
     assert [large.reserved_nodes(pods) for pods in (0, 100, 1000, 100_000)] == [1, 12, 75, 75]
@@ -60,18 +60,18 @@ def test_reserved_nodes_are_four_times_the_average_pods_plus_one_up_to_three_qua
 
 
 def test_no_node_is_reserved_for_a_size_that_never_came():
-    assert not town(seen=(SMALL,)).gpus.view(GPU).scarcity.groups
+    assert not fleet_of(seen=(SMALL,)).gpus.view(GPU).scarcity.groups
 
 
 def test_closed_nodes_do_not_count_as_reserved():
-    fleet = town()
+    fleet = fleet_of()
     for number in range(3):
         fleet.set(node(f"a-rare{number}", gpus=8, cpu=128_000, is_cordoned=True))
     assert best(fleet, SMALL)[-1] == "a-rare3"
 
 
 def test_scarcity_follows_the_nodes():
-    fleet = town(rare=0)
+    fleet = fleet_of(rare=0)
     best(fleet, SMALL)
     for number in range(3):
         fleet.set(node(f"a-rare{number}", gpus=8, cpu=128_000))
@@ -85,7 +85,7 @@ def test_scarcity_follows_the_nodes():
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.sampled_from([SMALL, demand(2, cpu=24_000), HUGE])), max_size=80))
 def test_a_pod_that_fits_elsewhere_never_takes_the_last_that_a_scarce_size_needs(steps):
-    fleet, held = town(rare=2, common=6), {}
+    fleet, held = fleet_of(rare=2, common=6), {}
     for number, wanted in steps:
         uid = Uid(f"u{number}")
         if uid in held:

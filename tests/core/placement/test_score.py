@@ -100,9 +100,9 @@ class RankingMachine(RuleBasedStateMachine):
         if self.held:
             uid = data.draw(st.sampled_from(sorted(self.held)))
             name, held = self.held[uid]
-            was_lent = self.tiers[uid] is Tier.PREEMPTIBLE
-            self.tiers[uid] = Tier.GUARANTEED if was_lent else Tier.PREEMPTIBLE
-            self.fleet.set_borrowed(uid, held, is_borrowed=not was_lent, on=name)
+            was_borrowed = self.tiers[uid] is Tier.PREEMPTIBLE
+            self.tiers[uid] = Tier.GUARANTEED if was_borrowed else Tier.PREEMPTIBLE
+            self.fleet.set_borrowed(uid, held, is_borrowed=not was_borrowed, on=name)
 
     def devices(self, made) -> list[int]:
         """What each device of a node has left, in thousandths."""
@@ -153,11 +153,11 @@ class RankingMachine(RuleBasedStateMachine):
             totals = []
             for name in got:
                 (number,) = view.classes.numbers(self.fleet.bit(name))
-                told = ranking.cost(view.classes.all[number])
+                costs = ranking.cost(view.classes.all[number])
                 if shape_is_exact(ranking.shape, view):
-                    assert told.useless == self.cost(able[name], wanted, view, ranking)
-                assert told.mixing == self.strangeness(name, tier) * mixing_of(view)
-                totals.append((sum(told), bool(view.classes.all[number].kind.capacity), name))
+                    assert costs.useless == self.cost(able[name], wanted, view, ranking)
+                assert costs.mixing == self.strangeness(name, tier) * mixing_of(view)
+                totals.append((sum(costs), bool(view.classes.all[number].kind.capacity), name))
             assert totals == sorted(totals), "the cheapest first, then partly used ones, then by name"
 
     def strangeness(self, name, tier) -> int:

@@ -1,7 +1,5 @@
 """Guaranteed and borrowing pods are on separate nodes while there is a choice."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +19,7 @@ TIERS = st.sampled_from(list(Tier))
 STEPS = st.lists(st.tuples(st.integers(0, 30), st.sampled_from([1, 2, 4, 8]), TIERS), max_size=60)
 
 
-class Town:
+class Nodes:
     """Nodes with pods that come and go."""
 
     def __init__(self, nodes=5):
@@ -58,97 +56,97 @@ class Town:
 
 @given(STEPS, TIERS)
 def test_with_one_tier_tiers_have_no_effect(steps, only):
-    town, blind = Town(), Fleet()
+    nodes, blind = Nodes(), Fleet()
     blind.track(GPU)
-    for each in town.fleet.nodes():
+    for each in nodes.fleet.nodes():
         blind.set(each)
     for number, count, _ in steps:
         want = best_nodes(blind, demand(count), blind.matching(NO_CONSTRAINTS), count=9)
         uid = Uid(f"u{number}")
-        if uid not in town.there:
-            assert town.best(count, only) == want
+        if uid not in nodes.there:
+            assert nodes.best(count, only) == want
             if want:
                 blind.take(want[0], demand(count), holder=uid)
         else:
-            blind.take(town.there[uid][0], demand(town.there[uid][1]), sign=-1, holder=uid)
-        town.step(number, count, only)
+            blind.take(nodes.there[uid][0], demand(nodes.there[uid][1]), sign=-1, holder=uid)
+        nodes.step(number, count, only)
 
 
 @given(STEPS)
 def test_tiers_never_share_a_node_while_there_is_a_choice(steps):
-    town = Town()
+    nodes = Nodes()
     for step in steps:
-        town.step(*step)
+        nodes.step(*step)
     for tier in Tier:
         for count in (1, 2, 4, 8):
-            strange = [bool(town.tiers_on(name) - {tier}) for name in town.best(count, tier)]
-            assert strange == sorted(strange), "nodes with only the own tier, or empty, come first"
+            mixed = [bool(nodes.tiers_on(name) - {tier}) for name in nodes.best(count, tier)]
+            assert mixed == sorted(mixed), "nodes with only the own tier, or empty, come first"
 
 
 @given(STEPS)
 def test_a_mixed_node_is_used_before_another_becomes_mixed(steps):
-    town = Town()
+    nodes = Nodes()
     for step in steps:
-        town.step(*step)
+        nodes.step(*step)
     for tier in Tier:
-        listed = [town.tiers_on(name) for name in town.best(1, tier)]
-        strange = [len(each) for each in listed if each - {tier}]
-        assert strange == sorted(strange, reverse=True)
+        listed = [nodes.tiers_on(name) for name in nodes.best(1, tier)]
+        mixed = [len(each) for each in listed if each - {tier}]
+        assert mixed == sorted(mixed, reverse=True)
 
 
 @given(STEPS, st.lists(st.integers(0, 30), max_size=10))
 def test_pods_whose_tier_changes_count_by_the_new_tier(steps, changes):
-    town = Town()
+    nodes = Nodes()
     for step in steps:
-        town.step(*step)
+        nodes.step(*step)
     for number in changes:
         uid = Uid(f"u{number}")
-        if uid in town.there:
-            name, count, tier = town.there[uid]
+        if uid in nodes.there:
+            name, count, tier = nodes.there[uid]
             other = Tier.GUARANTEED if tier is Tier.PREEMPTIBLE else Tier.PREEMPTIBLE
-            town.fleet.set_borrowed(uid, demand(count), is_borrowed=other is Tier.PREEMPTIBLE, on=name)
-            town.there[uid] = (name, count, other)
-    fresh = Town()
-    for uid, (name, count, tier) in town.there.items():
+            nodes.fleet.set_borrowed(uid, demand(count), is_borrowed=other is Tier.PREEMPTIBLE, on=name)
+            nodes.there[uid] = (name, count, other)
+    fresh = Nodes()
+    for uid, (name, count, tier) in nodes.there.items():
         fresh.put(uid, name, count, tier)
     for tier in Tier:
-        assert town.best(1, tier) == fresh.best(1, tier)
+        assert nodes.best(1, tier) == fresh.best(1, tier)
 
 
 def test_small_pods_of_both_tiers_leave_a_node_that_reclaim_can_empty():
-    town = Town(nodes=2)
+    nodes = Nodes(nodes=2)
     for number in range(8):
-        town.step(number, 1, list(Tier)[number % 2])
-    assert town.tiers_on("n0") == {Tier.GUARANTEED}
-    assert town.tiers_on("n1") == {Tier.PREEMPTIBLE}
+        nodes.step(number, 1, list(Tier)[number % 2])
+    assert nodes.tiers_on("n0") == {Tier.GUARANTEED}
+    assert nodes.tiers_on("n1") == {Tier.PREEMPTIBLE}
 
 
 def test_a_pod_is_placed_even_if_every_node_has_the_other_tier():
-    town = Town(nodes=1)
-    town.put(Uid("a"), NodeName("n0"), 4, Tier.PREEMPTIBLE)
-    assert town.best(4, Tier.GUARANTEED) == ("n0",)
+    nodes = Nodes(nodes=1)
+    nodes.put(Uid("a"), NodeName("n0"), 4, Tier.PREEMPTIBLE)
+    assert nodes.best(4, Tier.GUARANTEED) == ("n0",)
 
 
 def test_a_pod_without_gpus_conflicts_with_no_tier():
-    town = Town(nodes=2)
-    town.put(Uid("a"), NodeName("n0"), 4, Tier.GUARANTEED)
-    town.put(Uid("b"), NodeName("n1"), 2, Tier.PREEMPTIBLE)
-    assert town.best(0, Tier.GUARANTEED) == town.best(0, Tier.PREEMPTIBLE)
+    nodes = Nodes(nodes=2)
+    nodes.put(Uid("a"), NodeName("n0"), 4, Tier.GUARANTEED)
+    nodes.put(Uid("b"), NodeName("n1"), 2, Tier.PREEMPTIBLE)
+    assert nodes.best(0, Tier.GUARANTEED) == nodes.best(0, Tier.PREEMPTIBLE)
 
 
 def test_a_plan_leaves_the_tiers_as_they_were():
-    town = Town(nodes=3)
+    nodes = Nodes(nodes=3)
     victims = [victim(f"a{number}", on=f"n{number % 2}") for number in range(10)]
     for each in victims:
-        town.put(each.uid, each.node, 1, Tier.PREEMPTIBLE)
-    town.put(Uid("g"), NodeName("n1"), 1, Tier.GUARANTEED)
-    town.put(Uid("h"), NodeName("n2"), 7, Tier.GUARANTEED)
-    before = {tier: town.best(1, tier) for tier in Tier}
+        nodes.put(each.uid, each.node, 1, Tier.PREEMPTIBLE)
+    nodes.put(Uid("g"), NodeName("n1"), 1, Tier.GUARANTEED)
+    nodes.put(Uid("h"), NodeName("n2"), 7, Tier.GUARANTEED)
+    before = {tier: nodes.best(1, tier) for tier in Tier}
     (move,) = plan(
-        [waiting(count=5)], ReclaimSnapshot(fleet=town.fleet, victim_index=VictimIndex(victims), now=NOW)
+        [waiting(count=5)], ReclaimSnapshot(fleet=nodes.fleet, victim_index=VictimIndex(victims), now=NOW)
     ).moves
     assert move.victims
-    assert {tier: town.best(1, tier) for tier in Tier} == before
+    assert {tier: nodes.best(1, tier) for tier in Tier} == before
 
 
 # -- in a world
@@ -160,7 +158,7 @@ def small(*residents):
 
 
 def nodes_for(asked, place):
-    return admit(pod(1, tier_label=asked), ALICE, place).steering.nodes
+    return admit(pod(1, tier_label=asked), ALICE, place).node_choice.nodes
 
 
 def test_the_webhook_sends_each_tier_to_its_own_nodes():
@@ -171,7 +169,7 @@ def test_the_webhook_sends_each_tier_to_its_own_nodes():
     assert nodes_for("preemptible", place)[0] == "n1"
 
 
-def test_a_pod_beyond_the_share_goes_to_the_borrowers():
+def test_a_pod_beyond_the_share_is_placed_with_borrowers():
     place = small(
         resident(4, uid="g", node="n2"), resident(1, uid="p", namespace="team-b", node="n1", tier="preemptible")
     )
@@ -182,7 +180,7 @@ def test_a_promoted_pod_is_guaranteed_for_placement_too():
     borrower = resident(1, uid="p", node="n1", tier="preemptible")
     place = small(resident(2, uid="q", namespace="team-b", node="n2", tier="preemptible"), borrower)
     assert nodes_for("preemptible", place)[:2] == ("n2", "n1")
-    place.set_pod(replace(borrower, tier_label="guaranteed"))
+    place.set_pod(borrower._replace(tier_label="guaranteed"))
     assert nodes_for("preemptible", place) == ("n2", "n0", "n1")
     assert nodes_for(None, place)[0] == "n1"
 

@@ -16,7 +16,7 @@ from webhook.core.quota.holders import Holders
 A100, T4 = GpuModel("A100"), GpuModel("T4")
 
 
-def told(place, asked, code, requester=ALICE):
+def refusal_text(place, asked, code, requester=ALICE):
     decision = admit(asked, requester, place)
     assert isinstance(decision, Deny)
     return next(reason.text for reason in decision.reasons if reason.code is code)
@@ -31,7 +31,7 @@ class TestHoldersOfTheLimitThatBroke:
         theirs = [resident(5, uid=f"bob-{i}", user="bob") for i in range(3)]
         mine = [resident(1, uid="mine", user=ALICE.username), resident(2, uid="also-mine", user=ALICE.username)]
         place = world(policy(team(per_user=gpus(3))), residents=theirs + mine)
-        text = told(place, pod(1), Code.USER_LIMIT_EXCEEDED)
+        text = refusal_text(place, pod(1), Code.USER_LIMIT_EXCEEDED)
         assert named(text) == ["team-a/Pod/also-mine", "team-a/Pod/mine"]
         assert ALICE.username not in text.partition("largest holders")[2]
 
@@ -40,23 +40,23 @@ class TestHoldersOfTheLimitThatBroke:
         nodes = [node("a", model=A100, model_label="m", labels={"m": A100}), node("t", model=T4, labels={"m": T4})]
         pods = [resident(9, uid="elsewhere", node="t"), resident(1, uid="open"), resident(3, uid="there", node="a")]
         place = world(policy(limited), nodes=nodes, residents=pods)
-        text = told(place, pod(1, node_name="a", handling=Handling.NODE_NAME), Code.MODEL_LIMIT_EXCEEDED)
+        text = refusal_text(place, pod(1, node_name="a", handling=Handling.NODE_NAME), Code.MODEL_LIMIT_EXCEEDED)
         assert named(text) == ["team-a/Pod/there", "team-a/Pod/open"]
 
     def test_guaranteed_pods_under_the_guaranteed_share(self):
         pods = [resident(8, uid="borrows", tier="preemptible"), resident(2, uid="mine")]
         place = world(policy(team(guaranteed=2)), residents=pods)
-        text = told(place, pod(1, tier_label="guaranteed"), Code.GUARANTEED_SHARE_USED)
+        text = refusal_text(place, pod(1, tier_label="guaranteed"), Code.GUARANTEED_SHARE_USED)
         assert named(text) == ["team-a/Pod/mine"]
 
     def test_all_of_the_team_under_the_teams_limit(self):
         pods = [resident(n, uid=f"p{n}", user=f"u{n}") for n in (1, 2, 3, 4)]
-        text = told(world(policy(team(limit_=10)), residents=pods), pod(1), Code.TEAM_LIMIT_EXCEEDED)
+        text = refusal_text(world(policy(team(limit_=10)), residents=pods), pod(1), Code.TEAM_LIMIT_EXCEEDED)
         assert named(text) == ["team-a/Pod/p4", "team-a/Pod/p3", "team-a/Pod/p2"]
 
     def test_none_where_one_pod_requests_too_much(self):
         place = world(policy(team(per_pod=gpus(1))), residents=[resident(3)])
-        assert "largest holders" not in told(place, pod(2), Code.POD_LIMIT_EXCEEDED)
+        assert "largest holders" not in refusal_text(place, pod(2), Code.POD_LIMIT_EXCEEDED)
 
 
 class TestHolderDetails:
@@ -65,7 +65,7 @@ class TestHolderDetails:
     def text(self, *pods, now=NOW):
         place = world(policy(team(limit_=sum(p.demand.gpus for p in pods) // gpus(1))), residents=pods)
         place.tick(now)
-        return told(place, pod(1), Code.TEAM_LIMIT_EXCEEDED).partition("largest holders: ")[2].partition(";")[0]
+        return refusal_text(place, pod(1), Code.TEAM_LIMIT_EXCEEDED).partition("largest holders: ")[2].partition(";")[0]
 
     def test_the_person_and_the_age(self):
         anna = resident(2, uid="p", node="n0", user="anna", created=self.NOW - 3 * 3600)
@@ -103,7 +103,7 @@ def test_the_text_stays_the_same_for_minutes():
     texts = set()
     for now in range(1_001_260, 1_001_800, 30):
         place.tick(now)
-        texts.add(told(place, pod(1), Code.TEAM_LIMIT_EXCEEDED))
+        texts.add(refusal_text(place, pod(1), Code.TEAM_LIMIT_EXCEEDED))
     assert len(texts) == 1
 
 
@@ -131,5 +131,5 @@ def test_naming_the_largest_of_many_holders_reads_few(monkeypatch):
 
 def test_refusals_of_a_controller_repeat_the_same_text():
     place = world(policy(team(limit_=1)), residents=[resident(1)])
-    texts = {told(place, pod(1), Code.TEAM_LIMIT_EXCEEDED, requester) for requester in (ALICE, JOB_CONTROLLER)}
+    texts = {refusal_text(place, pod(1), Code.TEAM_LIMIT_EXCEEDED, requester) for requester in (ALICE, JOB_CONTROLLER)}
     assert len(texts) == 1

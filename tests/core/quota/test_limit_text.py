@@ -1,4 +1,4 @@
-"""What a refusal says of a limit: in what was asked for, readable, and what helps."""
+"""The text about a limit: in the requested unit, readable, with useful advice."""
 
 from fractions import Fraction
 
@@ -93,7 +93,7 @@ def advice(request, room, limit=8 * ONE_GPU):
         ),
     ],
 )
-def test_what_would_pass_is_said_in_what_was_asked_for(request_, room, want):
+def test_the_advice_uses_the_requested_unit(request_, room, want):
     assert advice(request_, room) == want
 
 
@@ -110,19 +110,19 @@ def test_the_last_piece_that_fits_is_counted():
         (ONE_GPU // 2, "split the work over more pods, or ask for less per pod"),
     ],
 )
-def test_who_asks_for_too_much_in_one_pod_is_not_told_to_wait(limit, want):
+def test_a_pod_over_the_limit_per_pod_gets_no_advice_to_wait(limit, want):
     text = violation_text(asking(**{GPU: 5}), "one pod of team a", limit, taken=0, room=-ONE_GPU, holders=None)
     assert text.endswith(f"; {want}")
     assert "wait" not in text
 
 
-def test_a_share_of_a_pod_can_be_no_whole_number_of_units():
+def test_a_share_of_a_pod_may_be_a_fraction_of_units():
     text = violation_text(asking(**{MEMORY: 3}), "one pod of team a", 20, taken=0, room=0, holders=None)
     assert text.startswith("one pod of team a: requested less than 0.001 (gpu-mem 3), ")
     assert text.endswith("; split the work over more pods, or ask for at most 1 gpu-mem per pod")
 
 
-def test_a_share_says_which_resource_it_is_of():
+def test_a_share_names_its_resource():
     text = violation_text(asking(**{SLICE: 3}), "team a", 0, taken=0, room=0, holders=())
     assert text.startswith("team a: requested 3/7 (nvidia.com/mig-1g.5gb 3), limit 0, used 0; ")
 

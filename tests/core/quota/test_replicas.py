@@ -2,32 +2,23 @@
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from tests.core.support.make import gpus
-from tests.core.support.replicas import LIMIT, A, Etcd, Replica, Write
+from tests.core.support.replica_steps import WHO, ReplicaSteps
+from tests.core.support.replicas import LIMIT, A, Etcd, Replica
 from tests.examples import examples
 from webhook.core.model.names import Uid
 from webhook.core.quota.in_flight import ENDED, LedgerRecord
 from webhook.core.world.ledger_session import LedgerSession
 
-WHO = st.integers(0, 1)
 
-
-class ReplicasMachine(RuleBasedStateMachine):
-    """Two replicas, one team with a limit of two pods; every step is one message or one failure."""
-
-    ledger_session = LedgerSession
+class ReplicasMachine(ReplicaSteps):
+    """Two replicas, one team with a limit of two pods."""
 
     def __init__(self):
         super().__init__()
-        self.etcd = Etcd()
-        self.replicas = [Replica(self.etcd, self.ledger_session) for _ in range(2)]
-        self.lost: list[Write] = []
-        self.looked: list[tuple[Replica, str, object]] = []
-        self.next_uid = 0
-
-    # -- requests
+        self.read_pods: list[tuple[Replica, str, object]] = []
 
     @rule(who=WHO, count=st.integers(1, 3), is_repeated=st.booleans(), is_answered=st.booleans())
     def requests_come(self, who, count, is_repeated, is_answered):
@@ -41,99 +32,33 @@ class ReplicasMachine(RuleBasedStateMachine):
             if is_answered:
                 replica.finish()
 
-    @rule(who=WHO, is_answered=st.booleans())
-    def the_leader_tidies_up(self, who, is_answered):
-        replica = self.replicas[who]
-        if replica.write is None:
-            replica.fold()
-            if is_answered:
-                replica.finish()
-
-    @rule(who=WHO, is_heard=st.booleans())
-    def the_write_is_answered(self, who, is_heard):
-        self.replicas[who].finish(is_heard=is_heard)
-
-    @rule(who=WHO)
-    def the_answer_is_lost(self, who):
-        if self.replicas[who].write is not None:
-            write = self.replicas[who].hear_nothing()
-            self.etcd.swap(write.base, write.page)
-
-    @rule(who=WHO)
-    def the_write_is_held_up(self, who):
-        if self.replicas[who].write is not None:
-            self.lost.append(self.replicas[who].hear_nothing())
-
-    @precondition(lambda self: self.lost)
-    @rule()
-    def a_write_that_was_held_up_arrives(self):
-        write = self.lost.pop(0)
-        self.etcd.swap(write.base, write.page)
-
-    # -- pods
-
-    @precondition(lambda self: self.etcd.promised)
-    @rule(comes=st.booleans())
-    def a_creation_ends(self, comes):
-        uid = min(self.etcd.promised)
-        self.etcd.promised.remove(uid)
-        if comes:
-            self.etcd.create(uid)
-
     @precondition(lambda self: self.etcd.pods)
     @rule(newest=st.booleans())
     def a_pod_ends(self, newest):
         self.etcd.delete((max if newest else min)(self.etcd.pods))
 
-    # -- watches
-
     @rule(who=WHO)
-    def a_pod_event_arrives(self, who):
-        self.replicas[who].next_event()
-
-    @rule(who=WHO)
-    def it_catches_up_with_the_pods(self, who):
-        self.replicas[who].all_events()
-
-    @rule(who=WHO)
-    def it_reads_the_page(self, who):
-        if self.replicas[who].write is None:
-            self.replicas[who].read()
-
-    @rule(who=WHO)
-    def a_page_event_arrives(self, who):
+    def a_ledger_event_arrives(self, who):
         self.replicas[who].next_record()
-
-    @rule(who=WHO)
-    def it_lists_anew(self, who):
-        self.replicas[who].relist()
-
-    @rule(who=WHO)
-    def it_is_killed_and_starts_again(self, who):
-        if (write := self.replicas[who].write) is not None:
-            self.lost.append(write)
-        self.replicas[who] = Replica(self.etcd, self.ledger_session)
 
     # -- the cleanup: reads at one time, writes at another, leader or no longer
 
     @rule(who=WHO)
-    def it_looks_for_pods_that_nobody_saw(self, who):
+    def it_reads_unseen_pods(self, who):
         replica = self.replicas[who]
         for flight in replica.ledger_session.unseen():
             if flight.pod.uid not in self.etcd.promised and not self._may_be_promised(flight.pod.uid):
-                self.looked.append((replica, flight.pod.uid, replica.ask(flight.pod.uid)))
+                self.read_pods.append((replica, flight.pod.uid, replica.ask(flight.pod.uid)))
 
-    @precondition(lambda self: self.looked)
+    @precondition(lambda self: self.read_pods)
     @rule()
-    def it_takes_note_of_what_it_found(self):
-        replica, uid, evidence = self.looked.pop(0)
+    def it_applies_what_it_read(self):
+        replica, uid, evidence = self.read_pods.pop(0)
         replica.ledger_session.note(Uid(uid), evidence)
 
     def _may_be_promised(self, uid):
         """Whether a request may still be answered: the cleanup waits longer than any request lives."""
         return any(uid in replica.write.uids for replica in self.replicas if replica.write is not None)
-
-    # -- what must hold
 
     @invariant()
     def no_team_is_over_its_limit(self):
@@ -141,27 +66,9 @@ class ReplicasMachine(RuleBasedStateMachine):
 
     def teardown(self):
         """Drain all messages: no charge may be left in flight, and every usage equals the pods."""
-        while self.lost:
-            self.a_write_that_was_held_up_arrives()
-        for uid in sorted(self.etcd.promised):
-            self.etcd.create(uid)
-        self.etcd.promised.clear()
-        for _ in range(3):
-            for replica in self.replicas:
-                self._rest(replica)
-        assert not self.etcd.page.flights
+        self.drain()
         for replica in self.replicas:
             assert replica.world.usage(A).total == gpus(len(self.etcd.pods))
-
-    def _rest(self, replica):
-        replica.finish(is_heard=False)
-        replica.read()
-        replica.all_events()
-        for flight in replica.ledger_session.unseen():
-            replica.ledger_session.note(flight.pod.uid, replica.ask(flight.pod.uid))
-        replica.fold()
-        replica.finish()
-        replica.ledger_session.drop_released(replica.reached)
 
 
 TestReplicas = ReplicasMachine.TestCase
@@ -180,23 +87,23 @@ class DropsWhatItDoesNotSee(LedgerSession):
     """Broken: treats a pod that its watch does not show as one that does not exist."""
 
     def _evidence(self, uid):
-        return ENDED if uid in self.page.flights else super()._evidence(uid)
+        return ENDED if uid in self.record.flights else super()._evidence(uid)
 
 
 class FoldsToNothing(LedgerSession):
     """Broken: folds without recording the version."""
 
     def next_record(self):
-        page = super().next_record()
-        return LedgerRecord(page.flights, 0, page.turn)
+        record = super().next_record()
+        return LedgerRecord(record.flights, 0, record.turn)
 
 
 class ForgetsTheOthers(LedgerSession):
     """Broken: counts its own charges only."""
 
-    def see(self, page, *, version, identity):
-        super().see(page, version=version, identity=identity)
-        for uid in page.flights:
+    def see(self, record, *, version, identity):
+        super().see(record, version=version, identity=identity)
+        for uid in record.flights:
             self._world.drop_reservation(uid)
 
 

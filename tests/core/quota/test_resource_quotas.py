@@ -34,7 +34,7 @@ def of_gpus(hard, used):
             [quota(pods=3, used=3)], "exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3", id="pods"
         ),
         pytest.param([Quota("q", {"limits.cpu": Fraction(1)}, {"limits.cpu": Fraction(1)})], None, id="limits"),
-        pytest.param([Quota("q", {GPU: Fraction(1)}, {})], None, id="nobody summed it up yet"),
+        pytest.param([Quota("q", {GPU: Fraction(1)}, {})], None, id="not summed yet"),
         pytest.param(
             [Quota("q", {"requests.amd.com/gpu": Fraction(0)}, {"requests.amd.com/gpu": Fraction(0)})],
             None,

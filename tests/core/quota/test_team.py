@@ -24,13 +24,13 @@ def robot(name, namespace="team-a"):
         pytest.param(ALICE, None, {}, ALICE.username, id="a bare pod belongs to its requester"),
         pytest.param(ALICE, JOB, {}, ALICE.username, id="a person cannot hide behind a forged owner"),
         pytest.param(JOB_CONTROLLER, JOB, {"owner": "bob"}, "bob", id="a controller's pod to the profile's owner"),
-        pytest.param(JOB_CONTROLLER, JOB, {}, None, id="nobody named: unknown, never guessed"),
+        pytest.param(JOB_CONTROLLER, JOB, {}, None, id="no user named: unknown, never guessed"),
         pytest.param(robot("one"), None, {}, ROBOTS, id="all service accounts of a namespace are one user"),
         pytest.param(robot("two"), JOB, {}, ROBOTS, id="whatever owner they forge"),
         pytest.param(robot("one"), None, {"owner": "bob"}, "bob", id="or their namespace's owner"),
         pytest.param(robot("one", "ops"), None, {}, "system:serviceaccounts:ops", id="also those of no team"),
         pytest.param(Requester("x" * 1_000), None, {}, "x" * 253, id="a name is only so long"),
-        pytest.param(JOB_CONTROLLER, JOB, {"owner": "x" * 1_000}, "x" * 253, id="wherever it comes from"),
+        pytest.param(JOB_CONTROLLER, JOB, {"owner": "x" * 1_000}, "x" * 253, id="from any source"),
     ],
 )
 def test_the_user_behind_a_pod(requester, owner, annotations, want):
@@ -41,11 +41,11 @@ def test_the_user_behind_a_pod(requester, owner, annotations, want):
     assert [warning.code for warning in decision.warnings] == ([Code.UNKNOWN_USER] if want is None else [])
 
 
-def test_a_namespace_of_nobody_is_refused_or_borrows():
-    stranger = pod(1, namespace="elsewhere")
-    assert codes(admit(stranger, ALICE, world())) == [Code.UNKNOWN_TEAM]
+def test_a_namespace_without_a_team_is_refused_or_borrows():
+    unowned = pod(1, namespace="elsewhere")
+    assert codes(admit(unowned, ALICE, world())) == [Code.UNKNOWN_TEAM]
     lenient = policy(defaults=Defaults(unknown_team=UnknownTeam.PREEMPTIBLE))
-    decision = admitted(admit(stranger, ALICE, world(lenient)))
+    decision = admitted(admit(unowned, ALICE, world(lenient)))
     assert (decision.charge.team, decision.charge.tier) == ("unassigned", Tier.PREEMPTIBLE)
 
 
@@ -73,7 +73,7 @@ def test_a_service_account_counts_as_the_owner_of_its_own_namespace():
     assert admitted(admit(pod(1), robot("one", "team-a2"), place)).charge.user == "bob"
 
 
-def test_pods_whose_user_nothing_names_may_count_by_namespace():
+def test_pods_without_a_user_may_count_by_namespace():
     by_namespace = policy(team(per_user=gpus(5)), defaults=Defaults(unknown_user=UnknownUser.NAMESPACE))
     decision = admitted(admit(pod(1, owner=JOB), JOB_CONTROLLER, world(by_namespace)))
     assert (decision.charge.user, decision.warnings) == (ROBOTS, ())

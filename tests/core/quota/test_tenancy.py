@@ -12,7 +12,7 @@ from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.world.world import World
 
 
-def test_a_namespace_that_changes_hands_takes_its_pods_along():
+def test_pods_follow_their_namespace_to_another_team():
 
     selector = LabelSelector((requirement("team", "In", "x"),))
     place = world(policy(team("x", namespaces=(), namespace_selector=selector)))
@@ -22,7 +22,7 @@ def test_a_namespace_that_changes_hands_takes_its_pods_along():
     assert place.usage(TeamName("x")).total == gpus(3)
 
 
-def test_a_pod_of_a_namespace_that_is_still_to_be_seen_is_asked_again():
+def test_a_pod_of_an_unseen_namespace_is_retried():
     place = World(policy(), is_live=True)
     place.set_node(node("n0"))
     asked = admit(pod(1), ALICE, place)

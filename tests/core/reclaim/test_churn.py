@@ -10,7 +10,7 @@ import pytest
 
 from tests.core.support import make
 from tests.core.support.make import gpus
-from tests.core.support.reclaim_pods import take, tenant
+from tests.core.support.reclaim_pods import reclaim_pod, take
 from webhook.core.admission.admission import admit
 from webhook.core.model.decision import Admit
 from webhook.core.model.tier import Tier
@@ -66,12 +66,12 @@ class City:
         size, team = self.random.choice(SIZES), self.random.choice(TEAMS)
         pod = make.pod(size, namespace=team, owner=make.JOB)
         decision = admit(pod, make.JOB_CONTROLLER, self.server)
-        if not isinstance(decision, Admit) or not decision.steering.nodes:
+        if not isinstance(decision, Admit) or not decision.node_choice.nodes:
             self.seen["turned away"] += 1
             return
         uid = f"p{next(self._numbers)}"
         made = make.mutated(pod, decision, uid=uid)
-        nodes, tier = decision.steering.nodes, decision.charge.tier
+        nodes, tier = decision.node_choice.nodes, decision.charge.tier
         make.commit(self.server, made, decision.charge, nodes[0])
         self.lives[uid] = Life(size, team, tier, int(now), nodes, made.constraints)
         self.seen[tier] += 1
@@ -98,8 +98,8 @@ class City:
         self.seen["looks with a pod on its way"] += bool(waiting)
         found = plan(waiting, take_snapshot(self.reclaim_index, self.world, now=int(now)))
         assert found.moves == (), f"after {now:.0f} s"
-        lent = sum(self.world.usage(team).preemptible for team in TEAMS)
-        self.seen["lent"] = max(self.seen["lent"], lent)
+        borrowed = sum(self.world.usage(team).preemptible for team in TEAMS)
+        self.seen["borrowed"] = max(self.seen["borrowed"], borrowed)
 
     def _later(self, at, event, uid=""):
         heapq.heappush(self._due, (at, next(self._numbers), event, uid))
@@ -113,7 +113,7 @@ class City:
     def _tenant(self, uid):
         life = self.lives[uid]
         named = {"on": life.on, "team": life.team, "tier": life.tier, "created": life.created}
-        return tenant(uid, life.size, constraints=life.constraints, chosen=life.chosen, **named)
+        return reclaim_pod(uid, life.size, constraints=life.constraints, chosen=life.chosen, **named)
 
 
 @pytest.mark.parametrize("seed", [2, 5])  # of these, each found a victim for a pod that had room
@@ -125,5 +125,5 @@ def test_an_hour_of_churn_with_room_for_every_guaranteed_pod_evicts_none(seed):
     assert seen[Tier.PREEMPTIBLE] > 100
     assert seen["promoted"] > 50
     assert seen["looks with a pod on its way"] > 500
-    assert seen["lent"] > gpus(20)
+    assert seen["borrowed"] > gpus(20)
     assert seen["turned away"] > 50, "the cluster is full at times"

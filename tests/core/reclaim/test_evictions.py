@@ -1,4 +1,4 @@
-"""The table of evictions: every state, every step, and what holds however the steps come."""
+"""The table of evictions: every state, every transition, and invariants in any order of transitions."""
 
 import itertools
 
@@ -113,7 +113,7 @@ def walked(*events):
     return table
 
 
-def test_every_legal_step_is_walked():
+def test_every_legal_transition_is_tested():
     assert set(WALKS) == {(before, after) for before, steps in TRANSITIONS.items() for after in steps}
     assert set(REACHED) == set(State) == set(TRANSITIONS)
 
@@ -156,7 +156,7 @@ def test_an_accepted_eviction_that_never_shows_is_given_up_and_the_victim_may_be
     assert table.get("a").state is State.PLANNED
 
 
-def test_one_that_is_still_listed_is_sent_again():
+def test_a_victim_that_is_still_listed_is_sent_again():
     table = walked(planned, written, sent, accepted)
     assert table.expire(before=5) == ["a"]
     assert table.send("a", "n0")
@@ -208,7 +208,7 @@ class Lives(RuleBasedStateMachine):
         self.there = {"a0", "a1", "a2"}
         self.noticed = set()
         self.written = {}
-        self.asked = set()  # of which no answer came
+        self.asked = set()  # that were not answered
         self.accepted = set()  # that the watch has not shown
         self.states = {}
         self.now = 0.0
@@ -242,7 +242,7 @@ class Lives(RuleBasedStateMachine):
     def ask(self, node, uid):
         if not self.is_going(uid) and self.table.send(uid, node):
             assert uid not in self.asked | self.accepted, "it is not evicted twice"
-            assert any(target.uid == uid for target in self.written[node].targets), "its node says so"
+            assert any(target.uid == uid for target in self.written[node].targets), "its node lists it"
             self.asked.add(uid)
 
     @precondition(lambda self: self.asked)
@@ -267,7 +267,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(node=nodes)
     def tidy(self, node):
-        """Drop what went; the rest of the hold is given up if nothing is left to evict."""
+        """Drop finished targets; the rest of the hold is dropped if nothing is left to evict."""
         if (hold := self.table.holds.get(node)) is not None:
             left = tuple(t for t in hold.targets if not self.is_going(t.uid))
             kept = NodeHold(hold.id, node, 0, hold.beneficiaries, left) if left else None
@@ -286,7 +286,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule()
     def crash(self):
-        """The next leader has what the nodes and the pods say; it may ask again for what was not answered."""
+        """The next leader starts from nodes and pods; it may repeat unanswered requests."""
         before, self.table = self.table, Evictions()
         self.there -= self.accepted
         self.accepted, self.asked, self.states = set(), set(), {}
@@ -327,7 +327,7 @@ class Lives(RuleBasedStateMachine):
 
 
 def reachable(before, after):
-    """Whether steps of one event lead there."""
+    """Whether events lead there."""
     return after in TRANSITIONS[before] or any(after in TRANSITIONS[step] for step in TRANSITIONS[before])
 
 

@@ -1,4 +1,4 @@
-"""No workload fails of evictions while another choice is left, and no tiny budget keeps borrowed GPUs for ever."""
+"""No eviction fails a workload while another choice is left, and no small failure budget protects borrowed GPUs."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def gone(round_):
     return sorted(each.name for move in round_.moves for each in move.victims)
 
 
-def test_no_more_of_a_job_go_than_may_fail():
+def test_a_job_loses_no_more_pods_than_may_fail():
     """The Job's pods are the cheaper victims, and the eighth of them would end its guaranteed pods."""
     job = [counted(f"j{n}", saved=NOW - 1) for n in range(8)]
     others = [victim(f"o{n}", on="n1") for n in range(8)]
@@ -34,7 +34,7 @@ def test_no_more_of_a_job_go_than_may_fail():
     assert gone(plan([waiting(count=6)], scene([*job, *others], nodes=2, failures=left))) == [f"j{n}" for n in range(6)]
 
 
-def test_what_one_plan_takes_of_a_budget_the_next_one_lacks():
+def test_a_plan_uses_up_the_budget_of_the_next():
     job = [counted(f"j{n}", on=f"n{n % 2}", saved=NOW - 1) for n in range(6)]
     others = [victim(f"o{n}", on=f"n{n % 2}", saved=NOW - 9) for n in range(10)]
     asked = [waiting(f"b{n}", 2) for n in range(3)]
@@ -43,7 +43,7 @@ def test_what_one_plan_takes_of_a_budget_the_next_one_lacks():
     assert sum(name.startswith("j") for name in gone(found)) <= 3
 
 
-def test_a_job_that_borrows_all_its_gpus_goes_whole_where_nothing_else_will_do():
+def test_a_job_that_borrows_all_its_gpus_is_evicted_whole_if_nothing_else_suffices():
     job = [counted(f"j{n}", on=f"n{n % 2}") for n in range(16)]
     found = plan([waiting(count=4)], scene(job, nodes=2, failures={JOB: Remaining(0, 16)}))
     (move,) = found.moves
@@ -51,22 +51,22 @@ def test_a_job_that_borrows_all_its_gpus_goes_whole_where_nothing_else_will_do()
     assert (move.breaks_workloads, move.cost.gangs) == (False, 1)
 
 
-def test_a_whole_job_goes_before_one_that_would_take_guaranteed_pods_with_it():
+def test_a_whole_job_is_evicted_before_one_that_would_fail_guaranteed_pods():
     job = [counted(f"j{n}", saved=NOW - 500) for n in range(4)]
     mixed = [counted(f"m{n}", workload=OTHER, saved=NOW) for n in range(4)]
     left = {JOB: Remaining(0, 4), OTHER: Remaining(1, 9)}
     assert gone(plan([waiting(count=2)], scene([*job, *mixed], failures=left))) == ["j0", "j1", "j2", "j3"]
 
 
-def test_a_budget_of_nothing_is_no_shield():
-    """A Job with backoffLimit 0 and a guaranteed pod: what it borrows goes once nothing else is left."""
+def test_a_failure_budget_of_zero_protects_no_pod():
+    """A Job with backoffLimit 0 and a guaranteed pod: its borrowed pods are evicted once nothing else is left."""
     job = [counted(f"j{n}") for n in range(8)]
     found = plan([waiting(count=2)], scene(job, failures={JOB: Remaining(0, 9)}))
     assert len(gone(found)) == 2
     assert found.moves[0].breaks_workloads
 
 
-def test_where_workloads_must_fail_the_fewest_do():
+def test_if_workloads_must_fail_the_fewest_do():
     """Each of the two may lose one more; three pods are needed, and the cheapest three would end both."""
     one = [counted(f"j{n}", saved=NOW - n) for n in range(4)]
     two = [counted(f"m{n}", workload=OTHER, saved=NOW - n) for n in range(4)]
@@ -76,7 +76,7 @@ def test_where_workloads_must_fail_the_fewest_do():
     assert found.moves[0].cost.gangs == 1
 
 
-def test_many_jobs_with_little_left_do_not_hold_a_plan_up():
+def test_many_jobs_with_small_budgets_do_not_slow_a_plan():
     """On one node 56 shares of 28 Jobs, each of which may lose one: more combinations than could ever be tried."""
     jobs = [counted(f"j{n}-{m}", workload=WorkloadId(f"w{n}")) for n in range(28) for m in range(2)]
     left = {WorkloadId(f"w{n}"): Remaining(1, 2) for n in range(28)}
@@ -84,7 +84,7 @@ def test_many_jobs_with_little_left_do_not_hold_a_plan_up():
     assert len(gone(found)) >= 50
 
 
-def test_a_gang_is_held_back_by_a_guaranteed_member_that_would_fail_with_it():
+def test_a_gang_is_protected_by_a_guaranteed_member_that_would_fail_with_it():
     gang = [counted(f"g{n}", gang="train", saved=NOW) for n in range(4)]
     single = victim("s", 4, saved=0)
     mixed = scene([*gang, single], failures={JOB: Remaining(0, 5)})
@@ -93,7 +93,7 @@ def test_a_gang_is_held_back_by_a_guaranteed_member_that_would_fail_with_it():
     assert not plan([waiting(count=4)], whole).moves[0].breaks_workloads
 
 
-def test_of_equals_the_one_with_more_left_gives():
+def test_of_equal_workloads_the_one_with_the_larger_budget_loses_a_pod():
     jobs = [counted("j"), counted("m", workload=OTHER), *(victim(f"o{n}", started=0, saved=-9) for n in range(6))]
     left = {JOB: Remaining(2, 9), OTHER: Remaining(50, 9)}
     assert gone(plan([waiting()], scene(jobs, failures=left))) == ["m"]
@@ -119,7 +119,7 @@ def crowds(draw):
 
 
 @given(crowds(), st.lists(st.integers(1, 4), min_size=1, max_size=3))
-def test_a_workload_fails_only_if_it_goes_whole_or_the_plan_says_so(scene_, sizes):
+def test_a_workload_fails_only_if_evicted_whole_or_as_planned(scene_, sizes):
     found = plan([waiting(f"b{n}", size, since=n) for n, size in enumerate(sizes)], _full(scene_))
     if any(move.breaks_workloads for move in found.moves):
         return

@@ -1,4 +1,4 @@
-"""Plans of a round: which pods get room, which victims go, and properties of every round."""
+"""Plans of a round: which pods get room, which victims are evicted, and properties of every round."""
 
 from dataclasses import replace
 
@@ -16,11 +16,11 @@ from webhook.core.reclaim.reclaim_plan import Cause, Hold
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.victim import GuardId, VictimIndex
 
-# -- what the words mean
+# -- the terms
 
 
-def test_pods_that_have_room_are_thought_where_the_gate_sent_them_and_nobody_goes():
-    """The older one could be on n0 too; there it would take the room of the other, who may go nowhere else."""
+def test_pods_with_room_are_assumed_on_their_chosen_nodes_and_no_pod_is_evicted():
+    """The older one could be on n0 too; there it would take the room of the other, which can use no other node."""
     there = Constraints(terms=(NodeTerm((), (requirement("metadata.name", "In", "n0"),)),))
     older = waiting("b0", chosen=("n1", "n0"), since=1)
     younger = waiting("b1", chosen=("n0",), constraints=there, since=2)
@@ -29,13 +29,13 @@ def test_pods_that_have_room_are_thought_where_the_gate_sent_them_and_nobody_goe
     assert [each.cause for each in found.refused] == [Cause.FITS, Cause.FITS]
 
 
-def test_what_is_left_of_one_clearing_serves_the_next():
+def test_surplus_of_one_eviction_serves_the_next_pod():
     found = plan([waiting("b1"), waiting("b2")], scene([victim("a", 2), victim("x", 6)]))
     assert gone(found) == ["a"]
     assert [move.victims for move in found.moves][1] == ()
 
 
-def test_nothing_goes_for_a_pod_that_fits_or_never_would():
+def test_no_pod_is_evicted_for_a_pod_that_fits_or_never_would():
     borrowed = [victim(f"a{n}") for n in range(7)]
     elsewhere = Constraints(node_selector=(("zone", "moon"),))
     found = plan([waiting("fits"), waiting("huge", 9), waiting("picky", constraints=elsewhere)], scene(borrowed))
@@ -43,21 +43,21 @@ def test_nothing_goes_for_a_pod_that_fits_or_never_would():
     assert causes(found) == {"fits": Cause.FITS, "huge": Cause.NO_NODE, "picky": Cause.NO_NODE}
 
 
-def test_two_that_wait_do_not_both_count_on_one_free_gpu():
+def test_two_waiting_pods_do_not_count_on_the_same_free_gpu():
     borrowed = [victim(f"a{n}", started=n) for n in range(7)]
     found = plan([waiting("first"), waiting("second", since=1)], scene(borrowed))
     assert causes(found) == {"first": Cause.FITS}
     assert gone(found) == ["a6"]
 
 
-def test_room_on_its_way_needs_no_victim():
+def test_room_that_is_being_freed_needs_no_victim():
     borrowed = [victim(f"a{n}") for n in range(8)]
     leaving = ReclaimPod(resident(uid="a3", node="n0", demand=borrowed[3].demand))
     found = plan([waiting()], scene(borrowed, leaving=[leaving]))
     assert [(move.node, move.victims) for move in found.moves] == [("n0", ())]
 
 
-def test_room_that_is_promised_is_nobody_elses():
+def test_reserved_room_is_not_given_to_another_pod():
     borrowed = [victim(f"a{n}", started=n) for n in range(7)]
     hold = Hold(waiting("b0"), NodeName("n0"))
     found = plan([waiting("b0"), waiting("b1")], scene(borrowed, holds=[hold]))
@@ -65,7 +65,7 @@ def test_room_that_is_promised_is_nobody_elses():
     assert gone(found) == ["a6"]
 
 
-def test_a_gang_that_cannot_be_seated_whole_costs_nobody_anything():
+def test_a_gang_that_cannot_be_placed_whole_evicts_no_pod():
     borrowed = [victim(f"a{n}") for n in range(8)]
     gang = [waiting(f"b{n}", 3, gang="train") for n in range(3)]
     found = plan([*gang, waiting("single", since=9)], scene(borrowed))
@@ -75,24 +75,24 @@ def test_a_gang_that_cannot_be_seated_whole_costs_nobody_anything():
     }  # fmt: skip
 
 
-# -- against who hides borrowed GPUs
+# -- attempts to keep borrowed GPUs
 
 
 def test_a_gang_is_as_old_as_its_oldest_member():
-    """A fresh pod with the label, again and again, would keep the others for ever."""
+    """New pods with the label would otherwise protect the others for ever."""
     gang = [victim(f"g{n}", 2, gang="train", until=NOW + 60 * n) for n in range(4)]
     assert sorted(gone(plan([waiting()], scene(gang)))) == ["g0", "g1", "g2", "g3"]
     young = [victim(f"g{n}", 2, gang="train", until=NOW + 60) for n in range(4)]
     assert causes(plan([waiting()], scene(young))) == {"b": Cause.NOT_ENOUGH_VICTIMS}
 
 
-def test_a_member_that_may_not_go_shields_nobody():
+def test_a_protected_member_protects_no_other_member():
     gang = [victim(f"g{n}", 4, gang="train") for n in range(2)]
     assert gone(plan([waiting()], scene(gang, spared={"g0"}))) == ["g1"]
 
 
-def test_a_minimum_runtime_begins_no_more_after_somebody_waits():
-    """Else whoever deletes his pods in time and creates them again would borrow for ever."""
+def test_no_minimum_runtime_begins_after_a_pod_waits():
+    """Otherwise an owner who deletes and recreates pods in time would borrow for ever."""
     again = [victim(f"a{n}", 4, started=NOW - 10, until=NOW + 50) for n in range(2)]
 
     def found(at):
@@ -115,7 +115,7 @@ def test_budgets_count_for_as_long_as_policy_says():
     assert found(300, spared={f"a{n}" for n in range(8)}).moves == ()
 
 
-def test_whom_the_api_server_will_not_evict_goes_once_budgets_do_not_count():
+def test_refused_victims_are_evicted_once_budgets_are_overridden():
     there = [victim("a", 8)]
     late, soon = waiting(reported_at=NOW - 300), waiting(reported_at=NOW - 299)
     refused = scene(there, refused={"a"}, budget_seconds=300)
@@ -123,8 +123,8 @@ def test_whom_the_api_server_will_not_evict_goes_once_budgets_do_not_count():
     assert gone(plan([late], refused)) == ["a"]
 
 
-def test_a_plan_that_needs_more_pods_than_a_team_may_lose_in_a_minute_is_made_all_the_same():
-    """GPUs borrowed in small pieces would never come back as one."""
+def test_a_plan_that_exceeds_the_quota_of_a_team_per_minute_is_still_made():
+    """Otherwise GPUs borrowed in small pieces could never be reclaimed for one large pod."""
     small = [victim(f"a{n}") for n in range(8)]
     wants = [waiting("b0", 4), waiting("b1", since=1)]
     found = plan(wants, scene(small, quotas={TeamName("team-a"): 1}))
@@ -133,10 +133,10 @@ def test_a_plan_that_needs_more_pods_than_a_team_may_lose_in_a_minute_is_made_al
     assert plan(wants, scene(small, quotas={TeamName("team-a"): 0})).moves == ()
 
 
-# -- pods that heed the pods around them
+# -- pods with anti-affinity to other pods
 
 
-def test_nobody_goes_on_a_node_with_pods_that_the_waiting_one_keeps_away_from():
+def test_no_pod_is_evicted_on_a_node_that_the_waiting_pods_anti_affinity_excludes():
     borrowed = [victim("cheap", saved=NOW), victim("x", 7), victim("dear", on="n1", saved=0), victim("y", 7, on="n1")]
     assert gone(plan([waiting()], scene(borrowed, nodes=2))) == ["cheap"]
     assert gone(plan([alone()], scene(borrowed, nodes=2, pod_counts=like("n0")))) == ["dear"]
@@ -144,11 +144,11 @@ def test_nobody_goes_on_a_node_with_pods_that_the_waiting_one_keeps_away_from():
     assert (found.moves, causes(found)) == ((), {"b": Cause.TOPOLOGY_UNMET})
 
 
-def test_free_room_beside_them_is_no_room():
+def test_free_room_on_an_excluded_node_does_not_count():
     assert gone(plan([alone()], scene([victim("a", 8, on="n1")], nodes=2, pod_counts=like("n0")))) == ["a"]
 
 
-def test_those_that_keep_apart_get_room_on_nodes_of_their_own():
+def test_pods_with_mutual_anti_affinity_get_room_on_separate_nodes():
     borrowed = [victim(f"a{n}{on}", 4, on=on) for n in range(2) for on in ("n0", "n1")]
     members = [alone(f"b{number}", gang="serving") for number in range(3)]
     found = plan(members[:2], scene(borrowed, nodes=2))
@@ -156,18 +156,18 @@ def test_those_that_keep_apart_get_room_on_nodes_of_their_own():
     assert plan(members, scene(borrowed, nodes=2)).moves == (), "a third has no node of its own"
 
 
-def test_pods_that_keep_off_the_waiting_one_count_as_well():
+def test_anti_affinity_of_existing_pods_counts_too():
     borrowed = [victim("a", 8, saved=NOW), victim("b", 8, on="n1", saved=0)]
-    keeper = resident(uid="k", namespace="team-b", node="n0", anti_affinity_rules=(APART,))
+    existing = resident(uid="k", namespace="team-b", node="n0", anti_affinity_rules=(APART,))
     found = PodCounts()
-    found.change(keeper, "n0", 1)
+    found.change(existing, "n0", 1)
     assert gone(plan([waiting(labels=APP)], scene(borrowed, nodes=2, pod_counts=found))) == ["b"]
     assert gone(plan([waiting()], scene(borrowed, nodes=2, pod_counts=found))) == ["a"]
     first = waiting("b0", 8, topology=(APART,))
     assert plan([first, waiting("b1", labels=APP)], scene(borrowed, nodes=2)).moves[1].node == "n1"
 
 
-def test_one_for_which_room_is_kept_is_there_already():
+def test_a_beneficiary_counts_as_already_placed():
     borrowed = [victim("a", 8), victim("b", 8, on="n1")]
     kept = Hold(waiting("b0", labels=APP), NodeName("n0"))
     (move,) = plan([alone("b1")], scene(borrowed, nodes=2, holds=[kept])).moves
@@ -175,16 +175,16 @@ def test_one_for_which_room_is_kept_is_there_already():
 
 
 @given(scenes(), st.integers(1, 6), st.sets(st.sampled_from(["n0", "n1", "n2"])))
-def test_keeping_away_from_pods_is_keeping_away_from_their_nodes(scene_, count, taken):
+def test_anti_affinity_by_hostname_excludes_the_nodes_of_the_pods(scene_, count, taken):
     others = Constraints(terms=(NodeTerm((requirement("host", "NotIn", *sorted(taken)),), ()),))
-    told = plan([alone(count=count)], replace(scene_, pod_counts=like(*taken)))
+    result = plan([alone(count=count)], replace(scene_, pod_counts=like(*taken)))
     want = plan([waiting(count=count, constraints=others)], scene_)
-    assert [(move.node, move.victims) for move in told.moves] == [(move.node, move.victims) for move in want.moves]
-    assert bool(told.moves) or (Cause.FITS in causes(told).values()) == (Cause.FITS in causes(want).values())
+    assert [(move.node, move.victims) for move in result.moves] == [(move.node, move.victims) for move in want.moves]
+    assert bool(result.moves) or (Cause.FITS in causes(result).values()) == (Cause.FITS in causes(want).values())
 
 
 @given(scenes(), st.lists(counts, min_size=1, max_size=5), st.sets(st.sampled_from(["n0", "n1", "n2"])))
-def test_no_round_puts_two_that_keep_apart_together(scene_, sizes, taken):
+def test_no_round_places_pods_with_mutual_anti_affinity_together(scene_, sizes, taken):
     found = plan([alone(f"b{n}", size) for n, size in enumerate(sizes)], replace(scene_, pod_counts=like(*taken)))
     nodes = [move.node for move in found.moves]
     assert len(set(nodes)) == len(nodes)
@@ -192,7 +192,7 @@ def test_no_round_puts_two_that_keep_apart_together(scene_, sizes, taken):
 
 
 @given(scenes(), st.lists(counts, min_size=1, max_size=6), st.randoms())
-def test_the_same_scene_gives_the_same_round(scene_, sizes, dice):
+def test_the_same_snapshot_gives_the_same_plan(scene_, sizes, dice):
     wants = [waiting(f"b{n}", size, since=n % 2) for n, size in enumerate(sizes)]
     mixed, victims = list(wants), list(scene_.victim_index)
     dice.shuffle(mixed)
@@ -201,7 +201,7 @@ def test_the_same_scene_gives_the_same_round(scene_, sizes, dice):
 
 
 @given(scenes(), st.lists(counts, min_size=1, max_size=8), st.booleans())
-def test_after_a_round_everybody_it_seats_has_room_and_nobody_goes_twice(scene_, sizes, is_gang):
+def test_after_a_round_every_beneficiary_has_room_and_no_pod_is_evicted_twice(scene_, sizes, is_gang):
     wants = [waiting(f"b{n}", size, gang="new" if is_gang else None) for n, size in enumerate(sizes)]
     found = plan(wants, scene_)
     free = {each.name: scene_.fleet.free(each.name, GPU) for each in scene_.fleet.nodes()}
@@ -212,7 +212,7 @@ def test_after_a_round_everybody_it_seats_has_room_and_nobody_goes_twice(scene_,
     for move in found.moves:
         free[move.node] -= dict(move.waiting.demand.requests)[GPU]
     assert all(amount >= 0 for amount in free.values())
-    told = [each.waiting.uid for each in (*found.moves, *found.refused)]
-    assert sorted(told) == sorted(each.uid for each in wants)
+    result = [each.waiting.uid for each in (*found.moves, *found.refused)]
+    assert sorted(result) == sorted(each.uid for each in wants)
     if is_gang and any(each.cause is not Cause.FITS for each in found.refused):
         assert found.moves == ()

@@ -1,4 +1,4 @@
-"""Who may be sent away, who waits, who is leaving."""
+"""The index: which pods may be evicted, which wait, which are terminating."""
 
 from dataclasses import replace
 
@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import policy
-from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, tenant, town
-from webhook.core.model.names import Namespace, Uid
+from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed, reclaim_pod
+from webhook.core.model.names import GangId, Namespace, Uid
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.reclaim.reclaim_index import BUDGETS, STUCK_SECONDS, ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, ReclaimPod
-from webhook.core.reclaim.victim import GangId
 
 APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))
 GANG = GangId("team-a/g")
@@ -22,9 +21,9 @@ GANG = GangId("team-a/g")
 NO_RULES = ReclaimRules()
 
 
-def rolled(*tenants, rules=NO_RULES):
+def index_of(*reclaim_pods, rules=NO_RULES):
     reclaim_index = ReclaimIndex(rules)
-    for each in tenants:
+    for each in reclaim_pods:
         reclaim_index.set(each)
     return reclaim_index
 
@@ -42,35 +41,37 @@ def victims(reclaim_index):
 @pytest.mark.parametrize(
     "never",
     [
-        tenant("p", on="n0", team="team-a", tier="guaranteed"),
-        tenant("p", on="n0", team="team-a", tier=None),
+        reclaim_pod("p", on="n0", team="team-a", tier="guaranteed"),
+        reclaim_pod("p", on="n0", team="team-a", tier=None),
         borrower("p", on=None),
         borrower("p", is_terminating=True),
     ],
     ids=["it is guaranteed", "it bypassed the webhook", "it is on no node", "it is leaving"],
 )
 def test_some_pods_are_never_victims(never):
-    assert victims(rolled(never)) == []
+    assert victims(index_of(never)) == []
 
 
 def test_policy_protects_namespaces_and_labels():
     rules = ReclaimRules(protected_namespaces=("team-*",))
-    assert victims(rolled(borrower("p"), rules=rules)) == []
+    assert victims(index_of(borrower("p"), rules=rules)) == []
     chosen = ReclaimRules(protected_selectors=(APP,))
-    assert victims(rolled(borrower("p", labels={"app": "kept"}), borrower("q"), rules=chosen)) == ["q"]
+    assert victims(index_of(borrower("p", labels={"app": "kept"}), borrower("q"), rules=chosen)) == ["q"]
 
 
-def test_a_new_policy_sorts_everybody_again():
-    reclaim_index = rolled(borrower("p"))
+def test_a_new_policy_reindexes_all_pods():
+    reclaim_index = index_of(borrower("p"))
     reclaim_index.set_rules(ReclaimRules(protected_namespaces=("team-a",)))
     assert victims(reclaim_index) == []
     reclaim_index.set_rules(ReclaimRules())
     assert victims(reclaim_index) == ["p"]
 
 
-def test_one_budget_guards_and_two_forbid():
-    reclaim_index = rolled(borrower("p", labels={"app": "kept"}))
+def test_one_budget_limits_and_two_forbid():
+    reclaim_index = index_of(borrower("p", labels={"app": "kept"}))
+    assert not reclaim_index.may_be_refused(next(iter(reclaim_index.victim_index)))
     reclaim_index.set_disruption(Disruption(Namespace("team-a"), "one", APP, allowed=2))
+    assert reclaim_index.may_be_refused(next(iter(reclaim_index.victim_index)))
     assert victims(reclaim_index) == ["p"]
     assert reclaim_index.allowances() == {"pdb team-a/one": 2}
     reclaim_index.set_disruption(Disruption(Namespace("team-a"), "two", APP, allowed=2))
@@ -80,27 +81,28 @@ def test_one_budget_guards_and_two_forbid():
     assert next(iter(reclaim_index.victim_index)).guards == ("pdb team-a/two",)
 
 
-def test_of_thousands_of_budgets_some_are_looked_at():
+def test_only_some_of_thousands_of_budgets_are_evaluated():
     none = LabelSelector((Requirement("app", Operator.IN, ("none",)),))
-    reclaim_index = rolled(borrower("p", labels={"app": "kept"}))
+    reclaim_index = index_of(borrower("p", labels={"app": "kept"}))
     for number in range(BUDGETS):
         reclaim_index.set_disruption(Disruption(Namespace("team-a"), f"b{number:03}", none, allowed=0))
     reclaim_index.set_disruption(Disruption(Namespace("team-a"), "c", APP, allowed=0))
     assert next(iter(reclaim_index.victim_index)).guards == ()
     assert len(reclaim_index.allowances()) == BUDGETS
+    assert reclaim_index.may_be_refused(next(iter(reclaim_index.victim_index)))
     reclaim_index.remove_disruption(Namespace("team-a"), "b000")
     assert next(iter(reclaim_index.victim_index)).guards == ("pdb team-a/c",)
 
 
-def test_a_budget_of_another_namespace_guards_nobody_here():
-    reclaim_index = rolled(borrower("p", labels={"app": "kept"}))
+def test_a_budget_of_another_namespace_protects_no_pod():
+    reclaim_index = index_of(borrower("p", labels={"app": "kept"}))
     reclaim_index.set_disruption(Disruption(Namespace("team-c"), "one", APP, allowed=0))
     assert next(iter(reclaim_index.victim_index)).guards == ()
 
 
-def test_a_guaranteed_member_shields_no_borrowers_of_its_gang():
-    reclaim_index = rolled(borrower("p", gang=GANG), borrower("q", gang=GANG, on="n1"))
-    reclaim_index.set(tenant("r", on="n2", team="team-a", tier="guaranteed", gang=GANG))
+def test_a_guaranteed_member_protects_no_borrowers_of_its_gang():
+    reclaim_index = index_of(borrower("p", gang=GANG), borrower("q", gang=GANG, on="n1"))
+    reclaim_index.set(reclaim_pod("r", on="n2", team="team-a", tier="guaranteed", gang=GANG))
     assert victims(reclaim_index) == ["p", "q"]
     assert sorted(each.pod.uid for each in reclaim_index.members(GANG)) == ["p", "q", "r"]
     reclaim_index.set(borrower("q", on="n1"))
@@ -108,11 +110,11 @@ def test_a_guaranteed_member_shields_no_borrowers_of_its_gang():
     assert [each.pod.uid for each in reclaim_index.members(GANG)] == ["p"]
 
 
-def test_a_borrower_that_was_deleted_for_years_from_now_is_no_room_on_its_way_but_a_victim():
+def test_a_borrower_with_a_grace_period_of_years_is_a_victim():
     year = 86_400 * 365
     guard = Disruption(Namespace("team-a"), "one", APP, allowed=0)
     dying = borrower("p", is_terminating=True, leaves_at=NOW + year, leave_seconds=year, labels={"app": "kept"})
-    reclaim_index = rolled(dying)
+    reclaim_index = index_of(dying)
     reclaim_index.set_disruption(guard)
     assert (victims(reclaim_index), uids_leaving(reclaim_index), reclaim_index.empty_at(now=NOW)) == (["p"], [], {})
     found = next(iter(reclaim_index.victim_index))
@@ -123,8 +125,8 @@ def test_a_borrower_that_was_deleted_for_years_from_now_is_no_room_on_its_way_bu
     assert (victims(reclaim_index), uids_leaving(reclaim_index)) == ([], ["p"])
 
 
-def test_a_victim_that_goes_is_on_its_way_out_until_it_is_seen_so():
-    reclaim_index = rolled(borrower("p", labels={"app": "kept"}))
+def test_an_evicted_victim_counts_as_leaving_until_the_watch_shows_it():
+    reclaim_index = index_of(borrower("p", labels={"app": "kept"}))
     reclaim_index.set_disruption(Disruption(Namespace("team-a"), "one", APP, allowed=1))
     evict(reclaim_index, Uid("p"))
     assert victims(reclaim_index) == []
@@ -137,27 +139,27 @@ def test_a_victim_that_goes_is_on_its_way_out_until_it_is_seen_so():
     assert victims(reclaim_index) == ["p"]
 
 
-def test_nobody_counts_on_the_room_of_a_pod_that_is_stuck():
-    reclaim_index = rolled(borrower("p", is_terminating=True, leaves_at=NOW))
+def test_the_room_of_a_stuck_pod_does_not_count():
+    reclaim_index = index_of(borrower("p", is_terminating=True, leaves_at=NOW))
     assert reclaim_index.leaving(now=NOW + STUCK_SECONDS)
     assert reclaim_index.leaving(now=NOW + STUCK_SECONDS + 1) == {}
 
 
-def test_a_node_is_empty_when_the_last_that_leaves_must_be_gone():
+def test_a_node_is_empty_when_its_last_leaving_pod_must_be_gone():
     leaving = [borrower(f"p{n}", is_terminating=True, leaves_at=NOW + n) for n in (5, 9)]
     stuck = borrower("stuck", is_terminating=True, leaves_at=NOW - STUCK_SECONDS - 1)
-    reclaim_index = rolled(*leaving, stuck, borrower("stays"))
+    reclaim_index = index_of(*leaving, stuck, borrower("stays"))
     assert reclaim_index.empty_at(now=NOW) == {"n0": NOW + 9}
 
 
 def test_waiting_pods_are_guaranteed_and_held_back_by_nothing_else():
     gated = replace(asker("gated"), is_gated=True)
-    reclaim_index = rolled(asker("b"), gated, borrower("p", on=None), asker("gone", is_terminating=True))
+    reclaim_index = index_of(asker("b"), gated, borrower("p", on=None), asker("gone", is_terminating=True))
     assert [each.pod.uid for each in reclaim_index.waiting()] == ["b"]
 
 
-tenants = st.builds(
-    lambda uid, on, tier, gang, ends, app: tenant(
+reclaim_pods = st.builds(
+    lambda uid, on, tier, gang, ends, app: reclaim_pod(
         f"u{uid}", on=on, team="team-a", tier=tier, gang=gang, is_terminating=ends, labels={"app": app}
     ),
     st.integers(0, 5),
@@ -170,7 +172,7 @@ tenants = st.builds(
 budgets = st.builds(lambda name: Disruption(Namespace("team-a"), name, APP, allowed=1), st.sampled_from(["one", "two"]))
 steps = st.lists(
     st.one_of(
-        tenants,
+        reclaim_pods,
         budgets,
         st.tuples(st.sampled_from(["remove", "evict"]), st.integers(0, 5).map(lambda n: Uid(f"u{n}"))),
         st.just("expire"),
@@ -181,17 +183,17 @@ steps = st.lists(
 
 
 class Truth:
-    """What there is, however it came about."""
+    """The content of the index, in any order of events."""
 
     def __init__(self):
-        self.tenants, self.budgets, self.rules, self.going = {}, {}, NO_RULES, set()
+        self.reclaim_pods, self.budgets, self.rules, self.going = {}, {}, NO_RULES, set()
 
     def take(self, step):
         match step:
             case ("remove", uid):
-                self.tenants.pop(uid, None)
+                self.reclaim_pods.pop(uid, None)
                 self.going.discard(uid)
-            case ("evict", uid) if uid in self.tenants and not self.tenants[uid].pod.is_terminating:
+            case ("evict", uid) if uid in self.reclaim_pods and not self.reclaim_pods[uid].pod.is_terminating:
                 self.going.add(uid)
             case "expire":
                 self.going.clear()
@@ -200,12 +202,12 @@ class Truth:
             case ReclaimRules():
                 self.rules = step
             case ReclaimPod():
-                self.tenants[step.pod.uid] = step
+                self.reclaim_pods[step.pod.uid] = step
                 self.going -= {step.pod.uid} if step.pod.is_terminating else set()
 
     def reclaim_index(self):
         made = ReclaimIndex(self.rules)
-        for step in (*self.budgets.values(), *self.tenants.values(), *(("evict", uid) for uid in self.going)):
+        for step in (*self.budgets.values(), *self.reclaim_pods.values(), *(("evict", uid) for uid in self.going)):
             hand(step, made)
         return made
 
@@ -227,8 +229,8 @@ def hand(step, reclaim_index):
 
 
 @given(steps)
-def test_whatever_happened_the_roll_is_as_if_made_anew(taken):
-    """Kept by events, it says the same as one that sees the outcome only."""
+def test_the_index_equals_a_new_one_after_any_events(taken):
+    """Updated by events, it equals one that is built from the final state."""
     reclaim_index, truth = ReclaimIndex(NO_RULES), Truth()
     for step in taken:
         hand(step, reclaim_index)
@@ -241,7 +243,7 @@ def test_whatever_happened_the_roll_is_as_if_made_anew(taken):
     assert uids_leaving(reclaim_index) == uids_leaving(want)
 
 
-def test_the_policy_of_a_town_is_the_rolls():
+def test_the_index_has_the_policy_of_its_world():
     rules = ReclaimRules(minimum_runtime_seconds=60)
-    reclaim_index, _ = town(borrower("p", started_at=NOW), policy=policy(reclaim=rules))
+    reclaim_index, _ = indexed(borrower("p", started_at=NOW), policy=policy(reclaim=rules))
     assert next(iter(reclaim_index.victim_index)).until == NOW + 60

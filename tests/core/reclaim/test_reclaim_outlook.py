@@ -1,11 +1,11 @@
-"""What reclaim can do for one pod: the plan that is under way, the plan that could be made, or why there is none."""
+"""What reclaim can do for one pod: the plan in progress, a possible plan, or why there is none."""
 
 from dataclasses import replace
 
 import pytest
 
 from tests.core.support.make import node, policy, team, world
-from tests.core.support.reclaim_pods import tenant
+from tests.core.support.reclaim_pods import reclaim_pod
 from webhook.core.model.policy import Enforcement
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
@@ -18,56 +18,58 @@ NOW = 1000
 FULL = Report(900, is_for_room=True)
 
 
-def scene(*tenants, guaranteed=8):
+def scene(*pods, guaranteed=8):
     rules = policy(team("team-a", guaranteed=0), team("team-b", guaranteed=guaranteed))
     place, reclaim_index = world(rules, nodes=[node("n0", gpus=8)]), ReclaimIndex(rules.reclaim)
-    for each in tenants:
+    for each in pods:
         place.set_pod(each.pod)
         reclaim_index.set(each)
     return place, reclaim_index
 
 
 def borrower(name="v", gpus=8):
-    return tenant(name, gpus, on="n0", team="team-a", tier=Tier.PREEMPTIBLE)
+    return reclaim_pod(name, gpus, on="n0", team="team-a", tier=Tier.PREEMPTIBLE)
 
 
 def asker(name="w", gpus=8, report=FULL, tier=Tier.GUARANTEED):
-    return replace(tenant(name, gpus, on=None, team="team-b", tier=tier), report=report)
+    return replace(reclaim_pod(name, gpus, on=None, team="team-b", tier=tier), report=report)
 
 
-def told(place, reclaim_index, waiting, holdings=()):
-    return outlook(waiting, reclaim_index, place, holdings=holdings, now=NOW)
+def outlook_of(place, reclaim_index, waiting, node_holds=()):
+    return outlook(waiting, reclaim_index, place, node_holds=node_holds, now=NOW)
 
 
-def test_a_plan_that_could_be_made_names_who_would_go():
+def test_a_possible_plan_names_its_victims():
     waiting = asker()
-    found = told(*scene(borrower(), waiting), waiting)
+    found = outlook_of(*scene(borrower(), waiting), waiting)
     assert isinstance(found, Possible)
     assert (found.move.node, [(v.team, v.name) for v in found.move.victims]) == ("n0", [("team-a", "v")])
 
 
 def test_a_pod_that_would_be_created_now_is_planned_for_like_one_that_waits():
-    asked = tenant("new", 8, on=None, team="team-b", tier="guaranteed", created=NOW)
-    assert isinstance(told(*scene(borrower()), asked), Possible)
+    asked = reclaim_pod("new", 8, on=None, team="team-b", tier="guaranteed", created=NOW)
+    assert isinstance(outlook_of(*scene(borrower()), asked), Possible)
 
 
 def test_a_plan_under_way_names_its_own_victims_alone():
     waiting = asker()
     mine = Target("v", "team-a", "v", "w", 1010)
     others = Target("x", "team-a", "x", "other", 1010)
-    holding = NodeHold("h", "n0", 1100, (Beneficiary("w", "team-b", "w"),), (mine, others), since=990)
-    assert told(*scene(borrower(), waiting), waiting, [holding]) == Kept(holding, (mine,))
-    assert eviction_of("v", [holding]) == (holding, mine)
-    assert eviction_of("nobody", [holding]) is None
+    node_hold = NodeHold("h", "n0", 1100, (Beneficiary("w", "team-b", "w"),), (mine, others), since=990)
+    assert outlook_of(*scene(borrower(), waiting), waiting, [node_hold]) == Kept(node_hold, (mine,))
+    assert eviction_of("v", [node_hold]) == (node_hold, mine)
+    assert eviction_of("unknown", [node_hold]) is None
 
 
 def test_those_that_wait_longer_come_first():
     first, second = asker("first"), asker("second")
-    first = replace(first, pod=replace(first.pod, created=1))
-    second = replace(second, pod=replace(second.pod, created=2))
+    first = replace(first, pod=first.pod._replace(created=1))
+    second = replace(second, pod=second.pod._replace(created=2))
     place, reclaim_index = scene(borrower(), first, second, guaranteed=16)
-    assert isinstance(told(place, reclaim_index, first), Possible)
-    assert told(place, reclaim_index, second) == Impossible(WHY_NOT[Cause.NOT_ENOUGH_VICTIMS], Cause.NOT_ENOUGH_VICTIMS)
+    assert isinstance(outlook_of(place, reclaim_index, first), Possible)
+    assert outlook_of(place, reclaim_index, second) == Impossible(
+        WHY_NOT[Cause.NOT_ENOUGH_VICTIMS], Cause.NOT_ENOUGH_VICTIMS
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,8 +82,8 @@ def test_those_that_wait_longer_come_first():
         pytest.param(asker(gpus=16), 16, WHY_NOT[Cause.NO_NODE], id="too large for any node"),
     ],
 )
-def test_what_cannot_be_says_why(waiting, guaranteed, want):
-    found = told(*scene(borrower(), waiting, guaranteed=guaranteed), waiting)
+def test_an_impossible_plan_has_a_reason(waiting, guaranteed, want):
+    found = outlook_of(*scene(borrower(), waiting, guaranteed=guaranteed), waiting)
     assert isinstance(found, Impossible)
     assert want in found.why
 
@@ -90,11 +92,11 @@ def test_nothing_is_evicted_while_policy_is_not_enforced():
     waiting = asker()
     place, reclaim_index = scene(borrower(), waiting)
     place.set_policy(replace(place.policy, enforce=Enforcement.WARN))
-    assert told(place, reclaim_index, waiting) == Impossible("policy is not enforced, so nothing is evicted")
+    assert outlook_of(place, reclaim_index, waiting) == Impossible("policy is not enforced, so nothing is evicted")
 
 
-def test_looking_changes_nothing():
+def test_an_outlook_changes_nothing():
     waiting = asker()
     place, reclaim_index = scene(borrower(), waiting)
-    assert told(place, reclaim_index, waiting) == told(place, reclaim_index, waiting)
+    assert outlook_of(place, reclaim_index, waiting) == outlook_of(place, reclaim_index, waiting)
     assert place.fleet.free("n0", "nvidia.com/gpu") == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.core.support.reclaim_pods import borrower, tenant
+from tests.core.support.reclaim_pods import borrower, reclaim_pod
 from webhook.core.model.names import Namespace
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.model.selector import Operator, Requirement
@@ -15,7 +15,7 @@ NO_RULES = ReclaimRules()
 
 
 def test_a_long_grace_period_is_cut_and_costs():
-    """It counts as work that is lost, no more of it than the victim will get."""
+    """It counts as lost work, up to the grace period of the victim."""
     short, long = (victim_of(borrower("p", grace_seconds=s), rules=NO_RULES, guards=()) for s in (30, 86_400 * 365))
     bound = NO_RULES.longest_grace_seconds
     assert (short.grace_seconds, long.grace_seconds) == (None, bound)
@@ -32,8 +32,8 @@ def victim(pod, rules=NO_RULES, **more):
 @pytest.mark.parametrize(
     "never",
     [
-        pytest.param(tenant("p", on="n0", team="team-a", tier="guaranteed"), id="guaranteed"),
-        pytest.param(tenant("p", on="n0", team="team-a", tier=None), id="without a decision"),
+        pytest.param(reclaim_pod("p", on="n0", team="team-a", tier="guaranteed"), id="guaranteed"),
+        pytest.param(reclaim_pod("p", on="n0", team="team-a", tier=None), id="without a decision"),
         pytest.param(borrower("p", on=None), id="on no node"),
         pytest.param(borrower("p", is_terminating=True), id="leaving"),
     ],

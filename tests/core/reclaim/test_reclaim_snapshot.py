@@ -1,4 +1,4 @@
-"""Who is entitled to room, and what a plan is made from."""
+"""Which pods are entitled to room, and the inputs of a plan."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.core.support import make
 from tests.core.support.make import gpus
-from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, take, tenant, town
+from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed, reclaim_pod, take
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Cause, Hold
@@ -27,56 +27,69 @@ def planned(reclaim_index, world, **more):
     return plan(waiting, take_snapshot(reclaim_index, world, now=NOW, **more))
 
 
-def test_a_team_gets_no_more_than_its_share_back():
+def test_a_team_reclaims_no_more_than_its_share():
     asks = [asker(f"b{n}", 8, created=n) for n in range(4)]
-    reclaim_index, world = town(*asks)
+    reclaim_index, world = indexed(*asks)
     assert [each.pod.uid for each in pods_within_share(reclaim_index, world)] == ["b0", "b1"]
 
 
-def test_what_runs_counts_before_what_waits():
-    reclaim_index, world = town(tenant("old", 15, on="n0", team="team-b", tier="guaranteed", created=9), asker("b", 8))
+def test_running_pods_count_before_waiting_ones():
+    reclaim_index, world = indexed(
+        reclaim_pod("old", 15, on="n0", team="team-b", tier="guaranteed", created=9), asker("b", 8)
+    )
     assert pods_within_share(reclaim_index, world) == []
 
 
-def test_a_pod_that_is_too_large_for_the_rest_lets_smaller_ones_pass():
-    reclaim_index, world = town(asker("b0", 16, created=0), asker("b1", 8, created=1), asker("b2", 4, created=2))
+def test_a_pod_too_large_for_the_rest_does_not_block_smaller_ones():
+    reclaim_index, world = indexed(asker("b0", 16, created=0), asker("b1", 8, created=1), asker("b2", 4, created=2))
     assert [each.pod.uid for each in pods_within_share(reclaim_index, world)] == ["b0", "b2"]
 
 
 def test_pods_of_a_team_without_a_policy_get_nothing():
-    reclaim_index, world = town(asker("x", team="team-x"))
+    reclaim_index, world = indexed(asker("x", team="team-x"))
     assert pods_within_share(reclaim_index, world) == []
 
 
 def test_a_team_is_over_by_what_it_holds_on_nodes():
-    reclaim_index, world = town(*(borrower(f"a{n}", on=f"n{n % 4}") for n in range(25)), borrower("waits", 5, on=None))
+    reclaim_index, world = indexed(
+        *(borrower(f"a{n}", on=f"n{n % 4}") for n in range(25)), borrower("waits", 5, on=None)
+    )
     assert over_share(world) == {"team-a": gpus(5)}
     assert reclaim_index.allowances() == {}
 
 
-def test_a_borrower_that_is_about_to_be_promoted_is_spared():
-    lent = [borrower(f"a{n:02}", on=f"n{n // 10}", created=n) for n in range(40)]
-    reclaim_index, world = town(*lent, asker("b", 8))
+def test_a_borrower_that_is_about_to_be_promoted_is_no_victim():
+    borrowers = [borrower(f"a{n:02}", on=f"n{n // 10}", created=n) for n in range(40)]
+    reclaim_index, world = indexed(*borrowers, asker("b", 8))
     assert rising(world) == {f"a{n:02}" for n in range(20)}
     found = planned(reclaim_index, world)
     assert len(found.moves[0].victims) == 8
     assert all(victim.uid >= "a20" for victim in found.moves[0].victims)
 
 
-def test_an_eviction_budget_makes_waves():
+def test_what_runs_ahead_of_others_is_a_victim_though_its_team_has_share_left():
+    ahead = [borrower(f"a{n}", 2, on="n0", is_backfill=True) for n in range(2)]
+    head = asker("head", 8, team="team-a")
+    reclaim_index, world = indexed(*ahead, head, nodes=1)
+    assert rising(world) == set()
+    (move,) = planned(reclaim_index, world).moves
+    assert [victim.uid for victim in move.victims] == ["a0"]
+
+
+def test_an_eviction_quota_splits_evictions_into_waves():
     by_choice = [borrower(f"a{n}", 1, on="n0") for n in range(10)]
     rules = ReclaimRules(evictions_per_minute=3)
     policy = make.policy(make.team(guaranteed=0), make.team("team-b"), reclaim=rules)
-    reclaim_index, world = town(*by_choice, *(asker(f"b{n}", created=n) for n in range(5)), policy=policy, nodes=1)
+    reclaim_index, world = indexed(*by_choice, *(asker(f"b{n}", created=n) for n in range(5)), policy=policy, nodes=1)
     assert len(planned(reclaim_index, world).moves) == 3
     assert len(planned(reclaim_index, world, evicted={"team-a": 2}).moves) == 1
 
 
-def test_the_largest_seat_is_what_one_node_could_give():
-    kept = tenant("g", 7, on="n0", team="team-b", tier="guaranteed")
-    reclaim_index, world = town(kept, borrower("a0", 2, on="n0"), borrower("a1", 4, on="n1"), nodes=2)
+def test_the_largest_room_is_what_one_node_could_free():
+    kept = reclaim_pod("g", 7, on="n0", team="team-b", tier="guaranteed")
+    reclaim_index, world = indexed(kept, borrower("a0", 2, on="n0"), borrower("a1", 4, on="n1"), nodes=2)
     assert largest_room(reclaim_index, world) == gpus(10)
-    take(tenant("h", 5, on="n1", team="team-b", tier="guaranteed"), reclaim_index, world)
+    take(reclaim_pod("h", 5, on="n1", team="team-b", tier="guaranteed"), reclaim_index, world)
     assert largest_room(reclaim_index, world) == gpus(5)
     world.set_node(make.node("n1", is_cordoned=True))
     assert largest_room(reclaim_index, world) == gpus(3)
@@ -90,18 +103,18 @@ def asked(reclaim_index, world, **more):
 def test_plans_are_made_for_pods_that_kube_scheduler_reports_to_lack_room():
     broken = asker("volume", report=Report(NOW))
     unseen, tainted = asker("unseen", report=None), asker("tainted", report=Report(NOW, is_for_taints=True))
-    reclaim_index, world = town(broken, unseen, tainted, asker("short"))
+    reclaim_index, world = indexed(broken, unseen, tainted, asker("short"))
     assert asked(reclaim_index, world) == (["short"], {"volume": Cause.NOT_FOR_ROOM, "tainted": Cause.NOT_FOR_ROOM})
-    told = {"volume": Cause.NOT_FOR_ROOM}
-    assert asked(reclaim_index, world, has_holds=True) == (["short", "tainted"], told), (
+    causes = {"volume": Cause.NOT_FOR_ROOM}
+    assert asked(reclaim_index, world, has_holds=True) == (["short", "tainted"], causes), (
         "its node may be one that is held"
     )
-    assert asked(reclaim_index, world, has_holds=True, resting={"short", "tainted"}) == ([], told)
+    assert asked(reclaim_index, world, has_holds=True, resting={"short", "tainted"}) == ([], causes)
 
 
 def test_a_gang_is_planned_for_when_it_stopped_growing():
     members = [asker(f"b{n}", gang="g", created=NOW - 2 * GROWING_SECONDS) for n in range(2)]
-    reclaim_index, world = town(*members, asker("b2", gang="g", created=NOW - GROWING_SECONDS + 1))
+    reclaim_index, world = indexed(*members, asker("b2", gang="g", created=NOW - GROWING_SECONDS + 1))
     assert asked(reclaim_index, world) == ([], {})
     assert select_pods(pods_within_share(reclaim_index, world), reclaim_index, now=NOW).is_growing
     take(asker("b2", gang="g", created=NOW - GROWING_SECONDS), reclaim_index, world)
@@ -115,16 +128,16 @@ def test_a_gang_is_planned_for_when_it_stopped_growing():
         asker("late", 20, gang="g"),
         borrower("runs", gang="g", gang_size=3),
     ],
-    ids=["one lacks something else than room", "one is beyond the share", "one is still to come"],
+    ids=["one lacks something else than room", "one is beyond the share", "one is missing"],
 )
-def test_nothing_goes_for_a_part_of_a_gang(other):
-    reclaim_index, world = town(asker("b0", gang="g"), asker("single", created=1), other)
+def test_no_pod_is_evicted_for_a_part_of_a_gang(other):
+    reclaim_index, world = indexed(asker("b0", gang="g"), asker("single", created=1), other)
     found, refused = asked(reclaim_index, world)
     assert (found, refused["b0"]) == (["single"], Cause.GANG_INCOMPLETE)
 
 
-def test_a_gang_of_which_one_pod_rests_rests():
-    reclaim_index, world = town(asker("b0", gang="g"), asker("b1", gang="g"))
+def test_a_gang_with_a_paused_pod_is_paused():
+    reclaim_index, world = indexed(asker("b0", gang="g"), asker("b1", gang="g"))
     assert asked(reclaim_index, world, resting={"b1"}) == ([], {"b0": Cause.GANG_INCOMPLETE})
 
 
@@ -132,9 +145,9 @@ steps = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["a", "b"]), st.i
 
 
 @given(steps)
-def test_churn_without_demand_evicts_nobody(taken):
-    """Pods come, where they find room, and go; teams borrow beyond their shares; nobody who is guaranteed waits."""
-    reclaim_index, world = town(nodes=2)
+def test_churn_without_demand_evicts_no_pod(taken):
+    """Pods come, where they find room, and end; teams borrow beyond their shares; no guaranteed pod waits."""
+    reclaim_index, world = indexed(nodes=2)
     there = {}
     for number, (uid, team, count) in enumerate(taken):
         name = f"p{uid}"
@@ -148,7 +161,7 @@ def test_churn_without_demand_evicts_nobody(taken):
         tier = "guaranteed" if world.usage(f"team-{team}").guaranteed + gpus(count) <= share else "preemptible"
         if room:
             for on in (None, room[0]):  # first it waits, then it is bound
-                there[name] = tenant(name, count, on=on, team=f"team-{team}", tier=tier, created=number)
+                there[name] = reclaim_pod(name, count, on=on, team=f"team-{team}", tier=tier, created=number)
                 world.set_pod(there[name].pod)
                 reclaim_index.set(there[name])
                 assert planned(reclaim_index, world).moves == ()
@@ -159,11 +172,11 @@ waves = st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=6), min_size=2
 
 @given(waves, st.randoms(use_true_random=False))
 def test_pods_that_come_in_waves_cost_no_more_than_pods_that_come_together(waves, dice):
-    """Whether the victims of earlier plans were sent away yet or not: nobody goes twice, or for nobody."""
-    lent = [borrower(f"a{n:02}", on=f"n{n // 10}", created=n) for n in range(40)]
+    """Whether victims of earlier plans are already evicted or not: no pod is chosen twice, or without a beneficiary."""
+    borrowers = [borrower(f"a{n:02}", on=f"n{n // 10}", created=n) for n in range(40)]
     policy = make.policy(make.team(guaranteed=0), make.team("team-b", guaranteed=40))
-    reclaim_index, world = town(*lent, policy=policy)
-    holds, chosen, seated = [], set(), 0
+    reclaim_index, world = indexed(*borrowers, policy=policy)
+    holds, chosen, placed = [], set(), 0
     for number, wave in enumerate(waves):
         for each, size in enumerate(wave):
             take(asker(f"b{number}-{each}", size, created=number), reclaim_index, world)
@@ -171,17 +184,17 @@ def test_pods_that_come_in_waves_cost_no_more_than_pods_that_come_together(waves
             assert chosen.isdisjoint(victim.uid for victim in move.victims)
             chosen |= {victim.uid for victim in move.victims}
             holds.append(Hold(move.waiting, move.node))
-            seated += move.waiting.demand.gpus
-        assert gpus(len(chosen)) == seated
+            placed += move.waiting.demand.gpus
+        assert gpus(len(chosen)) == placed
         for uid in sorted(chosen):
             if dice.random() < 0.3:
                 evict(reclaim_index, uid)
 
 
-def test_victims_that_are_chosen_are_taken_out_of_disruption_budgets():
+def test_chosen_victims_are_subtracted_from_disruption_budgets():
     budget = Disruption("team-a", "pdb", LabelSelector(()), 3)
     policy = make.policy(make.team(guaranteed=0), make.team("team-b", guaranteed=40))
-    reclaim_index, world = town(*(borrower(f"a{n}", on="n0") for n in range(10)), policy=policy, nodes=1)
+    reclaim_index, world = indexed(*(borrower(f"a{n}", on="n0") for n in range(10)), policy=policy, nodes=1)
     reclaim_index.set_disruption(budget)
     evict(reclaim_index, "a0")
     assert reclaim_index.allowances({"a0", "a1", "gone"}) == {budget.guard: 1}
@@ -194,12 +207,12 @@ def test_victims_that_are_chosen_are_taken_out_of_disruption_budgets():
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.integers(0, 20))
 def test_a_lender_keeps_its_share(sizes, share):
-    """However much another team asks for, nobody guaranteed goes, and no team falls below its share."""
-    lender = make.team(guaranteed=share)
-    policy = make.policy(lender, make.team("team-b", guaranteed=40))
+    """Whatever another team requests, no guaranteed pod is evicted, and no team falls below its share."""
+    owner = make.team(guaranteed=share)
+    policy = make.policy(owner, make.team("team-b", guaranteed=40))
     tiers = ["guaranteed"] * share + ["preemptible"] * (40 - share)
-    pods = [tenant(f"a{n:02}", on=f"n{n // 10}", team="team-a", tier=t, created=n) for n, t in enumerate(tiers)]
-    reclaim_index, world = town(
+    pods = [reclaim_pod(f"a{n:02}", on=f"n{n // 10}", team="team-a", tier=t, created=n) for n, t in enumerate(tiers)]
+    reclaim_index, world = indexed(
         *pods, *(asker(f"b{n}", size, created=n) for n, size in enumerate(sizes)), policy=policy
     )
     gone = [victim for move in planned(reclaim_index, world).moves for victim in move.victims]

@@ -1,9 +1,9 @@
-"""Pods that wait for nodes that will not have them, while others would."""
+"""Pods that wait for nodes that cannot take them, while others could."""
 
 import pytest
 
 from tests.core.support import make
-from tests.core.support.reclaim_pods import NOW, asker, borrower, take, town
+from tests.core.support.reclaim_pods import NOW, asker, borrower, indexed, take
 from webhook.core.model.labels import pack
 from webhook.core.model.names import NodeName
 from webhook.core.model.policy import LabelSelector
@@ -25,12 +25,12 @@ def pinned(*nodes, chosen=None, created=OLD, **more):
     return asker("p", 8, created=created, constraints=only(*nodes), chosen=chosen, **more)
 
 
-def judged(tenant, *others, nodes=2, **more):
-    reclaim_index, world = town(*others, tenant, nodes=nodes)
+def judged(waiting, *others, nodes=2, **more):
+    reclaim_index, world = indexed(*others, waiting, nodes=nodes)
     for name, changes in more.items():
         world.set_node(make.node(name, **changes))
     assert [each.pod.uid for each in reclaim_index.pinned()] == ["p"]
-    return is_stranded(tenant, world, now=NOW)
+    return is_stranded(waiting, world, now=NOW)
 
 
 def test_a_pod_whose_nodes_are_gone_is_stranded():
@@ -46,33 +46,33 @@ def test_a_pod_whose_nodes_filled_up_is_stranded():
 
 
 @pytest.mark.parametrize(
-    "tenant",
+    "waiting",
     [
         pinned("lost", created=OLD + 1),
         pinned("lost", is_gated=True),
         pinned("lost", "n1"),
         pinned("lost", chosen=("n0",)),
     ],
-    ids=["it has not waited long", "a gate holds it back", "one of its nodes has room", "its user chose that node"],
+    ids=["it has not waited long", "with a scheduling gate", "one of its nodes has room", "its user chose that node"],
 )
-def test_others_are_not(tenant):
-    assert not judged(tenant)
+def test_other_pods_are_not_stranded(waiting):
+    assert not judged(waiting)
 
 
-def test_nobody_is_replaced_while_there_is_no_room_anywhere():
+def test_no_pod_is_replaced_while_there_is_no_room():
     assert not judged(pinned("lost"), borrower("a", 8), borrower("b", 8, on="n1"))
 
 
-def test_room_that_is_held_is_no_room():
-    tenant = pinned("lost")
-    _, world = town(tenant, nodes=1)
-    assert is_stranded(tenant, world, now=NOW)
-    assert not is_stranded(tenant, world, now=NOW, held=world.fleet.bit("n0"))
+def test_held_room_does_not_count():
+    waiting = pinned("lost")
+    _, world = indexed(waiting, nodes=1)
+    assert is_stranded(waiting, world, now=NOW)
+    assert not is_stranded(waiting, world, now=NOW, held=world.fleet.bit("n0"))
 
 
-def test_a_pod_that_was_bound_after_all_is_nobodys_business():
-    tenant = pinned("n0")
-    reclaim_index, world = town(tenant)
+def test_a_bound_pod_is_not_stranded():
+    waiting = pinned("n0")
+    reclaim_index, world = indexed(waiting)
     take(borrower("p", 8), reclaim_index, world)
     assert list(reclaim_index.pinned()) == []
 
@@ -84,8 +84,8 @@ BY_HOST = SpreadRule("host", 1, True, LabelSelector((make.requirement("app", "In
 
 
 def spread(*nodes, others=(), by=BY_HOST):
-    """A pod of one GPU that may go to these nodes of four, with pods of its like on others."""
-    tenant = asker(
+    """A pod of one GPU that may go to these nodes of four, with pods that its skew counts on others."""
+    waiting = asker(
         "p",
         1,
         created=OLD,
@@ -94,26 +94,26 @@ def spread(*nodes, others=(), by=BY_HOST):
         labels={"app": "web"},
         topology=(by,),
     )
-    _, world = town(tenant, nodes=0)
+    _, world = indexed(waiting, nodes=0)
     for number in range(4):
         world.set_node(make.node(f"n{number}", labels={"host": f"n{number}"}))
     for number, name in enumerate(others):
         world.set_pod(make.resident(uid=f"o{number}", namespace="team-b", node=name, packed=pack({"app": "web"})))
-    return is_stranded(tenant, world, now=NOW)
+    return is_stranded(waiting, world, now=NOW)
 
 
 BEYOND_THE_LIST = BY_HOST._replace(honors_affinity=False)
 
 
-def test_a_pod_whose_nodes_got_too_many_of_its_like_is_stranded():
+def test_a_pod_whose_nodes_exceed_the_skew_is_stranded():
     assert spread("n0", others=["n0"], by=BEYOND_THE_LIST)
 
 
-def test_one_that_kube_scheduler_would_let_in_is_not():
+def test_a_pod_that_kube_scheduler_would_place_is_not():
     assert not spread("n0", others=["n0"]), "it counts in the list, where no node has fewer"
     assert not spread("n0", "n1", others=["n0"], by=BEYOND_THE_LIST)
 
 
-def test_nobody_is_replaced_where_no_node_would_keep_the_skew():
+def test_no_pod_is_replaced_if_no_node_meets_the_skew():
     nowhere = BEYOND_THE_LIST._replace(min_domains=5)
     assert not spread("n0", others=["n0", "n1", "n2", "n3"], by=nowhere)

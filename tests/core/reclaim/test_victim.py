@@ -1,4 +1,4 @@
-"""What the victims of a node lose at least, however often it was asked and changed before."""
+"""The least loss of a node's victims, after any number of queries and changes."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ STEPS = st.lists(
 
 
 def least(saves, gpus, now):
-    """Unit by unit: those saved last go first, and what is saved in the future is not lost."""
+    """Unit by unit: those saved last are evicted first, and work saved in the future is not lost."""
     units = sorted((saved_at for saved_at, held in saves for _ in range(held)), reverse=True)
     return sum(max(0, now - saved_at) for saved_at in units[:gpus])
 

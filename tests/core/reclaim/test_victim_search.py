@@ -12,7 +12,7 @@ from webhook.core.reclaim.reclaim_plan import Cause
 from webhook.core.reclaim.victim import GuardId
 
 
-def test_exactly_enough_goes_on_one_node():
+def test_exactly_enough_is_freed_on_one_node():
     borrowed = [victim(f"a{n}-{g}", on=f"n{n}") for n in range(3) for g in range(8)]
     found = plan([waiting(count=4)], scene(borrowed, nodes=3))
     (move,) = found.moves
@@ -21,12 +21,12 @@ def test_exactly_enough_goes_on_one_node():
     assert move.cost.surplus == 0
 
 
-def test_the_pod_saved_last_goes_first():
+def test_the_pod_saved_last_is_evicted_first():
     borrowed = [victim("old", saved=10), victim("fresh", saved=NOW - 5), *(victim(f"m{n}", saved=50) for n in range(6))]
     assert gone(plan([waiting()], scene(borrowed))) == ["fresh"]
 
 
-def test_a_gang_goes_whole_and_only_if_singles_will_not_do():
+def test_a_gang_is_evicted_whole_and_only_if_single_pods_do_not_suffice():
     gang = [victim(f"g{n}", 2, on=f"n{n}", gang="train") for n in range(4)]
     singles = [victim(f"s{n}", 1, on=f"n{n}") for n in range(4)]
     assert gone(plan([waiting(count=1)], scene([*gang, *singles], nodes=4, size=3))) == ["s0"]
@@ -35,7 +35,7 @@ def test_a_gang_goes_whole_and_only_if_singles_will_not_do():
     ]  # fmt: skip
 
 
-def test_the_team_furthest_over_its_share_gives_first():
+def test_the_team_furthest_over_its_share_loses_pods_first():
     borrowed = [victim("a", team="team-a"), victim("c", team="team-c"), *(victim(f"a{n}") for n in range(6))]
     over = {TeamName("team-a"): gpus(1), TeamName("team-c"): gpus(9)}
     assert gone(plan([waiting()], scene(borrowed, over_share=over))) == ["c"]
@@ -53,7 +53,7 @@ def test_minimum_runtime_protects():
     assert causes(plan([waiting()], scene(borrowed))) == {"b": Cause.NOT_ENOUGH_VICTIMS}
 
 
-def test_a_budget_lets_only_so_many_go():
+def test_a_budget_limits_evictions():
     guard = GuardId("pdb")
     borrowed = [victim(f"a{n}", guards=(guard,)) for n in range(8)]
     wants = [waiting(f"b{n}", since=n) for n in range(3)]
@@ -62,7 +62,7 @@ def test_a_budget_lets_only_so_many_go():
     assert causes(found) == {"b2": Cause.NOT_ENOUGH_VICTIMS}
 
 
-def test_budgets_are_kept_while_others_can_go():
+def test_budgets_are_respected_while_other_victims_exist():
     there = [victim("guarded", saved=NOW, guards=(GuardId("pdb"),)), victim("free", saved=5), victim("x", 6)]
     found = plan([waiting(reported_at=1)], scene(there, left={GuardId("pdb"): 0}, budget_seconds=0))
     assert (gone(found), found.moves[0].is_past_budgets) == (["free"], False)

@@ -35,5 +35,5 @@ def charged(world_):
     return world_.usage("team-a").total / ONE_GPU
 
 
-def at_the_door(place, *claims, **more):
+def resolve_for(place, *claims, **more):
     return resolve_demand(make.pod(demand=bare(**more), claims=claims), make.ALICE, place)

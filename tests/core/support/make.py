@@ -94,10 +94,10 @@ def requirement(key: str, operator: str, *values: str) -> Requirement:
 
 def mutated(pod_: Pod, admitted: Admit, *, uid: str = "u1", at: str = "2026-01-01T00:00:00Z") -> Pod:
     """The pod as the validating step sees it: with the decision applied."""
-    steering = admitted.steering
-    names = tuple(Requirement("metadata.name", Operator.IN, (name,)) for name in steering.nodes)
+    node_choice = admitted.node_choice
+    names = tuple(Requirement("metadata.name", Operator.IN, (name,)) for name in node_choice.nodes)
     user_terms = pod_.constraints.terms if pod_.constraints.terms is not None else (NodeTerm(),)
-    pool_terms = steering.pool_terms or ((),)
+    pool_terms = node_choice.pool_terms or ((),)
     terms = tuple(
         NodeTerm(term.labels + extra, (*term.fields, name))
         for term in user_terms
@@ -105,9 +105,9 @@ def mutated(pod_: Pod, admitted: Admit, *, uid: str = "u1", at: str = "2026-01-0
         for name in names
     )
     constraints = Constraints(
-        tuple(dict.fromkeys(pod_.constraints.node_selector + steering.node_selector)),
-        terms if names and steering.mode in {"auto", "require"} else pod_.constraints.terms,
-        tuple(dict.fromkeys(pod_.constraints.tolerations + steering.tolerations)),
+        tuple(dict.fromkeys(pod_.constraints.node_selector + node_choice.node_selector)),
+        terms if names and node_choice.mode in {"auto", "require"} else pod_.constraints.terms,
+        tuple(dict.fromkeys(pod_.constraints.tolerations + node_choice.tolerations)),
     )
     return pod_._replace(
         uid=Uid(uid),
@@ -115,18 +115,18 @@ def mutated(pod_: Pod, admitted: Admit, *, uid: str = "u1", at: str = "2026-01-0
         constraints=constraints,
         team_label=admitted.charge.team,
         tier_label=admitted.charge.tier,
-        mark=mark(admitted, at=at),
+        decision_annotation=decision_annotation_of(admitted, at=at),
     )
 
 
-def mark(admitted: Admit, *, at: str) -> str:
+def decision_annotation_of(admitted: Admit, *, at: str) -> str:
     """The decision annotation of an admitted pod."""
-    told = {
+    fields = {
         "demand": {name: str(count) for name, count in admitted.demand.devices},
         "gpus": format_gpus(admitted.charge.gpus),
-        "mode": admitted.steering.mode,
-        "nodes": admitted.steering.nodes,
-        "pool": admitted.steering.pool,
+        "mode": admitted.node_choice.mode,
+        "nodes": admitted.node_choice.nodes,
+        "pool": admitted.node_choice.pool,
         "model": admitted.charge.model,
         "user": admitted.charge.user,
         "asked": admitted.requested_tier,
@@ -134,7 +134,7 @@ def mark(admitted: Admit, *, at: str) -> str:
         "policy": admitted.policy_hash,
         "at": at,
     }
-    return json.dumps({key: value for key, value in told.items() if value is not None})
+    return json.dumps({key: value for key, value in fields.items() if value is not None})
 
 
 def flight(pod_: Pod, charge: Charge, node_: NodeName | None) -> InFlightCharge:

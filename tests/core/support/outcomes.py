@@ -1,4 +1,4 @@
-"""What a decision says: a test states only what it expects."""
+"""The outcome of a decision: a test states only what it expects."""
 
 from tests.core.support.make import ALICE
 from webhook.core.admission.admission import admit
@@ -17,8 +17,8 @@ def admitted(decision) -> Admit:
     return decision
 
 
-def told(asked, place):
-    """The code and the words of the refusal, or of the warning of a pod that waits."""
+def outcome_of(asked, place):
+    """Return the outcome, its code and its text: of the refusal, or of the warning of a pod that waits."""
     decision = admit(asked, ALICE, place)
     if isinstance(decision, Deny):
         return "refused", *decision.reasons[0]

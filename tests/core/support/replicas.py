@@ -1,7 +1,7 @@
 """A model of etcd and of the replicas around it: objects with compare-and-swap, watches that lag, creations that fail.
 
-The replicas are the real ones: World, Clerk, Page. Only what carries their messages is modelled, one step at a time, so
-that a test may stop anywhere, do anything else first, and go on.
+The replicas are real: World and LedgerSession. Only the transport of their messages is modeled, one step at a time, so
+that a test may stop anywhere, do anything else first, and continue.
 """
 
 from collections.abc import Callable
@@ -34,14 +34,14 @@ class Event:
 
 @dataclass
 class Etcd:
-    """The truth: pods and one ledger object, both under one growing version."""
+    """The state: pods and one ledger object, with one increasing version."""
 
     version: int = 1
     pods: dict[str, int] = field(default_factory=dict)  # uid -> version at which it came
     events: list[Event] = field(default_factory=list)
-    page: LedgerRecord = EMPTY_LEDGER_RECORD
-    page_version: int = 0
-    pages: list[tuple[int, LedgerRecord]] = field(default_factory=list)
+    record: LedgerRecord = EMPTY_LEDGER_RECORD
+    record_version: int = 0
+    records: list[tuple[int, LedgerRecord]] = field(default_factory=list)
     promised: set[str] = field(default_factory=set)  # allowed by us, and neither created nor given up yet
 
     def create(self, uid: str) -> None:
@@ -52,18 +52,21 @@ class Etcd:
         self.pods[uid] = self.version
         self.events.append(Event(self.version, uid, is_there=True))
 
+    def give_up(self, uid: str) -> None:
+        """Fail the creation of an allowed pod."""
+
     def delete(self, uid: str) -> None:
         self.version += 1
         del self.pods[uid]
         self.events.append(Event(self.version, uid, is_there=False))
 
-    def swap(self, base: int, page: LedgerRecord) -> bool:
+    def swap(self, base: int, record: LedgerRecord) -> bool:
         """Write the object if it is still the one that was read."""
-        if base != self.page_version:
+        if base != self.record_version:
             return False
         self.version += 1
-        self.page, self.page_version = page, self.version
-        self.pages.append((self.version, page))
+        self.record, self.record_version = record, self.version
+        self.records.append((self.version, record))
         return True
 
     @property
@@ -77,7 +80,7 @@ class Write:
     """A write in flight."""
 
     base: int
-    page: LedgerRecord
+    record: LedgerRecord
     uids: tuple[str, ...]
 
 
@@ -116,7 +119,7 @@ class Replica:
         self.reached = event.version
 
     def next_record(self) -> None:
-        found = next(((v, page) for v, page in self.etcd.pages if v > self.ledger_session.version), None)
+        found = next(((v, record) for v, record in self.etcd.records if v > self.ledger_session.version), None)
         if found is not None:
             self.ledger_session.see(found[1], version=found[0], identity="object")
 
@@ -125,8 +128,8 @@ class Replica:
             self.next_event()
 
     def read(self) -> None:
-        if self.etcd.page_version:
-            self.ledger_session.see(self.etcd.page, version=self.etcd.page_version, identity="object")
+        if self.etcd.record_version:
+            self.ledger_session.see(self.etcd.record, version=self.etcd.record_version, identity="object")
         else:
             self.ledger_session.lose()
 
@@ -161,10 +164,10 @@ class Replica:
         write, self.write = self.write, None
         if write is None:
             return
-        if not self.etcd.swap(write.base, write.page):
+        if not self.etcd.swap(write.base, write.record):
             self.ledger_session.discard_draft()
             return
-        self.ledger_session.see(write.page, version=self.etcd.page_version, identity="object")
+        self.ledger_session.see(write.record, version=self.etcd.record_version, identity="object")
         for uid in write.uids:
             if is_heard:
                 self.etcd.promised.add(uid)

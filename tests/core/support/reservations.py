@@ -1,7 +1,7 @@
 """Reservations that a plan makes."""
 
 from tests.core.support import make
-from tests.core.support.reclaim_pods import NOW, borrower, town
+from tests.core.support.reclaim_pods import NOW, borrower, indexed
 from webhook.core.model.names import NodeName
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
@@ -12,14 +12,14 @@ EMPTY = NodeHold("h1", NODE, 0, ())
 POOR = make.policy(make.team(guaranteed=0), make.team("team-b"))
 
 
-def kept(*tenants):
-    """A town, and the holding that a plan for all that wait in it makes on its one node."""
-    reclaim_index, world = town(*tenants, policy=POOR, nodes=1)
+def kept(*pods):
+    """A cluster, and the reservation that a plan for all its waiting pods makes on its one node."""
+    reclaim_index, world = indexed(*pods, policy=POOR, nodes=1)
     found = plan(pods_within_share(reclaim_index, world), take_snapshot(reclaim_index, world, now=NOW))
-    holding = EMPTY
+    node_hold = EMPTY
     for move in found.moves:
-        holding = holding.joined(move, at=NOW, until=NOW + 90)
-    return reclaim_index, world, holding
+        node_hold = node_hold.joined(move, at=NOW, until=NOW + 90)
+    return reclaim_index, world, node_hold
 
 
 def full(**more):

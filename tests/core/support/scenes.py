@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.core.support.make import GPU, demand, gpus, node, requirement, resident
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.labels import pack
-from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
+from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
 from webhook.core.model.policy import LabelSelector, ReclaimCost
 from webhook.core.model.selector import NO_CONSTRAINTS
 from webhook.core.model.topology import AffinityRule
@@ -16,7 +16,7 @@ from webhook.core.peers.pod_counts import PlacedPod, PodCounts
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
-from webhook.core.reclaim.victim import GangId, GuardId, Victim, VictimIndex
+from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_search import Cost
 
 NOW = 100_000
@@ -69,7 +69,7 @@ def causes(round_):
 
 APP = {"app": "web"}
 APART = AffinityRule(("host",), True, LabelSelector((requirement("app", "In", "web"),)))
-"""A pod of the app keeps away from nodes with another."""
+"""A pod with anti-affinity to others of its app."""
 
 
 def alone(name="b", count=1, **more):
@@ -89,7 +89,7 @@ counts = st.integers(1, 3)
 
 @st.composite
 def scenes(draw, *, nodes=3, size=6):
-    """A small cluster, wholly or partly borrowed: singles, gangs, budgets, other people's pods."""
+    """A small cluster, wholly or partly borrowed: singles, gangs, budgets, pods of other teams."""
     victims, others = [], []
     for place in range(nodes):
         room = size
@@ -119,7 +119,7 @@ def scenes(draw, *, nodes=3, size=6):
 
 
 def units(scene_):
-    """Everything that can go: singles, and gangs whole."""
+    """All possible victims: singles, and gangs whole."""
     made = {}
     for each in scene_.victim_index:
         made.setdefault(each.gang or each.uid, []).append(each)
@@ -127,7 +127,7 @@ def units(scene_):
 
 
 def cost(scene_, chosen, asked, place):
-    """The cost of sending these units away for a demand on a node, or None where that is not enough or not allowed."""
+    """The cost of evicting these units for a demand on a node; None if that is not enough or not allowed."""
     members = list(chain.from_iterable(chosen))
     drawn = Counter(guard for each in members for guard in each.guards)
     if any(count > scene_.left[guard] for guard, count in drawn.items()):

@@ -1,6 +1,4 @@
-"""Pods that run without a decision get one when policy is enforced: by age, in what labelled pods leave."""
-
-from dataclasses import replace
+"""Pods that run without a decision get one when policy is enforced: by age, in the room left by labeled pods."""
 
 import pytest
 from hypothesis import given
@@ -28,16 +26,16 @@ def test_the_oldest_that_fit_are_guaranteed():
     assert adopted(young, old, small) == {"old": "guaranteed", "young": "preemptible", "small": "guaranteed"}
 
 
-def test_labelled_pods_are_pushed_out_by_nobody():
+def test_labeled_pods_are_not_displaced():
     assert adopted(make.resident(3, created=5), bare(2, uid="old", created=1)) == {"old": "preemptible"}
 
 
-def test_who_asked_to_borrow_borrows():
-    assert adopted(replace(bare(1, uid="p"), tier_label="preemptible")) == {"p": "preemptible"}
+def test_pods_that_requested_preemptible_borrow():
+    assert adopted(bare(1, uid="p")._replace(tier_label="preemptible")) == {"p": "preemptible"}
 
 
-def test_what_is_not_ours_to_label_takes_room_and_is_left_alone():
-    static = replace(bare(3, uid="static"), handling=Handling.MIRROR, node="n0")
+def test_pods_that_fairgate_does_not_label_take_room_and_stay_unchanged():
+    static = bare(3, uid="static")._replace(handling=Handling.MIRROR, node="n0")
     assert adopted(static, bare(1, uid="in"), bare(1, uid="out", created=9)) == {
         "in": "guaranteed",
         "out": "preemptible",
@@ -46,18 +44,18 @@ def test_what_is_not_ours_to_label_takes_room_and_is_left_alone():
 
 
 @pytest.mark.parametrize("handling", [Handling.DAEMON_SET, Handling.FOREIGN_SCHEDULER, Handling.NODE_NAME])
-def test_what_others_placed_is_guaranteed_or_borrows_like_the_rest(handling):
-    placed = [replace(bare(3, uid=f"p{n}", created=n), handling=handling, node="n0") for n in range(2)]
+def test_externally_placed_pods_are_guaranteed_or_borrow_like_others(handling):
+    placed = [bare(3, uid=f"p{n}", created=n)._replace(handling=handling, node="n0") for n in range(2)]
     assert adopted(*placed) == {"p0": "guaranteed", "p1": "preemptible"}
 
 
-def test_who_takes_a_year_to_end_borrows_meanwhile():
-    dying = replace(bare(5, uid="dying"), is_terminating=True, node="n0")
+def test_a_pod_with_a_grace_period_of_a_year_borrows():
+    dying = bare(5, uid="dying")._replace(is_terminating=True, node="n0")
     assert adopted(dying) == {"dying": "preemptible"}
 
 
-def test_what_others_are_to_place_takes_room_until_it_is_on_a_node():
-    waits = replace(bare(3, uid="waits"), handling=Handling.FOREIGN_SCHEDULER)
+def test_pods_awaiting_external_placement_take_room_until_they_are_on_a_node():
+    waits = bare(3, uid="waits")._replace(handling=Handling.FOREIGN_SCHEDULER)
     assert adopted(waits, bare(3, uid="in", created=9)) == {"in": "preemptible"}
 
 
@@ -67,7 +65,7 @@ def test_pods_of_no_team_are_guaranteed_nothing():
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9), st.booleans()), max_size=12))
-def test_what_counts_as_guaranteed_never_grows_and_a_second_look_finds_nothing(kinds):
+def test_guaranteed_usage_never_grows_and_a_second_pass_finds_nothing(kinds):
     pods = [
         make.resident(size, uid=f"u{number}", created=age, tier="guaranteed" if is_labelled else None)
         for number, (size, age, is_labelled) in enumerate(kinds)
@@ -75,7 +73,7 @@ def test_what_counts_as_guaranteed_never_grows_and_a_second_look_finds_nothing(k
     world = make.world(POLICY, residents=pods)
     before = world.usage("team-a").guaranteed
     for pod, charge in adoptions(TEAM, world):
-        world.set_pod(replace(pod, team_label=charge.team, tier_label=charge.tier.value))
+        world.set_pod(pod._replace(team_label=charge.team, tier_label=charge.tier.value))
     book = world.usage("team-a")
     assert book.guaranteed <= before
     labelled = sum(make.gpus(size) for size, _, is_labelled in kinds if is_labelled)

@@ -2,9 +2,10 @@
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from tests.core.support.make import gpus, policy, resident, team
+from tests.core.support.replica_steps import WHO, ReplicaSteps
 from tests.core.support.replicas import A, Etcd, Replica, Write
 from tests.examples import examples
 from webhook.core.model.decision import Charge
@@ -15,10 +16,9 @@ from webhook.core.tiers.tier_changes import promotion, tier_changes
 from webhook.core.world.ledger_session import LedgerSession
 
 SHARE = 2
-WHO = st.integers(0, 1)
 
 
-class LabelledEtcd(Etcd):
+class LabeledEtcd(Etcd):
     """Pods with a tier label: its changes are events as well."""
 
     def __init__(self):
@@ -27,13 +27,16 @@ class LabelledEtcd(Etcd):
         self.log: list[tuple[int, str, str | None]] = []  # version, uid, tier or None for its end
         self.promised_tiers: dict[str, str] = {}
 
-    def come(self, uid):
-        self.create(uid)
+    def create(self, uid):
+        super().create(uid)
         self.tiers[uid] = self.promised_tiers.pop(uid)
         self.log.append((self.version, uid, self.tiers[uid]))
 
-    def end(self, uid):
-        self.delete(uid)
+    def give_up(self, uid):
+        del self.promised_tiers[uid]
+
+    def delete(self, uid):
+        super().delete(uid)
         del self.tiers[uid]
         self.log.append((self.version, uid, None))
 
@@ -115,17 +118,10 @@ class Promoter(Replica):
                 self.etcd.promised_tiers[uid] = self.tiers[uid]
 
 
-class PromotionsMachine(RuleBasedStateMachine):
+class PromotionsMachine(ReplicaSteps):
     """Two replicas, a share of two; both may act as leader."""
 
-    ledger_session = LedgerSession
-
-    def __init__(self):
-        super().__init__()
-        self.etcd = LabelledEtcd()
-        self.replicas = [Promoter(self.etcd, self.ledger_session) for _ in range(2)]
-        self.held_up: list[Write] = []
-        self.next_uid = 0
+    etcd_type, replica_type = LabeledEtcd, Promoter
 
     @rule(who=WHO, count=st.integers(1, 4), is_answered=st.booleans())
     def requests_come(self, who, count, is_answered):
@@ -154,70 +150,10 @@ class PromotionsMachine(RuleBasedStateMachine):
         for flight in [*self.replicas[who].ledger_session.promotions()][:1]:
             self.replicas[who].ledger_session.withdraw(flight.pod.uid)
 
-    @rule(who=WHO, is_answered=st.booleans())
-    def it_tidies_up(self, who, is_answered):
-        replica = self.replicas[who]
-        if replica.write is None:
-            replica.fold()
-            if is_answered:
-                replica.finish()
-
-    @rule(who=WHO)
-    def the_write_is_answered(self, who):
-        self.replicas[who].finish()
-
-    @rule(who=WHO, lands=st.booleans())
-    def the_answer_is_lost(self, who, lands):
-        if self.replicas[who].write is not None:
-            write = self.replicas[who].hear_nothing()
-            if lands:
-                self.etcd.swap(write.base, write.page)
-            else:
-                self.held_up.append(write)
-
-    @precondition(lambda self: self.held_up)
-    @rule()
-    def a_write_that_was_held_up_arrives(self):
-        write = self.held_up.pop(0)
-        self.etcd.swap(write.base, write.page)
-
-    @precondition(lambda self: self.etcd.promised)
-    @rule(comes=st.booleans())
-    def a_creation_ends(self, comes):
-        uid = min(self.etcd.promised)
-        self.etcd.promised.remove(uid)
-        if comes:
-            self.etcd.come(uid)
-        else:
-            del self.etcd.promised_tiers[uid]
-
     @precondition(lambda self: self.etcd.tiers)
     @rule(data=st.data())
     def a_pod_ends(self, data):
-        self.etcd.end(data.draw(st.sampled_from(sorted(self.etcd.tiers))))
-
-    @rule(who=WHO)
-    def an_event_arrives(self, who):
-        self.replicas[who].next_event()
-
-    @rule(who=WHO)
-    def it_catches_up(self, who):
-        self.replicas[who].all_events()
-
-    @rule(who=WHO)
-    def it_reads_the_page(self, who):
-        if self.replicas[who].write is None:
-            self.replicas[who].read()
-
-    @rule(who=WHO)
-    def it_lists_anew(self, who):
-        self.replicas[who].relist()
-
-    @rule(who=WHO)
-    def it_is_killed_and_starts_again(self, who):
-        if (write := self.replicas[who].write) is not None:
-            self.held_up.append(write)
-        self.replicas[who] = Promoter(self.etcd, self.ledger_session)
+        self.etcd.delete(data.draw(st.sampled_from(sorted(self.etcd.tiers))))
 
     @invariant()
     def the_share_holds(self):
@@ -225,27 +161,10 @@ class PromotionsMachine(RuleBasedStateMachine):
 
     def teardown(self):
         """Drain all messages: no charge is left in flight, and every usage equals the labels."""
-        while self.held_up:
-            self.a_write_that_was_held_up_arrives()
-        while self.etcd.promised:
-            self.a_creation_ends(comes=True)
-        for _ in range(4):
-            for replica in self.replicas:
-                self._rest(replica)
-        assert not self.etcd.page.flights
+        self.drain()
         for replica in self.replicas:
             assert replica.world.usage(A).guaranteed == gpus(self.etcd.guaranteed)
             assert replica.world.usage(A).total == gpus(len(self.etcd.tiers))
-
-    def _rest(self, replica):
-        replica.finish(is_heard=False)
-        replica.read()
-        replica.all_events()
-        for flight in replica.ledger_session.unseen():
-            replica.ledger_session.note(flight.pod.uid, replica.ask(flight.pod.uid))
-        replica.fold()
-        replica.finish()
-        replica.ledger_session.drop_released(replica.reached)
 
 
 TestPromotions = PromotionsMachine.TestCase
@@ -264,17 +183,17 @@ class ForgetsAtOnce(LedgerSession):
     """Broken: drops promotions from the ledger because the pod exists."""
 
     def _evidence(self, uid):
-        return ENDED if self.page.flights[uid].is_promotion else super()._evidence(uid)
+        return ENDED if self.record.flights[uid].is_promotion else super()._evidence(uid)
 
 
 @pytest.mark.parametrize(
     ("ledger_session", "want"), [(LedgerSession, 2), (FoldsBeforeTheLabelIsSeen, 3), (ForgetsAtOnce, 3)]
 )
 def test_the_room_of_a_promotion_is_kept_until_its_label_is_seen(ledger_session, want):
-    etcd = LabelledEtcd()
+    etcd = LabeledEtcd()
     etcd.promised_tiers |= {"old": "guaranteed", "p": "preemptible"}
-    etcd.come("old")
-    etcd.come("p")
+    etcd.create("old")
+    etcd.create("p")
     one, two = (Promoter(etcd, ledger_session) for _ in range(2))
     one.decide(one.promotions)
     one.finish()

@@ -31,7 +31,7 @@ def tiers(world):
     return {pod.uid: pod.tier for pod in world.pods()}
 
 
-def test_the_oldest_that_fit_would_be_guaranteed_in_whatever_order_they_are_seen():
+def test_the_oldest_that_fit_would_be_guaranteed_in_any_order_of_events():
     pods = [bare(3, uid="young", created=9), bare(3, uid="old", created=1), bare(1, uid="small", created=10)]
     _, world = seen(*pods)
     assert tiers(world) == {"old": Tier.GUARANTEED, "young": Tier.PREEMPTIBLE, "small": Tier.GUARANTEED}
@@ -40,7 +40,7 @@ def test_the_oldest_that_fit_would_be_guaranteed_in_whatever_order_they_are_seen
 
 
 def test_a_pod_that_requests_preemptible_stays_preemptible():
-    _, world = seen(replace(bare(1, uid="p"), tier_label="preemptible"))
+    _, world = seen(bare(1, uid="p")._replace(tier_label="preemptible"))
     assert tiers(world) == {"p": Tier.PREEMPTIBLE}
 
 
@@ -55,7 +55,7 @@ def test_a_tier_stays_until_there_is_room():
 
 @pytest.mark.parametrize(
     "pod",
-    [make.resident(1, tier="preemptible"), replace(bare(1), handling=STATIC), bare(1, namespace="kube-system")],
+    [make.resident(1, tier="preemptible"), bare(1)._replace(handling=STATIC), bare(1, namespace="kube-system")],
     ids=["decided on", "static", "exempt"],
 )
 def test_other_pods_keep_their_labels(pod):
@@ -65,7 +65,7 @@ def test_other_pods_keep_their_labels(pod):
 
 
 def test_enforcing_policy_removes_shadow_labels_and_back():
-    asked = replace(bare(1, uid="asked", created=3), tier_label="preemptible")
+    asked = bare(1, uid="asked", created=3)._replace(tier_label="preemptible")
     shadow_labels, world = seen(bare(3, uid="old", created=1), bare(3, uid="young", created=2), asked)
     world.set_policy(replace(SHADOW, enforce=Enforcement.ENFORCE))
     shadow_labels.relabel_all()

@@ -9,6 +9,8 @@ from webhook.core.admission.admission import admit
 from webhook.core.model.names import GpuModel, NodeName, TeamName
 from webhook.core.model.policy import Share
 from webhook.core.model.reason import Code
+from webhook.core.model.tier import Tier
+from webhook.core.placement.placement import best_nodes
 
 
 def test_a_pod_that_waits_for_a_model_counts_on_it_once_it_was_seen():
@@ -23,7 +25,7 @@ def test_a_pod_without_a_model_counts_on_each_until_it_runs():
     waits = resident(2, uid="waits", tier=None)
     place.set_pod(waits)
     assert [place.usage("team-a").model(model) for model in MODELS] == [gpus(2), gpus(2)]
-    place.set_pod(replace(waits, node="t0"))
+    place.set_pod(waits._replace(node="t0"))
     assert [place.usage("team-a").model(model) for model in MODELS] == [0, gpus(2)]
 
 
@@ -63,8 +65,30 @@ def test_a_model_share_follows_the_node_a_pod_runs_on():
 
 def test_other_weights_charge_the_same_pods_again():
     name = "example.com/half-gpu"
-    made = replace(resident(1), demand=demand(1, **{name: 2}))
+    made = resident(1)._replace(demand=demand(1, **{name: 2}))
     place = world(residents=[made])
     before = place.policy
     place.set_policy(replace(before, resources={**before.resources, name: gpus(0.5)}, hash="p2"))
     assert place.usage(A).total == gpus(2)
+
+
+def test_a_pod_that_changes_in_place_counts_as_if_it_had_come_so():
+    """Bound where its room was promised, relabeled, terminating: the room stays, the charge follows."""
+    promised = resident(4, uid="u", tier="guaranteed", promised=NodeName("n0"))
+    bound = promised._replace(node=NodeName("n0"), promised=None)
+    steps = [promised, bound, bound._replace(tier_label="preemptible"), bound._replace(is_terminating=True)]
+    place = world()
+    for step in steps:
+        place.set_pod(step)
+        fresh = world(residents=[step])
+        for each in (place, fresh):
+            each.set_pod(resident(1, uid="other", node="n1", tier="preemptible"))
+        usage, want = place.usage(A), fresh.usage(A)
+        assert (usage.total, usage.guaranteed, usage.waiting) == (want.total, want.guaranteed, want.waiting)
+        assert [place.fleet.free(each.name, GPU) for each in fresh.fleet.nodes()] == [
+            fresh.fleet.free(each.name, GPU) for each in fresh.fleet.nodes()
+        ]
+        ask, everywhere = demand(2), place.fleet.open_bits
+        for tier in Tier:
+            got = best_nodes(place.fleet, ask, everywhere, count=8, tier=tier)
+            assert got == best_nodes(fresh.fleet, ask, everywhere, count=8, tier=tier)

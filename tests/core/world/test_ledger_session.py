@@ -1,9 +1,11 @@
 """One replica and its ledger object: lost writes, lost objects, lagging watches."""
 
-from tests.core.support.make import gpus
+from tests.core.support.make import gpus, resident
 from tests.core.support.replicas import A, Etcd, Replica
-from webhook.core.model.names import Uid
-from webhook.core.quota.in_flight import EMPTY_LEDGER_RECORD, LedgerRecord
+from webhook.core.model.decision import Charge
+from webhook.core.model.names import GangId, Uid
+from webhook.core.model.tier import Tier
+from webhook.core.quota.in_flight import EMPTY_LEDGER_RECORD, InFlightCharge, LedgerRecord
 
 
 def test_a_lagging_watch_counts_folded_charges_until_it_has_seen_the_pods():
@@ -30,7 +32,7 @@ def test_creations_of_one_name_are_charged_once_until_the_first_is_gone():
     for number in range(5):
         one.judge([f"u/{number}"])
         one.finish()
-    assert (len(one.ledger_session.page.flights), one.world.usage(A).total) == (5, gpus(1))
+    assert (len(one.ledger_session.record.flights), one.world.usage(A).total) == (5, gpus(1))
     other.read()
     assert other.world.usage(A).total == gpus(1)
     etcd.create("u/3")
@@ -42,7 +44,7 @@ def test_creations_of_one_name_are_charged_once_until_the_first_is_gone():
     one.fold()
     one.finish()
     one.ledger_session.drop_released(one.reached)
-    assert (set(one.ledger_session.page.flights), one.world.usage(A).total) == (set(), gpus(1))
+    assert (set(one.ledger_session.record.flights), one.world.usage(A).total) == (set(), gpus(1))
 
 
 def test_a_write_in_doubt_is_rejected_after_the_next():
@@ -52,8 +54,8 @@ def test_a_write_in_doubt_is_rejected_after_the_next():
     held_up = one.hear_nothing()
     one.judge([])
     one.finish()
-    assert not etcd.swap(held_up.base, held_up.page)
-    assert not etcd.page.flights
+    assert not etcd.swap(held_up.base, held_up.record)
+    assert not etcd.record.flights
 
 
 def test_a_write_in_doubt_that_succeeded_is_withdrawn():
@@ -61,10 +63,10 @@ def test_a_write_in_doubt_that_succeeded_is_withdrawn():
     one = Replica(etcd)
     one.judge(["u0"])
     held_up = one.hear_nothing()
-    assert etcd.swap(held_up.base, held_up.page)
+    assert etcd.swap(held_up.base, held_up.record)
     one.judge(["u1"])
     one.finish()
-    assert set(etcd.page.flights) == {"u1"}
+    assert set(etcd.record.flights) == {"u1"}
 
 
 def test_an_object_deleted_by_hand_is_created_with_its_charges():
@@ -72,11 +74,11 @@ def test_an_object_deleted_by_hand_is_created_with_its_charges():
     one = Replica(etcd)
     one.judge(["u0"])
     one.finish()
-    etcd.page, etcd.page_version = EMPTY_LEDGER_RECORD, 0
+    etcd.record, etcd.record_version = EMPTY_LEDGER_RECORD, 0
     one.read()
     one.judge(["u1"])
     one.finish()
-    assert set(etcd.page.flights) == {"u0", "u1"}
+    assert set(etcd.record.flights) == {"u0", "u1"}
 
 
 def test_an_object_recreated_by_another_replica_gets_the_known_charges_back():
@@ -94,14 +96,68 @@ def test_a_live_read_is_accepted_after_etcd_was_restored_from_a_backup():
     for uid in ("u0", "u1"):
         one.judge([uid])
         one.finish()
-    version, page = etcd.pages[0]
-    one.ledger_session.see(page, version=version, identity="object", is_live=True)
-    assert set(one.ledger_session.page.flights) == {"u0", "u1"}, (
+    version, record = etcd.records[0]
+    one.ledger_session.see(record, version=version, identity="object", is_live=True)
+    assert set(one.ledger_session.record.flights) == {"u0", "u1"}, (
         "an old answer without a waiting request proves nothing"
     )
     one.ledger_session.next_record()
     one.ledger_session.discard_draft()
-    one.ledger_session.see(page, version=version, identity="object")
-    assert one.ledger_session.is_stale, "the watch may be behind our own writes"
-    one.ledger_session.see(page, version=version, identity="object", is_live=True)
-    assert (set(one.ledger_session.page.flights), one.ledger_session.is_stale) == ({"u0"}, False)
+    one.ledger_session.see(record, version=version, identity="object")
+    assert one.ledger_session.is_stale, "the watch may be behind the replica's own writes"
+    one.ledger_session.see(record, version=version, identity="object", is_live=True)
+    assert (set(one.ledger_session.record.flights), one.ledger_session.is_stale) == ({"u0"}, False)
+
+
+KEPT = Uid("reserved:first:0")
+
+
+def with_room_kept(etcd):
+    """Two replicas and a full limit: one GPU of a pod, and one that is kept for a pod of its gang."""
+    one, other = Replica(etcd), Replica(etcd)
+    charge = Charge(A, Tier.GUARANTEED, gpus(1))
+    kept = InFlightCharge(resident(1, uid=KEPT, gang=GangId("team-a/g")), charge, None, 300, 1_900_000_000)
+    one.ledger_session.charge(kept)
+    one.judge(["first"])
+    one.finish()
+    other.read()
+    assert other.world.usage(A).total == gpus(2)
+    return one, other
+
+
+def take_over(replica):
+    """Charge the pod that the room is kept for, as the leader does."""
+    replica.world.drop_reservation(KEPT)
+    replica.ledger_session.withdraw(KEPT)
+    replica.judge(["follower"])
+
+
+def test_room_that_is_kept_goes_over_to_its_pod_with_one_write():
+    etcd = Etcd()
+    one, other = with_room_kept(etcd)
+    assert other.judge(["rival"])
+    assert other.write is None, "the limit is full in every replica"
+    take_over(one)
+    one.finish()
+    assert set(etcd.record.flights) == {"first", "follower"}
+    other.read()
+    for replica in (one, other):
+        replica.ledger_session.drop_released(replica.reached)
+        assert replica.world.usage(A).total == gpus(2)
+        assert not replica.world.gang_reservations.gangs()
+
+
+def test_room_that_is_kept_stays_where_the_write_of_its_pod_loses_a_race():
+    etcd = Etcd()
+    one, other = with_room_kept(etcd)
+    take_over(one)
+    etcd.create("first")
+    other.all_events()
+    other.fold()
+    other.finish()
+    one.finish()
+    one.read()
+    one.all_events()
+    assert set(etcd.record.flights) == {KEPT}
+    assert one.world.usage(A).total == gpus(2)
+    assert one.world.gang_reservations.fitting(GangId("team-a/g"), gpus(1)) is not None

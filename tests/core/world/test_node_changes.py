@@ -19,7 +19,7 @@ def chosen(place, count=1, **more):
     """The nodes that a new pod would get, or the warnings why none."""
     decision = admit(make.pod(count, **more), make.ALICE, place)
     assert isinstance(decision, Admit)
-    return list(decision.steering.nodes) or [warning.code for warning in decision.warnings]
+    return list(decision.node_choice.nodes) or [warning.code for warning in decision.warnings]
 
 
 def refused(place, count):

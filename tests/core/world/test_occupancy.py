@@ -42,7 +42,7 @@ def test_pods_add_up_by_team_model_of_the_node_and_tier():
 @pytest.mark.parametrize(
     "pod",
     [make.resident(2), make.resident(0, node=N0), make.resident(2, promised=N0)],
-    ids=["waits", "asks for no GPU", "is promised a node"],
+    ids=["waits", "requests no GPU", "is promised a node"],
 )
 def test_a_pod_holds_nothing_that(pod):
     assert seen(pod) == Occupancy()

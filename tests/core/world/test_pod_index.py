@@ -61,5 +61,5 @@ def test_look_ups_are_those_of_a_plain_scan(changes):
 @pytest.mark.parametrize(
     ("owner", "want"), [(None, "ns/Pod/p"), (JOB, "ns/Job/train")], ids=["a bare pod", "a pod with a controller"]
 )
-def test_a_holder_is_what_a_person_would_look_for(owner, want):
+def test_a_holder_is_the_object_that_users_know(owner, want):
     assert holder_of("ns", "p", owner) == want

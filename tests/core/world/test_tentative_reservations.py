@@ -21,14 +21,14 @@ STEPS = st.lists(
 
 def chosen(decision):
     assert isinstance(decision, Admit), decision
-    return decision.steering.nodes
+    return decision.node_choice.nodes
 
 
 def advised(place, pod_, *, now=0.0):
     """Admit a pod and reserve its room, as the webhook does."""
     decision = admit(pod_, ALICE, place)
     chosen(decision)
-    place.tentative.reserve(place.fleet, decision.steering.nodes[0], pod_, now=now)
+    place.tentative.reserve(place.fleet, decision.node_choice.nodes[0], pod_, now=now)
     return decision
 
 
@@ -44,7 +44,7 @@ def committed(place, pod_, decision, *, uid):
 def test_concurrent_pods_get_different_room_and_each_keeps_its_own():
     place = world(policy(team(guaranteed=24)), nodes=[node(f"n{i}", gpus=8) for i in range(3)])
     decisions = [advised(place, pod(8)) for _ in range(3)]
-    firsts = [decision.steering.nodes[0] for decision in decisions]
+    firsts = [decision.node_choice.nodes[0] for decision in decisions]
     assert firsts == ["n0", "n1", "n2"]
     assert [committed(place, pod(8), d, uid=f"u{i}") for i, d in enumerate(decisions)] == firsts
     assert not place.tentative.clear(place.fleet), "consumed reservations are gone"
@@ -53,7 +53,7 @@ def test_concurrent_pods_get_different_room_and_each_keeps_its_own():
 
 def test_concurrent_small_pods_fill_a_node_before_the_next():
     place = world(policy(team(guaranteed=20)), nodes=[node(f"n{i}", gpus=10) for i in range(4)])
-    firsts = [advised(place, pod(3)).steering.nodes[0] for _ in range(6)]
+    firsts = [advised(place, pod(3)).node_choice.nodes[0] for _ in range(6)]
     assert firsts == ["n0"] * 3 + ["n1"] * 3
 
 

@@ -1,4 +1,4 @@
-"""A cluster on the fake API server and an evictor that leads in it, for tests of what it does when things fail."""
+"""A cluster on the fake API server and an evictor that leads in it, for tests of failures."""
 
 import asyncio
 import itertools
@@ -27,6 +27,7 @@ from webhook.observe.logs import LineWriter, LogFormat, Logs
 from webhook.observe.reclaim import ReclaimMetrics
 
 HELD_NODES = "/apis/fairgate.dev/v1alpha1/heldnodes"
+BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 PODS, NODES, NAMESPACES = "/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces"
 REPORT = {
     "type": "PodScheduled",
@@ -45,7 +46,7 @@ class Stage:
         self.api = api
         self.connection = connection
         self.policy = POOR
-        self.told: list[Event] = []
+        self.events: list[Event] = []
         self.notices: list[OwnerEvent] = []
         self.is_leading = True
         loop, began = asyncio.get_running_loop(), int(time.time())
@@ -58,7 +59,7 @@ class Stage:
     # -- the cluster
 
     def locked(self) -> dict[str, list[str]]:
-        """The nodes that the API server guards, and for whom."""
+        """The nodes that the API server guards, with their beneficiaries."""
         found = self.api.objects[HELD_NODES].get("/fairgate")
         return {} if found is None else found["spec"].get("nodes", {})
 
@@ -70,16 +71,21 @@ class Stage:
         return self._pod(name, "team-a", "preemptible", gpus=gpus, node=on, **more)
 
     def asker(self, name: str, *, gpus: int = 1, **more: Any) -> str:
-        """A pod that kube-scheduler found no room for."""
+        """A pod for which kube-scheduler found no room."""
         since = {"lastTransitionTime": rfc3339(int(self.now()))}
         return self._pod(name, "team-b", "guaranteed", gpus=gpus, status={"conditions": [REPORT | since]}, **more)
 
     def pinned(self, name: str, *, to: str, **more: Any) -> str:
-        """A pod that the webhook restricted to one node, and that is on none."""
+        """A pod that the webhook restricted to one node, and that is not bound."""
         term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [to]}]}
         affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
         annotations = {"fairgate.dev/decision": json.dumps({"nodes": [to]})}
         return self._pod(name, "team-b", "guaranteed", affinity=affinity, annotations=annotations, **more)
+
+    def budget(self, *, allowed: int = 100) -> None:
+        """A PodDisruptionBudget that covers all borrowers, so that the API server may refuse to evict them."""
+        status = {"disruptionsAllowed": allowed, "observedGeneration": 1}
+        self.api.put(BUDGETS, "all", namespace="team-a", spec={"selector": {}}, status=status)
 
     def bind(self, name: str, node: str) -> None:
         """Do what the scheduler does."""
@@ -110,7 +116,7 @@ class Stage:
         return self.api.objects[PODS][f"team-b/{name}"]["spec"].get("tolerations") or []
 
     def nominated(self, name: str) -> str | None:
-        """The node whose room kube-scheduler is to keep for a pod."""
+        """The node on which kube-scheduler is to keep room for a pod."""
         return self.api.objects[PODS][f"team-b/{name}"]["status"].get("nominatedNodeName")
 
     def real_evictions(self) -> int:
@@ -118,15 +124,15 @@ class Stage:
 
     # -- the evictor
 
-    def tell(self, event: Event) -> None:
-        self.told.append(event)
+    def record(self, event: Event) -> None:
+        self.events.append(event)
 
     def reasons(self) -> list[str]:
-        return [event.reason for event in self.told]
+        return [event.reason for event in self.events]
 
     @asynccontextmanager
     async def leader(self, policy: Policy = POOR):
-        """Lead until the end of the block, which is sudden."""
+        """Lead until the end of the block, where the process ends without cleanup."""
         cluster_view, self.metrics = ClusterView(policy), ReclaimMetrics()
         feed = cluster_view.feed(self.connection)
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -135,7 +141,7 @@ class Stage:
             cluster_view.world,
             cluster_view.reclaim_index,
             logs=logs,
-            event_sink=self,
+            event_recorder=self,
             metrics=self.metrics,
             notify_owner=self.notices.append,
         )
@@ -155,8 +161,16 @@ class Stage:
             assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds."""
+        """Wait until a condition holds."""
         try:
             await until(holds)
         except TimeoutError:
             raise AssertionError(json.dumps(self.api.objects[NODES], indent=1)) from None
+
+
+def fill(stage: "Stage", *nodes: str) -> None:
+    """Add nodes of four GPUs that borrowers use up."""
+    for node in nodes:
+        stage.node(node)
+        for number in range(4):
+            stage.borrower(f"{node}-{number}", on=node)

@@ -1,6 +1,7 @@
 """For any pod and decision: the patch equals a simple reference implementation, and applying it again is empty."""
 
 import copy
+import json
 from dataclasses import replace
 from itertools import product
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders as b
-from tests.core.support.make import mark
+from tests.core.support.make import decision_annotation_of
 from tests.examples import examples
 from tests.kube.conftest import admit_of
 from tests.kube.support.patching import (
@@ -21,8 +22,8 @@ from tests.kube.support.patching import (
     patch_of,
     patched,
 )
-from webhook.core.model import decision_annotation as marks
-from webhook.core.model.decision import Steering
+from webhook.core.model import decision_annotation
+from webhook.core.model.decision import NodeChoice
 from webhook.core.model.pod import PriorityTriple
 from webhook.core.model.policy import Mode
 from webhook.core.model.selector import Effect, Operator, Requirement, Toleration
@@ -31,24 +32,24 @@ from webhook.core.model.tier import Tier
 
 def reference(manifest, admit, now=NOW):
     want = copy.deepcopy(manifest)
-    metadata, spec, steering = want["metadata"], want["spec"], admit.steering
+    metadata, spec, node_choice = want["metadata"], want["spec"], admit.node_choice
     metadata["labels"] = (metadata.get("labels") or {}) | {
         "fairgate.dev/team": admit.charge.team,
         "fairgate.dev/tier": admit.charge.tier.value,
     }
-    new = mark(admit, at=now)
+    new = decision_annotation_of(admit, at=now)
     annotations = metadata["annotations"] = dict(metadata.get("annotations") or {})
-    old = marks.read(annotations.get("fairgate.dev/decision", ""))
-    if old is None or replace(old, at=now) != marks.read(new):
+    old = decision_annotation.read(annotations.get("fairgate.dev/decision", ""))
+    if old is None or replace(old, at=now) != decision_annotation.read(new):
         annotations["fairgate.dev/decision"] = new
-    if steering.node_selector:
-        spec["nodeSelector"] = dict(steering.node_selector) | (spec.get("nodeSelector") or {})
-    if steering.tolerations:
+    if node_choice.node_selector:
+        spec["nodeSelector"] = dict(node_choice.node_selector) | (spec.get("nodeSelector") or {})
+    if node_choice.tolerations:
         spec["tolerations"] = list(spec.get("tolerations") or [])
-        for toleration in steering.tolerations:
+        for toleration in node_choice.tolerations:
             if toleration not in [_core_toleration(t) for t in spec["tolerations"]]:
                 spec["tolerations"].append(_toleration(toleration))
-    _choose_nodes(spec, steering)
+    _choose_nodes(spec, node_choice)
     if admit.priority is not None:
         spec["priorityClassName"] = admit.priority.name
         spec["priority"] = admit.priority.value
@@ -76,14 +77,14 @@ def _toleration(toleration):
     return written
 
 
-def _choose_nodes(spec, steering):
-    required = {Mode.AUTO: steering.nodes, Mode.REQUIRE: steering.nodes[:1]}.get(steering.mode, ())
-    preferred = {Mode.AUTO: steering.nodes[:3], Mode.PREFER: steering.nodes}.get(steering.mode, ())
+def _choose_nodes(spec, node_choice):
+    required = {Mode.AUTO: node_choice.nodes, Mode.REQUIRE: node_choice.nodes[:1]}.get(node_choice.mode, ())
+    preferred = {Mode.AUTO: node_choice.nodes[:2], Mode.PREFER: node_choice.nodes}.get(node_choice.mode, ())
     affinity_ = dict(spec.get("affinity") or {})
     nodes = dict(affinity_.get("nodeAffinity") or {})
     written = None if nodes.get(REQUIRED) is None else nodes[REQUIRED].get("nodeSelectorTerms") or []
-    terms = _terms([{}] if written is None else [t for t in written if t], steering.pool_terms, required)
-    if any(terms) and (steering.pool_terms or required):
+    terms = _terms([{}] if written is None else [t for t in written if t], node_choice.pool_terms, required)
+    if any(terms) and (node_choice.pool_terms or required):
         nodes[REQUIRED] = {"nodeSelectorTerms": terms}
     weighed = [
         {"weight": {0: 100, 1: 6, 2: 2}.get(rank, 1), "preference": {"matchFields": [named(node)]}}
@@ -191,8 +192,8 @@ def pods(draw):
     return manifest
 
 
-steerings = st.builds(
-    Steering,
+node_choices = st.builds(
+    NodeChoice,
     mode=st.sampled_from(Mode),
     nodes=st.lists(NODES, unique=True, max_size=4).map(tuple),
     pool=st.none() | st.just("a100"),
@@ -201,8 +202,8 @@ steerings = st.builds(
     tolerations=st.lists(tolerations, max_size=2, unique=True).map(tuple),
 )
 decisions = st.builds(
-    lambda steering, tier, priority: admit_of(steering, tier=tier, priority=priority),
-    steerings,
+    lambda node_choice, tier, priority: admit_of(node_choice, tier=tier, priority=priority),
+    node_choices,
     st.sampled_from(Tier),
     st.none() | st.just(PriorityTriple("high", 7, "Never")),
 )
@@ -219,10 +220,10 @@ def test_a_patched_pod_equals_the_reference(manifest, admit):
 
 
 def _readable(manifest):
-    """Compare the decision by value, not by the order of its fields."""
+    """Compare the decision by value, not by the order of its fields and where its nodes are."""
     manifest = copy.deepcopy(manifest)
     annotations = manifest["metadata"]["annotations"]
-    annotations["fairgate.dev/decision"] = marks.read(annotations["fairgate.dev/decision"])
+    annotations["fairgate.dev/decision"] = decision_annotation.read(json.dumps(b.decision_of(manifest)))
     return manifest
 
 
@@ -255,8 +256,8 @@ def test_user_fields_are_kept(manifest, admit):
 
 
 @examples(25)
-@given(steerings)
-def test_no_affinity_and_an_empty_affinity_give_the_same_patch(steering):
+@given(node_choices)
+def test_no_affinity_and_an_empty_affinity_give_the_same_patch(node_choice):
     bare, empty = b.pod(), b.pod(affinity={"nodeAffinity": {}})
-    got, want = patched(bare, admit_of(steering)), patched(empty, admit_of(steering))
+    got, want = patched(bare, admit_of(node_choice)), patched(empty, admit_of(node_choice))
     assert (got["spec"].get("affinity") or {"nodeAffinity": {}}) == want["spec"]["affinity"]

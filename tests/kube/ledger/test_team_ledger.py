@@ -7,15 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.support.departments import department
 from tests.core.support.make import demand, gpus, policy, resident, team, world
+from tests.core.support.waiting import waiting
 from webhook.core.explain.team_summary import summary_of
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import Demand
 from webhook.core.model.labels import pack
-from webhook.core.model.names import CPU, GpuModel, NodeName, TeamName, User
+from webhook.core.model.names import CPU, DepartmentName, GangId, GpuModel, NodeName, TeamName, User
 from webhook.core.model.pod import Owner
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
+from webhook.core.quota.ledger_moves import Moves, department_ledger
 from webhook.kube.ledger.team_ledger import decode, encode, object_name
 
 A = TeamName("team-a")
@@ -58,9 +61,9 @@ def flights():
 
 @given(st.lists(flights(), max_size=4), st.integers(0, 2**63 - 1), st.integers(0, 2**31))
 def test_encoded_charges_are_decoded_unchanged(listed, folded, turn):
-    page = LedgerRecord({flight.pod.uid: flight for flight in listed}, folded, turn)
-    found = decode(stored(encode(page, summary_of(A, world()), version=3)))
-    assert (found.page, found.team, found.version) == (page, A, 7)
+    record = LedgerRecord({flight.pod.uid: flight for flight in listed}, folded, turn)
+    found = decode(stored(encode(record, summary_of(A, world()), version=3)))
+    assert (found.record, found.team, found.version) == (record, A, 7)
 
 
 @pytest.mark.parametrize("rest", ["1/0", "1e99/3", "x", "-1/2"])
@@ -71,7 +74,41 @@ def test_a_malformed_rest_is_an_error(rest):
     )
     assert b'"rest":"1/3"' in written
     with pytest.raises(ValueError, match="part of a GPU unit"):
-        _ = decode(stored(written.replace(b"1/3", rest.encode()))).page
+        _ = decode(stored(written.replace(b"1/3", rest.encode()))).record
+
+
+def test_room_that_is_kept_for_a_gang_is_decoded_with_its_gang_and_its_time():
+    gang = GangId("team-a/jobset.sigs.k8s.io/jobset-name=js")
+    charge = Charge(A, Tier.GUARANTEED, gpus(1))
+    kept = InFlightCharge(resident(1, uid="reserved:u:0", gang=gang), charge, NodeName("n0"), 300, 1_900_000_000)
+    pod = InFlightCharge(resident(1, uid="u", gang=gang), charge, NodeName("n0"), 35)
+    flights = {each.pod.uid: each for each in (kept, pod)}
+    found = decode(stored(encode(LedgerRecord(flights), summary_of(A, world()), version=3))).record.flights
+    assert (found["reserved:u:0"].until, found["reserved:u:0"].pod.gang) == (kept.until, gang)
+    assert (found["u"].until, found["u"].pod.gang) == (0, None), "of other charges it is not written"
+
+
+def test_the_ledger_of_a_department_has_the_team_of_each_charge_and_its_members():
+    left = department("left", limit_=9)
+    above = world(policy(team(departments=(left,)), departments=(left,)), residents=[resident(2)])
+    charges = {A: Charge(A, Tier.GUARANTEED, 1), "team-b": Charge(TeamName("team-b"), Tier.GUARANTEED, 2)}
+    flights = {uid: InFlightCharge(resident(1, uid=uid), charge, None) for uid, charge in charges.items()}
+    page = LedgerRecord(flights, 5, 1, Moves(members={A: 3}))
+    found = decode(stored(encode(page, summary_of(department_ledger(left.name), above), version=3)))
+    assert {uid: each.charge for uid, each in found.record.flights.items()} == charges
+    assert found.record.moves == page.moves
+    assert found.team == "department left"
+    assert found.metadata.name == object_name(found.team) == "department-left-xc2319a3cb2"
+    assert (found.status.limit, found.status.used) == ("9", "2")
+
+
+def test_the_moves_of_a_team_are_decoded_unchanged_and_left_out_where_there_are_none():
+    moves = Moves(4, None, {DepartmentName("left"): 4})
+    assert (
+        decode(stored(encode(LedgerRecord({}, 5, 1, moves), summary_of(A, world()), version=3))).record.moves == moves
+    )
+    plain = json.loads(encode(LedgerRecord(), summary_of(A, world()), version=3))["ledger"]
+    assert plain.keys() == {"folded", "turn", "inFlight"}
 
 
 def test_the_status_is_in_gpus():
@@ -88,7 +125,17 @@ def test_the_status_is_in_gpus():
         "preemptible": "1",
         "waiting": "5",
         "inFlight": 0,
+        "queued": 0,
+        "queuedGpus": "",
     }
+
+
+def test_the_status_counts_the_pods_in_line_and_what_they_ask_for():
+    place = world(policy(team()))
+    for number in range(3):
+        place.set_waiting(waiting(f"p{number}", 2))
+    status = json.loads(encode(LedgerRecord(), summary_of(A, place), version=0))["status"]
+    assert (status["queued"], status["queuedGpus"], status["used"]) == (3, "6", "0")
 
 
 def test_a_new_object_has_no_version_and_no_managed_fields():
@@ -121,6 +168,6 @@ def test_the_size_of_an_entry_is_limited():
     assert len(body) < 5_000
     (found,) = decode(
         stored(encode(LedgerRecord({pod.uid: flight}), summary_of(A, world()), version=3))
-    ).page.flights.values()
+    ).record.flights.values()
     assert (found.charge, found.pod.demand.gpus) == (flight.charge, gpus(2))
     assert ("nvidia.com/gpu", 2) in found.pod.demand.requests, "devices come first"

@@ -7,10 +7,11 @@ from tests.core.support.make import gpus, resident, world
 from webhook.core.explain.team_summary import summary_of
 from webhook.core.model.decision import Charge
 from webhook.core.model.labels import pack
-from webhook.core.model.names import GpuModel, NodeName, TeamName, User
+from webhook.core.model.names import DepartmentName, GpuModel, NodeName, TeamName, User
 from webhook.core.model.pod import Owner
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
+from webhook.core.quota.ledger_moves import Moves
 from webhook.kube.ledger.team_ledger import encode
 from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
 from webhook.kube.objects import keys
@@ -23,14 +24,18 @@ def test_the_schema_has_every_field_that_is_written():
     assert f"{keys.OWN_GROUP}/{version['name']}" == keys.OWN_API
     parts = version["schema"]["openAPIV3Schema"]["properties"]
     pod = resident(
-        1, uid="u", owner=Owner("Job", "train"), user=User("ada"), node=NodeName("n0"), packed=pack({"app": "train"})
+        1,
+        uid="u",
+        owner=Owner("Job", "train"),
+        user=User("ada"),
+        node=NodeName("n0"),
+        packed=pack({"app": "train"}),
+        gang="ns/g",
     )
-    charge = Charge(A, Tier.GUARANTEED, gpus(1) + Fraction(2, 3), GpuModel("A100"), User("ada"))
-    sent = json.loads(
-        encode(
-            LedgerRecord({pod.uid: InFlightCharge(pod, charge, NodeName("n0"), 35)}), summary_of(A, world()), version=0
-        )
-    )
+    charge = Charge(TeamName("b"), Tier.GUARANTEED, gpus(1) + Fraction(2, 3), GpuModel("A100"), User("ada"))
+    flights = {pod.uid: InFlightCharge(pod, charge, NodeName("n0"), 35, 99)}
+    moves = Moves(1, DepartmentName("left"), {DepartmentName("right"): 2}, {A: 1})
+    sent = json.loads(encode(LedgerRecord(flights, moves=moves), summary_of(A, world()), version=0))
     assert sent["status"].keys() <= parts["status"]["properties"].keys()
     assert sent["ledger"].keys() == parts["ledger"]["properties"].keys()
     (entry,) = sent["ledger"]["inFlight"]

@@ -3,7 +3,7 @@
 import pytest
 
 from tests import builders as b
-from tests.kube.support.created import at_the_door, resident
+from tests.kube.support.created import pod_of, resident
 from webhook.core.model.reason import Code
 from webhook.kube.objects import bounds, keys
 from webhook.kube.pod.pods import InvalidPod
@@ -51,27 +51,27 @@ MOST = {
 
 @pytest.mark.parametrize("make", MOST.values(), ids=MOST)
 def test_the_limit_is_allowed_and_one_more_is_refused(make):
-    assert not isinstance(at_the_door(make(0)), InvalidPod)
-    refused = at_the_door(make(1))
+    assert not isinstance(pod_of(make(0)), InvalidPod)
+    refused = pod_of(make(1))
     assert isinstance(refused, InvalidPod)
     assert [reason.code for reason in refused.reasons] == [Code.TOO_LARGE]
 
 
 def test_affinity_of_a_pod_with_a_decision_may_be_larger():
     patched = b.pod(annotations={keys.DECISION: "{}"}, **node_terms(bounds.DECIDED_NODE_TERMS))
-    assert not isinstance(at_the_door(patched), InvalidPod)
+    assert not isinstance(pod_of(patched), InvalidPod)
 
 
 def test_problems_are_limited_in_number_and_length():
     made = b.pod(containers=[b.container("c" * 5000, gpus="x" * 5000) for _ in range(100)])
-    reasons = at_the_door(made).reasons
+    reasons = pod_of(made).reasons
     assert len(reasons) == bounds.PROBLEMS
     assert all(len(reason.text) <= bounds.TEXT for reason in reasons)
 
 
 def test_a_long_label_selector_is_left_to_kube_scheduler():
     long = pod_term(labelSelector={"matchExpressions": [{"key": "a", "operator": "In", "values": ["x" * 5000]}]})
-    found = at_the_door(b.pod(**affinity("podAntiAffinity", [long])))
+    found = pod_of(b.pod(**affinity("podAntiAffinity", [long])))
     assert found.has_open_constraints
     assert not found.topology
 

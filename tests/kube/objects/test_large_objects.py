@@ -28,8 +28,8 @@ def test_trimming_does_not_change_what_counts(name):
             resident(SHAPES[name])
         return
     want = resident(SHAPES[name])
-    told = ("uid", "namespace", "node", "team_label", "tier_label", "anti_affinity_rules", "is_managed")
-    assert [getattr(found, each) for each in told] == [getattr(want, each) for each in told]
+    compared = ("uid", "namespace", "node", "team_label", "tier_label", "anti_affinity_rules", "is_managed")
+    assert [getattr(found, each) for each in compared] == [getattr(want, each) for each in compared]
     assert found.demand.gpus == want.demand.gpus
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests import builders as b
-from tests.kube.support.created import at_the_door
+from tests.kube.support.created import pod_of
 from webhook.core.model.selector import Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
 
 
@@ -30,7 +30,7 @@ def test_selector_affinity_and_tolerations_become_constraints():
             }
         },
     )
-    assert at_the_door(manifest).constraints == Constraints(
+    assert pod_of(manifest).constraints == Constraints(
         node_selector=(("disk", "ssd"),),
         terms=(
             NodeTerm(
@@ -49,7 +49,7 @@ def test_selector_affinity_and_tolerations_become_constraints():
 
 def test_null_fields_are_absent_fields():
     manifest = b.pod(affinity=None, nodeSelector=None, tolerations=None, resourceClaims=None, overhead=None)
-    assert at_the_door(manifest) == at_the_door(b.pod())
+    assert pod_of(manifest) == pod_of(b.pod())
 
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -85,7 +85,7 @@ FROM_THE_FUTURE = {
         "pod affinity in namespaces by their labels",
         "preferred only",
         "hard spread",
-        "hard spread by what came after us",
+        "hard spread with keys added later",
         "soft spread",
         "host port",
         "port",
@@ -99,4 +99,4 @@ FROM_THE_FUTURE = {
 def test_constraints_that_only_kube_scheduler_evaluates_are_flagged(spec, want):
     manifest = b.pod()
     manifest["spec"].update(spec)
-    assert at_the_door(manifest).has_open_constraints is want
+    assert pod_of(manifest).has_open_constraints is want

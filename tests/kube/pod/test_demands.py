@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders as b
-from tests.kube.support.created import at_the_door, resources, with_resources
+from tests.kube.support.created import pod_of, resources, with_resources
 from tests.realistic import realistic_pod
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.demand import Container, pod_requests
 
 
 def test_demand_of_containers_and_init_container():
-    pod = at_the_door(realistic_pod(gpus=2))
+    pod = pod_of(realistic_pod(gpus=2))
     assert pod.demand.gpus == 2 * ONE_GPU
     assert pod.demand.devices == (("nvidia.com/gpu", 2),)
     assert dict(pod.demand.requests) == {
@@ -23,7 +23,7 @@ def test_demand_of_containers_and_init_container():
 
 
 def test_requests_default_to_limits_resource_by_resource():
-    pod = at_the_door(with_resources({"cpu": "1"}, {"cpu": "4", "memory": "8Gi", b.GPU: 3}))
+    pod = pod_of(with_resources({"cpu": "1"}, {"cpu": "4", "memory": "8Gi", b.GPU: 3}))
     assert dict(pod.demand.requests) == {"cpu": 1000, "memory": 8 * 2**30, b.GPU: 3, "pods": 1}
 
 
@@ -35,26 +35,26 @@ def test_sidecars_are_counted_and_init_containers_only_at_their_peak():
             b.container("warm-up", gpus=4),
         ],
     )
-    assert at_the_door(manifest).demand.devices == ((b.GPU, 5),)
+    assert pod_of(manifest).demand.devices == ((b.GPU, 5),)
 
 
 def test_overhead_is_added():
-    pod = at_the_door(b.pod(overhead={"cpu": "250m", "memory": "120Mi"}))
+    pod = pod_of(b.pod(overhead={"cpu": "250m", "memory": "120Mi"}))
     assert dict(pod.demand.requests)["cpu"] == 6250
 
 
 def test_pod_level_requests_replace_the_sum_for_cpu_and_memory_only():
     manifest = with_resources({"cpu": "1", "memory": "1Gi"}, {b.GPU: 1}, resources=resources({"cpu": "9"}))
-    assert dict(at_the_door(manifest).demand.requests) == {"cpu": 9000, "memory": 2**30, b.GPU: 1, "pods": 1}
+    assert dict(pod_of(manifest).demand.requests) == {"cpu": 9000, "memory": 2**30, b.GPU: 1, "pods": 1}
 
 
 def test_pod_level_limits_are_requests_if_no_container_has_one():
     manifest = with_resources({"cpu": "1"}, {b.GPU: 1}, resources=resources(None, {"cpu": "9", "memory": "2Gi"}))
-    assert dict(at_the_door(manifest).demand.requests) == {"cpu": 1000, "memory": 2 * 2**30, b.GPU: 1, "pods": 1}
+    assert dict(pod_of(manifest).demand.requests) == {"cpu": 1000, "memory": 2 * 2**30, b.GPU: 1, "pods": 1}
 
 
 def test_a_pod_without_resources_counts_as_one_pod_of_its_node():
-    pod = at_the_door(b.pod(containers=[{"name": "web"}]))
+    pod = pod_of(b.pod(containers=[{"name": "web"}]))
     assert (pod.demand.gpus, pod.demand.requests) == (0, (("pods", 1),))
 
 
@@ -75,31 +75,31 @@ def test_demand_is_the_core_formula_over_the_containers(app, init):
         return Container({b.GPU: gpus, "cpu": 1000 * cpu, "memory": 48 * 2**30}, is_restartable)
 
     want = pod_requests([core(*c) for c in app], init=[core(*c) for c in init]) | {"pods": 1}
-    assert dict(at_the_door(manifest).demand.requests) == {name: n for name, n in want.items() if n}
+    assert dict(pod_of(manifest).demand.requests) == {name: n for name, n in want.items() if n}
 
 
 def test_changed_weights_change_the_demand():
     manifest = b.pod(resource="example.com/npu", gpus=2)
-    assert at_the_door(manifest).demand.gpus == 0
-    assert at_the_door(manifest, {"example.com/npu": ONE_GPU // 2}).demand.gpus == ONE_GPU
+    assert pod_of(manifest).demand.gpus == 0
+    assert pod_of(manifest, {"example.com/npu": ONE_GPU // 2}).demand.gpus == ONE_GPU
     for share in range(1, 20):  # more policies than are cached at a time
-        assert at_the_door(manifest, {"example.com/npu": share}).demand.gpus == 2 * share
-    assert at_the_door(manifest).demand.gpus == 0
+        assert pod_of(manifest, {"example.com/npu": share}).demand.gpus == 2 * share
+    assert pod_of(manifest).demand.gpus == 0
 
 
 def test_demands_are_cached_by_template_and_evicted():
-    first = at_the_door(realistic_pod(index=1))
-    assert at_the_door(realistic_pod(index=2)).demand is first.demand
+    first = pod_of(realistic_pod(index=1))
+    assert pod_of(realistic_pod(index=2)).demand is first.demand
     for cpu in range(200):
         others = [b.container(f"c{n}", gpus=None, cpu=f"{cpu}m") for n in range(100)]
-        assert at_the_door(b.pod(containers=[b.container(), *others])).demand.gpus == ONE_GPU
-    again = at_the_door(realistic_pod(index=3)).demand
+        assert pod_of(b.pod(containers=[b.container(), *others])).demand.gpus == ONE_GPU
+    again = pod_of(realistic_pod(index=3)).demand
     assert again == first.demand
     assert again is not first.demand
 
 
 def test_a_pod_with_many_containers_is_not_cached():
     manifest = b.pod(containers=[b.container(f"c{i}", gpus=None, cpu=f"{i}m") for i in range(400)])
-    first, again = at_the_door(manifest).demand, at_the_door(manifest).demand
+    first, again = pod_of(manifest).demand, pod_of(manifest).demand
     assert first == again
     assert first is not again

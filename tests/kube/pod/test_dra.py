@@ -8,6 +8,7 @@ import pytest
 from webhook.core.dra.dra_claims import ALL_DEVICES, ClassCount, DeviceRequest, GroupEntry
 from webhook.core.dra.dra_slices import Condition, Device, Slice
 from webhook.core.model.device_class import DeviceClass
+from webhook.core.model.domain_request import DomainRequest
 from webhook.kube.pod import dra
 
 GPU, MIG = "gpu.nvidia.com", "mig.nvidia.com"
@@ -155,6 +156,17 @@ def test_a_slice_has_qualified_attributes_and_no_tainted_devices():
     devices = (Device(GPU, {f"{GPU}/type": "gpu", "x.dev/index": 0}), Device(GPU, {f"{GPU}/ecc": False}))
     assert found == Slice("n0", f"{GPU}/n0", 3, devices)
     assert dra.to_slice(read(dra.ResourceSlice, spec={**spec, "nodeName": None, "allNodes": True})) is None
+
+
+def test_a_pod_group_may_ask_for_one_domain():
+    def asked(*keys):
+        listed = {"topology": [{"key": key} for key in keys]}
+        return dra.domain_of_group(read(dra.PodGroup, spec={"schedulingConstraints": listed}))
+
+    assert asked("example.com/rack") == DomainRequest("example.com/rack", is_required=True)
+    assert asked() is None
+    assert asked("x" * 100_000) is None
+    assert dra.domain_of_group(read(dra.PodGroup)) is None
 
 
 def test_a_pod_group_shares_claims_from_templates():

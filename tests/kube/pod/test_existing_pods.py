@@ -100,11 +100,22 @@ def test_a_pod_with_a_malformed_creation_time_is_the_oldest(time):
         ('{"nodes":[]}', {"fairgate.dev/team": "vision"}, None, None),
         ('{"nodes":"n1"}', {"fairgate.dev/team": "vision"}, None, None),
     ],
-    ids=["waiting", "bound", "without our label", "no nodes chosen", "malformed"],
+    ids=["waiting", "bound", "without the team label", "no nodes chosen", "malformed"],
 )
 def test_a_pending_pod_reserves_the_first_node_of_its_decision(mark, labels, node, want):
     found = resident(b.pod(annotations={"fairgate.dev/decision": mark}, labels=labels, node=node))
     assert found.promised == want
+
+
+def test_a_pending_pod_reserves_the_first_node_of_its_affinity_where_the_decision_does_not_repeat_them():
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in ("n3", "n1")]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    more = {"labels": {"fairgate.dev/team": "vision"}, "affinity": {"nodeAffinity": required}}
+    short = {"fairgate.dev/decision": '{"nodes":[],"listed":2}'}
+    assert resident(b.pod(annotations=short, **more)).promised == "n3"
+    assert resident(b.pod(annotations=short, node="n1", **more)).promised is None
+    waits = {"fairgate.dev/decision": '{"nodes":[]}'}
+    assert resident(b.pod(annotations=waits, **more)).promised is None, "the user named them"
 
 
 def test_the_version_is_read_and_makes_no_difference():

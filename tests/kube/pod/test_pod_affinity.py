@@ -3,7 +3,7 @@
 import pytest
 
 from tests import builders as b
-from tests.kube.pod.test_pods import at_the_door, resident
+from tests.kube.pod.test_pods import pod_of, resident
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.model.topology import AffinityRule
@@ -17,7 +17,7 @@ WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 def read(*, near=(), away=(), labels=None):
     manifest = b.pod(labels=labels or {})
     manifest["spec"]["affinity"] = {"podAffinity": {REQUIRED: list(near)}, "podAntiAffinity": {REQUIRED: list(away)}}
-    return at_the_door(manifest)
+    return pod_of(manifest)
 
 
 def test_each_term_of_an_anti_affinity_is_a_rule():
@@ -96,7 +96,7 @@ def test_preferred_terms_have_a_weight_and_unsupported_ones_are_ignored():
         ]
     }
     manifest["spec"]["affinity"] = {"podAffinity": preferred, "podAntiAffinity": preferred}
-    found = at_the_door(manifest)
+    found = pod_of(manifest)
     rule = AffinityRule(("kubernetes.io/hostname",), False, WEB, weight=7)
     assert found.topology == (rule, rule._replace(is_anti=True))
     assert not found.has_open_constraints
@@ -111,5 +111,5 @@ def test_anti_affinity_of_an_existing_pod_is_read():
     assert resident(b.pod(node="n1")).anti_affinity_rules == ()
     assert resident(b.pod(node="n1", affinity={"podAntiAffinity": None})).anti_affinity_rules == ()
     assert resident(b.pod(node="n1", affinity={"podAntiAffinity": 7})).anti_affinity_rules == (), (
-        "it is there all the same"
+        "it exists nevertheless"
     )

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests import builders as b
-from tests.kube.support.created import at_the_door, problems, resident, resources, struct, with_resources
+from tests.kube.support.created import pod_of, problems, resident, resources, struct, with_resources
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.demand import PerDevice
 from webhook.core.model.pod import Handling, Owner
@@ -115,10 +115,10 @@ def test_all_problems_are_reported_at_once():
 
 
 def test_equal_amounts_in_different_notations_are_equal():
-    assert at_the_door(with_resources({b.GPU: "2"}, {b.GPU: "2000m"})).demand.devices == ((b.GPU, 2),)
+    assert pod_of(with_resources({b.GPU: "2"}, {b.GPU: "2000m"})).demand.devices == ((b.GPU, 2),)
 
 
-# --- who places it
+# --- how it is placed
 
 
 @pytest.mark.parametrize(
@@ -135,18 +135,18 @@ def test_equal_amounts_in_different_notations_are_equal():
     ids=["plain", "default scheduler", "foreign scheduler", "nodeName", "DaemonSet", "ReplicaSet", "mirror"],
 )
 def test_handling_by_scheduler_node_and_controller(manifest, want):
-    assert at_the_door(manifest).handling is want
+    assert pod_of(manifest).handling is want
 
 
 def test_a_daemon_set_of_another_api_group_is_not_a_daemon_set():
     manifest = b.pod(controller=("DaemonSet", "x"))
     manifest["metadata"]["ownerReferences"][0]["apiVersion"] = "example.com/v1"
-    assert at_the_door(manifest).handling is Handling.MANAGED
+    assert pod_of(manifest).handling is Handling.MANAGED
 
 
 def test_the_name_of_an_owner_is_truncated():
     manifest = b.pod(controller=("K" * 1_000_000, "n" * 1_000_000))
-    assert at_the_door(manifest).owner == Owner("K" * 63, "n" * 253)
+    assert pod_of(manifest).owner == Owner("K" * 63, "n" * 253)
 
 
 def test_only_the_controller_among_the_owners_counts():
@@ -154,14 +154,14 @@ def test_only_the_controller_among_the_owners_counts():
     manifest["metadata"]["ownerReferences"].insert(
         0, {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "u"}
     )
-    assert at_the_door(manifest).owner == Owner("Job", "train")
+    assert pod_of(manifest).owner == Owner("Job", "train")
 
 
 # --- where it may go
 
 
 def test_labels_and_annotations_of_fairgate_are_read():
-    pod = at_the_door(
+    pod = pod_of(
         b.pod(
             labels={"fairgate.dev/team": "vision", "fairgate.dev/tier": "preemptible"},
             annotations={
@@ -172,7 +172,7 @@ def test_labels_and_annotations_of_fairgate_are_read():
             priorityClassName="high",
         )
     )
-    assert (pod.team_label, pod.tier_label, pod.pool, pod.mark, pod.priority_class) == (
+    assert (pod.team_label, pod.tier_label, pod.pool, pod.decision_annotation, pod.priority_class) == (
         "vision",
         "preemptible",
         "a100",
@@ -198,10 +198,10 @@ def test_claims_are_read_by_name_by_template_and_with_their_group():
     ]
     manifest = b.pod(resourceClaims=claims, schedulingGroup={"podGroupName": "gang"})
     own, shared = ClaimRef(template="two", group="gang", entry="own"), ClaimRef(claim="all-of-us", entry="shared")
-    assert at_the_door(manifest).claims == (own, shared)
+    assert pod_of(manifest).claims == (own, shared)
     manifest["status"] = {"resourceClaimStatuses": [{"name": "own", "resourceClaimName": "train-0-own-x7"}]}
     assert resident(manifest).claims == (own._replace(claim="train-0-own-x7"), shared)
-    assert at_the_door(b.pod()).claims == ()
+    assert pod_of(b.pod()).claims == ()
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_the_device_that_gpushare_chose_is_known(index, want):
     ],
 )
 def test_shared_memory_is_requested_per_device(asked, want):
-    assert at_the_door(with_resources(None, asked)).demand.per_device == want
+    assert pod_of(with_resources(None, asked)).demand.per_device == want
 
 
 @pytest.mark.parametrize(
@@ -243,12 +243,12 @@ def test_shared_memory_is_requested_per_device(asked, want):
     ids=["a ReplicaSet's", "an empty list", "its own constraints", "a Job's"],
 )
 def test_pods_that_kube_scheduler_spreads_by_default(kind, spec, want):
-    found = at_the_door(b.pod(controller=(kind, "o"), **spec))
+    found = pod_of(b.pod(controller=(kind, "o"), **spec))
     assert found.is_spread_by_default is want
 
 
 def test_a_pod_without_a_controller_is_not_spread_by_default():
-    assert not at_the_door(b.pod()).is_spread_by_default
+    assert not pod_of(b.pod()).is_spread_by_default
 
 
 def _required(**term):
@@ -282,8 +282,8 @@ def test_a_pending_foreign_pod_counts_on_the_node_of_its_own_constraints(spec, w
 
 
 def test_a_pending_pod_counts_for_the_model_of_its_decision():
-    mark = json.dumps({"nodes": [], "model": "H100"})
-    found = resident(b.pod(labels={"fairgate.dev/team": "a"}, annotations={"fairgate.dev/decision": mark}))
+    annotation = json.dumps({"nodes": [], "model": "H100"})
+    found = resident(b.pod(labels={"fairgate.dev/team": "a"}, annotations={"fairgate.dev/decision": annotation}))
     assert (found.promised, found.model) == (None, "H100")
-    forged = resident(b.pod(annotations={"fairgate.dev/decision": mark}))
+    forged = resident(b.pod(annotations={"fairgate.dev/decision": annotation}))
     assert forged.model is None

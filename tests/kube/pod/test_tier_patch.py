@@ -24,12 +24,12 @@ def found(mark, **metadata):
 def test_the_patch_changes_only_tier_and_reason_of_this_version():
     mark = '{"gpus":"2","code":"Borrows","user":"ä","at":"2026-01-01T00:00:00Z"}'
     patch = json.loads(tier_patch(found(mark), Tier.GUARANTEED, team="a"))
-    told = patch["metadata"].pop("annotations")[keys.DECISION]
+    annotation = patch["metadata"].pop("annotations")[keys.DECISION]
     assert patch == {"metadata": {"uid": "u1", "resourceVersion": "7", "labels": {keys.TIER: "guaranteed"}}}
-    assert json.loads(told) == json.loads(mark) | {"code": "WithinShare"}
-    assert told.endswith(',"at":"2026-01-01T00:00:00Z"}')
+    assert json.loads(annotation) == json.loads(mark) | {"code": "WithinShare"}
+    assert annotation.endswith(',"at":"2026-01-01T00:00:00Z"}')
     back = json.loads(
-        json.loads(tier_patch(found(told), Tier.PREEMPTIBLE, team="a"))["metadata"]["annotations"][keys.DECISION]
+        json.loads(tier_patch(found(annotation), Tier.PREEMPTIBLE, team="a"))["metadata"]["annotations"][keys.DECISION]
     )
     assert back["code"] == "Borrows"
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests import builders as b
-from tests.kube.support.created import at_the_door, resident
+from tests.kube.support.created import pod_of, resident
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.model.topology import SpreadRule
@@ -74,12 +74,12 @@ def test_no_constraints(raw):
 
 
 def test_malformed_constraints_are_refused():
-    found = at_the_door(b.pod(topologySpreadConstraints=[{"maxSkew": "one"}]))
+    found = pod_of(b.pod(topologySpreadConstraints=[{"maxSkew": "one"}]))
     assert found.problems[0].startswith("spec.topologySpreadConstraints[0].maxSkew: expected int")
 
 
 def test_labels_are_read_under_admission_and_in_the_cluster():
     manifest = b.pod(node="n1", labels={"app": "web"}, topologySpreadConstraints=[ZONE | OF_WEB])
-    assert [rule.key for rule in at_the_door(manifest).topology] == ["zone"]
+    assert [rule.key for rule in pod_of(manifest).topology] == ["zone"]
     assert resident(manifest).labels == {"app": "web"}
     assert resident(b.pod(node="n1")).labels == {}

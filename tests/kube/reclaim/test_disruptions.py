@@ -23,11 +23,21 @@ def read(made):
         ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "api"]}]}, True),
         ({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, False),
         ({}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "Near", "values": ["web"]}]}, True),
+        ({"matchLabels": {f"key-{number}": "x" for number in range(10_000)}}, True),
         (None, False),
     ],
-    ids=["by label", "by expression", "not this one", "an empty selector takes all", "none takes nobody"],
+    ids=[
+        "by label",
+        "by expression",
+        "not this one",
+        "an empty selector matches all",
+        "an unknown operator",
+        "too long to be read",
+        "no selector matches nothing",
+    ],
 )
-def test_budgets_cover_whom_their_selector_takes(selector, want):
+def test_budgets_cover_the_pods_of_their_selector(selector, want):
     body = {"metadata": {"name": "b", "namespace": "vision"}, "spec": {"selector": selector}}
     budget = to_disruption(msgspec.convert(body | {"status": {"disruptionsAllowed": 3}}, DisruptionBudget))
     assert budget.covers(read(builders.pod(labels={"app": "web"}))) is want

@@ -5,9 +5,8 @@ import json
 import msgspec
 import pytest
 
-from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.model.names import GangId, Namespace, NodeName, Uid
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
-from webhook.core.reclaim.victim import GangId
 from webhook.kube.objects import objects
 from webhook.kube.reclaim.holds import (
     deletion,
@@ -16,7 +15,7 @@ from webhook.kube.reclaim.holds import (
     is_marked,
     nomination_patch,
     notice_patch,
-    read_holding,
+    read_node_hold,
     toleration_patch,
 )
 
@@ -33,8 +32,8 @@ def body(*, taints=None, annotations=None):
     return json.dumps({"metadata": metadata, "spec": {"taints": taints}}).encode()
 
 
-def patched(before, holding):
-    patch = json.loads(hold_patch(before, holding))
+def patched(before, node_hold):
+    patch = json.loads(hold_patch(before, node_hold))
     node = json.loads(before)
     node["spec"]["taints"] = patch["spec"]["taints"]
     annotations = {**(node["metadata"]["annotations"] or {}), **patch["metadata"]["annotations"]}
@@ -45,7 +44,7 @@ def patched(before, holding):
 def test_a_hold_is_read_back_as_it_was_written():
     written = patched(body(taints=[GPU_TAINT], annotations={"a": "b"}), HOLDING)
     node = msgspec.json.decode(written, type=objects.Node)
-    assert read_holding(node.metadata) == HOLDING
+    assert read_node_hold(node.metadata) == HOLDING
     assert is_marked(node)
     assert json.loads(written)["spec"]["taints"] == [GPU_TAINT, OURS]
 
@@ -60,7 +59,7 @@ WRITTEN = (
 
 
 def test_the_annotation_is_the_one_of_other_versions():
-    assert read_holding(objects.ObjectMeta(name="n0", annotations={"fairgate.dev/hold": WRITTEN})) == HOLDING
+    assert read_node_hold(objects.ObjectMeta(name="n0", annotations={"fairgate.dev/hold": WRITTEN})) == HOLDING
     assert json.loads(hold_patch(body(), HOLDING))["metadata"]["annotations"] == {"fairgate.dev/hold": WRITTEN}
 
 
@@ -69,34 +68,34 @@ def test_writing_it_again_writes_nothing():
     assert hold_patch(body(taints=[GPU_TAINT]), None) is None
 
 
-def test_taking_it_off_leaves_the_rest():
+def test_removing_it_leaves_the_rest():
     after = patched(patched(body(taints=[GPU_TAINT], annotations={"a": "b"}), HOLDING), None)
     assert json.loads(after)["spec"]["taints"] == [GPU_TAINT]
     assert not is_marked(msgspec.json.decode(after, type=objects.Node))
 
 
-def test_a_patch_takes_only_on_the_node_that_was_read():
+def test_a_patch_applies_only_to_the_node_that_was_read():
     assert json.loads(hold_patch(body(), HOLDING))["metadata"]["resourceVersion"] == "7"
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"id": 5}', "no json"])
-def test_what_others_wrote_there_is_no_hold(text):
+def test_foreign_annotations_are_no_hold(text):
     metadata = objects.ObjectMeta(name="n0", annotations={"fairgate.dev/hold": text})
-    assert read_holding(metadata) is None
+    assert read_node_hold(metadata) is None
 
 
 def test_a_node_without_an_annotation_holds_nothing():
-    assert read_holding(objects.ObjectMeta(name="n0")) is None
+    assert read_node_hold(objects.ObjectMeta(name="n0")) is None
 
 
 @pytest.mark.parametrize(("is_first", "path"), [(True, "/spec/tolerations"), (False, "/spec/tolerations/-")])
-def test_a_toleration_is_added_to_this_very_pod(is_first, path):
+def test_a_toleration_is_added_to_this_pod_only(is_first, path):
     test, add = json.loads(toleration_patch(Uid("b"), "h1", is_first=is_first))
     assert test == {"op": "test", "path": "/metadata/uid", "value": "b"}
     assert add["path"] == path
 
 
-def test_a_nomination_is_of_this_very_pod_and_can_be_taken_back():
+def test_a_nomination_is_of_this_pod_only_and_can_be_withdrawn():
     for node in ("n0", None):
         want = {"metadata": {"uid": "b"}, "status": {"nominatedNodeName": node}}
         assert json.loads(nomination_patch(Uid("b"), node)) == want

@@ -69,7 +69,7 @@ def condition(action, kind="DisruptionTarget", status="True"):
         "a limit for each index and no real one for all",
         "some indexes failed",
         "indexes that are none",
-        "nothing said",
+        "no policy",
     ],
 )
 def test_evictions_that_a_job_survives(spec, status, want):

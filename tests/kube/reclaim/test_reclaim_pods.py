@@ -84,13 +84,23 @@ def test_the_promised_node_takes_no_room():
     assert (tenant.pod.promised, tenant.pod.node, tenant.is_waiting) == (None, None, True)
 
 
+@pytest.mark.parametrize(("mark", "want"), [('{"nodes":["n1"]}', ("n1",)), ('{"nodes":[],"listed":2}', ("n3", "n1"))])
+def test_the_chosen_nodes_are_read_from_the_decision_or_from_the_affinity(mark, want):
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in ("n3", "n1")]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    labels = {"fairgate.dev/team": "vision", "fairgate.dev/tier": "guaranteed"}
+    waiting = {"labels": labels, "annotations": {"fairgate.dev/decision": mark}, "affinity": affinity}
+    assert read(builders.pod(**waiting)).chosen == want
+    assert read(builders.pod(**waiting, node="n1")).chosen == ()
+
+
 def test_how_it_is_to_be_spread_is_read_while_it_waits():
     spread = [{"topologyKey": "zone", "maxSkew": 1, "labelSelector": {}, "whenUnsatisfiable": "DoNotSchedule"}]
     assert [rule.key for rule in read(builders.pod(topologySpreadConstraints=spread)).topology] == ["zone"]
     assert read(builders.pod(node="n1", topologySpreadConstraints=spread)).topology == ()
 
 
-def test_a_finished_pod_is_nobody():
+def test_a_finished_pod_is_ignored():
     assert read(builders.pod(phase="Succeeded")) is None
 
 
@@ -104,8 +114,8 @@ def test_a_finished_pod_is_nobody():
     ],
     ids=["nothing", "long ago", "nonsense", "just now"],
 )
-def test_a_lie_about_the_last_checkpoint_gains_nothing(said, want):
-    """Work since the last save is what a victim costs: nobody can make it more than since his start."""
+def test_a_false_checkpoint_time_gains_nothing(said, want):
+    """Work since the last save is the cost of a victim: no user can make it more than since the start."""
     labels = {"fairgate.dev/team": "vision", "fairgate.dev/tier": "preemptible"}
     made = builders.pod(labels=labels, annotations=said, node="n0")
     made["status"] = {"phase": "Running", "startTime": STARTED}
@@ -130,11 +140,11 @@ def reported(message, *, reason="Unschedulable", status="False", node=None):
         ("0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind.", (False, False)),
     ],
 )
-def test_what_kube_scheduler_says_tells_whether_room_would_help(message, want):
+def test_the_scheduler_condition_shows_whether_room_would_help(message, want):
     assert reported(message) == (SECONDS, *want)
 
 
-def test_a_pod_of_which_kube_scheduler_says_nothing_like_that_is_not_reported():
+def test_a_pod_without_that_scheduler_condition_is_not_reported():
     words = "2 Insufficient nvidia.com/gpu"
     assert reported(words, reason="SchedulingGated") is None
     assert reported(words, status="True") is None
@@ -143,6 +153,6 @@ def test_a_pod_of_which_kube_scheduler_says_nothing_like_that_is_not_reported():
 
 
 @pytest.mark.parametrize(("said", "want"), [("4", 4), ("-4", 0), ("9" * 7, 0), ("many", 0)])
-def test_a_gang_says_how_many_it_is(said, want):
+def test_a_gang_states_its_size(said, want):
     made = builders.pod(annotations={"kueue.x-k8s.io/pod-group-total-count": said})
     assert read(made).gang_size == want

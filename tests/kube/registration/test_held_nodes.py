@@ -20,7 +20,7 @@ HELD = HeldNodes(
 )
 
 
-def test_the_object_says_what_the_patch_says_and_all_that_its_definition_demands():
+def test_the_object_agrees_with_the_patch_and_has_all_required_fields():
     made = json.loads(create_body(HELD))
     [change] = json.loads(replace_patch(HELD))
     assert (change["op"], change["path"], change["value"]) == ("add", "/spec", made["spec"])

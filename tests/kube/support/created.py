@@ -17,7 +17,7 @@ def struct(manifest):
     return PODS.decode(json.dumps(manifest))
 
 
-def at_the_door(manifest, weights=BUILT_IN_RESOURCES):
+def pod_of(manifest, weights=BUILT_IN_RESOURCES):
     return to_pod(struct(manifest), namespace=manifest["metadata"].get("namespace", "vision"), weights=weights)
 
 
@@ -26,7 +26,7 @@ def resident(manifest):
 
 
 def problems(manifest):
-    found = at_the_door(manifest)
+    found = pod_of(manifest)
     assert isinstance(found, InvalidPod), found
     return found.problems
 

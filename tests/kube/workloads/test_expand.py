@@ -208,3 +208,21 @@ def test_a_kind_described_in_the_policy_counts_like_the_built_in_one(replicas, l
         expand(deployment(replicas=replicas), kinds=kinds, related=related).pod_sets[0] for kinds in (KINDS, described)
     )
     assert built_in.count == own_kind.count == max(replicas, limit or 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "on_pods", "want"),
+    [
+        ("true", {}, 0),
+        ("true", {"fairgate.dev/gang": "true"}, 0),
+        ("true", {"fairgate.dev/gang": "false"}, 1),
+        ("false", {}, 0),
+    ],
+    ids=["on the workload, from where it is copied", "on the pods too", "not on the pods", "no gang"],
+)
+def test_the_annotation_of_a_gang_belongs_on_the_pods(said, on_pods, want):
+    template = {**TEMPLATE, "metadata": {"annotations": on_pods}}
+    job = manifest("batch/v1", "Job", {"template": template}, annotations={"fairgate.dev/gang": said})
+    found = expand(job, kinds=KINDS).warnings
+    assert len(found) == want
+    assert all("put it on the pod template too" in text for text in found)

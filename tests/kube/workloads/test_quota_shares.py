@@ -39,7 +39,7 @@ def test_gpus_of_a_namespaces_quotas(case):
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "reported"),
     [
         (quota(hard={GPU: "4"}, scopes=["BestEffort"]), "scopes"),
         (quota(hard={GPU: "4"}, scopeSelector={"matchExpressions": []} | {"x": 1}), "scopes"),
@@ -47,10 +47,10 @@ def test_gpus_of_a_namespaces_quotas(case):
     ],
     ids=["for some pods only", "for some priorities only", "a GPU without a weight"],
 )
-def test_entries_without_a_counterpart_are_reported(found, told):
+def test_entries_without_a_counterpart_are_reported(found, reported):
     [share] = shares_of([found], BUILT_IN)
     assert share.gpus == 0
-    assert told in share.left_out[0]
+    assert reported in share.left_out[0]
     assert share.left_out[0].startswith("vision/gpus: ")
 
 

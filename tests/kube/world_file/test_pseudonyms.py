@@ -118,7 +118,7 @@ def test_eligible_nodes_are_unchanged():
     terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert terms["nodeSelectorTerms"][0]["matchFields"][0]["values"] == [node["metadata"]["name"]]
     assert terms["nodeSelectorTerms"][1]["matchExpressions"][0]["values"] == ["4"]
-    assert json.loads(pod["metadata"]["annotations"][keys.DECISION])["nodes"] == [node["metadata"]["name"]]
+    assert b.decision_of(pod)["nodes"] == [node["metadata"]["name"]]
 
 
 def test_names_of_policy_and_vendors_are_kept():
@@ -151,6 +151,29 @@ def test_a_malformed_decision_is_removed(mark):
     found = b.pod("p", annotations={keys.DECISION: mark})
     kept = Pseudonyms(names_in_policy(POLICY)).rewritten(kept_fields(found, annotations=frozenset()))
     assert "secret" not in json.dumps(kept)
+
+
+def gated(text, *gates):
+    decision = {"demand": {b.GPU: "1"}, "gpus": "1", "mode": "queue", "nodes": []}
+    decision |= {"code": "WaitsForLimit", "policy": "p1", "at": "now"}
+    found = b.pod(
+        "secret-pod",
+        namespace="vision-secret",
+        uid="secret-uid",
+        labels={keys.TEAM: "vision"},
+        annotations={keys.DECISION: json.dumps({**decision, "user": "secret-user"}), keys.WAITING: text},
+    )
+    found["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
+    return found
+
+
+def test_a_waiting_pod_still_waits_and_its_text_which_names_holders_is_dropped():
+    found = gated("waits: user secret-user holds 4", keys.QUEUE_GATE, "kueue.x-k8s.io/admission", "secret.example/gate")
+    kept = Pseudonyms(names_in_policy(POLICY)).rewritten(kept_fields(found, annotations=frozenset()))
+    assert "secret" not in json.dumps(kept)
+    [pod] = world([kept]).waiting.all()
+    assert (pod.team, pod.user, pod.text) == ("vision", "user-1", "")
+    assert pod.pod.foreign_gates == ("kueue.x-k8s.io/admission", "gate-1")
 
 
 CLAIM = {

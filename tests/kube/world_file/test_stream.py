@@ -70,12 +70,12 @@ def test_keys_and_elements_know_their_lines():
     ],
     ids=["empty", "comment", "directive", "Windows", "UTF-8 mark", "UTF-16", "JSON with tabs", "JSON with escapes"],
 )
-def test_what_people_and_tools_write_is_read(content, want):
+def test_yaml_of_people_and_tools_is_read(content, want):
     assert [one.value for one in read_stream(content)] == want
 
 
 @given(st.binary(max_size=200) | st.text(alphabet="-a: \n[]{}&*!|>'\"#%\t\r", max_size=80).map(str.encode))
-def test_whatever_the_bytes_nothing_is_raised(content):
+def test_no_bytes_raise_an_error(content):
     for one in read_stream(content):
         assert 1 <= one.line <= content.count(b"\n") + content.count(b"\r") + 1
         assert isinstance(one, Document) or one.problem

@@ -105,6 +105,18 @@ def test_foreign_annotations_and_fields_are_dropped():
     assert '"ephemeral": {}' in kept
 
 
+def test_a_waiting_pod_keeps_what_says_that_it_waits():
+    decision = {"demand": {b.GPU: "1"}, "gpus": "1", "mode": "queue", "nodes": []}
+    decision |= {"code": "WaitsForLimit", "policy": "p1", "at": "now"}
+    annotations = {keys.DECISION: json.dumps(decision), keys.WAITING: "waits: team vision holds 4 of 4"}
+    pod = b.pod("next", uid="u1", labels={keys.TEAM: "vision"}, annotations=annotations)
+    pod["spec"]["schedulingGates"] = [{"name": keys.QUEUE_GATE}]
+    read = world_of(kept_fields(pod, annotations=frozenset()))
+    assert [(each.uid, each.text) for each in read.waiting] == [("u1", "waits: team vision holds 4 of 4")]
+    assert read.pods == ()
+    assert read == world_of(pod)
+
+
 def test_other_kinds_are_dropped():
     assert kept_fields({"apiVersion": "v1", "kind": "Secret", "data": {"a": SECRET}}, annotations=frozenset()) is None
 

@@ -56,7 +56,7 @@ async def test_probes_and_metrics_need_none(server, path):
 
 async def test_a_certificate_of_another_ca_fails_the_handshake(server):
     with pytest.raises((aiohttp.ClientError, ssl.SSLError, ConnectionError)):
-        await review(server, make_authority("somebody").issue("kube-apiserver", usage=CLIENT_AUTH))
+        await review(server, make_authority("other").issue("kube-apiserver", usage=CLIENT_AUTH))
     assert server.reviewer.calls == []
 
 

@@ -130,7 +130,7 @@ async def test_a_former_leader_requests_no_retry(stage):
     assert stage.patched() == set()
 
 
-async def test_a_missing_right_does_no_harm(stage):
+async def test_a_missing_right_has_no_other_effect(stage):
     stage.api.always["patch"] = Answer(403)
     stage.refused("train", stage.job())
     await stage.noted()

@@ -78,7 +78,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(folder, *, guaranteed=4):
+async def staged(folder, *, guaranteed=4, more_tasks=()):
     async with FakeApi().serving() as api, await connect(write_kubeconfig(folder / "k", api.url)) as connection:
         world = make.world(make.policy(make.team(guaranteed=guaranteed, limit_=None)), nodes=[])
         api.put(NAMESPACES, "team-a")
@@ -105,6 +105,7 @@ async def staged(folder, *, guaranteed=4):
                 why_not_serving=lambda: None,
                 accounting=GpuTimeMetrics(),
                 timing=QUICK,
+                more_tasks=dict(more_tasks),
             )
             background = (
                 feed.run(),
@@ -170,6 +171,27 @@ def patches(stage):
 
 def renewals(stage):
     return sum(asked.verb == "patch" and "/leases/" in asked.path for asked in stage.api.asked)
+
+
+async def test_a_task_with_a_bug_starts_again_and_leaves_the_others_and_the_lead_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(leaders, "RESTART_SECONDS", 0.05)
+    starts = 0
+
+    async def fail():
+        nonlocal starts
+        starts += 1
+        raise KeyError("an object that was not expected")
+
+    async with staged(tmp_path, more_tasks={"broken": fail}) as stage:
+        await until(lambda: starts > 2)
+        stage.put("p", "preemptible")
+        await until(lambda: stage.labels()["p"] == "guaranteed")
+        assert stage.leader.lease.terms == 1
+        assert stage.leader.task_failures["broken"] > 1
+        assert {task for task, count in stage.leader.task_failures.items() if count} == {"broken"}
+    bugs = lines(tmp_path, "bug")
+    assert {line["task"] for line in bugs} == {"broken"}
+    assert "an object that was not expected" in bugs[0]["traceback"]
 
 
 async def test_every_patch_has_a_field_manager(tmp_path):

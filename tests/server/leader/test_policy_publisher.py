@@ -38,7 +38,7 @@ async def connection(api, tmp_path):
 def holder(tmp_path):
     folder = tmp_path / "policy"
     folder.mkdir()
-    (folder / "a.yaml").write_text(f"# not for everybody\n{TEAM.format('a')}")
+    (folder / "a.yaml").write_text(f"# confidential\n{TEAM.format('a')}")
     return PolicyHolder(folder)
 
 
@@ -56,7 +56,7 @@ async def test_viewers_read_the_policy_in_force_without_its_comments(connection,
     await publisher.publish()
     found = await published(connection)
     assert parse({"p": found.documents.encode()}, origin="p") == holder.current
-    assert "everybody" not in found.documents
+    assert "confidential" not in found.documents
     (tmp_path / "policy" / "a.yaml").write_text(TEAM.format("b"))
     holder.check(), holder.check()
     await publisher.publish()

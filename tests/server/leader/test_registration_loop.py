@@ -74,7 +74,7 @@ PROBE = "/api/v1/namespaces/fairgate-system/services/https:fairgate:443/proxy/he
 @pytest.mark.parametrize(
     ("status", "want"),
     [(503, "Ignore"), (404, "Ignore"), (200, "Fail"), (403, "Fail")],
-    ids=["no way there", "no Service", "reached", "not ours to ask"],
+    ids=["no route", "no Service", "reached", "not Fairgate's"],
 )
 async def test_before_they_fail_closed_the_api_server_reaches_the_service(scene, status, want):
     scene.why_not = None

@@ -19,7 +19,7 @@ HELD = {"team": "team-a", "model": "A100", "tier": "guaranteed"}
 
 
 class Clock:
-    """Stands still until a test sets it."""
+    """Does not move until a test sets it."""
 
     seconds = 0.0
 

@@ -87,13 +87,13 @@ def steps(draw):
         spec["resourceClaims"] = [{"name": name, "resourceClaimName": name} for name in names]
     if draw(st.integers(0, 9)) == 0:
         spec["nodeName"] = "n0"
-    namespace = draw(st.sampled_from(["team-a"] * 9 + ["team-exempt", "nobody"]))
+    namespace = draw(st.sampled_from(["team-a"] * 9 + ["team-exempt", "unowned"]))
     gpus = draw(st.integers(0, 3))
     return {"gpus": gpus, "metadata": {"labels": labels, "namespace": namespace}, "spec": spec}
 
 
-def told(decision):
-    """What a decision comes to: outcome, codes with their numbers, and what is charged."""
+def outcome_of(decision):
+    """Return the outcome of a decision, codes with their numbers, and the charge."""
     match decision:
         case Admit():
             charge = decision.charge
@@ -108,7 +108,7 @@ def told(decision):
 
 
 def numbers(text):
-    """A refusal without the names of the holders; in a review nothing that came before is seen yet, only reserved."""
+    """A refusal without the names of the holders; a review has only reserved earlier pods, not seen them."""
     text = re.sub(r"; largest holders: .*?; (?=a request|no )", "; ", text)
     return re.sub(r"used ([\d.]+), reserved ([\d.]+)", lambda found: str(sum(map(Fraction, found.groups()))), text)
 
@@ -120,10 +120,10 @@ def call(method, manifest, uid):
 
 def same(record, decision):
     """Hold what the webhook logs against a decision that something else came to."""
-    assert record.outcome == told(decision)[0], (record, decision)
+    assert record.outcome == outcome_of(decision)[0], (record, decision)
     match decision:
         case Admit():
-            assert (record.code, record.team, record.tier, record.gpus) == told(decision)[1:]
+            assert (record.code, record.team, record.tier, record.gpus) == outcome_of(decision)[1:]
         case Deny(reasons):
             assert (record.code, record.message) == (reasons[0].code, refusal_text(reasons))
         case Retry(reason) | NotApplicable(reason):
@@ -149,13 +149,13 @@ def test_webhook_commit_review_and_explanation_agree(nodes, share, pods):
         explanation = explain(
             read_template(manifest, namespace=namespace, world=reviewer.world).pod, ALICE, reviewer.world
         )
-        assert told(explanation.decision) == told(reviewed.decision)
-        event(told(explanation.decision)[1])
+        assert outcome_of(explanation.decision) == outcome_of(reviewed.decision)
+        event(outcome_of(explanation.decision)[1])
         record, response = call(reviewer.mutate, manifest, uid)
         same(record, explanation.decision)
         if isinstance(explanation.decision, Admit):
             assert (record.team, record.gpus) == (explanation.team.name, gpu_number(explanation.pod.demand.gpus))
-            assert record.nodes == explanation.decision.steering.nodes == reviewed.decision.steering.nodes
+            assert record.nodes == explanation.decision.node_choice.nodes == reviewed.decision.node_choice.nodes
         elif record.outcome == Outcome.DENY:
             assert record.gpus == gpu_number(explanation.pod.demand.gpus)
         if not response["allowed"]:
@@ -165,7 +165,7 @@ def test_webhook_commit_review_and_explanation_agree(nodes, share, pods):
         manifest["metadata"]["uid"] = uid
         stored = read_template(manifest, namespace=namespace, world=reviewer.world).pod._replace(uid=uid)
         verified = verify(stored, ALICE, reviewer.world)
-        assert told(verified) == told(explanation.decision)
+        assert outcome_of(verified) == outcome_of(explanation.decision)
         committed, _ = call(reviewer.validate, manifest, uid)
         same(committed, verified)
         assert committed[8:13] == record[8:13]  # outcome, code, team, tier, numbers

@@ -74,26 +74,26 @@ def answer(number, *, enforce=Enforcement.ENFORCE, **more):
     return json.loads(made.body)["response"], made.record
 
 
-def test_what_its_pod_was_let_in_with_passes():
+def test_devices_that_the_pod_was_admitted_with_are_allowed():
     response, record = answer(1)
     assert response["allowed"]
     assert (record.code, record.team, record.name, record.gpus) == ("ClaimCovered", "team-a", "mine", 1)
 
 
-def test_more_is_refused_with_what_to_do():
+def test_more_devices_are_refused_with_a_remedy():
     response, record = answer(3)
     assert (response["allowed"], response["status"]["code"], record.outcome) == (False, 403, "deny")
     assert "takes 3 GPUs, its pod u1 was admitted with 1" in response["status"]["message"]
     assert "Delete the pod and create it again (ClaimChanged)" in response["status"]["message"]
 
 
-def test_a_claim_that_is_not_known_as_it_is_now_is_asked_about_again():
+def test_a_claim_in_an_unknown_version_is_retried():
     made = answer_claim(review(claim(1, uid="c2")), place(claim(1)))
     status = json.loads(made.body)["response"]["status"]
     assert (status["code"], status["details"]["retryAfterSeconds"], made.record.outcome) == (429, 1, "retry")
 
 
-def test_a_claim_that_gets_nothing_passes():
+def test_a_claim_without_devices_is_allowed():
     assert answer(3, is_allocated=False)[0]["allowed"]
 
 
@@ -108,7 +108,7 @@ def test_nothing_is_refused_while_nothing_is_enforced(mode, would):
     [{"labels": {f"l{number}": "v" * 60 for number in range(40_000)}}, {"annotations": {"a": "x" * 2**20}}],
     ids=["3 MiB of labels", "more than a MiB of text"],
 )
-def test_a_claim_that_is_larger_than_any_that_is_read_gets_nothing(metadata):
+def test_a_claim_that_is_too_large_to_read_gets_no_devices(metadata):
     found = claim(1)
     found["metadata"] |= metadata
     reviewer = AdmissionReviewer(
@@ -143,6 +143,6 @@ def quickest(call):
         (review({"metadata": 3}), "not a valid AdmissionReview of a ResourceClaim"),
     ],
 )
-def test_what_is_no_review_of_a_claim_is_told_so(broken, want):
+def test_a_request_that_is_not_a_review_of_a_claim_is_an_error(broken, want):
     with pytest.raises(ReviewError, match=want):
         answer_claim(broken, world())

@@ -1,4 +1,4 @@
-"""Reviews of Jobs: the rule by which evictions do not count, where it can be and where nobody objects."""
+"""Reviews of Jobs: the rule by which evictions do not count, where it is possible and no other rule conflicts."""
 
 import base64
 import json
@@ -41,18 +41,18 @@ def answer(made, *, place=None, **more):
 
 
 def test_a_job_without_a_policy_gets_the_rule_and_replaces_failed_pods():
-    made, told, record = answer(job())
+    made, warnings, record = answer(job())
     assert made["spec"]["podFailurePolicy"] == {"rules": [RULE]}
     assert made["spec"]["podReplacementPolicy"] == "Failed"
-    assert (told, record.outcome, record.code) == ([], "admit", "EvictionsIgnored")
-    assert answer(made)[0] == made, "asked again, nothing changes"
+    assert (warnings, record.outcome, record.code) == ([], "admit", "EvictionsIgnored")
+    assert answer(made)[0] == made, "a second review changes nothing"
 
 
-def test_a_policy_that_a_user_wrote_gets_a_first_rule_and_its_owner_hears_of_it():
-    made, told, record = answer(job([EXIT], replaces="Failed"))
+def test_a_policy_of_the_user_gets_a_first_rule_and_a_warning():
+    made, warnings, record = answer(job([EXIT], replaces="Failed"))
     assert made["spec"]["podFailurePolicy"]["rules"] == [RULE, EXIT]
-    assert told == ["Job j: a first rule is added to its podFailurePolicy: evictions do not count as failures"]
-    assert (record.outcome, len(told[0]) <= 120) == ("warn", True)
+    assert warnings == ["Job j: a first rule is added to its podFailurePolicy: evictions do not count as failures"]
+    assert (record.outcome, len(warnings[0]) <= 120) == ("warn", True)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_policy_that_a_user_wrote_gets_a_first_rule_and_its_owner_hears_of_it(
         "its user decided about evictions",
         "its user ignores them already",
         "it may have no such policy",
-        "its owner asks to be left alone",
+        "its owner opts out",
         "the API server takes no more rules",
         "far too many rules",
     ],
@@ -78,7 +78,7 @@ def test_some_jobs_stay_as_they_are(kept):
     assert answer(kept)[0] == kept
 
 
-def test_a_policy_that_is_full_is_told():
+def test_a_full_policy_causes_a_warning():
     assert "evictions may count as failures" in answer(job([EXIT] * MOST_RULES))[1][0]
     assert answer(job([RULE] * MOST_RULES))[1] == []
 
@@ -91,7 +91,7 @@ def test_a_policy_that_is_full_is_told():
         world(policy(enforce=Enforcement.OFF)),
         world(policy(exempt_namespaces=("team-a",))),
     ],
-    ids=["policy says so", "nothing is enforced", "it is switched off", "the namespace is exempt"],
+    ids=["policy turns it off", "nothing is enforced", "it is switched off", "the namespace is exempt"],
 )
 def test_no_job_is_changed_where(place):
     assert answer(job(), place=place)[0] == job()
@@ -127,7 +127,7 @@ def test_an_update_keeps_the_rule(old, new, want):
         assert made["spec"]["podReplacementPolicy"] == "Failed"
 
 
-def test_a_huge_policy_is_answered_at_once_and_refused_by_nobody_here():
+def test_a_huge_policy_is_answered_at_once_and_not_refused():
     huge = job([{**EXIT, "onExitCodes": {"operator": "In", "values": list(range(255))}}] * 4_000)
     began = time.process_time()
     assert answer_job(asked(huge), world()).record.outcome in ("skip", "warn")
@@ -137,6 +137,6 @@ def test_a_huge_policy_is_answered_at_once_and_refused_by_nobody_here():
 @pytest.mark.parametrize(
     "rules", [["x"], [{"onPodConditions": 3}], {"a": 1}, [{"action": "Ignore", "onExitCodes": []}]]
 )
-def test_rules_that_are_none_are_no_review(rules):
+def test_malformed_rules_make_the_review_invalid(rules):
     with pytest.raises(ReviewError, match="Job"):
         answer_job(asked(job(rules)), world())

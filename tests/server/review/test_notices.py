@@ -18,18 +18,18 @@ CASE = {
 
 
 @pytest.fixture
-def heard():
+def events():
     return []
 
 
 @pytest.fixture
-def reviewer(tmp_path, heard):
-    return opened(CASE, tmp_path, heard)
+def reviewer(tmp_path, events):
+    return opened(CASE, tmp_path, events)
 
 
-def opened(case, folder, heard):
+def opened(case, folder, events):
     made = open_reviewer(case, folder)
-    made._notify_owner = heard.append
+    made._notify_owner = events.append
     return made
 
 
@@ -40,9 +40,9 @@ def mutate(reviewer, step, *, dry_run=False, operation="CREATE"):
     return json.loads(answer.body)["response"]
 
 
-def test_a_refusal_is_told_to_the_controller_in_the_words_of_the_answer(reviewer, heard):
+def test_a_refusal_is_an_event_on_the_controller_with_the_text_of_the_response(reviewer, events):
     response = mutate(reviewer, {"gpus": 20, "metadata": OWNED})
-    [notice] = heard
+    [notice] = events
     assert notice.owner == ObjectRef("ReplicaSet", "team-a", "web-1", "u1", "apps/v1")
     assert (notice.reason, notice.message) == (EventReason.REFUSED, response["status"]["message"])
     assert notice.series == "TeamLimitExceeded"
@@ -55,52 +55,52 @@ def test_a_refusal_is_told_to_the_controller_in_the_words_of_the_answer(reviewer
         pytest.param([], 9, "NeverFits", id="never"),
     ],
 )
-def test_a_pod_that_finds_no_room_is_told_to_its_controller_once(tmp_path, heard, running, gpus, want):
-    reviewer = opened(CASE | {"running": running}, tmp_path, heard)
+def test_a_pod_without_room_is_one_event_on_its_controller(tmp_path, events, running, gpus, want):
+    reviewer = opened(CASE | {"running": running}, tmp_path, events)
     mutate(reviewer, {"gpus": gpus, "metadata": OWNED})
-    [notice] = heard
+    [notice] = events
     assert notice.series == want
     assert notice.message.endswith(f"({want})")
 
 
-def test_a_refusal_at_the_commit_is_told_in_the_same_words(tmp_path, heard):
+def test_a_refusal_at_the_commit_is_an_event_with_the_same_text(tmp_path, events):
     roomy = {"n0": {"allocatable": {"nvidia.com/gpu": "32"}}}  # only the limit is broken: the commit looks for no room
-    reviewer = opened(CASE | {"nodes": roomy}, tmp_path, heard)
+    reviewer = opened(CASE | {"nodes": roomy}, tmp_path, events)
     forged = {"labels": {"fairgate.dev/team": "b", "fairgate.dev/tier": "guaranteed"}, **OWNED}
     body = review(pod({"gpus": 20, "metadata": forged}), uid="r1", requester="controller")
     asyncio.run(reviewer.validate(body, deadline=1.0))
     mutate(reviewer, {"gpus": 20, "metadata": OWNED})
-    assert len({(each.message, each.series) for each in heard}) == 1
-    assert len(heard) == 2
+    assert len({(each.message, each.series) for each in events}) == 1
+    assert len(events) == 2
 
 
 @pytest.mark.parametrize(
     ("step", "more"),
     [
-        pytest.param({"gpus": 20}, {}, id="a person asked and was answered"),
+        pytest.param({"gpus": 20}, {}, id="a user created the pod directly"),
         pytest.param({"gpus": 20, "metadata": OWNED}, {"dry_run": True}, id="a dry run"),
         pytest.param({"gpus": 1, "metadata": OWNED}, {}, id="a pod that runs"),
         pytest.param({"gpus": 20, "metadata": OWNED | {"namespace": "system"}}, {}, id="an exempt namespace"),
     ],
 )
-def test_nobody_is_told_where_nothing_was_refused_or_somebody_read_it(reviewer, heard, step, more):
+def test_no_event_is_written_without_a_refusal_or_where_a_user_reads_the_response(reviewer, events, step, more):
     mutate(reviewer, step, **more)
-    assert heard == []
+    assert events == []
 
 
-def test_a_pod_that_is_admitted_is_never_told_twice(reviewer, heard):
+def test_an_admitted_pod_has_at_most_one_event(reviewer, events):
     ask(reviewer, {"gpus": 8, "metadata": OWNED}, "u9")
-    assert heard == []
+    assert events == []
 
 
 @pytest.mark.parametrize("enforce", ["warn", "shadow", "off"])
-def test_nothing_is_told_while_policy_is_not_enforced(tmp_path, heard, enforce):
-    reviewer = opened(CASE | {"policy": CASE["policy"] | {"enforce": enforce}}, tmp_path, heard)
+def test_no_event_is_written_while_policy_is_not_enforced(tmp_path, events, enforce):
+    reviewer = opened(CASE | {"policy": CASE["policy"] | {"enforce": enforce}}, tmp_path, events)
     mutate(reviewer, {"gpus": 20, "metadata": OWNED})
-    assert heard == []
+    assert events == []
 
 
-def test_a_long_text_is_kept_short(reviewer, heard):
+def test_a_long_text_is_truncated(reviewer, events):
     mutate(reviewer, {"gpus": 20, "metadata": OWNED | {"annotations": {"fairgate.dev/requires": "x" * 3000}}})
-    assert all(len(each.message) <= 1024 for each in heard)
-    assert heard
+    assert all(len(each.message) <= 1024 for each in events)
+    assert events

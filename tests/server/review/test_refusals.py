@@ -41,7 +41,7 @@ def running(**more):
     return make.resident(4, uid="held", user="anna", owner=JOB, created=NOW - 3 * 3600, **more)
 
 
-def test_both_webhooks_say_the_same():
+def test_both_webhooks_give_the_same_text():
     site = Site(running(node="n0"))
     texts = {site.refused(method) for method in ("mutate", "validate")}
     assert texts == {
@@ -51,7 +51,7 @@ def test_both_webhooks_say_the_same():
     }
 
 
-def test_retries_say_the_same_once_pods_are_seen_while_they_are_bound_and_minutes_pass():
+def test_retries_give_the_same_text_after_pods_are_seen_and_bound():
     site, texts = Site(), set()
     charge = Charge(TeamName("team-a"), Tier.GUARANTEED, make.gpus(4), user=User("anna"))
     site.world.assume(make.flight(make.pod(4, uid="held", owner=JOB), charge, None))
@@ -66,7 +66,7 @@ def test_retries_say_the_same_once_pods_are_seen_while_they_are_bound_and_minute
     assert len(texts) == 1
 
 
-def test_names_of_a_tenant_are_escaped():
+def test_names_that_a_tenant_chose_are_escaped():
     evil = "anna\n\x1b[31mFairgate is down"
     site = Site(make.resident(4, uid="held", user=evil, owner=Owner("Job", "x\r\x9b2J"), node="n0"))
     message = site.refused("mutate")

@@ -43,13 +43,13 @@ def test_the_mutating_webhook_changes_nothing(mode):
     assert (answer.record.outcome, answer.record.would, answer.record.enforce) == ("skip", "", mode)
 
 
-def test_shadow_says_nothing_and_records_what_would_be():
+def test_shadow_mode_answers_nothing_and_records_the_would_be_decision():
     place = reviewer(Enforcement.SHADOW)
     found = [validated(place, name, gpus) for name, gpus in (("a", 3), ("b", 3), ("c", 1), ("d", 1))]
     assert all(response.keys() == {"uid", "allowed", "auditAnnotations"} for response, _ in found)
     assert all(response["allowed"] for response, _ in found)
-    told = [(record.would, record.outcome, record.code, record.tier) for _, record in found]
-    assert told == [
+    recorded = [(record.would, record.outcome, record.code, record.tier) for _, record in found]
+    assert recorded == [
         ("admit", "skip", "WithinShare", "guaranteed"),
         ("admit", "skip", "Borrows", "preemptible"),
         ("deny", "skip", "TeamLimitExceeded", ""),
@@ -60,7 +60,7 @@ def test_shadow_says_nothing_and_records_what_would_be():
     assert (book.total, book.guaranteed) == (make.gpus(8), make.gpus(3))
 
 
-def test_warn_tells_the_user():
+def test_warn_mode_warns_the_user():
     place = reviewer(Enforcement.WARN)
     response, record = validated(place, "a", 3)
     assert response["warnings"] == [
@@ -76,7 +76,7 @@ def test_warn_tells_the_user():
     assert (record.outcome, record.would, record.code) == ("warn", "deny", "TeamLimitExceeded")
 
 
-def test_off_judges_nothing():
+def test_off_mode_decides_nothing():
     place = reviewer(Enforcement.OFF)
     response, record = validated(place, "a", 99)
     assert response["allowed"]
@@ -90,12 +90,12 @@ def test_a_dry_run_is_judged_and_not_counted():
 
 
 @pytest.mark.parametrize("gpus", [-1, "two", 99])
-def test_off_judges_no_amount_either(gpus):
+def test_off_mode_checks_no_amounts(gpus):
     response, record = validated(reviewer(Enforcement.OFF), "a", gpus)
     assert (response["allowed"], record.would, record.code) == (True, "", "NotEnforced")
 
 
-def test_a_pod_that_cannot_be_read_passes():
+def test_an_unreadable_pod_is_allowed():
     response, record = validated(reviewer(Enforcement.SHADOW), "a", -1)
     assert response["allowed"]
     assert (record.would, record.code) == ("deny", "InvalidRequest")
@@ -114,7 +114,7 @@ class Broken:
         """Nothing is kept."""
 
 
-def test_a_ledger_that_fails_holds_up_nobody():
+def test_a_failing_ledger_delays_no_request():
     response, record = validated(reviewer(Enforcement.SHADOW, ledger=Broken()), "a", 3)
     assert response["allowed"]
     assert record.would == "admit"
@@ -123,7 +123,7 @@ def test_a_ledger_that_fails_holds_up_nobody():
 @pytest.mark.parametrize(
     ("mode", "want"), [(Enforcement.OFF, 0), (Enforcement.SHADOW, 0), (Enforcement.WARN, 1), (Enforcement.ENFORCE, 1)]
 )
-def test_workloads_are_warned_of_only_where_somebody_is_to_hear(mode, want):
+def test_workloads_get_warnings_only_in_modes_that_warn(mode, want):
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -141,7 +141,7 @@ def test_workloads_are_warned_of_only_where_somebody_is_to_hear(mode, want):
     assert len(response.get("warnings", ())) == want
 
 
-def test_enforced_again_the_patch_is_back():
+def test_the_patch_is_back_when_policy_is_enforced_again():
     answer = at_once(reviewer(Enforcement.ENFORCE).mutate(asked("p", 3), deadline=1.0))
     patch = json.loads(base64.b64decode(json.loads(answer.body)["response"]["patch"]))
     assert any("guaranteed" in str(change.get("value")) for change in patch)

@@ -1,6 +1,5 @@
 """The same pods count the same everywhere: at admission, on the ledger, in status and metrics, in a review."""
 
-import json
 import tempfile
 from fractions import Fraction
 from pathlib import Path
@@ -8,9 +7,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.builders import decision_of
 from tests.cases.test_cases import ask, open_reviewer, pod
 from tests.examples import examples
-from webhook.cli.status.board import board_of
+from webhook.core.explain.board import board_of
 from webhook.core.explain.team_summary import summaries
 from webhook.core.model.amount import ONE_GPU, parse_amount
 from webhook.core.model.decision import Admit, Deny
@@ -64,7 +64,7 @@ def written(nodes):
     return found, objects
 
 
-def foretold(reviewer, manifest):
+def predicted(reviewer, manifest):
     """What a review says that the pod counts, in a world of its own; None where no node can ever hold it."""
     template = read_template(manifest, namespace="team-a", world=reviewer.world)
     (answer,) = Simulator(reviewer.world, now_text="").simulate(template, 1, requester=Requester("alice"))
@@ -86,13 +86,13 @@ def test_a_pods_gpus_are_the_same_in_decisions_ledger_status_and_metrics(nodes, 
         reviewer = open_reviewer(case, Path(folder))
         for number, (resource, pieces) in enumerate(pods):
             step = asked(number, resource, pieces)
-            before = foretold(after(case, pods[:number], Path(folder)), pod(step))
+            before = predicted(after(case, pods[:number], Path(folder)), pod(step))
             record, _, manifest = ask(reviewer, step, f"u{number}")
             if before is None:
                 assert (record.outcome, record.code) == ("deny", Code.NEVER_FITS), record.message
                 continue
             assert record.outcome == "admit", record.message
-            decided = json.loads(manifest["metadata"]["annotations"]["fairgate.dev/decision"])
+            decided = decision_of(manifest)
             charge = parse_amount(decided["gpus"])
             assert before == charge
             counted += charge

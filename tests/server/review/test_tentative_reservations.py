@@ -6,6 +6,7 @@ from base64 import b64decode
 
 import pytest
 
+from tests.builders import decision_of
 from tests.cases.test_cases import open_reviewer, pod, review
 
 CASE = {
@@ -36,7 +37,8 @@ def decided(reviewer, name, *, dry_run=False, **metadata):
     assert response["allowed"], response
     changes = {change["path"]: change["value"] for change in json.loads(b64decode(response["patch"]))}
     annotations = changes.get("/metadata/annotations") or {"d": changes["/metadata/annotations/fairgate.dev~1decision"]}
-    return json.loads(next(iter(annotations.values())))
+    metadata = {"annotations": {"fairgate.dev/decision": next(iter(annotations.values()))}}
+    return decision_of({"metadata": metadata, "spec": {"affinity": changes.get("/spec/affinity")}})
 
 
 def test_the_next_pod_is_placed_elsewhere_before_the_first_is_committed(reviewer):

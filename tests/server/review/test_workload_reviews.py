@@ -1,4 +1,4 @@
-"""Reviews of objects that make pods: what kubectl is told, and what the log remembers."""
+"""Reviews of objects that make pods: warnings for kubectl, and records in the log."""
 
 import json
 
@@ -8,7 +8,7 @@ from tests.builders import encode
 from tests.core.support.make import node, policy, team, world
 from webhook.core.model.names import Namespace
 from webhook.core.model.pod import NamespaceFacts
-from webhook.core.model.policy import JobEvictions, OnWorkloadLimit, PodPath, WorkloadKind, WorkloadRules
+from webhook.core.model.policy import JobEvictions, OnLimit, OnWorkloadLimit, PodPath, WorkloadKind, WorkloadRules
 from webhook.kube.admission.review import ReviewError
 from webhook.server.review.workload_reviews import answer_workload
 
@@ -52,14 +52,14 @@ def answer(document, rules=WARN, **request):
     return response, made.record
 
 
-def test_one_that_fits_passes_without_a_word():
+def test_a_workload_that_fits_is_allowed_without_a_warning():
     response, record = answer(job(10))
     assert (response["allowed"], response.get("warnings")) == (True, None)
     assert (record.outcome, record.code, record.name, record.team) == ("admit", "WorkloadFits", "Job/train", "team-a")
     assert (record.user, record.policy, record.namespace) == ("ada", "p1", "team-a")
 
 
-def test_one_over_the_limit_is_warned_of_and_let_in():
+def test_a_workload_over_the_limit_is_allowed_with_a_warning():
     response, record = answer(job(12))
     assert response["allowed"]
     assert response["warnings"] == ["Job train: needs 12 GPUs, team team-a's limit is 10"]
@@ -67,7 +67,7 @@ def test_one_over_the_limit_is_warned_of_and_let_in():
     assert record.message == response["warnings"][0]
 
 
-def test_the_largest_number_that_the_api_server_takes_is_no_less_of_a_warning():
+def test_the_largest_valid_number_of_pods_still_gives_a_warning():
     response, record = answer(job(2**31 - 1))
     assert response["warnings"][0] == "Job train: needs 2147483647 GPUs, team team-a's limit is 10"
     assert record.code == "TeamLimitExceeded"
@@ -83,7 +83,7 @@ def test_policy_may_refuse_it():
     assert (record.outcome, record.code) == ("deny", "TeamLimitExceeded")
 
 
-def test_what_no_node_could_hold_is_only_ever_a_warning():
+def test_a_workload_that_no_node_can_hold_is_only_a_warning():
     made = answer_workload(review(job(1, gpus=11)), place(REJECT, limit_=None))
     response = json.loads(made.body)["response"]
     assert response["allowed"]
@@ -93,7 +93,7 @@ def test_what_no_node_could_hold_is_only_ever_a_warning():
     ]
 
 
-def test_pods_that_the_api_server_would_refuse_are_told_of_at_once():
+def test_pods_that_the_api_server_would_refuse_are_a_warning():
     broken = job(1)
     broken["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"nvidia.com/gpu": 1}}
     response, record = answer(broken)
@@ -116,9 +116,9 @@ def test_pods_that_the_api_server_would_refuse_are_told_of_at_once():
             "OpenCount",
         ),
     ],
-    ids=["a kind that nobody described", "a number that is elsewhere"],
+    ids=["a kind that is not described", "a number in another object"],
 )
-def test_what_nobody_can_count_passes_without_a_word(document, code):
+def test_a_workload_that_cannot_be_counted_is_allowed_without_a_warning(document, code):
     response, record = answer(document)
     assert (response["allowed"], response.get("warnings")) == (True, None)
     assert (record.outcome, record.code) == ("skip", code)
@@ -139,7 +139,7 @@ def test_kinds_of_policy_are_judged():
     assert response["warnings"] == ["Run r: needs 12 GPUs, team team-a's limit is 10"]
 
 
-def test_a_namespace_of_nobody_is_told():
+def test_a_namespace_without_a_team_causes_a_warning():
     response, record = answer(job(1), namespace="elsewhere")
     assert response["warnings"] == ["Job train: namespace elsewhere belongs to no team: no pod may start"]
     assert (record.code, record.team) == ("UnknownTeam", "unassigned")
@@ -173,12 +173,12 @@ def test_many_warnings_are_cut_to_three_short_ones():
         (review([]), "not a valid AdmissionReview: request.object: expected"),
     ],
 )
-def test_what_is_no_review_is_told_so(body, want):
+def test_a_request_that_is_not_a_review_is_an_error(body, want):
     with pytest.raises(ReviewError, match=want):
         answer_workload(body, place())
 
 
-def told(document, **more):
+def warnings_of(document, **more):
     return json.loads(answer_workload(review(document), place(**more)).body)["response"].get("warnings", [])
 
 
@@ -189,25 +189,62 @@ def restarting(pods, restart="OnFailure", **spec):
     return made
 
 
-def test_what_borrows_and_fails_of_evictions_is_told():
+def test_a_borrowing_job_that_evictions_fail_causes_a_warning():
     counts = WorkloadRules(job_evictions=JobEvictions.COUNT)
     fails = "it fails after more than 6 evicted pods"
-    assert told(restarting(8)) == [f"Job train: borrows up to 4 of 8 GPUs, and {fails}"]
-    assert told(restarting(8, "Never")) == []
-    assert told(restarting(8, "Never"), rules=counts) == [f"Job train: borrows up to 4 of 8 GPUs, and {fails}"]
-    assert told(restarting(4)) == [], "inside the share nobody is evicted"
-    assert told(restarting(8, backoffLimit=0))[0].endswith("and it fails with its first evicted pod")
+    assert warnings_of(restarting(8)) == [f"Job train: borrows up to 4 of 8 GPUs, and {fails}"]
+    assert warnings_of(restarting(8, "Never")) == []
+    assert warnings_of(restarting(8, "Never"), rules=counts) == [f"Job train: borrows up to 4 of 8 GPUs, and {fails}"]
+    assert warnings_of(restarting(4)) == [], "inside the share no pod is evicted"
+    assert warnings_of(restarting(8, backoffLimit=0))[0].endswith("and it fails with its first evicted pod")
 
 
-def test_so_is_what_the_operators_fail_of():
+def test_so_does_a_training_job_that_evictions_fail():
     def training(kind, field, **role):
         specs = {field: {"Worker": {"replicas": 8, "template": template(), **role}}}
         return {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": "t"}, "spec": specs}
 
-    assert told(training("PyTorchJob", "pytorchReplicaSpecs")) == []
+    assert warnings_of(training("PyTorchJob", "pytorchReplicaSpecs")) == []
     first = "borrows up to 4 of 8 GPUs, and it fails with its first evicted pod"
-    assert told(training("PyTorchJob", "pytorchReplicaSpecs", restartPolicy="Never")) == [f"PyTorchJob t: {first}"]
-    assert told(training("TFJob", "tfReplicaSpecs")) == [f"TFJob t: {first}"]
+    never = training("PyTorchJob", "pytorchReplicaSpecs", restartPolicy="Never")
+    assert warnings_of(never) == [f"PyTorchJob t: {first}"]
+    assert warnings_of(training("TFJob", "tfReplicaSpecs")) == [f"TFJob t: {first}"]
     jobs = [{"name": "w", "template": {"spec": {"parallelism": 8, "template": template()}}}]
     made = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "s"}}
-    assert "more than 6 evicted pods" in told({**made, "spec": {"replicatedJobs": jobs}})[0]
+    assert "more than 6 evicted pods" in warnings_of({**made, "spec": {"replicatedJobs": jobs}})[0]
+
+
+def deadline(kind, **spec):
+    api, name = ("apps/v1", "replicas") if kind == "Deployment" else ("batch/v1", "parallelism")
+    spec = {name: 2, "template": template(1), **spec}
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": "train"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("document", "want"),
+    [
+        pytest.param(deadline("Job", activeDeadlineSeconds=3600), "activeDeadlineSeconds (3600)", id="Job"),
+        pytest.param(deadline("Deployment", progressDeadlineSeconds=600), "progressDeadlineSeconds (600)", id="serve"),
+    ],
+)
+def test_a_deadline_that_runs_on_while_pods_wait_in_line_is_a_warning_where_they_may_wait(document, want):
+    waits = world(policy(team(guaranteed=4, limit_=10, on_limit=OnLimit.QUEUE)), [node("n0")])
+    response = json.loads(answer_workload(review(document), waits).body)["response"]
+    text = f"{document['kind']} train: {want} runs on while its pods wait in line: raise it, or drop it"
+    assert (response["allowed"], response["warnings"]) == (True, [text])
+    assert len(text) <= 120, "kube-apiserver cuts longer ones"
+    assert answer(document)[0].get("warnings") is None, "where policy refuses, nothing waits"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(deadline("Job"), id="no deadline"),
+        pytest.param(deadline("Deployment", progressDeadlineSeconds=2**31 - 1), id="no deadline by convention"),
+        pytest.param(deadline("Job", activeDeadlineSeconds="soon"), id="malformed"),
+        pytest.param(deadline("Job", activeDeadlineSeconds=60, template=template(0)), id="no GPU"),
+    ],
+)
+def test_other_workloads_get_no_warning_of_a_deadline(document):
+    waits = world(policy(team(guaranteed=4, limit_=10, on_limit=OnLimit.QUEUE)), [node("n0")])
+    assert json.loads(answer_workload(review(document), waits).body)["response"].get("warnings") is None

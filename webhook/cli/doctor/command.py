@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from webhook.cli.doctor.findings import Check
-from webhook.cli.options import Layout, policy_option
+from webhook.cli.options import Layout, kubeconfig_option, layout_option, policy_option
 
 _EXAMPLES = """\b
 Examples:
@@ -20,12 +20,7 @@ Exit status: 0 healthy, 1 something is wrong, 2 no problem found, but not everyt
 
 @click.command(epilog=_EXAMPLES, short_help="Find out what is wrong with an installation.")
 @policy_option
-@click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The cluster. Default: $KUBECONFIG, ~/.kube/config, or the cluster this pod runs in.",
-)
+@kubeconfig_option
 @click.option(
     "-n",
     "--namespace",
@@ -38,14 +33,7 @@ Exit status: 0 healthy, 1 something is wrong, 2 no problem found, but not everyt
     type=click.Choice(Check, case_sensitive=False),
     help="Skip a check. Repeatable.",
 )
-@click.option(
-    "-o",
-    "--output",
-    "layout",
-    type=click.Choice([Layout.TABLE, Layout.JSON, Layout.YAML], case_sensitive=False),
-    default=Layout.TABLE.value,
-    show_default=True,
-)
+@layout_option
 def doctor(
     *, policy: Path | None, kubeconfig: Path | None, namespace: str | None, skip: tuple[Check, ...], layout: Layout
 ) -> None:

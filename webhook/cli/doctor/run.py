@@ -2,19 +2,18 @@
 
 import asyncio
 import time
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
 import click
 import msgspec
-from rich.console import Console
 
 from webhook.cli.doctor import processes, registration
 from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, State, exit_status, missing_right
 from webhook.cli.doctor.table import to_table
 from webhook.cli.options import Layout, columns, is_colored
+from webhook.cli.screen import progress
 from webhook.cli.serialization import to_json, to_yaml
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.errors import ClusterError
@@ -79,9 +78,8 @@ class Observations:
 
 def run(options: Options) -> int:
     """Check the installation, print the findings, and return the exit status."""
-    console = Console(stderr=True)
     try:
-        with console.status("Checking") if console.is_terminal else nullcontext():
+        with progress("Checking"):
             observed = asyncio.run(_observe(options))
     except (ClusterError, PolicyError, PolicyUnreadable) as error:
         click.echo(f"fairgate: cannot check the installation: {error}", err=True)

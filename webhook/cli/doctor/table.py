@@ -2,26 +2,22 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from io import StringIO
 from typing import Final
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from webhook.cli.doctor.findings import Finding, State
 from webhook.cli.formatting import plural
+from webhook.cli.screen import Screen, grid
 
 _STYLES: Final = {State.OK: "green", State.WRONG: "bold red", State.UNKNOWN: "magenta", State.SKIPPED: "dim"}
 
 
 def to_table(findings: Iterable[Finding], *, width: int, is_colored: bool) -> str:
     """Return the findings as a table of this width."""
-    out, found = StringIO(), list(findings)
-    console = Console(file=out, width=width, force_terminal=is_colored, no_color=not is_colored, highlight=False)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("check", "state", "found"):
-        table.add_column(column, overflow="fold")
+    found = list(findings)
+    console = Screen(width=width, is_colored=is_colored)
+    table = grid("check", "state", "found")
     before = None
     for each in found:
         name = "" if each.check is before else each.check.value
@@ -31,7 +27,7 @@ def to_table(findings: Iterable[Finding], *, width: int, is_colored: bool) -> st
             message.append(f"\n-> {each.remedy}", style="cyan")
         table.add_row(Text(name), Text(each.state.value, style=_STYLES[each.state]), message)
     console.print(table, "", Text(_summary(found)), sep="\n")
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return console.text
 
 
 def _summary(findings: list[Finding]) -> str:

@@ -113,10 +113,11 @@ class _Group(msgspec.Struct, frozen=True, rename="camel"):
 
 def read_details(kubeconfig: Path | None, request: DetailsRequest) -> ClusterDetails:
     """Return the further objects. Raises ClusterError where the cluster cannot be reached."""
-    return asyncio.run(_read(kubeconfig, request))
+    return asyncio.run(fetch_details(kubeconfig, request))
 
 
-async def _read(kubeconfig: Path | None, request: DetailsRequest) -> ClusterDetails:
+async def fetch_details(kubeconfig: Path | None, request: DetailsRequest) -> ClusterDetails:
+    """Return the further objects, inside an event loop. Raises ClusterError where the cluster cannot be reached."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
 
     async with await connect(kubeconfig) as connection:

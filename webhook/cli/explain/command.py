@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.options import Layout, chosen_source, policy_option, world_options
+from webhook.cli.options import Layout, chosen_source, layout_option, policy_option, world_options
 from webhook.kube.objects.keys import OWN_NAMESPACE
 
 _EXAMPLES = """\b
@@ -47,14 +47,7 @@ Exit status: 0 all would run now, 1 something is refused or would wait, 2 someth
     metavar="USER",
     help="Who applies the manifests, for limits per user on bare pods.",
 )
-@click.option(
-    "-o",
-    "--output",
-    "layout",
-    type=click.Choice([Layout.TABLE, Layout.JSON, Layout.YAML], case_sensitive=False),
-    default=Layout.TABLE.value,
-    show_default=True,
-)
+@layout_option
 def explain(
     *,
     what: str,

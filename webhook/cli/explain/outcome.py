@@ -8,9 +8,12 @@ from webhook.cli.explain.beside import ClusterDetails, Evictor, PastEvent
 from webhook.cli.explain.subjects import Existing, Subject
 from webhook.cli.explain.verdict import verdict_of
 from webhook.cli.formatting import age, plural, plural_gpus
+from webhook.cli.queue.texts import holders_text, start_text
 from webhook.core.explain.explanation import Explanation
+from webhook.core.explain.queue_rows import QueueRow
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.decision import Outcome
+from webhook.core.model.text import ordinal
 from webhook.core.reclaim.reclaim_outlook import Impossible, Kept, Outlook, Possible
 from webhook.core.reclaim.reservation import Target
 from webhook.core.reclaim.victim import Victim
@@ -25,7 +28,7 @@ class ExplainedSubject:
     """One subject with its explanation.
 
     `outlook` is what reclaim can do for it, None where it needs nothing; `beneficiary` is the pod for which it is
-    evicted, "" where none is known. `now` is in seconds of Unix time.
+    evicted, "" where none is known. `now` is in seconds of Unix time. `line` is the place of a pod that waits in line.
     """
 
     subject: Subject
@@ -34,6 +37,7 @@ class ExplainedSubject:
     beneficiary: str
     details: ClusterDetails
     now: int
+    line: QueueRow | None = None
 
     @property
     def is_held_up(self) -> bool:
@@ -54,9 +58,9 @@ def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
     match explained.outlook:
         case None:
             return
-        case Kept(holding=holding, targets=targets):
-            since = age(max(0, explained.now - holding.since))
-            yield f"{gpus} on {holding.node} are kept for it, until {rfc3339(holding.until)}; plan since {since}"
+        case Kept(node_hold=node_hold, targets=targets):
+            since = age(max(0, explained.now - node_hold.since))
+            yield f"{gpus} on {node_hold.node} are kept for it, until {rfc3339(node_hold.until)}; plan since {since}"
             if targets:
                 yield f"to be evicted for that: {some(map(_target, targets))}"
             yield _leads(explained.details.evictor)
@@ -72,6 +76,22 @@ def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
             yield f"no GPUs are taken back for it: {why}"
         case _ as never:
             assert_never(never)
+
+
+def line_lines(row: QueueRow, *, now: int) -> Iterator[str]:
+    """Yield the place of a waiting pod in line, what it waits for, who holds that, and when it is likely to start."""
+    since = f", since {age(max(0, now - row.waiting.created))}" if row.waiting.created else ""
+    place, team = row.place, row.waiting.team
+    if place is None:
+        yield f"not in line{since}"
+    else:
+        yield f"{ordinal(place.of_team)} of team {team}, {ordinal(place.overall)} of all{since}"
+    yield f"waits for: {row.cause}"
+    if row.holders:
+        yield f"held by {holders_text(row)}"
+    if place is not None:
+        basis = "" if row.start is None else ", by how long pods ran so far"
+        yield f"likely start: {start_text(row.start)}{basis}"
 
 
 def eviction_line(existing: Existing, beneficiary: str) -> str:

@@ -20,7 +20,7 @@ from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import NodeHold
 from webhook.core.world.world import World
 from webhook.kube.objects import objects
-from webhook.kube.reclaim.holds import read_holding
+from webhook.kube.reclaim.holds import read_node_hold
 from webhook.kube.reclaim.reclaim_pods import ReclaimPodObject, to_reclaim_pod
 
 _HYPOTHETICAL: Final = Uid("explained")
@@ -33,11 +33,11 @@ class Evictions:
 
     world: World
     reclaim_index: ReclaimIndex
-    holdings: tuple[NodeHold, ...]
+    node_holds: tuple[NodeHold, ...]
 
     @classmethod
     def of(
-        cls, found: Iterable[Mapping[str, Any]], world: World, details: ClusterDetails, holdings: tuple[NodeHold, ...]
+        cls, found: Iterable[Mapping[str, Any]], world: World, details: ClusterDetails, node_holds: tuple[NodeHold, ...]
     ) -> "Evictions":
         """Return the evictor's view of the objects of a world; `world` is made of them, and is changed."""
         policy = world.policy
@@ -50,7 +50,7 @@ class Evictions:
         for node in list(world.fleet.nodes()):
             if any(taint.key == HELD for taint in node.taints):
                 world.set_node(replace(node, taints=tuple(taint for taint in node.taints if taint.key != HELD)))
-        return cls(world, reclaim_index, holdings)
+        return cls(world, reclaim_index, node_holds)
 
     def outlook(self, explanation: Explanation, uid: str, *, now: int) -> Outlook | None:
         """Return what reclaim can do for a pod; None where it needs nothing.
@@ -63,7 +63,7 @@ class Evictions:
                 return None
             if gpu_pod.pod.tier is None:
                 return Impossible("Fairgate did not decide on it")
-            return outlook(gpu_pod, self.reclaim_index, self.world, holdings=self.holdings, now=now)
+            return outlook(gpu_pod, self.reclaim_index, self.world, node_holds=self.node_holds, now=now)
         is_guaranteed = isinstance(explanation.decision, Admit) and explanation.decision.charge.tier is Tier.GUARANTEED
         if uid or explanation.team is None or explanation.runs_now or not is_guaranteed:
             return None
@@ -73,24 +73,24 @@ class Evictions:
         team, tier = explanation.team.name, Tier.GUARANTEED.value
         made = Resident(_HYPOTHETICAL, pod.namespace, pod.name, pod.demand, None, None, team, tier, created=now)
         waiting = ReclaimPod(made, labels=pod.labels, constraints=constraints, topology=pod.topology)
-        return outlook(waiting, self.reclaim_index, self.world, holdings=self.holdings, now=now)
+        return outlook(waiting, self.reclaim_index, self.world, node_holds=self.node_holds, now=now)
 
 
-def holdings_of(found: Iterable[Mapping[str, Any]]) -> tuple[NodeHold, ...]:
+def node_holds_of(found: Iterable[Mapping[str, Any]]) -> tuple[NodeHold, ...]:
     """Return the holds of the nodes of a world."""
     nodes = (each["metadata"] for each in found if each.get("kind") == "Node")
-    read = (read_holding(msgspec.convert(metadata, objects.ObjectMeta)) for metadata in nodes)
-    return tuple([holding for holding in read if holding is not None])
+    read = (read_node_hold(msgspec.convert(metadata, objects.ObjectMeta)) for metadata in nodes)
+    return tuple([node_hold for node_hold in read if node_hold is not None])
 
 
-def beneficiary(uid: str, holdings: Iterable[NodeHold]) -> str:
+def beneficiary(uid: str, node_holds: Iterable[NodeHold]) -> str:
     """Return the name of the pod for which another one is evicted; "" where that is not known."""
-    found = eviction_of(Uid(uid), holdings)
+    found = eviction_of(Uid(uid), node_holds)
     if found is None:
         return ""
-    holding, target = found
+    node_hold, target = found
     return next(
-        (f"{each.namespace}/{each.name}" for each in holding.beneficiaries if each.uid == target.beneficiary), ""
+        (f"{each.namespace}/{each.name}" for each in node_hold.beneficiaries if each.uid == target.beneficiary), ""
     )
 
 
@@ -103,7 +103,7 @@ def _index(found: Mapping[str, Any], reclaim_index: ReclaimIndex, world: World, 
     if gpu_pod is None:
         return
     counted = world.pod(gpu_pod.pod.uid) or gpu_pod.pod
-    unpromised = replace(counted, promised=None)
+    unpromised = counted._replace(promised=None)
     if counted.promised is not None:
         world.set_pod(unpromised)
     if counted.demand.gpus:

@@ -6,6 +6,7 @@ import msgspec
 
 from webhook.cli.explain.outcome import ExplainedSubject
 from webhook.cli.explain.verdict import Word, verdict_of
+from webhook.cli.queue.report import WaitingReport, waiting_report
 from webhook.core.explain.candidates import Candidates
 from webhook.core.explain.explanation import PoolStep
 from webhook.core.model.amount import format_gpus, format_limit
@@ -125,6 +126,15 @@ class PoolReport(msgspec.Struct, rename="camel"):
     node: Annotated[NodeAnswer | None, msgspec.Meta(description="what --node asked for")]
 
 
+class DomainReport(msgspec.Struct, rename="camel"):
+    """A domain, such as a rack, and how many of the gang's waiting pods it has room for."""
+
+    level: Annotated[str, msgspec.Meta(description="the key of the node label")]
+    name: Annotated[str, msgspec.Meta(description="KEY=VALUE, with those of larger domains if several have the value")]
+    holds: int
+    enough: Annotated[bool, msgspec.Meta(description="whether it has room for all of them")]
+
+
 class ExplanationReport(msgspec.Struct, rename="camel"):
     """One decision, step by step."""
 
@@ -144,10 +154,15 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
     limits: list[LimitReport]
     holders: list[HolderReport]
     pools: list[PoolReport]
+    domains: Annotated[
+        list[DomainReport],
+        msgspec.Meta(description="where the pod's gang may be placed together, the best ten by level"),
+    ]
     smaller: Annotated[dict[str, str] | None, msgspec.Meta(description="the largest lesser request that would run now")]
     elsewhere: Annotated[list[str], msgspec.Meta(description="pools in which it would run now")]
     reclaim: ReclaimReport | None
     eviction: EvictionReport | None
+    line: Annotated[WaitingReport | None, msgspec.Meta(description="of a pod that waits in line")]
     events: list[EventReport]
 
 
@@ -182,10 +197,16 @@ def report_of(explained: ExplainedSubject) -> ExplanationReport:
         ],
         holders=[HolderReport(name, format_gpus(held)) for name, held in explanation.holders],
         pools=[_pool(step) for step in explanation.pools],
+        domains=[
+            DomainReport(level.key, room.name, room.holds, room.is_enough)
+            for level in (explanation.domains.levels if explanation.domains is not None else ())
+            for room in level.rooms
+        ],
         smaller=None if explanation.smaller is None else _devices(explanation.smaller),
         elsewhere=list(explanation.elsewhere),
         reclaim=_reclaim(explained),
         eviction=_eviction(explained),
+        line=None if explained.line is None else waiting_report(explained.line),
         events=[
             EventReport(each.reason, each.message, each.count, rfc3339(each.last)) for each in explained.details.events
         ],
@@ -197,10 +218,10 @@ def _reclaim(explained: ExplainedSubject) -> ReclaimReport | None:
     match explained.outlook:
         case None:
             return None
-        case Kept(holding=holding, targets=targets):
+        case Kept(node_hold=node_hold, targets=targets):
             evicted = [EvictedReport(f"{each.namespace}/{each.name}", rfc3339(each.at)) for each in targets]
-            since = rfc3339(holding.since)
-            return ReclaimReport("kept", holding.node, gpus, [], evicted, since, None, leader)
+            since = rfc3339(node_hold.since)
+            return ReclaimReport("kept", node_hold.node, gpus, [], evicted, since, None, leader)
         case Possible(move=move):
             evicted = [EvictedReport(f"{each.namespace}/{each.name}", None) for each in move.victims]
             teams = sorted({str(each.team) for each in move.victims})

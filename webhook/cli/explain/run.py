@@ -2,28 +2,27 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, assert_never
 
 import click
-from rich.console import Console
 
 from webhook.cli.explain.beside import ClusterDetails, DetailsRequest, read_details
+from webhook.cli.explain.explaining import Found, explain_all
 from webhook.cli.explain.outcome import ExplainedSubject, event_lines
-from webhook.cli.explain.reclaim import Evictions, beneficiary, holdings_of
 from webhook.cli.explain.report import report_of
 from webhook.cli.explain.steps import to_steps
 from webhook.cli.explain.subjects import Subject, find_pod, pods_of_manifests, subject_of_pod
 from webhook.cli.explain.target import Target, read_target
 from webhook.cli.explain.workload import subjects_of_workload
 from webhook.cli.options import Layout, columns, is_colored
-from webhook.cli.review.ample_nodes import AmpleNodes
+from webhook.cli.queue.runs import runs_of
 from webhook.cli.review.sources import read_sources
+from webhook.cli.screen import progress
 from webhook.cli.serialization import to_json, to_yaml
-from webhook.cli.terminal import print_error
+from webhook.cli.terminal import print_error, print_problems
 from webhook.cli.world_source import (
     Source,
     WorldError,
@@ -34,17 +33,11 @@ from webhook.cli.world_source import (
     read_objects,
     world_of,
 )
-from webhook.core.explain.explanation import Explanation, PoolStep, explain, unreadable
-from webhook.core.explain.policy_replay import requester_of
-from webhook.core.model.decision import Deny
-from webhook.core.model.names import NodeName, Uid
-from webhook.core.model.original_request import as_asked
+from webhook.core.model.names import NodeName
 from webhook.core.model.text import printable
 from webhook.core.world.world import World
 from webhook.kube.objects.keys import OWN_NAMESPACE
-from webhook.kube.pod.pods import fallback_uid
 from webhook.kube.workloads.expand import flattened
-from webhook.kube.workloads.model import Unknown
 from webhook.kube.workloads.table import kind_table
 from webhook.kube.world_file.stream import Unreadable, read_stream
 from webhook.policy.problems import PolicyError, PolicyUnreadable
@@ -53,8 +46,6 @@ from webhook.server.settings import LiveCluster, WorldFile
 RUNS: Final = 0
 DOES_NOT_RUN: Final = 1
 NOT_JUDGED: Final = 2
-
-_NOT_LOOKED_AT: Final = "not looked at: you may not list all nodes and pods"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +62,6 @@ class ExplainOptions:
     fairgate_namespace: str = OWN_NAMESPACE
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The subjects, their world, and the details that were read."""
-
-    subjects: Sequence[Subject | Unknown]
-    reading: WorldObjects
-    world: World
-    details: ClusterDetails
-
-
 class _NothingToExplainError(Exception):
     """The named object does not exist or cannot be read; `past` are the Events of Fairgate about it."""
 
@@ -91,14 +72,12 @@ class _NothingToExplainError(Exception):
 
 def run(options: ExplainOptions) -> int:
     """Explain; return the exit status."""
-    shown = Console(stderr=True)
     try:
-        with shown.status("Reading") if shown.is_terminal else nullcontext():
+        with progress("Reading"):
             found = _find(options)
-        explained, problems = _explain(found, options)
+        explained, problems = explain_all(found, now=int(time.time()), user=options.user, node=options.node)
     except (PolicyError, PolicyUnreadable, WorldError, _NothingToExplainError) as error:
-        for problem in error.problems if isinstance(error, PolicyError) else (error,):
-            print_error(problem)
+        print_problems(error)
         for line in error.past if isinstance(error, _NothingToExplainError) else ():
             click.echo(f"  {printable(line)}", err=True)
         return NOT_JUDGED
@@ -113,7 +92,7 @@ def run(options: ExplainOptions) -> int:
     return NOT_JUDGED if problems else RUNS
 
 
-def _find(options: ExplainOptions) -> _Found:
+def _find(options: ExplainOptions) -> Found:
     policy = choose_policy(options.policy, options.source)
     kinds = kind_table(policy.workloads.kinds)
     target = None if Path(options.what).exists() else read_target(options.what, kinds)
@@ -132,7 +111,10 @@ def _find(options: ExplainOptions) -> _Found:
         document = _workload(target, options, details)
         known = reading.objects if reading.coverage.covers("pods", options.namespace) else None
         subjects = list(subjects_of_workload(document, known, namespace=options.namespace, world=world, kinds=kinds))
-    return _Found(subjects, reading, world, details)
+    name = origin_of(options.source).name
+    return Found(
+        subjects, reading, world, details, name, lambda: runs_of(reading, options.source, (options.namespace,))
+    )
 
 
 def _details(options: ExplainOptions, target: Target | None, *, is_room_known: bool) -> ClusterDetails:
@@ -189,64 +171,7 @@ def _objects(path: str) -> Iterator[dict[str, object]]:
             yield from (dict(each) for each in flattened((document.value,)))
 
 
-def _explain(found: _Found, options: ExplainOptions) -> tuple[list[ExplainedSubject], list[str]]:
-    explained: list[ExplainedSubject] = []
-    problems: list[str] = []
-    reading, world = found.reading, found.world
-    is_room_known = reading.coverage.is_room_known
-    ample_nodes = None if is_room_known else AmpleNodes(world)
-    holdings, evictions = holdings_of(reading.objects), None
-    now = int(time.time())
-    for subject in found.subjects:
-        if isinstance(subject, Unknown):
-            problems.append(subject.reason)
-            continue
-        uid = _uid(subject)
-        explanation = _explained(subject, uid, world, options, ample_nodes)
-        outlook = None
-        if is_room_known and not (explanation.runs_now if subject.existing is None else subject.existing.node):
-            if evictions is None:  # a second world: only where a pod waits, or would
-                fresh = world_of(reading, world.policy, name=origin_of(options.source).name)
-                evictions = Evictions.of(reading.objects, fresh, found.details, holdings)
-            outlook = evictions.outlook(explanation, uid, now=now)
-        explained.append(
-            ExplainedSubject(subject, explanation, outlook, beneficiary(uid, holdings), found.details, now)
-        )
-    return explained, problems
-
-
-def _uid(subject: Subject) -> str:
-    """Return the UID of a pod that exists, as a world knows it; "" where it does not exist."""
-    if subject.existing is None or isinstance(subject.template, Deny):
-        return ""
-    pod = subject.template.pod
-    return subject.existing.uid or fallback_uid(pod.namespace, pod.name)
-
-
-def _explained(
-    subject: Subject, uid: str, world: World, options: ExplainOptions, ample_nodes: AmpleNodes | None
-) -> Explanation:
-    """Return the explanation of a pod as if it were created now; one that exists is removed from the world first.
-
-    Where room is not known, every node has room.
-    """
-    if isinstance(subject.template, Deny):
-        return unreadable(subject.namespace, subject.template, world)
-    pod, user = subject.template.pod, options.user
-    if uid:
-        charge = world.charge_of(Uid(uid))
-        user = user or (charge.user or "" if charge is not None else "")
-        world.remove_pod(Uid(uid))
-        pod = as_asked(pod, world.policy)
-    node = None if options.node is None else NodeName(options.node)
-    if ample_nodes is None:
-        return explain(pod, requester_of(pod, user), world, node=node)
-    ample_nodes.make_room(pod)
-    found = explain(pod, requester_of(pod, user), world)
-    return replace(found, pools=tuple(PoolStep(step.pool, step.closed or _NOT_LOOKED_AT, None) for step in found.pools))
-
-
-def _written(explained: list[ExplainedSubject], found: _Found, options: ExplainOptions) -> str:
+def _written(explained: list[ExplainedSubject], found: Found, options: ExplainOptions) -> str:
     reports = [report_of(each) for each in explained]
     match options.layout:
         case Layout.JSON:

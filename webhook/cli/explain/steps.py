@@ -1,28 +1,33 @@
 """An explanation for a screen, one line or table a step."""
 
 from collections.abc import Iterator
-from io import StringIO
 from typing import Final
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 
-from webhook.cli.explain.outcome import ExplainedSubject, event_lines, eviction_line, reclaim_lines, some
+from webhook.cli.explain.outcome import ExplainedSubject, event_lines, eviction_line, line_lines, reclaim_lines, some
 from webhook.cli.explain.report import in_gpus
 from webhook.cli.explain.subjects import Existing
 from webhook.cli.explain.verdict import Verdict, verdict_of
 from webhook.cli.formatting import column_gpus, plural, plural_gpus
+from webhook.cli.screen import Screen
 from webhook.cli.terminal import Line as Text
+from webhook.core.admission.queueing import QUEUE_MODE
+from webhook.core.explain.domains import DomainSteps
 from webhook.core.explain.explanation import Explanation, NodeStep, PoolStep
-from webhook.core.model import decision_annotation as marks
+from webhook.core.model import decision_annotation
 from webhook.core.model.amount import Unlimited, format_limit
 from webhook.core.model.decision import Deny, Outcome
+from webhook.core.model.decision_annotation import DecisionAnnotation
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import CPU, MEMORY
+from webhook.core.model.text import printable
 from webhook.core.model.tier import Tier
 
 _STYLES: Final = {
     Outcome.ADMIT: "green",
+    Outcome.QUEUE: "yellow",
     Outcome.DENY: "bold red",
     Outcome.RETRY: "magenta",
     Outcome.SKIP: "magenta",
@@ -33,8 +38,7 @@ _GIB: Final = 1 << 30
 def to_steps(explained: ExplainedSubject, *, policy_hash: str, width: int, is_colored: bool) -> str:
     """Return an explanation as text of this width."""
     subject = explained.subject
-    out = StringIO()
-    console = Console(file=out, width=width, force_terminal=is_colored, no_color=not is_colored, highlight=False)
+    console = Screen(width=width, is_colored=is_colored)
     count = "" if subject.count == 1 else f", one of {subject.count or 'an open number of'}"
     console.print(Text(f"{subject.title}{count}", style="bold"))
     if subject.pods:
@@ -49,18 +53,32 @@ def to_steps(explained: ExplainedSubject, *, policy_hash: str, width: int, is_co
     for name, step in _steps(explained):
         grid.add_row(name, step)
     console.print(grid)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return console.text
 
 
 def _existing_line(existing: Existing, policy_hash: str) -> str:
     """Return the decision at the creation of the pod."""
     where = f"It is on {existing.node}" if existing.node else "It is on no node yet"
-    mark = None if existing.mark is None else marks.read(existing.mark)
-    if mark is None:
+    annotation = (
+        None if existing.decision_annotation is None else decision_annotation.read(existing.decision_annotation)
+    )
+    if annotation is not None and (annotation.domain or annotation.why):
+        where += f", {_domain(annotation)}"
+    if annotation is None:
         return f"{where}, and bypassed Fairgate. If it came now:"
+    policy = "the present policy" if annotation.policy == policy_hash else f"an earlier policy ({annotation.policy})"
+    if annotation.mode == QUEUE_MODE and not existing.node and not existing.tier:
+        return f"It waits in line. Queued ({annotation.code}) at {annotation.at} by {policy}. If it came now:"
     tier = f" as {existing.tier}" if existing.tier else ""
-    policy = "the present policy" if mark.policy == policy_hash else f"an earlier policy ({mark.policy})"
-    return f"{where}. Admitted{tier} ({mark.code}) at {mark.at} by {policy}. If it came now, without itself:"
+    return (
+        f"{where}. Admitted{tier} ({annotation.code}) at {annotation.at} by {policy}. If it came now, without itself:"
+    )
+
+
+def _domain(annotation: DecisionAnnotation) -> str:
+    """Return in which domain a pod was placed with its gang, and why."""
+    domain = f"in {printable(annotation.domain)} with its gang" if annotation.domain else "in no one domain"
+    return f"{domain} ({printable(annotation.why)})" if annotation.why else domain
 
 
 def _steps(explained: ExplainedSubject) -> Iterator[tuple[str, RenderableType]]:
@@ -70,13 +88,20 @@ def _steps(explained: ExplainedSubject) -> Iterator[tuple[str, RenderableType]]:
     yield "demand", Text(_demand(explanation.pod.demand) if is_read else "cannot be read")
     team = "no team" if explanation.team is None else explanation.team.name
     user = "" if explanation.user is None else f"; user {explanation.user}"
+    above = [] if explanation.team is None else [each.name for each in explanation.team.departments]
+    if above:
+        team = f"{team} of department {' below '.join(above)}"
     yield "team", Text(f"{team}, by namespace {explanation.pod.namespace}{user}")
     if explanation.limits:
         yield "limits", _limits(explanation)
         yield "tier", Text(_tier(explanation, verdict))
     for step in explanation.pools:
         yield f"pool {step.pool.name}" if step.pool.name else "nodes", _pool(step)
+    if explanation.domains is not None:
+        yield "domains", Group(*[Text(line) for line in _domains(explanation.domains)])
     yield "outcome", _outcome(verdict)
+    if explained.line is not None:
+        yield "line", Group(*[Text(each, style="yellow") for each in line_lines(explained.line, now=explained.now)])
     if lines := list(reclaim_lines(explained)):
         yield "reclaim", Group(*[Text(line, style="yellow") for line in lines])
     if lines := list(event_lines(explained.details.events, now=explained.now)):
@@ -159,6 +184,18 @@ def _outcome(verdict: Verdict) -> Text:
     for warning in verdict.warnings:
         text.append(f"\nwarning: {warning.text} ({warning.code})", style="yellow")
     return text
+
+
+def _domains(steps: DomainSteps) -> Iterator[str]:
+    number = plural(steps.pods, "pod")
+    yield (
+        f"its gang requires one {steps.required} for {number}" if steps.required else f"{number} of its gang, together"
+    )
+    for step in steps.levels:
+        shown = ", ".join(f"{room.name.partition('=')[2]} {room.holds}" for room in step.rooms)
+        more = f" and {step.number - len(step.rooms)} more" if step.number > len(step.rooms) else ""
+        have = f"{step.enough} of {step.number} have room for all" if step.number else "no node has this label"
+        yield f"{step.key}: {have}{': ' if shown else ''}{shown}{more}"
 
 
 def _instead(explanation: Explanation) -> Iterator[str]:

@@ -26,7 +26,7 @@ class Existing:
 
     node: str
     tier: str
-    mark: str | None
+    decision_annotation: str | None
     uid: str = ""
     evict_at: str = ""
     evict_for: str = ""

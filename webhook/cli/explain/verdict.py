@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, assert_never
 
-from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Retry
+from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, Retry
 from webhook.core.model.names import NodeName
 from webhook.core.model.reason import Reason
 from webhook.core.model.tier import Tier
 
-Word = Literal["admitted", "refused", "asked again", "not judged"]
+Word = Literal["admitted", "queued", "refused", "asked again", "not judged"]
 """The name of the outcome of a pod that would be created now."""
 
 WORDS: Final[Mapping[Outcome, Word]] = {
     Outcome.ADMIT: "admitted",
+    Outcome.QUEUE: "queued",
     Outcome.DENY: "refused",
     Outcome.RETRY: "asked again",
     Outcome.SKIP: "not judged",
@@ -39,8 +40,10 @@ class Verdict:
 def verdict_of(decision: Decision) -> Verdict:
     """Return the verdict of a decision."""
     match decision:
-        case Admit(charge=charge, steering=steering, reason=reason, warnings=warnings):
-            return Verdict(Outcome.ADMIT, (reason,), charge.tier, steering.nodes, warnings)
+        case Admit(charge=charge, node_choice=node_choice, reason=reason, warnings=warnings):
+            return Verdict(Outcome.ADMIT, (reason,), charge.tier, node_choice.nodes, warnings)
+        case Queue(reason=reason):
+            return Verdict(Outcome.QUEUE, (reason,))
         case Deny(reasons=reasons):
             return Verdict(Outcome.DENY, reasons)
         case Retry(reason=reason):

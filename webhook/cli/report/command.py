@@ -3,16 +3,15 @@
 import itertools
 import sys
 from collections.abc import Iterable
-from io import StringIO
 from typing import BinaryIO, Final
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from webhook.cli.formatting import plural
 from webhook.cli.options import columns, is_colored
 from webhook.cli.report.tally import Report, Row, tally
+from webhook.cli.screen import Screen, grid
 from webhook.cli.serialization import to_json
 from webhook.cli.terminal import Line, print_error
 
@@ -57,10 +56,7 @@ def report(logs: tuple[BinaryIO, ...], layout: str) -> None:
 
 
 def _as_text(found: Report) -> str:
-    out = StringIO()
-    console = Console(
-        file=out, width=columns(), force_terminal=is_colored(), no_color=not is_colored(), highlight=False
-    )
+    console = Screen(width=columns(), is_colored=is_colored())
     refused = [row for row in found.rows if row.outcome not in ("preemptible", "guaranteed")]
     if refused:
         console.print(_refusals(refused[:_MAX_ROWS]), "")
@@ -76,11 +72,11 @@ def _as_text(found: Report) -> str:
     span = f", {found.first} to {found.last}" if found.decisions else ""
     unread = f"; no JSON in {plural(found.unread, 'line')}" if found.unread else ""
     console.print(Line(f"{plural(found.decisions, 'decision')}{span}{unread}"), soft_wrap=True)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return console.text
 
 
 def _refusals(rows: Iterable[Row]) -> Table:
-    table = _grid("outcome", "code", "team", "namespace", "who", ">times", ">gpus", "first", "last")
+    table = grid("outcome", "code", "team", "namespace", "who", ">times", ">gpus", "first", "last")
     for row in rows:
         sums, span = (f"{row.decisions:,}", f"{row.gpus:g}"), (row.first, row.last)
         table.add_row(*map(Line, (_outcome(row), row.code, row.team, row.namespace, row.who, *sums, *span)))
@@ -89,7 +85,7 @@ def _refusals(rows: Iterable[Row]) -> Table:
 
 def _admissions(rows: Iterable[Row]) -> Table:
     """Return the admitted pods, summed by outcome and team."""
-    table = _grid("outcome", "team", ">pods", ">gpus", ">placed")
+    table = grid("outcome", "team", ">pods", ">gpus", ">placed")
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((_outcome(row), row.team), []).append(row)
@@ -101,10 +97,3 @@ def _admissions(rows: Iterable[Row]) -> Table:
 
 def _outcome(row: Row) -> str:
     return row.outcome if row.enforced else f"would be {row.outcome}"
-
-
-def _grid(*names: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in names:
-        table.add_column(name.removeprefix(">"), justify="right" if name[0] == ">" else "left", overflow="fold")
-    return table

@@ -41,6 +41,8 @@ class AmpleNodes:
 def _node(name: str, pod: Pod, constraints: Constraints) -> dict[str, object]:
     term = next((term for term in constraints.terms or () if term.labels or term.fields), None)
     labels = dict(constraints.node_selector)
+    if pod.gang is not None and pod.gang.domain is not None and pod.gang.domain.key:
+        labels[pod.gang.domain.key] = "any"
     if term is not None:
         labels |= _met(term.labels)
         name = dict(_met(term.fields)).get("metadata.name", name)

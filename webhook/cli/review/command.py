@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.options import policy_option
+from webhook.cli.options import path_option, policy_option
 from webhook.cli.review.findings import FailOn
 from webhook.cli.review.outputs import Format, Output, OutputType
 
@@ -25,10 +25,8 @@ If both 1 and 2 apply it is 1."""
 @click.command(epilog=_EXAMPLES, short_help="Check whether manifests would be admitted.")
 @click.argument("sources", metavar="FILE|DIR|-...", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @policy_option
-@click.option(
+@path_option(
     "--world",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
     help="Review against nodes and pods from a file, as `kubectl get nodes,pods -A -o yaml` prints them.",
 )
 @click.option("--cluster", is_flag=True, help="Review against a live cluster; nothing is written.")
@@ -37,10 +35,8 @@ If both 1 and 2 apply it is 1."""
     is_flag=True,
     help="Review against limits only, with nothing used and unlimited capacity. The default.",
 )
-@click.option(
+@path_option(
     "--kubeconfig",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
     help="The cluster for --cluster. Default: $KUBECONFIG, ~/.kube/config, or the cluster this pod runs in.",
 )
 @click.option(

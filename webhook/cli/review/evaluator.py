@@ -8,7 +8,7 @@ from webhook.cli.formatting import plural
 from webhook.cli.review.ample_nodes import AmpleNodes
 from webhook.cli.review.existing_pods import ExistingPods
 from webhook.cli.review.results import Patch, Place, PodGroup, WorkloadResult
-from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Retry
+from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, Retry
 from webhook.core.model.names import UNASSIGNED, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import OnWorkloadLimit
@@ -94,7 +94,7 @@ class Evaluator:
         """Return why all pods together can never run, as the webhook's warning does; nothing for a bare pod."""
         if workload.kind == "Pod":
             return ()
-        codes = LIMIT_CODES if self._ample_nodes is not None else LIMIT_CODES | {Code.NEVER_FITS}
+        codes = LIMIT_CODES if self._ample_nodes is not None else LIMIT_CODES | {Code.NEVER_FITS, Code.TOPOLOGY_IGNORED}
         found = judge(workload, item.requester or self._requester, self._world)
         return tuple(reason for reason in found if reason.code in codes)
 
@@ -220,6 +220,8 @@ def _outcome_of(decision: Decision) -> tuple[Outcome, tuple[Reason, ...], Tier |
         case NotApplicable():
             tier = None if decision.charge is None else decision.charge.tier
             return Outcome.ADMIT, (decision.reason,), tier, decision.warnings
+        case Queue():
+            return Outcome.QUEUE, (decision.reason,), None, decision.warnings
         case Deny():
             return Outcome.DENY, decision.reasons, None, ()
         case Retry():
@@ -229,6 +231,8 @@ def _outcome_of(decision: Decision) -> tuple[Outcome, tuple[Reason, ...], Tier |
 
 
 def _team_of(decision: Decision) -> TeamName | None:
+    if isinstance(decision, Queue):
+        return decision.team
     return decision.charge.team if isinstance(decision, Admit | NotApplicable) and decision.charge is not None else None
 
 

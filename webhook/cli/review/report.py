@@ -133,7 +133,7 @@ def _summary(review: Review) -> SummaryReport:
         outcome=WORDS[review.outcome],
         workloads=len(review.workloads),
         admitted=len(review.having(Outcome.ADMIT)),
-        queued=0,
+        queued=len(review.having(Outcome.QUEUE)),
         refused=len(review.having(Outcome.DENY)),
         unknown=len(review.having(Outcome.SKIP)),
         pods=sum(group.count or 0 for group in groups),

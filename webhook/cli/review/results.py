@@ -13,17 +13,18 @@ from webhook.core.model.reason import Reason, refusal_text
 from webhook.core.model.tier import Tier
 
 Word = Literal["admitted", "queued", "refused", "unknown"]
-"""What would happen to pods, as reviews write it; no pod is queued in this version."""
+"""What would happen to pods, as reviews write it."""
 
 WORDS: Final[Mapping[Outcome, Word]] = {
     Outcome.ADMIT: "admitted",
+    Outcome.QUEUE: "queued",
     Outcome.DENY: "refused",
     Outcome.SKIP: "unknown",
 }
 
 
-OUTCOMES: Final = (Outcome.ADMIT, Outcome.DENY, Outcome.SKIP)
-"""The outcomes of pods in a review: admitted, refused, and what cannot be judged."""
+OUTCOMES: Final = (Outcome.ADMIT, Outcome.QUEUE, Outcome.DENY, Outcome.SKIP)
+"""The outcomes of pods in a review: admitted, queued, refused, and what cannot be judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class WorkloadResult:
 
     @property
     def outcome(self) -> Outcome:
-        """The worst outcome of its pods: refused, then unknown."""
+        """The worst outcome of its pods: refused, then unknown, then queued."""
         return _worst(group.outcome for group in self.pods)
 
     @property
@@ -150,7 +151,7 @@ class Review:
 
 def _worst(outcomes: Iterable[Outcome]) -> Outcome:
     found = set(outcomes)
-    order = (Outcome.DENY, Outcome.SKIP)
+    order = (Outcome.DENY, Outcome.SKIP, Outcome.QUEUE)
     return next((outcome for outcome in order if outcome in found), Outcome.ADMIT)
 
 

@@ -42,11 +42,11 @@ def open_world(source: WorldSource, policy: Policy, collected: Collected, *, nam
         pods = sum(1 for pod in view.world.pods() if not is_hidden_usage(pod))
         facts = WorldFacts(origin.source, origin.name, origin.age_seconds, len(view.world.fleet), pods, policy.hash)
         review_world = ReviewWorld(view.world, facts, view.coverage, is_room_known=view.coverage.is_room_known)
-    _add_manifests(collected, review_world.world)
+    add_manifests(collected, review_world.world)
     return review_world
 
 
-def _add_manifests(collected: Collected, world: World) -> None:
+def add_manifests(collected: Collected, world: World) -> None:
     """Add namespaces and PriorityClasses; labels and annotations of an existing namespace are merged."""
     for facts in collected.namespaces:
         known = world.tenancy(facts.name).facts

@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +26,8 @@ from webhook.cli.review.report import to_json, to_yaml
 from webhook.cli.review.results import Place, Review, WorkloadResult
 from webhook.cli.review.review_world import ReviewWorld, WorldSource, open_world
 from webhook.cli.review.sources import read_sources
-from webhook.cli.terminal import print_error
+from webhook.cli.screen import progress
+from webhook.cli.terminal import print_error, print_problems
 from webhook.cli.world_source import WorldError, choose_policy
 from webhook.core.model.decision import Outcome
 from webhook.core.model.pod import Requester
@@ -56,21 +56,18 @@ class Options:
 
 def run(options: Options) -> int:
     """Run the review, write every output, and return the exit status."""
-    console = Console(stderr=True)
     try:
-        with console.status("Reading") if console.is_terminal else nullcontext():
+        with progress("Reading"):
             policy = choose_policy(options.policy, options.world)
             collected = collect(read_sources(options.sources, sys.stdin.buffer), namespace=options.namespace)
             opened = open_world(options.world, policy, collected, namespace=options.namespace)
     except (PolicyError, PolicyUnreadable, WorldError) as error:
-        problems = error.problems if isinstance(error, PolicyError) else (error,)
-        for problem in problems:
-            print_error(problem)
+        print_problems(error)
         return NOT_EVALUATED
     opened.coverage.print_notes()
     if options.outputs[0].format is Format.REVIEW:
         return _answer(options, collected, opened)
-    review = _evaluate(options, collected, opened, console)
+    review = _evaluate(options, collected, opened)
     status = _status(review, options.fail_on)
     try:
         for output in options.outputs:
@@ -81,7 +78,8 @@ def run(options: Options) -> int:
     return status
 
 
-def _evaluate(options: Options, collected: Collected, opened: ReviewWorld, console: Console) -> Review:
+def _evaluate(options: Options, collected: Collected, opened: ReviewWorld) -> Review:
+    console = Console(stderr=True)
     evaluator = Evaluator(
         opened.world,
         related=collected.related,

@@ -10,7 +10,7 @@ from typing import Final
 
 from rich.text import Text
 
-from webhook.cli.status.board import Allocation, Device, DeviceGroup
+from webhook.core.explain.board import Allocation, Device, DeviceGroup
 from webhook.core.model.names import TeamName
 from webhook.core.model.tier import Tier
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from webhook.cli.status.board import Board, DeviceGroup, FreeRow, NodeRow, TeamRow
+from webhook.core.explain.board import Board, DepartmentRow, DeviceGroup, FreeRow, ModelRow, NodeRow, TeamRow
 from webhook.core.model.amount import format_gpus, format_limit
 from webhook.core.model.tier import Tier
 
@@ -19,7 +19,7 @@ class HolderReport(msgspec.Struct):
 
 
 class ModelReport(msgspec.Struct, rename="camel"):
-    """A team's share and usage of one GPU model."""
+    """The share and usage of one GPU model."""
 
     model: str
     guaranteed: str
@@ -28,7 +28,21 @@ class ModelReport(msgspec.Struct, rename="camel"):
     borrowed: str
 
 
-class TeamReport(msgspec.Struct, rename="camel"):
+class DepartmentReport(msgspec.Struct, rename="camel", omit_defaults=True):
+    """The share and usage of all teams below a department."""
+
+    name: str
+    guaranteed: Annotated[str, msgspec.Meta(description=_GPUS)]
+    limit: Annotated[str, msgspec.Meta(description="GPUs, or the word unlimited")]
+    used: Annotated[str, msgspec.Meta(description="everything charged, borrowed and waiting included")]
+    borrowed: Annotated[str, msgspec.Meta(description="the part of it beyond the guaranteed share")]
+    waiting: Annotated[str, msgspec.Meta(description="the part of it of pods without a node")]
+    weight: Annotated[str, msgspec.Meta(description="its part of the surplus, relative to others of its parent")]
+    models: list[ModelReport]
+    parent: Annotated[str, msgspec.Meta(description="the department above it; left out at the top")] = ""
+
+
+class TeamReport(msgspec.Struct, rename="camel", omit_defaults=True):
     """A team's share and usage."""
 
     name: str
@@ -39,6 +53,9 @@ class TeamReport(msgspec.Struct, rename="camel"):
     waiting: Annotated[str, msgspec.Meta(description="the part of it of pods without a node")]
     holders: Annotated[list[HolderReport], msgspec.Meta(description="largest first")]
     models: list[ModelReport]
+    department: Annotated[str, msgspec.Meta(description="the department above it; left out where there is none")] = ""
+    queued: Annotated[int, msgspec.Meta(description="pods in line, uncharged; left out if there are none")] = 0
+    queued_gpus: Annotated[str, msgspec.Meta(description="what they ask for; left out if there are none")] = ""
 
 
 class AllocationReport(msgspec.Struct):
@@ -95,7 +112,7 @@ class FreeReport(msgspec.Struct, rename="camel"):
     closed: Annotated[int, msgspec.Meta(description="free on nodes that take no pods")]
 
 
-class StatusReport(msgspec.Struct, rename="camel"):
+class StatusReport(msgspec.Struct, rename="camel", omit_defaults=True):
     """The output of `fairgate status`."""
 
     teams: list[TeamReport]
@@ -104,6 +121,9 @@ class StatusReport(msgspec.Struct, rename="camel"):
     left_out: Annotated[
         list[str], msgspec.Meta(description="what the user may not read, and which right would show it")
     ]
+    departments: Annotated[
+        list[DepartmentReport], msgspec.Meta(description="by name; left out where policy has none")
+    ] = []
 
 
 def report_of(board: Board, left_out: list[str]) -> StatusReport:
@@ -113,7 +133,35 @@ def report_of(board: Board, left_out: list[str]) -> StatusReport:
         [_node(node) for node in board.nodes],
         [_free(row) for row in board.free],
         left_out,
+        [_department(row) for row in board.departments],
     )
+
+
+def _department(row: DepartmentRow) -> DepartmentReport:
+    return DepartmentReport(
+        row.name,
+        format_gpus(row.guaranteed),
+        format_limit(row.limit),
+        format_gpus(row.used),
+        format_gpus(row.borrowed),
+        format_gpus(row.waiting),
+        str(row.weight),
+        _models(row.models),
+        row.parent or "",
+    )
+
+
+def _models(rows: tuple[ModelRow, ...]) -> list[ModelReport]:
+    return [
+        ModelReport(
+            row.model,
+            format_gpus(row.guaranteed),
+            format_limit(row.limit),
+            format_gpus(row.used),
+            format_gpus(row.used - row.used_guaranteed),
+        )
+        for row in rows
+    ]
 
 
 def _team(team: TeamRow) -> TeamReport:
@@ -125,16 +173,10 @@ def _team(team: TeamRow) -> TeamReport:
         format_gpus(team.borrowed),
         format_gpus(team.waiting),
         [HolderReport(name, format_gpus(gpus)) for name, gpus in team.holders],
-        [
-            ModelReport(
-                row.model,
-                format_gpus(row.guaranteed),
-                format_limit(row.limit),
-                format_gpus(row.used),
-                format_gpus(row.used - row.used_guaranteed),
-            )
-            for row in team.models
-        ],
+        _models(team.models),
+        team.department or "",
+        team.queued,
+        format_gpus(team.queued_gpus) if team.queued else "",
     )
 
 

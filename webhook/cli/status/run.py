@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import sys
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -12,11 +11,11 @@ import click
 from rich.console import Console
 
 from webhook.cli.options import Layout, columns, is_colored
+from webhook.cli.screen import progress
 from webhook.cli.serialization import to_json, to_yaml
-from webhook.cli.status.board import board_of
 from webhook.cli.status.report import report_of
 from webhook.cli.status.table import to_table
-from webhook.cli.terminal import print_error
+from webhook.cli.terminal import print_problems
 from webhook.cli.world_source import (
     ForbiddenError,
     Source,
@@ -28,6 +27,7 @@ from webhook.cli.world_source import (
     read_once,
     watch_world,
 )
+from webhook.core.explain.board import board_of
 from webhook.core.model.policy import Policy
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 from webhook.server.settings import LiveCluster
@@ -59,15 +59,13 @@ def run(options: Options) -> int:
             with contextlib.suppress(KeyboardInterrupt):
                 asyncio.run(_watch(options, policy, options.interval_seconds))
     except (PolicyError, PolicyUnreadable, WorldError) as error:
-        for problem in error.problems if isinstance(error, PolicyError) else (error,):
-            print_error(problem)
+        print_problems(error)
         return UNREADABLE
     return SHOWN
 
 
 def _show_once(options: Options, policy: Policy) -> None:
-    console = Console(stderr=True)
-    with console.status("Reading") if console.is_terminal else nullcontext():
+    with progress("Reading"):
         view = _read(options, policy)
     view.coverage.print_notes()
     click.echo(_written(options, view), nl=False)  # rich hides standard output while it shows a status

@@ -1,16 +1,15 @@
 """The status as tables for terminals: teams, nodes as a picture, what would fit now."""
 
-from io import StringIO
 from typing import Final
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from webhook.cli.formatting import column_gpus, plural
-from webhook.cli.status.board import Board, ModelRow, TeamRow
+from webhook.cli.screen import Screen, grid
 from webhook.cli.status.gpu_picture import GpuPicture
 from webhook.cli.terminal import Line
+from webhook.core.explain.board import Board, DepartmentRow, ModelRow, TeamRow
 from webhook.core.model.amount import format_limit
 from webhook.core.model.names import GpuModel, ResourceName
 
@@ -32,8 +31,7 @@ def to_table(
 
     `is_wide` adds teams' GPU models, the pods of each node, and the number of free nodes.
     """
-    out = StringIO()
-    console = Console(file=out, width=width, force_terminal=is_colored, no_color=not is_colored, highlight=False)
+    console = Screen(width=width, is_colored=is_colored)
     picture = GpuPicture([team.name for team in board.teams], is_plain=is_plain)
     console.print(_teams(board, is_wide=is_wide, has_room=width >= _ROOM_FOR_HOLDERS), "")
     if board.nodes:
@@ -46,31 +44,40 @@ def to_table(
     elif has_nodes:
         console.print("no node has GPUs that the policy counts")
     console.print("", *map(Line, source.split("\n")), sep="\n", soft_wrap=not is_colored)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
-
-
-def _grid(*columns: str) -> Table:
-    """Return a table; columns whose names begin with > are numbers."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        is_number = column.startswith(">")
-        table.add_column(column.removeprefix(">"), justify="right" if is_number else "left", overflow="fold")
-    return table
+    return console.text
 
 
 def _teams(board: Board, *, is_wide: bool, has_room: bool) -> Table:
-    table = _grid("team", ">guaranteed", ">limit", ">used", ">borrowed", ">waiting", "who holds")
-    for team in board.teams:
-        holders = [f"{holder} {column_gpus(gpus)}" for holder, gpus in team.holders]
-        listed = [", ".join(holders)] if has_room or is_wide else holders[:2]
-        cell = Text("\n").join(map(Line, listed)) if holders else Line("-")
-        table.add_row(Line(team.name), *_numbers(team), cell)
-        for model in team.models if is_wide else ():
-            table.add_row(Line(f"  {_short(model.model)}"), *_numbers(model), "")
+    """Return a table of teams, each below its department, whose name ends with a slash."""
+    has_line = any(team.queued for team in board.teams)
+    line, blank = ([">in line"], [""]) if has_line else ([], [])
+    table = grid("team", ">guaranteed", ">limit", ">used", ">borrowed", ">waiting", *line, "who holds")
+    for depth, row in board.tree():
+        indent = "  " * depth
+        if isinstance(row, TeamRow):
+            numbers = [*_numbers(row), *([_line(row)] if has_line else [])]
+            table.add_row(Line(f"{indent}{row.name}"), *numbers, _holders(row, is_listed=has_room or is_wide))
+        else:
+            table.add_row(Line(f"{indent}{row.name}/", style="bold"), *_numbers(row), *blank, "")
+        for model in row.models if is_wide else ():
+            table.add_row(Line(f"{indent}  {_short(model.model)}"), *_numbers(model), *blank, "")
     return table
 
 
-def _numbers(row: TeamRow | ModelRow) -> list[Text]:
+def _line(team: TeamRow) -> Text:
+    """Return what the team's pods in line ask for, and how many they are."""
+    if not team.queued:
+        return Line("0")
+    return Line(f"{column_gpus(team.queued_gpus)} ({plural(team.queued, 'pod')})", style="yellow")
+
+
+def _holders(team: TeamRow, *, is_listed: bool) -> Text:
+    holders = [f"{holder} {column_gpus(gpus)}" for holder, gpus in team.holders]
+    listed = [", ".join(holders)] if is_listed else holders[:2]
+    return Text("\n").join(map(Line, listed)) if holders else Line("-")
+
+
+def _numbers(row: TeamRow | DepartmentRow | ModelRow) -> list[Text]:
     is_full = not isinstance(row.limit, int) or row.used >= row.limit
     borrowed = row.used - row.used_guaranteed if isinstance(row, ModelRow) else row.borrowed
     waiting = "" if isinstance(row, ModelRow) else column_gpus(row.waiting)
@@ -85,7 +92,7 @@ def _numbers(row: TeamRow | ModelRow) -> list[Text]:
 
 def _nodes(board: Board, picture: GpuPicture, *, is_wide: bool) -> Table:
     has_kinds = is_wide or len({group.resource for node in board.nodes for group in node.groups}) > 1
-    table = _grid("node", "model", *(["resource"] if has_kinds else []), "GPUs", ">used", "")
+    table = grid("node", "model", *(["resource"] if has_kinds else []), "GPUs", ">used", "")
     for node in board.nodes:
         for number, group in enumerate(node.groups):
             first = number == 0
@@ -102,7 +109,7 @@ def _nodes(board: Board, picture: GpuPicture, *, is_wide: bool) -> Table:
 
 def _pods(board: Board) -> Table:
     """Return a table of pods, with their nodes and pieces."""
-    table = _grid("pod", "team", "tier", "node", "resource", ">pieces")
+    table = grid("pod", "team", "tier", "node", "resource", ">pieces")
     for node in board.nodes:
         for group in node.groups:
             sums: dict[tuple[str, str, str], int] = {}
@@ -117,7 +124,7 @@ def _pods(board: Board) -> Table:
 def _free(board: Board, *, is_wide: bool) -> Table:
     has_closed = is_wide or any(row.closed for row in board.free)
     more = (*([">closed"] if has_closed else []), *([">whole nodes"] if is_wide else []))
-    table = _grid("model", "resource", ">of", ">free", "largest job now", "by reclaim", *more)
+    table = grid("model", "resource", ">of", ">free", "largest job now", "by reclaim", *more)
     for row in board.free:
         table.add_row(
             Line(_short(row.model) or "-"),

@@ -60,6 +60,7 @@ class _Request:
     body: bytes | None = None
     content_type: str | None = None
     accept: str | None = None
+    header: tuple[str, str] | None = None
 
 
 class ApiConnection:
@@ -125,15 +126,17 @@ class ApiConnection:
         params: Mapping[str, str] | None = None,
         accept: str | None = None,
         seconds: float = SEND_SECONDS,
+        header: tuple[str, str] | None = None,
     ) -> bytes:
         """Send one request and return the body of its 2xx response: reads of one object, and every write.
 
         `action` is as in `get`; a PATCH sets its type by `content_type`, a GET may request a form of the object by
-        `accept`; `seconds` bounds the whole request. Raises ApiError for any other status. A plain ClusterError means
-        that no response came: a write may still have been carried out.
+        `accept`; `seconds` bounds the whole request; `header` is one more, for a pod behind the API server. Raises
+        ApiError for any other status. A plain ClusterError means that no response came: a write may still have been
+        carried out.
         """
         limits = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
-        request = _Request(method, path, params or {}, body, content_type if body is not None else None, accept)
+        request = _Request(method, path, params or {}, body, content_type if body is not None else None, accept, header)
         try:
             async with await self._send(request, limits) as response:
                 if not response.ok:
@@ -165,18 +168,24 @@ class ApiConnection:
             headers = (*headers, ("Content-Type", request.content_type))
         if request.accept is not None:
             headers = (*headers, ("Accept", request.accept))
-        response = await self._session.request(
-            request.method,
-            used.server + request.path,
-            params=request.params,
-            data=request.body,
-            headers=headers,
-            timeout=limits,
-            ssl=used.tls,
-            server_hostname=used.tls_name,
-            proxy=used.proxy,
-            allow_redirects=False,  # a redirect would send our token to another host
-        )
+        if request.header is not None:
+            headers = (*headers, request.header)
+        try:
+            response = await self._session.request(
+                request.method,
+                used.server + request.path,
+                params=request.params,
+                data=request.body,
+                headers=headers,
+                timeout=limits,
+                ssl=used.tls,
+                server_hostname=used.tls_name,
+                proxy=used.proxy,
+                allow_redirects=False,  # a redirect would send our token to another host
+            )
+        except RuntimeError as cause:
+            # uvloop: "the handler is closed", when the other side closes at this moment (aio-libs/aiohttp#12336).
+            raise aiohttp.ClientConnectionError(str(cause)) from cause
         self._dated = response.headers.get("Date", "")
         return response
 

@@ -1,4 +1,4 @@
-"""The ledger on the API: one TeamLedger object per team, shared by all replicas."""
+"""The ledger on the API: one TeamLedger object per team, or per department with a limit, shared by all replicas."""
 
 import asyncio
 import random
@@ -9,7 +9,7 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.live_pod import read_live_pod
 from webhook.cluster.ledger.ledger_context import LedgerContext, Recorder
-from webhook.cluster.ledger.ledger_writer import LedgerWriter
+from webhook.cluster.ledger.ledger_writer import ELSEWHERE, LedgerWriter
 from webhook.cluster.ledger.team_ledger_client import PATH
 from webhook.cluster.watch.quotas import live_quotas
 from webhook.cluster.watch.watched_kind import WatchedKind
@@ -19,6 +19,7 @@ from webhook.core.model.pod import Resident
 from webhook.core.model.reason import Code, Reason
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.quota.resource_quotas import QuotaIndex, exceeded
+from webhook.core.world.ledger_homes import LedgerHomes
 from webhook.core.world.world import World
 from webhook.kube.admission.review import Review
 from webhook.kube.ledger.team_ledger import TeamLedger, object_name
@@ -35,6 +36,10 @@ _RECONCILE_SECONDS: Final = 1.0
 
 _MIN_WRITE_INTERVAL_SECONDS: Final = 2.0
 """… and the least time between two writes that no request caused."""
+
+
+_MOVE_SECONDS: Final = 0.005
+"""How often a charge is tried again while its team moves to another ledger, which takes two or three writes."""
 
 
 class TeamState(NamedTuple):
@@ -67,7 +72,8 @@ class ApiLedger:
         self._world = world
         self._quotas = quotas or QuotaIndex()
         self._known = known
-        self._context = LedgerContext(connection, world, reached, recorder)
+        self._homes = LedgerHomes(world, reached)
+        self._context = LedgerContext(connection, world, reached, recorder, self._homes, self._wake)
         self._writers: dict[TeamName, LedgerWriter] = {}
 
     async def commit(
@@ -84,7 +90,23 @@ class ApiLedger:
             return Deny((Reason(Code.ALREADY_EXISTS, f'pods "{flight.pod.name}" already exists'),))
         if (reason := await self._over_quota(flight.pod)) is not None:
             return Deny((reason,))
-        return await self._writer(flight.charge.team).charge(judge, deadline=deadline, is_gone=is_gone)
+        return await self._charge(flight.charge.team, judge, deadline=deadline, is_gone=is_gone)
+
+    async def _charge(
+        self, team: TeamName, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
+    ) -> Decision:
+        """Charge a pod in the ledger of its team; again where that is another one meanwhile."""
+        loop = asyncio.get_running_loop()
+        while True:
+            writer = self._writer(self._homes.ledger_of(team))
+            decision = await writer.charge(judge, deadline=deadline, is_gone=is_gone)
+            if decision is not ELSEWHERE or loop.time() + _MOVE_SECONDS >= deadline:
+                return decision
+            for ledger in self._homes.prepare_team(team):
+                self._wake(ledger)
+            await asyncio.sleep(_MOVE_SECONDS)
+            _, flight = judge()
+            team = team if flight is None else flight.charge.team
 
     async def _is_taken(self, pod: Resident) -> bool:
         """Return whether another pod has the name, so that this one cannot be created and must not be charged.
@@ -116,11 +138,28 @@ class ApiLedger:
 
     def withdraw(self, team: TeamName, uid: Uid) -> None:
         """Withdraw a charge or a promotion that will certainly not take effect."""
-        self._writer(team).withdraw(uid)
+        listing = [ledger for ledger in self._homes.holders(team) if self._homes.session(ledger).lists(uid)]
+        for ledger in listing or (self._homes.ledger_of(team),):
+            self._writer(ledger).withdraw(uid)
 
     def linger(self, flight: InFlightCharge) -> None:
         """Keep an assumed charge of a pod that its node may still run, for as long as that is possible."""
-        self._writer(flight.charge.team).linger(flight)
+        self._writer(self._homes.ledger_of(flight.charge.team)).linger(flight)
+
+    async def charge_waiting(
+        self, team: TeamName, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
+    ) -> Decision:
+        """Charge a pod that waits in line: it exists, so its name is its own and ResourceQuotas count it already."""
+        return await self._charge(team, judge, deadline=deadline, is_gone=is_gone)
+
+    def charged(self) -> Iterable[InFlightCharge]:
+        """Return the charges of all replicas whose pods were not seen to use anything yet."""
+        return [flight for writer in self._writers.values() for flight in writer.pending()]
+
+    def listed(self, team: TeamName, uid: Uid) -> InFlightCharge | None:
+        """Return the charge of a pod that an object lists, as it was last read; None where none does."""
+        flights = (self._homes.session(ledger).record.flights.get(uid) for ledger in self._homes.holders(team))
+        return next((flight for flight in flights if flight is not None), None)
 
     def promotions(self) -> Iterable[InFlightCharge]:
         """Return the charged promotions of all replicas whose labels are not written yet."""
@@ -179,21 +218,28 @@ class ApiLedger:
                 if is_leader():
                     writer.write_lingering()
             if is_leader():
-                for team in self._world.policy.teams:
-                    self._writer(team.name)
+                for ledger in (*(team.name for team in self._world.policy.teams), *self._homes.wanted()):
+                    self._writer(ledger)
+                for ledger in self._homes.tidy(asyncio.get_running_loop().time()):
+                    self._wake(ledger)
                 for writer in [*self._writers.values()]:
                     await self._update_if_outdated(writer)
 
     async def _update_if_outdated(self, writer: LedgerWriter) -> None:
         may_write = asyncio.get_running_loop().time() - writer.wrote_at >= _MIN_WRITE_INTERVAL_SECONDS
-        if not (writer.is_idle and writer.is_safe and may_write):
+        if not (writer.is_idle and writer.is_current and may_write):
             return
-        is_in_policy = writer.team == UNASSIGNED or any(team.name == writer.team for team in self._world.policy.teams)
+        is_in_policy = (
+            writer.team == UNASSIGNED
+            or any(team.name == writer.team for team in self._world.policy.teams)
+            or self._homes.is_needed(writer.team)
+        )
         if not is_in_policy and not writer.in_flight and not writer.lingering:
             if writer.version:
                 await writer.remove()
             else:
                 del self._writers[writer.team]
+                self._homes.drop(writer.team)
         elif writer.is_outdated and (is_in_policy or writer.version):
             writer.refresh()
 
@@ -206,6 +252,9 @@ class ApiLedger:
     async def close(self) -> None:
         """Stop every writer."""
         await asyncio.gather(*(writer.close() for writer in self._writers.values()))
+
+    def _wake(self, ledger: TeamName) -> None:
+        self._writer(ledger).wake()
 
     def _writer(self, team: TeamName) -> LedgerWriter:
         writer = self._writers.get(team)

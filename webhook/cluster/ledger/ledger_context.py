@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from webhook.cluster.api.client import ApiConnection
+from webhook.core.model.names import TeamName
+from webhook.core.world.ledger_homes import LedgerHomes
 from webhook.core.world.world import World
 
 
@@ -21,9 +23,14 @@ class Recorder(Protocol):
 
 
 class LedgerContext(NamedTuple):
-    """The connection, the world, the resourceVersion that its pods have reached, and the recorder."""
+    """The connection, the world, the resourceVersion that its pods have reached, the recorder, and all ledgers.
+
+    `wake` has the writer of another ledger write what is to be changed there.
+    """
 
     connection: ApiConnection
     world: World
     reached: Callable[[], int]
     recorder: Recorder
+    homes: LedgerHomes
+    wake: Callable[[TeamName], None]

@@ -1,25 +1,26 @@
-"""One team's ledger writer: decides all waiting requests in one batch, and stores the charges with one write.
+"""One ledger's writer, of a team or of the teams of a department.
 
-There is no await between deciding and assuming every admitted pod in the world: on one event loop that is the lock.
-The write that follows is a compare-and-swap on the object's resourceVersion: after any write of another replica, the
-batch is decided again.
+All waiting requests are decided in one batch, and the charges are stored with one write. There is no await between
+deciding and assuming every admitted pod in the world: on one event loop that is the lock. The write that follows is a
+compare-and-swap on the object's resourceVersion: after any write of another replica, the batch is decided again.
 """
 
 import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.ledger.ledger_context import LedgerContext
+from webhook.cluster.ledger.ledger_request import AdmittedRequest, LedgerRequest
 from webhook.cluster.ledger.team_ledger_client import WRITE_SECONDS, Result, TeamLedgerClient, result_of
 from webhook.core.explain.team_summary import Summary, summary_of
 from webhook.core.model.decision import Decision, Retry
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.reason import Code, Reason
 from webhook.core.quota.in_flight import ENDED, InFlightCharge, LedgerDecision
+from webhook.core.quota.ledger_moves import department_of
 from webhook.core.world.ledger_session import LedgerSession
 from webhook.kube.ledger import team_ledger
 from webhook.kube.ledger.team_ledger import TeamLedger
@@ -41,34 +42,14 @@ MAX_CHARGES: Final = 500
 """Most charges in one write, so that it stays small and fast; halved while the API server rejects it as too large."""
 
 _log: Final = logging.getLogger("webhook.cluster.ledger.ledger")
-_MOVED: Final = Retry(Reason(Code.RACE_LOST, "the pod's team changed while it waited: try again"))
+ELSEWHERE: Final = Retry(Reason(Code.RACE_LOST, "the ledger of the pod's team is being moved: try again"))
+"""The answer to a request of a team whose charges go to another ledger: it is to be made there."""
+
 _DISCONNECTED: Final = Retry(Reason(Code.RACE_LOST, "the caller disconnected before the pod was charged: try again"))
 
 
-@dataclass(slots=True, eq=False)
-class _Request:
-    """A request that waits for its decision. `charged` is the UID that may be charged before it was answered."""
-
-    judge: Callable[[], LedgerDecision]
-    deadline: float
-    is_gone: Callable[[], bool]
-    answer: "asyncio.Future[Decision]"
-    charged: Uid | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the request was answered or cancelled."""
-        return self.answer.done()
-
-
-class _Admitted(NamedTuple):
-    request: _Request
-    decision: Decision
-    uid: Uid
-
-
 class LedgerWriter:
-    """Writes one team's charges; writers of several teams are independent, so no team ever waits for another."""
+    """Writes the charges of one ledger; writers are independent, so no team waits for one with another ledger."""
 
     def __init__(self, team: TeamName, context: LedgerContext) -> None:
         self.team = team
@@ -77,14 +58,15 @@ class LedgerWriter:
         self._write_seconds = 0.005  # duration of the last write
         self._rival_at = float("-inf")  # when another replica last wrote
         self._context = context
-        self._session = LedgerSession(context.world)
+        self._session: LedgerSession = context.homes.session(team)
+        self._reader = team_ledger.RecordReader()
         self._client = TeamLedgerClient(context.connection, team)
         self._status: team_ledger.Status | None = None  # as on the API
         self._first_seen: dict[Uid, float] = {}
         self.lingering: dict[Uid, InFlightCharge] = {}  # found by this replica, and not in the object yet
         self._max_charges = MAX_CHARGES
         self._allowed: set[Uid] = set()  # charges in the object whose request was allowed
-        self._queue: list[_Request] = []
+        self._queue: list[LedgerRequest] = []
         self._is_due = False
         self._is_writing = False
         self._work: asyncio.Task[None] | None = None
@@ -96,7 +78,7 @@ class LedgerWriter:
         self, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
     ) -> Decision:
         """Decide a pod with the next batch; returns by the deadline in any case."""
-        request = _Request(judge, deadline, is_gone, self._loop.create_future())
+        request = LedgerRequest(judge, deadline, is_gone, self._loop.create_future())
         self._queue.append(request)
         self._start()
         try:
@@ -113,11 +95,13 @@ class LedgerWriter:
             self._status = found.status
             if not self._is_writing:
                 self._rival_at = self._loop.time()
-        self._session.see(found.page, version=found.version, identity=found.metadata.uid, is_live=is_live)
+        is_known = found.version == self._session.version
+        record = self._session.record if is_known else self._reader.read(found)
+        self._session.see(record, version=found.version, identity=found.metadata.uid, is_live=is_live)
         now = self._loop.time()
-        for uid in self._session.page.flights:
+        for uid in self._session.record.flights:
             self.lingering.pop(uid, None)
-        listed = (*self._session.page.flights, *self.lingering)
+        listed = (*self._session.record.flights, *self.lingering)
         self._first_seen = {uid: self._first_seen.get(uid, now) for uid in listed}
         self._allowed.intersection_update(self._first_seen)
         self.drop_released()
@@ -137,7 +121,7 @@ class LedgerWriter:
 
     def linger(self, flight: InFlightCharge) -> None:
         """Keep an assumed charge for as long as its pod may still run on its node."""
-        if flight.pod.uid not in self._session.page.flights:
+        if flight.pod.uid not in self._session.record.flights:
             self.lingering[flight.pod.uid] = flight
             self._first_seen[flight.pod.uid] = self._loop.time()
 
@@ -153,6 +137,18 @@ class LedgerWriter:
         self._session.withdraw(uid)
         self._start()
 
+    def pending(self) -> Iterable[InFlightCharge]:
+        """Return the charges in the object that are not withdrawn and whose pods were not seen yet."""
+        return self._session.pending()
+
+    def wake(self) -> None:
+        """Write what is to be changed, if anything is."""
+        self._start()
+
+    def lists(self, uid: Uid) -> bool:
+        """Whether the object lists a charge."""
+        return self._session.lists(uid)
+
     def promotions(self) -> Iterable[InFlightCharge]:
         """Return the charged promotions whose labels are not written yet."""
         return self._session.promotions()
@@ -165,12 +161,12 @@ class LedgerWriter:
     @property
     def in_flight(self) -> int:
         """The number of charges in the object."""
-        return len(self._session.page.flights)
+        return len(self._session.record.flights)
 
     @property
     def lag(self) -> int:
         """By how many resourceVersions the watched pods are behind those that the object was written with."""
-        return max(0, self._session.page.folded - self._context.reached())
+        return max(0, self._session.record.folded - self._context.reached())
 
     @property
     def version(self) -> int:
@@ -189,9 +185,14 @@ class LedgerWriter:
         return self._session.can_compact or self._status != status
 
     @property
-    def is_safe(self) -> bool:
+    def is_current(self) -> bool:
         """Whether this replica's view of the pods is at least as new as the object."""
         return self._session.is_safe(self._context.reached()) and self._context.world.knows_all_namespaces
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether charges may be judged: that, and no other ledger has or takes any that would count here."""
+        return self.is_current and self._context.homes.is_ready(self.team)
 
     async def drop_orphans(self, unseen_seconds: float) -> AsyncIterator[InFlightCharge]:
         """Read the pods that were charged so long ago and not seen since; drop and yield charges of missing pods."""
@@ -229,7 +230,7 @@ class LedgerWriter:
 
     async def _run(self) -> None:
         """Write batches until no request waits. A bug ends this, and is raised in every waiting request."""
-        waiting: list[_Request] = []
+        waiting: list[LedgerRequest] = []
         failures = 0
         try:
             while True:
@@ -260,10 +261,14 @@ class LedgerWriter:
         if self._loop.time() - self._rival_at < _RIVAL_SECONDS:
             await asyncio.sleep(random.uniform(0.0, writes) * self._write_seconds)  # noqa: S311 - jitter
 
-    async def _attempt(self, waiting: list[_Request]) -> Result:
+    async def _attempt(self, waiting: list[LedgerRequest]) -> Result:
         """Read the object if needed, wait for the view of the pods, decide, write, answer."""
         if self._session.is_stale and (read := await self._read()) is not Result.WRITTEN:
             return read
+        if waiting and department_of(self.team) is None and self._context.homes.ledger_of(self.team) != self.team:
+            for request in waiting:
+                self._answer(request, ELSEWHERE)
+            waiting = []
         if waiting:
             await self._await_view(waiting)
         admitted = self._decide(waiting) if self.is_safe else []
@@ -280,13 +285,13 @@ class LedgerWriter:
                 self._allow(request, decision, uid)
         return result
 
-    def _split(self, admitted: list[_Admitted]) -> None:
+    def _split(self, admitted: list[AdmittedRequest]) -> None:
         """Write half as many charges next time; a single charge that is too large is answered, and blocks no other."""
         self._max_charges = max(1, len(admitted) // 2)
         if len(admitted) == 1:
             self._answer(admitted[0].request, self._unavailable())
 
-    def _still_waiting(self, requests: list[_Request]) -> list[_Request]:
+    def _still_waiting(self, requests: list[LedgerRequest]) -> list[LedgerRequest]:
         """Return the unanswered requests; withdraw the charges of those that were answered and not allowed."""
         for request in requests:
             if request.is_over and request.charged is not None and request.charged not in self._allowed:
@@ -295,18 +300,23 @@ class LedgerWriter:
                     self._context.recorder.withdrew()
         return [request for request in requests if not request.is_over]
 
-    async def _await_view(self, waiting: list[_Request]) -> None:
+    async def _await_view(self, waiting: list[LedgerRequest]) -> None:
         """Wait until the view of the pods is as new as the object, while any request waits."""
         began = self._loop.time()
-        while not self.is_safe and not all(each.is_over for each in waiting):  # noqa: ASYNC110 - there is no event
+        while not self.is_safe and not all(each.is_over for each in waiting):
+            for ledger in self._context.homes.prepare(self.team):
+                if ledger != self.team:
+                    self._context.wake(ledger)
+            if self._session.has_amendments:
+                break
             await asyncio.sleep(_POLL_SECONDS)
         if (seconds := self._loop.time() - began) > _POLL_SECONDS / 2:
             self._context.recorder.waited(seconds)
 
-    def _decide(self, waiting: list[_Request]) -> list[_Admitted]:
+    def _decide(self, waiting: list[LedgerRequest]) -> list[AdmittedRequest]:
         """Decide all waiting requests on one state of the world; each charge is assumed before the next decision."""
         self.drop_released()
-        admitted: list[_Admitted] = []
+        admitted: list[AdmittedRequest] = []
         for request in waiting:
             if len(admitted) >= self._max_charges:
                 break
@@ -315,23 +325,23 @@ class LedgerWriter:
             decision, flight = request.judge()
             if flight is None:
                 self._answer(request, decision)
-            elif flight.charge.team != self.team:
-                self._answer(request, _MOVED)
+            elif not self._context.homes.takes(self.team, flight.charge.team):
+                self._answer(request, ELSEWHERE)
             else:
                 self._session.charge(flight)
                 if self._session.holds(flight):
                     self._allow(request, decision, flight.pod.uid)
                 else:
                     request.charged = flight.pod.uid
-                    admitted.append(_Admitted(request, decision, flight.pod.uid))
+                    admitted.append(AdmittedRequest(request, decision, flight.pod.uid))
         return admitted
 
-    def _allow(self, request: _Request, decision: Decision, uid: Uid) -> None:
+    def _allow(self, request: LedgerRequest, decision: Decision, uid: Uid) -> None:
         """Allow a request whose charge is in the object."""
         if self._answer(request, decision):
             self._allowed.add(uid)
 
-    def _answer(self, request: _Request, decision: Decision) -> bool:
+    def _answer(self, request: LedgerRequest, decision: Decision) -> bool:
         """Answer a request; False if its caller no longer waits."""
         if request.is_over:
             return False

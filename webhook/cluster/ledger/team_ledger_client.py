@@ -11,7 +11,7 @@ from webhook.cluster.api.errors import ApiError
 from webhook.cluster.api.live_pod import read_live_pod
 from webhook.core.explain.team_summary import Summary
 from webhook.core.model.names import TeamName
-from webhook.core.quota.in_flight import ENDED, Alive, Evidence, InFlightCharge, LedgerRecord
+from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFlightCharge, LedgerRecord
 from webhook.kube.ledger.team_ledger import MAX_LEDGER_BYTES, TeamLedger, decode, encode, object_name
 from webhook.kube.objects.keys import TEAM_LEDGERS
 
@@ -53,10 +53,10 @@ class TeamLedgerClient:
     connection: ApiConnection
     team: TeamName
 
-    async def write(self, page: LedgerRecord, summary: Summary, *, version: int) -> TeamLedger:
+    async def write(self, record: LedgerRecord, summary: Summary, *, version: int) -> TeamLedger:
         """Replace the object at the version that was read, or create it if that is 0."""
         method, path, verb = ("PUT", self._path, "update") if version else ("POST", PATH, "create")
-        body = encode(page, summary, version=version)
+        body = encode(record, summary, version=version)
         action = f"{verb} {TEAM_LEDGERS}"
         if len(body) > MAX_LEDGER_BYTES:
             raise ApiError(f"cannot {action}: {len(body):,} bytes are too many", status=_TOO_LARGE)
@@ -82,8 +82,10 @@ class TeamLedgerClient:
                 raise
 
     async def pod_evidence(self, flight: InFlightCharge) -> Evidence:
-        """Read the pod of a charge: alive, or ended, which includes a missing one."""
+        """Read the pod of a charge: alive, or ended, which includes a missing one; unseen while it waits in line."""
         found = await read_live_pod(self.connection, flight.pod)
+        if found is not None and found.uid == flight.pod.uid and found.is_queued:
+            return UNSEEN  # it is charged for its release, which the leader completes or withdraws
         is_there = found is not None and found.uid == flight.pod.uid and not found.has_ended
         return Alive(found.version) if found is not None and is_there else ENDED
 

@@ -110,16 +110,19 @@ async def _get(connection: ApiConnection, path: str, action: str) -> _Json:
 async def _deployments(
     connection: ApiConnection, configurations: Iterable[ReadResult[_Json]]
 ) -> ReadResult[list[_Json]]:
-    """Read Fairgate's Deployments in the namespace of the webhooks' Service; none if they are called by URL."""
+    """Read Fairgate's Deployments and StatefulSets in the namespace of the webhooks' Service; none if by URL."""
     found = [part.value for part in configurations if isinstance(part, ReadValue) and part.value is not None]
     namespaces = {caller.service_namespace for each in found for caller in installation.webhook_endpoints(each)} - {""}
     if len(namespaces) != 1:
         return ReadValue([])
-    path = f"/apis/apps/v1/namespaces/{namespaces.pop()}/deployments"
-    part = await _part("list deployments", list_objects(connection, _Listed(path, "apps/v1", "Deployment")))
-    if isinstance(part, ReadForbidden) or part.value is None:
-        return part
-    return ReadValue([each for each in part.value if dict(keys.OWN_LABELS).items() <= _labels(each).items()])
+    apps = f"/apis/apps/v1/namespaces/{namespaces.pop()}"
+    listed: list[_Json] = []
+    for kind, plural in (("Deployment", "deployments"), ("StatefulSet", "statefulsets")):
+        part = await _part(f"list {plural}", list_objects(connection, _Listed(f"{apps}/{plural}", "apps/v1", kind)))
+        if isinstance(part, ReadForbidden):
+            return part
+        listed += part.value or ()
+    return ReadValue([each for each in listed if dict(keys.OWN_LABELS).items() <= _labels(each).items()])
 
 
 def _labels(found: _Json) -> dict[str, str]:

@@ -1,14 +1,14 @@
-"""The watched kinds of DRA (resource.k8s.io), and the PodGroups whose pods share claims."""
+"""The watched kinds of DRA (resource.k8s.io), and the PodGroups whose pods share claims or are in one domain."""
 
 from typing import Any
 
-from webhook.cluster.watch.kinds import optional_kind
+from webhook.cluster.watch.kinds import grouped_kind, split_path
 from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.core.dra.dra_claims import ClaimKey
-from webhook.core.model.names import Namespace
 from webhook.core.world.world import World
 from webhook.kube.objects import keys
 from webhook.kube.pod import dra
+from webhook.kube.pod.gangs import gang_of_pod_group
 
 
 def device_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
@@ -18,14 +18,14 @@ def device_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
 
 def _capacity_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
     return (
-        optional_kind(
+        grouped_kind(
             "deviceclasses",
             keys.DEVICES_API,
             dra.DeviceClassObject,
             apply=lambda found: _set_class(world, found),
             remove=lambda name: world.set_device_class(name, None),
         ),
-        optional_kind(
+        grouped_kind(
             "resourceslices",
             keys.DEVICES_API,
             dra.ResourceSlice,
@@ -37,26 +37,26 @@ def _capacity_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
 
 def _claim_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
     return (
-        optional_kind(
+        grouped_kind(
             "resourceclaims",
             keys.DEVICES_API,
             dra.ResourceClaim,
             apply=lambda found: _set_claim(world, found),
             remove=lambda path: world.set_claim(_key("claim", path), None),
         ),
-        optional_kind(
+        grouped_kind(
             "resourceclaimtemplates",
             keys.DEVICES_API,
             dra.ResourceClaimTemplate,
             apply=lambda found: _set_template(world, found),
             remove=lambda path: world.set_claim(_key("template", path), None),
         ),
-        optional_kind(
+        grouped_kind(
             "podgroups",
             keys.GROUPS_API,
             dra.PodGroup,
             apply=lambda found: _set_group(world, found),
-            remove=lambda path: world.set_group(_key("group", path), None),
+            remove=lambda path: _remove_group(world, path),
         ),
     )
 
@@ -86,12 +86,21 @@ def _set_slice(world: World, found: dra.ResourceSlice) -> bool:
 
 
 def _set_group(world: World, found: dra.PodGroup) -> bool:
-    entries = dra.to_group(found)
+    entries, domain = dra.to_group(found), dra.domain_of_group(found)
     if entries:
         world.set_group(dra.group_key(found.metadata), entries)
-    return bool(entries)
+    gang = gang_of_pod_group(found.metadata.namespace or "default", found.metadata.name)
+    if domain is None:
+        world.group_domains.pop(gang, None)
+    else:
+        world.group_domains[gang] = domain
+    return bool(entries) or domain is not None
+
+
+def _remove_group(world: World, path: str) -> None:
+    world.set_group(_key("group", path), None)
+    world.group_domains.pop(gang_of_pod_group(*split_path(path)), None)
 
 
 def _key(kind: str, path: str) -> ClaimKey:
-    namespace, _, name = path.partition("/")
-    return ClaimKey(kind, Namespace(namespace), name)
+    return ClaimKey(kind, *split_path(path))

@@ -1,16 +1,14 @@
 """The kinds that bound evictions: disruption budgets, and workloads that count the failures of their pods."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeVar
 
-from webhook.cluster.watch.kinds import optional_kind
+from webhook.cluster.watch.kinds import grouped_kind, split_path
 from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.core.model.names import Namespace
 from webhook.core.reclaim.failures import FailureBudget, WorkloadId
 from webhook.core.reclaim.reclaim_pod import Disruption
 from webhook.kube.objects import keys
-from webhook.kube.objects.large_objects import without_large_parts
 from webhook.kube.reclaim.disruptions import DisruptionBudget, to_disruption
 from webhook.kube.reclaim.job_failures import (
     TRAINING_API,
@@ -35,12 +33,14 @@ def disruption_kind(
         set_budget(to_disruption(budget))
         return True
 
-    def remove(path: str) -> None:
-        namespace, _, name = path.partition("/")
-        remove_budget(Namespace(namespace), name)
-
-    budgets = optional_kind("poddisruptionbudgets", keys.BUDGET_API, DisruptionBudget, apply=apply, remove=remove)
-    return replace(budgets, is_optional=False)
+    return grouped_kind(
+        "poddisruptionbudgets",
+        keys.BUDGET_API,
+        DisruptionBudget,
+        apply=apply,
+        remove=lambda path: remove_budget(*split_path(path)),
+        is_optional=False,
+    )
 
 
 def failure_kinds(set_budget: SetBudget) -> tuple[WatchedKind[Job] | WatchedKind[TrainingJob], ...]:
@@ -61,14 +61,7 @@ def _kind(
     def handle(found: _Counting) -> str:
         return workload_id(found.metadata.namespace, found.metadata.uid) or ""
 
-    return WatchedKind(
-        name=name,
-        path=f"/apis/{api}/{name}",
-        item=item,
-        trim=without_large_parts,
-        key=lambda found: f"{found.metadata.namespace}/{found.metadata.name}",
-        handle=handle,
-        apply=apply,
-        remove=lambda gone: set_(WorkloadId(gone), None),
-        is_optional=True,
-    )
+    def remove(gone: str) -> None:
+        set_(WorkloadId(gone), None)
+
+    return grouped_kind(name, api, item, apply=apply, remove=remove, handle=handle)

@@ -54,6 +54,17 @@ class Object(Protocol):
 ObjectT = TypeVar("ObjectT", bound=Object)
 
 
+def path_of(thing: Object) -> str:
+    """Return namespace/name of an object, or its name if it is cluster-scoped."""
+    return f"{thing.metadata.namespace}/{thing.metadata.name}".removeprefix("/")
+
+
+def split_path(path: str) -> tuple[Namespace, str]:
+    """Return the namespace and the name in the path of a namespaced object."""
+    namespace, _, name = path.partition("/")
+    return Namespace(namespace), name
+
+
 def node_kind(sink: Sink, item: type[ObjectT], to_node: Callable[[ObjectT], Node]) -> WatchedKind[ObjectT]:
     """Watch nodes, by name."""
     return _named_kind(
@@ -91,7 +102,7 @@ def pod_kind(
         params={} if lose is not None else ALIVE,
         item=item,
         trim=without_large_parts,
-        key=lambda pod: f"{pod.metadata.namespace}/{pod.metadata.name}",
+        key=path_of,
         handle=lambda pod: pod.metadata.uid,
         apply=apply,
         remove=lambda uid: store.remove_pod(Uid(uid)),
@@ -127,20 +138,27 @@ def priority_class_kind(
     )
 
 
-def optional_kind(
-    name: str, api: str, item: type[ObjectT], *, apply: Callable[[ObjectT], bool], remove: Callable[[str], None]
+def grouped_kind(
+    name: str,
+    api: str,
+    item: type[ObjectT],
+    *,
+    apply: Callable[[ObjectT], bool],
+    remove: Callable[[str], None],
+    handle: Callable[[ObjectT], str] = path_of,
+    is_optional: bool = True,
 ) -> WatchedKind[ObjectT]:
-    """Watch a kind of an API that not all servers have, by namespace/name."""
+    """Watch a kind of an API group, by namespace/name unless `handle` says otherwise; most servers lack some group."""
     return WatchedKind(
         name=name,
         path=f"/apis/{api}/{name}",
         item=item,
         trim=without_large_parts,
-        key=_path,
-        handle=_path,
+        key=path_of,
+        handle=handle,
         apply=apply,
         remove=remove,
-        is_optional=True,
+        is_optional=is_optional,
     )
 
 
@@ -152,10 +170,6 @@ def _named_kind(
         return True
 
     return WatchedKind(name=name, path=path, item=item, key=_name, handle=_name, apply=apply, remove=remove)
-
-
-def _path(thing: Object) -> str:
-    return f"{thing.metadata.namespace}/{thing.metadata.name}".removeprefix("/")
 
 
 def _name(thing: Object) -> str:

@@ -2,6 +2,7 @@
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.watch.kinds import path_of, split_path
 from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.core.model.names import Namespace
 from webhook.core.quota.resource_quotas import Quota, QuotaIndex
@@ -17,18 +18,14 @@ def quota_kind(book: QuotaIndex) -> WatchedKind[ResourceQuota]:
             book.set(found.metadata.namespace, quota)
         return quota is not None
 
-    def remove(handle: str) -> None:
-        namespace, _, name = handle.partition("/")
-        book.remove(Namespace(namespace), name)
-
     return WatchedKind(
         name="resourcequotas",
         path=PATH,
         item=ResourceQuota,
-        key=_full_name,
-        handle=_full_name,
+        key=path_of,
+        handle=path_of,
         apply=apply,
-        remove=remove,
+        remove=lambda path: book.remove(*split_path(path)),
     )
 
 
@@ -39,7 +36,3 @@ async def live_quotas(connection: ApiConnection, namespace: Namespace) -> list[Q
         return decode_quotas(body)
     except ValueError as cause:
         raise ClusterError(f"cannot list resourcequotas: the response is not a list of them: {cause}") from cause
-
-
-def _full_name(found: ResourceQuota) -> str:
-    return f"{found.metadata.namespace}/{found.metadata.name}"

@@ -9,15 +9,19 @@ from webhook.cluster.watch.failures import disruption_kind, failure_kinds
 from webhook.cluster.watch.feed import PodSink
 from webhook.cluster.watch.kinds import PodStore, namespace_kind, node_kind, pod_kind, priority_class_kind
 from webhook.cluster.watch.watched_kind import T, WatchedKind
+from webhook.core.model.demand import Weights
 from webhook.core.model.names import Uid
 from webhook.core.model.node import Node
+from webhook.core.model.pod import Resident
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.existing_pods import to_resident
 from webhook.kube.pod.pod_recovery import recovered_pod
+from webhook.kube.pod.waiting_pods import to_waiting
 from webhook.kube.reclaim.reclaim_pods import ReclaimPodObject, to_reclaim_pod
 
 Changed = Callable[[Any, str], None]
@@ -31,15 +35,42 @@ def world_kinds(
 
     `lose` as in pod_kind.
     """
+
+    def weights() -> Weights:
+        return world.policy.resources
+
     return (
         node_kind(world, objects.Node, to_node),
         namespace_kind(world, objects.Namespace, to_namespace),
         priority_class_kind(world, objects.PriorityClass, to_priority),
         *device_kinds(world),
         pod_kind(
-            pods, objects.Pod, lambda pod: to_resident(pod, world.policy.resources), lose=lose, salvage=recovered_pod
+            _Pods(world, pods),
+            objects.Pod,
+            lambda pod: to_resident(pod, weights()) or to_waiting(pod, weights()),
+            lose=lose,
+            salvage=recovered_pod,
         ),
     )
+
+
+class _Pods:
+    """Stores pods that use GPUs or a node in a sink, and those that wait in line in the world."""
+
+    def __init__(self, world: World, sink: PodSink) -> None:
+        self._world = world
+        self._sink = sink
+
+    def set_pod(self, pod: Resident | WaitingPod) -> None:
+        """Store a pod."""
+        if isinstance(pod, WaitingPod):
+            self._world.set_waiting(pod)
+        else:
+            self._sink.set_pod(pod)
+
+    def remove_pod(self, uid: Uid) -> None:
+        """Remove a pod that ended or was deleted."""
+        self._sink.remove_pod(uid)
 
 
 def reclaim_kinds(
@@ -77,11 +108,15 @@ def followed(kind: WatchedKind[T], changed: Changed) -> WatchedKind[T]:
             changed(found, kind.handle(found))
         return is_kept
 
-    def remove(handle: str) -> None:
-        kind.remove(handle)
-        changed(None, handle)
+    def removed(by: Callable[[str], None]) -> Callable[[str], None]:
+        def remove(handle: str) -> None:
+            by(handle)
+            changed(None, handle)
 
-    return replace(kind, apply=apply, remove=remove)
+        return remove
+
+    lose = None if kind.lose is None else removed(kind.lose)
+    return replace(kind, apply=apply, remove=removed(kind.remove), lose=lose)
 
 
 def _opened(node: objects.Node) -> Node:

@@ -4,12 +4,11 @@ After client-go's EventCorrelator: its token bucket is per source and object, th
 a reason that repeats does not suppress another one.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Generic, TypeVar
+from typing import Final
 
+from webhook.cluster.writes.rate_limit import Recent, TokenBucket
 from webhook.kube.objects.events import Event, EventReason, Identity, ObjectRef
 
 BURST: Final = 25
@@ -20,9 +19,6 @@ REFILL_SECONDS: Final = 300.0
 
 REMEMBERED: Final = 4096
 """Events and buckets remembered; client-go's value."""
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 @dataclass(slots=True)
@@ -36,26 +32,12 @@ class EventRecord:
     is_written: bool = False
 
 
-@dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    filled_at: float
-
-    def take(self, now: float) -> bool:
-        self.tokens = min(BURST, self.tokens + (now - self.filled_at) / REFILL_SECONDS)
-        self.filled_at = now
-        if self.tokens < 1:
-            return False
-        self.tokens -= 1
-        return True
-
-
 class Correlator:
     """Counts events and limits their writes."""
 
     def __init__(self) -> None:
-        self._records: _Recent[Identity, EventRecord] = _Recent()
-        self._buckets: _Recent[tuple[ObjectRef, EventReason], _Bucket] = _Recent()
+        self._records: Recent[Identity, EventRecord] = Recent(REMEMBERED)
+        self._buckets: Recent[tuple[ObjectRef, EventReason], TokenBucket] = Recent(REMEMBERED)
 
     def count(self, event: Event, *, now: float, wall: datetime, times: int = 1) -> EventRecord | None:
         """Count an event that happened `times` times; None if its object had too many writes for this reason.
@@ -66,21 +48,7 @@ class Correlator:
         record.event = event
         record.count += times
         record.last = wall
-        bucket = self._buckets.get((event.about, event.reason), lambda: _Bucket(BURST, now))
+        bucket = self._buckets.get(
+            (event.about, event.reason), lambda: TokenBucket.full(BURST, REFILL_SECONDS, now=now)
+        )
         return record if bucket.take(now) else None
-
-
-class _Recent(Generic[K, V]):
-    """An LRU cache of REMEMBERED entries."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[K, V] = OrderedDict()
-
-    def get(self, key: K, make: Callable[[], V]) -> V:
-        """Return the entry of a key, or make it; the least recently used entry is dropped to make room."""
-        if key not in self._kept:
-            self._kept[key] = make()
-            if len(self._kept) > REMEMBERED:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        return self._kept[key]

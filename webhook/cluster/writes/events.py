@@ -55,7 +55,7 @@ class EventWriter:
         """Return these counts by name, as metrics show them."""
         return {"written": self.written, "held_back": self.held_back, "dropped": self.dropped}
 
-    def tell(self, event: Event, *, times: int = 1) -> None:
+    def record(self, event: Event, *, times: int = 1) -> None:
         """Queue an event to be written, or counted if it is a repeat; never blocks and never raises."""
         now, wall, identity = asyncio.get_running_loop().time(), self._clock(), event.identity
         record = self._correlator.count(event, now=now, wall=wall, times=times)

@@ -26,18 +26,18 @@ _MERGE: Final = "application/merge-patch+json"
 _JSON: Final = "application/json-patch+json"
 
 
-async def write_hold(connection: ApiConnection, node: NodeName, holding: NodeHold | None) -> None:
+async def write_hold(connection: ApiConnection, node: NodeName, node_hold: NodeHold | None) -> None:
     """Write a hold on a node, or remove it, also where the node is gone. Raises ClusterError."""
     path = f"/api/v1/nodes/{node}"
     failures = 0
     while True:
         try:
-            patch = _patch(await connection.send("GET", path, action="get nodes"), holding)
+            patch = _patch(await connection.send("GET", path, action="get nodes"), node_hold)
             if patch is not None:
                 await connection.send("PATCH", path, patch, action="patch nodes", content_type=_MERGE)
         except ApiError as error:
             failures += 1
-            if error.is_missing and holding is None:
+            if error.is_missing and node_hold is None:
                 return
             if not error.is_conflict or failures == _TRIES:
                 raise
@@ -101,8 +101,8 @@ async def _annotate(connection: ApiConnection, target: Target, patch: bytes) -> 
     await connection.send("PATCH", path, patch, action="patch pods", content_type=_MERGE)
 
 
-def _patch(body: bytes, holding: NodeHold | None) -> bytes | None:
+def _patch(body: bytes, node_hold: NodeHold | None) -> bytes | None:
     try:
-        return hold_patch(body, holding)
+        return hold_patch(body, node_hold)
     except ValueError as cause:
         raise ClusterError(f"cannot get nodes: the answer is no node: {cause}") from cause

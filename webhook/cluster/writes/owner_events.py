@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 
 from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.owners import OwnerLookup
+from webhook.cluster.writes.rate_limit import Recent, TokenBucket
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 
 NAMESPACES: Final = 1024
@@ -46,17 +47,6 @@ class _Waiting:
     times: int
 
 
-@dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    filled_at: float
-
-    def fill(self, now: float) -> float:
-        self.tokens = min(BURST, self.tokens + (now - self.filled_at) / REFILL_SECONDS)
-        self.filled_at = now
-        return self.tokens
-
-
 _Key = tuple[ObjectRef, EventReason, str]
 
 
@@ -67,7 +57,7 @@ class OwnerEventQueue:
         self._owners = owners
         self._writer = writer
         self._waiting: OrderedDict[str, OrderedDict[_Key, _Waiting]] = OrderedDict()
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._buckets: Recent[str, TokenBucket] = Recent(REMEMBERED)
         self._has_work = asyncio.Event()
 
     def take(self, notice: OwnerEvent) -> None:
@@ -107,17 +97,15 @@ class OwnerEventQueue:
         top = await self._owners.top(notice.owner)
         related = None if top == notice.owner else notice.owner
         event = Event(top, EventType.WARNING, notice.reason, notice.action, notice.message, notice.series, related)
-        self._writer.tell(event, times=found.times)
+        self._writer.record(event, times=found.times)
 
     def _next(self) -> _Waiting | None:
         """Remove and return the next Event that is due, namespaces in turn; None if none is due."""
         now = asyncio.get_running_loop().time()
         for namespace in list(self._waiting):
             waiting = self._waiting[namespace]
-            bucket = self._bucket(namespace, now)
-            if bucket.fill(now) < 1:
+            if not self._bucket(namespace, now).take(now):
                 continue
-            bucket.tokens -= 1
             _, found = waiting.popitem(last=False)
             if waiting:
                 self._waiting.move_to_end(namespace)
@@ -131,18 +119,12 @@ class OwnerEventQueue:
         if not self._waiting:
             return
         now = asyncio.get_running_loop().time()
-        lacking = min(1 - self._bucket(namespace, now).fill(now) for namespace in self._waiting)
+        seconds = min(self._bucket(namespace, now).wait_seconds(now) for namespace in self._waiting)
         try:
-            async with asyncio.timeout(max(REST_SECONDS, lacking * REFILL_SECONDS)):
+            async with asyncio.timeout(max(REST_SECONDS, seconds)):
                 await self._has_work.wait()
         except TimeoutError:
             self._has_work.set()
 
-    def _bucket(self, namespace: str, now: float) -> _Bucket:
-        bucket = self._buckets.get(namespace)
-        if bucket is None:
-            bucket = self._buckets[namespace] = _Bucket(BURST, now)
-            if len(self._buckets) > REMEMBERED:
-                self._buckets.popitem(last=False)
-        self._buckets.move_to_end(namespace)
-        return bucket
+    def _bucket(self, namespace: str, now: float) -> TokenBucket:
+        return self._buckets.get(namespace, lambda: TokenBucket.full(BURST, REFILL_SECONDS, now=now))

@@ -1,1 +1,1 @@
-"""One pod at the door: demand, team, limits, pools, tier and nodes, then the answer."""
+"""The decision on one pod: demand, team, limits, pools, tier and nodes."""

@@ -8,16 +8,18 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from webhook.core.admission.assessment import Assessment, assess
-from webhook.core.admission.node_choice import Choice, choose, steering_to_pools
+from webhook.core.admission.domain_rules import domain_warnings, place_beside
+from webhook.core.admission.gang_rules import queue_for_gang
+from webhook.core.admission.node_choice import ChargedChoice, choose, in_domain, node_choice_of_pools
+from webhook.core.admission.objections import objections, refusals
 from webhook.core.admission.pod_rules import NO_GPU
 from webhook.core.admission.pools import allowed_pools
-from webhook.core.admission.unplaced import never_refusal
+from webhook.core.admission.queueing import queue_behind_others, queue_for_gate, queue_for_limit, queue_for_room
 from webhook.core.admission.verification import confirm
-from webhook.core.model import decision_annotation as marks
-from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
+from webhook.core.model import decision_annotation
+from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplicable, Queue, Retry
 from webhook.core.model.names import TeamName
 from webhook.core.model.pod import Handling, Pod, Requester
-from webhook.core.model.policy import Pool
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
@@ -32,52 +34,67 @@ def admit(pod: Pod, requester: Requester, world: World) -> Decision:
 
 
 def decide(assessed: Assessment, world: World) -> Decision:
-    """Return the tier and the nodes for an assessed pod, or why it is refused."""
+    """Return the tier and the nodes for an assessed pod that is created, or why it waits in line or is refused."""
+    if assessed.early_decision is None and assessed.pod.decision_annotation is not None:
+        confirmed = confirm(assessed, world)
+        if isinstance(confirmed, Admit | Queue):
+            return NotApplicable(_ALREADY_DECIDED, confirmed.charge if isinstance(confirmed, Admit) else None)
+        assessed = _as_created(assessed)
+    if assessed.pod.foreign_gates and (queued := queue_for_gate(assessed, world)) is not None:
+        return queued
+    if assessed.pod.gang is not None and (queued := queue_for_gang(assessed, world)) is not None:
+        return queued
+    if (place := place_beside(assessed.pod, world)) is None:
+        return _decide_alone(assessed, world)
+    decision = _decide_alone(assessed.within(place), world)
+    if isinstance(decision, Admit):
+        return decision._replace(node_choice=in_domain(decision.node_choice, place))
+    return decision
+
+
+def _decide_alone(assessed: Assessment, world: World) -> Decision:
+    decision = start(assessed, world)
+    if isinstance(decision, Deny):
+        return decision if assessed.early_decision is not None else queue_for_limit(assessed, decision.reasons, world)
+    if not isinstance(decision, Admit):
+        return decision
+    if decision.warnings and (queued := queue_for_room(assessed, decision, world)) is not None:
+        return queued
+    return (queue_behind_others(assessed, world) if len(world.waiting) else None) or decision
+
+
+def start(assessed: Assessment, world: World) -> Decision:
+    """Return the tier and the nodes for an assessed pod without a decision if it starts now, or why it may not."""
     pod = assessed.pod
     if (early := assessed.early_decision) is not None:
         return _pool_only(pod, world) or early if early is NO_GPU else early
-    if pod.mark is not None:
-        confirmed = confirm(assessed, world)
-        if isinstance(confirmed, Admit):
-            return NotApplicable(_ALREADY_DECIDED, confirmed.charge)
-        mark = marks.read(pod.mark)
-        pod = pod._replace(mark=None, tier_label=None if mark is None else mark.asked)
-        assessed = assessed._replace(pod=pod)
     choice = choose(assessed, world) if assessed.pools.allowed else ()
-    if not isinstance(choice, Choice):
-        return Deny(_refusals(assessed) + assessed.label_refusal(None) + choice)
-    assessed = assessed.with_demand(choice.demand, world.policy)  # on slices it counts less
-    if reasons := _objections(assessed, choice, world):
+    if not isinstance(choice, ChargedChoice):
+        return Deny(refusals(assessed) + assessed.label_refusal(None) + choice)
+    if choice.demand is not pod.demand:  # on slices it counts less
+        assessed = assessed.with_demand(choice.demand, world.policy)
+    is_clear = not (assessed.broken or assessed.pools.refusal or choice.notes or pod.tier_label is not None)
+    if not is_clear and (reasons := objections(assessed, choice, world)):
         return Deny(reasons)
     return _admitted(assessed, choice, world)
 
 
-def _refusals(assessed: Assessment) -> tuple[Reason, ...]:
-    """Return the reasons that refuse a pod on every node."""
-    refusal = assessed.pools.refusal
-    return assessed.broken if refusal is None else (*assessed.broken, refusal)
+def _as_created(assessed: Assessment) -> Assessment:
+    """Return the assessment of a pod without the decision that is no longer right for it."""
+    pod = assessed.pod
+    annotation = decision_annotation.read(pod.decision_annotation or "")
+    asked = None if annotation is None else annotation.asked
+    return assessed._replace(pod=pod._replace(decision_annotation=None, tier_label=asked))
 
 
-def _objections(assessed: Assessment, choice: Choice, world: World) -> tuple[Reason, ...]:
-    """Return the reasons that refuse a choice; if the tier label is the only one, add what happens without it."""
-    reasons = _refusals(assessed)
-    if choice.notes:
-        refused = (_wait_refusal(assessed.pod, note, assessed.pools.allowed, world) for note in choice.notes)
-        reasons += tuple(reason for reason in refused if reason is not None)
-    if assessed.pod.tier_label is None:
-        return reasons
-    label = assessed.label_refusal(choice.model)
-    return reasons + (label if reasons else tuple(_with_borrow_advice(reason, choice) for reason in label))
-
-
-def _admitted(assessed: Assessment, choice: Choice, world: World) -> Admit | Retry:
+def _admitted(assessed: Assessment, choice: ChargedChoice, world: World) -> Admit | Retry:
     pod, (team, _, user, _) = assessed.pod, assessed.account
-    reasons = _reasons_for(team.name)
+    reasons, requested = _reasons_for(team.name), pod.requested_tier
     tier = assessed.tier(pod.demand, choice.model)
     if tier is _GUARANTEED:
         reason = reasons.within_share
     else:
-        reason = reasons.by_choice if pod.requested_tier is _PREEMPTIBLE else reasons.borrows
+        reason = reasons.by_choice if requested is _PREEMPTIBLE else reasons.borrows
     priority = None
     classes = world.policy.priority_classes
     if classes and not pod.priority_class and (class_name := classes.get(tier)):
@@ -88,12 +105,12 @@ def _admitted(assessed: Assessment, choice: Choice, world: World) -> Admit | Ret
     return Admit(
         Charge(team.name, tier, pod.demand.gpus, choice.model, user),
         pod.demand,
-        choice.steering,
+        choice.node_choice,
         reason,
         world.policy.hash,
         priority,
-        assessed.warnings + choice.notes,
-        pod.requested_tier,
+        assessed.warnings + choice.notes + domain_warnings(pod, None if pod.gang is None else pod.gang.domain, world),
+        requested,
     )
 
 
@@ -114,28 +131,8 @@ def _reasons_for(team: TeamName) -> _TierReasons:
     )
 
 
-def _with_borrow_advice(reason: Reason, choice: Choice) -> Reason:
-    """Add to the reason that the pod would be admitted without its tier label."""
-    if reason.code is not Code.GUARANTEED_SHARE_USED:
-        return reason
-    when = "once nodes have room" if choice.notes else "now"
-    advice = f"without label fairgate.dev/tier it would be admitted as preemptible, and borrow idle GPUs {when}"
-    return reason._replace(text=f"{reason.text}; {advice}")
-
-
-def _wait_refusal(pod: Pod, note: Reason, pools: tuple[Pool, ...], world: World) -> Reason | None:
-    """Return the refusal of a pod that must not wait: its pinned pool is full, or no node can ever hold it."""
-    what, _, _ = note.text.partition(": the pod waits")
-    if note.code is Code.NEVER_FITS and (pod.pool is not None or pod.requires):
-        where = f"pool {pod.pool}" if pod.pool is not None else f"pools that offer {', '.join(sorted(pod.requires))}"
-        return Reason(Code.POOL_UNFIT, f"the pod is bound to {where}: {what}")
-    if pod.pool is not None and not any(pool.is_autoscaled for pool in pools):
-        return Reason(Code.POOL_FULL, f"the pod is pinned to pool {pod.pool}: {what}")
-    return never_refusal(pod, pools, world) if note.code is Code.NEVER_FITS else None
-
-
 def _pool_only(pod: Pod, world: World) -> NotApplicable | Deny | None:
-    """Return the steering for a pod without GPUs that is managed and selected by the `match` of a pool."""
+    """Return the node choice for a pod without GPUs that is managed and selected by the `match` of a pool."""
     if pod.handling is not Handling.MANAGED or world.tenancy(pod.namespace).is_exempt:
         return None
     if not any(pool.match is not None and pool.match.matches(pod.labels) for pool in world.policy.pools):
@@ -146,5 +143,5 @@ def _pool_only(pod: Pod, world: World) -> NotApplicable | Deny | None:
     names = ", ".join(pool.name for pool in pools.allowed)
     return NotApplicable(
         Reason(Code.SENT_TO_POOL, f"asks for no GPU and is sent to pool {names}"),
-        steering=steering_to_pools(pod, pools.allowed, world),
+        node_choice=node_choice_of_pools(pod, pools.allowed, world),
     )

@@ -6,13 +6,14 @@ Placement follows it.
 
 from typing import Final, NamedTuple
 
-from webhook.core.admission.elsewhere import check_externally_placed
+from webhook.core.admission.external_placement import check_externally_placed
 from webhook.core.admission.pod_rules import broken_rules, rules_broken_if_external, without_gpus
 from webhook.core.admission.pools import Pools, allowed_pools
 from webhook.core.admission.resolve_demand import resolve_demand
 from webhook.core.model.amount import Unlimited
 from webhook.core.model.decision import Charge, Deny, NotApplicable, Retry
 from webhook.core.model.demand import Demand, in_slices
+from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.names import GpuModel, Namespace, User
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Handling, NamespaceFacts, Pod, Requester
@@ -94,9 +95,28 @@ class Assessment(NamedTuple):
         rules = broken_rules(pod, policy)
         return self._replace(pod=pod, request=request, rules=rules, broken=violations(request, self.account) + rules)
 
+    def within(self, place: DomainPlace) -> "Assessment":
+        """Return the assessment of the same pod bound to one domain."""
+        constraints = self.pod.constraints.joined(requirements=place.requirements)
+        return self._replace(pod=self.pod._replace(constraints=constraints))
+
+    def of_user(self, user: User | None) -> "Assessment":
+        """Return the assessment of the same pod for a user who is known from an earlier decision."""
+        if user == self.account.user:
+            return self
+        account = self.account._replace(user=user)
+        return self._replace(account=account, broken=violations(self.request, account) + self.rules)
+
+    def as_if_unused(self) -> "Assessment":
+        """Return the assessment of the same pod if its team held nothing."""
+        account = self.account._replace(usage=self.account.usage.emptied())
+        return self._replace(account=account, broken=violations(self.request, account) + self.rules)
+
     def tier(self, demand: Demand, model: GpuModel | None) -> Tier:
         """Return the tier that the pod would get on a GPU model, None for any."""
-        return tier_for(demand.gpus, self.account.team, self.account.usage, model, requested=self.pod.requested_tier)
+        team, usage, _, _ = self.account
+        pod = self.pod
+        return tier_for(demand.gpus, team, usage, model, requested=pod.requested_tier if pod.tier_label else None)
 
     def model_refusal(self, demand: Demand, model: GpuModel) -> Reason | None:
         """Return why the team's limit for a GPU model has no room for the pod; None if it has room."""
@@ -151,7 +171,7 @@ def assess(pod: Pod, requester: Requester, world: World, *, node: Node | None = 
     if team is None:
         return _decided_early(pod, tenancy, user, Deny((unknown_team(pod.namespace, world.policy),)))
     account = Account(team, world.usage(team.name), user, pod)
-    request = Request.of(demand, world.policy.resources, world.now)
+    request = Request(demand.gpus, demand.devices, world.policy.resources, world.now)
     rules = broken_rules(pod, world.policy)
     broken = violations(request, account) + rules
     if pod.handling is not _MANAGED:
@@ -180,6 +200,11 @@ def _counted(
     pod: Pod, tenancy: Tenancy, user: User | None, why: Reason, model: GpuModel | None = None
 ) -> NotApplicable:
     return NotApplicable(why, Charge(tenancy.team_name, Tier.PREEMPTIBLE, pod.demand.gpus, model, user))
+
+
+def charged_user(pod: Pod, requester: Requester, world: World) -> User | None:
+    """Return the user that a pod is charged to; None if unknown."""
+    return user_of(pod, requester, world.tenancy(pod.namespace).facts, world.policy, home=_home(requester, world))
 
 
 def _home(requester: Requester, world: World) -> NamespaceFacts | None:

@@ -1,13 +1,14 @@
-"""The choice of pool, GPU model and nodes for a pod, as a Steering."""
+"""The choice of pool, GPU model and nodes for a pod."""
 
 from typing import Final, NamedTuple
 
 from webhook.core.admission.assessment import Assessment
-from webhook.core.admission.elsewhere import demanded_model
-from webhook.core.admission.sites import PlacementOption, merged, mode_for, placement_options
+from webhook.core.admission.external_placement import demanded_model
+from webhook.core.admission.placement_options import PlacementOption, merged, mode_for, placement_options
 from webhook.core.admission.unplaced import waiting_reason
-from webhook.core.model.decision import Steering
+from webhook.core.model.decision import NodeChoice
 from webhook.core.model.demand import Demand
+from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.names import ANY_MODEL, GpuModel, NodeName
 from webhook.core.model.node import NO_MODEL
 from webhook.core.model.pod import Pod
@@ -16,50 +17,58 @@ from webhook.core.model.reason import Reason
 from webhook.core.model.selector import NO_CONSTRAINTS, Operator, Requirement
 from webhook.core.model.tier import Tier
 from webhook.core.peers.topology_filter import Affinity, TopologyRequest, evaluate_affinity, evaluate_topology
+from webhook.core.placement.fallbacks import with_distant
 from webhook.core.placement.placement import best_nodes
 from webhook.core.world.world import World
 
-LISTED_NODES: Final = 8
-"""The number of nodes a pod may use: the first is chosen, the others are fallbacks if it fills up meanwhile."""
+LISTED_NODES: Final = 4
+"""The number of nodes a pod may use: the first is chosen, the others are fallbacks if it is lost meanwhile."""
 
-LISTED_NODES_BARE: Final = 32
-"""The same for a bare pod: no controller replaces it if all of its nodes are gone."""
+PREFERRED_NODES: Final = 8
+"""The number of nodes that a pod of mode `prefer` is sent to: it may use every other node as well."""
 
-_AUTO, _REQUIRE, _PREFER, _OFF = Mode.AUTO, Mode.REQUIRE, Mode.PREFER, Mode.OFF  # access costs 0.1 us
+_RANKED: Final = 2
+"""The first nodes of a list, which are the best ones; the others are distant."""
+
+_AUTO, _PREFER, _OFF = Mode.AUTO, Mode.PREFER, Mode.OFF  # access costs 0.1 us
 
 
-class Choice(NamedTuple):
-    """The node choice for a pod: steering, charged model, notes, and the demand counted there."""
+class ChargedChoice(NamedTuple):
+    """A node choice with what the pod is charged there, and notes for its user."""
 
-    steering: Steering
+    node_choice: NodeChoice
     model: GpuModel | None
     notes: tuple[Reason, ...]
     demand: Demand
 
 
-def choose(assessed: Assessment, world: World) -> Choice | tuple[Reason, ...]:
+def choose(assessed: Assessment, world: World) -> ChargedChoice | tuple[Reason, ...]:
     """Return the best nodes for a pod in its allowed pools, or the reasons why no pool or model may take it.
 
     If no node with room meets the pod's topology rules, nodes are only preferred, as with all constraints that are not
     evaluated. Topology rules that cost too much to evaluate are left to kube-scheduler.
     """
     pod, pools = assessed.pod, assessed.pools.allowed
-    if pod.topology and world.pod_counts.are_costly(pod.namespace, pod.topology):
+    if not pod.topology:
+        return _choose(pod, pools, assessed, world)
+    if world.pod_counts.are_costly(pod.namespace, pod.topology):
         world.pod_counts.count_one(pod.namespace, pod.topology)
         pod = pod._replace(topology=(), has_open_constraints=True)
     choice = _choose(pod, pools, assessed, world)
-    if pod.topology and pod.has_required_topology and isinstance(choice, Choice) and not choice.steering.nodes:
+    if pod.has_required_topology and isinstance(choice, ChargedChoice) and not choice.node_choice.nodes:
         return _choose(pod._replace(topology=(), has_open_constraints=True), pools, assessed, world)
     return choice
 
 
-def _choose(pod: Pod, pools: tuple[Pool, ...], assessed: Assessment, world: World) -> Choice | tuple[Reason, ...]:
+def _choose(
+    pod: Pod, pools: tuple[Pool, ...], assessed: Assessment, world: World
+) -> ChargedChoice | tuple[Reason, ...]:
     team = assessed.account.team
     options = placement_options(pod, pools, assessed, world)
     if not options:
         return _without_nodes(pod, pools, assessed, world)
     refused: list[tuple[PlacementOption, Reason]] = []
-    if team.models:
+    if team.has_model_shares:
         refusals = [assessed.model_refusal(option.demand, option.model or NO_MODEL) for option in options]
         refused = [(option, why) for option, why in zip(options, refusals, strict=True) if why is not None]
         options = [option for option, why in zip(options, refusals, strict=True) if why is None]
@@ -74,29 +83,29 @@ def _choose(pod: Pod, pools: tuple[Pool, ...], assessed: Assessment, world: Worl
     if placed:
         placed = [each for each in placed if not each[0].is_sliced] or placed
         option, nodes = placed[0] if len(placed) == 1 else _best(pod, placed, world)
-        return Choice(_steering(pod, option, nodes, world), option.model, (), option.demand)
-    if team.models and (full := _on_full_models(pod, options, refused, world)):
+        return ChargedChoice(_node_choice(pod, option, nodes, world), option.model, (), option.demand)
+    if team.has_model_shares and (full := _on_full_models(pod, options, refused, world)):
         return full
     waits = _no_room(pod, pools, options, world)
     open_to = {option.pool for option in options}
-    only = options[0] if team.models else merged(options, pod, assessed, world)
-    if only is not None and (team.models or len(pools) == 1):
-        return Choice(_steering(pod, only, (), world), only.model, (waits,), only.demand)
+    only = options[0] if team.has_model_shares else merged(options, pod, assessed, world)
+    if only is not None and (team.has_model_shares or len(pools) == 1):
+        return ChargedChoice(_node_choice(pod, only, (), world), only.model, (waits,), only.demand)
     growing = tuple(pool for pool in pools if pool in open_to or pool.is_autoscaled)
-    return Choice(steering_to_pools(pod, growing, world), None, (waits,), pod.demand)
+    return ChargedChoice(node_choice_of_pools(pod, growing, world), None, (waits,), pod.demand)
 
 
 def _without_nodes(
     pod: Pod, pools: tuple[Pool, ...], assessed: Assessment, world: World
-) -> Choice | tuple[Reason, ...]:
+) -> ChargedChoice | tuple[Reason, ...]:
     """Return the choice for a pod that no node matches: a later node may have any GPU model its constraints allow."""
     model = None
-    if assessed.team.models:
+    if assessed.team.has_model_shares:
         wanted = {demanded_model(world.joined(pod.constraints, pool), world) for pool in pools}
         model = (wanted.pop() if len(wanted) == 1 else None) or ANY_MODEL
         if refusal := assessed.model_refusal(pod.demand, model):
             return (refusal,)
-    return Choice(steering_to_pools(pod, pools, world), model, (_no_room(pod, pools, [], world),), pod.demand)
+    return ChargedChoice(node_choice_of_pools(pod, pools, world), model, (_no_room(pod, pools, [], world),), pod.demand)
 
 
 def _on_full_models(
@@ -110,15 +119,24 @@ def _on_full_models(
 
 
 def _place(pod: Pod, option: PlacementOption, affinity: Affinity | None, world: World) -> tuple[NodeName, ...]:
-    count = _node_count(pod, option, world)
-    if affinity is not None:
-        return _place_by_topology(pod, option, affinity, count, world)
-    return _best_of(option.slots, pod, option, count, world)
+    mode = mode_for(pod, (option.pool,), world)
+    is_list = mode is _AUTO and not pod.is_spread_by_default
+    ranked = _RANKED if is_list else PREFERRED_NODES if mode is _PREFER else 1
+    if affinity is None:
+        nodes, slots = _best_of(option.slots, pod, option, ranked, world), option.slots
+    else:
+        nodes, slots = _place_by_topology(pod, option, affinity, ranked, world)
+    return with_distant(world.fleet, pod.demand, slots, nodes, count=LISTED_NODES) if is_list else nodes
 
 
-def _place_by_topology(
-    pod: Pod, option: PlacementOption, affinity: Affinity, count: int, world: World
-) -> tuple[NodeName, ...]:
+class _Ranked(NamedTuple):
+    """The best nodes, and the slots of which fallbacks may be taken."""
+
+    nodes: tuple[NodeName, ...]
+    slots: int
+
+
+def _place_by_topology(pod: Pod, option: PlacementOption, affinity: Affinity, count: int, world: World) -> _Ranked:
     """Return the best node that meets the topology rules, and equally good fallbacks in its domains."""
     fleet, constraints = world.fleet, world.joined(pod.constraints, option.pool)
     if option.requirements:
@@ -128,9 +146,10 @@ def _place_by_topology(
     slots = spread.narrowed(option.slots & fleet.open_bits, lambda among: fleet.with_room(pod.demand, among))
     first = _best_of(slots, pod, option, 1, world)
     if not first or count == 1:
-        return first
+        return _Ranked(first, 0)
     bit = fleet.bit(first[0])
-    return first + _best_of(slots & spread.beside(bit.bit_length() - 1) & ~bit, pod, option, count - 1, world)
+    slots &= spread.beside(bit.bit_length() - 1) & ~bit
+    return _Ranked(first + _best_of(slots, pod, option, count - 1, world), slots)
 
 
 def _best_of(slots: int, pod: Pod, option: PlacementOption, count: int, world: World) -> tuple[NodeName, ...]:
@@ -144,13 +163,6 @@ def _best_of(slots: int, pod: Pod, option: PlacementOption, count: int, world: W
     )
 
 
-def _node_count(pod: Pod, option: PlacementOption, world: World) -> int:
-    mode = mode_for(pod, (option.pool,), world)
-    if mode is _REQUIRE or (mode is _AUTO and pod.is_spread_by_default):
-        return 1
-    return LISTED_NODES_BARE if pod.owner is None else LISTED_NODES
-
-
 def _best(
     pod: Pod, placed: list[tuple[PlacementOption, tuple[NodeName, ...]]], world: World
 ) -> tuple[PlacementOption, tuple[NodeName, ...]]:
@@ -162,23 +174,40 @@ def _best(
     return next((option, nodes) for option, nodes in placed if nodes[0] in winner)
 
 
-def _steering(pod: Pod, option: PlacementOption, nodes: tuple[NodeName, ...], world: World) -> Steering:
+def _node_choice(pod: Pod, option: PlacementOption, nodes: tuple[NodeName, ...], world: World) -> NodeChoice:
     pool = option.pool
     terms = pool.affinity + option.requirements
     mode = mode_for(pod, (pool,), world)
     nodes = () if mode is _OFF else nodes
-    return Steering(mode, nodes, pool.name or None, pool.node_selector, (terms,) if terms else (), pool.tolerations)
+    return NodeChoice(mode, nodes, pool.name or None, pool.node_selector, (terms,) if terms else (), pool.tolerations)
 
 
-def steering_to_pools(pod: Pod, pools: tuple[Pool, ...], world: World) -> Steering:
-    """Return a steering to pools that names no node; several are node affinity terms: selectors cannot be ORed."""
+def in_domain(choice: NodeChoice, place: DomainPlace) -> NodeChoice:
+    """Return a choice that says in which domain it is, and binds the pod to a required one if no nodes by name do."""
+    if place.is_required and not (choice.nodes and choice.mode in (_AUTO, Mode.REQUIRE)):
+        terms = tuple(term + place.requirements for term in choice.pool_terms or ((),))
+        choice = choice._replace(pool_terms=terms)
+    return choice._replace(domain=place)
+
+
+def choice_of_node(pod: Pod, node: NodeName, pools: tuple[Pool, ...], world: World) -> NodeChoice:
+    """Return the choice of one node that was charged already; only of the pools if none of them has the node."""
+    bit = world.fleet.bit(node)
+    for pool in pools:
+        if world.fleet.matching(world.joined(pod.constraints, pool)) & bit:
+            return _node_choice(pod, PlacementOption(pool, bit, pod.demand, Tier.GUARANTEED), (node,), world)
+    return node_choice_of_pools(pod, pools, world)
+
+
+def node_choice_of_pools(pod: Pod, pools: tuple[Pool, ...], world: World) -> NodeChoice:
+    """Return a choice of pools without nodes; several become node affinity terms, since selectors cannot be ORed."""
     if len(pools) == 1:
-        return _steering(pod, PlacementOption(pools[0], 0, pod.demand, Tier.GUARANTEED), (), world)
+        return _node_choice(pod, PlacementOption(pools[0], 0, pod.demand, Tier.GUARANTEED), (), world)
     alternatives = tuple(
         tuple(Requirement(key, Operator.IN, (value,)) for key, value in pool.node_selector) + pool.affinity
         for pool in pools
     )
-    return Steering(
+    return NodeChoice(
         mode=mode_for(pod, pools, world),
         pool_terms=alternatives if all(alternatives) else (),
         tolerations=tuple(dict.fromkeys(t for pool in pools for t in pool.tolerations)),

@@ -51,7 +51,7 @@ def broken_rules(pod: Pod, policy: Policy) -> tuple[Reason, ...]:
 def rules_broken_if_external(pod: Pod, world: World) -> tuple[Reason, ...]:
     """Return the rules for externally placed pods that this pod breaks: forged keys, and room held for other pods."""
     broken = []
-    if pod.team_label is not None or pod.mark is not None or pod.requested_tier is Tier.GUARANTEED:
+    if pod.team_label is not None or pod.decision_annotation is not None or pod.requested_tier is Tier.GUARANTEED:
         broken.append(_FORGED_KEYS)
     if pod.handling is _MIRROR:
         broken.append(_FALSE_MIRROR)
@@ -66,7 +66,7 @@ def rules_broken_if_external(pod: Pod, world: World) -> tuple[Reason, ...]:
 
 def without_gpus(pod: Pod, *, is_exempt: bool) -> Deny | NotApplicable:
     """Return the decision on a pod without GPUs: refused if it carries keys of pods with GPUs."""
-    if is_exempt or (pod.team_label, pod.tier_label, pod.mark) == (None, None, None):
+    if is_exempt or (pod.team_label, pod.tier_label, pod.decision_annotation) == (None, None, None):
         return NO_GPU
     return Deny((_KEYS_WITHOUT_GPU,))
 

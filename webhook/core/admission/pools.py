@@ -30,8 +30,10 @@ def allowed_pools(pod: Pod, team: TeamName, world: World) -> Pools:
         return _pinned(pod, pod.pool, team, policy)
     if not policy.pools:
         return _capable(pod, (WHOLE_CLUSTER,))
-    matched = [pool for pool in policy.pools if pool.match is not None and pool.match.matches(pod.labels)]
+    matched = [pool for pool in world.selective_pools if pool.match is not None and pool.match.matches(pod.labels)]
     permitted = tuple([pool for pool in matched if pool.admits(team)]) if matched else world.open_pools(team)
+    if permitted and not pod.requires:
+        return Pools(permitted)
     if not permitted:
         others = matched or [pool for pool in policy.pools if pool.match is None]
         names = ", ".join(pool.name for pool in others) or "none"

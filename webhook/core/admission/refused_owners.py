@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from webhook.core.admission.admission import admit
-from webhook.core.model.amount import Units, Unlimited
+from webhook.core.model.amount import Units, exceeds
 from webhook.core.model.decision import Admit
 from webhook.core.model.names import Namespace, TeamName
 from webhook.core.model.pod import CONTROLLER, Pod
+from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.reclaim.reclaim_pod import Controller
 from webhook.core.world.world import World
 
@@ -161,9 +162,15 @@ class Retries:
         return None
 
     def _has_room(self, name: TeamName, gpus: Units, world: World) -> bool:
-        """Whether a team's limit has room besides what other owners were triggered for."""
-        team = world.policy.team(name)
-        if team is None or isinstance(team.gpus.limit, Unlimited):
+        """Whether the limits of a team and its departments have room besides what other owners were triggered for."""
+        team, usage = world.policy.team(name), world.usage(name)
+        if team is None:
             return True
         reserved = sum(each for _, of, each in self._reserved if of == name)
-        return world.usage(name).total + reserved + gpus <= team.gpus.limit
+        return not exceeds(usage.total + reserved + gpus, team.gpus.limit) and all(
+            not exceeds(level.total + self._reserved_below(level, world) + gpus, level.department.gpus.limit)
+            for level in usage.levels
+        )
+
+    def _reserved_below(self, level: DepartmentUsage, world: World) -> Units:
+        return sum(each for _, of, each in self._reserved if level in world.usage(of).levels)

@@ -9,22 +9,26 @@ from dataclasses import dataclass
 from webhook.core.model.decision import Deny, NotApplicable
 from webhook.core.model.reason import Code, Reason
 
+_UNGATED = "only Fairgate may remove scheduling gate fairgate.dev/queue, in the pod's turn: leave it, or delete the pod"
 _UNTOUCHED = NotApplicable(Reason(Code.NOT_A_CREATE, "the update leaves Fairgate's labels and decision alone"))
 
 
 @dataclass(frozen=True, slots=True)
 class ProtectedKeys:
-    """The keys that only Fairgate writes; None where the pod does not have one."""
+    """The keys that only Fairgate writes; None where the pod does not have one. `is_queued`: it has Fairgate's gate."""
 
     team: str | None
     tier: str | None
     decision: str | None
+    is_queued: bool = False
 
 
 def guard(old: ProtectedKeys, new: ProtectedKeys) -> Deny | NotApplicable:
     """Deny an update that changes a protected key."""
     if old == new:
         return _UNTOUCHED
+    if old.is_queued and not new.is_queued:
+        return Deny((Reason(Code.PROTECTED_KEY_CHANGED, _UNGATED),))
     changes = (
         ("label fairgate.dev/team", old.team, new.team),
         ("label fairgate.dev/tier", old.tier, new.tier),

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from webhook.core.admission.assessment import Assessment, assess
+from webhook.core.admission.domain_rules import domain_refusal, domain_warnings
+from webhook.core.admission.queueing import can_queue
 from webhook.core.admission.unplaced import never_text
-from webhook.core.model.amount import Units, exceeds, format_limit, gpus_text
+from webhook.core.model.amount import Units, format_limit, gpus_text
 from webhook.core.model.decision import Deny
 from webhook.core.model.demand import in_slices
+from webhook.core.model.domain_request import DomainRequest
+from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.mig_slices import slices_of
 from webhook.core.model.node import NO_MODEL
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
@@ -20,18 +24,18 @@ from webhook.core.model.reason import Code, Reason
 from webhook.core.model.text import plural_gpus, printable
 from webhook.core.model.tier import Tier
 from webhook.core.placement.slot_index import lowest_slots
-from webhook.core.quota.limits import AppliedLimit, applied_limits
-from webhook.core.quota.usage import EMPTY_USAGE
+from webhook.core.quota.limits import AppliedLimit, applied_limits, limits_on_model
 from webhook.core.world.world import World
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Equal pods of a workload: one of them, and their number at peak, None if unknown."""
+    """Equal pods of a workload: one of them, their number at peak, None if unknown, and the domain they ask for."""
 
     role: str
     pod: Pod
     count: int | None
+    domain: DomainRequest | None = None
 
 
 class _GpuPart(NamedTuple):
@@ -40,6 +44,7 @@ class _GpuPart(NamedTuple):
     role: str
     assessed: Assessment
     number: int | None
+    domain: DomainRequest | None = None
 
     @property
     def pod(self) -> Pod:
@@ -85,6 +90,16 @@ def borrowed(parts: Sequence[Part], requester: Requester, world: World, *, why: 
     return (Reason(Code.EVICTIONS_COUNT, text),)
 
 
+def deadline_in_line(parts: Sequence[Part], requester: Requester, world: World, *, deadline: str) -> tuple[Reason, ...]:
+    """Return the warning that a deadline of the workload runs on while its pods wait, if policy lets them wait."""
+    gpu_parts, _ = _assessed(parts, requester, world)
+    if not any(
+        part.assessed.early_decision is None and can_queue(part.assessed.team, world.policy) for part in gpu_parts
+    ):
+        return ()
+    return (Reason(Code.DEADLINE_IN_LINE, f"{deadline} runs on while its pods wait in line: raise it, or drop it"),)
+
+
 def _assessed(parts: Sequence[Part], requester: Requester, world: World) -> tuple[list[_GpuPart], list[Reason]]:
     """Return the parts with GPUs, and why other parts are refused."""
     refused: list[Reason] = []
@@ -94,7 +109,7 @@ def _assessed(parts: Sequence[Part], requester: Requester, world: World) -> tupl
         if not assessed.is_counted:
             refused += assessed.early_decision.reasons if isinstance(assessed.early_decision, Deny) else ()
         elif assessed.pod.demand.gpus and part.count != 0:
-            gpu_parts.append(_GpuPart(part.role, assessed, _pod_count(part, world)))
+            gpu_parts.append(_GpuPart(part.role, assessed, _pod_count(part, world), part.domain))
     return gpu_parts, refused
 
 
@@ -123,7 +138,7 @@ def _problems(gpu_parts: Sequence[_GpuPart], world: World) -> Sequence[Reason]:
         return (
             Reason(Code.UNKNOWN_TEAM, f"namespace {gpu_parts[0].pod.namespace} belongs to no team: no pod may start"),
         )
-    problems = [*_over_limits(gpu_parts, team)]
+    problems = [*_over_limits(gpu_parts, team), *_in_no_domain(gpu_parts, team, world)]
     for part in gpu_parts:
         problems += part.assessed.rules
         if part.assessed.early_decision is None:  # Fairgate chooses the node
@@ -131,12 +146,24 @@ def _problems(gpu_parts: Sequence[_GpuPart], world: World) -> Sequence[Reason]:
     return problems
 
 
+def _in_no_domain(parts: Sequence[_GpuPart], team: Team, world: World) -> Iterable[Reason]:
+    """Yield what is ignored of what the pods say about domains, and why no domain that they require could hold them."""
+    pods: list[Pod] = []
+    for part in parts:
+        yield from domain_warnings(part.pod, part.domain, world)
+        if part.assessed.early_decision is None:
+            pods += [part.pod] * min(1 if part.number is None else part.number, MAX_MEMBERS)
+    request = next((part.domain for part in parts if part.domain is not None), None)
+    if pods and (refusal := domain_refusal(pods[:MAX_MEMBERS], request, team.name, world)) is not None:
+        yield refusal
+
+
 def _over_limits(parts: Sequence[_GpuPart], team: Team) -> Iterable[Reason]:
     """Yield the limits per pod that a pod exceeds, and the other limits that the sum of their pods exceeds."""
     per_pod: list[tuple[AppliedLimit, _GpuPart]] = []
     summed: dict[AppliedLimit, list[_GpuPart]] = {}
     for part in parts:
-        for applied in applied_limits(part.assessed.account._replace(usage=EMPTY_USAGE)):
+        for applied in applied_limits(part.assessed.account._replace(usage=part.assessed.usage.emptied())):
             if applied.is_per_pod:
                 per_pod.append((applied, part))
             else:
@@ -146,9 +173,8 @@ def _over_limits(parts: Sequence[_GpuPart], team: Team) -> Iterable[Reason]:
     needs += [(applied, part.pod.demand.gpus, f"{part.label} needs {_gpus(part)}") for applied, part in per_pod]
     for applied, gpus, text in needs:
         if applied.is_exceeded_by(gpus):
-            yield Reason(
-                applied.code, f"{text}, team {team.name}'s limit{applied.per} is {format_limit(applied.limit)}"
-            )
+            limit = f"{_owner(applied, team)}'s limit{applied.per} is {format_limit(applied.limit)}"
+            yield Reason(applied.code, f"{text}, {limit}")
     never_borrowed = _total([part for part in parts if part.pod.requested_tier is Tier.GUARANTEED])
     if never_borrowed.gpus > team.gpus.guaranteed:
         share = format_limit(team.gpus.guaranteed)
@@ -186,11 +212,18 @@ def _without_node(part: _GpuPart, team: Team, world: World) -> Iterable[Reason]:
 def _over_model(part: _GpuPart, count: int, team: Team, able: int, world: World) -> Iterable[Reason]:
     """Yield the limit for a GPU model that pods exceed which only fit on that model."""
     models = {model or NO_MODEL for (model, _), members in world.fleet.by_model().items() if members & able}
-    share = team.models.get(next(iter(models))) if len(models) == 1 else None
+    if len(models) != 1:
+        return
+    (model,) = models
     total = count * part.pod.demand.gpus
-    if share is not None and exceeds(total, share.limit):
-        text = f"needs {plural_gpus(total)} of {models.pop()}, team {team.name}'s limit is"
-        yield Reason(Code.MODEL_LIMIT_EXCEEDED, f"{text} {format_limit(share.limit)}")
+    for applied in limits_on_model(team, part.assessed.usage.emptied(), model):
+        if applied.is_exceeded_by(total):
+            text = f"needs {plural_gpus(total)} of {model}, {_owner(applied, team)}'s limit is"
+            yield Reason(applied.code, f"{text} {format_limit(applied.limit)}")
+
+
+def _owner(applied: AppliedLimit, team: Team) -> str:
+    return f"team {team.name}" if applied.level is None else f"department {applied.level.department.name}"
 
 
 def _room(able: int, part: _GpuPart, world: World) -> int:

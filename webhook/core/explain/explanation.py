@@ -11,6 +11,7 @@ from webhook.core.admission.admission import admit, decide
 from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.explain.candidates import Candidates, candidates
+from webhook.core.explain.domains import DomainSteps, domain_steps
 from webhook.core.explain.obstacles import obstacles
 from webhook.core.model.amount import Units
 from webhook.core.model.decision import Admit, Decision, Deny
@@ -59,7 +60,7 @@ class Explanation:
     `limits` are those that apply, with their usage; `guaranteed_left` is the free part of the guaranteed share, and
     `holders` are the largest of the team. They are empty for a pod with an early decision. `smaller` is the largest
     smaller demand that would run now, `elsewhere` are the pools in which the unchanged pod would run now. Both are
-    computed only if the pod would not run as requested.
+    computed only if the pod would not run as requested. `domains` are those in which its gang may be placed together.
     """
 
     pod: Pod
@@ -73,6 +74,7 @@ class Explanation:
     pools: tuple[PoolStep, ...] = ()
     smaller: Demand | None = None
     elsewhere: tuple[PoolName, ...] = ()
+    domains: DomainSteps | None = None
 
     @property
     def runs_now(self) -> bool:
@@ -101,6 +103,7 @@ def explain(pod: Pod, requester: Requester, world: World, *, node: NodeName | No
         tuple(_pools(assessed, world, node)),
         None if runs_now else _smaller(pod, requester, world),
         () if runs_now else tuple(_elsewhere(pod, requester, world)),
+        domain_steps(assessed, world),
     )
 
 

@@ -5,7 +5,7 @@ not charged to those after it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from webhook.core.admission.assessment import assess
@@ -51,7 +51,7 @@ def policy_outcomes(running: Iterable[Running], world: World) -> dict[Uid, Polic
         outcomes[each.resident.uid] = outcome
         if not outcome.refusals:
             tier = None if outcome.tier is None else outcome.tier.value
-            world.set_pod(replace(each.resident, team_label=outcome.team, tier_label=tier))
+            world.set_pod(each.resident._replace(team_label=outcome.team, tier_label=tier))
     return outcomes
 
 
@@ -70,7 +70,7 @@ def _outcome(running: Running, world: World) -> PolicyOutcome:
     pod, team, pools = assessed.pod, assessed.team, assessed.pools
     refusals = assessed.broken + (() if pools.refusal is None else (pools.refusal,))
     model: GpuModel | None = None
-    if node is not None and team.models:
+    if node is not None and team.has_model_shares:
         model = node.model
         broken = assessed.model_refusal(pod.demand, model or NO_MODEL)
         refusals += () if broken is None else (broken,)

@@ -1,16 +1,21 @@
 """The summary of a team: its share and its usage."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from webhook.core.model.amount import Limit, Units
-from webhook.core.model.names import TeamName
-from webhook.core.model.policy import Team
+from webhook.core.model.amount import Limit, Units, exact_units
+from webhook.core.model.names import DepartmentName, TeamName
+from webhook.core.model.policy import Department, Team
+from webhook.core.quota.departments import DepartmentUsage
+from webhook.core.quota.ledger_moves import department_ledger, department_of
 from webhook.core.world.world import World
 
 
 class Summary(NamedTuple):
-    """One team in GPU units. `borrowed` is its usage beyond the guaranteed share; `waiting` has no node yet."""
+    """One team in GPU units. `borrowed` is its usage beyond the guaranteed share; `waiting` has no node yet.
+
+    `queued` is the number of pods that wait in line; they are charged nothing, and ask for `queued_gpus`.
+    """
 
     team: TeamName
     guaranteed: int
@@ -20,11 +25,20 @@ class Summary(NamedTuple):
     borrowed: Units
     preemptible: Units
     waiting: Units
+    queued: int = 0
+    queued_gpus: Units = 0
 
 
 def summary_of(name: TeamName, world: World) -> Summary:
-    """Return the summary of a team; a team unknown to policy is guaranteed nothing."""
-    return _summary(world.policy.team(name) or Team(name), world)
+    """Return the summary of a team, or of a department by the name of its ledger.
+
+    What policy does not know is guaranteed nothing.
+    """
+    if (department := department_of(name)) is not None:
+        level = next((each for each in world.departments() if each.department.name == department), None)
+        found = department_summary(level or DepartmentUsage(Department(department)))
+        return _with_line(found, _teams_in_line(department, world), world)
+    return _with_line(_summary(world.policy.team(name) or Team(name), world), (name,), world)
 
 
 def summaries(world: World) -> Iterator[Summary]:
@@ -32,6 +46,21 @@ def summaries(world: World) -> Iterator[Summary]:
     named = {team.name: team for team in world.policy.teams}
     for name in dict.fromkeys([*named, *world.usage_by_team()]):
         yield _summary(named.get(name) or Team(name), world)
+
+
+def department_summary(level: DepartmentUsage) -> Summary:
+    """Return the summary of a department, by the name of its ledger."""
+    share = level.department.gpus
+    return Summary(
+        team=department_ledger(level.department.name),
+        guaranteed=share.guaranteed,
+        limit=share.limit,
+        used=level.total - level.reserved,
+        reserved=level.reserved,
+        borrowed=max(0, level.total - share.guaranteed),
+        preemptible=level.preemptible,
+        waiting=level.waiting,
+    )
 
 
 def _summary(team: Team, world: World) -> Summary:
@@ -46,3 +75,19 @@ def _summary(team: Team, world: World) -> Summary:
         preemptible=usage.preemptible,
         waiting=usage.waiting,
     )
+
+
+def _with_line(found: Summary, teams: Iterable[TeamName], world: World) -> Summary:
+    """Return the summary with the line of these teams."""
+    pods, gpus = 0, exact_units(0)
+    for name in teams:
+        pods, gpus = pods + world.waiting.size(name), gpus + world.waiting.gpus(name)
+    return found._replace(queued=pods, queued_gpus=gpus)
+
+
+def _teams_in_line(department: DepartmentName, world: World) -> Iterator[TeamName]:
+    """Yield the teams below a department that have pods in line."""
+    for name in world.waiting.teams():
+        team = world.policy.team(name)
+        if team is not None and any(each.name == department for each in team.departments):
+            yield name

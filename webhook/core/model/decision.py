@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from webhook.core.model.amount import Units
 from webhook.core.model.demand import Demand
+from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.names import GpuModel, NodeName, PoolName, TeamName, User
 from webhook.core.model.pod import PriorityTriple
 from webhook.core.model.policy import Mode
@@ -21,18 +22,19 @@ class Outcome(StrEnum):
 
     ADMIT = "admit"
     WARN = "warn"
+    QUEUE = "queue"
     DENY = "deny"
     RETRY = "retry"
     SKIP = "skip"
 
 
-class Steering(NamedTuple):
-    """Where to send a pod, ready to be written into its spec.
+class NodeChoice(NamedTuple):
+    """The nodes for a pod, in the form that is written into its spec.
 
     `node_selector` and `tolerations` are added. `pool_terms`: the pod must meet one of these besides its own terms
-    (none: no such condition; several: pools that would all do while no node has room). `nodes`, best first, are the
+    (empty: no such condition; several: each pool is allowed while no node has room). `nodes`, best first, are the
     choice, written as `mode` says: REQUIRE one named node, AUTO the listed nodes plus a preference by rank, PREFER
-    the preference only, OFF nothing.
+    the preference only, OFF nothing. `domain` is where all members of the pod's gang are.
     """
 
     mode: Mode
@@ -41,24 +43,25 @@ class Steering(NamedTuple):
     node_selector: tuple[tuple[str, str], ...] = ()
     pool_terms: tuple[tuple[Requirement, ...], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    domain: DomainPlace | None = None
 
 
 class Charge(NamedTuple):
-    """What a pod puts on its team's ledger."""
+    """What a pod adds to the usage of its team."""
 
     team: TeamName
     tier: Tier
     gpus: Units
     model: GpuModel | None = None  # None where the team has no shares per model
-    user: User | None = None  # None where nobody can be named
+    user: User | None = None  # None where the user is not known
 
 
 class Admit(NamedTuple):
-    """The pod may enter: on these terms, sent there."""
+    """The pod is admitted, with this charge and this node choice."""
 
     charge: Charge
     demand: Demand
-    steering: Steering
+    node_choice: NodeChoice
     reason: Reason
     policy_hash: str
     priority: PriorityTriple | None = None
@@ -66,29 +69,41 @@ class Admit(NamedTuple):
     requested_tier: Tier | None = None  # what the user's own label asked for, before it was replaced by the outcome
 
 
+class Queue(NamedTuple):
+    """The pod is created with Fairgate's scheduling gate and waits in line, uncharged; the reason says for what."""
+
+    team: TeamName
+    demand: Demand
+    reason: Reason
+    policy_hash: str
+    user: User | None = None
+    requested_tier: Tier | None = None
+    warnings: tuple[Reason, ...] = ()
+
+
 class Deny(NamedTuple):
-    """The pod may not enter, for every one of these reasons."""
+    """The pod is refused, for every one of these reasons."""
 
     reasons: tuple[Reason, ...]
 
 
 class Retry(NamedTuple):
-    """Not decided: something changed meanwhile. Clients ask again by themselves after so many seconds."""
+    """Not decided: the state changed meanwhile. Clients retry by themselves after so many seconds."""
 
     reason: Reason
     after_seconds: int = 1
 
 
 class NotApplicable(NamedTuple):
-    """Not ours to decide; `charge` is what it counts all the same, None where it takes no GPU.
+    """Fairgate does not decide on this pod; `charge` is what it counts nevertheless, None if it takes no GPU.
 
-    `steering` is there for a pod without GPUs that belongs to a pool: it is sent there, and nothing else is said of it.
+    `node_choice` is set for a pod without GPUs that a pool selects: its spec is bound to the pool, nothing else.
     """
 
     reason: Reason
     charge: Charge | None = None
     warnings: tuple[Reason, ...] = ()
-    steering: Steering | None = None
+    node_choice: NodeChoice | None = None
 
 
-Decision = Admit | Deny | Retry | NotApplicable
+Decision = Admit | Queue | Deny | Retry | NotApplicable

@@ -1,16 +1,22 @@
 """The decision annotation as read by the validating step; webhook/kube/admission/pod_patch.py writes it."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from webhook.core.model.amount import parse_amount
 from webhook.core.model.names import GpuModel, NodeName, PoolName, ResourceName, Uid, User
 from webhook.core.model.pod import Admitted
+from webhook.core.model.selector import NO_CONSTRAINTS, Constraints
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionAnnotation:
-    """The decision as written on the pod: compact JSON, amounts as strings."""
+    """The decision as written on the pod: compact JSON, amounts as strings.
+
+    `listed`: how many nodes the pod's node affinity names, which the annotation does not repeat; 0 where it does.
+    `domain` is where all pods of its gang are, "" where they need not be in one, and `why` says why.
+    """
 
     demand: tuple[tuple[ResourceName, int], ...]
     gpus: str
@@ -24,6 +30,9 @@ class DecisionAnnotation:
     policy: str
     at: str
     claims: tuple[Uid, ...] = ()
+    listed: int = field(default=0, compare=False)
+    domain: str = field(default="", compare=False)
+    why: str = field(default="", compare=False)
 
     @property
     def admitted(self) -> Admitted | None:
@@ -34,17 +43,19 @@ class DecisionAnnotation:
             return None
 
 
-def read(text: str) -> DecisionAnnotation | None:
-    """Parse the annotation; None where it is not a decision of Fairgate."""
+@lru_cache(maxsize=128)  # a pod that is charged is judged twice, and its annotation read once more
+def read(text: str, constraints: Constraints = NO_CONSTRAINTS) -> DecisionAnnotation | None:
+    """Parse the annotation; None where it is not a decision of Fairgate. The constraints are the pod's own."""
     try:
         data = json.loads(text)
         if "\\u" in text:
             json.dumps(data, ensure_ascii=False).encode()  # half a surrogate can be parsed, but not encoded again
+        listed = int(data.get("listed", 0))
         return DecisionAnnotation(
             demand=tuple(sorted((ResourceName(str(name)), int(count)) for name, count in data["demand"].items())),
             gpus=str(data["gpus"]),
             mode=str(data["mode"]),
-            nodes=tuple(NodeName(str(name)) for name in data["nodes"]),
+            nodes=tuple([NodeName(str(name)) for name in (constraints.named_nodes if listed else data["nodes"])]),
             pool=PoolName(str(data["pool"])) if "pool" in data else None,
             model=GpuModel(str(data["model"])) if "model" in data else None,
             user=User(str(data["user"])) if "user" in data else None,
@@ -53,6 +64,9 @@ def read(text: str) -> DecisionAnnotation | None:
             policy=str(data["policy"]),
             at=str(data["at"]),
             claims=tuple(Uid(str(uid)) for uid in data.get("claims", ())),
+            listed=listed,
+            domain=str(data.get("domain", "")),
+            why=str(data.get("why", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return None

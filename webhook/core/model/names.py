@@ -3,6 +3,7 @@
 from typing import NewType
 
 TeamName = NewType("TeamName", str)
+DepartmentName = NewType("DepartmentName", str)
 PoolName = NewType("PoolName", str)
 NodeName = NewType("NodeName", str)
 Namespace = NewType("Namespace", str)
@@ -11,6 +12,8 @@ User = NewType("User", str)
 ResourceName = NewType("ResourceName", str)
 GpuModel = NewType("GpuModel", str)
 Labels = NewType("Labels", str)  # packed into one string
+GangId = NewType("GangId", str)
+"""Pods that need each other: namespace, marker and value."""
 
 CPU = ResourceName("cpu")
 MEMORY = ResourceName("memory")

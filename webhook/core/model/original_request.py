@@ -1,12 +1,12 @@
-"""What a user asked for, read back from a pod that exists: without what Fairgate and kube-scheduler wrote on it.
+"""What a user requested, read back from a pod that exists: without what Fairgate and kube-scheduler wrote on it.
 
-For people who ask how a pod would fare if it came now. The decision on the pod tells what was written; a condition that
-user and pool both name is taken for the pool's.
+For commands that show the outcome if the pod were created now. The decision on the pod has what was written; a
+condition that user and pool both name is taken for the pool's.
 """
 
 from dataclasses import replace
 
-from webhook.core.model import decision_annotation as marks
+from webhook.core.model import decision_annotation
 from webhook.core.model.decision_annotation import DecisionAnnotation
 from webhook.core.model.pod import Handling, Pod
 from webhook.core.model.policy import Policy
@@ -19,17 +19,19 @@ def as_asked(pod: Pod, policy: Policy) -> Pod:
     Without a decision only the node and those tolerations are known. A toleration of held nodes is never the user's:
     creation refuses it, and on pods that exist only Fairgate may add it.
     """
-    mark = None if pod.mark is None else marks.read(pod.mark)
+    annotation = (
+        None if pod.decision_annotation is None else decision_annotation.read(pod.decision_annotation, pod.constraints)
+    )
     pod = pod._replace(constraints=_without_holds(pod.constraints))
     if pod.handling is Handling.NODE_NAME:
         pod = pod._replace(node_name=None, handling=Handling.MANAGED)
-    if mark is None:
+    if annotation is None:
         return pod if pod.team_label is None else pod._replace(team_label=None, tier_label=None)
     return pod._replace(
-        mark=None,
+        decision_annotation=None,
         team_label=None,
-        tier_label=mark.asked,
-        constraints=_unsteered(pod.constraints, mark, policy),
+        tier_label=annotation.asked,
+        constraints=_without_node_choice(pod.constraints, annotation, policy),
     )
 
 
@@ -38,13 +40,13 @@ def _without_holds(constraints: Constraints) -> Constraints:
     return constraints if kept == constraints.tolerations else replace(constraints, tolerations=kept)
 
 
-def _unsteered(constraints: Constraints, mark: DecisionAnnotation, policy: Policy) -> Constraints:
-    pool = next((pool for pool in policy.pools if pool.name == mark.pool), None)
+def _without_node_choice(constraints: Constraints, annotation: DecisionAnnotation, policy: Policy) -> Constraints:
+    pool = next((pool for pool in policy.pools if pool.name == annotation.pool), None)
     selector = frozenset() if pool is None else frozenset(pool.node_selector)
     affinity = () if pool is None else pool.affinity
     terms = None
     if constraints.terms is not None:
-        left = (_without(term, mark, affinity) for term in constraints.terms)
+        left = (_without(term, annotation, affinity) for term in constraints.terms)
         terms = tuple(dict.fromkeys(left))
     return Constraints(
         tuple(pair for pair in constraints.node_selector if pair not in selector),
@@ -53,9 +55,9 @@ def _unsteered(constraints: Constraints, mark: DecisionAnnotation, policy: Polic
     )
 
 
-def _without(term: NodeTerm, mark: DecisionAnnotation, affinity: tuple[Requirement, ...]) -> NodeTerm:
-    chosen = {Requirement("metadata.name", Operator.IN, (node,)) for node in mark.nodes}
-    model = mark.model
+def _without(term: NodeTerm, annotation: DecisionAnnotation, affinity: tuple[Requirement, ...]) -> NodeTerm:
+    chosen = {Requirement("metadata.name", Operator.IN, (node,)) for node in annotation.nodes}
+    model = annotation.model
     return NodeTerm(
         tuple(
             each

@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 from webhook.core.model.amount import Units
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.demand import Demand
+from webhook.core.model.gang import Gang
 from webhook.core.model.labels import unpack
-from webhook.core.model.names import GpuModel, Labels, Namespace, NodeName, ResourceName, Uid, User
+from webhook.core.model.names import GangId, GpuModel, Labels, Namespace, NodeName, ResourceName, Uid, User
 from webhook.core.model.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.model.tier import TIERS, Tier
 from webhook.core.model.topology import AffinityRule, TopologyRule, anti_affinity
@@ -55,9 +56,11 @@ class Pod(NamedTuple):
     `name` and `uid` are empty while mutating. `has_open_constraints`: it has conditions that Fairgate does not evaluate
     (bound volumes, host ports, claims), so its nodes can only be a preference. `topology` are its spread constraints
     and inter-pod affinity. `is_spread_by_default`: kube-scheduler would rather place it away from its siblings than
-    follow a preference. `mark` is the decision annotation as found, `team_label` and `tier_label` the labels.
+    follow a preference. `decision_annotation`, `team_label` and `tier_label` are what the pod has.
     `shares_by` is the scheduler that shares of devices are requested from, "" where none are. `slices` are the MIG
-    resources of the only nodes that it may be on, where `nvidia.com/gpu` are slices on all of them.
+    resources of the only nodes that it may be on, where `nvidia.com/gpu` are slices on all of them. `is_queued`: it has
+    Fairgate's scheduling gate. `foreign_gates` are the gates of other controllers. `gang` is what it starts with.
+    `domain_problem` says why its annotation about domains is ignored, "" if it is not.
     """
 
     namespace: Namespace
@@ -77,12 +80,16 @@ class Pod(NamedTuple):
     pool: str | None = None
     team_label: str | None = None
     tier_label: str | None = None
-    mark: str | None = None
+    decision_annotation: str | None = None
     priority_class: str = ""
     claims: tuple[ClaimRef, ...] = ()
     shares_by: str = ""
     slices: tuple[ResourceName, ...] = ()
     grace_seconds: int = DEFAULT_GRACE_SECONDS
+    is_queued: bool = False
+    foreign_gates: tuple[str, ...] = ()
+    gang: Gang | None = None
+    domain_problem: str = ""
 
     @property
     def needs_resolution(self) -> bool:
@@ -147,9 +154,11 @@ class NamespaceFacts:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Resident:
+class Resident(NamedTuple):
     """A GPU pod that exists in the cluster, as kept in the world (many thousands: keep it small).
+
+    A named tuple, since one is made for every event of a pod: a frozen dataclass of so many fields takes 20 times as
+    long. Residents that differ in `version` alone are equal.
 
     `node` is None while it waits for the scheduler; `team_label` and `tier_label` are the webhook's labels, None on
     pods that bypassed it. `promised` is the first node of its decision, or of its own affinity: it takes its room there
@@ -159,7 +168,8 @@ class Resident:
     cluster reports them. `handling` is who places it: every pod on a node looks like `nodeName`. `packed` are its
     labels as one string. `anti_affinity_rules` are its required anti-affinity rules. `shares_by` is the scheduler that
     shares of devices are requested from, "" where none are. `slices` are as in a Pod. `admitted` is set for pods with
-    claims that Fairgate admitted. `grace_seconds` is how long its node may run it after its deletion.
+    claims that Fairgate admitted. `grace_seconds` is how long its node may run it after its deletion. `is_backfill`: it
+    started ahead of pods that wait for room. `gang` is the gang that it is a member of.
     """
 
     uid: Uid
@@ -173,7 +183,6 @@ class Resident:
     user: User | None = None
     is_terminating: bool = False
     promised: NodeName | None = None
-    version: int = field(default=0, compare=False)  # also changes with fields that are not read
     requested_tier: Tier | None = None
     created: int = 0
     devices: tuple[int, ...] = ()
@@ -186,6 +195,18 @@ class Resident:
     model: GpuModel | None = None
     admitted: Admitted | None = None
     grace_seconds: int = DEFAULT_GRACE_SECONDS
+    is_backfill: bool = False
+    gang: GangId | None = None
+    version: int = 0  # also changes with fields that are not read; it stays last, comparisons leave it out
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Resident) and self[:-1] == other[:-1]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self[:-1])
 
     @property
     def is_managed(self) -> bool:

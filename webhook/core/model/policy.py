@@ -7,13 +7,21 @@ where reasons and defaults are explained to admins.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fractions import Fraction
+from typing import Final
 
 from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit
 from webhook.core.model.demand import Weights
-from webhook.core.model.names import UNASSIGNED, GpuModel, PoolName, ResourceName, TeamName
+from webhook.core.model.names import UNASSIGNED, DepartmentName, GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.model.selector import Requirement, Toleration
 from webhook.core.model.shape import DEFAULT_PRIOR, Shape
 from webhook.core.model.tier import Tier
+
+ADDED: Final = {"is_hashed_by_default": False}
+"""Metadata of fields added after the first release: at its default such a field is not part of the policy's hash, so an
+upgrade does not change the hash of an unchanged policy, which pods in creation carry."""
+HASHED_AS_REJECT: Final = {"hashed_if_none": "reject"}
+"""Metadata of a field that was always set before: None is hashed as the value that it had then."""
 
 
 class Enforcement(StrEnum):
@@ -26,9 +34,17 @@ class Enforcement(StrEnum):
 
 
 class OnLimit(StrEnum):
-    """The effect on a pod above its team's limit."""
+    """The effect on a pod above a limit that other pods use up: it is refused, or waits in the queue."""
 
     REJECT = "reject"
+    QUEUE = "queue"
+
+
+class OnNoRoom(StrEnum):
+    """The effect on a pod inside its limits that no node has room for: it waits in kube-scheduler or in the queue."""
+
+    WAIT = "wait"
+    QUEUE = "queue"
 
 
 class UnknownTeam(StrEnum):
@@ -94,6 +110,22 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class Department:
+    """A node of the tree over teams: its share holds for all teams below it. `weight` divides the surplus."""
+
+    name: DepartmentName
+    parent: DepartmentName | None = None
+    gpus: Share = Share()
+    models: Mapping[GpuModel, Share] = field(default_factory=dict)
+    weight: int | Fraction = 1
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether anything bounds the teams below it together."""
+        return self.gpus.limit is not UNLIMITED or any(share.limit is not UNLIMITED for share in self.models.values())
+
+
+@dataclass(frozen=True, slots=True)
 class LabelSelector:
     """A Kubernetes label selector: all of its requirements hold."""
 
@@ -106,7 +138,11 @@ class LabelSelector:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A team: its namespaces and its share."""
+    """A team: its namespaces and its share; `weight` is its part of the GPUs that no team is guaranteed or uses.
+
+    `departments` are those above it, the nearest first. Where `on_limit`, `on_no_room` and `queue_depth` are None,
+    `Policy` has the value that applies.
+    """
 
     name: TeamName
     namespaces: tuple[str, ...] = ()  # names or globs
@@ -115,7 +151,21 @@ class Team:
     models: Mapping[GpuModel, Share] = field(default_factory=dict)
     per_pod: Limit = UNLIMITED
     per_user: Limit = UNLIMITED
-    on_limit: OnLimit = OnLimit.REJECT
+    weight: int | Fraction = field(default=1, metadata=ADDED)
+    on_limit: OnLimit | None = field(default=None, metadata=HASHED_AS_REJECT)
+    on_no_room: OnNoRoom | None = field(default=None, metadata=ADDED)
+    queue_depth: int | None = field(default=None, metadata=ADDED)
+    departments: tuple[Department, ...] = field(default=(), metadata=ADDED)
+
+    @property
+    def highest_limited(self) -> Department | None:
+        """The highest department above it that has a limit: charges of all teams below that are committed together."""
+        return next((each for each in reversed(self.departments) if each.has_limit), None)
+
+    @property
+    def has_model_shares(self) -> bool:
+        """Whether a share of the team, or of a department above it, is of one GPU model: pods are charged by model."""
+        return bool(self.models or (self.departments and any(each.models for each in self.departments)))
 
 
 NO_TEAM = Team(UNASSIGNED)
@@ -139,6 +189,8 @@ class Defaults:
     `retry_refused`: controllers whose pods were refused are triggered again once there is room.
     """
 
+    on_limit: OnLimit = field(default=OnLimit.REJECT, metadata=ADDED)
+    on_no_room: OnNoRoom = field(default=OnNoRoom.WAIT, metadata=ADDED)
     unknown_team: UnknownTeam = UnknownTeam.REJECT
     unknown_gpu: UnknownGpu = UnknownGpu.REJECT
     device_access: DeviceAccess = DeviceAccess.WARN
@@ -265,6 +317,28 @@ class WorkloadRules:
     kinds: tuple[WorkloadKind, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class QueueRules:
+    """How pods wait in the queue: at most `depth` of each team.
+
+    With `half_life_seconds`, past use counts in the order of teams, and half as much after that time; 0: it does not.
+    A pod that waited `strict_after_seconds` for a limit is not passed by smaller pods of the same limit any more.
+    `gang_timeout_seconds` is how long a gang may take to come, and for how long room is kept for its later pods.
+    """
+
+    depth: int = 1000
+    half_life_seconds: int = 0
+    strict_after_seconds: Limit = 600
+    gang_timeout_seconds: int = field(default=300, metadata=ADDED)
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyRules:
+    """The keys of node labels that divide nodes into domains, from large to small: zones, blocks, racks, hosts."""
+
+    levels: tuple[str, ...] = ()
+
+
 BUILT_IN_RESOURCES: Weights = {
     ResourceName(name): ONE_GPU for name in ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu")
 }
@@ -279,10 +353,13 @@ class Policy:
 
     enforce: Enforcement = Enforcement.ENFORCE
     teams: tuple[Team, ...] = ()
+    departments: tuple[Department, ...] = field(default=(), metadata=ADDED)
     defaults: Defaults = Defaults()
     pools: tuple[Pool, ...] = ()
     placement: PlacementRules = PlacementRules()
     reclaim: ReclaimRules = ReclaimRules()
+    queue: QueueRules = field(default=QueueRules(), metadata=ADDED)
+    topology: TopologyRules = field(default=TopologyRules(), metadata=ADDED)
     resources: Weights = field(default_factory=lambda: BUILT_IN_RESOURCES)
     ignored_resources: frozenset[ResourceName] = frozenset()
     priority_classes: Mapping[Tier, str] = field(default_factory=dict)
@@ -294,6 +371,18 @@ class Policy:
     def is_enforced(self) -> bool:
         """Whether anything is refused or changed by it."""
         return self.enforce is Enforcement.ENFORCE
+
+    def on_limit(self, team: Team) -> OnLimit:
+        """Return the effect on pods of this team above a limit."""
+        return self.defaults.on_limit if team.on_limit is None else team.on_limit
+
+    def on_no_room(self, team: Team) -> OnNoRoom:
+        """Return the effect on pods of this team that no node has room for."""
+        return self.defaults.on_no_room if team.on_no_room is None else team.on_no_room
+
+    def queue_depth(self, team: Team) -> int:
+        """Return how many pods of this team may wait in the queue."""
+        return self.queue.depth if team.queue_depth is None else team.queue_depth
 
     def team(self, name: TeamName) -> Team | None:
         """Return a team by name; None where there is none."""

@@ -9,10 +9,12 @@ class Code(StrEnum):
 
     # limits: text starts with "exceeded quota:", on which Argo, Flyte and others retry
     TEAM_LIMIT_EXCEEDED = "TeamLimitExceeded"
+    DEPARTMENT_LIMIT_EXCEEDED = "DepartmentLimitExceeded"
     MODEL_LIMIT_EXCEEDED = "ModelLimitExceeded"
     POD_LIMIT_EXCEEDED = "PodLimitExceeded"
     USER_LIMIT_EXCEEDED = "UserLimitExceeded"
     GUARANTEED_SHARE_USED = "GuaranteedShareUsed"
+    QUEUE_FULL = "QueueFull"
     # other refusals
     UNKNOWN_TEAM = "UnknownTeam"
     INVALID_REQUEST = "InvalidRequest"
@@ -42,6 +44,13 @@ class Code(StrEnum):
     WITHIN_SHARE = "WithinShare"
     BORROWS = "Borrows"
     BORROWS_BY_CHOICE = "BorrowsByChoice"
+    BACKFILLS = "Backfills"
+    # waiting in line
+    WAITS_FOR_LIMIT = "WaitsForLimit"
+    WAITS_FOR_ROOM = "WaitsForRoom"
+    WAITS_IN_LINE = "WaitsInLine"
+    WAITS_FOR_GATE = "WaitsForGate"
+    WAITS_FOR_GANG = "WaitsForGang"
     # not decided by Fairgate
     NO_GPU = "NoGpu"
     EXEMPT = "Exempt"
@@ -54,9 +63,12 @@ class Code(StrEnum):
     # warnings
     NO_ROOM_NOW = "NoRoomNow"
     UNKNOWN_USER = "UnknownUser"
-    # of Jobs, and of workloads that fail by evictions
+    TOPOLOGY_IGNORED = "TopologyIgnored"
+    # of Jobs, and of workloads that fail by evictions or by waiting
+    GANG_MARKED = "GangMarked"
     EVICTIONS_IGNORED = "EvictionsIgnored"
     EVICTIONS_COUNT = "EvictionsCount"
+    DEADLINE_IN_LINE = "DeadlineInLine"
     # of whole workloads
     WORKLOAD_FITS = "WorkloadFits"
     OPEN_COUNT = "OpenCount"
@@ -68,10 +80,12 @@ class Code(StrEnum):
 LIMIT_CODES = frozenset(
     {
         Code.TEAM_LIMIT_EXCEEDED,
+        Code.DEPARTMENT_LIMIT_EXCEEDED,
         Code.MODEL_LIMIT_EXCEEDED,
         Code.POD_LIMIT_EXCEEDED,
         Code.USER_LIMIT_EXCEEDED,
         Code.GUARANTEED_SHARE_USED,
+        Code.QUEUE_FULL,
     }
 )
 

@@ -20,6 +20,13 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
+def ordinal(number: int) -> str:
+    """Format a place in line: 1st, 2nd, 3rd, 11th."""
+    tens, ones = divmod(number % 100, 10)
+    suffix = "th" if tens == 1 else {1: "st", 2: "nd", 3: "rd"}.get(ones, "th")
+    return f"{number:,}{suffix}"
+
+
 def plural_gpus(units: Units) -> str:
     """Format an amount of GPUs."""
     return f"{gpus_text(units)} GPU{'s' * (format_gpus(units) != '1')}"
@@ -40,6 +47,14 @@ def printable_lines(text: str) -> str:
 def shortened(text: str, longest: int) -> str:
     """Cut a text to a number of characters, the ellipsis included."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def duration(seconds: int) -> str:
+    """Format a duration as policy files write it, such as 1h30m."""
+    hours, rest = divmod(seconds, _HOUR)
+    minutes, left = divmod(rest, _MINUTE)
+    parts = ((hours, "h"), (minutes, "m"), (left, "s"))
+    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
 
 
 def coarse_age(seconds: int) -> str:

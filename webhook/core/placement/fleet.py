@@ -4,17 +4,18 @@ Slots are in the order of names at the time of the last sort; a node that joins 
 placement go to the lowest slot, so the same events give the same choices.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from webhook.core.model.demand import Demand, PerDevice
 from webhook.core.model.names import GpuModel, NodeName, ResourceName, Uid
 from webhook.core.model.node import NO_DEVICES, Devices, Node
 from webhook.core.model.pod import NO_UID
-from webhook.core.model.selector import Constraints
+from webhook.core.model.selector import Constraints, Requirement
 from webhook.core.model.topology import Domains
 from webhook.core.placement.demand_mix import DemandMix
 from webhook.core.placement.device_slots import DeviceIndex, DeviceSlots
 from webhook.core.placement.gpu_index import GpuIndex
+from webhook.core.placement.node_groups import NodeGroups
 from webhook.core.placement.node_labels import NodeLabelIndex
 from webhook.core.placement.slot_index import AmountIndex
 from webhook.core.placement.tier_mix import TierMix
@@ -150,6 +151,10 @@ class Fleet:
         index = self._free.get(resource)
         return 0 if slot is None or index is None else index.held(slot)
 
+    def is_overbooked(self, name: NodeName, demand: Demand) -> bool:
+        """Whether more of the devices of a demand is taken on a node than it has, as where reclaim is to make room."""
+        return any(self.free(name, resource) < 0 for resource, _ in demand.devices)
+
     def fits(self, name: NodeName, demand: Demand) -> bool:
         """Whether a node is open and has room for the whole demand."""
         slot = self._slots.get(name)
@@ -222,7 +227,21 @@ class Fleet:
         names = self._names
         return [(names[slot], index.held(slot)) for slot, bit in enumerate(reversed(f"{bits:b}")) if bit == "1"]
 
-    def names(self, slots: list[int]) -> tuple[NodeName, ...]:
+    def slots_of(self, bits: int) -> list[int]:
+        """Return the slots of a bitmap, in order."""
+        return [slot for slot, bit in enumerate(reversed(f"{bits:b}")) if bit == "1"]
+
+    def free_at(self, slots: Sequence[int], resource: ResourceName) -> list[int]:
+        """Return the free amount of a resource on some slots."""
+        index = self._free.get(resource)
+        return [0] * len(slots) if index is None else index.held_at(slots)
+
+    def allocatable_at(self, slots: Sequence[int], resource: ResourceName) -> list[int]:
+        """Return the allocatable amount of a resource on some slots."""
+        index = self._capacity.get(resource)
+        return [0] * len(slots) if index is None else index.held_at(slots)
+
+    def names(self, slots: Sequence[int]) -> tuple[NodeName, ...]:
         """Return the names of the nodes in a list of slots."""
         names = self._names
         return tuple([names[slot] for slot in slots])
@@ -230,6 +249,14 @@ class Fleet:
     def matching(self, constraints: Constraints) -> int:
         """Return the slots whose labels, taints and name meet the constraints."""
         return self._labels.matching(constraints)
+
+    def meeting(self, requirements: tuple[Requirement, ...]) -> int:
+        """Return the slots whose labels meet all of these requirements, whatever their taints."""
+        return self._labels.meeting(requirements)
+
+    def groups(self, keys: tuple[str, ...]) -> NodeGroups:
+        """Return the nodes grouped by the values of some labels; the first key says which nodes are in a group."""
+        return self._labels.groups(keys)
 
     def domains(self, key: str) -> Domains:
         """Return the nodes by the value of a label."""

@@ -18,14 +18,23 @@ from webhook.core.placement.device_states import DeviceStates
 from webhook.core.placement.fragmentation import WHOLE, DeviceState, Fragmentation
 from webhook.core.placement.node_classes import NodeClasses, NodeClassKey
 from webhook.core.placement.scarcity import NodeRoom, Scarcity
-from webhook.core.placement.score import Ranking, Scale
+from webhook.core.placement.score import SPARE_RANKS, Ranking, Scale
 from webhook.core.placement.slot_index import AmountIndex
 from webhook.core.placement.tier_mix import TierMix
 
 _MAX_REQUESTS: Final = 1024
 """Requests with a ranking: a cluster's templates have a few dozen, and those of one size share one."""
 
-_MAX_CLASSES: Final = 50_000
+_MAX_CLASSES: Final = 4096
+_MAX_CLASSES_PER_NODE: Final = 4
+"""Classes created before a resource is indexed again, those without members included: each is some 400 bytes."""
+
+MAX_RANKED: Final = 1 << 18
+"""Classes in all rankings of a resource together, some 40 MB. Beyond that the rankings that were not used for longest
+are dropped: a tenant may ask for a thousand sizes, and each takes a rank of every class."""
+
+_CHECK_AFTER: Final = 256
+"""Classes that get members before the rankings are counted again."""
 
 _CHANGED_FRACTION: Final = 16
 """A resource is indexed again when one in so many nodes came, left or changed in size."""
@@ -37,7 +46,17 @@ _RequestKey = tuple[tuple[tuple[ResourceName, int], ...], PerDevice | None, bool
 class GpuView:
     """One GPU resource: its node classes and their rankings."""
 
-    __slots__ = ("_by_request", "_rankings", "changed", "classes", "fragmentation", "scale", "scarcity", "version")
+    __slots__ = (
+        "_by_request",
+        "_check_at",
+        "_rankings",
+        "changed",
+        "classes",
+        "fragmentation",
+        "scale",
+        "scarcity",
+        "version",
+    )
 
     def __init__(self, fragmentation: Fragmentation, scale: Scale, scarcity: Scarcity, version: int) -> None:
         self.fragmentation, self.version = fragmentation, version
@@ -47,11 +66,19 @@ class GpuView:
         self.scarcity = scarcity
         self._rankings: dict[tuple[Shape, Tier], Ranking] = {}
         self._by_request: dict[_RequestKey, Ranking] = {}
+        self._check_at = _CHECK_AFTER
+
+    @property
+    def ranked(self) -> int:
+        """The number of classes in all rankings, which is what they need memory for."""
+        return sum(ranking.size for ranking in self._rankings.values())
 
     def ranking(self, demand: Demand, resource: ResourceName, tier: Tier) -> Ranking:
         """Return the ranking of the classes for a pod."""
         request = demand.requests, demand.per_device, tier is Tier.GUARANTEED  # hashing an enum member is slow
         ranking = self._by_request.get(request)
+        if ranking is None or self.classes.filled >= self._check_at:
+            self._drop_unused_rankings()
         if ranking is None:
             if len(self._by_request) >= _MAX_REQUESTS:
                 self._by_request.clear()
@@ -65,6 +92,22 @@ class GpuView:
             ranking.widen(dict(demand.requests).get(CPU, 0))
         ranking.add_new_classes()
         return ranking
+
+    def _drop_unused_rankings(self) -> None:
+        """Drop the rankings that were not used for longest where all together are too large."""
+        self._check_at = self.classes.filled + _CHECK_AFTER
+        if len(self._rankings) * 2 * (self.classes.live.bit_count() + SPARE_RANKS) <= MAX_RANKED:
+            return  # counting takes longer
+        ranked = self.ranked
+        if ranked <= MAX_RANKED:
+            return
+        for key, ranking in sorted(self._rankings.items(), key=lambda each: each[1].used_at):
+            if ranked <= MAX_RANKED // 2:
+                break
+            ranked -= ranking.size
+            del self._rankings[key]
+        kept = set(map(id, self._rankings.values()))
+        self._by_request = {request: each for request, each in self._by_request.items() if id(each) in kept}
 
     def reserved_groups(self, ranking: Ranking, pods: int, among: int) -> int:
         """Return the groups of scarce sizes whose nodes other pods take last: too few of these nodes are left."""
@@ -183,7 +226,7 @@ class GpuIndex:
     def _is_stale(self, view: GpuView) -> bool:
         return (
             view.version != self.demand_mix.version
-            or view.classes.filled > _MAX_CLASSES + 8 * len(self._nodes)
+            or len(view.classes.all) > _MAX_CLASSES + _MAX_CLASSES_PER_NODE * len(self._nodes)
             or view.changed * _CHANGED_FRACTION > len(self._nodes)
         )
 

@@ -3,6 +3,7 @@
 All nodes of a class cost a pod the same, so classes are scored, not nodes. Members are a bitmap of slots.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from webhook.core.placement.device_states import DeviceStates, free_of
@@ -83,6 +84,11 @@ class NodeClasses:
             found.add(class_of_slot.get(low.bit_length() - 1, -1))
             slots ^= low
         return found
+
+    def useful_at(self, slots: Sequence[int]) -> list[int]:
+        """Return how useful the free devices of each of some slots are; 0 without such devices."""
+        classes, number_of = self.all, self._class_of_slot
+        return [classes[number].useful if (number := number_of.get(slot, -1)) >= 0 else 0 for slot in slots]
 
     def change(self, slot: int, bit: int, kind: NodeClassKey) -> None:
         """Move a slot (and its bit) into its class."""

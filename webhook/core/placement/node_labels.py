@@ -12,9 +12,13 @@ from webhook.core.model.names import NodeName
 from webhook.core.model.node import Node
 from webhook.core.model.selector import NODE_NAME_FIELD, Constraints, Effect, NodeTerm, Operator, Requirement, Taint
 from webhook.core.model.topology import Domains
+from webhook.core.placement.node_groups import NodeGroups
 
 _MAX_DOMAINS: Final = 512
 """Label keys remembered. Only keys that a node carries are: pods may name any number of others."""
+
+_MAX_GROUPS: Final = 32
+"""Lists of keys by which the groups of nodes are remembered: a policy has eight at most, gangs may name others."""
 
 _MAX_MASKS: Final = 512
 """Constraint sets remembered, small ones only: one per pod template and pool in use."""
@@ -44,6 +48,7 @@ class NodeLabelIndex:
         self._by_taints: dict[tuple[Taint, ...], int] = {}
         self._masks: dict[Constraints, _Mask] = {}
         self._domains: dict[str, Domains] = {}
+        self._groups: dict[tuple[str, ...], NodeGroups] = {}
         self._changed: list[int] = []  # slots whose name, labels or taints changed, in order
 
     def change(self, slot: int, before: Node | None, now: Node | None) -> None:
@@ -81,6 +86,10 @@ class NodeLabelIndex:
             mask.bits, mask.position = self._meeting(constraints), position
         return mask.bits
 
+    def meeting(self, requirements: tuple[Requirement, ...]) -> int:
+        """Return the slots whose labels meet all of these requirements."""
+        return self._in_term(NodeTerm(requirements), self._all)
+
     def domains(self, key: str) -> Domains:
         """Return the nodes by the value of a label."""
         found = self._domains.get(key)
@@ -100,8 +109,26 @@ class NodeLabelIndex:
         found.position = len(self._changed)
         return found
 
+    def groups(self, keys: tuple[str, ...]) -> NodeGroups:
+        """Return the nodes grouped by the values of some labels; the first key says which nodes are in a group."""
+        found = self._groups.get(keys)
+        slots: Iterable[int]
+        if found is None or found.is_worn:
+            if keys[0] not in self._carried:
+                return NodeGroups(keys)
+            if found is None and len(self._groups) >= _MAX_GROUPS:
+                del self._groups[next(iter(self._groups))]
+            found, slots = NodeGroups(keys), self._slots.values()
+            self._groups[keys] = found
+        else:
+            slots = set(self._changed[found.position :])
+        found.update(slots, self._nodes)
+        found.position = len(self._changed)
+        return found
+
     def _note(self, slot: int) -> None:
         if len(self._changed) >= _MAX_CHANGES:
+            self._groups.clear()
             self._changed.clear()
             self._masks.clear()
             self._domains.clear()

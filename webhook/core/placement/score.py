@@ -16,8 +16,9 @@ NUMBER_BITS: Final = 20
 """An entry is `rank << NUMBER_BITS | number of the class`; the rank is twice the cost, plus one for whole nodes."""
 
 NUMBER: Final = (1 << NUMBER_BITS) - 1
-_MAX_EMPTIED: Final = 64
-"""Emptied classes that an order may contain before it is cleaned up: meeting one costs little, a pass over all more."""
+SPARE_RANKS: Final = 64
+"""Emptied classes that an order may contain before it is cleaned up, and ranks of such classes that are kept: meeting
+one costs little, a pass over all more."""
 
 _UNKNOWN: Final = Remainder(0, 0)
 
@@ -117,6 +118,16 @@ class Ranking:
     def __len__(self) -> int:
         return len(self._order) + len(self._heap)
 
+    @property
+    def size(self) -> int:
+        """The number of classes that it has in memory, at least 1."""
+        return 1 + max(len(self._ranks), len(self))
+
+    @property
+    def used_at(self) -> int:
+        """How many classes had got members when it was used last."""
+        return self._filled_before
+
     def cost(self, node_class: NodeClass) -> Cost | None:
         """Return the cost of a class; None where the devices do not fit."""
         _, cpu, memory, _, tiers = node_class.kind
@@ -143,7 +154,7 @@ class Ranking:
         if self._filled_before == classes.filled:
             return
         self._filled_before = classes.filled
-        if classes.emptied - self._emptied_before > max(_MAX_EMPTIED, len(self._order) >> 3):
+        if classes.emptied - self._emptied_before > max(SPARE_RANKS, len(self._order) >> 3):
             self._clean_up()
         new = classes.live & classes.cpu.at_least(self._floor) if self._floor else classes.live
         new ^= new & self._added
@@ -158,15 +169,20 @@ class Ranking:
                 insort(self._order, rank << NUMBER_BITS | number)
 
     def _clean_up(self) -> None:
-        """Drop emptied classes: they are new when they fill again. Those in the heap are cleaned up rarely."""
+        """Drop emptied classes: they are new when they fill again. Those in the heap are cleaned up rarely.
+
+        The ranks of some are kept: many classes empty and fill all the time.
+        """
         classes, live = self._classes.all, self._classes.live
         self._emptied_before = self._classes.emptied
         self._order = [entry for entry in self._order if classes[entry & NUMBER].members]
-        if len(self._heap) > 2 * self._heap_size_before + _MAX_EMPTIED:
+        if len(self._heap) > 2 * self._heap_size_before + SPARE_RANKS:
             self._heap = sorted([entry for entry in self._heap if classes[entry & NUMBER].members])
             self._heap_size_before = len(self._heap)
             self._in_heap &= live
         self._added &= live | self._in_heap
+        if len(self._ranks) > 2 * len(self) + SPARE_RANKS:
+            self._ranks = {number: rank for number, rank in self._ranks.items() if classes[number].members}
 
     def entries(self) -> Iterable[int]:
         """Return the classes in order."""

@@ -6,6 +6,7 @@ have this much cpu, memory and pods free, and, class by class, this many of its 
 """
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
@@ -66,6 +67,13 @@ class AmountIndex:
     def held(self, slot: int) -> int:
         """Return the amount of one slot."""
         return self._held[slot] if slot < len(self._held) else 0
+
+    def held_at(self, slots: Sequence[int]) -> list[int]:
+        """Return the amounts of some slots."""
+        held = self._held
+        if slots and max(slots) < len(held):
+            return [held[slot] for slot in slots]
+        return [self.held(slot) for slot in slots]
 
     def change(self, slot: int, bit: int, amount: int) -> None:
         """Set the amount of a slot (and its bit); only remembered sizes between old and new amount are updated."""

@@ -1,6 +1,6 @@
 """The record of a pod that was allowed and is not seen in the cluster yet: what it is charged and where it goes."""
 
-from webhook.core.model import decision_annotation as marks
+from webhook.core.model import decision_annotation
 from webhook.core.model.decision import Charge
 from webhook.core.model.labels import pack
 from webhook.core.model.names import NodeName
@@ -33,8 +33,11 @@ def flight_of(pod: Pod, charge: Charge, *, nodes: tuple[NodeName, ...] = (), is_
         claims=pod.claims,
         shares_by=pod.shares_by,
         slices=pod.slices,
-        admitted=mark.admitted if pod.claims and (mark := marks.read(pod.mark or "")) is not None else None,
+        admitted=annotation.admitted
+        if pod.claims and (annotation := decision_annotation.read(pod.decision_annotation or "")) is not None
+        else None,
         packed=labels,
         anti_affinity_rules=pod.anti_affinity_rules if pod.topology else (),
+        gang=None if pod.gang is None else pod.gang.id,
     )
     return InFlightCharge(resident, charge, pod.node_name or (nodes[0] if nodes else None))

@@ -14,19 +14,22 @@ from webhook.core.model.decision import Charge, Decision
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.tier import Tier
+from webhook.core.quota.ledger_moves import NO_MOVES, Moves
 
 
 class InFlightCharge(NamedTuple):
     """An allowed pod: its charge, and the node whose room it takes where one was chosen.
 
     Or a running pod that is promoted: charged as guaranteed while its label still says preemptible. Or a pod deleted by
-    force: with `lingers`, the seconds for which its node may still run it.
+    force: with `lingers`, the seconds for which its node may still run it. Or room that is kept for a pod of a gang,
+    for at most `lingers` seconds: `until` is when that ends, in seconds of Unix time.
     """
 
     pod: Resident
     charge: Charge
     node: NodeName | None
     lingers: int = 0
+    until: int = 0
 
     @property
     def is_promotion(self) -> bool:
@@ -41,7 +44,8 @@ class LedgerDecision(NamedTuple):
     flight: InFlightCharge | None
 
 
-class Unseen(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Unseen:
     """The pod was never seen: it may still come."""
 
 
@@ -51,7 +55,8 @@ class Alive(NamedTuple):
     version: int
 
 
-class Ended(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Ended:
     """The pod was seen to end, or can never come: it no longer counts."""
 
 
@@ -62,11 +67,15 @@ ENDED: Final = Ended()
 
 @dataclass(frozen=True, slots=True)
 class LedgerRecord:
-    """The content of one ledger object. `turn` counts writes: a write without other changes counts, too."""
+    """The content of one ledger object. `turn` counts writes: a write without other changes counts, too.
+
+    `moves` say for which teams it takes charges.
+    """
 
     flights: Mapping[Uid, InFlightCharge] = field(default_factory=dict)
     folded: int = 0
     turn: int = 0
+    moves: Moves = NO_MOVES
 
     def is_current_at(self, reached: int) -> bool:
         """Whether a watch of the pods up to this resourceVersion contains all pods that were folded."""
@@ -91,7 +100,7 @@ class LedgerRecord:
                 case Unseen() if uid in withdrawn:
                     del flights[uid]
         flights.update(added)
-        return LedgerRecord(flights, folded, self.turn + 1)
+        return LedgerRecord(flights, folded, self.turn + 1, self.moves)
 
 
 EMPTY_LEDGER_RECORD: Final = LedgerRecord()

@@ -58,10 +58,12 @@ def violation_text(
     room: Units,
     holders: Sequence[Holder] | None,
     reserved: Units | None = None,
+    wait: str = "wait until a holder ends, or delete one",
 ) -> str:
     """Return which limit is broken and what to do; `holders` is None where waiting cannot help.
 
-    `reserved` is the part of `taken` that pods in creation hold, None if not known.
+    `reserved` is the part of `taken` that pods in creation hold, None if not known. `wait` is the advice if nothing is
+    left.
     """
     summary = f"{printable(subject)}: requested {_requested(request)}, limit {format_limit(limit)}"
     if holders is None:
@@ -70,7 +72,7 @@ def violation_text(
     held = f"; largest holders: {named}" if named else ""
     used = f"used {gpus_text(taken - (reserved or 0))}"
     besides = "" if reserved is None else f", reserved {gpus_text(reserved)}"
-    return f"{summary}, {used}{besides}{held}; {_advice(request, limit, room)}"
+    return f"{summary}, {used}{besides}{held}; {_advice(request, limit, room, wait)}"
 
 
 def _requested(request: Request) -> str:
@@ -80,11 +82,11 @@ def _requested(request: Request) -> str:
     return f"{gpus} ({piece[0]} {request.devices[0][1]})"
 
 
-def _advice(request: Request, limit: Limit, room: Units) -> str:
+def _advice(request: Request, limit: Limit, room: Units, wait: str) -> str:
     if room <= 0 or _pieces(request, room) == 0:
         what = f"{_noun(request)} would pass now ({gpus_text(room)} is left)" if room > 0 else "request would pass now"
         never = f"; one of more than {format_limit(limit)} never will" if exceeds(request.gpus, limit) else ""
-        return f"no {what}: wait until a holder ends, or delete one{never}"
+        return f"no {what}: {wait}{never}"
     return f"a request of {_most(request, room)} would pass now"
 
 

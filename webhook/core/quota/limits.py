@@ -4,8 +4,9 @@ A new kind of limit is one more `AppliedLimit` in `applied_limits` and its compa
 commit, explanations, policy replay and the workload check all read it from here.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from webhook.core.model.amount import Limit, Units, Unlimited, exceeds
 from webhook.core.model.names import ANY_MODEL, GpuModel, User
@@ -13,10 +14,13 @@ from webhook.core.model.pod import Pod, Resident
 from webhook.core.model.policy import Team
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
+from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.holders import Holder
 from webhook.core.quota.limit_text import HOLDERS, Request, violation_text
 from webhook.core.quota.usage import TeamUsage
 
+_WAIT: Final = "wait until a holder ends, or delete one"
+_WAIT_FOR_TEAMS: Final = "wait until a pod of one of these teams ends"
 _GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # access to an enum member costs 0.1 us
 
 
@@ -33,8 +37,9 @@ class Account(NamedTuple):
 class AppliedLimit:
     """One limit that applies to a request; `taken` is the usage that counts toward it.
 
-    `user` and `model` restrict it to a user or a GPU model; None means the whole team. `per` completes "limit" in
-    messages. A limit with `is_per_pod` applies to each pod alone, the others to the sum of all pods.
+    `user` and `model` restrict it to a user or a GPU model; None means the whole team. `level` is the department whose
+    limit it is; None for a limit of the team. `per` completes "limit" in messages. A limit with `is_per_pod` applies to
+    each pod alone, the others to the sum of all pods.
     """
 
     code: Code
@@ -45,6 +50,7 @@ class AppliedLimit:
     model: GpuModel | None = None
     per: str = ""
     is_per_pod: bool = False
+    level: DepartmentUsage | None = field(default=None, compare=False)
 
     def is_exceeded_by(self, gpus: Units) -> bool:
         """Whether this many more GPU units would exceed the limit."""
@@ -54,7 +60,7 @@ class AppliedLimit:
         """Return the reason with its numbers; `room` is what all limits together leave, by default this one alone."""
         if room is None:
             room = 0 if isinstance(self.limit, Unlimited) else self.limit - self.taken
-        holders = None if self.is_per_pod else self._holders(usage)
+        holders = None if self.is_per_pod else self.holders(usage)
         text = violation_text(
             request,
             self.subject,
@@ -62,24 +68,36 @@ class AppliedLimit:
             taken=self.taken,
             room=room,
             holders=holders,
-            reserved=usage.reserved if self.code is Code.TEAM_LIMIT_EXCEEDED else None,
+            reserved=self._reserved(usage),
+            wait=_WAIT if self.level is None else _WAIT_FOR_TEAMS,
         )
         return Reason(self.code, text)
 
-    def _holders(self, usage: TeamUsage) -> list[Holder]:
-        """Return the largest holders of what this limit counts; those of a user limit do not repeat the user."""
+    def _reserved(self, usage: TeamUsage) -> Units | None:
+        if self.level is not None and self.model is None:
+            return self.level.reserved
+        return usage.reserved if self.code is Code.TEAM_LIMIT_EXCEEDED else None
+
+    def holders(self, usage: TeamUsage) -> list[Holder]:
+        """Return the largest holders of what this limit counts: teams of a department's limit, otherwise controllers.
+
+        Those of a user limit do not repeat the user.
+        """
+        if self.level is not None:
+            return self.level.largest(HOLDERS, model=self.model)
         is_guaranteed = self.code is Code.GUARANTEED_SHARE_USED
         holders = usage.largest(HOLDERS, user=self.user, model=self.model, is_guaranteed=is_guaranteed)
         return holders if self.user is None else [holder._replace(user=None) for holder in holders]
 
 
 def violations(request: Request, account: Account) -> tuple[Reason, ...]:
-    """Return every limit per pod, user and team that a request breaks."""
+    """Return every limit per pod, user, team and department that a request breaks."""
     gpus, (team, usage, user, _) = request.gpus, account
     if not (
         exceeds(gpus, team.per_pod)
         or exceeds(usage.total + gpus, team.gpus.limit)
         or (user is not None and exceeds(usage.user(user) + gpus, team.per_user))
+        or (usage.levels and any(exceeds(each.total + gpus, each.department.gpus.limit) for each in usage.levels))
     ):
         return ()
     held = applied_limits(account)
@@ -88,13 +106,14 @@ def violations(request: Request, account: Account) -> tuple[Reason, ...]:
 
 
 def applied_limits(account: Account) -> tuple[AppliedLimit, ...]:
-    """Return the limits per pod, team and user; the last only if the user is known."""
+    """Return the limits per pod, of the team, of the departments above it, and per user if the user is known."""
     team, usage, user, _ = account
     held = (
         AppliedLimit(
             Code.POD_LIMIT_EXCEEDED, f"one pod of team {team.name}", team.per_pod, 0, per=" per pod", is_per_pod=True
         ),
         AppliedLimit(Code.TEAM_LIMIT_EXCEEDED, f"team {team.name}", team.gpus.limit, usage.total),
+        *[_applied_department_limit(level) for level in usage.levels],
     )
     if user is None:
         return held
@@ -103,18 +122,13 @@ def applied_limits(account: Account) -> tuple[AppliedLimit, ...]:
 
 
 def applied_model_limits(team: Team, usage: TeamUsage) -> tuple[AppliedLimit, ...]:
-    """Return the team's limits per GPU model."""
-    return tuple(_applied_model_limit(team, usage, model, share.limit) for model, share in team.models.items())
+    """Return the limits per GPU model, of the team and of the departments above it."""
+    return tuple(limits_on_model(team, usage, ANY_MODEL))
 
 
 def model_violation(request: Request, team: Team, usage: TeamUsage, model: GpuModel) -> Reason | None:
     """Return the limit for a GPU model that a request breaks; with `ANY_MODEL`, the first broken of all models."""
-    share = team.models.get(model)
-    if share is None and model != ANY_MODEL:
-        return None
-    held = (
-        applied_model_limits(team, usage) if share is None else (_applied_model_limit(team, usage, model, share.limit),)
-    )
+    held = list(limits_on_model(team, usage, model))
     applied = next((applied for applied in held if applied.is_exceeded_by(request.gpus)), None)
     if applied is None:
         return None
@@ -141,8 +155,35 @@ def has_guaranteed_room(gpus: Units, team: Team, usage: TeamUsage, model: GpuMod
 
 def tier_for(gpus: Units, team: Team, usage: TeamUsage, model: GpuModel | None, *, requested: Tier | None) -> Tier:
     """Return the tier of a pod: guaranteed while the share has room, unless it requests preemptible."""
-    is_guaranteed = requested is not _PREEMPTIBLE and has_guaranteed_room(gpus, team, usage, model)
-    return _GUARANTEED if is_guaranteed else _PREEMPTIBLE
+    if requested is _PREEMPTIBLE or not has_guaranteed_room(gpus, team, usage, model):
+        return _PREEMPTIBLE
+    return _GUARANTEED
+
+
+def limits_on_model(team: Team, usage: TeamUsage, model: GpuModel) -> Iterator[AppliedLimit]:
+    """Yield the limits for a GPU model at each level, those of the team first; with `ANY_MODEL`, for all models."""
+    for each, share in team.models.items():
+        if model in (each, ANY_MODEL):
+            yield _applied_model_limit(team, usage, each, share.limit)
+    for level in usage.levels:
+        for each, share in level.department.models.items():
+            if model in (each, ANY_MODEL):
+                yield _applied_department_limit(level, share.limit, each)
+
+
+def _applied_department_limit(
+    level: DepartmentUsage, limit: Limit | None = None, model: GpuModel | None = None
+) -> AppliedLimit:
+    department = level.department
+    subject = f"department {department.name}" + ("" if model is None else f" on {model}")
+    return AppliedLimit(
+        Code.DEPARTMENT_LIMIT_EXCEEDED,
+        subject,
+        department.gpus.limit if limit is None else limit,
+        level.total if model is None else level.model(model),
+        model=model,
+        level=level,
+    )
 
 
 def _applied_model_limit(team: Team, usage: TeamUsage, model: GpuModel, limit: Limit) -> AppliedLimit:

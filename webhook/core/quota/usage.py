@@ -12,6 +12,7 @@ from webhook.core.model.amount import Units
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import ANY_MODEL, GpuModel, Uid, User
 from webhook.core.model.tier import Tier
+from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.holders import Holder, HolderDetails, Holders
 
 _K = TypeVar("_K", bound=str)
@@ -42,7 +43,10 @@ class Entry:
 
 
 class TeamUsage:
-    """One team's charges: entries by pod UID and their sums, in GPU units."""
+    """One team's charges: entries by pod UID and their sums, in GPU units.
+
+    `levels` are the departments above the team, the nearest first: each change reaches them, too.
+    """
 
     __slots__ = (
         "_by_model",
@@ -53,12 +57,14 @@ class TeamUsage:
         "_guaranteed_by_model",
         "_rankings",
         "guaranteed",
+        "levels",
         "reserved",
         "total",
         "waiting",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, levels: tuple[DepartmentUsage, ...] = ()) -> None:
+        self.levels = levels
         self._entries: dict[Uid, Entry] = {}
         self._details: dict[str, HolderDetails] = {}
         self._by_user: dict[User, Units] = {}
@@ -119,6 +125,10 @@ class TeamUsage:
             found = ranked.team.largest(count)
         return [self._with_details(name, gpus) for name, gpus in found]
 
+    def emptied(self) -> "TeamUsage":
+        """Return the usage of the same team if neither it nor any other held anything."""
+        return TeamUsage(tuple(DepartmentUsage(level.department) for level in self.levels))
+
     def _ranked(self) -> "_Rankings":
         self._changes_unasked = 0
         if self._rankings is None:
@@ -161,6 +171,14 @@ class TeamUsage:
             _change(self._by_model, charge.model, gpus)
             if counts_as_guaranteed:
                 _change(self._guaranteed_by_model, charge.model, gpus)
+        for level in self.levels:
+            level.change(
+                charge,
+                gpus,
+                is_reserved=entry.is_reserved,
+                is_waiting=entry.is_waiting,
+                is_guaranteed=counts_as_guaranteed,
+            )
         self._update_details(entry, sign, gpus)
         if self._rankings is not None:
             self._changes_unasked += 1

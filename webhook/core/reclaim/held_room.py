@@ -4,22 +4,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import ResourceName, Uid
+from webhook.core.model.names import GangId, ResourceName, Uid
 from webhook.core.model.tier import Tier
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Hold
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import NodeHold, Target
-from webhook.core.reclaim.victim import GangId
 
 
-def holds(holdings: Iterable[NodeHold], reclaim_index: ReclaimIndex) -> list[Hold]:
+def holds(node_holds: Iterable[NodeHold], reclaim_index: ReclaimIndex) -> list[Hold]:
     """Return all held room as plans read it."""
     return [
-        Hold(gpu_pod, holding.node)
-        for holding in holdings
-        for beneficiary in holding.beneficiaries
+        Hold(gpu_pod, node_hold.node)
+        for node_hold in node_holds
+        for beneficiary in node_hold.beneficiaries
         if (gpu_pod := reclaim_index.get(beneficiary.uid)) is not None
     ]
 
@@ -38,16 +37,16 @@ def current(
     return kept, not is_short(kept, reclaim_index, fleet, leaving=leaving)
 
 
-def trimmed(holding: NodeHold, reclaim_index: ReclaimIndex) -> NodeHold | None:
+def trimmed(node_hold: NodeHold, reclaim_index: ReclaimIndex) -> NodeHold | None:
     """Return a hold without beneficiaries that wait no more, and without targets that end or are guaranteed.
 
     Targets whose beneficiary is dropped are dropped too, except those of broken gangs. None where nothing is left.
     """
-    waiting = [b for b in holding.beneficiaries if (pod := reclaim_index.get(b.uid)) is not None and pod.is_waiting]
-    went = [target for target in holding.targets if reclaim_index.is_going(target.uid)]
-    broken = holding.broken.union(target.gang for target in went if target.gang is not None)
-    targets = tuple([target for target in holding.targets if _may_go(target, reclaim_index)])
-    return holding.reduced(tuple(waiting), targets, broken)
+    waiting = [b for b in node_hold.beneficiaries if (pod := reclaim_index.get(b.uid)) is not None and pod.is_waiting]
+    went = [target for target in node_hold.targets if reclaim_index.is_going(target.uid)]
+    broken = node_hold.broken.union(target.gang for target in went if target.gang is not None)
+    targets = tuple([target for target in node_hold.targets if _may_go(target, reclaim_index)])
+    return node_hold.reduced(tuple(waiting), targets, broken)
 
 
 def inherited(
@@ -62,11 +61,11 @@ def inherited(
         if target not in kept.targets and _may_go(target, reclaim_index):
             units[target.gang or target.uid] = (*units.get(target.gang or target.uid, ()), target)
     served = {target.beneficiary for target in kept.targets}
-    heir = next((each.uid for each in kept.beneficiaries if each.uid not in served), kept.beneficiaries[0].uid)
+    first_waiting = next((each.uid for each in kept.beneficiaries if each.uid not in served), kept.beneficiaries[0].uid)
     added: list[tuple[Target, ...]] = []
 
     def with_added(units: Iterable[tuple[Target, ...]]) -> NodeHold:
-        more = [target._replace(beneficiary=heir) for unit in units for target in unit]
+        more = [target._replace(beneficiary=first_waiting) for unit in units for target in unit]
         return replace(kept, targets=(*kept.targets, *more))
 
     for unit in units.values():
@@ -80,25 +79,25 @@ def inherited(
     return with_added(added)
 
 
-def is_short(holding: NodeHold, reclaim_index: ReclaimIndex, fleet: Fleet, *, leaving: Sequence[ReclaimPod]) -> bool:
+def is_short(node_hold: NodeHold, reclaim_index: ReclaimIndex, fleet: Fleet, *, leaving: Sequence[ReclaimPod]) -> bool:
     """Whether held room will not be there: the node is gone or closed, or other pods took the room.
 
     `leaving` are the pods that leave its node.
     """
-    if not fleet.bit(holding.node) & fleet.open_bits:
+    if not fleet.bit(node_hold.node) & fleet.open_bits:
         return True
     wanted: dict[ResourceName, int] = {}
-    for beneficiary in holding.beneficiaries:
+    for beneficiary in node_hold.beneficiaries:
         if (gpu_pod := reclaim_index.get(beneficiary.uid)) is not None:
             _add(wanted, gpu_pod.demand, 1)
     needed = set(wanted)
     for each in leaving:
         _add(wanted, each.demand, -1)
-    for target in holding.targets:
+    for target in node_hold.targets:
         victim = reclaim_index.staying(target.uid)
-        if victim is not None and victim.pod.node == holding.node:
+        if victim is not None and victim.pod.node == node_hold.node:
             _add(wanted, victim.pod.demand, -1)
-    return any(wanted[name] > fleet.free(holding.node, name) for name in needed)
+    return any(wanted[name] > fleet.free(node_hold.node, name) for name in needed)
 
 
 def _may_go(target: Target, reclaim_index: ReclaimIndex) -> bool:

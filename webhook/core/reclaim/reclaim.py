@@ -14,18 +14,18 @@ from typing import Final, NamedTuple
 
 from webhook.core.model.amount import Units, Unlimited
 from webhook.core.model.demand import Demand, PerDevice
-from webhook.core.model.names import NodeName, Uid
+from webhook.core.model.names import DepartmentName, GangId, NodeName, TeamName, Uid
 from webhook.core.model.policy import ReclaimCost
-from webhook.core.model.selector import Constraints
 from webhook.core.peers.pod_counts import PlacedPod
 from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
 from webhook.core.placement.device_slots import DeviceSlots
 from webhook.core.placement.fleet import Fleet
+from webhook.core.reclaim.domain_plan import place_together
 from webhook.core.reclaim.failures import FailureLimits, Remaining, WorkloadId
 from webhook.core.reclaim.reclaim_plan import Cause, Move, ReclaimSnapshot, Refused, Round
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.victim import GangId, Victim
-from webhook.core.reclaim.victim_search import Clearing, Cost, Need, Scale, clear, departures
+from webhook.core.reclaim.victim import Victim
+from webhook.core.reclaim.victim_search import Cost, Need, Scale, VictimChoice, clear, departures
 
 
 def plan(waiting: Iterable[ReclaimPod], snapshot: ReclaimSnapshot) -> Round:
@@ -37,7 +37,7 @@ def plan(waiting: Iterable[ReclaimPod], snapshot: ReclaimSnapshot) -> Round:
     try:
         for together in _gangs(each for each in waiting if each.uid not in held):
             before = trial.savepoint()
-            outcomes = [trial.place(each) for each in together]
+            outcomes = place_together(together, trial, snapshot)
             placed = [outcome for outcome in outcomes if isinstance(outcome, Move)]
             failed = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
             refused += failed
@@ -107,8 +107,8 @@ class _Trial:
         self._left = dict(snapshot.left)
         self._failures: dict[WorkloadId, Remaining] = dict(snapshot.failures)
         place = snapshot.order.index(ReclaimCost.LOST_WORK)
-        self._ahead, self._behind = (0,) * place, (0,) * (len(snapshot.order) - place - 1)
-        self._offers: dict[tuple[Demand, Constraints, _Overrides], _Offers] = {}
+        self._ahead, self._behind = (0,) * (place + 1), (0,) * (len(snapshot.order) - place - 1)
+        self._offers: dict[tuple[Demand, int, _Overrides, DepartmentName | None], _Offers] = {}
         for leaving in snapshot.leaving:
             if (node := leaving.pod.node) is not None:
                 self._give(node, leaving.uid, leaving.demand)
@@ -131,10 +131,10 @@ class _Trial:
             self._fleet.take(step.node, step.demand, sign=-step.sign, holder=step.uid, devices=step.devices)
         self._offers.clear()
 
-    def place(self, waiting: ReclaimPod) -> Move | Refused:
-        """Find room for one pod and take it; without any, nothing changes."""
+    def place(self, waiting: ReclaimPod, *, among: int = -1) -> Move | Refused:
+        """Find room for one pod, on these slots, and take it; without any, nothing changes."""
         fleet, demand = self._fleet, waiting.demand
-        able = fleet.with_capacity(demand, fleet.matching(waiting.constraints) & fleet.open_bits)
+        able = fleet.with_capacity(demand, fleet.matching(waiting.constraints) & fleet.open_bits & among)
         if not able:
             return Refused(waiting, Cause.NO_NODE)
         allowed = self._allowed(waiting)
@@ -151,11 +151,11 @@ class _Trial:
                 break
         else:
             return Refused(waiting, Cause.NOT_ENOUGH_VICTIMS)
-        node, clearing = best
-        for victim in clearing.victims:
+        node, choice = best
+        for victim in choice.victims:
             self._give(victim.node, victim.uid, victim.demand, victim)
         self._take(node, waiting)
-        return Move(waiting, node, clearing.victims, clearing.cost, how.is_past_budgets, how.may_break)
+        return Move(waiting, node, choice.victims, choice.cost, how.is_past_budgets, how.may_break)
 
     def _overrides_of(self, waiting: ReclaimPod) -> Iterator[_Overrides]:
         """Yield what a pod may override, the least first: the next is tried where nothing is found."""
@@ -197,11 +197,13 @@ class _Trial:
         first = next((name for name in waiting.chosen if self._fleet.bit(name) & among), None)
         return self._fleet.names_of(among & -among)[0] if first is None else first
 
-    def _best(self, waiting: ReclaimPod, able: int, allowed: int, how: _Overrides) -> tuple[NodeName, Clearing] | None:
-        key = (waiting.demand, waiting.constraints, how)
+    def _best(
+        self, waiting: ReclaimPod, able: int, allowed: int, how: _Overrides
+    ) -> tuple[NodeName, VictimChoice] | None:
+        key = (waiting.demand, able, how, self._snapshot.kinship.home(waiting.team))
         offers = self._offers.get(key)
         if offers is None:
-            offers = self._offers[key] = _Offers(self, self._fleet, waiting.demand, able, how)
+            offers = self._offers[key] = _Offers(self, self._fleet, waiting, able, how)
         return offers.best(allowed)
 
     def bounds(self, among: int, demand: Demand) -> Iterator[tuple[tuple[Units, ...], NodeName]]:
@@ -229,8 +231,8 @@ class _Trial:
         """Return the rank of a cost of which only the lost work is known."""
         return (*self._ahead, lost_work, *self._behind)
 
-    def offer(self, node: NodeName, demand: Demand, how: _Overrides) -> Clearing | None:
-        """Return the cheapest choice of victims on a node in the present state."""
+    def offer(self, node: NodeName, demand: Demand, team: TeamName, how: _Overrides) -> VictimChoice | None:
+        """Return the cheapest choice of victims on a node in the present state, for a pod of this team."""
         snapshot, fleet = self._snapshot, self._fleet
         missing = {resource: amount - fleet.free(node, resource) for resource, amount in demand.requests}
         amounts = {resource: amount for resource, amount in missing.items() if amount > 0}
@@ -245,17 +247,18 @@ class _Trial:
             self._exhausted,
             how.no_minimum_after,
             FailureLimits(self._failures, may_break=how.may_break),
+            snapshot.kinship.costs(team),
         )
         return clear(need, node, snapshot.victim_index, room=_Room(fleet.device_slots(node), node), scale=scale)
 
-    def allows(self, clearing: Clearing, how: _Overrides) -> bool:
+    def allows(self, choice: VictimChoice, how: _Overrides) -> bool:
         """Whether the victims of an earlier offer are still there and their budgets still allow their eviction."""
-        if any(victim.uid in self._gone or victim.team in self._exhausted for victim in clearing.victims):
+        if any(victim.uid in self._gone or victim.team in self._exhausted for victim in choice.victims):
             return False
         failure_limits = FailureLimits(self._failures, may_break=how.may_break)
-        if failure_limits.draw({}, departures(clearing.victims)) is None:
+        if failure_limits.draw({}, departures(choice.victims)) is None:
             return False
-        drawn = Counter(guard for victim in clearing.victims for guard in victim.guards)
+        drawn = Counter(guard for victim in choice.victims for guard in victim.guards)
         return how.is_past_budgets or all(self._left.get(guard, 0) >= count for guard, count in drawn.items())
 
     def _missing_gpus(self, node: NodeName, demand: Demand) -> int:
@@ -331,8 +334,8 @@ class _Room:
         return self.device_slots.devices_held_by(victim.uid)
 
 
-_Entry = tuple[tuple[Units, ...], NodeName, int, Clearing | None]
-"""A candidate node: rank, node, version, clearing. Entries of one node and version replace each other, so clearings are
+_Entry = tuple[tuple[Units, ...], NodeName, int, VictimChoice | None]
+"""A candidate node: rank, node, version, choice. Entries of one node and version replace each other, so choices are
 never compared."""
 
 
@@ -343,14 +346,15 @@ class _Offers:
     after a change there. What budgets allow only shrinks within a round, so an old offer is a lower bound too.
     """
 
-    def __init__(self, trial: _Trial, fleet: Fleet, demand: Demand, among: int, how: _Overrides) -> None:
+    def __init__(self, trial: _Trial, fleet: Fleet, waiting: ReclaimPod, among: int, how: _Overrides) -> None:
         self._trial = trial
         self._how = how
         self._fleet = fleet
-        self._demand = demand
+        self._demand = waiting.demand
+        self._team = waiting.team
         self._among = among
         self._versions: dict[NodeName, int] = {}
-        self._heap: list[_Entry] = [(rank, node, 0, None) for rank, node in trial.bounds(among, demand)]
+        self._heap: list[_Entry] = [(rank, node, 0, None) for rank, node in trial.bounds(among, waiting.demand)]
         heapify(self._heap)
 
     def note(self, node: NodeName) -> None:
@@ -360,7 +364,7 @@ class _Offers:
             if (rank := self._trial.bound(node, self._demand)) is not None:
                 heappush(self._heap, (rank, node, version, None))
 
-    def best(self, allowed: int) -> tuple[NodeName, Clearing] | None:
+    def best(self, allowed: int) -> tuple[NodeName, VictimChoice] | None:
         """Return the cheapest choice on an allowed node; it stays valid until its node changes."""
         aside: list[_Entry] = []
         found = self._cheapest(allowed, aside)
@@ -368,18 +372,18 @@ class _Offers:
             heappush(self._heap, entry)
         return found
 
-    def _cheapest(self, allowed: int, aside: list[_Entry]) -> tuple[NodeName, Clearing] | None:
+    def _cheapest(self, allowed: int, aside: list[_Entry]) -> tuple[NodeName, VictimChoice] | None:
         while self._heap:
-            _, node, version, clearing = self._heap[0]
+            _, node, version, choice = self._heap[0]
             if allowed != -1 and not self._fleet.bit(node) & allowed:
                 aside.append(heappop(self._heap))
                 continue
             if version == self._versions.get(node, 0):
-                if clearing is not None and self._trial.allows(clearing, self._how):
-                    return node, clearing
-                clearing = self._trial.offer(node, self._demand, self._how)
-                if clearing is not None:
-                    heapreplace(self._heap, (self._trial.rank_of(clearing.cost), node, version, clearing))
+                if choice is not None and self._trial.allows(choice, self._how):
+                    return node, choice
+                choice = self._trial.offer(node, self._demand, self._team, self._how)
+                if choice is not None:
+                    heapreplace(self._heap, (self._trial.rank_of(choice.cost), node, version, choice))
                     continue
             heappop(self._heap)
         return None

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Final, TypeVar
 
-from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.model.names import GangId, Namespace, NodeName, Uid
 from webhook.core.model.policy import ReclaimRules
 from webhook.core.reclaim.evictions import Evictions
 from webhook.core.reclaim.failure_count import FailureCount
 from webhook.core.reclaim.failures import FailureBudget, Remaining, WorkloadId
 from webhook.core.reclaim.reclaim_pod import Disruption, ReclaimPod, victim_of
-from webhook.core.reclaim.victim import GangId, GuardId, VictimIndex
+from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
 
 _Key = TypeVar("_Key", Namespace, GangId)
 
@@ -95,6 +95,10 @@ class ReclaimIndex:
             for guard in self._guards(self._pods[uid]):
                 found[guard] -= 1
         return found
+
+    def may_be_refused(self, victim: Victim) -> bool:
+        """Whether a disruption budget could keep the API server from evicting a pod: one covers it, or is not read."""
+        return bool(victim.guards) or len(self._budget_names.get(victim.namespace, ())) > BUDGETS
 
     def failures(self, chosen: Iterable[Uid] = ()) -> dict[WorkloadId, Remaining]:
         """Return what the victims' workloads have left of their failure budgets once `chosen` are gone."""

@@ -22,6 +22,8 @@ WHY_NOT: Final = {
     Cause.NO_NODE: "no open node that it may use could hold it, even without borrowers",
     Cause.TOPOLOGY_UNMET: "the nodes that could hold it do not satisfy its rules about other pods around them",
     Cause.NOT_ENOUGH_VICTIMS: "the borrowing pods that may be evicted now do not make enough room on any one node",
+    Cause.NO_DOMAIN: "no one domain, as its gang requires, could have room for all of it, borrowing pods that may be "
+    "evicted now taken into account",
     Cause.NOT_FOR_ROOM: "kube-scheduler reports something else than too little room, which no eviction solves",
     Cause.GANG_INCOMPLETE: "not all of its gang exists or would get room, and no pod is evicted for a part of it",
 }
@@ -31,7 +33,7 @@ WHY_NOT: Final = {
 class Kept(NamedTuple):
     """A plan is in progress: a node keeps room for the pod, and `targets` are evicted for that."""
 
-    holding: NodeHold
+    node_hold: NodeHold
     targets: tuple[Target, ...]
 
 
@@ -52,16 +54,16 @@ Outlook = Kept | Possible | Impossible
 
 
 def outlook(
-    waiting: ReclaimPod, reclaim_index: ReclaimIndex, world: World, *, holdings: Sequence[NodeHold], now: int
+    waiting: ReclaimPod, reclaim_index: ReclaimIndex, world: World, *, node_holds: Sequence[NodeHold], now: int
 ) -> Outlook:
     """Return what reclaim can do for a guaranteed pod that waits, or that would wait if it were created now."""
-    for holding in holdings:
-        if any(each.uid == waiting.uid for each in holding.beneficiaries):
-            return Kept(holding, tuple([each for each in holding.targets if each.beneficiary == waiting.uid]))
+    for node_hold in node_holds:
+        if any(each.uid == waiting.uid for each in node_hold.beneficiaries):
+            return Kept(node_hold, tuple([each for each in node_hold.targets if each.beneficiary == waiting.uid]))
     if not world.policy.is_enforced:
         return Impossible("policy is not enforced, so nothing is evicted")
     gpu_pods = pods_within_share(reclaim_index, world)
-    selected = select_pods(gpu_pods, reclaim_index, now=now, has_holds=bool(holdings))
+    selected = select_pods(gpu_pods, reclaim_index, now=now, has_holds=bool(node_holds))
     if (gpu_pod := reclaim_index.get(waiting.uid)) is not None and waiting.uid not in {
         each.uid for each in selected.waiting
     }:
@@ -75,7 +77,7 @@ def outlook(
         if gpu_pod.report is None:
             return Impossible("kube-scheduler has not reported yet that no node has room for it")
         return Impossible("its gang still grows, and is planned for once it is complete")
-    return _planned(waiting, selected.waiting, reclaim_index, world, holdings=holdings, now=now)
+    return _planned(waiting, selected.waiting, reclaim_index, world, node_holds=node_holds, now=now)
 
 
 def _planned(
@@ -84,14 +86,14 @@ def _planned(
     reclaim_index: ReclaimIndex,
     world: World,
     *,
-    holdings: Sequence[NodeHold],
+    node_holds: Sequence[NodeHold],
     now: int,
 ) -> Outlook:
     """Return the result of a plan for all waiting pods, as the evictor makes it: the longest waiting first."""
-    chosen = {target.uid for holding in holdings for target in holding.targets}
+    chosen = {target.uid for node_hold in node_holds for target in node_hold.targets}
     together = [*(each for each in others if each.uid != waiting.uid), waiting]
     found = plan(
-        together, take_snapshot(reclaim_index, world, now=now, holds=holds(holdings, reclaim_index), chosen=chosen)
+        together, take_snapshot(reclaim_index, world, now=now, holds=holds(node_holds, reclaim_index), chosen=chosen)
     )
     if (move := next((each for each in found.moves if each.waiting.uid == waiting.uid), None)) is not None:
         return Possible(move)
@@ -99,6 +101,6 @@ def _planned(
     return Impossible(WHY_NOT[cause], cause)
 
 
-def eviction_of(uid: Uid, holdings: Iterable[NodeHold]) -> tuple[NodeHold, Target] | None:
+def eviction_of(uid: Uid, node_holds: Iterable[NodeHold]) -> tuple[NodeHold, Target] | None:
     """Return the hold and the target of a pod that is to be evicted; None for other pods."""
-    return next(((kept, each) for kept in holdings for each in kept.targets if each.uid == uid), None)
+    return next(((kept, each) for kept in node_holds for each in kept.targets if each.uid == uid), None)

@@ -6,11 +6,13 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from webhook.core.model.amount import UNLIMITED, Limit, Units
-from webhook.core.model.names import NodeName, TeamName, Uid
+from webhook.core.model.domain_request import DomainRequest
+from webhook.core.model.names import GangId, NodeName, TeamName, Uid
 from webhook.core.model.policy import ReclaimCost
 from webhook.core.peers.pod_counts import PodCounts
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.failures import Remaining, WorkloadId
+from webhook.core.reclaim.kinship import NO_KINSHIP, Kinship
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_search import Cost
@@ -25,6 +27,7 @@ class Cause(StrEnum):
     NOT_ENOUGH_VICTIMS = "NotEnoughVictims"
     GANG_INCOMPLETE = "GangIncomplete"
     NOT_FOR_ROOM = "NotForRoom"
+    NO_DOMAIN = "NoDomain"
 
 
 class Move(NamedTuple):
@@ -72,7 +75,8 @@ class ReclaimSnapshot:
     bounded. `spared` are victims that must not be evicted now, `refused` those that the API server does not evict now.
     On nodes with `holds` no room counts as free for other pods: a taint keeps it, and a pod that gets some of it needs
     the toleration. `pod_counts` are the pods on nodes, leaving ones included, since they may stay for a while.
-    `budget_seconds` and `minimum_runtime` are the policy's.
+    `budget_seconds` and `minimum_runtime` are the policy's. `kinship` orders victims by their departments. `levels` are
+    those of the policy's domains, and `group_domains` the domains that PodGroups ask for.
     """
 
     fleet: Fleet
@@ -90,3 +94,6 @@ class ReclaimSnapshot:
     budget_seconds: Limit = UNLIMITED
     minimum_runtime: int = 0
     failures: Mapping[WorkloadId, Remaining] = field(default_factory=dict)
+    kinship: Kinship = NO_KINSHIP
+    levels: tuple[str, ...] = ()
+    group_domains: Mapping[GangId, DomainRequest] = field(default_factory=dict)

@@ -6,14 +6,15 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
+from webhook.core.model.domain_request import DomainRequest
+from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import NO_KEYS, Resident
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.model.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.model.tier import Tier
 from webhook.core.model.topology import AffinityRule, TopologyRule, anti_affinity
 from webhook.core.reclaim.failures import Loss, WorkloadId
-from webhook.core.reclaim.victim import GangId, GuardId, Victim
+from webhook.core.reclaim.victim import GuardId, Victim
 
 TWO_BUDGETS: Final = GuardId("more than one budget")
 """Guards the pods that several PodDisruptionBudgets cover: the API server refuses to evict those."""
@@ -50,6 +51,7 @@ class ReclaimPod:
     the nodes that the webhook chose for it. Where it may run (`constraints`, `topology`, `chosen`) and why it does not
     (`report`) is known only while it waits. `gang_size` is the declared size of its gang, 0 without one. `controller`
     is its owner reference; `workload` is the same object as a key, and `loss` the effect of its eviction on it.
+    `domain` is the domain that it asks for its gang, None without a request.
     """
 
     pod: Resident
@@ -70,6 +72,7 @@ class ReclaimPod:
     controller: Controller | None = None
     workload: WorkloadId | None = None
     loss: Loss = Loss.COUNTED
+    domain: DomainRequest | None = None
 
     @property
     def is_waiting(self) -> bool:
@@ -167,6 +170,11 @@ def victim_of(
 
 def is_protected(gpu_pod: ReclaimPod, rules: ReclaimRules) -> bool:
     """Whether policy protects a pod from eviction for ever."""
-    return any(fnmatchcase(gpu_pod.namespace, glob) for glob in rules.protected_namespaces) or any(
-        selector.matches(gpu_pod.labels) for selector in rules.protected_selectors
+    return is_protected_by(rules, gpu_pod.namespace, gpu_pod.labels)
+
+
+def is_protected_by(rules: ReclaimRules, namespace: Namespace, labels: Mapping[str, str]) -> bool:
+    """Whether policy protects the pods of a namespace, or pods with these labels, from eviction for ever."""
+    return any(fnmatchcase(namespace, glob) for glob in rules.protected_namespaces) or any(
+        selector.matches(labels) for selector in rules.protected_selectors
     )

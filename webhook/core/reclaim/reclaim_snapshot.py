@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from webhook.core.model.amount import Units, Unlimited
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.tier import Tier
+from webhook.core.reclaim.kinship import NO_KINSHIP, Kinship
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Cause, Hold, ReclaimSnapshot, Refused
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
@@ -130,6 +131,9 @@ def take_snapshot(
         budget_seconds=rules.budget_seconds,
         minimum_runtime=rules.minimum_runtime_seconds,
         failures=reclaim_index.failures(chosen),
+        kinship=Kinship(world.policy.teams, world.departments()) if world.policy.departments else NO_KINSHIP,
+        levels=world.policy.topology.levels,
+        group_domains=world.group_domains,
     )
 
 
@@ -158,13 +162,16 @@ def largest_room(reclaim_index: ReclaimIndex, world: World) -> int:
 
 
 def rising(world: World) -> set[Uid]:
-    """Return the borrowing pods that are about to be promoted: their teams' shares have room for them."""
+    """Return the borrowing pods that are about to be promoted: their teams' shares have room for them.
+
+    Not those that started ahead of others: the leader promotes them once no pod waits for their room, which it knows.
+    """
     return {
         change.pod.uid
         for team in world.policy.teams
         if world.usage(team.name).guaranteed < team.gpus.guaranteed
         for change in tier_changes(team, world)
-        if change.charge.tier is Tier.GUARANTEED
+        if change.charge.tier is Tier.GUARANTEED and not change.pod.is_backfill
     }
 
 

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.model.names import GangId, Namespace, NodeName, Uid
 from webhook.core.reclaim.reclaim_plan import Move
-from webhook.core.reclaim.victim import GangId
 
 
 class Beneficiary(NamedTuple):

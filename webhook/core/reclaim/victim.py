@@ -7,11 +7,8 @@ from typing import NamedTuple, NewType
 
 from webhook.core.model.amount import Units
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
+from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
 from webhook.core.reclaim.failures import WorkloadId
-
-GangId = NewType("GangId", str)
-"""Pods that need each other: namespace, marker and value."""
 
 GuardId = NewType("GuardId", str)
 """A bound on the number of victims: a PodDisruptionBudget."""

@@ -29,7 +29,8 @@ class Cost(NamedTuple):
 
     `surplus` is in GPU units beyond the need, `lost_work` in GPU units times seconds since the last save, `failures` in
     thousandths of what the victims' workloads may still fail, `loyalty` in GPU units squared (the further the victims'
-    teams are over their shares, the less), `age` in seconds. A workload that fails counts among the gangs.
+    teams are over their shares, the less), `age` in seconds. A workload that fails counts among the gangs. `kinship` is
+    how late the victims' departments go (kinship.py); it comes before all parts whose order is the policy's.
     """
 
     gangs: int = 0
@@ -38,13 +39,14 @@ class Cost(NamedTuple):
     failures: int = 0
     loyalty: Units = 0
     age: int = 0  # in the order of ReclaimCost
+    kinship: Units = 0
 
     def ranked(self, order: Sequence[ReclaimCost]) -> tuple[Units, ...]:
         """Return the parts in the order in which they count."""
-        return tuple([self[_POSITION[part]] for part in order])
+        return (self.kinship, *[self[_POSITION[part]] for part in order])
 
 
-class Clearing(NamedTuple):
+class VictimChoice(NamedTuple):
     """Victims that free enough on a node, and their cost."""
 
     cost: Cost
@@ -78,7 +80,7 @@ class Scale:
 
     `gone` are those that are evicted already, `spared` those that must not be; teams that are `exhausted` lose no more
     pods for now. `left` is None where budgets do not count. Pods that started after `no_minimum_after` have no minimum
-    runtime. `failure_limits` are the workloads' failure budgets.
+    runtime. `failure_limits` are the workloads' failure budgets, `kinship` is what a GPU unit of each team costs.
     """
 
     now: int
@@ -90,6 +92,7 @@ class Scale:
     exhausted: Set[TeamName] = frozenset()
     no_minimum_after: int | None = None
     failure_limits: FailureLimits = field(default_factory=lambda: _NO_FAILURE_LIMITS)
+    kinship: Mapping[TeamName, int] = field(default_factory=dict)
 
     def may_go(self, victim: Victim) -> bool:
         """Whether a victim is still there and may be evicted, apart from its minimum runtime."""
@@ -115,6 +118,7 @@ class Scale:
             ),
             sum(victim.demand.gpus * (most - self.over_share.get(victim.team, 0)) for victim in victims),
             sum(max(0, self.now - victim.started_at) for victim in victims),
+            sum(victim.demand.gpus * self.kinship.get(victim.team, 0) for victim in victims) if self.kinship else 0,
         )
 
 
@@ -128,7 +132,7 @@ class _Unit(NamedTuple):
     departures: tuple[Departure, ...]
 
 
-def clear(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, scale: Scale) -> Clearing | None:
+def clear(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, scale: Scale) -> VictimChoice | None:
     """Return the victims of the least cost; None where no choice frees enough."""
     node_victims = victim_index.on(node)
     if node_victims is None:
@@ -250,6 +254,7 @@ class _Branch(NamedTuple):
             self.cost.failures + unit.cost.failures,
             self.cost.loyalty + unit.cost.loyalty,
             self.cost.age + unit.cost.age,
+            self.cost.kinship + unit.cost.kinship,
         )
         wanted = tuple([want - got for want, got in zip(self.wanted, unit.here, strict=True)])
         return _Branch(wanted, self.victims + unit.victims, gpus, cost)
@@ -259,7 +264,7 @@ class _Search:
     """A depth-first search over how many units of each row are evicted."""
 
     def __init__(self, need: Need, rows: list[list[_Unit]], room: Room, scale: Scale) -> None:
-        self.best: Clearing | None = None
+        self.best: VictimChoice | None = None
         self._best_rank: tuple[Units, ...] = ()
         self._need = need
         self._rows = rows
@@ -278,7 +283,10 @@ class _Search:
         if self._is_hopeless(row, branch):
             return
         if max(branch.wanted, default=0) <= 0 and self._has_devices(branch.victims):
-            self.best, self._best_rank = Clearing(branch.cost, branch.victims), branch.cost.ranked(self._scale.order)
+            self.best, self._best_rank = (
+                VictimChoice(branch.cost, branch.victims),
+                branch.cost.ranked(self._scale.order),
+            )
             return
         if row == len(self._rows):
             return

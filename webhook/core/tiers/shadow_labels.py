@@ -5,7 +5,6 @@ reclaim plans are reported as they would be. Once policy is enforced, every pod 
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.pod import Resident
@@ -42,7 +41,7 @@ class ShadowLabels:
         own_tiers, self._own_tiers = self._own_tiers, {}
         for pod in list(self._world.pods()):
             if pod.uid in own_tiers:
-                self._world.set_pod(replace(pod, team_label=None, tier_label=own_tiers[pod.uid]))
+                self._world.set_pod(pod._replace(team_label=None, tier_label=own_tiers[pod.uid]))
         for pod in list(self._world.pods()):
             if self._needs_labels(pod):
                 self.set_pod(pod)
@@ -55,13 +54,13 @@ class ShadowLabels:
             team = self._world.policy.team(name)
             for change in tier_changes(team, self._world) if team is not None else ():
                 if change.pod.uid in self._own_tiers:
-                    self._world.set_pod(replace(change.pod, tier_label=change.charge.tier.value))
+                    self._world.set_pod(change.pod._replace(tier_label=change.charge.tier.value))
                     changed.append(change.pod.uid)
         return changed
 
     def labeled(self, pod: Resident, *, team: TeamName, tier: Tier) -> Resident:
         """Return a pod in creation with the labels it would have."""
-        return replace(pod, team_label=team, tier_label=tier.value, requested_tier=TIERS.get(pod.tier_label or ""))
+        return pod._replace(team_label=team, tier_label=tier.value, requested_tier=TIERS.get(pod.tier_label or ""))
 
     def _with_labels(self, pod: Resident, tier: Tier) -> Resident:
         return self.labeled(pod, team=self._world.tenancy(pod.namespace).team_name, tier=tier)

@@ -6,7 +6,7 @@ same. A second look finds nothing to do.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from webhook.core.model.amount import Units, gpus_text
@@ -119,7 +119,7 @@ def promotion(change: TierChange, world: World) -> LedgerDecision:
     if not is_same or not has_guaranteed_room(charge.gpus, team, world.usage(team.name), charge.model):
         return _NO_LONGER
     why = Reason(Code.WITHIN_SHARE, f"promoted in team {team.name}")
-    seen = replace(pod, packed=NO_LABELS)  # the watch shows it, and its labels count by that
+    seen = pod._replace(packed=NO_LABELS)  # the watch shows it, and its labels count by that
     return LedgerDecision(NotApplicable(why, change.charge), InFlightCharge(seen, change.charge, None))
 
 
@@ -166,7 +166,7 @@ def _promotions(room: Room, book: TeamUsage, world: World) -> list[TierChange]:
         if entry.charge.tier is not _PREEMPTIBLE or entry.is_reserved or not room.fits(entry.charge):
             continue
         pod = world.pod(uid)
-        if pod is not None and _may_rise(pod):
+        if pod is not None and _may_rise(pod) and not (pod.is_backfill and _is_in_the_way(pod, world)):
             movable.append((pod, entry))
     found = []
     for pod, entry in in_order(movable):
@@ -178,6 +178,13 @@ def _promotions(room: Room, book: TeamUsage, world: World) -> list[TierChange]:
 
 def _may_rise(pod: Resident) -> bool:
     return pod.tier is _PREEMPTIBLE and pod.requested_tier is not _PREEMPTIBLE and not pod.is_terminating
+
+
+def _is_in_the_way(pod: Resident, world: World) -> bool:
+    """Whether pods ahead of a back-filled one wait for room, in line or for reclaim to make it on the pod's node."""
+    if world.waiting.wants(pod.node):
+        return True
+    return pod.node is not None and world.fleet.is_overbooked(pod.node, pod.demand)
 
 
 def in_order(pods: Iterable[tuple[Resident, Entry]]) -> list[tuple[Resident, Entry]]:

@@ -5,17 +5,17 @@ policy changes. The world translates events into these reasons.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from webhook.core.dra.dra_claims import Claims, ResolvedDemand
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import reweighed
-from webhook.core.model.names import ANY_MODEL, GpuModel, Namespace, ResourceName, TeamName, Uid
+from webhook.core.model.names import ANY_MODEL, DepartmentName, GpuModel, Namespace, ResourceName, TeamName, Uid
 from webhook.core.model.pod import Pod, Resident
 from webhook.core.model.policy import Policy, Team
 from webhook.core.model.tier import TIERS, Tier
 from webhook.core.peers.pod_counts import PodCounts
 from webhook.core.placement.fleet import Fleet
+from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, Unseen
 from webhook.core.quota.tenancy import Tenancies
 from webhook.core.quota.usage import TeamUsage
@@ -23,33 +23,53 @@ from webhook.core.world.pod_index import PodIndex, PodRecord
 
 
 class ChargedPods:
-    """Pods with their room and charges. `on_change` is called at each change of a usage."""
+    """Pods with their room and charges.
+
+    `on_change` is called at each change of a usage, `on_pod` with the UID of each pod that may count as something else.
+    """
 
     def __init__(self, policy: Policy, *, tenancies: Tenancies, pod_counts: PodCounts) -> None:
         self.on_change: Callable[[], None] = _no_listener
+        self.on_pod: Callable[[Uid], None] = _no_pod_listener
         self.fleet = Fleet()
         self.claims = Claims()
         self.pods = PodIndex(pod_counts)
         self.usage: dict[TeamName, TeamUsage] = {}
+        self.departments: dict[DepartmentName, DepartmentUsage] = {}
         self._promotions: dict[Uid, Evidence] = {}
         self._policy = policy
         self._tenancies = tenancies
+        self._set_levels()
 
     def set_policy(self, policy: Policy) -> None:
         """Weigh and charge every pod by another policy."""
         self._policy = policy
         self.usage.clear()
+        self._set_levels()
         self.on_change()
         for record in self.pods.all():
             demand = reweighed(record.pod.demand, policy.resources)
-            self._change_demand(record, self._resolved(replace(record.pod, demand=demand)))
+            self._change_demand(record, self._resolved(record.pod._replace(demand=demand)))
             self._charge(record)
+
+    def _set_levels(self) -> None:
+        """Prepare the usage of every team that has departments above it: it counts to theirs from the first pod on."""
+        self.departments.clear()
+        known = self.departments
+        known.update((each.name, DepartmentUsage(each)) for each in self._policy.departments)
+        for team in self._policy.teams:
+            if team.departments:
+                levels = [known.setdefault(each.name, DepartmentUsage(each)) for each in team.departments]
+                self.usage[team.name] = TeamUsage(tuple(levels))
 
     # -- pods
 
     def add(self, record: PodRecord, charge: Charge | None = None, *, devices: tuple[int, ...] = ()) -> None:
         """Add a pod, or replace its earlier record; without a `charge` its own fields say what it is charged."""
         uid = record.pod.uid
+        if self._keeps_room(record):
+            self._replace(record, charge)
+            return
         self._take_off(uid)
         self.pods.add(record)
         if record.pod.claims or record.pod.demand.strange or record.pod.shares_by:
@@ -142,11 +162,31 @@ class ChargedPods:
 
     # -- room and charges
 
+    def _keeps_room(self, record: PodRecord) -> bool:
+        """Whether a known pod takes the same room on the same node as before, as with most of a pod's events."""
+        before, pod = self.pods.get(record.pod.uid), record.pod
+        if before is None or before.node != record.node or before.pod.demand != pod.demand:
+            return False
+        is_resolved = not (pod.claims or pod.demand.strange or pod.shares_by or pod.slices or self.fleet.mig_slots)
+        return is_resolved and pod.demand.per_device is None and not before.pod.claims
+
+    def _replace(self, record: PodRecord, charge: Charge | None) -> None:
+        """Replace the record of a pod, and its charge; its room stays taken."""
+        uid, namespace = record.pod.uid, record.pod.namespace
+        before = self.pods.pop(uid)
+        self.pods.add(record)
+        if not record.is_reserved:
+            self._tenancies.note_pods(namespace, are_there=True)
+        if before is not None and (usage := self.usage.get(before.team)) is not None:
+            usage.release(uid)
+        self._charge(record, charge)
+
     def _take_off(self, uid: Uid) -> None:
         """Remove a pod from its node and usage; its claims stay."""
         record = self.pods.pop(uid)
         if record is None:
             return
+        self.on_pod(uid)
         namespace = record.pod.namespace
         if self._tenancies.is_unseen_with_pods(namespace):
             self._tenancies.note_pods(namespace, are_there=self.pods.has_seen_pods(namespace))
@@ -161,7 +201,7 @@ class ChargedPods:
         own = pod.demand.own  # set if its demand was resolved before
         if not (pod.claims or pod.demand.strange or pod.shares_by or own or self._slices(pod)):
             return pod
-        return replace(pod, demand=self.resolve(pod).demand)
+        return pod._replace(demand=self.resolve(pod).demand)
 
     def _slices(self, pod: Pod | Resident) -> tuple[ResourceName, ...]:
         """Return the MIG resources behind a pod's `nvidia.com/gpu`: those of its node, or of all nodes it may be on."""
@@ -180,6 +220,7 @@ class ChargedPods:
         record.pod = pod
 
     def _charge(self, record: PodRecord, charge: Charge | None = None, *, is_placed: bool = True) -> None:
+        self.on_pod(record.pod.uid)
         if not record.pod.demand.gpus:
             return
         if charge is None:
@@ -209,7 +250,7 @@ class ChargedPods:
         return TIERS.get(pod.tier_label or "", Tier.PREEMPTIBLE)
 
     def _model_of(self, record: PodRecord, team: Team | None) -> GpuModel | None:
-        if team is None or not team.models:
+        if team is None or not team.has_model_shares:
             return None
         if record.node is not None and (node := self.fleet.get(record.node)) is not None:
             return node.model
@@ -217,4 +258,8 @@ class ChargedPods:
 
 
 def _no_listener() -> None:
+    return None
+
+
+def _no_pod_listener(_uid: Uid) -> None:
     return None

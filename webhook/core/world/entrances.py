@@ -15,6 +15,7 @@ class Entrances:
 
     def __init__(self, policy: Policy) -> None:
         self._pools = policy.pools
+        self.selective = tuple([pool for pool in policy.pools if pool.match is not None])
         self._open: dict[TeamName, tuple[Pool, ...]] = {}
         self._joined: dict[tuple[Constraints, PoolName], Constraints] = {}
 

@@ -30,8 +30,7 @@ def lingering(uid: Uid, world: World) -> InFlightCharge | None:
         return None
     if world.tenancy(pod.namespace).is_exempt:
         return None
-    left = replace(
-        pod,
+    left = pod._replace(
         uid=Uid(f"{uid}/lingers"),
         is_terminating=True,
         tier_label=charge.tier.value if pod.tier_label in TIERS else None,

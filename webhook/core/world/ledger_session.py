@@ -5,7 +5,8 @@ hold is assumed in the world, so that each decision counts it. A charge leaves t
 and the watched pods have reached the resourceVersion up to which the object was folded.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from webhook.core.model.names import Namespace, Uid
 from webhook.core.quota.in_flight import (
@@ -17,16 +18,28 @@ from webhook.core.quota.in_flight import (
     LedgerRecord,
     Unseen,
 )
+from webhook.core.quota.ledger_moves import Moves
 from webhook.core.world.world import World
 
 _PodName = tuple[Namespace, str]
 
 
-class LedgerSession:
-    """Keeps a ledger object and the world consistent. `version` is the object's as last read, 0 for none."""
+Amendment = Callable[[LedgerRecord], LedgerRecord]
+"""A change of a record besides its charges; returns the same record where it does not apply (any more)."""
 
-    def __init__(self, world: World) -> None:
-        self.page = EMPTY_LEDGER_RECORD
+
+def _by_none_other(_: Uid) -> bool:
+    return False
+
+
+class LedgerSession:
+    """Keeps a ledger object and the world consistent. `version` is the object's as last read, 0 for none.
+
+    `is_held_by_another`: whether another object lists a charge, which therefore stays in the world.
+    """
+
+    def __init__(self, world: World, *, is_held_by_another: Callable[[Uid], bool] = _by_none_other) -> None:
+        self.record = EMPTY_LEDGER_RECORD
         self.version = 0
         self.identity = ""
         self.is_stale = False
@@ -40,10 +53,12 @@ class LedgerSession:
         self._duplicates: dict[Uid, InFlightCharge] = {}  # … and the others, which do not count
         self._is_in_doubt = False
         self._base = 0
+        self._amendments: dict[object, Amendment] = {}
+        self._is_held_by_another = is_held_by_another
 
     # -- reads
 
-    def see(self, page: LedgerRecord, *, version: int, identity: str, is_live: bool = False) -> None:
+    def see(self, record: LedgerRecord, *, version: int, identity: str, is_live: bool = False) -> None:
         """Take over the object as read or watched; an older version than the known one changes nothing.
 
         Exception: `is_live`, a read after a lost race, accepts an older version: etcd was restored from a backup.
@@ -56,39 +71,49 @@ class LedgerSession:
                 self.is_stale = False
             return
         is_other = self.identity not in ("", identity)
-        before, self.page = self.page, page
+        before = self.record
+        if is_other:
+            self._restore_moves(record, before)
+        self.record = record
+        self._amendments = {key: amend for key, amend in self._amendments.items() if amend(record) is not record}
         self.version, self.identity, self.is_stale, self._is_in_doubt = version, identity, False, False
-        for uid, flight in page.flights.items():
+        for uid, flight in record.flights.items():
             if uid in before.flights and before.flights[uid].is_promotion != flight.is_promotion:
                 self._live_reads.pop(uid, None)
             self._draft.pop(uid, None)
             self._leaving.pop(uid, None)
             self._assume(flight)
         for uid, flight in before.flights.items():
-            if uid in page.flights:
+            if uid in record.flights:
                 continue
             if is_other and uid not in self._withdrawn:
                 self._carried[uid] = flight
             else:
-                self._leaving[uid] = page.folded
+                self._leaving[uid] = record.folded
                 self._live_reads.pop(uid, None)
-        self._withdrawn.intersection_update(page.flights)
-        listed = (*page.flights.values(), *self._draft.values(), *self._duplicates.values())
+        self._withdrawn.intersection_update(record.flights)
+        listed = (*record.flights.values(), *self._draft.values(), *self._duplicates.values())
         named = {_name(flight) for flight in listed}
         self._counted = {name: flight for name, flight in self._counted.items() if name in named}
-        self._carried = {uid: flight for uid, flight in self._carried.items() if uid not in page.flights}
+        self._carried = {uid: flight for uid, flight in self._carried.items() if uid not in record.flights}
 
     def lose(self) -> None:
         """Record that the object was deleted by hand: the next write creates it with all its charges."""
-        self._carried.update((uid, f) for uid, f in self.page.flights.items() if uid not in self._withdrawn)
-        self.page = LedgerRecord({}, self.page.folded, self.page.turn)
+        self._carried.update((uid, f) for uid, f in self.record.flights.items() if uid not in self._withdrawn)
+        self._restore_moves(EMPTY_LEDGER_RECORD, self.record)
+        self.record = LedgerRecord({}, self.record.folded, self.record.turn, self.record.moves)
         self.version, self.identity, self.is_stale = 0, "", False
+
+    def _restore_moves(self, record: LedgerRecord, before: LedgerRecord) -> None:
+        """Have the next write restore the moves of an object that was deleted by hand."""
+        if record.moves.after(before.moves) is not record.moves:
+            self._amendments["restore"] = lambda found: with_moves(found, found.moves.after(before.moves))
 
     # -- judging
 
     def is_safe(self, reached: int) -> bool:
         """Whether charges may be judged now, with the pods watched up to this resourceVersion."""
-        return not self.is_stale and self.page.is_current_at(reached)
+        return not self.is_stale and self.record.is_current_at(reached)
 
     def drop_released(self, reached: int) -> None:
         """Drop charges that left the object, as far as the watch has come."""
@@ -99,18 +124,21 @@ class LedgerSession:
             self._swap_duplicate(flight)
 
     def charge(self, flight: InFlightCharge) -> None:
-        """Assume a charge and add it to the next write, unless the object lists it already."""
+        """Assume a charge and add it to the next write, unless the object lists it already.
+
+        One that is listed is assumed again: judging it may have dropped what was assumed for it.
+        """
         uid = flight.pod.uid
         self._withdrawn.discard(uid)
         self._carried.pop(uid, None)
         if not self.holds(flight):
             self._leaving.pop(uid, None)
             self._draft[uid] = flight
-            self._assume(flight)
+        self._assume(flight)
 
     def carry(self, flight: InFlightCharge) -> None:
         """Add a charge without a waiting request to the next writes, until one of them succeeds."""
-        if flight.pod.uid not in self.page.flights:
+        if flight.pod.uid not in self.record.flights:
             self._carried[flight.pod.uid] = flight
 
     def withdraw(self, uid: Uid) -> None:
@@ -119,40 +147,67 @@ class LedgerSession:
 
     def note(self, uid: Uid, evidence: Evidence) -> None:
         """Record the result of a live read for a pod that the watch does not show."""
-        if uid in self.page.flights:
+        if uid in self.record.flights:
             self._live_reads[uid] = evidence
+
+    def amend(self, key: object, amendment: Amendment) -> None:
+        """Have the next writes make a change, until it is made or no longer applies; `key` identifies it."""
+        if amendment(self.record) is not self.record:
+            self._amendments[key] = amendment
+
+    def lists(self, uid: Uid) -> bool:
+        """Whether the object lists a charge, or may list it after the next write or a late view."""
+        return uid in self.record.flights or uid in self._draft or uid in self._carried or uid in self._leaving
 
     # -- writes
 
     @property
+    def has_amendments(self) -> bool:
+        """Whether a change besides charges is to be written."""
+        return bool(self._amendments)
+
+    @property
     def must_write(self) -> bool:
         """Whether a write is due even without requests."""
-        return self._is_in_doubt or bool(self._carried) or not self._withdrawn.isdisjoint(self.page.flights)
+        has_changes = bool(self._carried) or bool(self._amendments)
+        return self._is_in_doubt or has_changes or not self._withdrawn.isdisjoint(self.record.flights)
 
     def holds(self, flight: InFlightCharge) -> bool:
         """Whether a charge, or a promotion, is in the object, where every replica finds it."""
-        found = self.page.flights.get(flight.pod.uid)
+        found = self.record.flights.get(flight.pod.uid)
         return found is not None and found.is_promotion == flight.is_promotion
 
     def promotions(self) -> Iterable[InFlightCharge]:
         """Return the promotions in the object that are still to be carried out."""
-        return [f for f in self.unseen() if f.is_promotion and f.pod.uid not in self._withdrawn]
+        return self._pending(is_promotion=True)
+
+    def pending(self) -> Iterable[InFlightCharge]:
+        """Return the charges in the object without any evidence yet that are not withdrawn; promotions left out."""
+        return self._pending(is_promotion=False)
+
+    def _pending(self, *, is_promotion: bool) -> Iterable[InFlightCharge]:
+        listed = [flight for flight in self.record.flights.values() if flight.is_promotion is is_promotion]
+        unseen = [flight for flight in listed if isinstance(self._evidence(flight.pod.uid), Unseen)]
+        return [flight for flight in unseen if flight.pod.uid not in self._withdrawn]
 
     @property
     def can_compact(self) -> bool:
         """Whether the object lists charges that are confirmed or over."""
-        return any(not isinstance(self._evidence(uid), Unseen) for uid in self.page.flights)
+        return any(not isinstance(self._evidence(uid), Unseen) for uid in self.record.flights)
 
     def unseen(self) -> Iterable[InFlightCharge]:
         """Return the charges in the object without any evidence yet."""
-        return [flight for uid, flight in self.page.flights.items() if isinstance(self._evidence(uid), Unseen)]
+        return [flight for uid, flight in self.record.flights.items() if isinstance(self._evidence(uid), Unseen)]
 
     def next_record(self) -> LedgerRecord:
         """Return the state to write over the version that was read last."""
         self._base = self.version
-        return self.page.turned(
+        record = self.record.turned(
             self._evidence, added={**self._carried, **self._draft}, withdrawn=self._withdrawn - self._draft.keys()
         )
+        for amend in self._amendments.values():
+            record = amend(record)
+        return record
 
     def discard_draft(self, *, is_in_doubt: bool = False) -> None:
         """Discard the draft: another writer was first, or the result of the write is unknown (`is_in_doubt`).
@@ -197,12 +252,20 @@ class LedgerSession:
 
     def _release(self, uid: Uid) -> None:
         self._duplicates.pop(uid, None)
-        self._world.drop_reservation(uid)
+        if not self._is_held_by_another(uid):
+            self._world.drop_reservation(uid)
 
     def _evidence(self, uid: Uid) -> Evidence:
-        is_promotion = self.page.flights[uid].is_promotion
+        is_promotion = self.record.flights[uid].is_promotion
         watched = self._world.promotion(uid) if is_promotion else self._world.evidence(uid)
         return self._live_reads.get(uid, UNSEEN) if isinstance(watched, Unseen) else watched
+
+
+def with_moves(record: LedgerRecord, moves: Moves, *, folded: int = 0) -> LedgerRecord:
+    """Return a record with other moves, folded at least up to a resourceVersion; the same record if nothing changes."""
+    if moves is record.moves and folded <= record.folded:
+        return record
+    return replace(record, moves=moves, folded=max(folded, record.folded))
 
 
 def _name(flight: InFlightCharge) -> _PodName:

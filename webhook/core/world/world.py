@@ -5,28 +5,34 @@ admitted pod is *assumed* at once (its charge reserved, its room taken on the fi
 the watch shows it, or *forgotten* when the ledger reports that the reservation is no longer needed.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from webhook.core.dra.dra_claims import ClaimKey, ClaimSpec, GroupEntry, ResolvedDemand
 from webhook.core.dra.dra_slices import Condition, DraSlices, Slice
 from webhook.core.model.decision import Charge
 from webhook.core.model.device_class import DeviceClass
+from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.gpu_names import looks_like_gpu
-from webhook.core.model.names import Namespace, NodeName, ResourceName, TeamName, Uid
+from webhook.core.model.names import GangId, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import NamespaceFacts, Pod, PriorityTriple, Resident
 from webhook.core.model.policy import Policy, Pool
 from webhook.core.model.selector import Constraints
 from webhook.core.peers.pod_counts import PodCounts
 from webhook.core.placement.absent_nodes import AbsentNodes
+from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFlightCharge, Unseen
 from webhook.core.quota.tenancy import Tenancies, Tenancy
 from webhook.core.quota.usage import EMPTY_USAGE, Entry, TeamUsage
 from webhook.core.world.charged_pods import ChargedPods
 from webhook.core.world.entrances import Entrances
+from webhook.core.world.gang_members import GangMembers
+from webhook.core.world.gang_reservations import GangReservations
 from webhook.core.world.pod_index import PodRecord
 from webhook.core.world.tentative_reservations import TentativeReservations
+from webhook.core.world.waiting_pods import WaitingPod, WaitingPods
 
 
 class World:
@@ -53,6 +59,10 @@ class World:
         self.priority_classes: dict[str, PriorityTriple] = {}
         self._entrances = Entrances(policy)
         self._assumed: dict[Uid, Evidence] = {}
+        self.waiting = WaitingPods()
+        self.gangs = GangMembers()
+        self.gang_reservations = GangReservations()
+        self.group_domains: dict[GangId, DomainRequest] = {}  # by the PodGroups that ask for a domain
         self._track()
 
     @property
@@ -63,6 +73,13 @@ class World:
     @on_usage_changed.setter
     def on_usage_changed(self, listener: Callable[[], None]) -> None:
         self._charged.on_change = listener
+
+    def notify_of_pods(self, listener: Callable[[Uid], None]) -> None:
+        """Call a function with the UID of each pod that may count as something else now: charged, waiting or gone.
+
+        It is called while the world changes, so it must not read the world before that event is over.
+        """
+        self._charged.on_pod = self.waiting.on_pod = listener
 
     # -- queries
 
@@ -102,6 +119,10 @@ class World:
         """Return the usage of all teams that were ever charged."""
         return self._usage
 
+    def departments(self) -> Iterable[DepartmentUsage]:
+        """Return the usage of every department of the policy, by name."""
+        return self._charged.departments.values()
+
     def charge_of(self, uid: Uid) -> Charge | None:
         """Return the charge of a pod; None where it holds no GPU."""
         entry = self.entry_of(uid)
@@ -121,6 +142,13 @@ class World:
         """Return all pods, assumed ones included."""
         return (record.pod for record in self._pods.all())
 
+    def pods_on(self, node: NodeName) -> Iterator[Resident]:
+        """Yield the pods that are on a node, without those that are expected there."""
+        for uid in self._pods.on_node(node):
+            pod = self._pods[uid].pod
+            if pod.node == node:
+                yield pod
+
     def without_decision(self) -> Iterable[Uid]:
         """Return the GPU pods without a decision of the webhook."""
         return self._pods.without_decision()
@@ -128,6 +156,11 @@ class World:
     def namespaces(self) -> Iterable[NamespaceFacts]:
         """Return the known namespaces."""
         return self._tenancies.seen()
+
+    @property
+    def selective_pools(self) -> tuple[Pool, ...]:
+        """Return the pools for pods that their `match` selects."""
+        return self._entrances.selective
 
     def open_pools(self, team: TeamName) -> tuple[Pool, ...]:
         """Return the pools that a team may use for any pod: those without a `match`."""
@@ -152,6 +185,7 @@ class World:
         if now != self.now:
             self.now = now
             self.absent_nodes.tick(now)
+            self.waiting.tick(now)
 
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy; every pod is weighed and charged again."""
@@ -160,6 +194,7 @@ class World:
         self._entrances = Entrances(policy)
         self._track()
         self._charged.set_policy(policy)
+        self._assign_waiting(self.waiting.all())
 
     def set_node(self, node: Node) -> None:
         """Add or update a node."""
@@ -180,13 +215,16 @@ class World:
     def set_pod(self, pod: Resident) -> None:
         """Add or update a pod as reported by the cluster; this confirms an assumed one."""
         before = self._pods.get(pod.uid)
+        if pod.uid in self.waiting:
+            self.waiting.discard(pod.uid)
+        self.gangs.set(pod)
         node, since, devices = pod.node or pod.promised, pod.version, pod.devices
         if before is None:
             self.fleet.gpus.demand_mix.note(pod.demand)
             self.tentative.consume(self.fleet, node, pod)
         else:
             if pod.user is None and before.pod.user is not None:
-                pod = replace(pod, user=before.pod.user)
+                pod = pod._replace(user=before.pod.user)
             node = pod.node or before.node or node  # still waiting for the scheduler: keep the reserved room
             if not before.is_reserved:
                 if before.pod == pod and before.node == node:
@@ -197,10 +235,20 @@ class World:
         self._charged.confirm_promotion(pod)
         self._charged.add(PodRecord(pod, self.tenancy(pod.namespace).team_name, node, since=since), devices=devices)
 
+    def set_waiting(self, pod: WaitingPod) -> None:
+        """Add or update a pod that waits in line; it is charged nothing, unless the ledger lists it already.
+
+        It is in the line of the team that its namespace belongs to now, whatever its label says.
+        """
+        team = self.tenancy(pod.pod.namespace).team_name
+        self.waiting.set(pod if pod.team == team else replace(pod, team=team), now=self.now)
+
     def remove_pod(self, uid: Uid) -> None:
         """Remove a pod that was seen deleted or terminal."""
         if uid in self._assumed:
             self._assumed[uid] = ENDED
+        self.waiting.discard(uid)
+        self.gangs.discard(uid)
         self._charged.end_promotion(uid)
         self._charged.remove(uid)
 
@@ -208,6 +256,7 @@ class World:
         """Add or update a namespace; its pods move if it belongs to another team now."""
         if self._tenancies.set(facts):
             self._charged.update_team(facts.name)
+            self._assign_waiting([pod for pod in self.waiting.all() if pod.pod.namespace == facts.name])
             self._charged.recount(self._pods.in_namespace(facts.name))
 
     def remove_namespace(self, name: Namespace) -> None:
@@ -215,6 +264,7 @@ class World:
         if self._tenancies.remove(name):
             self._tenancies.note_pods(name, are_there=self._pods.has_seen_pods(name))
             self._charged.update_team(name)
+            self._assign_waiting([pod for pod in self.waiting.all() if pod.pod.namespace == name])
 
     def set_priority_class(self, triple: PriorityTriple) -> None:
         """Add or update a PriorityClass."""
@@ -256,6 +306,7 @@ class World:
         no longer counts. Nor does a charge that another one duplicates (not `is_counted`).
         """
         uid = flight.pod.uid
+        self.gang_reservations.set(flight)
         if flight.is_promotion:
             self._charged.promote(uid)
         elif isinstance(self._assumed.setdefault(uid, UNSEEN), Unseen) and is_counted and uid not in self._pods:
@@ -264,9 +315,31 @@ class World:
                 self.tentative.consume(self.fleet, flight.node, flight.pod)
             self._charged.add(PodRecord(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
 
+    @contextmanager
+    def what_if(self) -> Iterator[Callable[[InFlightCharge], None]]:
+        """Give a function that charges pods until the context ends: nothing is woken, and nothing is learned."""
+        assumed: list[Uid] = []
+        listener, self._charged.on_change = self._charged.on_change, _ignore
+        pod_listener, self._charged.on_pod = self._charged.on_pod, _ignore_pod
+
+        def assume(flight: InFlightCharge) -> None:
+            if flight.pod.uid not in self._pods:
+                assumed.append(flight.pod.uid)
+                self._charged.add(
+                    PodRecord(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge
+                )
+
+        try:
+            yield assume
+        finally:
+            for uid in assumed:
+                self._charged.remove(uid)
+            self._charged.on_change, self._charged.on_pod = listener, pod_listener
+
     def drop_reservation(self, uid: Uid) -> None:
         """Drop the reservation of an assumed pod; a pod that was seen stays charged like any other."""
         self.cancel_promotion(uid)
+        self.gang_reservations.discard(uid)
         self._assumed.pop(uid, None)
         record = self._pods.get(uid)
         if record is not None and record.is_reserved:
@@ -277,7 +350,8 @@ class World:
         if flight.pod.uid not in self._pods:
             self.fleet.gpus.demand_mix.note(flight.pod.demand)
             self.tentative.consume(self.fleet, flight.node, flight.pod)
-            pod = replace(flight.pod, node=flight.node)
+            self.gangs.set(flight.pod)
+            pod = flight.pod._replace(node=flight.node)
             self._charged.add(PodRecord(pod, flight.charge.team, flight.node), flight.charge)
 
     def cancel_promotion(self, uid: Uid) -> None:
@@ -291,7 +365,20 @@ class World:
             self.absent_nodes.note(before, node)
         self.fleet.set(node)
 
+    def _assign_waiting(self, pods: Iterable[WaitingPod]) -> None:
+        """Put waiting pods in the lines of the teams that their namespaces belong to now."""
+        for pod in [*pods]:
+            self.set_waiting(pod)
+
     def _track(self) -> None:
         for resource in self.policy.resources:
             self.fleet.track(resource)
         self.fleet.gpus.demand_mix.set_prior(self.policy.placement.demand_mix)
+
+
+def _ignore() -> None:
+    """Do nothing."""
+
+
+def _ignore_pod(_uid: Uid) -> None:
+    """Do nothing."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from webhook.core.model.decision import Steering
+from webhook.core.model.decision import NodeChoice
 from webhook.core.model.policy import Mode
 from webhook.core.model.selector import NODE_NAME_FIELD, Requirement
 from webhook.kube.objects import objects
@@ -26,6 +26,7 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _PATH: Final = "/spec/affinity/nodeAffinity"
 _CACHED_TEMPLATES: Final = 256
 _WEIGHTS: Final = (100, 6, 2)
+_PREFERRED_OF_LIST: Final = 2  # if both are lost, the others are equally good
 _PLACEHOLDER: Final = "\0"  # no node has this name
 
 
@@ -46,34 +47,75 @@ def _weight(rank: int) -> int:
     return _WEIGHTS[rank] if rank < len(_WEIGHTS) else 1
 
 
-def affinity_operations(present: bytes, steering: Steering) -> list[Operation]:
+def affinity_operations(present: bytes, node_choice: NodeChoice) -> list[Operation]:
     """Return the operations that add the chosen nodes to a pod with this raw spec.affinity (empty if it has none).
 
     Raises ValueError if the JSON is not an affinity.
     """
-    required, preferred = _split(steering)
+    required, preferred = _split(node_choice)
     if present in objects.ABSENT:
-        new = _new_affinity(steering.pool_terms, required, preferred)
+        new = _new_affinity(node_choice.pool_terms, required, preferred)
         return [] if new is None else [add("/spec/affinity", {"nodeAffinity": new})]
     affinity = objects.read_part(_affinity_decoder, present, where="spec.affinity") or {}
     node_affinity = affinity.get("nodeAffinity")
     if node_affinity is None:
-        new = _new_affinity(steering.pool_terms, required, preferred)
+        new = _new_affinity(node_choice.pool_terms, required, preferred)
         return [] if new is None else [add(_PATH, new)]
     return [
-        *_required_operations(node_affinity, steering.pool_terms, required),
+        *_required_operations(node_affinity, node_choice.pool_terms, required),
         *_preferred_operations(node_affinity, preferred),
     ]
 
 
-def _split(steering: Steering) -> tuple[_Nodes, _Nodes]:
+def narrowing_operations(present: bytes, node_choice: NodeChoice) -> list[Operation]:
+    """Return operations that only narrow the required terms of a pod that waits with a scheduling gate.
+
+    kube-apiserver takes no other change: each of the user's terms stays in its place, with more conditions at its end.
+    An empty term matches no node, and stays empty. Of several pools or nodes the first is required.
+    """
+    affinity = objects.read_part(_affinity_decoder, present, where="spec.affinity") or {}
+    node_affinity = affinity["nodeAffinity"]
+    _, preferred = _split(node_choice)
+    nodes = () if node_choice.mode in (Mode.PREFER, Mode.OFF) else node_choice.nodes[:1]
+    written = node_affinity[_REQUIRED].get("nodeSelectorTerms") or []
+    terms = [_narrowed(term, node_choice.pool_terms[:1], nodes) for term in written]
+    path = f"{_PATH}/{_REQUIRED}/nodeSelectorTerms"
+    changed = [put(path, terms, exists=True)] if terms != written else []
+    return [*changed, *_preferred_operations(node_affinity, preferred[:1])]
+
+
+def _narrowed(term: _Json, pool_terms: _Terms, nodes: _Nodes) -> _Json:
+    if not _is_set(term):
+        return term
+    (narrowed,) = _in_pools(term, pool_terms)
+    names = [_named(node) for node in nodes if _pinned(narrowed) != node]
+    return {**narrowed, "matchFields": [*(narrowed.get("matchFields") or []), *names]} if names else narrowed
+
+
+def lists_nodes(present: bytes, node_choice: NodeChoice) -> bool:
+    """Whether the required terms of a patched pod name exactly the chosen nodes, in their order. Raises as above."""
+    required, _ = _split(node_choice)
+    if not required or required != node_choice.nodes:
+        return False
+    if present in objects.ABSENT:
+        return len(required) <= _nodes_per_term(len(node_choice.pool_terms) or 1)
+    affinity = objects.read_part(_affinity_decoder, present, where="spec.affinity") or {}
+    own = (affinity.get("nodeAffinity") or {}).get(_REQUIRED)
+    if own is None:
+        terms = _terms_of(node_choice.pool_terms, required)
+    else:
+        terms = _multiply(own.get("nodeSelectorTerms") or [], node_choice.pool_terms, required)
+    return tuple(dict.fromkeys(map(_pinned, terms))) == required
+
+
+def _split(node_choice: NodeChoice) -> tuple[_Nodes, _Nodes]:
     """Return the required nodes and the preferred nodes."""
-    mode = steering.mode
+    mode = node_choice.mode
     if mode is Mode.AUTO:
-        return steering.nodes, steering.nodes[: len(_WEIGHTS)]  # the others would have equal weights
+        return node_choice.nodes, node_choice.nodes[:_PREFERRED_OF_LIST]
     if mode is Mode.REQUIRE:
-        return steering.nodes[:1], ()
-    return (), steering.nodes if mode is Mode.PREFER else ()
+        return node_choice.nodes[:1], ()
+    return (), node_choice.nodes if mode is Mode.PREFER else ()
 
 
 def _new_affinity(pool_terms: _Terms, required: _Nodes, preferred: _Nodes) -> _Json | msgspec.Raw | None:

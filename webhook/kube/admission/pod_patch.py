@@ -11,16 +11,18 @@ from typing import Any, Final
 import jsonpatch
 import msgspec
 
+from webhook.core.admission.queueing import QUEUE_MODE
 from webhook.core.model.amount import format_gpus
-from webhook.core.model.decision import Admit, Steering
+from webhook.core.model.decision import Admit, NodeChoice, Queue
 from webhook.core.model.names import ResourceName, TeamName
 from webhook.core.model.pod import PriorityTriple
 from webhook.core.model.selector import Toleration
 from webhook.core.model.tier import Tier
-from webhook.kube.admission.affinity import affinity_operations
+from webhook.kube.admission.affinity import affinity_operations, lists_nodes, narrowing_operations
 from webhook.kube.objects import keys, objects
-from webhook.kube.objects.json_patch import Operation, add, escape, put
-from webhook.kube.pod.constraints import read_tolerations
+from webhook.kube.objects.json_patch import Operation, add, escape, put, remove
+from webhook.kube.pod.constraints import read_placement, read_tolerations
+from webhook.kube.pod.pods import is_queued
 
 
 class _Decision(msgspec.Struct, gc=False, omit_defaults=True):
@@ -32,11 +34,14 @@ class _Decision(msgspec.Struct, gc=False, omit_defaults=True):
     nodes: Sequence[str]
     code: str
     policy: str
+    listed: int = 0  # nodes that the node affinity names: they are not repeated
     pool: str | None = None
     model: str | None = None
     user: str | None = None
     asked: str | None = None
     claims: Sequence[str] = ()
+    domain: str | None = None
+    why: str | None = None  # this domain
 
 
 _encoder: Final = msgspec.json.Encoder()
@@ -54,27 +59,98 @@ def operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list[Operati
     """
     found: list[Operation] = []
     _write_labels(found, pod.metadata, admit)
-    _write_decision(found, pod.metadata, admit, now_text)
-    _write_node_choice(found, pod.spec, admit.steering)
+    _write_decision(found, pod, admit, now_text)
+    _write_node_choice(found, pod.spec, admit.node_choice)
+    if pod.spec.scheduling_gates:
+        found += ungate_operations(pod.spec)
     if admit.priority is not None:
         _write_priority(found, pod.spec, admit.priority)
     return found
 
 
-def node_choice_operations(pod: objects.Pod, steering: Steering) -> list[Operation]:
-    """Return only the operations for node selection. Raises as `operations` does."""
+def queue_operations(pod: objects.Pod, queue: Queue, *, now_text: str) -> list[Operation]:
+    """Return the operations that let a pod wait in line: the gate, its team, the decision, and why it waits."""
     found: list[Operation] = []
-    _write_node_choice(found, pod.spec, steering)
+    gates = pod.spec.scheduling_gates
+    if not is_queued(pod.spec):
+        gate = {"name": keys.QUEUE_GATE}
+        found.append(add("/spec/schedulingGates/-", gate) if gates else add("/spec/schedulingGates", [gate]))
+    labels = pod.metadata.labels
+    if labels is None:
+        found.append(add("/metadata/labels", {keys.TEAM: str(queue.team)}))
+    else:
+        if labels.get(keys.TEAM) != queue.team:
+            found.append(put(_TEAM_PATH, str(queue.team), exists=keys.TEAM in labels))
+        if queue.requested_tier is None and keys.TIER in labels:  # an earlier decision in the same request wrote it
+            found.append(remove(_TIER_PATH))
+    decision = _Decision(
+        demand=_amounts(queue.demand.devices),
+        gpus=format_gpus(queue.demand.gpus),
+        mode=QUEUE_MODE,
+        nodes=(),
+        code=queue.reason.code,
+        policy=queue.policy_hash,
+        user=queue.user,
+        asked=queue.requested_tier,
+        claims=queue.demand.claims,
+    )
+    written = {
+        keys.DECISION: _dated(_encoder.encode(decision)[:-1].decode(), now_text),
+        keys.WAITING: queue.reason.text,
+    }
+    present = pod.metadata.annotations
+    if present is None:
+        found.append(add("/metadata/annotations", written))
+    else:
+        found += [put(f"/metadata/annotations/{escape(k)}", v, exists=k in present) for k, v in written.items()]
     return found
 
 
-def _write_node_choice(found: list[Operation], spec: objects.PodSpec, steering: Steering) -> None:
-    if steering.node_selector:
-        _write_selector(found, spec, steering.node_selector)
-    if steering.tolerations:
-        _write_tolerations(found, spec, steering.tolerations)
-    if steering.pool_terms or steering.nodes:
-        found += affinity_operations(bytes(spec.affinity), steering)
+def release_operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list[Operation]:
+    """Return the operations that start a pod which waited in line; they fail if the pod changed since it was read.
+
+    kube-apiserver lets a gated pod's required node affinity only be narrowed: no term may be added to the user's own.
+    So those get the first node alone, or the first of several pools. A pod's priority cannot change after its creation.
+    """
+    metadata, choice = pod.metadata, admit.node_choice
+    found = [
+        put("/metadata/uid", metadata.uid, exists=True),
+        put("/metadata/resourceVersion", metadata.resource_version, exists=True),
+    ]
+    if read_placement(pod.spec).constraints.terms is None:
+        found += operations(pod, admit._replace(priority=None), now_text=now_text)
+    else:
+        _write_labels(found, metadata, admit)
+        first = admit._replace(node_choice=choice._replace(nodes=choice.nodes[:1]))
+        _write_decision_text(found, metadata, _encoded_decision(first, is_listed=False), now_text)
+        _write_node_choice(found, pod.spec, choice._replace(pool_terms=(), nodes=()))
+        found += [*narrowing_operations(bytes(pod.spec.affinity), choice), *ungate_operations(pod.spec)]
+    if keys.WAITING in (metadata.annotations or {}):
+        found.append(remove(f"/metadata/annotations/{escape(keys.WAITING)}"))
+    return found
+
+
+def ungate_operations(spec: objects.PodSpec) -> list[Operation]:
+    """Return the operations that remove Fairgate's scheduling gate, and leave those of other controllers."""
+    names = [gate.name for gate in spec.scheduling_gates or ()]
+    places = [index for index, name in enumerate(names) if name == keys.QUEUE_GATE]
+    return [remove(f"/spec/schedulingGates/{index}") for index in reversed(places)]
+
+
+def node_choice_operations(pod: objects.Pod, node_choice: NodeChoice) -> list[Operation]:
+    """Return only the operations for node selection. Raises as `operations` does."""
+    found: list[Operation] = []
+    _write_node_choice(found, pod.spec, node_choice)
+    return found
+
+
+def _write_node_choice(found: list[Operation], spec: objects.PodSpec, node_choice: NodeChoice) -> None:
+    if node_choice.node_selector:
+        _write_selector(found, spec, node_choice.node_selector)
+    if node_choice.tolerations:
+        _write_tolerations(found, spec, node_choice.tolerations)
+    if node_choice.pool_terms or node_choice.nodes:
+        found += affinity_operations(bytes(spec.affinity), node_choice)
 
 
 def apply(pod: Mapping[str, Any], patch: Sequence[Operation]) -> dict[str, Any]:
@@ -103,8 +179,12 @@ def _label_operations(
     return tuple(put(path, want, exists=is_set is not None) for path, want, is_set in labels if not is_set)
 
 
-def _write_decision(found: list[Operation], metadata: objects.ObjectMeta, admit: Admit, now_text: str) -> None:
-    body = _encoded_decision(admit)
+def _write_decision(found: list[Operation], pod: objects.Pod, admit: Admit, now_text: str) -> None:
+    body = _encoded_decision(admit, is_listed=lists_nodes(bytes(pod.spec.affinity), admit.node_choice))
+    _write_decision_text(found, pod.metadata, body, now_text)
+
+
+def _write_decision_text(found: list[Operation], metadata: objects.ObjectMeta, body: str, now_text: str) -> None:
     annotations = metadata.annotations
     if annotations is None:
         found.append(add("/metadata/annotations", {keys.DECISION: _dated(body, now_text)}))
@@ -115,20 +195,23 @@ def _write_decision(found: list[Operation], metadata: objects.ObjectMeta, admit:
         found.append(put(_DECISION_PATH, _dated(body, now_text), exists=present is not None))
 
 
-def _encoded_decision(admit: Admit) -> str:
-    charge, steering = admit.charge, admit.steering
+def _encoded_decision(admit: Admit, *, is_listed: bool) -> str:
+    charge, node_choice = admit.charge, admit.node_choice
     decision = _Decision(
         demand=_amounts(admit.demand.devices),
         gpus=format_gpus(charge.gpus),
-        mode=steering.mode,
-        nodes=steering.nodes,
+        mode=node_choice.mode,
+        nodes=() if is_listed else node_choice.nodes,
+        listed=len(node_choice.nodes) if is_listed else 0,
         code=admit.reason.code,
         policy=admit.policy_hash,
-        pool=steering.pool,
+        pool=node_choice.pool,
         model=charge.model,
         user=charge.user,
         asked=admit.requested_tier,
         claims=admit.demand.claims,
+        domain=None if node_choice.domain is None else node_choice.domain.name or None,
+        why=None if node_choice.domain is None else node_choice.domain.why or None,
     )
     return _encoder.encode(decision)[:-1].decode()
 

@@ -51,7 +51,7 @@ class Review(msgspec.Struct, frozen=True, gc=False):
     username: str
     groups: tuple[str, ...]
     pod: objects.Pod | None
-    old_pod: objects.PodMetadata | None
+    old_pod: objects.OldPod | None
 
 
 class _Resource(msgspec.Struct, frozen=True, gc=False):
@@ -82,7 +82,7 @@ class RequestFields(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 class _PodRequest(RequestFields, frozen=True, gc=False, rename="camel"):
     object: objects.Pod | None = None
-    old_object: objects.PodMetadata | None = None
+    old_object: objects.OldPod | None = None
 
 
 class TypeMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):

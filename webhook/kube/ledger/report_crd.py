@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from webhook.kube.ledger.definition import column, definition
 from webhook.kube.objects import keys
 
 _Json = dict[str, Any]
@@ -9,34 +10,12 @@ _Json = dict[str, Any]
 
 def report_crd() -> _Json:
     """Return the definition."""
-    return {
-        "apiVersion": keys.EXTENSIONS_API,
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{keys.REPORTS}.{keys.OWN_GROUP}", "labels": dict(keys.OWN_LABELS)},
-        "spec": {
-            "group": keys.OWN_GROUP,
-            "scope": "Cluster",
-            "names": {
-                "kind": keys.REPORT,
-                "listKind": f"{keys.REPORT}List",
-                "plural": keys.REPORTS,
-                "singular": keys.REPORT.lower(),
-            },
-            "versions": [
-                {
-                    "name": keys.OWN_API.partition("/")[2],
-                    "served": True,
-                    "storage": True,
-                    "additionalPrinterColumns": [
-                        {"name": "Policy", "type": "string", "jsonPath": ".policy.hash"},
-                        {"name": "Enforce", "type": "string", "jsonPath": ".policy.enforce"},
-                        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-                    ],
-                    "schema": {"openAPIV3Schema": _schema()},
-                }
-            ],
-        },
-    }
+    columns = (
+        column("Policy", ".policy.hash"),
+        column("Enforce", ".policy.enforce"),
+        column("Age", ".metadata.creationTimestamp", kind="date"),
+    )
+    return definition(keys.REPORT, keys.REPORTS, _schema(), columns=columns)
 
 
 def _schema() -> _Json:

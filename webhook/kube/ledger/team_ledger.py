@@ -8,19 +8,31 @@ import re
 from collections.abc import Iterable
 from fractions import Fraction
 from hashlib import sha256
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from webhook.core.explain.team_summary import Summary
 from webhook.core.model.amount import format_gpus, format_limit
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import Demand
 from webhook.core.model.labels import pack
-from webhook.core.model.names import GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid, User
+from webhook.core.model.names import (
+    DepartmentName,
+    GangId,
+    GpuModel,
+    Namespace,
+    NodeName,
+    ResourceName,
+    TeamName,
+    Uid,
+    User,
+)
 from webhook.core.model.pod import NO_LABELS, Owner, Resident
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
+from webhook.core.quota.ledger_moves import NO_MOVES, Moves
 from webhook.kube.objects import keys, objects
 
 _K = TypeVar("_K", bound=str)
@@ -44,7 +56,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     `requests` are as the core counts them, `label` is the pod's tier label; `labels` are those of topology spread
     rules, which count the pod before the watch delivers it. `lingers` is for how many seconds its node may still run a
-    pod that was force-deleted.
+    pod that was force-deleted. `team` is set in the ledger of a department. `until` and `gang` are set on room that is
+    kept for a pod of a gang.
     """
 
     uid: Uid
@@ -62,18 +75,28 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     owner: str | None = None
     labels: dict[str, str] = {}
     lingers: int = 0
+    team: str = ""
+    until: int = 0
+    gang: str = ""
 
 
 class Ledger(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The exact part. `folded` is a resourceVersion of pods, a string as Kubernetes writes them."""
+    """The exact part. `folded` is a resourceVersion of pods, a string as Kubernetes writes them.
+
+    `epoch`, `home`, `left` and `members` say which ledger takes a team's charges (webhook/core/quota/ledger_moves.py).
+    """
 
     folded: str = "0"
     turn: int = 0
     in_flight: list[Entry] = []
+    epoch: int | UnsetType = UNSET
+    home: DepartmentName | UnsetType = UNSET
+    left: dict[DepartmentName, int] | UnsetType = UNSET
+    members: dict[TeamName, int] | UnsetType = UNSET
 
 
 class Status(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The part for display, in GPUs; `in_flight` is the number of entries."""
+    """The part for display, in GPUs; `in_flight` is the number of entries, `queued` that of pods in line."""
 
     team: str
     guaranteed: str = ""
@@ -84,6 +107,8 @@ class Status(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     preemptible: str = ""
     waiting: str = ""
     in_flight: int = 0
+    queued: int = 0
+    queued_gpus: str = ""
 
 
 class TeamLedger(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -104,10 +129,44 @@ class TeamLedger(msgspec.Struct, frozen=True, gc=False, rename="camel"):
         return int(self.metadata.resource_version)
 
     @property
-    def page(self) -> LedgerRecord:
+    def record(self) -> LedgerRecord:
         """The exact part as core values. Raises ValueError if it is malformed."""
-        flights = {entry.uid: _flight(entry, self.team) for entry in self.ledger.in_flight}
-        return LedgerRecord(flights, int(self.ledger.folded), self.ledger.turn)
+        return RecordReader().read(self)
+
+
+class RecordReader:
+    """Translates one team's objects. An entry that is as in the object before is not translated again.
+
+    Each write contains all charges in flight, and is read twice: as its own answer and by the watch.
+    """
+
+    __slots__ = ("_flights", "_team")
+
+    def __init__(self) -> None:
+        self._team = TeamName("")
+        self._flights: dict[Uid, _ReadEntry] = {}
+
+    def read(self, found: TeamLedger) -> LedgerRecord:
+        """Return the exact part of an object as core values. Raises ValueError if it is malformed."""
+        team, known = found.team, self._flights if found.team == self._team else {}
+        now: dict[Uid, _ReadEntry] = {}
+        for entry in found.ledger.in_flight:
+            before = known.get(entry.uid)
+            is_equal = before is not None and before.entry == entry
+            now[entry.uid] = (
+                before
+                if before is not None and is_equal
+                else _ReadEntry(entry, _flight(entry, TeamName(entry.team or team)))
+            )
+        self._team, self._flights = team, now
+        ledger, flights = found.ledger, {uid: each.flight for uid, each in now.items()}
+        moves = Moves(ledger.epoch or 0, ledger.home or None, ledger.left or {}, ledger.members or {})
+        return LedgerRecord(flights, int(ledger.folded), ledger.turn, NO_MOVES if moves == NO_MOVES else moves)
+
+
+class _ReadEntry(NamedTuple):
+    entry: Entry
+    flight: InFlightCharge
 
 
 class _Metadata(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -133,13 +192,22 @@ def decode(body: bytes) -> TeamLedger:
     return _decoder.decode(body)
 
 
-def encode(page: LedgerRecord, summary: Summary, *, version: int) -> bytes:
+def encode(record: LedgerRecord, summary: Summary, *, version: int) -> bytes:
     """Return a TeamLedger that replaces the object at this resourceVersion, or a new one if that is 0."""
+    moves = record.moves
     return _encoder.encode(
         _Written(
             metadata=_Metadata(object_name(summary.team), str(version) if version else ""),
-            status=status_of(summary, in_flight=len(page.flights)),
-            ledger=Ledger(str(page.folded), page.turn, [_entry(flight) for flight in page.flights.values()]),
+            status=status_of(summary, in_flight=len(record.flights)),
+            ledger=Ledger(
+                str(record.folded),
+                record.turn,
+                [_entry(flight, summary.team) for flight in record.flights.values()],
+                moves.epoch or UNSET,
+                moves.home or UNSET,
+                dict(moves.left) or UNSET,
+                dict(moves.members) or UNSET,
+            ),
         )
     )
 
@@ -156,6 +224,8 @@ def status_of(summary: Summary, *, in_flight: int) -> Status:
         preemptible=format_gpus(summary.preemptible),
         waiting=format_gpus(summary.waiting),
         in_flight=in_flight,
+        queued=summary.queued,
+        queued_gpus=format_gpus(summary.queued_gpus) if summary.queued else "",
     )
 
 
@@ -167,7 +237,7 @@ def object_name(team: TeamName) -> str:
     return f"{slug}-x{sha256(team.encode()).hexdigest()[:10]}"
 
 
-def _entry(flight: InFlightCharge) -> Entry:
+def _entry(flight: InFlightCharge, ledger: TeamName) -> Entry:
     pod, charge = flight.pod, flight.charge
     gpus, rest = divmod(charge.gpus, 1)
     return Entry(
@@ -186,6 +256,9 @@ def _entry(flight: InFlightCharge) -> Entry:
         owner=f"{pod.owner.kind}/{pod.owner.name}"[:_MAX_CHARACTERS] if pod.owner is not None else None,
         labels=_truncated(pod.labels.items()),
         lingers=flight.lingers,
+        team="" if charge.team == ledger else charge.team,
+        until=flight.until,
+        gang=(pod.gang or "") if flight.until else "",
     )
 
 
@@ -221,5 +294,7 @@ def _flight(entry: Entry, team: TeamName) -> InFlightCharge:
         tier_label=entry.label,
         user=entry.user,
         packed=pack(entry.labels) if entry.labels else NO_LABELS,
+        gang=GangId(entry.gang) if entry.gang else None,
     )
-    return InFlightCharge(pod, Charge(team, entry.tier, gpus, entry.model, entry.user), entry.node, entry.lingers)
+    charge = Charge(team, entry.tier, gpus, entry.model, entry.user)
+    return InFlightCharge(pod, charge, entry.node, entry.lingers, entry.until)

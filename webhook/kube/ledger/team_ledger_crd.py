@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from webhook.kube.ledger.definition import column, definition
 from webhook.kube.objects import keys
 
 _Json = dict[str, Any]
@@ -23,39 +24,16 @@ def team_ledger_crd() -> _Json:
 
     It has no status subresource: one write updates both the charges and the status.
     """
-    return {
-        "apiVersion": keys.EXTENSIONS_API,
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{keys.TEAM_LEDGERS}.{keys.OWN_GROUP}",
-            "labels": {"app.kubernetes.io/name": "fairgate"},
-        },
-        "spec": {
-            "group": keys.OWN_GROUP,
-            "scope": "Cluster",
-            "names": {
-                "kind": keys.TEAM_LEDGER,
-                "listKind": f"{keys.TEAM_LEDGER}List",
-                "plural": keys.TEAM_LEDGERS,
-                "singular": keys.TEAM_LEDGER.lower(),
-            },
-            "versions": [
-                {
-                    "name": keys.OWN_API.partition("/")[2],
-                    "served": True,
-                    "storage": True,
-                    "additionalPrinterColumns": [
-                        {"name": "Team", "type": "string", "jsonPath": ".status.team"},
-                        *({"name": name, "type": "string", "jsonPath": f".status.{field}"} for name, field in _COLUMNS),
-                        {"name": "In flight", "type": "integer", "jsonPath": ".status.inFlight", "priority": 1},
-                        {"name": "Folded", "type": "string", "jsonPath": ".ledger.folded", "priority": 1},
-                        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-                    ],
-                    "schema": {"openAPIV3Schema": _schema()},
-                }
-            ],
-        },
-    }
+    columns = (
+        column("Team", ".status.team"),
+        *(column(name, f".status.{field}") for name, field in _COLUMNS),
+        column("In line", ".status.queued", kind="integer"),
+        column("GPUs in line", ".status.queuedGpus", priority=1),
+        column("In flight", ".status.inFlight", kind="integer", priority=1),
+        column("Folded", ".ledger.folded", priority=1),
+        column("Age", ".metadata.creationTimestamp", kind="date"),
+    )
+    return definition(keys.TEAM_LEDGER, keys.TEAM_LEDGERS, _schema(), columns=columns)
 
 
 def _schema() -> _Json:
@@ -64,8 +42,11 @@ def _schema() -> _Json:
         "type": "object",
         "required": ["uid", "ns", "name", "gpus", "tier"],
         "properties": {
-            **dict.fromkeys(("uid", "ns", "name", "tier", "label", "model", "user", "node", "bound", "owner"), text),
+            **dict.fromkeys(
+                ("uid", "ns", "name", "tier", "label", "model", "user", "node", "bound", "owner", "team", "gang"), text
+            ),
             "lingers": whole,
+            "until": {**whole, "description": "Room that is kept for a pod of a gang until then, in Unix seconds."},
             "gpus": {**whole, "description": "In units of 1/840,000 of a GPU."},
             "rest": {**text, "description": "The remaining fraction of a unit, such as 2/3."},
             "requests": {"type": "object", "additionalProperties": whole, "x-kubernetes-map-type": "atomic"},
@@ -76,9 +57,19 @@ def _schema() -> _Json:
         "type": "object",
         "description": "For display, in GPUs; a few seconds old while the team is idle.",
         "required": ["team"],
-        "properties": {"team": text, **{field: text for _, field in _COLUMNS}, "inFlight": whole},
+        "properties": {
+            "team": text,
+            **{field: text for _, field in _COLUMNS},
+            "inFlight": whole,
+            "queued": {
+                **whole,
+                "description": "Pods that wait in line; they are charged nothing.",
+            },
+            "queuedGpus": text,
+        },
         "x-kubernetes-map-type": "atomic",
     }
+    epochs = {"type": "object", "additionalProperties": whole, "x-kubernetes-map-type": "atomic"}
     ledger = {
         "type": "object",
         "description": "Charges whose pods the watch has not delivered yet. Written by Fairgate only.",
@@ -90,12 +81,19 @@ def _schema() -> _Json:
             },
             "turn": whole,
             "inFlight": {"type": "array", "items": entry, "x-kubernetes-list-type": "atomic"},
+            "epoch": {**whole, "description": "Moves of the team between its own ledger and those of departments."},
+            "home": {**text, "description": "The department whose ledger takes the team's charges while epoch is odd."},
+            "left": {**epochs, "description": "Departments whose ledgers may still hold charges of the team."},
+            "members": {
+                **epochs,
+                "description": "Teams of a department; it takes charges of those whose epoch is odd.",
+            },
         },
         "x-kubernetes-map-type": "atomic",
     }
     return {
         "type": "object",
-        "description": "The GPUs that one team has charged. Do not edit or delete it while Fairgate runs.",
+        "description": "The GPUs that a team, or a department's teams, have charged. Do not edit or delete it.",
         "required": ["status"],
         "properties": {"status": status, "ledger": ledger},
     }

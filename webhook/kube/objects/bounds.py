@@ -33,7 +33,7 @@ LABEL_BYTES: Final = 64 * 1024
 """Number of a pod's labels, and their total length."""
 
 DECISION_BYTES: Final = 16 * 1024
-"""The decision annotation: 32 nodes with names of 253 characters have 9 KiB."""
+"""The decision annotation: 32 nodes with names of 253 characters, as in pods of older versions, have 9 KiB."""
 
 REQUEST_BYTES: Final = 4096
 """Each of the annotations fairgate.dev/requires and fairgate.dev/pool."""

@@ -1,7 +1,7 @@
 """JSON Patch operations and their JSON Pointers."""
 
 Operation = dict[str, object]
-"""One operation of a JSON Patch (RFC 6902): op, path, value."""
+"""One operation of a JSON Patch (RFC 6902): op, path, and a value unless it removes."""
 
 
 def escape(key: str) -> str:
@@ -12,6 +12,11 @@ def escape(key: str) -> str:
 def add(path: str, value: object) -> Operation:
     """Return an operation that adds a member, or an element at the end of a list (`…/-`)."""
     return {"op": "add", "path": path, "value": value}
+
+
+def remove(path: str) -> Operation:
+    """Return an operation that removes a member or an element of a list."""
+    return {"op": "remove", "path": path}
 
 
 def put(path: str, value: object, *, exists: bool) -> Operation:

@@ -15,6 +15,20 @@ POOL: Final = "fairgate.dev/pool"
 EXEMPT: Final = "fairgate.dev/exempt"
 """Namespace label: Fairgate does not decide on its pods, but still counts their GPUs."""
 
+QUEUE_GATE: Final = "fairgate.dev/queue"
+"""Scheduling gate: the pod waits in line, uncharged. Only Fairgate removes it."""
+WAITING: Final = "fairgate.dev/waiting"
+"""Pod annotation: why the pod waits in line, in numbers. Written by Fairgate; rewritten when the cause changes."""
+
+GANG: Final = "fairgate.dev/gang"
+"""Annotation of a pod or workload: "true" makes its pods a gang, which starts whole."""
+TOPOLOGY: Final = "fairgate.dev/topology"
+"""Pod annotation: the gang is to be in one domain of a node label: KEY or required=KEY, preferred=KEY, none."""
+KUEUE_REQUIRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-required-topology"
+KUEUE_PREFERRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-preferred-topology"
+KUEUE_ANY_TOPOLOGY: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
+TOPOLOGIES: Final = (TOPOLOGY, KUEUE_REQUIRED_TOPOLOGY, KUEUE_PREFERRED_TOPOLOGY, KUEUE_ANY_TOPOLOGY)
+"""Annotations with the domain of a gang; the first that is there counts."""
 CHECKPOINTED: Final = "fairgate.dev/checkpointed-at"
 """Pod annotation: time of the workload's last checkpoint, in RFC 3339. Written by the workload."""
 EVICT_AT: Final = "fairgate.dev/evict-at"
@@ -43,20 +57,35 @@ GPU_MEMORY: Final = "aliyun.com/gpu-mem"
 GPU_COUNT: Final = "aliyun.com/gpu-count"
 """gpushare: device memory in units of a GiB (or MiB), and the number of devices that it is spread over."""
 
-GANG_ANNOTATIONS: Final = (
-    "scheduling.k8s.io/group-name",  # Volcano
-    "pod-group-name",  # KAI-Scheduler
-)
+VOLCANO_GROUP: Final = "scheduling.k8s.io/group-name"
+GANG_ANNOTATIONS: Final = (VOLCANO_GROUP, "pod-group-name")  # the second: KAI-Scheduler
+SCHEDULER_PLUGINS_GROUP: Final = "scheduling.x-k8s.io/pod-group"
+KUBEFLOW_JOB: Final = "training.kubeflow.org/job-name"
+JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+RAY_CLUSTER: Final = "ray.io/cluster"
+LWS_GROUP: Final = "leaderworkerset.sigs.k8s.io/group-key"
+"""Label of a LeaderWorkerSet's group; by its startup policy the workers are made once the leader is ready."""
 GANG_LABELS: Final = (
-    "scheduling.x-k8s.io/pod-group",
+    SCHEDULER_PLUGINS_GROUP,
     "kueue.x-k8s.io/pod-group-name",
     "gang.scheduling.koordinator.sh/name",
-    "training.kubeflow.org/job-name",
-    "jobset.sigs.k8s.io/jobset-name",
-    "leaderworkerset.sigs.k8s.io/group-key",
-    "ray.io/cluster",
+    KUBEFLOW_JOB,
+    JOBSET_NAME,
+    LWS_GROUP,
+    RAY_CLUSTER,
 )
 """Labels that identify the gangs of other schedulers and operators."""
+DESCRIBED_GANGS: Final = (VOLCANO_GROUP, SCHEDULER_PLUGINS_GROUP, KUBEFLOW_JOB, JOBSET_NAME, LWS_GROUP, RAY_CLUSTER)
+"""The keys that name gangs of which an object in the API says how many pods they have."""
+LWS_NAME: Final = "leaderworkerset.sigs.k8s.io/name"
+LWS_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+"""Annotation of a LeaderWorkerSet whose groups have a domain each: workers are made once the leader has its node."""
+GANG_SIZES: Final = (
+    "kueue.x-k8s.io/pod-group-total-count",
+    "gang.scheduling.koordinator.sh/min-available",
+    "leaderworkerset.sigs.k8s.io/size",
+)
+"""Annotations with the number of a gang's pods."""
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"

@@ -15,14 +15,17 @@ _LABELS: Final = (*keys.GUARDED_LABELS, *keys.GANG_LABELS)
 _ANNOTATIONS: Final = (
     *keys.GUARDED_ANNOTATIONS,
     *keys.GANG_ANNOTATIONS,
+    *keys.GANG_SIZES,
     keys.CHECKPOINTED,
     keys.EVICT_AT,
     keys.EVICT_FOR,
     keys.EXTENDED_CLAIM,
+    keys.GANG,
     keys.GPUSHARE_DEVICE,
     keys.MIRROR,
     keys.POOL,
     keys.REQUIRES,
+    *keys.TOPOLOGIES,
 )
 
 _Parts = dict[str, msgspec.Raw]

@@ -85,6 +85,12 @@ class PodResourceClaim(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     resource_claim_template_name: str | None = None
 
 
+class SchedulingGate(msgspec.Struct, frozen=True, gc=False):
+    """A gate that keeps a pod from kube-scheduler until its owner removes it."""
+
+    name: str = ""
+
+
 class SchedulingGroup(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """The group that a pod is scheduled with."""
 
@@ -110,6 +116,7 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     resources: msgspec.Raw = NOTHING
     resource_claims: list[PodResourceClaim] | None = None
     scheduling_group: SchedulingGroup | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
     termination_grace_period_seconds: int | None = None
 
 
@@ -137,10 +144,17 @@ class Pod(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     kind: str = ""
 
 
-class PodMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The metadata of a pod: all that is read of the old object of an update."""
+class PodGates(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The scheduling gates of a pod's spec."""
+
+    scheduling_gates: list[SchedulingGate] | None = None
+
+
+class OldPod(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The metadata and gates of a pod: all that is read of the old object of an update."""
 
     metadata: ObjectMeta
+    spec: PodGates = PodGates()
 
 
 class Taint(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -53,7 +53,7 @@ def path_of(ref: ObjectRef) -> str | None:
     """Return the API path of an object of one of OWNER_KINDS; None for any other kind."""
     group, _, version = ref.api_version.rpartition("/")
     plural = OWNER_KINDS.get((group, ref.kind))
-    if plural is None or not (_is_plain(version) and _is_plain(ref.name)):
+    if plural is None or not (is_plain(version) and is_plain(ref.name)):
         return None
     base = f"/apis/{group}/{version}" if group else f"/api/{version}"
     return f"{base}/namespaces/{ref.namespace}/{plural}/{ref.name}"
@@ -69,6 +69,6 @@ def owner_in(body: bytes, ref: ObjectRef) -> ObjectRef | None:
     return None if found is None or found == ref else found
 
 
-def _is_plain(part: str) -> bool:
+def is_plain(part: str) -> bool:
     """Whether a tenant's text is safe as one segment of a path."""
     return part not in (".", "..") and _PART.fullmatch(part) is not None

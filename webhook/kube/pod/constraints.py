@@ -12,7 +12,16 @@ import msgspec
 
 from webhook.core.model.mig_slices import PRODUCT, slices_of
 from webhook.core.model.names import ResourceName
-from webhook.core.model.selector import NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
+from webhook.core.model.selector import (
+    NO_CONSTRAINTS,
+    NODE_NAME_FIELD,
+    Constraints,
+    Effect,
+    NodeTerm,
+    Operator,
+    Requirement,
+    Toleration,
+)
 from webhook.core.model.topology import AffinityRule, TopologyRule, anti_affinity
 from webhook.kube.objects import bounds, objects
 from webhook.kube.pod.pod_affinity import NO_RULES, NO_TERMS, InterPod, Terms, number_of_terms, read_terms, rules_of
@@ -41,8 +50,9 @@ class Placement:
 
     def topology(self, labels: Mapping[str, str]) -> tuple[TopologyRule, ...]:
         """Return the rules about other pods for a pod with these labels."""
-        spreading = rules_for(self.spreading, labels)
-        return (*rules_of(self.interpod, labels), *spreading) if self.interpod.rules else spreading
+        if not self.interpod.rules:
+            return rules_for(self.spreading, labels) if self.spreading.rules else ()
+        return (*rules_of(self.interpod, labels), *rules_for(self.spreading, labels))
 
 
 class _Requirement(msgspec.Struct, frozen=True, gc=False):
@@ -90,6 +100,7 @@ _anti_affinity_part_decoder: Final = msgspec.json.Decoder(_AntiAffinityPart)
 _anti_decoder: Final = msgspec.json.Decoder(Terms)
 _tolerations_decoder: Final = msgspec.json.Decoder(list[_Toleration])
 
+_NODE_NAME: Final = NODE_NAME_FIELD.encode()
 _EFFECTS: Final = {effect.value: effect for effect in Effect}
 
 
@@ -104,7 +115,8 @@ def read_placement(spec: objects.PodSpec) -> Placement:
     if excess := _too_long(selector, affinity, tolerations, spread):
         return Placement(excess=excess)
     read = _read(*source)
-    _PLACEMENTS.keep(source, read, len(selector) + len(affinity) + len(tolerations) + len(spread))
+    if _NODE_NAME not in affinity:  # the nodes of a decided pod: no other pod has the same
+        _PLACEMENTS.keep(source, read, len(selector) + len(affinity) + len(tolerations) + len(spread))
     return read
 
 
@@ -154,7 +166,7 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
     problems: list[str] = []
     tolerated: tuple[Toleration, ...] = ()
     try:
-        tolerated = _tolerations(tolerations)
+        tolerated = read_tolerations(tolerations)
     except ValueError as error:
         problems.append(str(error))
     labels = _part(_selector_decoder, selector, "spec.nodeSelector", problems)
@@ -232,13 +244,15 @@ def _terms(affinity: _NodeAffinity | None) -> tuple[NodeTerm, ...] | None:
     if affinity is None or affinity.required is None:
         return None
     return tuple(
-        NodeTerm(labels=_requirements(term.match_expressions), fields=_requirements(term.match_fields))
-        for term in affinity.required.node_selector_terms or ()
+        [
+            NodeTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
+            for term in affinity.required.node_selector_terms or ()
+        ]
     )
 
 
 def _requirements(listed: tuple[_Requirement, ...] | None) -> tuple[Requirement, ...]:
-    return tuple(Requirement(r.key, r.operator, r.values or ()) for r in listed or ())
+    return tuple([Requirement(r.key, r.operator, r.values or ()) for r in listed]) if listed else ()
 
 
 def _toleration(found: _Toleration) -> Toleration | None:

@@ -11,9 +11,11 @@ import msgspec
 from webhook.core.dra.dra_claims import ALL_DEVICES, ClaimKey, ClaimSpec, ClassCount, DeviceRequest, GroupEntry
 from webhook.core.dra.dra_slices import Condition, Device, Slice, Value
 from webhook.core.model.device_class import DeviceClass
+from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.gpu_names import looks_like_gpu
 from webhook.core.model.names import Namespace, NodeName, ResourceName
 from webhook.kube.objects import keys, objects
+from webhook.kube.pod.domain_requests import required_by_key
 
 _ALL: Final = "All"
 _CLOSED_TO_PODS: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -162,12 +164,21 @@ class _GroupClaim(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     resource_claim_template_name: str | None = None
 
 
+class _GroupTopology(msgspec.Struct, frozen=True, gc=False):
+    key: str = ""
+
+
+class _GroupConstraints(msgspec.Struct, frozen=True, gc=False):
+    topology: tuple[_GroupTopology, ...] | None = None
+
+
 class _PodGroupSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     resource_claims: tuple[_GroupClaim, ...] | None = None
+    scheduling_constraints: _GroupConstraints | None = None
 
 
 class PodGroup(msgspec.Struct, frozen=True, gc=False):
-    """A PodGroup (scheduling.k8s.io): the claims that its pods share."""
+    """A PodGroup (scheduling.k8s.io): the claims that its pods share, and the one domain that all of them are in."""
 
     metadata: objects.ObjectMeta
     spec: _PodGroupSpec = _PodGroupSpec()
@@ -180,6 +191,13 @@ def to_group(group: PodGroup) -> frozenset[GroupEntry]:
         for claim in group.spec.resource_claims or ()
         if claim.resource_claim_template_name
     )
+
+
+def domain_of_group(group: PodGroup) -> DomainRequest | None:
+    """Return the domain that the pods of a group must all be in; None where any will do."""
+    constraints = group.spec.scheduling_constraints
+    listed = constraints.topology if constraints is not None else None
+    return required_by_key(listed[0].key) if listed else None
 
 
 def group_key(metadata: objects.ObjectMeta) -> ClaimKey:

@@ -11,11 +11,13 @@ from webhook.core.model.demand import Weights
 from webhook.core.model.labels import pack
 from webhook.core.model.names import GpuModel, Labels, Namespace, NodeName, Uid, User
 from webhook.core.model.pod import NO_LABELS, Admitted, Resident
-from webhook.core.model.selector import NO_CONSTRAINTS
+from webhook.core.model.reason import Code
+from webhook.core.model.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.model.tier import TIERS
 from webhook.kube.objects import bounds, keys, objects
 from webhook.kube.pod.constraints import read_anti_affinity, read_placement, read_slices
 from webhook.kube.pod.demands import read_demand
+from webhook.kube.pod.gangs import gang_id
 from webhook.kube.pod.pods import (
     ENDED_PHASES,
     claim_refs,
@@ -24,6 +26,7 @@ from webhook.kube.pod.pods import (
     grace_seconds,
     handling_of,
     has_ended,
+    is_queued,
     owner_of,
     scheduler_of,
     unix_seconds,
@@ -37,7 +40,13 @@ class PodState(msgspec.Struct, frozen=True, gc=False):
     """The fields of a pod that show whether it still exists."""
 
     metadata: objects.ObjectMeta
+    spec: objects.PodGates = objects.PodGates()
     status: objects.PodStatus = objects.PodStatus()
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it still has Fairgate's scheduling gate."""
+        return is_queued(self.spec)
 
     @property
     def uid(self) -> Uid:
@@ -58,9 +67,11 @@ class PodState(msgspec.Struct, frozen=True, gc=False):
 class _DecisionFields(msgspec.Struct, frozen=True, gc=False):
     user: User | None = None
     nodes: tuple[NodeName, ...] = ()
+    listed: int = 0  # nodes that the pod's node affinity names, and `nodes` does not
     asked: str = ""
     model: GpuModel | None = None
     gpus: str = ""
+    code: str = ""
     policy: str = ""
     claims: tuple[Uid, ...] = ()
 
@@ -71,13 +82,15 @@ _fate_decoder: Final = msgspec.json.Decoder(PodState)
 
 
 def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
-    """Translate an existing pod; None if it uses nothing that counts: it has ended, or has neither GPUs nor a node.
+    """Translate an existing pod; None if it uses nothing that counts.
+
+    Such pods have ended, wait in line, or have neither GPUs nor a node.
 
     Pods without GPUs on a node are kept, since they use its cpu and memory. Amounts that admission would refuse count
     as they are, rounded up. Raises ValueError if an amount cannot be parsed.
     """
     metadata, spec = pod.metadata, pod.spec
-    if has_ended(pod):
+    if has_ended(pod) or (spec.scheduling_gates and not spec.node_name and is_queued(spec)):
         return None
     if len(spec.containers) + len(spec.init_containers or ()) > bounds.CONTAINERS:
         spec = _with_devices(spec)
@@ -90,7 +103,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
     namespace = intern(metadata.namespace or "default")
     decision = _read_decision((metadata.annotations or _NO_KEYS).get(keys.DECISION))
     is_ours = keys.TEAM in labels
-    target = _NO_TARGET if spec.node_name else _target_of_decision(decision) if is_ours else _target_of_spec(spec)
+    target = _NO_TARGET if spec.node_name else _target_of_decision(decision, spec) if is_ours else _target_of_spec(spec)
     return Resident(
         uid=Uid(metadata.uid) if metadata.uid else fallback_uid(namespace, metadata.name),
         namespace=Namespace(namespace),
@@ -116,6 +129,8 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         model=target.model,
         admitted=_admitted(decision) if is_ours and spec.resource_claims else None,
         grace_seconds=max(grace_seconds(spec), metadata.deletion_grace_period_seconds or 0),
+        is_backfill=is_ours and decision.code == Code.BACKFILLS,
+        gang=gang_id(metadata, spec, namespace=namespace),
     )
 
 
@@ -145,8 +160,9 @@ class _Target(NamedTuple):
 _NO_TARGET: Final = _Target()
 
 
-def _target_of_decision(decision: _DecisionFields) -> _Target:
-    node = NodeName(intern(decision.nodes[0])) if decision.nodes else None
+def _target_of_decision(decision: _DecisionFields, spec: objects.PodSpec) -> _Target:
+    nodes = read_placement(spec).constraints.named_nodes if decision.listed else decision.nodes
+    node = NodeName(intern(nodes[0])) if nodes else None
     return _Target(node, None if decision.model is None else GpuModel(intern(decision.model)))
 
 
@@ -159,9 +175,10 @@ def _target_of_spec(spec: objects.PodSpec) -> _Target:
     return _Target(None if node is None else NodeName(intern(node)), None if model is None else GpuModel(intern(model)))
 
 
-def chosen_nodes(annotations: Mapping[str, str]) -> tuple[NodeName, ...]:
+def chosen_nodes(annotations: Mapping[str, str], constraints: Constraints) -> tuple[NodeName, ...]:
     """Return the nodes that the webhook chose for a pod; empty if it chose none or did not write the annotation."""
-    return _read_decision(annotations.get(keys.DECISION)).nodes
+    decision = _read_decision(annotations.get(keys.DECISION))
+    return tuple(map(NodeName, constraints.named_nodes)) if decision.listed else decision.nodes
 
 
 def decode_pod_state(body: bytes) -> PodState:

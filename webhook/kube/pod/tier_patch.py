@@ -27,7 +27,7 @@ class LabeledPod:
     version: str
     team_label: str | None
     tier_label: str | None
-    mark: str | None
+    decision_annotation: str | None
     is_leaving: bool
     has_ended: bool
 
@@ -41,7 +41,7 @@ def read_labeled_pod(body: bytes) -> LabeledPod:
         version=metadata.resource_version,
         team_label=(metadata.labels or {}).get(keys.TEAM),
         tier_label=(metadata.labels or {}).get(keys.TIER),
-        mark=(metadata.annotations or {}).get(keys.DECISION),
+        decision_annotation=(metadata.annotations or {}).get(keys.DECISION),
         is_leaving=metadata.deletion_timestamp is not None,
         has_ended=has_ended(pod),
     )
@@ -59,16 +59,16 @@ def tier_patch(pod: LabeledPod, tier: Tier, *, team: TeamName) -> bytes:
     }
     if pod.team_label is None:
         metadata["labels"][keys.TEAM] = team
-    mark = _with_code(pod.mark, _CODES[tier])
-    if mark is not None:
-        metadata["annotations"] = {keys.DECISION: mark}
+    annotation = _with_code(pod.decision_annotation, _CODES[tier])
+    if annotation is not None:
+        metadata["annotations"] = {keys.DECISION: annotation}
     return msgspec.json.encode({"metadata": metadata})
 
 
-def _with_code(mark: str | None, code: Code) -> str | None:
+def _with_code(annotation: str | None, code: Code) -> str | None:
     """Return a decision annotation with this reason code; None if it cannot be parsed, and so stays unchanged."""
     try:
-        decision = json.loads(mark or "")
+        decision = json.loads(annotation or "")
     except (ValueError, RecursionError):
         return None
     if not isinstance(decision, dict):

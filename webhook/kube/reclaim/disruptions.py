@@ -14,6 +14,8 @@ from webhook.kube.objects.label_selectors import Selector, to_selector
 _NOTHING: Final = LabelSelector((Requirement("", Operator.IN, ()),))
 """Selects no pod: a budget without a selector guards none."""
 
+_EVERYTHING: Final = LabelSelector(())
+
 
 class _Spec(msgspec.Struct, frozen=True, gc=False):
     selector: Selector | None = None
@@ -34,12 +36,11 @@ class DisruptionBudget(msgspec.Struct, frozen=True, gc=False):
 def to_disruption(budget: DisruptionBudget) -> Disruption:
     """Return a budget; one that the disruption controller has not counted yet allows no eviction.
 
-    Raises ValueError where its selector cannot be read.
+    A selector with an unknown operator, or longer than any that is read, counts as one that selects all: the API server
+    may refuse to evict any pod of the namespace.
     """
     written = budget.spec.selector
-    selector = _NOTHING if written is None else to_selector(written)
-    if selector is None:
-        raise ValueError("spec.selector: unknown operator, or longer than any that is read")
+    selector = _NOTHING if written is None else to_selector(written) or _EVERYTHING
     return Disruption(
         namespace=Namespace(budget.metadata.namespace),
         name=budget.metadata.name,

@@ -5,9 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
+from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
-from webhook.core.reclaim.victim import GangId
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import unix_seconds
 from webhook.kube.reclaim.job_failures import DISRUPTION
@@ -60,7 +59,7 @@ _note_decoder: Final = msgspec.json.Decoder(_Note)
 _node_decoder: Final = msgspec.json.Decoder(_Node)
 
 
-def read_holding(metadata: objects.ObjectMeta) -> NodeHold | None:
+def read_node_hold(metadata: objects.ObjectMeta) -> NodeHold | None:
     """Return the hold that a node states; None where there is none, or the annotation has another format."""
     text = (metadata.annotations or {}).get(keys.HOLD)
     if text is None:
@@ -88,7 +87,7 @@ def is_marked(node: objects.Node) -> bool:
     return keys.HOLD in (node.metadata.annotations or {}) or any(taint.key == keys.HELD for taint in taints or ())
 
 
-def hold_patch(body: bytes, holding: NodeHold | None) -> bytes | None:
+def hold_patch(body: bytes, node_hold: NodeHold | None) -> bytes | None:
     """Return a merge patch by which a node states this hold and no other; None where it does already.
 
     `body` is the node as it is now: taints are one list, and the patch fails if the node changed meanwhile. Raises
@@ -97,9 +96,9 @@ def hold_patch(body: bytes, holding: NodeHold | None) -> bytes | None:
     node = _node_decoder.decode(body)
     before = node.spec.taints or []
     taints = [taint for taint in before if taint.get("key") != keys.HELD]
-    if holding is not None:
-        taints.append({"key": keys.HELD, "value": holding.id, "effect": _EFFECT})
-    note = None if holding is None else _note(holding)
+    if node_hold is not None:
+        taints.append({"key": keys.HELD, "value": node_hold.id, "effect": _EFFECT})
+    note = None if node_hold is None else _note(node_hold)
     if taints == before and (node.metadata.annotations or {}).get(keys.HOLD) == note:
         return None
     metadata = {"resourceVersion": node.metadata.resource_version, "annotations": {keys.HOLD: note}}
@@ -188,11 +187,11 @@ def _annotate(uid: Uid, annotations: dict[str, str | None]) -> bytes:
     return msgspec.json.encode({"metadata": {"uid": uid, "annotations": annotations}})
 
 
-def _note(holding: NodeHold) -> str:
-    beneficiaries = tuple(_For(each.namespace, each.name, each.uid) for each in holding.beneficiaries)
+def _note(node_hold: NodeHold) -> str:
+    beneficiaries = tuple(_For(each.namespace, each.name, each.uid) for each in node_hold.beneficiaries)
     targets = tuple(
         _Evict(t.namespace, t.name, t.uid, rfc3339(t.at), t.beneficiary, t.gang, t.is_past_budgets, t.grace_seconds)
-        for t in holding.targets
+        for t in node_hold.targets
     )
-    note = _Note(holding.id, rfc3339(holding.until), beneficiaries, targets, rfc3339(holding.since))
+    note = _Note(node_hold.id, rfc3339(node_hold.until), beneficiaries, targets, rfc3339(node_hold.since))
     return msgspec.json.encode(note).decode()

@@ -1,9 +1,7 @@
 """Translates a pod of the API into a pod of reclaim: gang, times, notice, and where it may run."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
-from sys import intern
 from typing import Final
 
 import msgspec
@@ -12,33 +10,20 @@ from webhook.core.model.demand import Weights
 from webhook.core.model.pod import NO_KEYS
 from webhook.core.reclaim.failures import Loss
 from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod, Report
-from webhook.core.reclaim.victim import GangId
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.owners import controller_of
 from webhook.kube.pod.constraints import Placement, read_placement
+from webhook.kube.pod.domain_requests import domain_request
 from webhook.kube.pod.existing_pods import chosen_nodes, to_resident
+from webhook.kube.pod.gangs import declared_size
 from webhook.kube.pod.pods import grace_seconds, unix_seconds
 from webhook.kube.reclaim.job_failures import loss_of, workload_id
 
 _PLACED: Final = Placement()
 
-
-_GANG_SIZES: Final = (
-    "kueue.x-k8s.io/pod-group-total-count",
-    "gang.scheduling.koordinator.sh/min-available",
-    "leaderworkerset.sigs.k8s.io/size",
-)
-_LONGEST_SIZE: Final = 6
-
 _NO_ROOM: Final = ("Insufficient ", "Too many pods", "cannot allocate all claims")
 """In messages of kube-scheduler's resource and device filters, and of its extenders that share GPUs."""
 _TAINTED: Final = "untolerated taint"
-
-
-class ReclaimPodSpec(objects.PodSpec, frozen=True, gc=False, rename="camel"):
-    """A pod's spec, with fields that only reclaim reads."""
-
-    scheduling_gates: list[objects.Present] | None = None
 
 
 class ReclaimPodMetadata(objects.ObjectMeta, frozen=True, gc=False, rename="camel"):
@@ -68,7 +53,6 @@ class ReclaimPodObject(objects.Pod, frozen=True, gc=False, rename="camel"):
     """A pod, with fields that only reclaim reads."""
 
     metadata: ReclaimPodMetadata
-    spec: ReclaimPodSpec
     status: ReclaimPodStatus | None = None
 
 
@@ -87,12 +71,12 @@ def to_reclaim_pod(pod: ReclaimPodObject, weights: Weights) -> ReclaimPod | None
     labels = resident.labels
     controller = next((owner for owner in metadata.owner_references or () if owner.controller), None)
     return ReclaimPod(
-        pod=replace(resident, promised=None),
+        pod=resident._replace(promised=None),
         labels=labels,
         constraints=placement.constraints,
         topology=placement.topology(labels),
-        gang=_gang(metadata, spec),
-        gang_size=_gang_size(metadata),
+        gang=resident.gang,
+        gang_size=declared_size(annotations),
         started_at=unix_seconds(pod.status.start_time or "") if pod.status is not None else 0,
         saved_at=_time(annotations, keys.CHECKPOINTED) or 0,
         leaves_at=unix_seconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else None,
@@ -100,11 +84,12 @@ def to_reclaim_pod(pod: ReclaimPodObject, weights: Weights) -> ReclaimPod | None
         notice_at=_time(annotations, keys.EVICT_AT),
         grace_seconds=grace_seconds(spec),
         is_gated=bool(spec.scheduling_gates or placement.excess),  # no plan is made for what cannot be read
-        chosen=chosen_nodes(annotations) if is_decided and resident.node is None else (),
+        chosen=chosen_nodes(annotations, placement.constraints) if is_decided and resident.node is None else (),
         report=_report(pod.status) if resident.node is None else None,
         controller=_controller(metadata),
         workload=None if controller is None else workload_id(resident.namespace, controller.uid),
         loss=Loss.COUNTED if controller is None else loss_of(controller, labels),
+        domain=domain_request(annotations) if resident.gang is not None and resident.node is None else None,
     )
 
 
@@ -130,28 +115,6 @@ def _report(status: ReclaimPodStatus | None) -> Report | None:
                 is_for_taints=_TAINTED in message,
             )
     return None
-
-
-def _gang_size(metadata: objects.ObjectMeta) -> int:
-    """Return the declared size of a gang, 0 without one."""
-    annotations = metadata.annotations or NO_KEYS
-    size = next((annotations[name] for name in _GANG_SIZES if name in annotations), "")
-    return int(size) if size.isdecimal() and len(size) <= _LONGEST_SIZE else 0
-
-
-def _gang(metadata: objects.ObjectMeta, spec: ReclaimPodSpec) -> GangId | None:
-    """Return the gang of a pod, by the first marker that is there."""
-    if spec.scheduling_group is not None and spec.scheduling_group.pod_group_name:
-        return _gang_id(metadata.namespace, "schedulingGroup", spec.scheduling_group.pod_group_name)
-    for marked, names in ((metadata.annotations, keys.GANG_ANNOTATIONS), (metadata.labels, keys.GANG_LABELS)):
-        for name in names if marked else ():
-            if value := (marked or NO_KEYS).get(name):
-                return _gang_id(metadata.namespace, name, value)
-    return None
-
-
-def _gang_id(namespace: str, marker: str, value: str) -> GangId:
-    return GangId(intern(f"{namespace}/{marker}={value}"))
 
 
 def _time(annotations: Mapping[str, str], key: str) -> int | None:

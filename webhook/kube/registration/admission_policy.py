@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from webhook.core.model.policy import Policy
 from webhook.kube.objects import keys
-from webhook.kube.registration.registration import GLOB, quoted
+from webhook.kube.registration.conditions import quoted
+from webhook.kube.registration.registration import GLOB
 
 _Json = dict[str, Any]
 

@@ -13,7 +13,8 @@ from webhook.core.model.gpu_names import PATTERN
 from webhook.core.model.policy import Policy
 from webhook.core.model.reason import Code
 from webhook.kube.registration.admission_policy import EXEMPT_LABEL, admission_policy, core_rule, not_exempt_expression
-from webhook.kube.registration.registration import namespace_selector, quoted
+from webhook.kube.registration.conditions import quoted
+from webhook.kube.registration.registration import namespace_selector
 
 DEVICES: Final = "fairgate-devices"
 SOURCES: Final = "fairgate-devices-env"

@@ -20,9 +20,10 @@ from webhook.kube.registration.admission_policy import (
     policy_binding,
     trusted_expression,
 )
+from webhook.kube.registration.conditions import gpu_pod_expression, metadata_value, quoted
 from webhook.kube.registration.device_guards import device_guards
 from webhook.kube.registration.held_guards import PARAM_REF, held_guards
-from webhook.kube.registration.registration import gpu_pod_expression, metadata_value, namespace_selector, quoted
+from webhook.kube.registration.registration import namespace_selector
 
 LABELS: Final = "fairgate-labels"
 HELD_ROOM: Final = "fairgate-held-room"
@@ -70,20 +71,21 @@ def guards(policy: Policy, *, trusted_users: Iterable[str] = ()) -> list[_Json]:
 
 
 def _labels(trusted_users: Iterable[str]) -> _Json:
-    """Only Fairgate may change a pod's team, tier or decision, including through its status or binding."""
+    """Only Fairgate may change a pod's team, tier or decision, through any subresource, or remove its gate."""
     guarded = [(at, key) for at, names in _GUARDED for key in names]
     changed = ", ".join(
         f'({metadata_value("object", at, key)} != {metadata_value("oldObject", at, key)} ? "{at[:-1]} {key}" : "")'
         for at, key in guarded
     )
     by_us = f'{quoted(keys.OWN_GROUP)}).resource({quoted(keys.TEAM_LEDGERS)}).check("update").allowed()'
+    ungated = f'({_UNGATED} ? "scheduling gate {keys.QUEUE_GATE}" : "")'
     manager = f"has(request.options.fieldManager) && request.options.fieldManager == {quoted(FIELD_MANAGER)}"
     return _policy(
         LABELS,
         rules=[core_rule(["pods", "pods/status"], "UPDATE"), core_rule(["bindings", "pods/binding"], "CREATE")],
-        conditions={"changes-fairgate-keys": changed_keys_expression(_GUARDED)},
+        conditions={"changes-fairgate-keys": f"{changed_keys_expression(_GUARDED)} || ({_UNGATED})"},
         allowed=trusted_expression(trusted_users, f"({manager} && authorizer.group({by_us})"),
-        message=f'"only Fairgate may change " + [{changed}].filter(t, t != "").join(", ") + '
+        message=f'"only Fairgate may change " + [{changed}, {ungated}].filter(t, t != "").join(", ") + '
         f'": leave it as it is ({Code.PROTECTED_KEY_CHANGED})"',
     )
 
@@ -179,6 +181,13 @@ def changed_keys_expression(guarded: Iterable[tuple[str, Iterable[str]]]) -> str
     )
 
 
+_GATED: Final = (
+    "has(dyn({pod}).spec.schedulingGates) && "
+    f"dyn({{pod}}).spec.schedulingGates.exists(g, g.name == {quoted(keys.QUEUE_GATE)})"
+)
+_UNGATED: Final = (
+    f'request.operation == "UPDATE" && {_GATED.format(pod="oldObject")} && !({_GATED.format(pod="object")})'
+)
 _GUARDED: Final = (("labels", keys.GUARDED_LABELS), ("annotations", keys.GUARDED_ANNOTATIONS))
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from webhook.core.model.reason import Code
 from webhook.kube.objects import keys
 from webhook.kube.registration.admission_policy import EXEMPT_LABEL, admission_policy, core_rule, trusted_expression
-from webhook.kube.registration.registration import quoted
+from webhook.kube.registration.conditions import quoted
 
 HELD_BINDINGS: Final = "fairgate-held-bindings"
 HELD_NODE_NAMES: Final = "fairgate-held-node-names"

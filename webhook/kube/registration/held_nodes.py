@@ -10,6 +10,7 @@ import msgspec
 
 from webhook.core.model.policy import LabelSelector
 from webhook.core.reclaim.held_nodes import HeldNodes
+from webhook.kube.ledger.definition import definition
 from webhook.kube.objects import keys
 from webhook.kube.registration.registration import GLOB
 
@@ -18,29 +19,7 @@ _Json = dict[str, Any]
 
 def held_nodes_crd() -> _Json:
     """Return the definition."""
-    return {
-        "apiVersion": keys.EXTENSIONS_API,
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{keys.HELD_NODES}.{keys.OWN_GROUP}", "labels": dict(keys.OWN_LABELS)},
-        "spec": {
-            "group": keys.OWN_GROUP,
-            "scope": "Cluster",
-            "names": {
-                "kind": keys.HELD_NODES_KIND,
-                "listKind": f"{keys.HELD_NODES_KIND}List",
-                "plural": keys.HELD_NODES,
-                "singular": keys.HELD_NODES,
-            },
-            "versions": [
-                {
-                    "name": keys.OWN_API.partition("/")[2],
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": _schema()},
-                }
-            ],
-        },
-    }
+    return definition(keys.HELD_NODES_KIND, keys.HELD_NODES, _schema())
 
 
 def create_body(held: HeldNodes) -> bytes:

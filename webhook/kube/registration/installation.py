@@ -180,11 +180,12 @@ def is_exempt(namespace: _Json | None) -> bool:
 
 
 def deployment_problems(found: Iterable[_Json]) -> list[str]:
-    """Return the Deployments that have fewer available pods than replicas."""
+    """Return the Deployments and StatefulSets that have fewer available pods than replicas."""
     problems = []
     for each in found:
         wanted = each["spec"].get("replicas", 1)
         available = each.get("status", {}).get("availableReplicas") or 0
         if available < wanted:
-            problems.append(f"Deployment {each['metadata']['name']}: {available} of {wanted} replicas are available")
+            name = f"{each.get('kind', 'Deployment')} {each['metadata']['name']}"
+            problems.append(f"{name}: {available} of {wanted} replicas are available")
     return problems

@@ -1,16 +1,20 @@
 """The webhook configurations that register Fairgate: selected requests, endpoints, timeouts and failure policies."""
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
-from webhook.core.model.gpu_names import PATTERN, looks_like_gpu
-from webhook.core.model.names import DEVICE_CLASS
-from webhook.core.model.policy import Enforcement, LabelSelector, Policy, UnknownGpu
-from webhook.core.model.selector import Operator, Requirement
+from webhook.core.model.policy import Enforcement, Policy
 from webhook.kube.objects import keys
+from webhook.kube.registration.conditions import (
+    GETS_DEVICES,
+    OF_GANGS,
+    gpu_pod_expression,
+    of_jobs,
+    of_workloads,
+    pool_pod_expression,
+)
 from webhook.kube.workloads.table import kind_table
 
 MUTATE_PATH: Final = "/mutate"
@@ -18,11 +22,13 @@ VALIDATE_PATH: Final = "/validate"
 WORKLOADS_PATH: Final = "/workloads"
 CLAIMS_PATH: Final = "/claims"
 JOBS_PATH: Final = "/jobs"
+GANGS_PATH: Final = "/gangs"
 MUTATE_NAME: Final = "mutate.fairgate.dev"
 VALIDATE_NAME: Final = "validate.fairgate.dev"
 WORKLOADS_NAME: Final = "workloads.fairgate.dev"
 CLAIMS_NAME: Final = "claims.fairgate.dev"
 JOBS_NAME: Final = "jobs.fairgate.dev"
+GANGS_NAME: Final = "gangs.fairgate.dev"
 
 # Mutating configurations run in the order of their names: a late one sees the changes of the others.
 MUTATING_CONFIGURATION: Final = "zz-fairgate"
@@ -31,7 +37,6 @@ _MUTATE_SECONDS: Final = 3
 _VALIDATE_SECONDS: Final = 5
 _WORKLOADS_SECONDS: Final = 2
 GLOB: Final = frozenset("*?[")
-_ABSENT: Final = "!absent"  # no label may have this value, and no annotation of ours has it
 
 _Json = dict[str, Any]
 
@@ -79,12 +84,21 @@ def webhook_configurations(
     }
     jobs = {
         # Ignore: a Job without the rule still runs, and reclaim then does not cause the last failure that it allows.
-        **_webhook(JOBS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=_of_jobs(policy)),
+        **_webhook(JOBS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=of_jobs(policy)),
         "rules": [
             _rule("batch", versions=["v1"], resources=["jobs"], operation="CREATE")
             | {"operations": ["CREATE", "UPDATE"]}
         ],
         "clientConfig": client(JOBS_PATH),
+        "namespaceSelector": selector,
+        "sideEffects": "None",
+        "reinvocationPolicy": "IfNeeded",
+    }
+    gangs = {
+        # Ignore: its pods then are no gang by annotation, and start one by one as they would without Fairgate.
+        **_webhook(GANGS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=OF_GANGS),
+        "rules": workload_rules(policy),
+        "clientConfig": client(GANGS_PATH),
         "namespaceSelector": selector,
         "sideEffects": "None",
         "reinvocationPolicy": "IfNeeded",
@@ -99,7 +113,7 @@ def webhook_configurations(
     workloads = {
         # Ignore: it only warns; if the policy refuses workloads, the limits of their pods still hold.
         **_webhook(
-            WORKLOADS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=_of_workloads(policy)
+            WORKLOADS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=of_workloads(policy)
         ),
         "rules": workload_rules(policy),
         "clientConfig": client(WORKLOADS_PATH),
@@ -108,7 +122,7 @@ def webhook_configurations(
     }
     claims = {
         # Fail: a claim that changed after its pod was admitted must not be allocated devices during an outage.
-        **_webhook(CLAIMS_NAME, "UPDATE", failure="Fail", seconds=_VALIDATE_SECONDS, conditions=_GETS_DEVICES),
+        **_webhook(CLAIMS_NAME, "UPDATE", failure="Fail", seconds=_VALIDATE_SECONDS, conditions=GETS_DEVICES),
         "rules": [_rule("resource.k8s.io", versions=["v1"], resources=["resourceclaims/status"], operation="UPDATE")],
         "clientConfig": client(CLAIMS_PATH),
         "namespaceSelector": selector,
@@ -117,10 +131,10 @@ def webhook_configurations(
     if policy.enforce is Enforcement.OFF:
         return []
     if not policy.is_enforced:
-        for webhook in (mutate, jobs, validate, workloads, claims):
+        for webhook in (mutate, jobs, gangs, validate, workloads, claims):
             webhook |= {"failurePolicy": "Ignore", "timeoutSeconds": _WORKLOADS_SECONDS}
     return [
-        _configuration("MutatingWebhookConfiguration", MUTATING_CONFIGURATION, [mutate, jobs]),
+        _configuration("MutatingWebhookConfiguration", MUTATING_CONFIGURATION, [mutate, jobs, gangs]),
         _configuration("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION, [validate, workloads, claims]),
     ]
 
@@ -136,15 +150,6 @@ def with_ca_bundles(configuration: _Json, merge: Callable[[bytes], bytes]) -> _J
     return {**configuration, "webhooks": [changed(webhook) for webhook in configuration.get("webhooks") or ()]}
 
 
-_ALLOCATED: Final = "has({root}.status) && has({root}.status.allocation)"
-_GETS_DEVICES: Final[list[_Json]] = [
-    {
-        "name": "gets-devices",
-        "expression": f"{_ALLOCATED.format(root='object')} && !({_ALLOCATED.format(root='oldObject')})",
-    }
-]
-
-
 def workload_rules(policy: Policy) -> list[_Json]:
     """Return rules for the kinds that create pods, one per API group; kinds without a CRD match nothing."""
     rows = [row for row in kind_table(policy.workloads.kinds).values() if row.is_workload]
@@ -158,97 +163,6 @@ def workload_rules(policy: Policy) -> list[_Json]:
         )
         for group in groups
     ]
-
-
-def _of_workloads(policy: Policy) -> list[_Json]:
-    """Return conditions that exclude objects of controllers, which ignore warnings, and built-in kinds without GPUs."""
-    template = '(request.kind.kind == "CronJob" ? object.spec.jobTemplate.spec.template : object.spec.template)'
-    owners = "object.metadata.ownerReferences"
-    made = f"has({owners}) && {owners}.exists(o, has(o.controller) && o.controller)"
-    groups = ", ".join(quoted(group) for group in ("", "apps", "batch"))
-    requests = gpu_pod_expression(policy, spec=f"{template}.spec")
-    return [
-        {"name": "is-made-by-no-controller", "expression": f"!({made})"},
-        {"name": "may-ask-for-gpus", "expression": f"!(request.kind.group in [{groups}]) || {requests}"},
-    ]
-
-
-def _of_jobs(policy: Policy) -> list[_Json]:
-    """Return conditions that exclude Jobs without GPUs, without restartPolicy Never, and updates without a change."""
-    new, old = "object.spec", "oldObject.spec"
-    replaced = f'has({new}.podReplacementPolicy) && {new}.podReplacementPolicy != "Failed"'
-    kept = f"has({new}.podFailurePolicy) && {new}.podFailurePolicy == {old}.podFailurePolicy"
-    changes = f"has({old}.podFailurePolicy) && (!({kept}) || ({replaced}))"
-    choice = metadata_value("object", "annotations", keys.JOB_EVICTIONS)
-    return [
-        {"name": "may-ask-for-gpus", "expression": gpu_pod_expression(policy, spec="object.spec.template.spec")},
-        {"name": "can-have-failure-policy", "expression": f'{new}.template.spec.restartPolicy == "Never"'},
-        {"name": "changes-failure-policy", "expression": f'request.operation == "CREATE" || ({changes})'},
-        {"name": "is-not-left-alone", "expression": f"{choice} != {quoted(keys.COUNT_EVICTIONS)}"},
-    ]
-
-
-def gpu_pod_expression(policy: Policy, *, spec: str = "object.spec") -> str:
-    """Return a CEL expression: the pod with this `spec` has claims, or resources that the policy counts or refuses."""
-    if not policy.resources:
-        return "false"
-    requests = " || ".join(
-        f"(has(c.resources.{side}) && c.resources.{side}.exists(k, {_concerning(policy)}))"
-        for side in ("limits", "requests")
-    )
-    containers = f"({spec}.containers + (has({spec}.initContainers) ? {spec}.initContainers : []))"
-    return f"has({spec}.resourceClaims) || {containers}.exists(c, has(c.resources) && ({requests}))"
-
-
-def pool_pod_expression(policy: Policy) -> str:
-    """Return a CEL expression: the pod may request GPUs, or its labels match a pool."""
-    kinds = [f" || ({_matching(pool.match)})" for pool in policy.pools if pool.match is not None]
-    return gpu_pod_expression(policy) + "".join(kinds)
-
-
-def _concerning(policy: Policy) -> str:
-    """Return a CEL expression: the policy counts the resource named k, or may refuse it as an unknown GPU."""
-    names = ", ".join(quoted(name) for name in sorted(policy.resources))
-    counted = f"k in [{names}] || k.startsWith({quoted(DEVICE_CLASS)})"
-    if policy.defaults.unknown_gpu is UnknownGpu.IGNORE:
-        return counted
-    known = ", ".join(quoted(name) for name in sorted(policy.ignored_resources) if looks_like_gpu(name))
-    return f"{counted} || (k.matches({quoted(PATTERN)})" + (f" && !(k in [{known}]))" if known else ")")
-
-
-def _matching(selector: LabelSelector) -> str:
-    """Return a CEL expression: the selector matches the pod's labels."""
-    return " && ".join(map(_matches_requirement, selector.requirements))
-
-
-def _matches_requirement(requirement: Requirement) -> str:
-    labels, key = "object.metadata.labels", quoted(requirement.key)
-    is_present = f"has({labels}) && {key} in {labels}"
-    values = ", ".join(map(quoted, requirement.values))
-    match requirement.operator:
-        case Operator.EXISTS:
-            return f"({is_present})"
-        case Operator.DOES_NOT_EXIST:
-            return f"!({is_present})"
-        case Operator.IN:
-            return f"({is_present} && {labels}[{key}] in [{values}])"
-        case Operator.NOT_IN:
-            return f"!({is_present} && {labels}[{key}] in [{values}])"
-        case Operator.GT | Operator.LT:  # node affinity only: the policy refuses them in a label selector
-            return "false"
-        case _ as never:
-            assert_never(never)
-
-
-def metadata_value(root: str, at: str, key: str) -> str:
-    """Return a CEL expression: the value of a label or annotation (`at`) of an object, which may be null."""
-    found = f"{root}.metadata.{at}"
-    return f"({root} != null && has({found}) && {quoted(key)} in {found} ? {found}[{quoted(key)}] : {quoted(_ABSENT)})"
-
-
-def quoted(text: str) -> str:
-    """Return a CEL string literal; CEL accepts JSON's escapes."""
-    return json.dumps(text)
 
 
 def namespace_selector(policy: Policy) -> _Json:

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from webhook.kube.workloads.antichain import heaviest
 from webhook.kube.workloads.argo_pods import devices_of, has_pod, pod_of
 from webhook.kube.workloads.argo_tasks import Task, before, instances, tasks_of
-from webhook.kube.workloads.batch import suspended
+from webhook.kube.workloads.batch import overlapping, suspended
 from webhook.kube.workloads.kind_row import PodsFound, ReadContext
 from webhook.kube.workloads.model import Json, listed, mapping, text
-from webhook.kube.workloads.paths import MAX_PODS, Count, Pods, count_at, dig
+from webhook.kube.workloads.paths import MAX_PODS, Count, Pods, count_at, dig, unknown_pods
 
 _MAX_TASKS: Final = 64
 """Maximum tasks with devices in a workflow: the search for the peak takes cubic time."""
@@ -53,9 +53,7 @@ def workflow(document: Json, context: ReadContext) -> PodsFound:
 
 def cron_workflow(document: Json, context: ReadContext) -> PodsFound:
     """Read a CronWorkflow: one run of it."""
-    warnings = suspended(document, "spec.suspend")
-    if text(dig(document, "spec.concurrencyPolicy")) in {"", "Allow"}:
-        warnings += ("one run is counted; concurrencyPolicy Allow lets several overlap",)
+    warnings = suspended(document, "spec.suspend") + overlapping(document)
     return _workflow(mapping(dig(document, "spec.workflowSpec")), context, warnings)
 
 
@@ -68,8 +66,7 @@ def rollout(document: Json, context: ReadContext) -> PodsFound:
     kind, name = text(ref.get("kind")), text(ref.get("name"))
     found = context.related.find(kind, name, namespace=context.namespace)
     if found is None:
-        problem = f"its workloadRef, {kind} {name}, was not provided: add it to the input"
-        return PodsFound((Pods("", Count(None, problem), {}),))
+        return PodsFound((unknown_pods(f"its workloadRef, {kind} {name}, was not provided: add it to the input"),))
     return PodsFound((Pods("", count, mapping(dig(found, "spec.template"))),))
 
 
@@ -78,7 +75,7 @@ def _workflow(spec: Json, context: ReadContext, warnings: tuple[str, ...]) -> Po
         run = _Run.of(spec, context)
         peak = run.peak()
     except _UnknownError as unknown:
-        return PodsFound((Pods("", Count(None, str(unknown)), {}),), warnings)
+        return PodsFound((unknown_pods(str(unknown)),), warnings)
     with_devices = {name: pod for name, pod in run.pods.items() if run.devices[name]}
     with_devices = with_devices or dict(list(run.pods.items())[:1])
     if not with_devices:
@@ -204,7 +201,7 @@ class _Run:
             number = self._number(task)
             if left.number != MAX_PODS:
                 number = left if number.number is None else number.at_most(left)
-                left = Count(max(0, left.number - (number.number or 0))) if left.number is not None else left
+                left = left.without(number.number or 0)
             found.append(_times(peak.counts, number))
         return found
 
@@ -226,8 +223,7 @@ class _Run:
         left, found = self.limit, {}
         for name, count in sorted(counts.items(), key=lambda item: -self.devices[item[0]]):
             taken = found[name] = left if count.number is None else count.at_most(left)
-            if left.number is not None:
-                left = Count(max(0, left.number - (taken.number or 0)))
+            left = left.without(taken.number or 0)
         return found
 
 

@@ -1,10 +1,11 @@
 """Batch kinds of Kubernetes and Volcano, JobSet, LeaderWorkerSet and AppWrapper."""
 
+from dataclasses import replace
 from typing import Final
 
 from webhook.kube.workloads.kind_row import PodsFound, ReadContext
 from webhook.kube.workloads.model import Json, listed, mapping, text
-from webhook.kube.workloads.paths import Count, Pods, count_at, dig, entries
+from webhook.kube.workloads.paths import Count, Pods, count_at, dig, entries, replicated
 
 SUSPENDED: Final = "suspended: its pods are created when it is resumed"
 
@@ -28,6 +29,12 @@ def suspended(document: Json, path: str) -> tuple[str, ...]:
     return (SUSPENDED,) if dig(document, path) is True else ()
 
 
+def overlapping(document: Json) -> tuple[str, ...]:
+    """Return a warning if runs of an object may overlap."""
+    is_allowed = text(dig(document, "spec.concurrencyPolicy")) in {"", "Allow"}
+    return ("one run is counted; concurrencyPolicy Allow lets several overlap",) if is_allowed else ()
+
+
 def job(document: Json, _context: ReadContext) -> PodsFound:
     """Read a Job."""
     spec = mapping(document.get("spec"))
@@ -47,9 +54,7 @@ def job_peak(spec: Json, where: str) -> Count:
 def cron_job(document: Json, _context: ReadContext) -> PodsFound:
     """Read a CronJob: one run."""
     spec = mapping(dig(document, "spec.jobTemplate.spec"))
-    warnings = suspended(document, "spec.suspend")
-    if text(dig(document, "spec.concurrencyPolicy")) in {"", "Allow"}:
-        warnings += ("one run is counted; concurrencyPolicy Allow lets several overlap",)
+    warnings = suspended(document, "spec.suspend") + overlapping(document)
     return PodsFound((Pods("", job_peak(spec, "spec.jobTemplate.spec."), mapping(spec.get("template"))),), warnings)
 
 
@@ -83,7 +88,7 @@ def leader_worker_set(document: Json, _context: ReadContext) -> PodsFound:
     size = count_at(document, "spec.leaderWorkerTemplate.size", default=1)
     worker = mapping(dig(document, "spec.leaderWorkerTemplate.workerTemplate"))
     leader = mapping(dig(document, "spec.leaderWorkerTemplate.leaderTemplate")) or worker
-    others = size if size.number is None else Count(max(size.number - 1, 0))
+    others = size.without(1)
     pods = [Pods("leader", replicas, leader)]
     if others.number != 0:
         pods.append(Pods("worker", replicas.times(others), worker))
@@ -101,9 +106,9 @@ def volcano_job(document: Json, _context: ReadContext) -> PodsFound:
     """Read a Volcano Job, whose pods use Volcano's scheduler by default."""
     scheduler = text(dig(document, "spec.schedulerName")) or "volcano"
     pods = []
-    for name, where, task in entries(document, "spec.tasks"):
-        template = mapping(mapping(task).get("template"))
-        spec = mapping(template.get("spec"))
-        completed = {**template, "spec": {"schedulerName": scheduler, **spec}} if spec else template
-        pods.append(Pods(name, count_at(task, "replicas", default=1, named=f"{where}replicas"), completed))
+    for entry in entries(document, "spec.tasks"):
+        task = replicated(*entry)
+        spec = mapping(task.template.get("spec"))
+        completed = {**task.template, "spec": {"schedulerName": scheduler, **spec}} if spec else task.template
+        pods.append(replace(task, template=completed))
     return PodsFound(tuple(pods))

@@ -6,7 +6,9 @@ from itertools import islice
 from typing import Any, Final
 
 from webhook.kube.objects import bounds, keys
+from webhook.kube.workloads.deadlines import running_deadline
 from webhook.kube.workloads.evictions import eviction_effect
+from webhook.kube.workloads.gang_marks import gang_marks, marks_of
 from webhook.kube.workloads.kind_row import NO_CONTROLLER, OWN_CONTROLLER, KindTable, PodsFound, ReadContext, Row
 from webhook.kube.workloads.model import Json, PodSet, Unknown, Workload, mapping, text
 from webhook.kube.workloads.paths import ControllerKind, Pods, count_at, pods_at
@@ -58,7 +60,16 @@ def expand(
     later = tuple(_pod_set(pods, row, context) for pods in found.later)
     evictions = eviction_effect(document, group, kind)
     return Workload(
-        api_version, kind, context.namespace, name, sets, row.kind.is_gang, found.warnings, later, evictions
+        api_version,
+        kind,
+        context.namespace,
+        name,
+        sets,
+        row.kind.is_gang,
+        found.warnings + _misplaced_gang(document, sets),
+        later,
+        evictions,
+        running_deadline(document, group, kind),
     )
 
 
@@ -72,6 +83,16 @@ def flattened(documents: Iterable[object]) -> Iterator[Json]:
             yield from flattened(items)
         else:
             yield document
+
+
+def _misplaced_gang(document: Json, sets: Iterable[PodSet]) -> tuple[str, ...]:
+    """Return a warning if annotation fairgate.dev/gang is on a workload, and not all of its pods get it."""
+    if keys.GANG not in marks_of(document):
+        return ()
+    templates = (mapping(mapping(pods.template.get("metadata")).get("annotations")) for pods in sets if pods.template)
+    if all(annotations.get(keys.GANG) == "true" for annotations in templates) or gang_marks(document):
+        return ()  # where its templates do not have it, the webhook copies it
+    return (f"annotation {keys.GANG} is read on pods: put it on the pod template too, or they start one by one",)
 
 
 def _of_parts(parts: Iterable[Json], context: ReadContext, kinds: KindTable) -> Iterator[PodSet]:

@@ -6,7 +6,7 @@ from typing import Final
 from webhook.kube.workloads.batch import suspended
 from webhook.kube.workloads.kind_row import JOB, PodsFound, ReadContext, Reader
 from webhook.kube.workloads.model import Json, mapping
-from webhook.kube.workloads.paths import ONE, Count, Pods, count_at, dig, entries
+from webhook.kube.workloads.paths import ONE, Count, Pods, count_at, dig, entries, replicated
 
 _STOPPED: Final = "kubeflow-resource-stopped"
 
@@ -15,14 +15,7 @@ def replica_specs(field: str) -> Reader:
     """Return a reader for a kind that has its roles under one field of its spec."""
 
     def read(document: Json, _context: ReadContext) -> PodsFound:
-        pods = tuple(
-            Pods(
-                name,
-                count_at(entry, "replicas", default=1, named=f"{where}replicas"),
-                mapping(mapping(entry).get("template")),
-            )
-            for name, where, entry in entries(document, f"spec.{field}")
-        )
+        pods = tuple(replicated(*entry) for entry in entries(document, f"spec.{field}"))
         return PodsFound(pods, suspended(document, "spec.runPolicy.suspend"))
 
     return read
@@ -46,11 +39,9 @@ def mpi_job(document: Json, _context: ReadContext) -> PodsFound:
     """Read an MPIJob of either version: workers default to 0, and v2beta1 runs the launcher in a Job."""
     is_v2 = document.get("apiVersion") == "kubeflow.org/v2beta1"
     pods = tuple(
-        Pods(
-            name,
-            count_at(entry, "replicas", default=0 if name == "Worker" else 1, named=f"{where}replicas"),
-            mapping(mapping(entry).get("template")),
-            JOB if is_v2 and name == "Launcher" else None,
+        replace(
+            replicated(name, where, entry, default=0 if name == "Worker" else 1),
+            controller=JOB if is_v2 and name == "Launcher" else None,
         )
         for name, where, entry in entries(document, "spec.mpiReplicaSpecs")
     )

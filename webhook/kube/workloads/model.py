@@ -40,7 +40,8 @@ SURVIVES: Final = EvictionEffect()
 class Workload:
     """An object and all pods that it creates. `is_gang`: some of its pods cannot work without the others.
 
-    `later` are pods that run at other times than those of `pod_sets`: they are checked separately.
+    `later` are pods that run at other times than those of `pod_sets`: they are checked separately. `deadline` is one
+    that runs on while its pods wait in line, "" where there is none.
     """
 
     api_version: str
@@ -52,6 +53,7 @@ class Workload:
     warnings: tuple[str, ...] = ()
     later: tuple[PodSet, ...] = ()
     evictions: EvictionEffect = SURVIVES
+    deadline: str = ""
 
 
 @dataclass(frozen=True, slots=True)

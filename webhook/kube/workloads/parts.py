@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from webhook.core.admission.resolve_demand import as_created
-from webhook.core.admission.workload_fit import Part, borrowed, fit_problems
+from webhook.core.admission.workload_fit import Part, borrowed, deadline_in_line, fit_problems
 from webhook.core.model.demand import Weights
 from webhook.core.model.names import Namespace
 from webhook.core.model.pod import Requester
@@ -14,6 +14,7 @@ from webhook.core.model.policy import JobEvictions, Policy
 from webhook.core.model.reason import Reason
 from webhook.core.world.world import World
 from webhook.kube.objects import objects
+from webhook.kube.pod.domain_requests import domain_request
 from webhook.kube.pod.pods import InvalidPod, to_pod
 from webhook.kube.workloads.model import EvictionEffect, PodSet, Workload
 
@@ -27,11 +28,16 @@ def to_part(pod_set: PodSet, *, namespace: str, weights: Weights) -> Part | Inva
     except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError) as error:
         return InvalidPod((objects.describe(error),))
     made = to_pod(pod, namespace=Namespace(namespace), weights=weights)
-    return made if isinstance(made, InvalidPod) else Part(pod_set.role, made, pod_set.count)
+    if isinstance(made, InvalidPod):
+        return made
+    return Part(pod_set.role, made, pod_set.count, domain_request(made.annotations))
 
 
 def judge(workload: Workload, requester: Requester, world: World) -> tuple[Reason, ...]:
-    """Return every reason why the known pods of a workload can never all run, or fail when some are evicted."""
+    """Return every reason why the known pods of a workload can never all run, or may end before they ran.
+
+    They may fail by evictions, or by a deadline that runs on while they wait in line.
+    """
     found = [*_judged(workload.pod_sets, workload, requester, world)]
     for pod_set in workload.later:
         found += _judged((pod_set,), workload, requester, world)
@@ -53,6 +59,8 @@ def _judged(pod_sets: tuple[PodSet, ...], workload: Workload, requester: Request
     found = (*refused, *fit_problems(parts, requester, world))
     if why := _why_evictions_fail(workload.evictions, world.policy):
         found += borrowed(parts, requester, world, why=why)
+    if workload.deadline:
+        found += deadline_in_line(parts, requester, world, deadline=workload.deadline)
     return found
 
 

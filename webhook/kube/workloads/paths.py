@@ -41,6 +41,10 @@ class Count(NamedTuple):
         """Return the smaller count."""
         return self._with(other, min)
 
+    def without(self, number: int) -> "Count":
+        """Return the count less this number, at least 0."""
+        return self if self.number is None else Count(max(self.number - number, 0))
+
     def _with(self, other: "Count", operation: Callable[[int, int], int]) -> "Count":
         """Return the combined count, unknown if one of them is."""
         if self.number is None or other.number is None:
@@ -62,6 +66,17 @@ class Pods:
 
 
 ONE: Final = Count(1)
+
+
+def unknown_pods(problem: str, *, role: str = "") -> Pods:
+    """Return pods of which nothing is known, and why."""
+    return Pods(role, Count(None, problem), {})
+
+
+def replicated(name: str, where: str, entry: object, *, default: int = 1) -> Pods:
+    """Return the pods of an entry with `replicas` and `template`; `where` is its path for messages."""
+    count = count_at(entry, "replicas", default=default, named=f"{where}replicas")
+    return Pods(name, count, mapping(dig(entry, "template")))
 
 
 def dig(value: object, path: str) -> object:

@@ -2,7 +2,7 @@
 
 from webhook.kube.workloads.kind_row import PodsFound, ReadContext
 from webhook.kube.workloads.model import Json, mapping, text
-from webhook.kube.workloads.paths import Count, Pods, count_at, dig, entries
+from webhook.kube.workloads.paths import Count, Pods, count_at, dig, entries, unknown_pods
 from webhook.kube.workloads.template_merge import merge_spec
 
 
@@ -15,7 +15,7 @@ def seldon_deployment(document: Json, _context: ReadContext) -> PodsFound:
         specs = list(entries(mapping(predictor), "componentSpecs"))
         if not specs:
             problem = f"{where}componentSpecs is not set: a prepackaged server's pod is configured elsewhere"
-            pods.append(Pods(name, Count(None, problem), {}))
+            pods.append(unknown_pods(problem, role=name))
         for index, (_, below, part) in enumerate(specs):
             role = name if len(specs) == 1 else f"{name}-{index}"
             pods.append(Pods(role, _scaled(mapping(part), replicas, f"{where}{below}"), mapping(part)))
@@ -38,7 +38,7 @@ def server(document: Json, context: ReadContext) -> PodsFound:
     config = context.related.find("ServerConfig", name, namespace=context.namespace)
     if config is None:
         problem = f"its ServerConfig {name or 'without a name'} was not provided: add it to the input"
-        return PodsFound((Pods("", Count(None, problem), {}),))
+        return PodsFound((unknown_pods(problem),))
     spec = merge_spec(mapping(dig(config, "spec.podSpec")), mapping(dig(document, "spec.podSpec")))
     return PodsFound((Pods("", replicas.at_least(maximum), {"spec": spec}),))
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from webhook.kube.workloads.kind_row import STATEFUL_SET, PodsFound, ReadContext
 from webhook.kube.workloads.model import Json, listed, mapping, text
-from webhook.kube.workloads.paths import Count, Pods, count_at, dig
+from webhook.kube.workloads.paths import Count, Pods, count_at, dig, unknown_pods
 from webhook.kube.workloads.template_merge import merge_container, merge_spec
 
 _MAX_SCALE: Final = ("autoscaling.knative.dev/max-scale", "autoscaling.knative.dev/maxScale")
@@ -53,13 +53,12 @@ def _component_count(document: Json, component: Json, where: str) -> Count:
 def _component(role: str, component: Json, count: Count, context: ReadContext) -> list[Pods]:
     template = _component_template(component, context)
     if isinstance(template, str):
-        return [Pods(role, Count(None, template), {})]
+        return [unknown_pods(template, role=role)]
     worker = component.get("workerSpec")
     if not isinstance(worker, dict):
         return [Pods(role, count, template)]
     size = count_at(worker, "pipelineParallelSize", default=None, named="workerSpec.pipelineParallelSize")
-    others = size if size.number is None else Count(max(size.number - 1, 0))
-    return [Pods(role, count, template), Pods(f"{role}-worker", count.times(others), worker)]
+    return [Pods(role, count, template), Pods(f"{role}-worker", count.times(size.without(1)), worker)]
 
 
 def _component_template(component: Json, context: ReadContext) -> Json | str:
@@ -92,17 +91,17 @@ def nim_service(document: Json, context: ReadContext) -> PodsFound:
     spec = mapping(document.get("spec"))
     if not _asks_for_gpus(spec):
         problem = "spec.resources names no nvidia.com/gpu: the operator requests the number in the model's profile"
-        return PodsFound((Pods("", Count(None, problem), {}),))
+        return PodsFound((unknown_pods(problem),))
     count = count_at(spec, "replicas", default=1, named="spec.replicas")
     if dig(spec, "scale.enabled") is True:
         count = count_at(spec, "scale.hpa.maxReplicas", default=None, named="spec.scale.hpa.maxReplicas")
     template = _nim_template(spec, context.name)
     if isinstance(template, str):
-        return PodsFound((Pods("", Count(None, template), {}),))
+        return PodsFound((unknown_pods(template),))
     if not isinstance(spec.get("multiNode"), dict):
         return PodsFound((Pods("", count, template),))
     size = count_at(spec, "multiNode.size", default=1, named="spec.multiNode.size")
-    others = size if size.number is None else Count(max(size.number - 1, 0))
+    others = size.without(1)
     leader = Pods("leader", count, template, STATEFUL_SET)
     worker = Pods("worker", count.times(others), template, STATEFUL_SET)
     return PodsFound((leader,) if others.number == 0 else (leader, worker))
@@ -145,15 +144,13 @@ def _llm(role: str, spec: Json, where: str) -> tuple[Pods, ...]:
     template = _llm_template(spec, "template")
     if not isinstance(spec.get("worker"), dict):
         return (Pods(role, replicas, template),)
-    others = _llm_size(spec, where)
-    others = others if others.number is None else Count(max(others.number - 1, 0))
+    others = _llm_size(spec, where).without(1)
     worker = Pods(f"{role}-worker".lstrip("-"), replicas.times(others), _llm_template(spec, "worker"), STATEFUL_SET)
     return (Pods(role, replicas, template, STATEFUL_SET), worker)  # several nodes: by a LeaderWorkerSet
 
 
 def _llm_template(spec: Json, field: str) -> Json:
-    metadata = {key: spec[key] for key in ("labels", "annotations") if key in spec}
-    return {"metadata": metadata, "spec": mapping(spec.get(field))}
+    return _with_annotations(spec, mapping(spec.get(field)))
 
 
 def _llm_size(spec: Json, where: str) -> Count:

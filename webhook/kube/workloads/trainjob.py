@@ -5,7 +5,7 @@ from typing import Final
 from webhook.kube.workloads.batch import job_peak, suspended
 from webhook.kube.workloads.kind_row import PodsFound, ReadContext
 from webhook.kube.workloads.model import Json, listed, mapping, text
-from webhook.kube.workloads.paths import ONE, Count, Pods, count_at, dig, entries
+from webhook.kube.workloads.paths import ONE, Count, Pods, count_at, dig, entries, unknown_pods
 from webhook.kube.workloads.template_merge import merge_spec
 
 _ANCESTOR: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
@@ -20,7 +20,7 @@ def train_job(document: Json, context: ReadContext) -> PodsFound:
     runtime = context.related.find(kind, name, namespace=namespace)
     if runtime is None:
         problem = f"its runtime, {kind} {name or 'without a name'}, was not provided: add it to the input"
-        return PodsFound((Pods("", Count(None, problem), {}),))
+        return PodsFound((unknown_pods(problem),))
     pods = tuple(
         _replicated(document, runtime, role, where, mapping(entry))
         for role, where, entry in entries(runtime, "spec.template.spec.replicatedJobs")

@@ -162,6 +162,7 @@ class Pseudonyms:
             made[key] = self.of("user", made[key])
         if keys.DECISION in made:
             made[keys.DECISION] = self._decision(made[keys.DECISION])
+        made.pop(keys.WAITING, None)  # a text with names of holders
         return made
 
     def _decision(self, annotation: str) -> str:
@@ -191,9 +192,14 @@ class Pseudonyms:
                 made["value"] = self._label(made["key"], made["value"])
         return made
 
+    def _gate(self, name: str) -> str:
+        return name if "/" in name and _KNOWN_DOMAINS.search(name.partition("/")[0]) else self.of("gate", name)
+
     def _field(self, key: str, value: Any) -> Any:  # noqa: ANN401 - JSON values have no common type
         if key == "attributes":
             return {name: each for name, each in value.items() if name.rpartition("/")[2] not in _UNIQUE}
+        if key == "schedulingGates" and isinstance(value, list):
+            return [each | {"name": self._gate(str(each.get("name", "")))} for each in value if isinstance(each, dict)]
         if key == "nodeName":
             return self.of("node", value)
         if key == "priorityClassName":

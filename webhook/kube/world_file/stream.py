@@ -1,4 +1,4 @@
-"""A stream of manifests to documents that know their lines; what cannot be read is told in its place.
+"""Splits a stream of manifests into documents with line numbers; unreadable ones become errors in their place.
 
 The text is cut where YAML begins a new document (a line of three dashes, which no scalar can hold at that place), so
 that one broken document does not take those behind it along.

@@ -17,11 +17,13 @@ from webhook.core.model.demand import Weights
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.node import Node
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Resident
+from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod import dra
 from webhook.kube.pod.existing_pods import to_resident
+from webhook.kube.pod.waiting_pods import to_waiting
 from webhook.yaml_reader import DocumentError, read_documents
 
 MAX_PROBLEMS: Final = 20
@@ -38,7 +40,10 @@ class WorldFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WorldFile:
-    """The content of a file, without pods that use nothing (ended, or without GPUs and without a node)."""
+    """The content of a file, without pods that use nothing (ended, or without GPUs and without a node).
+
+    `waiting` are the pods that wait in line.
+    """
 
     nodes: tuple[Node, ...] = ()
     pods: tuple[Resident, ...] = ()
@@ -47,6 +52,7 @@ class WorldFile:
     device_classes: tuple[tuple[DeviceClass, tuple[Condition, ...]], ...] = ()
     claims: tuple[tuple[ClaimKey, ClaimSpec], ...] = ()
     slices: tuple[tuple[str, Slice], ...] = ()
+    waiting: tuple[WaitingPod, ...] = ()
 
     def fill(self, world: World) -> None:
         """Add everything to a world: namespaces first, since pods are charged to the team of their namespace."""
@@ -64,6 +70,8 @@ class WorldFile:
             world.set_node(node)
         for pod in self.pods:
             world.set_pod(pod)
+        for waiting in self.waiting:
+            world.set_waiting(waiting)
         world.sort_nodes()
 
 
@@ -109,6 +117,7 @@ class _Found:
     device_classes: list[tuple[DeviceClass, tuple[Condition, ...]]] = field(default_factory=list)
     claims: list[tuple[ClaimKey, ClaimSpec]] = field(default_factory=list)
     slices: list[tuple[str, Slice]] = field(default_factory=list)
+    waiting: list[WaitingPod] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def keep(self, kind: str, raw: msgspec.Raw | bytes) -> None:
@@ -117,15 +126,19 @@ class _Found:
             case "Node":
                 self.nodes.append(to_node(_node_decoder.decode(raw)))
             case "Pod":
-                resident = to_resident(_pod_decoder.decode(raw), self.weights)
-                if resident is not None:
-                    self.pods.append(resident)
+                self._keep_pod(_pod_decoder.decode(raw))
             case "Namespace":
                 self.namespaces.append(to_namespace(_namespace_decoder.decode(raw)))
             case "PriorityClass":
                 self.priority_classes.append(to_priority(_priority_decoder.decode(raw)))
             case _:
                 self._keep_devices(kind, raw)
+
+    def _keep_pod(self, pod: objects.Pod) -> None:
+        if (resident := to_resident(pod, self.weights)) is not None:
+            self.pods.append(resident)
+        elif (waiting := to_waiting(pod, self.weights)) is not None:
+            self.waiting.append(waiting)
 
     def _keep_devices(self, kind: str, raw: msgspec.Raw | bytes) -> None:
         match kind:
@@ -178,6 +191,7 @@ def parse_world(content: bytes | str, weights: Weights, *, name: str) -> WorldFi
         tuple(found.device_classes),
         tuple(found.claims),
         tuple(found.slices),
+        tuple(found.waiting),
     )
 
 
@@ -232,7 +246,10 @@ def _read_object(raw: msgspec.Raw | bytes, head: _Head, where: str, found: _Foun
 def _duplicates(found: _Found, where: str) -> Iterator[str]:
     named: dict[str, list[str]] = {
         "Node": [str(node.name) for node in found.nodes],
-        "Pod": [f"{pod.namespace}/{pod.name}" for pod in found.pods],
+        "Pod": [
+            *(f"{pod.namespace}/{pod.name}" for pod in found.pods),
+            *(f"{waiting.pod.namespace}/{waiting.pod.name}" for waiting in found.waiting),
+        ],
         "Namespace": [str(namespace.name) for namespace in found.namespaces],
         "PriorityClass": [priority_class.name for priority_class in found.priority_classes],
         "DeviceClass": [device_class.name for device_class, _ in found.device_classes],

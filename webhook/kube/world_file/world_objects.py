@@ -62,6 +62,7 @@ _POD: Final[Shape] = {
             (
                 "nodeName",
                 "schedulerName",
+                "schedulingGates",
                 "priorityClassName",
                 "priority",
                 "preemptionPolicy",
@@ -78,7 +79,7 @@ _POD: Final[Shape] = {
             _ALL,
         ),
     },
-    "status": {"phase": _ALL, "resourceClaimStatuses": {"name": _ALL, "resourceClaimName": _ALL}},
+    "status": {"phase": _ALL, "startTime": _ALL, "resourceClaimStatuses": {"name": _ALL, "resourceClaimName": _ALL}},
 }
 _REQUEST: Final[Shape] = dict.fromkeys(
     ("name", "deviceClassName", "allocationMode", "count", "adminAccess", "selectors"), _ALL
@@ -117,7 +118,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
 """The fields of each kind."""
 
 _READ_ANNOTATIONS: Final = frozenset(
-    {keys.DECISION, keys.REQUIRES, keys.POOL, keys.MIRROR, keys.GPUSHARE_DEVICE, keys.EXTENDED_CLAIM}
+    {keys.DECISION, keys.WAITING, keys.REQUIRES, keys.POOL, keys.MIRROR, keys.GPUSHARE_DEVICE, keys.EXTENDED_CLAIM}
 )
 
 

@@ -17,7 +17,15 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
-from webhook.kube.registration.registration import CLAIMS_PATH, JOBS_PATH, MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH
+from webhook.kube.objects.usage_access import USAGE_PATH
+from webhook.kube.registration.registration import (
+    CLAIMS_PATH,
+    GANGS_PATH,
+    JOBS_PATH,
+    MUTATE_PATH,
+    VALIDATE_PATH,
+    WORKLOADS_PATH,
+)
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
 from webhook.server.http.connections import Connections
@@ -26,6 +34,7 @@ from webhook.server.http.http_error import HttpError
 from webhook.server.http.listen import open_sockets
 from webhook.server.http.probes import Readiness
 from webhook.server.http.request_target import Target, parse_target
+from webhook.server.http.usage_endpoint import UsageEndpoint
 from webhook.server.review.answer import Reviewer
 from webhook.server.settings import (
     FINISH_SECONDS,
@@ -37,7 +46,7 @@ from webhook.server.settings import (
     Settings,
 )
 
-REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH, CLAIMS_PATH, JOBS_PATH)
+REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH, CLAIMS_PATH, JOBS_PATH, GANGS_PATH)
 LINGERING_SECONDS: Final = 1.0
 """How long to keep reading a rejected body, so that its sender receives the response."""
 
@@ -58,6 +67,7 @@ class App:
         readiness: Readiness,
         logs: Logs,
         check_caller: Callable[[web.BaseRequest], None] | None,
+        usage: UsageEndpoint | None,
     ) -> None:
         self.logs = logs
         self._handlers = handlers
@@ -69,10 +79,13 @@ class App:
             WORKLOADS_PATH: _Route(("POST",), handlers.workloads),
             CLAIMS_PATH: _Route(("POST",), handlers.claims),
             JOBS_PATH: _Route(("POST",), handlers.jobs),
+            GANGS_PATH: _Route(("POST",), handlers.gangs),
             "/healthz": _Route(("GET", "HEAD"), handlers.healthz),
             "/readyz": _Route(("GET", "HEAD"), handlers.readyz),
             "/metrics": _Route(("GET", "HEAD"), handlers.metrics),
         }
+        if usage is not None:
+            self._routes[USAGE_PATH] = _Route(("GET",), usage.get)
         readiness.watch("serving", self._why_not_serving)
 
     def drain(self) -> None:
@@ -119,14 +132,16 @@ def build_app(
     *,
     why_not_synced: Callable[[], str | None],
     check_caller: Callable[[web.BaseRequest], None] | None = None,
+    usage: UsageEndpoint | None = None,
 ) -> App:
     """Return the endpoints of a reviewer; needs a running event loop.
 
     `why_not_synced` returns why nothing can be decided yet, None once it can: until then reviews are answered with 503.
-    `check_caller` raises HttpError for a review that its sender may not send; None: any client may.
+    `check_caller` raises HttpError for a review that its sender may not send; None: any client may. `usage` answers for
+    the history.
     """
     handlers = Handlers(reviewer, readiness=readiness, metrics=metrics, logs=logs, why_not_synced=why_not_synced)
-    return App(handlers, readiness=readiness, logs=logs, check_caller=check_caller)
+    return App(handlers, readiness=readiness, logs=logs, check_caller=check_caller, usage=usage)
 
 
 async def serve(

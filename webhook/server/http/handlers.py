@@ -77,6 +77,10 @@ class Handlers:
         """Handle POST /jobs."""
         return await self._review(request, target, Phase.JOBS, self._reviewer.jobs)
 
+    async def gangs(self, request: web.BaseRequest, target: Target) -> web.Response:
+        """Handle POST /gangs."""
+        return await self._review(request, target, Phase.GANGS, self._reviewer.gangs)
+
     async def healthz(self, _request: web.BaseRequest, _target: Target) -> web.Response:
         """Handle GET /healthz: an event loop that runs this is alive."""
         return web.Response(text="ok\n")

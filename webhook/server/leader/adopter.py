@@ -23,13 +23,13 @@ class Adopter:
         world: World,
         connection: ApiConnection,
         *,
-        teller: EventRecorder,
+        event_recorder: EventRecorder,
         logs: Logs,
         is_leading: Callable[[], bool],
     ) -> None:
         self._world = world
         self._connection = connection
-        self._teller = teller
+        self._event_recorder = event_recorder
         self._logs = logs
         self._is_leading = is_leading
         self._skipped: dict[Uid, float] = {}
@@ -70,4 +70,4 @@ class Adopter:
         self._logs.event.info("pod adopted", **fields)
         text = f"ran without a decision of Fairgate; now it is charged to team {charge.team} as {charge.tier}"
         about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
-        self._teller.tell(Event(about, EventType.NORMAL, EventReason.ADOPTED, "Adopt", text))
+        self._event_recorder.record(Event(about, EventType.NORMAL, EventReason.ADOPTED, "Adopt", text))

@@ -14,9 +14,9 @@ class BypassReporter:
     Pods that are in the ledger when they are first seen passed the webhook to be counted only, and have no labels.
     """
 
-    def __init__(self, world: World, teller: EventRecorder) -> None:
+    def __init__(self, world: World, event_recorder: EventRecorder) -> None:
         self._world = world
-        self._teller = teller
+        self._event_recorder = event_recorder
         self._reported: set[Uid] = set()
 
     def report_new(self) -> None:
@@ -40,4 +40,4 @@ class BypassReporter:
             "Fairgate's webhook"
         )
         about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
-        self._teller.tell(Event(about, EventType.WARNING, EventReason.BYPASSED_ADMISSION, "Count", text))
+        self._event_recorder.record(Event(about, EventType.WARNING, EventReason.BYPASSED_ADMISSION, "Count", text))

@@ -1,9 +1,9 @@
 """The tasks of the elected leader: started and stopped by a Lease, run whenever the world's usage changes."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.writes.events import EventWriter
@@ -20,6 +20,7 @@ from webhook.observe.process import LeaderStatus
 from webhook.server.leader.adopter import Adopter
 from webhook.server.leader.bypass_reporter import BypassReporter
 from webhook.server.leader.controller_retries import Retrier
+from webhook.server.leader.queue_releaser import QueueReleaser, ReleaseLedger
 from webhook.server.leader.registration_loop import RegistrationLoop
 from webhook.server.leader.tiers import PromotionLedger, TierUpdater
 from webhook.server.leader.usage_sampler import UsageSampler
@@ -33,11 +34,21 @@ SETTLE_SECONDS: Final = 0.25
 RESYNC_SECONDS: Final = 10.0
 """Between two reconciliations without a change: the last one may have failed, or the world was stale."""
 
+RESTART_SECONDS: Final = 5.0
+"""Before a task that failed starts again: longer than what it left unfinished may take."""
+
+_NO_TASKS: Final[Mapping[str, Callable[[], Coroutine[Any, Any, None]]]] = {}
+
+
+class LeaderLedger(PromotionLedger, ReleaseLedger, Protocol):
+    """Charges promotions and releases."""
+
 
 class Leader:
     """One candidate and its tasks. Start `run`, `events.run` and `owner_events.run` as tasks.
 
-    `more_tasks` run with its own.
+    `more_tasks` run with its own, each under a name. A task that raises starts again after RESTART_SECONDS: what one
+    object makes of it stops neither the other tasks nor this replica's reviews. `task_failures` counts that by name.
     """
 
     def __init__(
@@ -47,13 +58,13 @@ class Leader:
         logs: Logs,
         *,
         namespace: str,
-        ledger: PromotionLedger,
+        ledger: LeaderLedger,
         shadow_labels: ShadowLabels,
         why_stale: Callable[[], str | None],
         why_not_serving: Callable[[], str | None],
         accounting: GpuTimeMetrics,
         timing: Timing = DEFAULT_TIMING,
-        more_tasks: Iterable[Callable[[], Coroutine[Any, Any, None]]] = (),
+        more_tasks: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = _NO_TASKS,
     ) -> None:
         identity = own_identity()
         self._has_changed = asyncio.Event()
@@ -64,7 +75,7 @@ class Leader:
             world,
             connection,
             ledger=ledger,
-            teller=self.events,
+            event_recorder=self.events,
             logs=logs,
             is_leading=lambda: self.lease.is_leading,
         )
@@ -73,17 +84,38 @@ class Leader:
         )
         self._lease_ref = ObjectRef("Lease", namespace, LEASE_NAME, api_version=keys.LEASE_API)
         self.adopter = Adopter(
-            world, connection, teller=self.events, logs=logs, is_leading=lambda: self.lease.is_leading
+            world, connection, event_recorder=self.events, logs=logs, is_leading=lambda: self.lease.is_leading
         )
-        self._onlooker = shadow_labels
+        self._shadow_labels = shadow_labels
         self._bypasses = BypassReporter(world, self.events)
         self._sampler = UsageSampler(world, accounting)
         self._registration = RegistrationLoop(connection, world, logs, why_not_serving=why_not_serving)
+        self.queue = QueueReleaser(
+            world,
+            connection,
+            ledger=ledger,
+            events=self.events,
+            logs=logs,
+            is_leading=lambda: self.lease.is_leading,
+            why_stale=why_stale,
+        )
         self._world = world
         self._why_stale = why_stale
         self._logs = logs
-        self._more_tasks = tuple(more_tasks)
-        world.on_usage_changed = self._has_changed.set
+        self._tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "registration": self._registration.run,
+            "usage": self._sampler.run,
+            "labels": self._reconcile_on_change,
+            "queue": self.queue.run,
+            "refusals": self.retrier.watch_refusals,
+            **more_tasks,
+        }
+        self.task_failures = dict.fromkeys(self._tasks, 0)
+        world.on_usage_changed = self._wake
+
+    def _wake(self) -> None:
+        self._has_changed.set()
+        self.queue.wake()
 
     async def run(self) -> None:
         """Take part in the election, and run the tasks while leading, until cancelled."""
@@ -98,7 +130,7 @@ class Leader:
 
     def report_policy_refused(self, text: str) -> None:
         """Write an Event about a broken policy edit; every replica writes the same one."""
-        self.events.tell(Event(self._lease_ref, EventType.WARNING, EventReason.POLICY_REFUSED, "Keep", text))
+        self.events.record(Event(self._lease_ref, EventType.WARNING, EventReason.POLICY_REFUSED, "Keep", text))
 
     def leader_status(self) -> LeaderStatus:
         """Return the state of leader election, for the metrics."""
@@ -117,14 +149,19 @@ class Leader:
         self._logs.event.info("leading", identity=self.lease.identity)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._registration.run())
-                group.create_task(self._sampler.run())
-                group.create_task(self._reconcile_on_change())
-                group.create_task(self.retrier.watch_refusals())
-                for task in self._more_tasks:
-                    group.create_task(task())
+                for name, task in self._tasks.items():
+                    group.create_task(self._keep_running(name, task))
         finally:
             self._logs.event.info("no longer leading", identity=self.lease.identity)
+
+    async def _keep_running(self, name: str, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        while True:
+            try:
+                await task()
+            except Exception as bug:
+                self.task_failures[name] += 1
+                self._logs.event.error("bug", task=name, exc_info=bug)
+            await asyncio.sleep(RESTART_SECONDS)
 
     async def _reconcile_on_change(self) -> None:
         while True:
@@ -145,4 +182,4 @@ class Leader:
             await self.retrier.request_due()
         else:
             self._bypasses.skip_existing()
-            self._onlooker.update_tiers(team.name for team in self._world.policy.teams)
+            self._shadow_labels.update_tiers(team.name for team in self._world.policy.teams)

@@ -48,7 +48,7 @@ class PromotionLedger(Protocol):
 class EventRecorder(Protocol):
     """Writes Events."""
 
-    def tell(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Queue an event to be written."""
         ...
 
@@ -62,7 +62,7 @@ class TierUpdater:
         connection: ApiConnection,
         *,
         ledger: PromotionLedger,
-        teller: EventRecorder,
+        event_recorder: EventRecorder,
         logs: Logs,
         is_leading: Callable[[], bool],
     ) -> None:
@@ -70,7 +70,7 @@ class TierUpdater:
         self._world = world
         self._connection = connection
         self._ledger = ledger
-        self._teller = teller
+        self._event_recorder = event_recorder
         self._logs = logs
         self._is_leading = is_leading
         self._promoting: dict[Uid, TierChange] = {}  # charged by this replica, and the label may not be written yet
@@ -146,9 +146,9 @@ class TierUpdater:
         self._logs.event.info("tier changed", **_subject(change), message=change.text)
         about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
         if tier is Tier.GUARANTEED:
-            self._teller.tell(Event(about, EventType.NORMAL, EventReason.PROMOTED, "Promote", change.text))
+            self._event_recorder.record(Event(about, EventType.NORMAL, EventReason.PROMOTED, "Promote", change.text))
         else:
-            self._teller.tell(Event(about, EventType.WARNING, EventReason.DEMOTED, "Demote", change.text))
+            self._event_recorder.record(Event(about, EventType.WARNING, EventReason.DEMOTED, "Demote", change.text))
 
     def _is_in_progress(self, uid: Uid) -> bool:
         return uid in self._written or uid in self._promoting or uid in self._skipped

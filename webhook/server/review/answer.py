@@ -85,7 +85,7 @@ def pod_record(review: Review, pod: Pod | None, verdict: Verdict, world: World, 
     gpus: Units = 0
     if charge is not None:
         team, tier, gpus = charge.team, charge.tier, charge.gpus
-    elif pod is not None and verdict.is_refused:
+    elif pod is not None and (verdict.is_refused or Outcome.QUEUE in (verdict.outcome, verdict.would)):
         team, gpus = world.tenancy(pod.namespace).team_name, pod.demand.gpus
     return Record(
         review.operation,
@@ -142,4 +142,8 @@ class Reviewer(Protocol):
 
     async def jobs(self, body: bytes, *, deadline: float) -> Answer:
         """Answer a call about a Job that is created or updated."""
+        ...
+
+    async def gangs(self, body: bytes, *, deadline: float) -> Answer:
+        """Answer a call about a created workload whose annotation makes its pods a gang."""
         ...

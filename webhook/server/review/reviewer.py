@@ -11,9 +11,9 @@ from webhook.core.admission.admission import decide
 from webhook.core.admission.assessment import assess
 from webhook.core.admission.update_guard import ProtectedKeys, guard
 from webhook.core.admission.verification import confirm
-from webhook.core.model import decision_annotation as marks
+from webhook.core.model import decision_annotation
 from webhook.core.model.amount import format_gpus
-from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable
+from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import NO_UID, Pod, Requester
 from webhook.core.model.policy import Enforcement
@@ -22,7 +22,7 @@ from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import LedgerDecision
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
-from webhook.kube.admission.pod_patch import node_choice_operations, operations
+from webhook.kube.admission.pod_patch import node_choice_operations, operations, queue_operations
 from webhook.kube.admission.review import Operation, Review, TooLargeError, decode
 from webhook.kube.admission.review_response import (
     MAX_REFUSAL_CHARACTERS,
@@ -31,9 +31,10 @@ from webhook.kube.admission.review_response import (
 )
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.json_patch import Operation as Change
-from webhook.kube.pod.pods import InvalidPod, fallback_uid, to_pod
+from webhook.kube.pod.pods import InvalidPod, fallback_uid, is_queued, to_pod
 from webhook.server.review.answer import Answer, pod_record
 from webhook.server.review.claim_reviews import answer_claim
+from webhook.server.review.gang_reviews import answer_gang
 from webhook.server.review.job_reviews import answer_job
 from webhook.server.review.ledger_protocol import Ledger
 from webhook.server.review.notices import notice_of
@@ -51,7 +52,8 @@ class AdmissionReviewer:
 
     With a `clock`, in seconds, concurrent pods get different room: advised room is reserved for a moment. Without one
     each pod passes both webhooks before the next one is created. Without `unix_time` no message has an age.
-    `notify_owner` reports refusals, and pods that find no room, to their controllers.
+    `notify_owner` reports refusals, and pods that find no room, to their controllers. `on_refusal` is called with each
+    refused pod, None if it could not be read.
     """
 
     def __init__(
@@ -64,10 +66,12 @@ class AdmissionReviewer:
         clock: Callable[[], float] | None = None,
         unix_time: Callable[[], float] | None = None,
         notify_owner: Callable[[OwnerEvent], None] | None = None,
+        on_refusal: Callable[[Review, Pod | None, Reason], None] | None = None,
     ) -> None:
         self.world = world
         self._unix_time = unix_time
         self._notify_owner = notify_owner
+        self._on_refusal = on_refusal
         self._clock = clock
         self._ledger = ledger
         self._shadow = Shadow(world, ledger, shadow_labels or ShadowLabels(world))
@@ -91,8 +95,12 @@ class AdmissionReviewer:
         if isinstance(decision, Admit):
             patch = operations(review.pod, decision, now_text=self._now_text())
             return self._answer(review, pod, decision, patch=patch)
-        if isinstance(decision, NotApplicable) and decision.steering is not None:
-            return self._answer(review, pod, decision, patch=node_choice_operations(review.pod, decision.steering))
+        if isinstance(decision, Queue):
+            return self._answer(
+                review, pod, decision, patch=queue_operations(review.pod, decision, now_text=self._now_text())
+            )
+        if isinstance(decision, NotApplicable) and decision.node_choice is not None:
+            return self._answer(review, pod, decision, patch=node_choice_operations(review.pod, decision.node_choice))
         return self._answer(review, pod, decision)
 
     def _advise(self, pod: Pod, requester: Requester, *, is_dry_run: bool) -> tuple[Pod, Decision]:
@@ -105,9 +113,9 @@ class AdmissionReviewer:
             return pod, decision
         if _lacks_room(decision) and world.tentative.clear(world.fleet):
             decision = decide(assessed, world)
-        if isinstance(decision, Admit) and decision.steering.nodes and not is_dry_run:
+        if isinstance(decision, Admit) and decision.node_choice.nodes and not is_dry_run:
             taken = pod if decision.demand is pod.demand else pod._replace(demand=decision.demand)
-            world.tentative.reserve(world.fleet, decision.steering.nodes[0], taken, now=now)
+            world.tentative.reserve(world.fleet, decision.node_choice.nodes[0], taken, now=now)
         return pod, decision
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool] = _never) -> Answer:
@@ -125,7 +133,7 @@ class AdmissionReviewer:
             case Operation.UPDATE if review.pod is not None and review.old_pod is not None:
                 if not self.world.policy.is_enforced:
                     return self._answer(review, None, NOT_ENFORCED)
-                return self._answer(review, None, guard(_keys(review.old_pod.metadata), _keys(review.pod.metadata)))
+                return self._answer(review, None, guard(_keys(review.old_pod), _keys(review.pod)))
             case Operation.DELETE if not review.dry_run:
                 self._ledger.release(review)
         return self._answer(review, None, _NOT_A_CREATE)
@@ -147,6 +155,11 @@ class AdmissionReviewer:
         """Add a rule to a Job so that evictions of its pods do not count as failures."""
         del deadline  # nothing is charged
         return answer_job(body, self.world)
+
+    async def gangs(self, body: bytes, *, deadline: float) -> Answer:
+        """Copy the annotation that makes a workload's pods a gang to its pod templates."""
+        del deadline  # nothing is charged
+        return answer_gang(body, self.world)
 
     def _too_large(self, error: TooLargeError) -> Answer:
         """Refuse an object that is too large to be read, as all that cannot be judged."""
@@ -182,6 +195,8 @@ class AdmissionReviewer:
             decision = judgement().decision
         else:
             decision = await self._ledger.commit(judgement, deadline=deadline, is_gone=is_gone)
+            if isinstance(decision, Queue):
+                self.world.waiting.expect(judged.pod.uid, decision.team, now=self.world.now)
             self._release_advice(judged.pod, decision)
         return self._answer(review, judged.pod, decision)
 
@@ -189,15 +204,15 @@ class AdmissionReviewer:
         pod, decision = judged
         if not isinstance(decision, Admit | NotApplicable) or (charge := decision.charge) is None:
             return LedgerDecision(decision, None)
-        nodes = decision.steering.nodes if isinstance(decision, Admit) else ()
+        nodes = decision.node_choice.nodes if isinstance(decision, Admit) else ()
         return LedgerDecision(decision, flight_of(pod, charge, nodes=nodes, is_watched=self._ledger.is_watched))
 
     def _release_advice(self, pod: Pod, decision: Decision) -> None:
         """Release the reserved room of a pod that was refused, will get new advice, or got another node."""
-        mark = marks.read(pod.mark or "")
-        taken = decision.steering.nodes[:1] if isinstance(decision, Admit) else ()
-        if mark is not None and mark.nodes and mark.nodes[:1] != taken:
-            self.world.tentative.consume(self.world.fleet, mark.nodes[0], pod)
+        annotation = decision_annotation.read(pod.decision_annotation or "", pod.constraints)
+        taken = decision.node_choice.nodes[:1] if isinstance(decision, Admit) else ()
+        if annotation is not None and annotation.nodes and annotation.nodes[:1] != taken:
+            self.world.tentative.consume(self.world.fleet, annotation.nodes[0], pod)
 
     def _read(self, review: Review, found: objects.Pod, *, name: str = "", uid: Uid = NO_UID) -> Pod | Decision:
         if self._unix_time is not None:
@@ -231,6 +246,8 @@ class AdmissionReviewer:
             verdict = verdict.not_enforced(warnings, is_judged=decision is not NOT_ENFORCED)
         elif verdict.refusal is not None or verdict.warnings:
             self._notify(review, decision)
+            if self._on_refusal is not None and verdict.outcome is _DENY and not review.dry_run:
+                self._on_refusal(review, pod, verdict.reason)
         body = _encode(review.uid, verdict, patch=patch, mode=mode)
         return Answer(body, pod_record(review, pod, verdict, self.world, mode=mode))
 
@@ -242,6 +259,7 @@ class AdmissionReviewer:
 
 _CREATE = Operation.CREATE  # on Python 3.11 each look at an enum's member costs 0.1 us
 _ENFORCE, _WARN, _OFF = Enforcement.ENFORCE, Enforcement.WARN, Enforcement.OFF
+_DENY = Outcome.DENY
 _NOT_A_CREATE = NotApplicable(Reason(Code.NOT_A_CREATE, "only creations are decided on"))
 
 
@@ -267,6 +285,8 @@ def _encode(uid: str, verdict: Verdict, *, patch: Sequence[Change], mode: Enforc
     )
 
 
-def _keys(metadata: objects.ObjectMeta) -> ProtectedKeys:
-    labels, annotations = metadata.labels or {}, metadata.annotations or {}
-    return ProtectedKeys(labels.get(keys.TEAM), labels.get(keys.TIER), annotations.get(keys.DECISION))
+def _keys(pod: objects.Pod | objects.OldPod) -> ProtectedKeys:
+    labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations or {}
+    return ProtectedKeys(
+        labels.get(keys.TEAM), labels.get(keys.TIER), annotations.get(keys.DECISION), is_queued=is_queued(pod.spec)
+    )

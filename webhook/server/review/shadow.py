@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from webhook.core.admission.admission import decide
 from webhook.core.admission.assessment import Assessment, assess
-from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplicable
+from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplicable, Queue
 from webhook.core.model.pod import Pod, Requester
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
@@ -68,7 +68,12 @@ class Shadow:
         return judged
 
     def _charge(self, assessed: Assessment, decision: Decision) -> Charge | None:
-        """Return what a pod is charged; nothing before its demand is known: the watch will show it."""
+        """Return what a pod is charged; nothing before its demand is known: the watch will show it.
+
+        Nor is a pod with Fairgate's scheduling gate charged: while it has it, it uses nothing.
+        """
+        if assessed.pod.is_queued:
+            return None
         if isinstance(decision, Admit | NotApplicable):
             return decision.charge
         if not assessed.is_counted:
@@ -86,6 +91,8 @@ def warnings_of(decision: Decision) -> tuple[str, ...]:
     """Return warnings with the decision on a pod under enforcement."""
     if isinstance(decision, Deny):
         return tuple(f"Fairgate would refuse this pod ({code}): {text}" for code, text in decision.reasons)
+    if isinstance(decision, Queue):
+        return (f"Fairgate would let this pod wait in line ({decision.reason.code}): {decision.reason.text}",)
     if not isinstance(decision, Admit):
         return ()
     tier, (code, text) = decision.charge.tier, decision.reason

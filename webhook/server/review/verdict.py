@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, assert_never
 
-from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplicable, Outcome, Retry
+from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplicable, Outcome, Queue, Retry
 from webhook.core.model.names import NodeName
 from webhook.core.model.reason import Code, Reason, refusal_text
 from webhook.kube.admission.review_response import Refusal, Status
@@ -45,9 +45,11 @@ def verdict_of(decision: Decision) -> Verdict:
     match decision:
         case Admit():
             warnings = tuple([each.text for each in decision.warnings]) if decision.warnings else _NO_WARNINGS
-            return Verdict(_ADMIT, decision.reason, decision.charge, None, decision.steering.nodes, warnings)
+            return Verdict(_ADMIT, decision.reason, decision.charge, None, decision.node_choice.nodes, warnings)
         case NotApplicable():
             return Verdict(_SKIP, decision.reason, decision.charge)
+        case Queue(reason=reason, warnings=warnings):
+            return Verdict(Outcome.QUEUE, reason, warnings=(reason.text, *(each.text for each in warnings)))
         case Deny(reasons):
             reason = Reason(reasons[0].code, refusal_text(reasons))
             status = Status.ALREADY_EXISTS if reason.code is Code.ALREADY_EXISTS else Status.FORBIDDEN

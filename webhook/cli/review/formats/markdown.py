@@ -7,9 +7,10 @@ from webhook.core.model.amount import gpus_text
 from webhook.core.model.decision import Outcome
 from webhook.core.model.text import printable
 
-_MARKS = {Outcome.ADMIT: "✅", Outcome.DENY: "❌", Outcome.SKIP: "❔"}
+_MARKS = {Outcome.ADMIT: "✅", Outcome.QUEUE: "⏳", Outcome.DENY: "❌", Outcome.SKIP: "❔"}
 _HEADINGS = {
     Outcome.ADMIT: "all admitted",
+    Outcome.QUEUE: "some would wait in line",
     Outcome.DENY: "some would be refused",
     Outcome.SKIP: "some could not be evaluated",
 }

@@ -1,7 +1,5 @@
 """A table for terminals, with the findings below it."""
 
-from io import StringIO
-
 from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
@@ -10,12 +8,13 @@ from rich.text import Text
 from webhook.cli.review.findings import FailOn, Finding, Level, findings
 from webhook.cli.review.formats import shared_text
 from webhook.cli.review.results import WORDS, PodGroup, Review, WorkloadResult
+from webhook.cli.screen import Screen
 from webhook.cli.terminal import Line
 from webhook.core.model.amount import gpus_text
 from webhook.core.model.decision import Outcome
 from webhook.core.model.tier import Tier
 
-_STYLES = {Outcome.ADMIT: "green", Outcome.DENY: "bold red", Outcome.SKIP: "magenta"}
+_STYLES = {Outcome.ADMIT: "green", Outcome.QUEUE: "yellow", Outcome.DENY: "bold red", Outcome.SKIP: "magenta"}
 _LEVELS = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
 _ROOM_FOR_NODES = 110
 
@@ -24,8 +23,7 @@ def to_table(
     review: Review, fail_on: frozenset[FailOn], *, width: int, is_colored: bool, with_patch: bool = False
 ) -> str:
     """Return the review as a table of this width."""
-    out = StringIO()
-    console = Console(file=out, width=width, force_terminal=is_colored, no_color=not is_colored, highlight=False)
+    console = Screen(width=width, is_colored=is_colored)
     names_nodes = any(group.nodes for result in review.workloads for group in result.pods)
     table = _table(review, with_nodes=names_nodes and width >= _ROOM_FOR_NODES)
     if table.row_count:
@@ -41,7 +39,7 @@ def to_table(
                 _print_diff(console, shared_text.diff(result, group))
     console.print(Line(shared_text.summary(review)), soft_wrap=not is_colored)
     console.print(Line(shared_text.world(review.world)), soft_wrap=not is_colored)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return console.text
 
 
 def _table(review: Review, *, with_nodes: bool) -> Table:

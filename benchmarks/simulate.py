@@ -1,0 +1,76 @@
+"""How long `fairgate simulate` takes for a trace on a table of nodes, one core, under a policy with a queue.
+
+Run it from the repository's root: `python benchmarks/simulate.py --trace TASKS.csv --nodes NODES.csv`. With --every N
+only each Nth node is used, so that pods wait, and the queue and reclaim are measured too.
+"""
+
+import argparse
+import json
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.names import TeamName
+from webhook.core.model.policy import Defaults, OnLimit, OnNoRoom, Policy, Share, Team
+from webhook.core.world.world import World
+from webhook.simulation.engine import Simulation
+from webhook.simulation.series import Recorder
+from webhook.simulation.summary import summary_of
+from webhook.simulation.traces.nodes import read_nodes
+from webhook.simulation.traces.site import nodes_of, with_shares
+from webhook.simulation.traces.table import read_trace
+from webhook.simulation.traces.tasks import Reading, tasks_of
+
+
+def policy_of(gpus: int) -> Policy:
+    """Three teams with a third of the GPUs each, that may borrow all."""
+    share = Share(gpus * ONE_GPU // 3, gpus * ONE_GPU)
+    teams = tuple(Team(TeamName(name), namespaces=(name,), gpus=share) for name in ("one", "two", "three"))
+    return Policy(teams=teams, defaults=Defaults(OnLimit.QUEUE, OnNoRoom.QUEUE), hash="benchmark")
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    began = time.perf_counter()
+    with options.nodes.open(newline="") as file:
+        nodes = read_nodes(file, name=str(options.nodes))[:: options.every]
+    with options.trace.open(newline="") as file:
+        rows = read_trace(file, name=str(options.trace))
+    models = {node.model for node in nodes}
+    rows = [row for row in rows if not row.models or models & set(row.models)]
+    world = World(with_shares(policy_of(sum(node.gpus for node in nodes))))
+    for node in nodes_of(nodes, is_shared=True):
+        world.set_node(node)
+    world.sort_nodes()
+    simulation = Simulation(world, tasks_of(rows, world, Reading(str(options.trace))))
+    recorder = Recorder(simulation)
+    simulation.on_time = recorder.note
+    read = time.perf_counter()
+    simulation.run()
+    ended = time.perf_counter()
+    found = summary_of(simulation, recorder)
+    return {
+        "trace": options.trace.name,
+        "tasks": len(simulation.records),
+        "nodes": len(nodes),
+        "gpus": found.gpus,
+        "read_seconds": round(read - began, 2),
+        "simulate_seconds": round(ended - read, 2),
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "waited": sum(bool(record.wait_seconds) for record in simulation.records),
+        "wait_p99_seconds": found.total.p99,
+        "evictions": len(simulation.evictions),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trace", type=Path, required=True, help="tasks with times, as `fairgate simulate` reads them")
+    parser.add_argument("--nodes", type=Path, required=True, help="nodes, as `fairgate simulate` reads them")
+    parser.add_argument("--every", type=int, default=1, help="use every so manieth node (default all)")
+    print(json.dumps(run(parser.parse_args()), indent=2))
+
+
+if __name__ == "__main__":
+    main()

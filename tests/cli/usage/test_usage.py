@@ -1,0 +1,118 @@
+"""`fairgate usage`: from files and from Prometheus, as a table, CSV and JSON; bad sources in one line."""
+
+import csv
+import io
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tests.history.support import A100, T0, row
+from webhook.cli.main import main
+from webhook.history.store import Batch, Store
+from webhook.history.usage_row import INTERVAL_SECONDS
+
+HOUR = 3600
+RANGE = ("--since", "2023-11-14T22:15:00Z", "--until", "2023-11-14T22:30:00Z")
+ROWS = [
+    row("observed", INTERVAL_SECONDS),
+    row("guaranteed", 12 * HOUR, team="vision", user="ada", model=A100),
+    row("borrowed", 0.5 * HOUR, team="nlp", user='=HYPERLINK("https://x")', model=A100),
+    row("unused", 3 * HOUR, team="vision"),
+    row("free", 2 * HOUR, model=A100),
+    row("refused", 3, team="nlp", user="bob"),
+    row("refused_gpus", 24, team="nlp", user="bob"),
+]
+
+
+def history(path, rows=ROWS):
+    store = Store(path)
+    store.write(Batch(rows, T0))
+    store.close()
+    return path
+
+
+@pytest.fixture
+def path(tmp_path):
+    return history(tmp_path / "history.db")
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["usage", *map(str, arguments)])
+
+
+def test_a_table_says_what_its_numbers_cover(path):
+    done = run("--history", path, *RANGE)
+    assert done.output == (
+        "team    guaranteed  borrowed  idle  waiting  refused  GPUs refused\n"
+        "vision        12.0      0.00  3.00     0.00        0          0.00\n"
+        "nlp           0.00      0.50     -     0.00        3          24.0\n"
+        "total         12.0      0.50  2.00     0.00        3          24.0\n"
+        "\n"
+        "GPU-hours from 2023-11-14T22:15:00Z to 2023-11-14T22:30:00Z; recorded 0.08 of 0.25 hours. "
+        "Refused: requests, and the GPUs that they asked for.\n"
+    )
+
+
+def test_a_time_without_any_record_says_when_there_is_one(path, tmp_path):
+    done = run("--history", path, "--since", "2023-11-15", "--until", "2023-11-16", "-o", "csv")
+    assert (done.exit_code, done.stdout.count("\n")) == (0, 1)
+    want = "nothing is recorded in this time: the history is from 2023-11-14T22:15:00Z to 2023-11-14T22:15:00Z"
+    assert want in done.stderr
+    Store(tmp_path / "new.db").close()
+    assert "is empty: nothing has been recorded in it yet" in run("--history", tmp_path / "new.db").stderr
+    assert run("--history", path, *RANGE).stderr == ""
+
+
+def test_json_has_the_same_numbers(path):
+    found = json.loads(run("--history", path, *RANGE, "-o", "json").output)
+    assert found["observed_hours"] == round(INTERVAL_SECONDS / HOUR, 6)
+    assert [(each["name"], each["guaranteed"], each["borrowed"], each["idle"]) for each in found["usage"]] == [
+        ("vision", 12, 0, 3),
+        ("nlp", 0, 0.5, None),
+    ]
+    assert found["total"]["refused_gpus"] == 24
+
+
+def test_csv_has_no_name_that_a_spreadsheet_computes(path):
+    found = list(csv.DictReader(io.StringIO(run("--history", path, *RANGE, "--by", "user", "-o", "csv").output)))
+    assert {each["user"] for each in found} == {"ada", "bob", '\'=HYPERLINK("https://x")'}
+    assert [each["idle"] for each in found] == ["", "", ""]
+
+
+def test_names_cannot_control_a_terminal(tmp_path):
+    path = history(tmp_path / "h.db", [row("guaranteed", HOUR, team="vision", user="\x1b[2Jada", model=A100)])
+    assert "\x1b" not in run("--history", path, *RANGE, "--by", "user").output
+
+
+def test_the_files_of_two_replicas_count_once(tmp_path, path):
+    other = history(tmp_path / "other.db")
+    one, two = (run(*flags, *RANGE).output for flags in (("--history", path), ("--history", path, "--history", other)))
+    assert one.replace("       3          24.0", "       6          48.0") == two
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--history", "nothing.db"), "nothing.db cannot be read: No such file or directory"),
+        (("--history", "pyproject.toml"), "pyproject.toml is not a history of Fairgate"),
+        (("--prometheus", "http://127.0.0.1:1"), "http://127.0.0.1:1 cannot be read: "),
+        (("--prometheus", "localhost"), "'localhost' is no address of a Prometheus"),
+        (("--prometheus", "file:///etc/passwd"), "is no address of a Prometheus"),
+        (("--since", "yesterday"), "expected an age such as 7d, 24h or 30m"),
+        (("--since", "1h", "--until", "2h"), "--since 1h is not before --until 2h"),
+        (("--since", "9" * 400 + "d"), "expected an age such as 7d"),
+        (("--prometheus", "http://x", "--by", "user"), "--by user needs a history"),
+        (("--prometheus", "http://x", "--history", "y"), "exclude each other"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_a_line_with_status_2(arguments, why):
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert why in done.output
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize("text", ["90m", "2w", "2023-11-14", "2023-11-14T22:15:00+01:00", "2023-11-14 22:15"])
+def test_ages_and_times_are_understood(path, text):
+    assert run("--history", path, "--since", text).exit_code == 0

@@ -1,0 +1,166 @@
+"""Who waits in line, with what text, and who is refused at once."""
+
+import json
+
+import pytest
+
+from tests.core.support.make import ALICE, gpus, node, pod, policy, resident, team, world
+from tests.core.support.outcomes import codes
+from tests.core.support.waiting import confirmed, queued_pod, waiting
+from webhook.core.admission.admission import admit
+from webhook.core.admission.verification import verify
+from webhook.core.model.decision import Admit, Deny, NotApplicable, Queue, Retry
+from webhook.core.model.names import PoolName
+from webhook.core.model.policy import OnLimit, OnNoRoom, Pool, QueueRules
+from webhook.core.model.reason import Code
+from webhook.core.model.tier import Tier
+
+LIMITED = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
+
+
+def full_team(**more):
+    place = policy(team(guaranteed=20, limit_=20, **{**LIMITED, **more}), team("team-b"))
+    return world(place, residents=[resident(10, node="n0"), resident(10, node="n1")])
+
+
+def text_of(decision):
+    assert isinstance(decision, Queue)
+    return decision.reason.text
+
+
+class TestOverTheLimit:
+    def test_a_pod_waits_with_the_numbers_and_its_place(self):
+        place = full_team()
+        want = "waits: team team-a holds 20 of 20; next when 4 GPUs come back; 1st in line"
+        assert text_of(admit(pod(4), ALICE, place)) == want
+        place.set_waiting(waiting("first"))
+        assert text_of(admit(pod(1), ALICE, place)).endswith("next when 1 GPU comes back; 2nd in line")
+
+    def test_without_the_policy_it_is_refused_as_before(self):
+        assert codes(admit(pod(4), ALICE, full_team(on_limit=OnLimit.REJECT))) == [Code.TEAM_LIMIT_EXCEEDED]
+
+    def test_a_user_at_the_limit_waits_and_the_text_names_the_user(self):
+        held = resident(4, node="n0", user=ALICE.username)
+        place = world(policy(team(per_user=gpus(4), **LIMITED)), residents=[held])
+        assert "user alice@example.com in team team-a holds 4 of 4" in text_of(admit(pod(1), ALICE, place))
+
+    def test_a_pod_that_must_not_borrow_waits_for_its_share(self):
+        place = world(policy(team(guaranteed=2, **LIMITED)), residents=[resident(2, node="n0")])
+        decision = admit(pod(1, tier_label="guaranteed"), ALICE, place)
+        assert "team team-a holds 2 of 2 of its guaranteed share; next when 1 GPU comes back" in text_of(decision)
+        assert decision.requested_tier is Tier.GUARANTEED
+
+    @pytest.mark.parametrize(
+        ("asked", "want"),
+        [
+            pytest.param(pod(21), Code.TEAM_LIMIT_EXCEEDED, id="more than the limit even alone"),
+            pytest.param(pod(11), Code.NEVER_FITS, id="more than the largest node"),
+            pytest.param(pod(1, pool="none"), Code.UNKNOWN_POOL, id="an unknown pool"),
+            pytest.param(pod(1, tier_label="gold"), Code.INVALID_REQUEST, id="an unknown tier"),
+        ],
+    )
+    def test_what_can_never_start_is_refused_at_once(self, asked, want):
+        place = full_team()
+        decision = admit(asked, ALICE, place)
+        assert isinstance(decision, Deny)
+        assert want in codes(decision)
+
+    def test_a_full_queue_refuses_with_its_depth(self):
+        place = policy(team(guaranteed=1, limit_=1, **LIMITED), queue=QueueRules(depth=2))
+        filled = world(place, residents=[resident(1, node="n0")])
+        filled.set_waiting(waiting("seen"))
+        filled.waiting.expect(waiting("on-its-way").uid, "team-a", now=0)
+        decision = admit(pod(1), ALICE, filled)
+        assert codes(decision) == [Code.QUEUE_FULL]
+        assert "2 pods wait in line, which is all that its queue holds (2)" in decision.reasons[0].text
+
+
+class TestNoRoom:
+    def test_a_pod_inside_its_limits_waits_uncharged_until_a_node_has_room(self):
+        place = world(policy(team(**LIMITED)), nodes=[node()], residents=[resident(10, node="n0", namespace="team-b")])
+        decision = admit(pod(2), ALICE, place)
+        assert decision.reason.code is Code.WAITS_FOR_ROOM
+        assert decision.reason.text.endswith("; 1st in line")
+
+    def test_by_default_it_waits_in_kube_scheduler(self):
+        place = world(policy(team()), nodes=[node()], residents=[resident(10, node="n0", namespace="team-b")])
+        assert isinstance(admit(pod(2), ALICE, place), Admit)
+
+    def test_in_a_pool_with_an_autoscaler_it_waits_in_kube_scheduler(self):
+        growing = Pool(PoolName("cloud"), is_autoscaled=True)
+        place = world(policy(team(**LIMITED), pools=(growing,)), nodes=[])
+        assert isinstance(admit(pod(2), ALICE, place), Admit)
+
+
+class TestOrder:
+    def test_a_pod_that_fits_waits_behind_those_of_its_team(self):
+        place = world(policy(team(**LIMITED), team("team-b", **LIMITED)))
+        place.set_waiting(waiting("first"))
+        assert admit(pod(1), ALICE, place).reason.code is Code.WAITS_IN_LINE
+        assert isinstance(admit(pod(1, namespace="team-b"), ALICE, place), Admit), "the line of another team"
+
+    def test_pods_that_other_controllers_hold_are_no_line(self):
+        place = world(policy(team(**LIMITED)))
+        place.set_waiting(waiting("held", foreign_gates=("kueue.x-k8s.io/admission",)))
+        assert isinstance(admit(pod(1), ALICE, place), Admit)
+
+
+def test_a_pod_behind_a_foreign_gate_is_neither_charged_nor_bound_yet():
+    decision = admit(pod(1, foreign_gates=("kueue.x-k8s.io/admission",)), ALICE, world())
+    assert decision.reason.code is Code.WAITS_FOR_GATE
+    assert "kueue.x-k8s.io/admission" in decision.reason.text
+
+
+class TestTheFinalObject:
+    def test_an_intact_one_waits_and_is_charged_nothing(self):
+        place = full_team()
+        decision = verify(confirmed(pod(4), admit(pod(4), ALICE, place)), ALICE, place)
+        assert isinstance(decision, Queue)
+        assert place.usage("team-a").total == gpus(20)
+
+    def test_mutating_it_again_changes_nothing(self):
+        place = full_team()
+        stored = confirmed(pod(4), admit(pod(4), ALICE, place))
+        assert isinstance(admit(stored, ALICE, place), NotApplicable)
+
+    def test_a_gate_without_the_mutation_is_asked_again(self):
+        assert isinstance(verify(pod(1, is_queued=True), ALICE, full_team()), Retry)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            pytest.param({"demand": pod(1).demand}, id="a smaller request"),
+            pytest.param({"team_label": "team-b"}, id="another team"),
+            pytest.param({"tier_label": "guaranteed"}, id="another tier"),
+            pytest.param({"decision_annotation": "{}"}, id="no decision"),
+        ],
+    )
+    def test_an_altered_one_is_refused(self, change):
+        place = full_team()
+        stored = confirmed(pod(4), admit(pod(4), ALICE, place))._replace(**change)
+        assert codes(verify(stored, ALICE, place)) == [Code.MUTATION_ALTERED]
+
+    def test_another_user_than_the_one_in_the_decision_is_refused(self):
+        place = full_team()
+        stored = confirmed(pod(4), admit(pod(4), ALICE, place))
+        decision = json.loads(stored.decision_annotation) | {"user": "bob"}
+        assert codes(verify(stored._replace(decision_annotation=json.dumps(decision)), ALICE, place)) == [
+            Code.MUTATION_ALTERED
+        ]
+
+    def test_without_the_gate_a_queued_decision_admits_nothing(self):
+        place = world(policy(team(**LIMITED)))
+        place.set_waiting(waiting("first"))
+        stored = confirmed(pod(1), admit(pod(1), ALICE, place))._replace(is_queued=False, tier_label="guaranteed")
+        assert codes(verify(stored, ALICE, place)) == [Code.MUTATION_ALTERED]
+
+    def test_an_edit_of_the_policy_meanwhile_is_asked_again(self):
+        place = full_team()
+        stored = confirmed(pod(4), admit(pod(4), ALICE, place))
+        place.set_policy(policy(team(**LIMITED), hash="p2"))
+        assert isinstance(verify(stored, ALICE, place), Retry)
+
+
+def test_the_builder_is_what_the_patch_writes():
+    place = full_team()
+    assert queued_pod(pod(4), admit(pod(4), ALICE, place)).is_queued

@@ -1,0 +1,213 @@
+"""What the status shows of a world: devices one by one, teams, the largest pods that fit."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import to_builtins
+
+from tests.core.support.departments import department, tree_policy
+from tests.core.support.make import GPU, demand, gpus, node, policy, resident, team, world
+from webhook.cli.status.report import report_of
+from webhook.cli.status.table import to_table
+from webhook.core.explain.board import board_of
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.demand import PerDevice, demand_of
+from webhook.core.model.names import PODS, ResourceName
+from webhook.core.model.node import Devices
+from webhook.core.model.policy import BUILT_IN_RESOURCES, ReclaimRules, Share
+from webhook.core.model.tier import Tier
+
+MEMORY = ResourceName("aliyun.com/gpu-mem")
+SHARED = ResourceName("nvidia.com/gpu.shared")
+
+
+def group(board, *, resource=GPU):
+    [found] = [group for row in board.nodes for group in row.groups if group.resource == resource]
+    return found
+
+
+def sizes(found):
+    return [(device.pieces, device.used) for device in found.devices]
+
+
+def test_pods_are_assigned_to_devices_in_the_order_of_their_names():
+    place = world(
+        nodes=[node("n", gpus=4)], residents=[resident(2, name="b", node="n"), resident(1, name="a", node="n")]
+    )
+    devices = group(board_of(place)).devices
+    assert [[allocation.pod for allocation in device.allocations] for device in devices] == [
+        ["team-a/a"],
+        ["team-a/b"],
+        ["team-a/b"],
+        [],
+    ]
+
+
+def test_shares_of_memory_are_on_the_devices_that_they_have():
+    resources = {**BUILT_IN_RESOURCES, MEMORY: ONE_GPU // 40}
+    rules = policy(resources=resources)
+    shared = node("n", gpus=0, devices=Devices(MEMORY, (40, 40)))
+    shared = type(shared)(shared.name, {**shared.allocatable, MEMORY: 80}, devices=shared.devices)
+    place = world(rules, [shared])
+    for index, amount in ((1, 30), (0, 10)):
+        demand = demand_of({MEMORY: amount, PODS: 1}, resources, per_device=PerDevice(MEMORY, amount))
+        place.set_pod(resident(name=f"p{index}", node="n", demand=demand, devices=(index,)))
+    board = board_of(place)
+    assert sizes(group(board, resource=MEMORY)) == [(40, 10), (40, 30)]
+    assert (board.free[0].free, board.free[0].largest, board.free[0].at_once) == (40, 30, 1)
+
+
+def test_the_largest_guaranteed_pod_counts_what_reclaim_would_free():
+    rules = policy(team(), team("team-b"), reclaim=ReclaimRules(protected_namespaces=("team-b",)))
+    place = world(
+        rules,
+        [node("n0", gpus=8), node("n1", gpus=8), node("n2", gpus=8, is_cordoned=True)],
+        [
+            resident(3, node="n0", tier="preemptible"),
+            resident(2, node="n0"),
+            resident(4, node="n1", tier="preemptible"),
+            resident(3, namespace="team-b", node="n1", tier="preemptible"),
+            resident(1, node="n1"),
+        ],
+    )
+    [row] = board_of(place).free
+    assert (row.largest, row.at_once) == (3, 1)
+    assert (row.guaranteed_pod, row.guaranteed_at_once) == (6, 1), (
+        "guaranteed and protected pods stay; cordoned nodes take no pods"
+    )
+
+
+@pytest.mark.parametrize(
+    ("resource", "weight", "labels", "offered", "want"),
+    [
+        pytest.param(SHARED, ONE_GPU, {"nvidia.com/gpu.replicas": "4"}, 8, [4, 4], id="replicas by label"),
+        pytest.param(GPU, ONE_GPU, {"nvidia.com/gpu.replicas": "4"}, 8, [4, 4], id="replicas under the plain name"),
+        pytest.param(SHARED, ONE_GPU // 8, {}, 12, [8, 4], id="shares by their weight, with a rest"),
+        pytest.param("nvidia.com/mig-1g.5gb", ONE_GPU // 7, {}, 3, [1, 1, 1], id="instances are devices"),
+        pytest.param(GPU, ONE_GPU, {}, 2, [1, 1], id="whole GPUs"),
+        pytest.param(MEMORY, Fraction(ONE_GPU, 23), {}, 46, [23, 23], id="shares that units do not divide by"),
+        pytest.param(GPU, ONE_GPU, {}, 1000, [1000], id="more than can be drawn"),
+    ],
+)
+def test_pieces_of_a_device(resource, weight, labels, offered, want):
+    resource = ResourceName(resource)
+    place = world(policy(resources={resource: weight}), [])
+    made = node("n", gpus=0, labels=labels)
+    place.set_node(type(made)(made.name, {**made.allocatable, resource: offered}, labels))
+    assert [device.pieces for device in group(board_of(place), resource=resource).devices] == want
+
+
+def test_more_than_a_nodes_allocatable_is_shown():
+    place = world(nodes=[node("n", gpus=2)], residents=[resident(3, node="n")])
+    found = group(board_of(place))
+    assert (found.over, found.used, found.pieces) == (1, 3, 2)
+
+
+def test_pods_that_bypassed_the_webhook_count_as_guaranteed():
+    place = world(nodes=[node("n", gpus=2)], residents=[resident(1, node="n", tier=None)])
+    assert group(board_of(place)).devices[0].allocations[0].tier is Tier.GUARANTEED
+
+
+def test_teams_have_borrowed_and_waiting_gpus():
+    place = world(
+        policy(team(models={"A100": team(guaranteed=4, limit_=6).gpus})),
+        [node("n", model="A100", model_label="m")],
+        [
+            resident(3, name="a", node="n"),
+            resident(2, name="b", node="n", tier="preemptible"),
+            resident(4, name="c", tier="preemptible"),
+            resident(1, name="s", namespace="stray"),
+        ],
+    )
+    mine, stray = board_of(place, holders=1).teams
+    assert (mine.used, mine.borrowed, mine.waiting) == (gpus(9), gpus(6), gpus(4))
+    assert mine.holders == (("team-a/Pod/c", gpus(4)),)
+    assert [(row.model, row.used, row.used_guaranteed) for row in mine.models] == [("A100", gpus(9), gpus(3))], (
+        "c may still end on it"
+    )
+    assert (stray.name, stray.used) == ("unassigned", gpus(1))
+
+
+def departments_board():
+    left = department("left", "top", guaranteed=4, limit_=9, models={"A100": Share(gpus(1), gpus(5))}, weight=3)
+    tree = tree_policy(left=left, top=department("top", guaranteed=6))
+    held = [
+        resident(3, namespace="team-a", node="n", tier="guaranteed"),
+        resident(2, namespace="team-b", node="n", tier="preemptible"),
+        resident(4, namespace="team-c", tier="preemptible"),
+    ]
+    return board_of(world(tree, [node("n", gpus=10, model="A100", model_label="m")], held))
+
+
+def test_departments_have_the_sums_of_their_teams():
+    board = departments_board()
+    left, top = board.departments
+    assert (left.used, left.borrowed, left.waiting, left.weight) == (gpus(5), gpus(1), 0, 3)
+    assert (top.used, top.borrowed, top.waiting) == (gpus(9), gpus(3), gpus(4))
+    assert [(row.model, row.used, row.used_guaranteed) for row in left.models] == [("A100", gpus(5), gpus(3))]
+
+
+def test_the_tree_has_what_is_below_a_department_after_it():
+    tree = [(depth, row.name) for depth, row in departments_board().tree()]
+    assert tree == [(0, "top"), (1, "left"), (2, "team-a"), (2, "team-b"), (1, "team-c"), (0, "team-d")]
+
+
+def test_the_table_shows_the_tree():
+    printed = to_table(departments_board(), source="w", width=120, is_colored=False, is_wide=True)
+    end = printed.index("  who holds")
+    assert [line[:end].rstrip() for line in printed.splitlines()[:8]] == [
+        "team        guaranteed      limit  used  borrowed  waiting",
+        "top/                 6  unlimited     9         3        4",
+        "  left/              4          9     5         1        0",
+        "    A100             1          5     5         2",
+        "    team-a           0        100     3         0        0",
+        "    team-b           0        100     2         2        0",
+        "  team-c             0        100     4         4        4",
+        "team-d               0        100     0         0        0",
+    ]
+
+
+def test_the_report_has_the_tree():
+    report = to_builtins(report_of(departments_board(), []))
+    assert report["departments"][0] == {
+        "name": "left",
+        "guaranteed": "4",
+        "limit": "9",
+        "used": "5",
+        "borrowed": "1",
+        "waiting": "0",
+        "weight": "3",
+        "models": [{"model": "A100", "guaranteed": "1", "limit": "5", "used": "5", "borrowed": "2"}],
+        "parent": "top",
+    }
+    assert [team.get("department") for team in report["teams"]] == ["left", "left", "top", None]
+    assert "departments" not in to_builtins(report_of(board_of(world()), []))
+
+
+def test_nodes_are_in_natural_order():
+    place = world(nodes=[node("gpu-10"), node("gpu-9"), node("a"), node("cpu", gpus=0)])
+    board = board_of(place)
+    assert [row.name for row in board.nodes] == ["a", "gpu-9", "gpu-10"]
+    assert board.plain_nodes == 1
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10), st.booleans()), min_size=1, max_size=5),
+    st.lists(st.tuples(st.integers(1, 6), st.integers(0, 4)), max_size=8),
+)
+def test_the_largest_job_fits_and_a_larger_one_does_not(nodes, pods):
+    place = world(nodes=[node(f"n{i}", gpus=size, is_cordoned=closed) for i, (size, closed) in enumerate(nodes)])
+    for number, (count, index) in enumerate(pods):
+        place.set_pod(resident(count, uid=f"u{number}", node=f"n{index}", demand=demand(count, cpu=0, memory=0)))
+    everywhere = place.fleet.open_bits
+
+    def room(count):
+        return place.fleet.with_room(demand(count, cpu=0, memory=0), everywhere).bit_count()
+
+    rows = board_of(place).free
+    for row in rows:
+        assert room(row.largest + 1) == 0
+        assert row.largest == 0 or room(row.largest) == row.at_once
+        assert row.free == sum(max(0, place.fleet.free(n.name, GPU)) for n in place.fleet.nodes() if n.is_open)

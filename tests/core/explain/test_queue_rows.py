@@ -1,0 +1,151 @@
+"""What each waiting pod waits for, judged on the present world, and who holds that."""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.core.support.departments import department
+from tests.core.support.make import demand, gpus, node, policy, resident, team, world
+from tests.core.support.waiting import waiting
+from webhook.core.explain import queue_rows
+from webhook.core.explain.likely_start import Run
+from webhook.core.explain.queue_rows import QueueReader
+from webhook.core.model.pod import Owner
+from webhook.core.model.policy import Enforcement, OnLimit, OnNoRoom
+from webhook.core.model.reason import Code
+
+QUEUES = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
+HOUR = 3600
+NOW = 100 * HOUR
+
+
+def line(*pods, teams=(), residents=(), nodes=2, **more):
+    teams = teams or (team(guaranteed=4, limit_=8, **QUEUES), team("team-b", **QUEUES))
+    place = world(
+        policy(*teams, **more), nodes=[node(f"n{number}") for number in range(nodes)], residents=list(residents)
+    )
+    for pod in pods:
+        place.set_waiting(pod)
+    return place
+
+
+def rows(place, name=None, **more):
+    return QueueReader(place, now=NOW, **more).rows(name)
+
+
+def held(count, uid="u1", *, created=NOW - HOUR, **more):
+    return resident(count, uid=uid, node=more.pop("node", "n0"), created=created, **more)
+
+
+def test_a_limit_is_named_with_its_numbers_and_its_largest_holders():
+    holds = [held(6, owner=Owner("Job", "train")), held(2, "u2", name="notebook")]
+    [row] = rows(line(waiting("a", 3), residents=holds))
+    assert row.code is Code.WAITS_FOR_LIMIT
+    assert row.cause == "team team-a holds 8 of 8; next when 3 GPUs come back"
+    assert [(each.name, each.gpus) for each in row.holders] == [
+        ("team-a/Job/train", gpus(6)),
+        ("team-a/Pod/notebook", gpus(2)),
+    ]
+    assert row.start == (HOUR // 3, 3 * HOUR)
+
+
+def test_a_users_limit_counts_the_users_pods():
+    teams = (team(limit_=20, per_user=gpus(4), **QUEUES),)
+    holds = [held(4, user="ann", name="mine"), held(4, "u2", user="bob")]
+    [row] = rows(line(waiting("a", 2, user="ann"), teams=teams, residents=holds))
+    assert row.cause.startswith("user ann in team team-a holds 4 of 4; next when 2 GPUs come back")
+    assert [each.name for each in row.holders] == ["team-a/Pod/mine"]
+
+
+def test_a_departments_limit_is_held_by_its_teams():
+    lab = department("lab", limit_=8)
+    teams = tuple(team(name, limit_=20, departments=(lab,), **QUEUES) for name in ("team-a", "team-b"))
+    [row] = rows(line(waiting("a", 2), teams=teams, departments=(lab,), residents=[held(8, namespace="team-b")]))
+    assert row.cause == "department lab holds 8 of 8; next when 2 GPUs come back"
+    assert [each.name for each in row.holders] == ["team team-b"]
+    assert row.start == (HOUR // 3, 3 * HOUR)
+
+
+def test_the_guaranteed_share_of_a_pod_that_never_borrows():
+    pod = waiting("a", 2, tier_label="guaranteed")
+    [row] = rows(line(pod, residents=[held(4, name="mine")]))
+    assert "holds 4 of 4 of its guaranteed share" in row.cause
+    assert [each.name for each in row.holders] == ["team-a/Pod/mine"]
+
+
+def test_room_is_held_by_the_largest_of_all_teams():
+    full = [held(10, "u1", namespace="team-b", name="one"), held(10, "u2", namespace="team-b", node="n1", name="two")]
+    [row] = rows(line(waiting("a", 2), residents=full))
+    assert row.code is Code.WAITS_FOR_ROOM
+    assert [each.name for each in row.holders] == ["team-b/Pod/one", "team-b/Pod/two"]
+
+
+def test_pods_that_others_hold_or_that_end_are_not_in_line():
+    pods = [waiting("gated", foreign_gates=("example.com/a", "b"), created=1), waiting("ends", is_terminating=True)]
+    ends, gated = rows(line(*pods))
+    assert (gated.place, gated.code, gated.gates) == (None, Code.WAITS_FOR_GATE, ("example.com/a", "b"))
+    assert gated.cause == "scheduling gate example.com/a, b of another controller"
+    assert (ends.place, ends.cause) == (None, "it is being deleted")
+
+
+def test_a_pod_that_cannot_be_read_any_more_says_so():
+    [row] = rows(line(replace(waiting("a"), problem="spec.containers[0]: not a number")))
+    assert (row.place, row.cause, row.start) == (None, "spec.containers[0]: not a number", None)
+
+
+def test_pods_that_could_start_wait_for_those_ahead_of_them():
+    first, second = rows(line(waiting("a", created=1), waiting("b", created=2)))
+    assert (first.cause, first.start) == ("it may start now, with the next release", (0, 0))
+    assert (second.cause, second.start) == ("1 pod of team team-a ahead of it", None)
+
+
+def test_where_policy_is_not_enforced_every_pod_is_about_to_be_released():
+    [row] = rows(line(waiting("a", 30), enforce=Enforcement.SHADOW))
+    assert row.cause == "it is about to be released"
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("waits: no node has room; 3rd in line", "no node has room"),
+        ("waits: x holds 4; next when 1 GPU comes back", "x holds 4; next when 1 GPU comes back"),
+        ("", "not known"),
+    ],
+)
+def test_where_room_is_not_known_the_pods_own_text_says_why_it_waits(text, want):
+    [row] = rows(line(waiting("a", text=text)), is_room_known=False)
+    assert (row.cause, row.start) == (want, None)
+
+
+def test_a_team_is_shown_alone_with_its_places_among_all():
+    place = line(waiting("a", created=2), waiting("b", namespace="team-b", created=1))
+    [row] = rows(place, "team-a")
+    assert (row.waiting.pod.name, row.place.of_team) == ("a", 1)
+
+
+def test_the_lengths_of_earlier_runs_of_the_team_make_the_range():
+    runs = [Run(f"old{number}", "team-a", 0, number * HOUR) for number in range(1, 6)]
+    runs += [Run("other", "team-b", 0, 1), Run("u1", "team-a", NOW - HOUR // 2)]
+    [row] = rows(line(waiting("a", 3), residents=[held(8)]), runs=runs)
+    assert row.start == (2 * HOUR - HOUR // 2, 5 * HOUR - HOUR // 2), "since it started, not since it was created"
+
+
+def test_of_many_kinds_of_pods_only_so_many_are_judged(monkeypatch):
+    monkeypatch.setattr(queue_rows, "MAX_JUDGED", 3)
+    pods = [waiting(f"p{number}", user=f"u{number}", text="waits: written", created=number) for number in range(9)]
+    found = rows(line(*pods, residents=[held(8)]))
+    assert sum(row.cause.startswith("team team-a holds") for row in found) == 3
+    assert {row.cause for row in found[3:]} == {"written"}
+
+
+def test_the_line_of_ten_thousand_different_pods_on_five_hundred_full_nodes_takes_seconds():
+    full = [held(10, f"u{number}", namespace="team-b", node=f"n{number}", tier="preemptible") for number in range(500)]
+    teams = (team(guaranteed=0, limit_=None, **QUEUES), team("team-b", limit_=None, **QUEUES))
+    place = line(teams=teams, residents=full, nodes=500)
+    for number in range(10_000):
+        needs = demand(1 + number % 8, cpu=1000 + number)
+        place.set_waiting(waiting(f"p{number}", user=f"u{number}", created=number, demand=needs))
+    began = time.process_time()
+    assert len(rows(place)) == 10_000
+    assert time.process_time() - began < 15

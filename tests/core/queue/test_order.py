@@ -1,0 +1,94 @@
+"""The order between teams, and what it does not depend on."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.support.queue_sim import Cluster, Table, entry
+from tests.examples import examples
+from webhook.core.queue.order import Order, Skipped
+from webhook.core.queue.pod_queue import PodQueue
+from webhook.core.queue.release import ReleasePass
+from webhook.core.queue.standing import Standing
+
+
+def order(*entries, skipped=None, **standings):
+    table = Table({name: Standing(name, **numbers) for name, numbers in standings.items()})
+    walk = Order(PodQueue(entries), table).walk(skipped or Skipped())
+    return [turn.head.entry.pods[0].name for turn in walk]
+
+
+def test_a_team_inside_its_share_goes_before_one_that_borrows():
+    x, y = entry("x", "a", created=1), entry("y", "b", created=2)
+    assert order(x, y, a={}, b={"guaranteed": 4, "used": 2, "borrowed": 9}) == ["y", "x"]
+
+
+def test_equal_teams_go_by_age():
+    assert order(entry("x", "a", created=2), entry("y", "b", created=1)) == ["y", "x"]
+
+
+def test_a_small_pod_inside_the_share_goes_before_a_large_one_of_its_team_that_would_borrow():
+    big, small, other = entry("big", gpus=8, created=1), entry("small", created=2), entry("other", "b", created=0)
+    assert order(big, small, other, a={"guaranteed": 4, "borrowed": 9}, b={}) == ["small", "other", "big"]
+
+
+def test_teams_and_lots_that_are_skipped_cost_nothing():
+    pods = [entry("x", "a"), entry("y", "b"), entry("z", "c")]
+    assert order(*pods, skipped=Skipped(teams={"b"})) == ["x", "z"]
+    assert order(*pods, skipped=Skipped(lots={1})) == []
+
+
+pods = st.lists(
+    st.tuples(
+        st.sampled_from("abc"), st.integers(1, 4), st.integers(0, 3), st.sampled_from(["ada", "bob", None]),
+        st.integers(0, 1),
+    ),
+    max_size=20,
+)  # fmt: skip
+numbers = st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(0, 9), st.integers(1, 3))
+
+
+def releases(entries, standings, *, free, passing=None):
+    """Return what a cluster of so many GPUs starts, in order."""
+    cluster = Cluster({"n1": free, "n2": free // 2}, standings)
+    for each in entries:
+        cluster.queue.add(each)
+    if passing is not None:
+        cluster.queue.add(passing)
+        cluster.queue.remove(passing.key)
+    cluster.release_all()
+    return [(each.key, way) for _, each, way in cluster.log]
+
+
+@given(pods, st.tuples(numbers, numbers, numbers), st.integers(0, 12), st.randoms(use_true_random=False))
+@examples(60)
+def test_what_starts_does_not_depend_on_the_order_of_events(drawn, shares, free, random):
+    entries = [
+        entry(f"x{number}", team, gpus, created=created, user=user, priority=priority)
+        for number, (team, gpus, created, user, priority) in enumerate(drawn)
+    ]
+    standings = {
+        team: Standing(team, guaranteed, min(used, guaranteed), borrowed, weight)
+        for team, (guaranteed, used, borrowed, weight) in zip("abc", shares, strict=True)
+    }
+    want = releases(entries, standings, free=free)
+    shuffled = random.sample(entries, len(entries))
+    assert releases(shuffled, standings, free=free) == want
+    gone = entry("gone", "a", 1, created=-1, priority=9)
+    assert releases(shuffled, standings, free=free, passing=gone) == want
+
+
+@given(pods, st.tuples(*[st.integers(1, 3)] * 3), st.integers(0, 16))
+@examples(100)
+def test_no_team_waits_while_one_that_borrows_more_gets_new_gpus(drawn, weights, free):
+    standings = {team: Standing(team, weight=weight) for team, weight in zip("abc", weights, strict=True)}
+    cluster = Cluster({"n": free}, standings)
+    for number, (team, _, created, user, _) in enumerate(drawn):
+        cluster.queue.add(entry(f"x{number}", team, created=created, user=user))
+    a_pass = ReleasePass(cluster.queue, cluster, cluster.rules, now=0)
+    while (release := a_pass.next(cluster.judge)) is not None:
+        waiting = {each.team for each in cluster.queue.entries()}
+        part = {team: cluster.of(team).borrowed / cluster.of(team).weight for team in waiting}
+        assert part[release.entry.team] == min(part.values())
+        cluster.queue.remove(release.entry.key)
+        cluster.start(release)
+    assert len(cluster.log) == min(free, len(drawn))

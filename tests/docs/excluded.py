@@ -1,0 +1,39 @@
+"""The commands of the documentation that no test runs as they are, each with the reason."""
+
+_TESTS = "the tests would run each other"
+_IMAGE = "it builds or runs an image, which needs root, an image builder and minutes"
+_KIND = "it needs docker and images; the API server of the tests runs on this machine itself"
+_RECORDED = "it asks servers or a Prometheus that recorded for days; tests/scenarios/test_usage.py asks real ones"
+_POD = "it reads a pod's service account, at paths that only a container has"
+
+PROGRAMS = frozenset({".ci/image-base", "docker", "export", "git", "helm", "kind"})
+"""The programs that they call besides Fairgate and make."""
+
+EXCLUDED_COMMANDS = {
+    ".ci/image-base localhost/fairgate-base": _IMAGE,
+    "docker push registry.example.org/fairgate:0.1.0": _IMAGE,
+    "docker tag fairgate/fairgate:0.1.0 registry.example.org/fairgate:0.1.0": _IMAGE,
+    "export FAIRGATE_HOST=$(docker exec fairgate-control-plane ip -4 route show default | cut -d' ' -f3)": _KIND,
+    "export FAIRGATE_HOST=host.docker.internal": _KIND,
+    "git clone https://git.example.org/fairgate.git": "the tests are in a clone; where it comes from is the reader's",
+    "helm upgrade --install fairgate charts/fairgate --namespace fairgate-system --create-namespace"
+    " --set enforce=shadow --set-file policy=policy.yaml": "the README's cluster has no controllers, so no Job runs in"
+    " it; docs/install.md runs the same",
+    "kind create cluster --name fairgate": _KIND,
+    "kind load docker-image fairgate/fairgate:0.1.0 --name fairgate": _KIND,
+    "make -C fairgate image": _IMAGE,
+    "make -C fairgate setup": "the tests run in what it made",
+    "make demo": "tests/demo plays it, and compares what it prints with docs/demo.md and the README",
+    "make image BASE=python:3.13-slim-trixie": _IMAGE,
+    "make image CONTAINER=podman BASE=localhost/fairgate-base": _IMAGE,
+    "make image-check CONTAINER=podman": _IMAGE,
+    "make run": "test_docs.py compares what it prints with docs/demo.md",
+    "make setup": "the tests run in what it made",
+    "make test": _TESTS,
+    "make test-fast": _TESTS,
+    "fairgate usage --since 30d --by team -o csv": _RECORDED,
+    "fairgate usage --prometheus http://localhost:9090 --since 2026-11-01 --until 2026-12-01": _RECORDED,
+    "fairgate evict --policy policies/default --listen :9090": _POD,
+    "fairgate serve --policy /etc/fairgate/policy --listen :8443 --certs-secret fairgate-certs"
+    " --cert-host fairgate.fairgate-system.svc": _POD,
+}

@@ -1,0 +1,75 @@
+"""Evictions that are tried in a dry run first, and what comes of it."""
+
+import asyncio
+from dataclasses import replace
+
+from tests.cluster.support.fake_api import Answer
+from tests.evictor.support.stage import NO_ROOM, fill
+from webhook.core.model.policy import Enforcement
+from webhook.evictor.cluster_view import ClusterView
+from webhook.evictor.dry_run import DryRun
+
+
+async def test_a_victim_refused_by_the_dry_run_is_replaced_before_any_write(stage):
+    fill(stage, "n0")
+    stage.budget()
+    stage.api.faults["post"].append(Answer(429))
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: stage.real_evictions() == 1)
+        await asyncio.sleep(0.1)
+        assert stage.real_evictions() == 1
+    assert stage.reasons().count("EvictionRefused") == 1
+
+
+async def test_victims_without_a_budget_are_evicted_without_a_dry_run(stage):
+    fill(stage, "n0")
+    async with stage.leader():
+        stage.asker("b", gpus=3)
+        await stage.until(lambda: stage.real_evictions() == 3)
+        assert len(stage.api.evictions) == 3
+
+
+async def test_victims_with_a_budget_are_evicted_in_a_dry_run_first(stage):
+    fill(stage, "n0")
+    stage.budget()
+    async with stage.leader():
+        stage.asker("b", gpus=3)
+        await stage.until(lambda: stage.real_evictions() == 3)
+        assert ["dryRun" in sent["deleteOptions"] for sent in stage.api.evictions] == [True] * 3 + [False] * 3
+
+
+async def test_after_a_refusal_that_no_budget_explains_a_dry_run_comes_first(stage):
+    fill(stage, "n0", "n1")
+    stage.api.faults["post"].extend([Answer(403), Answer(403)])
+    async with stage.leader():
+        stage.asker("b", gpus=2)
+        await stage.until(lambda: stage.real_evictions() == 2)
+        assert ["dryRun" in sent["deleteOptions"] for sent in stage.api.evictions] == [True] * 2 + [False] * 2
+
+
+async def test_when_all_victims_are_refused_nothing_is_done_and_an_event_is_written(stage):
+    fill(stage, "n0")
+    stage.budget()
+    stage.api.always["post"] = Answer(429)
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: "CannotReclaim" in stage.reasons())
+        assert stage.taints("n0") == []
+        assert len(stage.names()) == 5
+
+
+async def test_a_dry_run_uses_the_tiers_that_pods_would_have(stage):
+    stage.node("n0")
+    for number in range(4):
+        stage.bare(f"a{number}", team="team-a", node="n0")
+    stage.bare("b", team="team-b", status=NO_ROOM)
+    shown = []
+    cluster_view = ClusterView(replace(stage.policy, enforce=Enforcement.SHADOW))
+    feed = cluster_view.feed(stage.connection)
+    dry_run = DryRun(cluster_view, why_stale=feed.readiness, show=shown.append)
+    tasks = [asyncio.create_task(feed.run()), asyncio.create_task(dry_run.run())]
+    await stage.until(lambda: any("would get room on n0, 1 evicted: team-a/a" in line for line in shown))
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,91 @@
+"""Sums and lines of recorded usage, from one recorder and from several."""
+
+import pytest
+
+from tests.history.support import A100, T0, row
+from webhook.history.summary import By, merged, observed_hours, team_lines, total, usage_by, whole_intervals
+from webhook.history.usage_row import INTERVAL_SECONDS, Recording
+
+HOUR = 3600
+ROWS = [
+    row("observed", INTERVAL_SECONDS),
+    row("guaranteed", 10 * HOUR, team="vision", user="ada", model=A100, department="research/cv"),
+    row("borrowed", 2 * HOUR, team="vision", user="bob", model="H100", department="research/cv"),
+    row("borrowed", 4 * HOUR, team="nlp", user="ada", model=A100),
+    row("waiting", 3 * HOUR, team="nlp", user="ada"),
+    row("unused", 6 * HOUR, team="vision", department="research/cv"),
+    row("free", 1 * HOUR, model="H100"),
+    row("refused", 5, team="nlp", user="ada"),
+    row("refused_gpus", 40, team="nlp", user="ada"),
+]
+
+
+def shown(by):
+    return {
+        each.name: (each.guaranteed, each.borrowed, each.idle, each.waiting, each.refused, each.refused_gpus)
+        for each in usage_by(ROWS, by)
+    }
+
+
+@pytest.mark.parametrize(
+    ("by", "want"),
+    [
+        (By.TEAM, {"vision": (10, 2, 6, 0, 0, 0), "nlp": (0, 4, None, 3, 5, 40)}),
+        (By.USER, {"ada": (10, 4, None, 3, 5, 40), "bob": (0, 2, None, 0, 0, 0)}),
+        (By.MODEL, {A100: (10, 4, None, 0, 0, 0), "H100": (0, 2, 1, 0, 0, 0)}),
+        (By.TIER, {"guaranteed": (10, 0, None, 0, 0, 0), "preemptible": (0, 6, None, 0, 0, 0)}),
+        (By.DEPARTMENT, {"research/cv": (10, 2, 6, 0, 0, 0), "": (0, 4, None, 3, 5, 40)}),
+    ],
+)
+def test_usage_is_summed_by_what_is_asked_those_that_held_most_first(by, want):
+    assert shown(by) == want
+    assert list(shown(by)) == list(want)
+
+
+def test_the_total_has_the_free_gpus_of_the_cluster_as_idle():
+    found = total(ROWS)
+    assert (found.guaranteed, found.borrowed, found.idle, found.waiting, found.refused) == (10, 6, 1, 3, 5)
+    assert observed_hours(ROWS) == INTERVAL_SECONDS / HOUR
+
+
+def test_of_several_replicas_the_one_that_observed_an_interval_longest_counts():
+    def seen(name, *seconds):
+        rows = []
+        for number, each in enumerate(seconds):
+            start = T0 + number * INTERVAL_SECONDS
+            rows += [row("observed", each, start=start), row("guaranteed", each * 2, team="vision", start=start)]
+        return Recording(name, tuple(rows))
+
+    found = merged([seen("a", 300, 40), seen("b", 290, 300)])
+    assert [each.amount for each in found if each.key.kind == "guaranteed"] == [600, 600]
+
+
+def test_refusals_of_several_replicas_add_up():
+    recordings = [Recording(name, (row("refused", count, team="nlp"),)) for name, count in (("a", 3), ("b", 4))]
+    assert [each.amount for each in merged(recordings)] == [7]
+
+
+def test_the_order_of_recordings_does_not_matter():
+    recordings = [Recording(name, (row("guaranteed", amount, team="nlp"),)) for name, amount in (("a", 3), ("b", 4))]
+    assert merged(recordings) == merged(recordings[::-1])
+
+
+def test_lines_have_the_average_of_each_step_and_none_where_nothing_was_recorded():
+    rows = [
+        row("observed", 290, start=T0),
+        row("guaranteed", 600, team="vision", start=T0),
+        row("waiting", 300, team="vision", start=T0 + INTERVAL_SECONDS),
+        row("refused", 2, team="vision", start=T0),
+        row("observed", 60, start=T0 + 2 * INTERVAL_SECONDS),
+        row("guaranteed", 240, team="vision", user="ada", start=T0 + 2 * INTERVAL_SECONDS),
+        row("guaranteed", 240, team="vision", user="bob", start=T0 + 2 * INTERVAL_SECONDS),
+    ]
+    until = T0 + 2 * INTERVAL_SECONDS + 60
+    line = team_lines(rows, since=T0, until=until, step_seconds=INTERVAL_SECONDS)["vision"]
+    assert list(line.guaranteed) == [2, None, 8]
+    assert list(line.refused) == [2, None, 0]
+
+
+def test_a_range_is_widened_to_whole_intervals():
+    assert whole_intervals(T0 + 1, T0 + INTERVAL_SECONDS + 1) == (T0, T0 + 2 * INTERVAL_SECONDS)
+    assert whole_intervals(T0, T0 + INTERVAL_SECONDS) == (T0, T0 + INTERVAL_SECONDS)

@@ -1,0 +1,54 @@
+"""The shared state: rows that changed, policies, replacements, run times."""
+
+from tests import builders as b
+from tests.cli.sample_world import POLICY
+from tests.page.support.pages import policy_of, sample_objects, state_of
+from webhook.core.explain.likely_start import Run
+from webhook.core.model.names import NodeName, TeamName, Uid
+from webhook.page.live.cluster_state import ENDED, RunTimes
+
+
+def test_only_rows_that_differ_are_changed():
+    state = state_of()
+    assert {name for name, _ in state.changed_rows(state.take_dirty())} >= {"gpu-1", "t4-1"}
+    state.touch_all()
+    assert list(state.changed_rows(state.take_dirty())) == []
+    assert state.take_dirty() == []
+
+
+def test_a_reading_that_lacks_a_node_removes_its_row():
+    state = state_of()
+    list(state.changed_rows(state.take_dirty()))
+    state.replace(state_of([b.node("gpu-1", gpus=8, model=b.A100)]).reading)
+    changed = dict(state.changed_rows(state.take_dirty()))
+    assert changed["gpu-3"] is None
+    assert changed["gpu-1"].pods == ()
+    assert [row.node for row in state.sorted_rows()] == ["gpu-1"]
+
+
+def test_another_policy_draws_all_rows_again():
+    state = state_of()
+    list(state.changed_rows(state.take_dirty()))
+    pools = "\npools: [{name: all, nodeSelector: {nvidia.com/gpu.product: Tesla-T4}}]\n"
+    state.set_policy(policy_of(POLICY.rstrip() + pools))
+    assert [name for name, row in state.changed_rows(state.take_dirty()) if row.pools] == ["t4-1"]
+
+
+def test_every_change_is_reported_and_touches_no_unknown_node():
+    state, calls = state_of(sample_objects()), []
+    state.on_change = lambda: calls.append(1)
+    state.touch(None, NodeName("gone"))
+    assert calls == [1]
+    assert dict(state.changed_rows([NodeName("gone")])) == {}
+
+
+def test_runs_that_end_are_remembered_up_to_a_number():
+    runs = RunTimes()
+    runs.add(None)
+    for number in range(ENDED + 10):
+        runs.add(Run(Uid(f"u{number}"), TeamName("t"), started=100))
+        runs.end(Uid(f"u{number}"), now=50 if number == 0 else 160)
+    runs.end(Uid("never seen"), now=1)
+    found = list(runs)
+    assert len(found) == ENDED
+    assert {run.ended - run.started for run in found} == {60}

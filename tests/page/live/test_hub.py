@@ -1,0 +1,112 @@
+"""The hub: changes reach every page once, viewers get their own rows, and slow or too many pages are dropped."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests import builders as b
+from tests.page.support.pages import state_of
+from webhook.core.model.names import NodeName
+from webhook.page.live import hub as hubs
+from webhook.page.live.hub import BUFFERED, CLIENTS, CLIENTS_OF_ONE, Hub, TooManyError
+from webhook.page.views.viewer import EVERYTHING, Viewer
+
+
+@pytest.fixture
+async def shared():
+    state = state_of()
+    hub = Hub(state)
+    await hub.publish_rows()
+    return state, hub
+
+
+def data(message):
+    event, _, rest = message.decode().partition("\n")
+    return event.removeprefix("event: "), json.loads(rest.removeprefix("data: "))
+
+
+async def test_a_change_of_a_node_is_sent_once_to_each_viewer_with_what_they_may_see(shared):
+    state, hub = shared
+    sees_all, nina = hub.join(EVERYTHING, "a"), hub.join(Viewer("n", frozenset({"nlp"})), "n")
+    state.world.remove_node(NodeName("gpu-3"))
+    state.touch(NodeName("gpu-3"), NodeName("gpu-1"))
+    await hub.publish_rows()
+    assert data(await sees_all.next()) == ("rows", {"sequence": state.sequence, "rows": {"gpu-3": None}})
+    assert data(await nina.next())[1]["rows"] == {"gpu-3": None}
+    state.touch(NodeName("gpu-1"))
+    await hub.publish_rows()
+    assert sees_all._messages.empty(), "a row that is as before is not sent"
+
+
+async def test_rows_of_others_are_not_sent(shared):
+    state, hub = shared
+    nina = hub.join(Viewer("n", frozenset({"nlp"})), "n")
+    for pod in [pod for pod in state.world.pods() if pod.name in ("train-2", "eval", "api-0")]:
+        state.world.remove_pod(pod.uid)
+        state.touch(pod.node)
+    await hub.publish_rows()
+    message = (await nina.next()).decode()
+    assert "gpu-2" not in message, "not even its name"
+    assert "api-1" not in message
+    assert "chat" in message
+
+
+async def test_a_page_that_does_not_keep_up_is_dropped_and_no_other(shared):
+    _, hub = shared
+    slow, quick = hub.join(EVERYTHING, "slow"), hub.join(EVERYTHING, "quick")
+    for _ in range(BUFFERED + 1):
+        hub._send(b"event: tick\ndata: {}\n\n")
+        await quick.next()
+    assert slow.is_dropped
+    assert not quick.is_dropped
+    assert (hub.dropped, hub.clients) == (1, 1)
+    assert await slow.next() == b""
+
+
+async def test_at_the_end_every_stream_ends_at_once_though_nothing_waits_for_it(shared):
+    _, hub = shared
+    streams = [hub.join(EVERYTHING, str(number)) for number in range(3)]
+    hub._send(b"event: tick\ndata: {}\n\n")
+    await streams[0].next()
+    waits = asyncio.create_task(streams[0].next())
+    await asyncio.sleep(0)
+    hub.drop_all()
+    assert await waits == await streams[1].next() == b""
+
+
+async def test_large_messages_drop_a_slow_page_before_they_fill_the_memory(shared, monkeypatch):
+    monkeypatch.setattr(hubs, "BUFFERED_BYTES", 1000)
+    _, hub = shared
+    slow = hub.join(EVERYTHING, "slow")
+    for _ in range(3):
+        hub._send(b"x" * 400)
+    assert slow.is_dropped
+
+
+async def test_pages_without_end_are_refused(shared):
+    _, hub = shared
+    for _ in range(CLIENTS_OF_ONE):
+        hub.join(EVERYTHING, "one")
+    with pytest.raises(TooManyError):
+        hub.join(EVERYTHING, "one")
+    for number in range(CLIENTS - CLIENTS_OF_ONE):
+        hub.join(EVERYTHING, f"other-{number}")
+    with pytest.raises(TooManyError):
+        hub.join(EVERYTHING, "last")
+
+
+async def test_changes_are_gathered_and_sent_once(monkeypatch):
+    monkeypatch.setattr(hubs, "GATHER_SECONDS", 0.01)
+    state = state_of([b.node("n1", gpus=8)])
+    hub = Hub(state)
+    await hub.publish_rows()
+    client = hub.join(EVERYTHING, "a")
+    running = asyncio.create_task(hub.run())
+    for _ in range(500):
+        state.touch(NodeName("n1"))
+    async with asyncio.timeout(5):
+        assert data(await client.next())[0] == "tick"
+    assert client._messages.empty()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

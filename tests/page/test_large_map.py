@@ -1,0 +1,93 @@
+"""5,000 nodes with 8 GPUs each in a real Chromium: the first picture, an update of one node, and of all of them."""
+
+import random
+import time
+
+import pytest
+
+from tests import builders as b
+from tests.core.support import make
+from tests.page.conftest import Window
+from tests.page.support.pages import served, state_of
+from webhook.core.model.names import NodeName, Uid
+from webhook.core.model.pod import Owner
+
+pytestmark = pytest.mark.slow
+
+NODES, TEAMS = 5_000, ("vision", "nlp", "serving")
+FIRST_PICTURE_MS, UPDATE_MS = 2_000, 100
+
+
+def filled(state):
+    """Put nodes of eight GPUs and their pods into the world."""
+    rolls = random.Random(3)
+    for number in range(NODES):
+        name, left = f"gpu-{number}", 8
+        model = rolls.choice((b.A100, "NVIDIA-H100-80GB-HBM3"))
+        state.world.set_node(make.node(name, gpus=8, model=model))
+        while left and rolls.random() < 0.9:
+            gpus = min(left, rolls.choice((1, 1, 2, 4, 8)))
+            left -= gpus
+            state.world.set_pod(pod(f"pod-{number}-{left}", name, gpus, rolls.choice(TEAMS)))
+    state.touch_all()
+    return state
+
+
+def pod(name, node, gpus, team, tier="guaranteed"):
+    more = {"name": name, "node": NodeName(node), "owner": Owner("Job", "train"), "created": 1_795_338_000}
+    return make.resident(gpus, uid=f"uid-{name}", namespace=team, tier=tier, **more)
+
+
+@pytest.fixture(scope="module")
+def site():
+    with served(filled(state_of([]))) as found:
+        found.enter()
+        yield found
+
+
+@pytest.fixture
+def page(site, browser):
+    opened = Window(browser)
+    name, _, value = site.cookie.partition("=")
+    opened.context.add_cookies([{"name": name, "value": value, "url": site.base}])
+    opened.page.goto(site.base + "/")
+    opened.page.wait_for_selector("#map[data-drawn-ms] canvas")
+    opened.page.wait_for_function("() => document.getElementById('connection').textContent === 'live'")
+    yield opened.page
+    opened.close()
+    assert opened.errors == []
+
+
+def test_the_first_picture_and_updates_are_quick(site, page, record_property):
+    first = float(page.get_attribute("#map", "data-drawn-ms"))
+    times = []
+    for number in range(20):
+        node = NodeName(f"gpu-{number * 7}")
+        start = time.perf_counter()
+
+        def change(node=node, number=number):
+            site.state.world.set_pod(pod(f"new-{number}", node, 1, "vision", "preemptible"))
+            site.state.touch(node)
+
+        site.call(change)
+        page.wait_for_function(f"() => Number(document.getElementById('map').dataset.updates ?? 0) > {number}")
+        times.append(1000 * (time.perf_counter() - start))
+    one = float(page.get_attribute("#map", "data-update-ms"))
+    shown = {"first picture": first, "paint of an update": one, "change to picture, median": sorted(times)[10]}
+    for name, value in shown.items():
+        record_property(name, value)
+    print({name: round(value) for name, value in shown.items()})  # noqa: T201 - pytest -s shows the numbers
+    assert first <= FIRST_PICTURE_MS
+    assert one <= UPDATE_MS
+
+
+def test_half_of_all_nodes_may_change_at_once(site, page):
+    def change():
+        for uid in [found.uid for found in site.state.world.pods()][::2]:
+            site.state.world.remove_pod(Uid(uid))
+        site.state.touch_all()
+
+    before = page.inner_text("#map h2")
+    site.call(change)
+    page.wait_for_function("before => document.querySelector('#map h2').textContent !== before", arg=before)
+    assert float(page.get_attribute("#map", "data-update-ms")) <= UPDATE_MS, "each message is painted on its own"

@@ -1,0 +1,57 @@
+"""What users see of pods in line: one Event each, and a reason that is rewritten with its cause alone."""
+
+import pytest
+
+from tests.server.support.harness import until
+from tests.server.support.releases import A, staged
+from webhook.server.leader import queue_releaser
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(queue_releaser, "POLL_SECONDS", 0.2)
+
+
+async def test_texts_are_rewritten_only_where_the_cause_is_another_one(tmp_path):
+    first = "waits: team team-a holds 3 of 4; next when 1 GPU comes back; 2nd in line"
+    async with staged(tmp_path) as stage:
+        stage.hold("holder", 4)
+        await until(lambda: stage.world.usage(A).total)
+        stage.queue("same", text=first)
+        stage.queue("other", text="waits: no node has room")
+        await until(lambda: "holds 4 of 4" in stage.text("other"))
+        await stage.looks()
+        assert stage.text("same") == first
+        assert stage.patches() == ["other"]
+
+
+async def test_a_text_that_its_owner_keeps_changing_costs_no_further_writes(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.hold("holder", 4)
+        await until(lambda: stage.world.usage(A).total)
+        for number in range(5):
+            stage.queue(text="waits: \x1b[31m" + "abcde"[number] * 2000)
+            await stage.looks(1)
+        assert stage.patches() in ([], ["p"])
+
+
+async def test_each_pod_gets_one_event_that_holds_no_escapes(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.hold("holder", 4)
+        await until(lambda: stage.world.usage(A).total)
+        stage.queue(text="waits: \x1b[2J\n" + "ü" * 2000)
+        await stage.looks()
+        stage.queue(text="waits: again")
+        await stage.looks()
+        assert [event.reason for event in stage.events] == ["Queued"]
+        assert "\x1b" not in stage.events[0].message
+
+
+async def test_a_new_term_writes_no_event_for_pods_that_waited_long(tmp_path):
+    async with staged(tmp_path, leads=False) as stage:
+        stage.hold("holder", 4)
+        uid = stage.queue(year=2020)
+        await until(lambda: uid in stage.world.waiting and stage.world.usage(A).total)
+        stage.lead()
+        await stage.looks()
+        assert stage.events == []

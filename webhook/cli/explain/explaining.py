@@ -1,0 +1,128 @@
+"""Explains the subjects that were found, each on the world that was read."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from webhook.cli.explain.beside import ClusterDetails
+from webhook.cli.explain.outcome import ExplainedSubject
+from webhook.cli.explain.reclaim import Evictions, beneficiary, node_holds_of
+from webhook.cli.explain.subjects import Subject
+from webhook.cli.review.ample_nodes import AmpleNodes
+from webhook.cli.world_source import WorldObjects, world_of
+from webhook.core.explain.explanation import Explanation, PoolStep, explain, unreadable
+from webhook.core.explain.likely_start import Run
+from webhook.core.explain.policy_replay import requester_of
+from webhook.core.explain.queue_rows import QueueReader, QueueRow
+from webhook.core.model.decision import Deny
+from webhook.core.model.names import NodeName, Uid
+from webhook.core.model.original_request import as_asked
+from webhook.core.world.world import World
+from webhook.kube.pod.pods import fallback_uid
+from webhook.kube.workloads.model import Unknown
+
+_NOT_LOOKED_AT: Final = "not looked at: you may not list all nodes and pods"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The subjects, their world, and the details that were read.
+
+    `name` is that of the source; `runs` reads how long pods ran so far, where a pod waits in line.
+    """
+
+    subjects: Sequence[Subject | Unknown]
+    reading: WorldObjects
+    world: World
+    details: ClusterDetails
+    name: str
+    runs: Callable[[], Iterable[Run]]
+
+
+def explain_all(
+    found: Found, *, now: int, user: str = "", node: str | None = None, has_reclaim: bool = True
+) -> tuple[list[ExplainedSubject], list[str]]:
+    """Explain each subject; return also why some have no explanation. The world is changed.
+
+    Without `has_reclaim`, what reclaim can do is left out: that takes all pods of the reading, and a second world.
+    """
+    explained: list[ExplainedSubject] = []
+    problems: list[str] = []
+    reading, world = found.reading, found.world
+    is_room_known = reading.coverage.is_room_known
+    ample_nodes = None if is_room_known else AmpleNodes(world)
+    node_holds, evictions = node_holds_of(reading.objects), None
+    line = _Line(found, now)
+    for subject in found.subjects:
+        if isinstance(subject, Unknown):
+            problems.append(subject.reason)
+            continue
+        uid = _uid(subject)
+        row = line.row(uid)
+        explanation = _explained(subject, uid, world, ample_nodes, user=user, node=node)
+        outlook = None
+        if (
+            has_reclaim
+            and is_room_known
+            and not (explanation.runs_now if subject.existing is None else subject.existing.node)
+        ):
+            if evictions is None:  # a second world: only where a pod waits, or would
+                fresh = world_of(reading, world.policy, name=found.name)
+                evictions = Evictions.of(reading.objects, fresh, found.details, node_holds)
+            outlook = evictions.outlook(explanation, uid, now=now)
+        explained.append(
+            ExplainedSubject(subject, explanation, outlook, beneficiary(uid, node_holds), found.details, now, row)
+        )
+    return explained, problems
+
+
+class _Line:
+    """The line of the world, read where the first pod that waits in it is explained."""
+
+    def __init__(self, found: Found, now: int) -> None:
+        self._found = found
+        self._now = now
+        self._reader: QueueReader | None = None
+
+    def row(self, uid: str) -> QueueRow | None:
+        """Return the place of a pod that waits in line; None for any other."""
+        found = self._found
+        waiting = found.world.waiting.get(Uid(uid))
+        if waiting is None:
+            return None
+        if self._reader is None:
+            is_known = found.reading.coverage.is_room_known
+            self._reader = QueueReader(found.world, runs=found.runs(), now=self._now, is_room_known=is_known)
+        return self._reader.row(waiting)
+
+
+def _uid(subject: Subject) -> str:
+    """Return the UID of a pod that exists, as a world knows it; "" where it does not exist."""
+    if subject.existing is None or isinstance(subject.template, Deny):
+        return ""
+    pod = subject.template.pod
+    return subject.existing.uid or fallback_uid(pod.namespace, pod.name)
+
+
+def _explained(
+    subject: Subject, uid: str, world: World, ample_nodes: AmpleNodes | None, *, user: str, node: str | None
+) -> Explanation:
+    """Return the explanation of a pod as if it were created now; one that exists is removed from the world first.
+
+    Where room is not known, every node has room.
+    """
+    if isinstance(subject.template, Deny):
+        return unreadable(subject.namespace, subject.template, world)
+    pod = subject.template.pod
+    if uid:
+        charge, waiting = world.charge_of(Uid(uid)), world.waiting.get(Uid(uid))
+        known = charge.user if charge is not None else waiting.user if waiting is not None else None
+        user = user or known or ""
+        world.remove_pod(Uid(uid))
+        pod = as_asked(pod, world.policy)._replace(is_queued=False)
+    asked = None if node is None else NodeName(node)
+    if ample_nodes is None:
+        return explain(pod, requester_of(pod, user), world, node=asked)
+    ample_nodes.make_room(pod)
+    found = explain(pod, requester_of(pod, user), world)
+    return replace(found, pools=tuple(PoolStep(step.pool, step.closed or _NOT_LOOKED_AT, None) for step in found.pools))

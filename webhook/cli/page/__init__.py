@@ -1,0 +1,1 @@
+"""`fairgate page`: the cluster in a browser."""

@@ -1,0 +1,235 @@
+"""Runs `fairgate page`: reads the source, serves the page, and opens the browser."""
+
+import asyncio
+import contextlib
+import signal
+import webbrowser
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import uvloop
+
+from webhook.cli.coverage import COMPLETE, Coverage
+from webhook.cli.live_cluster import policy_of_report, read_ended, read_policy
+from webhook.cli.live_cluster import read_objects as read_live
+from webhook.cli.page.answers import Cluster, CommandAnswers
+from webhook.cli.page.recorded import RecordedUsage, of_cluster, of_files
+from webhook.cli.terminal import print_problems
+from webhook.cli.world_source import (
+    Source,
+    WorldError,
+    WorldObjects,
+    choose_policy,
+    origin_of,
+    read_objects,
+    world_of,
+)
+from webhook.cluster.api.client import ApiConnection, connect
+from webhook.cluster.api.errors import ClusterError
+from webhook.core.model.policy import Policy
+from webhook.core.world.world import World
+from webhook.kube.pod.run_times import to_run
+from webhook.page.access.door import ClusterDoor, Door, LocalDoor
+from webhook.page.access.rights import ApiRights
+from webhook.page.live.cluster_state import ClusterState, Reading
+from webhook.page.live.cluster_watch import note_pod
+from webhook.page.live.keeper import READING, ClusterKeeper
+from webhook.page.live.kept_objects import KeptObjects
+from webhook.page.live.snapshots import Snapshots
+from webhook.page.root import LOCAL, Page, PageSettings
+from webhook.policy.problems import PolicyError, PolicyUnreadable
+from webhook.server.settings import Address, LiveCluster, WorldFile
+
+ENDED: Final = 0
+CANNOT_START: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The user's options. `serve` is the address for others, None on this machine alone."""
+
+    policy: Path | None
+    source: Source
+    namespaces: tuple[str, ...]
+    port: int
+    domain: str
+    opens_browser: bool
+    serve: Address | None = None
+    hosts: frozenset[str] = frozenset()
+    history: tuple[Path, ...] = ()
+
+    @property
+    def settings(self) -> PageSettings:
+        """Where the page is served."""
+        if self.serve is None:
+            return PageSettings(host=LOCAL, port=self.port)
+        return PageSettings(host=self.serve.host, port=self.serve.port, names=self.hosts)
+
+
+def run(options: Options) -> int:
+    """Serve until Ctrl-C or a signal, and return the exit status."""
+    try:
+        with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_until_stopped(options))
+    except (PolicyError, PolicyUnreadable, WorldError, ClusterError) as error:
+        print_problems(error)
+        return CANNOT_START
+    except OSError as error:
+        print_problems(WorldError(f"cannot listen on {options.settings.host}: {error.strerror or error}"))
+        return CANNOT_START
+    return ENDED
+
+
+async def _until_stopped(options: Options) -> None:
+    serving = asyncio.create_task(_serve(options))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+    try:
+        await serving
+    except asyncio.CancelledError:
+        if not serving.cancelled():
+            raise
+    except ExceptionGroup as errors:
+        raise _first(errors) from errors
+
+
+def _first(error: Exception) -> Exception:
+    """Return the first error of nested groups: one part of the page ends all."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _serve(options: Options) -> None:
+    async with AsyncExitStack() as stack:
+        match options.source:
+            case WorldFile():
+                await _serve_file(options)
+            case LiveCluster(kubeconfig=kubeconfig):
+                connection = await stack.enter_async_context(await connect(kubeconfig))
+                await _serve_cluster(options, kubeconfig, connection)
+
+
+async def _serve_file(options: Options) -> None:
+    if options.serve is not None:
+        raise WorldError("--serve needs a cluster: it asks the API server who may see what")
+    policy = choose_policy(options.policy, options.source)
+    found = read_objects(options.source)
+    name = origin_of(options.source).name
+    state = ClusterState(_reading(found, policy, name), f"world file {name}", options.domain)
+    for each in found.objects:
+        if each.get("kind") == "Pod":
+            note_pod(each, state)
+    state.touch_all()
+    await _show(options, state, LocalDoor(), cluster=None, keep=_stay)
+
+
+async def _serve_cluster(options: Options, kubeconfig: Path | None, connection: ApiConnection) -> None:
+    policy, problem = await _first_policy(options, kubeconfig)
+    origin = f"cluster {connection.server}"
+    annotations = frozenset(key.key for key in policy.defaults.user_from)
+    reading = Reading(World(policy), KeptObjects(annotations))
+    for each in await read_ended(kubeconfig, options.namespaces):
+        reading.runs.add(to_run(each))
+    state = ClusterState(reading, origin, options.domain, problem=problem or READING)
+    coverage = [COMPLETE]
+
+    async def reread() -> Reading:
+        if problem and not state.world.policy.teams:
+            raise ClusterError(problem)
+        found = await read_live(kubeconfig, options.namespaces)
+        coverage[:] = [found.coverage]
+        objects = WorldObjects(found.objects, found.coverage, found.totals)
+        try:
+            return _reading(objects, state.world.policy, origin)
+        except WorldError as error:
+            raise ClusterError(str(error)) from error
+
+    keeper = ClusterKeeper(
+        connection, state, reread=reread, read_policy=None if options.policy is not None else _read_policy
+    )
+    door: Door = LocalDoor()
+    if options.serve is not None:
+        door = ClusterDoor(ApiRights(connection), namespaces=lambda: _namespaces(state.world))
+    await _show(options, state, door, cluster=Cluster(kubeconfig), keep=keeper.run, coverage=lambda: coverage[0])
+
+
+async def _show(
+    options: Options,
+    state: ClusterState,
+    door: Door,
+    *,
+    cluster: Cluster | None,
+    keep: Callable[[], Any],
+    coverage: Callable[[], Coverage] = lambda: COMPLETE,
+) -> None:
+    snapshots = Snapshots()
+    answers = CommandAnswers(state, snapshots, cluster=cluster, coverage=coverage)
+    history = _history(options, cluster)
+    page = Page(state, door, answers, snapshots=snapshots, history=history)
+
+    def on_ready(url: str) -> None:
+        click.echo(f"Open {url}" if options.serve is None else f"Serving at {url}")
+        if options.opens_browser and options.serve is None:
+            webbrowser.open(url)
+
+    async def keep_both() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_run(keep))
+            if history is not None:
+                group.create_task(history.run())
+
+    await page.serve(options.settings, keep=keep_both, on_ready=on_ready)
+
+
+def _history(options: Options, cluster: Cluster | None) -> RecordedUsage | None:
+    if options.history:
+        return RecordedUsage(of_files(options.history))
+    return None if cluster is None else RecordedUsage(of_cluster(cluster.kubeconfig))
+
+
+async def _run(keep: Callable[[], Any]) -> None:
+    await keep()
+
+
+async def _first_policy(options: Options, kubeconfig: Path | None) -> tuple[Policy, str]:
+    """Return the policy to begin with; where none can be read yet, an empty one and why."""
+    if options.policy is not None:
+        return choose_policy(options.policy, options.source), ""
+    try:
+        return await read_policy(kubeconfig), ""
+    except ClusterError as error:
+        return Policy(), str(error)
+
+
+def _read_policy(report: Mapping[str, Any]) -> Policy | None:
+    try:
+        return policy_of_report(report)
+    except ClusterError:
+        return None
+
+
+def _reading(found: WorldObjects, policy: Policy, name: str) -> Reading:
+    """Return what was read. Raises WorldError."""
+    objects = KeptObjects(frozenset(key.key for key in policy.defaults.user_from))
+    for each in found.objects:
+        objects.set(each)
+    world = world_of(found, policy, name=name, keep_nodes=True)
+    reading = Reading(world, objects, tuple(found.coverage.notes()), found.coverage.is_room_known)
+    for each in found.objects:
+        if each.get("kind") == "Pod":
+            reading.runs.add(to_run(each))
+    return reading
+
+
+def _namespaces(world: World) -> set[str]:
+    """Return the namespaces that have something to show."""
+    found = {str(pod.namespace) for pod in world.pods() if pod.demand.gpus}
+    return found | {str(waiting.pod.namespace) for waiting in world.waiting.all()}
+
+
+async def _stay() -> None:
+    """Keep a file as it was read."""

@@ -1,0 +1,90 @@
+"""Runs `fairgate queue`."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from webhook.cli.options import Layout, columns, is_colored
+from webhook.cli.queue.report import report_of
+from webhook.cli.queue.runs import runs_of
+from webhook.cli.queue.table import to_table
+from webhook.cli.screen import progress
+from webhook.cli.serialization import to_json, to_yaml
+from webhook.cli.terminal import print_problems
+from webhook.cli.world_source import (
+    Source,
+    WorldError,
+    WorldObjects,
+    choose_policy,
+    describe_world,
+    origin_of,
+    read_objects,
+    world_of,
+)
+from webhook.core.explain.likely_start import Run
+from webhook.core.explain.queue_rows import QueueReader
+from webhook.core.model.names import TeamName
+from webhook.core.world.world import World
+from webhook.policy.problems import PolicyError, PolicyUnreadable
+
+SHOWN: Final = 0
+UNREADABLE: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The user's options."""
+
+    policy: Path | None
+    source: Source
+    layout: Layout
+    team: str | None
+    limit: int
+    namespaces: tuple[str, ...] = ()
+
+
+class UnknownTeamError(WorldError):
+    """The policy has no such team, and no pod of it waits."""
+
+
+def run(options: Options) -> int:
+    """Show the line, and return the exit status."""
+    try:
+        with progress("Reading"):
+            policy = choose_policy(options.policy, options.source)
+            found = read_objects(options.source, namespaces=options.namespaces)
+            world = world_of(found, policy, name=origin_of(options.source).name)
+            runs = tuple(runs_of(found, options.source, options.namespaces))
+        text = _written(options, found, world, runs)
+    except (PolicyError, PolicyUnreadable, WorldError) as error:
+        print_problems(error)
+        return UNREADABLE
+    found.coverage.print_notes()
+    click.echo(text, nl=False)  # rich hides standard output while it shows a status
+    return SHOWN
+
+
+def _written(options: Options, found: WorldObjects, world: World, runs: tuple[Run, ...]) -> str:
+    now = int(time.time())
+    team = None if options.team is None else _known(TeamName(options.team), world)
+    reader = QueueReader(world, runs=runs, now=now, is_room_known=found.coverage.is_room_known)
+    rows = reader.rows(team)
+    match options.layout:
+        case Layout.JSON:
+            return to_json(report_of(rows, found.coverage.notes()))
+        case Layout.YAML:
+            return to_yaml(report_of(rows, found.coverage.notes()))
+        case Layout.TABLE | Layout.WIDE:
+            source = describe_world(origin_of(options.source), world)
+            return to_table(rows, now=now, limit=options.limit, source=source, width=columns(), is_colored=is_colored())
+
+
+def _known(team: TeamName, world: World) -> TeamName:
+    """Return the name of a team. Raises UnknownTeamError."""
+    if world.policy.team(team) is None and team not in world.waiting.teams():
+        teams = ", ".join(each.name for each in world.policy.teams) or "none"
+        raise UnknownTeamError(f"the policy has no team {team}; teams: {teams}")
+    return team

@@ -1,0 +1,126 @@
+"""`fairgate replay`: read the flags, decide the recorded pods again, print the difference."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+
+from webhook.cli.options import columns, is_colored
+from webhook.cli.replay.outcomes import decide_again
+from webhook.cli.replay.recorded import RecordedPods, joined, policy_in_force, policy_of, recorded_pods, world_of
+from webhook.cli.replay.report import ReplayReport, changes_of, teams_of, to_table
+from webhook.cli.serialization import to_json
+from webhook.cli.terminal import print_error, print_problems
+from webhook.cli.usage.times import parse_time, time_text
+from webhook.core.model.policy import Policy
+from webhook.history.reader import read_trace, recorded_range
+from webhook.history.schema import HistoryError
+from webhook.history.trace_row import Trace
+from webhook.policy.load import load
+from webhook.policy.problems import PolicyError, PolicyUnreadable
+
+_CHANGES: Final = 1
+_UNREADABLE: Final = 2
+_MOST_POLICIES: Final = 2
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  fairgate replay history.db --policy policies.new
+  fairgate replay history.db --policy policies.new --policy policies.old -o json
+
+\b
+Exit status: 0 the policies make no difference, 1 they do, 2 a file cannot be read."""
+)
+@click.argument("history", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The new policy; then the old one, by default the last one that the history recorded.",
+)
+@click.option("--since", metavar="TIME", help="Begin: an age such as 7d, or a time. Default: all that is recorded.")
+@click.option("--until", metavar="TIME", help="End, likewise.")
+@click.option(
+    "-o",
+    "--output",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Table for people, JSON for programs, with every pod.",
+)
+def replay(
+    *, history: tuple[Path, ...], policies: tuple[Path, ...], since: str | None, until: str | None, layout: str
+) -> None:
+    """Decide the pods of a history again, under another policy.
+
+    HISTORY is a file of `fairgate serve --history`; the files of several replicas are joined. Pods come when they came,
+    run as long as they ran, on the nodes that there were, through the decisions of the webhook, the queue and reclaim.
+    It shows for each team what would have been refused, queued, borrowed and evicted, and for which pods that differs.
+    """
+    if len(policies) > _MOST_POLICIES:
+        raise click.UsageError(f"give one policy, or two: got {len(policies)}")
+    try:
+        report = _report(history, policies, since, until)
+    except HistoryError as error:
+        print_error(str(error))
+        sys.exit(_UNREADABLE)
+    except (PolicyError, PolicyUnreadable) as error:
+        print_problems(error)
+        sys.exit(_UNREADABLE)
+    text = to_json(report) if layout == "json" else to_table(report, width=columns(), is_colored=is_colored())
+    click.echo(text, nl=False)
+    sys.exit(_CHANGES if report.changes else 0)
+
+
+def _report(
+    history: tuple[Path, ...], policies: tuple[Path, ...], since: str | None, until: str | None
+) -> ReplayReport:
+    start, end = _range(history, since, until)
+    trace = joined(read_trace(path, start, end) for path in history)
+    new, *old = (load(folder) for folder in policies)
+    before = old[0] if old else policy_of(trace.policies)
+    came = recorded_pods(trace, world_of(trace, policy_in_force(trace, otherwise=before)), until=end)
+    return _compared(trace, came, before, new, within=(start, end))
+
+
+def _compared(
+    trace: Trace, came: RecordedPods, old: Policy, new: Policy, *, within: tuple[float, float]
+) -> ReplayReport:
+    until, tasks = int(within[1]), came.tasks
+    before, after = (decide_again(tasks, world_of(trace, policy), until=until) for policy in (old, new))
+    rows = {row.uid: row for row in trace.pods}
+    return ReplayReport(
+        time_text(within[0]),
+        time_text(within[1]),
+        old.hash,
+        new.hash,
+        len(tasks),
+        dict(sorted(came.left_out.items())),
+        teams_of(tasks, rows, before, after),
+        list(changes_of(tasks, rows, before, after)),
+    )
+
+
+def _range(history: tuple[Path, ...], since: str | None, until: str | None) -> tuple[float, float]:
+    """Return the time range: what was asked for, within what the files record."""
+    ranges = [recorded_range(path) for path in history]
+    first, last = min(start for start, _ in ranges), max(end for _, end in ranges)
+    now = time.time()
+    try:
+        start = first if since is None else max(first, parse_time(since, now=now))
+        end = last if until is None else min(last, parse_time(until, now=now))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if start >= end:
+        raise HistoryError(
+            f"nothing is recorded in this time: the history is from {time_text(first)} to {time_text(last)}"
+        )
+    return start, end

@@ -1,0 +1,123 @@
+"""The report of `fairgate replay`: each team under both policies, and the pods for which they differ."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Final
+
+import msgspec
+
+from webhook.cli.formatting import plural
+from webhook.cli.replay.outcomes import Outcome, Sums, sums_by_team
+from webhook.cli.screen import Screen, grid
+from webhook.cli.terminal import Line
+from webhook.history.trace_row import PodRow
+from webhook.simulation.task import Task
+
+_SHOWN: Final = 20
+_DIGITS: Final = 3
+_COLUMNS: Final = ("refused", "queued", "guaranteed", "borrowed", "evicted", "not_started")
+
+
+class TeamSums(msgspec.Struct):
+    """The pods of a team by what came of them under one policy; a pod may be in several."""
+
+    refused: int
+    queued: int
+    guaranteed: int
+    borrowed: int
+    evicted: int
+    not_started: int
+    waited_hours: Annotated[float, msgspec.Meta(description="GPU-hours that pods asked for before they started")]
+
+
+class TeamReport(msgspec.Struct):
+    """A team under the old and the new policy."""
+
+    team: str
+    pods: int
+    old: TeamSums
+    new: TeamSums
+
+
+class ChangedPod(msgspec.Struct):
+    """A pod that gets something else under the new policy; `why` is a final refusal."""
+
+    pod: str
+    team: str
+    gpus: float
+    old: str
+    new: str
+    why: str = ""
+
+
+class ReplayReport(msgspec.Struct):
+    """What the new policy changes for the pods of a history."""
+
+    since: str
+    until: str
+    old_policy: str
+    new_policy: str
+    pods: int
+    left_out: dict[str, int]
+    teams: list[TeamReport]
+    changes: list[ChangedPod]
+
+
+def teams_of(
+    tasks: Sequence[Task], rows: Mapping[str, PodRow], old: Mapping[str, Outcome], new: Mapping[str, Outcome]
+) -> list[TeamReport]:
+    """Return each team under both policies, by name."""
+    gpus = {name: row.gpus for name, row in rows.items()}
+    before, after = sums_by_team(tasks, old, gpus), sums_by_team(tasks, new, gpus)
+    return [TeamReport(team, before[team].pods, _sums(before[team]), _sums(after[team])) for team in sorted(before)]
+
+
+def _sums(found: Sums) -> TeamSums:
+    return TeamSums(
+        refused=found.refused,
+        queued=found.queued,
+        guaranteed=found.guaranteed,
+        borrowed=found.borrowed,
+        evicted=found.evicted,
+        not_started=found.not_started,
+        waited_hours=round(found.waited_hours, _DIGITS),
+    )
+
+
+def changes_of(
+    tasks: Sequence[Task], rows: Mapping[str, PodRow], old: Mapping[str, Outcome], new: Mapping[str, Outcome]
+) -> Iterator[ChangedPod]:
+    """Yield the pods for which the policies differ, in the order in which they came."""
+    for task in tasks:
+        before, after, row = old[task.name], new[task.name], rows[task.name]
+        if before.text != after.text:
+            where = f"{row.namespace}/{row.name}"
+            yield ChangedPod(where, row.team, row.gpus, before.text, after.text, after.why)
+
+
+def to_table(report: ReplayReport, *, width: int, is_colored: bool) -> str:
+    """Return the report as text: the teams, the first of the pods that differ, and what was left out."""
+    console = Screen(width=width, is_colored=is_colored)
+    table = grid("team", ">pods", *(f">{name.replace('_', ' ')}" for name in _COLUMNS), ">GPU-hours waited")
+    for each in report.teams:
+        names = (*_COLUMNS, "waited_hours")
+        cells = (_cell(getattr(each.old, name), getattr(each.new, name)) for name in names)
+        table.add_row(Line(each.team), Line(f"{each.pods:,}"), *map(Line, cells))
+    console.print(table, "")
+    for change in report.changes[:_SHOWN]:
+        why = f": {change.why}" if change.why else ""
+        console.print(Line(f"{change.pod} ({change.gpus:g} GPUs): {change.old} → {change.new}{why}"), soft_wrap=True)
+    if len(report.changes) > _SHOWN:
+        console.print(f"… and {plural(len(report.changes) - _SHOWN, 'pod')} more: -o json has all")
+    for why, count in report.left_out.items():
+        console.print(Line(f"left out: {count:,} {why}"), soft_wrap=True)
+    changed = plural(len(report.changes), "pod") if report.changes else "no pod"
+    text = f"{plural(report.pods, 'pod')} from {report.since} to {report.until}: {changed} would get something else"
+    console.print(Line(f"{text} (policy {report.old_policy} → {report.new_policy})"), soft_wrap=True)
+    return console.text
+
+
+def _cell(old: float, new: float) -> str:
+    def shown(value: float) -> str:
+        return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
+
+    return shown(old) if shown(old) == shown(new) else f"{shown(old)} → {shown(new)}"

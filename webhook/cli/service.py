@@ -1,0 +1,45 @@
+"""What the commands that serve share: options, the event loop, and the line on why they cannot start."""
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from typing import Any, NoReturn
+
+import click
+import uvloop
+
+from webhook.cli.options import path_option
+from webhook.observe.logs import LogFormat
+from webhook.server.settings import Address, parse_address
+
+policy_folder_option = path_option("--policy", metavar="DIR", required=True, help="Folder of policy files.")
+
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(LogFormat, case_sensitive=False),
+    default=LogFormat.JSON.value,
+    show_default=True,
+    help="Format of the log on standard error: for machines or for people.",
+)
+
+
+def listen_address(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Address | None:
+    """Parse the value of --listen, for click."""
+    if value is None:
+        return None
+    try:
+        return parse_address(value)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from exc
+
+
+def run_service(main: Coroutine[Any, Any, None]) -> None:
+    """Run a service on uvloop until it ends."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)
+
+
+def cannot_start(why: object) -> NoReturn:
+    """Print why a service cannot start, and exit with status 2."""
+    click.echo(f"fairgate: cannot start: {why}", err=True)
+    sys.exit(2)

@@ -1,0 +1,1 @@
+"""`fairgate simulate`: what a policy does to a load, in simulated time."""

@@ -1,0 +1,167 @@
+"""Reads what a simulation begins with: the policies, the world under each, the tasks of a trace."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, TextIO
+
+import msgspec
+
+from webhook.cli.simulate.history import TraceInput, is_history, objects_of, read_history, recorded_policy
+from webhook.cli.simulate.options import NodeKind, Options
+from webhook.cli.world_source import Objects, WorldError, choose_policy, origin_of, read_objects
+from webhook.core.model.names import NodeName
+from webhook.core.model.node import Node
+from webhook.core.model.policy import Policy
+from webhook.core.world.world import World
+from webhook.kube.world_file.world_file import WorldFile as WorldObjects
+from webhook.kube.world_file.world_file import WorldFileError, parse_world
+from webhook.policy.load import load
+from webhook.server.settings import WorldFile
+from webhook.simulation.traces.nodes import NodeRow, read_nodes
+from webhook.simulation.traces.row import TraceError
+from webhook.simulation.traces.site import nodes_of, with_shares
+from webhook.simulation.traces.table import read_philly, read_trace
+
+MAX_BYTES: Final = 512 << 20
+"""The largest trace that is read."""
+
+_IN_FORCE: Final = "in force"
+_WHOLE: Final = 1000
+_CPU_OF_GPU: Final = 16_000
+_MEMORY_OF_GPU: Final = 256 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPolicy:
+    """A policy, by the name that reports use."""
+
+    name: str
+    policy: Policy
+
+
+class Worlds:
+    """Makes fresh worlds of one source, under any policy, with nodes added. Raises WorldError and TraceError."""
+
+    def __init__(self, options: Options, trace: TraceInput) -> None:
+        self._keeps_pods = options.keeps_pods
+        self._name = origin_of(options.source).name
+        self._nodes: list[NodeRow] | None = None
+        self._objects: Objects = ()
+        self._surroundings = trace.surroundings
+        self._is_shared = any(row.milli < _WHOLE and row.gpus and row.pod is None for row in trace.rows)
+        path = options.source.path if isinstance(options.source, WorldFile) else None
+        if path is not None and path.suffix.lower() == ".csv":
+            with opened(path) as file:
+                self._nodes = read_nodes(file, name=self._name)
+        elif path is not None and is_history(path):
+            self._objects = objects_of(path)
+        else:
+            self._objects = read_objects(options.source).objects
+
+    @property
+    def rounds_up(self) -> bool:
+        """Whether tasks that take a part of a GPU take a whole one, since the nodes of a cluster have whole ones."""
+        return self._is_shared and self._nodes is None
+
+    def make(self, policy: Policy, *, bought: NodeKind | None = None, count: int = 0) -> World:
+        """Return a new world under a policy."""
+        is_shared = self._is_shared and self._nodes is not None
+        world = World(with_shares(policy) if is_shared else policy)
+        if self._nodes is not None:
+            for node in nodes_of(self._nodes, is_shared=is_shared):
+                world.set_node(node)
+        else:
+            self._fill(world)
+        self._surround(world)
+        for node in _bought(bought, count, world, is_shared=is_shared):
+            world.set_node(node)
+        world.sort_nodes()
+        return world
+
+    def _surround(self, world: World) -> None:
+        """Add the namespaces and PriorityClasses around recorded pods that the world does not have itself."""
+        found = self._parsed(self._surroundings, world) if self._surroundings else WorldObjects()
+        known = {each.name for each in world.namespaces()}
+        for namespace in found.namespaces:
+            if namespace.name not in known:
+                world.set_namespace(namespace)
+        for priority_class in found.priority_classes:
+            if priority_class.name not in world.priority_classes:
+                world.set_priority_class(priority_class)
+
+    def _parsed(self, listed: Objects, world: World) -> WorldObjects:
+        text = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": listed})
+        try:
+            return parse_world(text, world.policy.resources, name=self._name)
+        except WorldFileError as error:
+            raise WorldError(str(error)) from error
+
+    def _fill(self, world: World) -> None:
+        self._parsed(self._objects, world).fill(world)
+        if not self._keeps_pods:
+            waiting = [pod.uid for pod in world.waiting.all()]
+            for uid in [*waiting, *(pod.uid for pod in world.pods() if pod.demand.gpus)]:
+                world.remove_pod(uid)
+
+
+def _bought(kind: NodeKind | None, count: int, world: World, *, is_shared: bool) -> list[Node]:
+    """Return new nodes: like one of the world that has this model and size, or with plenty of cpu and memory."""
+    if kind is None or not count:
+        return []
+    weights = world.policy.resources
+    alike = next(
+        (
+            node
+            for node in world.fleet.nodes()
+            if node.model == kind.model and any(offer.pieces == kind.gpus for offer in node.offers(weights))
+        ),
+        None,
+    )
+    if alike is not None:
+        names = [NodeName(f"bought-{number:05}") for number in range(count)]
+        labels = [{**alike.labels, "kubernetes.io/hostname": name} for name in names]
+        pairs = zip(names, labels, strict=True)
+        return [replace(alike, name=name, labels=each, taints=()) for name, each in pairs]
+    row = NodeRow("", kind.gpus, kind.model, kind.gpus * _CPU_OF_GPU, kind.gpus * _MEMORY_OF_GPU)
+    return nodes_of((row._replace(name=f"bought-{n:05}") for n in range(count)), is_shared=is_shared)
+
+
+def read_policies(options: Options) -> list[NamedPolicy]:
+    """Read the policies. Raises PolicyError, PolicyUnreadable, WorldError."""
+    if not options.policies:
+        if isinstance(options.source, WorldFile) and is_history(options.source.path):
+            return [NamedPolicy("recorded", recorded_policy(options.source.path))]
+        return [NamedPolicy(_IN_FORCE, choose_policy(None, options.source))]
+    short = [path.name or str(path) for path in options.policies]
+    names = short if len(set(short)) == len(short) else [str(path) for path in options.policies]
+    return [NamedPolicy(name, load(path)) for name, path in zip(names, options.policies, strict=True)]
+
+
+def read_trace_input(options: Options, policies: Sequence[NamedPolicy]) -> TraceInput:
+    """Read the trace, if there is one. Raises TraceError."""
+    if options.trace is None:
+        return TraceInput()
+    if is_history(options.trace):
+        return read_history(options.trace, otherwise=policies[0].policy)
+    with opened(options.trace) as file:
+        first = file.read(1)
+        file.seek(0)
+        if first in ("[", "{"):
+            return TraceInput(read_philly(file.read(), name=str(options.trace)))
+        return TraceInput(read_trace(file, name=str(options.trace), needs_times=options.load is None))
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[TextIO]:
+    """Open a file of text. Raises TraceError where it cannot be read."""
+    try:
+        if path.is_file() and path.stat().st_size > MAX_BYTES:
+            raise TraceError((f"{path}: is larger than {MAX_BYTES >> 20} MiB; cut it first",))
+        with path.open(encoding="utf-8", newline="") as file:
+            yield file
+    except OSError as error:
+        raise TraceError((f"{path}: cannot be read: {error.strerror or error}",)) from error
+    except UnicodeDecodeError as error:
+        raise TraceError((f"{path}: is not text in UTF-8",)) from error

@@ -1,0 +1,132 @@
+"""The report of `fairgate simulate`: one HTML page with plots and tables. It loads no other file, and has no script."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Final
+
+from webhook.cli.simulate.marks import SERIES
+from webhook.cli.simulate.plots import Plot, bar_plot, curves_of, line_plot
+from webhook.cli.simulate.results import GroupReport, PolicyReport, PurchaseReport, SimulationReport
+from webhook.cli.simulate.table import (
+    COLUMNS,
+    group_cells,
+    percent_cell,
+    purchase_text,
+    wait_text,
+)
+from webhook.core.model.text import printable
+
+_HOUR: Final = 3600
+_DARK: Final = ("#56a8e0", "#f0883e", "#3fc79a", "#e39bc4", "#f0b429", "#8fd0f5")
+_CSS: Final = f"""
+:root {{ --text: #1f2328; --back: #fff; --grid: #d8dee4; {"".join(f"--line-{n}: {c};" for n, c in enumerate(SERIES))} }}
+@media (prefers-color-scheme: dark) {{ :root {{ --text: #e6edf3; --back: #0d1117; --grid: #30363d;
+{"".join(f"--line-{n}: {c};" for n, c in enumerate(_DARK))} }} }}
+body {{ color: var(--text); background: var(--back); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
+max-width: 72rem; padding: 0 1rem; }}
+svg {{ max-width: 100%; height: auto; }}
+table {{ border-collapse: collapse; margin: .5rem 0; }}
+.wide {{ overflow-x: auto; }}
+td, th {{ border-bottom: 1px solid var(--grid); padding: .2rem .6rem; text-align: right; white-space: nowrap; }}
+td:first-child, th:first-child {{ text-align: left; }}
+summary {{ cursor: pointer; }}
+"""
+
+
+def plots_of(report: SimulationReport) -> list[Plot]:
+    """Return all plots of a report."""
+    policies = report.policies
+    teams = list(dict.fromkeys(group.group for each in policies for group in each.teams))
+    sizes = list(dict.fromkeys(group.group for each in policies for group in each.sizes))
+    return [
+        _waits("waits-by-team", "Wait of 90 % of the jobs at most, in hours, by team", teams, policies, is_team=True),
+        _waits("waits-by-size", "Wait of 90 % of the jobs at most, in hours, by GPUs", sizes, policies, is_team=False),
+        line_plot(
+            "gpus-in-use", "GPUs in use", curves_of(policies, lambda each: each.guaranteed_gpus + each.borrowed_gpus)
+        ),
+        line_plot("gpus-borrowed", "GPUs borrowed", curves_of(policies, lambda each: each.borrowed_gpus)),
+        line_plot(
+            "gpus-waiting", "GPUs that waiting pods ask for", curves_of(policies, lambda each: each.waiting_gpus)
+        ),
+        line_plot(
+            "fragmentation",
+            "Free GPUs that are useless to future pods, in percent",
+            curves_of(policies, lambda each: 100 * each.fragmented),
+        ),
+        line_plot(
+            "largest-pod", "GPUs of the largest pod that fits", curves_of(policies, lambda each: each.largest_pod)
+        ),
+    ]
+
+
+def to_html(report: SimulationReport, *, source: str) -> str:
+    """Return the page; `source` says what was simulated."""
+    parts = [
+        "<h1>Simulation</h1>",
+        f"<p>{_escaped(source)}</p>",
+        *(f"<p>{_escaped(note)}</p>" for note in report.notes),
+        "<h2>Policies</h2>",
+        _side_by_side(report.policies),
+        *(part for each in report.purchases for part in _purchase(each)),
+        "<h2>Plots</h2>",
+        *map(_figure, plots_of(report)),
+        *(part for each in report.policies for part in _groups(each)),
+    ]
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><style>{_CSS}</style>'
+    title = "<title>Fairgate: simulation</title>"
+    body = "\n".join(parts)
+    return f'<!doctype html>\n<html lang="en"><head>{head}{title}</head>\n<body><main>\n{body}\n</main></body></html>\n'
+
+
+def _waits(name: str, title: str, groups: list[str], policies: Sequence[PolicyReport], *, is_team: bool) -> Plot:
+    series = []
+    for each in policies:
+        known = {group.group: group for group in (each.teams if is_team else each.sizes)}
+        series.append((each.policy, [_hours(known.get(group)) for group in groups]))
+    return bar_plot(name, title, groups, series)
+
+
+def _hours(group: GroupReport | None) -> float | None:
+    if group is None:
+        return 0.0
+    return None if group.wait_p90 is None else group.wait_p90.mean / _HOUR
+
+
+def _side_by_side(policies: Sequence[PolicyReport]) -> str:
+    rows = (
+        (each.policy, percent_cell(each.allocated), percent_cell(each.fragmented), *group_cells(each.total))
+        for each in policies
+    )
+    return _table(("policy", "GPUs in use", "fragmented", *COLUMNS), rows)
+
+
+def _groups(policy: PolicyReport) -> Iterable[str]:
+    yield f"<h2>{_escaped(policy.policy)}</h2>"
+    rows = [(f"team {each.group}", *group_cells(each)) for each in policy.teams]
+    rows += [(f"GPUs {each.group}", *group_cells(each)) for each in policy.sizes]
+    yield _table(("", *COLUMNS), rows)
+
+
+def _purchase(found: PurchaseReport) -> Iterable[str]:
+    yield f"<h2>How many to buy</h2><p>{_escaped(purchase_text(found))}</p>"
+    rows = ((f"{nodes:,}", "never" if wait is None else wait_text(wait)) for nodes, wait in found.tried.items())
+    yield _table(("nodes bought", "wait"), rows)
+
+
+def _figure(plot: Plot) -> str:
+    table = _table(plot.head, plot.rows)
+    return f"<figure>{plot.svg}<details><summary>The same as a table</summary>{table}</details></figure>"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    columns = "".join(f'<th scope="col">{_escaped(cell)}</th>' for cell in head)
+    lines = (
+        f'<tr><th scope="row">{_escaped(row[0])}</th>{"".join(f"<td>{_escaped(cell)}</td>" for cell in row[1:])}</tr>'
+        for row in rows
+    )
+    table = f"<table><thead><tr>{columns}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return f'<div class="wide" tabindex="0" role="region" aria-label="Table">{table}</div>'
+
+
+def _escaped(text: str) -> str:
+    return escape(printable(text))

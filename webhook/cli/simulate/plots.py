@@ -1,0 +1,181 @@
+"""Plots of our own: lines over time and bars by group, each with the same as a table."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from webhook.cli.simulate.marks import (
+    GRID,
+    TEXT,
+    WIDTH,
+    Bar,
+    Drawing,
+    Line,
+    Mark,
+    Point,
+    Text,
+    series_color,
+)
+from webhook.cli.simulate.results import PolicyReport, SampleReport
+from webhook.cli.simulate.svg import to_svg
+from webhook.core.model.text import printable, shortened
+
+_DASHES: Final = ((), (7, 3), (2, 3), (9, 3, 2, 3), (1, 2), (12, 4))
+_LEFT, _RIGHT, _BOTTOM = 62, 12, 36
+_AREA: Final = 194
+"""The height of what is between the axes."""
+
+_ROW: Final = 18
+_LETTER: Final = 7.2
+"""The width of a letter, about: no font is at hand that measures it."""
+
+_TICKS: Final = 4
+_DAY, _HOUR = 86_400, 3600
+_LONGEST: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A plot: `drawing` is the picture, `head` and `rows` are the same as a table. `name` is for files."""
+
+    name: str
+    drawing: Drawing
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def title(self) -> str:
+        """What the plot shows."""
+        return self.drawing.title
+
+    @property
+    def svg(self) -> str:
+        """The picture as SVG."""
+        return to_svg(self.drawing)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The points of one policy, as times in seconds and values."""
+
+    name: str
+    points: tuple[Point, ...]
+
+
+class _Frame(NamedTuple):
+    """Where the axes are: `top` is the upper end of the vertical one, at which the value is `most`."""
+
+    top: float
+    most: float
+
+    @property
+    def bottom(self) -> float:
+        return self.top + _AREA
+
+    @property
+    def height(self) -> int:
+        return round(self.bottom + _BOTTOM)
+
+    def y(self, value: float) -> float:
+        return self.bottom - value / self.most * _AREA
+
+
+def curves_of(policies: Sequence[PolicyReport], value: Callable[[SampleReport], float]) -> list[Curve]:
+    """Return one curve for each policy."""
+    return [Curve(each.policy, tuple((s.at_seconds, value(s)) for s in each.samples)) for each in policies]
+
+
+def line_plot(name: str, title: str, curves: Sequence[Curve]) -> Plot:
+    """Draw lines over time."""
+    longest = max((x for curve in curves for x, _ in curve.points), default=0) or 1
+    unit, noun = (_DAY, "days") if longest > 2 * _DAY else (_HOUR, "hours")
+    legend = list(_legend([curve.name for curve in curves]))
+    frame = _frame(legend, (y for curve in curves for _, y in curve.points))
+    marks: list[Mark] = [*_around(title, frame), *legend]
+    step = _rounded_up(longest / unit / _TICKS)
+    for tick in range(math.floor(longest / unit / step) + 1):
+        place = _x(tick * step * unit / longest), frame.bottom + 18
+        marks.append(Text(*place, f"{tick * step:,.3g}", "middle"))
+    marks.append(Text((_LEFT + WIDTH) / 2, frame.height - 3, noun, "middle"))
+    for number, curve in enumerate(curves):
+        points = tuple((_x(x / longest), frame.y(y)) for x, y in curve.points)
+        marks.append(Line(points, series_color(number), 2, _DASHES[number % len(_DASHES)]))
+    times = sorted({x for curve in curves for x, _ in curve.points})
+    known = [dict(curve.points) for curve in curves]
+    rows = ((f"{time / unit:.2f}", *(f"{each[time]:,.4g}" if time in each else "" for each in known)) for time in times)
+    head = (noun, *(_shown(curve.name) for curve in curves))
+    return Plot(name, Drawing(title, frame.height, tuple(marks)), head, tuple(rows))
+
+
+def bar_plot(
+    name: str, title: str, groups: Sequence[str], series: Sequence[tuple[str, Sequence[float | None]]]
+) -> Plot:
+    """Draw bars side by side for each group; a value that is not known has no bar, and says so."""
+    legend = list(_legend([each for each, _ in series], is_dashed=False))
+    frame = _frame(legend, (value or 0 for _, values in series for value in values))
+    marks: list[Mark] = [*_around(title, frame), *legend]
+    slot = (WIDTH - _LEFT - _RIGHT) / max(1, len(groups))
+    width = min(40.0, slot * 0.8 / max(1, len(series)))
+    for place, group in enumerate(groups):
+        middle = _LEFT + (place + 0.5) * slot
+        marks.append(Text(middle, frame.bottom + 18, shortened(_shown(group), max(3, int(slot / _LETTER))), "middle"))
+        for number, (_, values) in enumerate(series):
+            x = middle + (number - len(series) / 2) * width
+            value = values[place]
+            if value is None:
+                marks.append(Text(x + width / 2, frame.bottom - 4, "never", "middle"))
+                continue
+            height = max(0.5, frame.bottom - frame.y(value))
+            marks.append(Bar(x, frame.bottom - height, width - 2, height, series_color(number)))
+    rows = (
+        (_shown(group), *("never" if values[place] is None else f"{values[place]:,.4g}" for _, values in series))
+        for place, group in enumerate(groups)
+    )
+    head = ("", *(_shown(each) for each, _ in series))
+    return Plot(name, Drawing(title, frame.height, tuple(marks)), head, tuple(rows))
+
+
+def _frame(legend: Sequence[Mark], values: Iterator[float]) -> _Frame:
+    lowest = max((each.y for each in legend if isinstance(each, Text)), default=14.0)
+    return _Frame(lowest + 16, _rounded_up(max(values, default=0)))
+
+
+def _around(title: str, frame: _Frame) -> Iterator[Mark]:
+    """Yield the title, and the horizontal lines with their values."""
+    yield Text(4, 14, title, "start", is_bold=True)
+    for tick in range(_TICKS + 1):
+        value = frame.most * tick / _TICKS
+        y = frame.y(value)
+        yield Line(((_LEFT, y), (WIDTH - _RIGHT, y)), GRID if tick else TEXT)
+        yield Text(_LEFT - 6, y + 4, f"{value:,.4g}", "end")
+
+
+def _legend(names: Sequence[str], *, is_dashed: bool = True) -> Iterator[Mark]:
+    """Yield a sample and a name for each series, in rows below the title."""
+    x, y = float(_LEFT), 14.0 + _ROW
+    for number, name in enumerate(names):
+        shown = _shown(name)
+        width = _LETTER * len(shown) + 44
+        if x > _LEFT and x + width > WIDTH:
+            x, y = float(_LEFT), y + _ROW
+        dash = _DASHES[number % len(_DASHES)] if is_dashed else ()
+        yield Line(((x, y - 4), (x + 22, y - 4)), series_color(number), 4, dash)
+        yield Text(x + 28, y, shown, "start")
+        x += width
+
+
+def _x(part: float) -> float:
+    return _LEFT + part * (WIDTH - _LEFT - _RIGHT)
+
+
+def _rounded_up(value: float) -> float:
+    """Return the next number of the form 1, 2, 4, 5 or 8 times a power of ten."""
+    size = 1e-3
+    while size * 10 <= value:
+        size *= 10
+    return next((step * size for step in (1, 2, 4, 5, 8, 10) if step * size >= value), 1.0)
+
+
+def _shown(name: str) -> str:
+    return shortened(printable(name), _LONGEST)

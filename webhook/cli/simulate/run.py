@@ -1,0 +1,105 @@
+"""Runs `fairgate simulate`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from webhook.cli.formatting import plural, span
+from webhook.cli.options import Layout, columns, is_colored
+from webhook.cli.serialization import to_json
+from webhook.cli.simulate.history import TraceInput
+from webhook.cli.simulate.inputs import NamedPolicy, Worlds, read_policies, read_trace_input
+from webhook.cli.simulate.options import Options
+from webhook.cli.simulate.outputs import write_outputs
+from webhook.cli.simulate.png import PngUnavailableError, require_png
+from webhook.cli.simulate.results import SimulationReport, policy_report, purchase_report
+from webhook.cli.simulate.rounds import Advance, PolicyResult, Rounds
+from webhook.cli.simulate.table import to_table
+from webhook.cli.terminal import print_error, print_problems
+from webhook.cli.world_source import WorldError, origin_of
+from webhook.policy.problems import PolicyError, PolicyUnreadable
+from webhook.simulation.traces.row import TraceError
+from webhook.simulation.traces.tasks import shares_of
+
+SHOWN: Final = 0
+UNREADABLE: Final = 2
+_DAY: Final = 86_400
+
+
+def run(options: Options) -> int:
+    """Simulate, write the outputs, and return the exit status."""
+    try:
+        if options.outputs.png is not None:
+            require_png()
+        report = _simulated(options)
+        source = _source_text(options, report)
+        write_outputs(report, options.outputs, source=source)
+    except (PolicyError, PolicyUnreadable, WorldError, TraceError) as error:
+        print_problems(error)
+        return UNREADABLE
+    except PngUnavailableError as error:
+        print_error(str(error))
+        return UNREADABLE
+    except OSError as error:
+        print_error(f"{error.filename}: cannot be written: {error.strerror}")
+        return UNREADABLE
+    if options.outputs.layout is Layout.JSON:
+        click.echo(to_json(report), nl=False)
+    else:
+        click.echo(to_table(report, source=source, width=columns(), is_colored=is_colored()), nl=False)
+    return SHOWN
+
+
+def _simulated(options: Options) -> SimulationReport:
+    policies = read_policies(options)
+    trace = read_trace_input(options, policies)
+    worlds = Worlds(options, trace)
+    for named in policies:
+        _check_team(options, named)
+    with _progress(len(policies) * options.rounds, is_open_ended=options.buy is not None) as advance:
+        rounds = Rounds(options, worlds, trace.rows, shares=shares_of(policies[0].policy), advance=advance)
+        results = [PolicyResult(named.name, rounds.run(named)) for named in policies]
+        purchases = []
+        if options.buy is not None:
+            purchases = [purchase_report(named.name, rounds.purchase(named, options.buy)) for named in policies]
+    found = list(map(policy_report, results))
+    return SimulationReport(options.rounds, options.seed, found, purchases, _notes(options, worlds, trace))
+
+
+def _check_team(options: Options, named: NamedPolicy) -> None:
+    team = None if options.buy is None else options.buy.team
+    teams = [each.name for each in named.policy.teams]
+    if team is not None and team not in teams:
+        raise WorldError(f"policy {named.name} has no team {team}; teams: {', '.join(teams) or 'none'}")
+
+
+def _notes(options: Options, worlds: Worlds, trace: TraceInput) -> list[str]:
+    notes = [f"left out of the history: {count:,} {why}" for why, count in sorted(trace.left_out.items())]
+    if worlds.rounds_up:
+        notes.append("tasks that ask for a part of a GPU got a whole one: the world's nodes have whole GPUs")
+    if options.load is None and not any(row.team or row.namespace for row in trace.rows):
+        notes.append("the trace names no teams: tasks were dealt to them by guaranteed share")
+    return notes
+
+
+def _source_text(options: Options, report: SimulationReport) -> str:
+    first = report.policies[0]
+    world = f"{plural(first.nodes, 'node')} with {first.gpus:,g} GPUs of {origin_of(options.source).name}"
+    load = str(options.trace) if options.load is None else f"load {options.load.part:g}"
+    days = first.seconds / _DAY
+    length = f"{days:,.1f} days" if days >= 1 else span(first.seconds)
+    return f"{world}; {load}, {length}, {plural(report.rounds, 'round')} from seed {report.seed}"
+
+
+@contextmanager
+def _progress(rounds: int, *, is_open_ended: bool) -> Iterator[Advance]:
+    """Show how far the rounds are, on a terminal's standard error."""
+    console = Console(stderr=True)
+    parts = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+    with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as bar:
+        job = bar.add_task("Simulating", total=None if is_open_ended else rounds)
+        yield lambda part: bar.update(job, advance=part)

@@ -1,0 +1,1 @@
+"""`fairgate usage`: GPU-hours by team, user, model, tier or department."""

@@ -1,0 +1,132 @@
+"""`fairgate usage`: read the flags, find the source, print the report, say in one line what is wrong."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+
+from webhook.cli.options import columns, is_colored, kubeconfig_option, path_option
+from webhook.cli.serialization import to_json
+from webhook.cli.terminal import print_error
+from webhook.cli.usage.report import build, to_csv, to_table
+from webhook.cli.usage.times import parse_time, time_text
+from webhook.history import wire
+from webhook.history.prometheus import read_prometheus
+from webhook.history.reader import read_usage, recorded_range
+from webhook.history.schema import HistoryError
+from webhook.history.summary import By, whole_intervals
+from webhook.history.usage_row import INTERVAL_SECONDS, Recording
+
+_UNREADABLE: Final = 2
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  fairgate usage --since 30d --by team -o csv
+  fairgate usage --history history.db --by user
+  fairgate usage --prometheus http://localhost:9090 --since 2026-11-01 --until 2026-12-01
+
+\b
+Exit status: 0 shown, 2 the source cannot be read, or you may not read it."""
+)
+@click.option("--since", default="7d", show_default=True, metavar="TIME", help="Begin: an age such as 7d, or a time.")
+@click.option("--until", default="now", show_default=True, metavar="TIME", help="End, likewise.")
+@click.option(
+    "--by",
+    type=click.Choice([each.value for each in By]),
+    default=By.TEAM.value,
+    show_default=True,
+    help="What the lines are.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "layout",
+    type=click.Choice(["table", "csv", "json"]),
+    default="table",
+    show_default=True,
+    help="Table for people, CSV for spreadsheets, JSON for programs.",
+)
+@path_option(
+    "--history",
+    multiple=True,
+    help="Read a file that `fairgate serve --history` wrote. Repeatable: the files of several replicas are merged.",
+)
+@click.option("--prometheus", metavar="URL", help="Read a Prometheus that scrapes Fairgate's servers; it has no users.")
+@click.option("--match", default="", metavar="MATCHERS", help='With --prometheus: one cluster, such as cluster="prod".')
+@kubeconfig_option
+def usage(
+    *,
+    since: str,
+    until: str,
+    by: str,
+    layout: str,
+    history: tuple[Path, ...],
+    prometheus: str | None,
+    match: str,
+    kubeconfig: Path | None,
+) -> None:
+    """Show GPU-hours: held guaranteed and borrowed, idle, waiting; and what was refused.
+
+    Without --history and --prometheus the servers of the cluster are asked: they must record a history, and you must
+    have the right to list pods in all namespaces. Times are widened to intervals of five minutes.
+    """
+    start, end = _range(since, until)
+    if sum((bool(history), prometheus is not None, kubeconfig is not None)) > 1:
+        raise click.UsageError("--history, --prometheus and --kubeconfig exclude each other")
+    if match and prometheus is None:
+        raise click.UsageError("--match selects series of --prometheus")
+    if prometheus is not None and by == By.USER:
+        raise click.UsageError("--by user needs a history: metrics have no users, who could be any number")
+    try:
+        if prometheus is not None:
+            recordings = read_prometheus(prometheus, start, end, matchers=match)
+        else:
+            recordings = _read(history, kubeconfig, start, end)
+    except HistoryError as error:
+        print_error(str(error))
+        sys.exit(_UNREADABLE)
+    if history and not any(each.rows for each in recordings):
+        _note_range(history)
+    report = build(recordings, By(by), since=start, until=min(end, time.time()))
+    match layout:
+        case "csv":
+            click.echo(to_csv(report), nl=False)
+        case "json":
+            click.echo(to_json(report), nl=False)
+        case _:
+            click.echo(to_table(report, width=columns(), is_colored=is_colored()), nl=False)
+
+
+def _range(since: str, until: str) -> tuple[int, int]:
+    now = time.time()
+    try:
+        start, end = parse_time(since, now=now), parse_time(until, now=now)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if not 0 <= start < end:
+        raise click.UsageError(f"--since {since} is not before --until {until}")
+    return whole_intervals(start, end)
+
+
+def _note_range(files: tuple[Path, ...]) -> None:
+    """Say on standard error when the files record, where they have nothing in the time that was asked for."""
+    try:
+        ranges = [recorded_range(path) for path in files]
+    except HistoryError as error:
+        print_error(error)
+        return
+    first, last = min(start for start, _ in ranges), max(end for _, end in ranges)
+    print_error(f"nothing is recorded in this time: the history is from {time_text(first)} to {time_text(last)}")
+
+
+def _read(history: tuple[Path, ...], kubeconfig: Path | None, start: int, end: int) -> list[Recording]:
+    if history:
+        step = INTERVAL_SECONDS if len(history) > 1 else wire.step_seconds(start, end)
+        return [read_usage(path, start, end, step_seconds=step) for path in history]
+    from webhook.cli.usage.live import read_live  # noqa: PLC0415 - slow to import, and files need none of it
+
+    return read_live(kubeconfig, start, end)

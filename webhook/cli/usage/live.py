@@ -1,0 +1,130 @@
+"""Asks every server of a cluster for its record: through the API server's pod proxy, or at its own URL."""
+
+import asyncio
+import ssl
+import time
+from base64 import b64decode
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from webhook.cluster.api.client import ApiConnection, connect
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.namespace import own_namespace
+from webhook.history import wire
+from webhook.history.schema import HistoryError
+from webhook.history.usage_row import Recording
+from webhook.kube.objects import keys
+from webhook.kube.objects.usage_access import AUDIENCE, READER, TOKEN_HEADER, TOKEN_SECONDS, USAGE_PATH
+from webhook.kube.registration.installation import path_of
+from webhook.kube.registration.registration import VALIDATING_CONFIGURATION
+
+SECONDS: Final = 60.0
+_PORT: Final = 8443
+_INSTEAD: Final = "docs/usage.md#rights; or give --history or --prometheus"
+
+
+def read_live(kubeconfig: Path | None, since: int, until: int) -> list[Recording]:
+    """Return the records of all servers of a cluster. Raises HistoryError."""
+    from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415 - slow to import
+
+    try:
+        return asyncio.run(fetch_live(kubeconfig or default_kubeconfig(), since, until))
+    except ClusterError as error:
+        raise HistoryError(f"{error}; {_INSTEAD}") from error
+
+
+async def fetch_live(kubeconfig: Path | None, since: int, until: int) -> list[Recording]:
+    """Return the records of all servers, inside an event loop. Raises HistoryError, ClusterError."""
+    query = {"since": str(since), "until": str(min(until, int(time.time()) + 1))}
+    async with await connect(kubeconfig) as connection:
+        client = await _client(connection)
+        service = client.get("service")
+        namespace = service["namespace"] if service else await own_namespace(kubeconfig)
+        token = await _token(connection, namespace)
+        if not service:
+            return [await _at_url(client, query, token)]
+        return await _of_pods(connection, namespace, query, token)
+
+
+async def _client(connection: ApiConnection) -> Mapping[str, Any]:
+    """Return how the API server reaches Fairgate."""
+    path = path_of("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION)
+    try:
+        body = await connection.send("GET", path, action="get validatingwebhookconfigurations")
+    except ApiError as error:
+        if error.is_missing:
+            raise HistoryError("Fairgate is not registered in this cluster") from error
+        raise
+    found: Mapping[str, Any] = msgspec.json.decode(body)["webhooks"][0]["clientConfig"]
+    return found
+
+
+async def _token(connection: ApiConnection, namespace: str) -> str:
+    """Request a token that is good for reading usage alone."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{READER}/token"
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"audiences": [AUDIENCE], "expirationSeconds": TOKEN_SECONDS},
+    }
+    body = await connection.send("POST", path, msgspec.json.encode(request), action="create serviceaccounts/token")
+    return str(msgspec.json.decode(body)["status"]["token"])
+
+
+async def _of_pods(connection: ApiConnection, namespace: str, query: Mapping[str, str], token: str) -> list[Recording]:
+    """Return the records of all running servers. Raises HistoryError if one cannot be read: its refusals would miss."""
+    selector = ",".join(f"{key}={value}" for key, value in keys.OWN_LABELS)
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    params = {"labelSelector": selector, "fieldSelector": "status.phase=Running"}
+    listed = msgspec.json.decode(await connection.send("GET", pods, action="list pods", params=params))
+    found = []
+    for pod in listed.get("items") or ():
+        name = pod["metadata"]["name"]
+        path = f"{pods}/https:{name}:{_PORT}/proxy{USAGE_PATH}"
+        try:
+            body = await connection.send(
+                "GET", path, action="get pods/proxy", params=query, seconds=SECONDS, header=(TOKEN_HEADER, token)
+            )
+        except ApiError as error:
+            if error.is_forbidden:
+                raise
+            raise HistoryError(f"server {name} cannot be read, and without it refusals miss: {error}") from error
+        found.append(wire.decode(body, name=name))
+    if not found:
+        raise HistoryError(f"no server runs in namespace {namespace}")
+    return found
+
+
+async def _at_url(client: Mapping[str, Any], query: Mapping[str, str], token: str) -> Recording:
+    """Return the record of a server that is registered by its URL."""
+    parts = urlsplit(client["url"])
+    url = parts._replace(path=USAGE_PATH, query="").geturl()
+    try:
+        tls = ssl.create_default_context(cadata=_pem(client.get("caBundle") or ""))
+        timeout = aiohttp.ClientTimeout(total=SECONDS)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(url, params=query, headers={TOKEN_HEADER: token}, ssl=tls) as response,
+        ):
+            body = await response.read()
+    except (aiohttp.ClientError, TimeoutError, ssl.SSLError) as error:
+        raise HistoryError(f"{url} cannot be read: {error or type(error).__name__}") from error
+    if not response.ok:
+        raise HistoryError(f"{url} answers {response.status}: {_text(body)}")
+    return wire.decode(body, name=url)
+
+
+def _pem(bundle: str) -> str | None:
+    return b64decode(bundle).decode("ascii") or None
+
+
+def _text(body: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(body)["error"])
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
+        return "without a reason"

@@ -1,0 +1,110 @@
+"""The report of `fairgate usage`: sums of recorded usage, as a table, CSV or JSON."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Final
+
+import msgspec
+
+from webhook.cli.screen import Screen, grid
+from webhook.cli.terminal import Line
+from webhook.cli.usage.times import time_text
+from webhook.history.summary import By, UsageSum, merged, observed_hours, total, usage_by
+from webhook.history.usage_row import Recording
+
+_NONE: Final = "(none)"
+_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
+_DIGITS: Final = 6
+_SMALL: Final = 10
+
+
+class UsageLine(msgspec.Struct):
+    """The usage of one team, user, model, tier or department, or of the whole cluster."""
+
+    name: str
+    guaranteed: Annotated[float, msgspec.Meta(description="GPU-hours that guaranteed pods held")]
+    borrowed: Annotated[float, msgspec.Meta(description="GPU-hours that preemptible pods held")]
+    idle: Annotated[float | None, msgspec.Meta(description="GPU-hours that were not held; null for users and tiers")]
+    waiting: Annotated[float, msgspec.Meta(description="GPU-hours that pods without a node asked for")]
+    refused: Annotated[int, msgspec.Meta(description="requests that were refused")]
+    refused_gpus: Annotated[float, msgspec.Meta(description="GPUs that refused requests asked for")]
+
+
+class UsageReport(msgspec.Struct):
+    """Usage from `since` to `until`; `observed_hours` of that time were recorded."""
+
+    since: str
+    until: str
+    by: str
+    hours: float
+    observed_hours: float
+    usage: list[UsageLine]
+    total: UsageLine
+
+
+def build(recordings: Iterable[Recording], by: By, *, since: float, until: float) -> UsageReport:
+    """Return the report of what was recorded in a time range."""
+    rows = merged(recordings)
+    return UsageReport(
+        time_text(since),
+        time_text(until),
+        by.value,
+        round((until - since) / 3600, _DIGITS),
+        round(observed_hours(rows), _DIGITS),
+        [_line(each) for each in usage_by(rows, by)],
+        _line(total(rows)),
+    )
+
+
+def to_csv(report: UsageReport) -> str:
+    """Return the lines as CSV, without the total; a name that a spreadsheet would compute is quoted."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow((report.by, *UsageLine.__struct_fields__[1:]))
+    for each in report.usage:
+        name = f"'{each.name}" if each.name.startswith(_FORMULAS) else each.name
+        writer.writerow((name, *("" if value is None else value for value in _values(each))))
+    return file.getvalue()
+
+
+def to_table(report: UsageReport, *, width: int, is_colored: bool) -> str:
+    """Return the lines as a table, in GPU-hours, with what the numbers cover."""
+    console = Screen(width=width, is_colored=is_colored)
+    table = grid(report.by, ">guaranteed", ">borrowed", ">idle", ">waiting", ">refused", ">GPUs refused")
+    for each in (*report.usage, report.total):
+        table.add_row(Line(each.name or _NONE), *(Line(_number(value)) for value in _values(each)))
+    console.print(table, "")
+    console.print(
+        Line(
+            f"GPU-hours from {report.since} to {report.until}; recorded {_number(report.observed_hours)} of "
+            f"{_number(report.hours)} hours. Refused: requests, and the GPUs that they asked for."
+        ),
+        soft_wrap=True,
+    )
+    return console.text
+
+
+def _values(line: UsageLine) -> Sequence[float | None]:
+    return (line.guaranteed, line.borrowed, line.idle, line.waiting, line.refused, line.refused_gpus)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.1f}" if value >= _SMALL else f"{value:,.2f}"
+
+
+def _line(found: UsageSum) -> UsageLine:
+    idle = None if found.idle is None else round(found.idle, _DIGITS)
+    return UsageLine(
+        found.name,
+        round(found.guaranteed, _DIGITS),
+        round(found.borrowed, _DIGITS),
+        idle,
+        round(found.waiting, _DIGITS),
+        found.refused,
+        round(found.refused_gpus, _DIGITS),
+    )

@@ -1,0 +1,119 @@
+"""Starts a pod that waited in line: takes its gate away and writes its decision in one patch."""
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final
+
+import msgspec
+
+from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.core.model.decision import Admit
+from webhook.core.model.demand import Weights
+from webhook.core.model.text import shortened
+from webhook.core.world.waiting_pods import WaitingPod
+from webhook.kube.admission.pod_patch import release_operations
+from webhook.kube.objects import keys, objects
+from webhook.kube.pod.pods import is_queued
+from webhook.kube.pod.tier_patch import FIELD_MANAGER
+from webhook.kube.pod.waiting_pods import MAX_TEXT, to_waiting
+
+_TRIES: Final = 4
+_decoder: Final = msgspec.json.Decoder(objects.Pod)
+_JSON_PATCH: Final = "application/json-patch+json"
+_MERGE_PATCH: Final = "application/merge-patch+json"
+
+
+class ReleaseResult(Enum):
+    """The result of a release."""
+
+    DONE = auto()
+    ALREADY = auto()  # the gate is gone: a response was lost, or another replica removed it
+    GONE = auto()  # the pod ended, is being deleted, or another pod has its name
+    CHANGED = auto()  # what it asks for is not what was judged
+
+
+async def release_pod(
+    connection: ApiConnection,
+    waiting: WaitingPod,
+    admit: Admit,
+    *,
+    now_text: str,
+    weights: Weights,
+    is_leading: Callable[[], bool],
+) -> ReleaseResult:
+    """Remove Fairgate's gate from a charged pod and write team, tier, decision and nodes, in one patch.
+
+    Raises ClusterError if the API server did not accept it. The patch carries UID and resourceVersion, so a process
+    that was paused after the read changes nothing that was written meanwhile.
+    """
+    failures = 0
+    while True:
+        found = await _read(connection, waiting)
+        if found is None or found.metadata.uid != waiting.uid or found.metadata.deletion_timestamp is not None:
+            return ReleaseResult.GONE
+        if not is_queued(found.spec):
+            return ReleaseResult.ALREADY
+        if found.metadata.resource_version != waiting.version and not _asks_the_same(found, waiting, weights):
+            return ReleaseResult.CHANGED
+        if not is_leading():
+            raise ClusterError("cannot patch pods: this replica is no longer the leader")
+        patch = msgspec.json.encode(release_operations(found, admit, now_text=now_text))
+        try:
+            await _patch(connection, waiting, patch, _JSON_PATCH)
+        except ApiError as error:
+            failures += 1
+            if not error.is_conflict or failures == _TRIES:
+                raise
+        else:
+            return ReleaseResult.DONE
+
+
+async def write_waiting_text(connection: ApiConnection, waiting: WaitingPod, text: str) -> None:
+    """Write why a pod waits in line. Raises ClusterError; a pod that is gone or was changed meanwhile is no error.
+
+    The text always changes, by a space at its end if by nothing else: the write gives the pod another resourceVersion.
+    """
+    text = shortened(text.rstrip(), MAX_TEXT - 1)
+    metadata = {"uid": waiting.uid, "annotations": {keys.WAITING: f"{text} " if text == waiting.text else text}}
+    try:
+        await _patch(connection, waiting, msgspec.json.encode({"metadata": metadata}), _MERGE_PATCH)
+    except ApiError as error:
+        if not (error.is_missing or error.is_conflict):
+            raise
+
+
+def _asks_the_same(found: objects.Pod, waiting: WaitingPod, weights: Weights) -> bool:
+    """Whether nothing that a decision reads changed; annotations that it does not read may change at any time."""
+    now = to_waiting(found, weights)
+    if now is None or now.problem or waiting.problem:
+        return False
+    return now.pod._replace(annotations={}) == waiting.pod._replace(annotations={})
+
+
+async def _read(connection: ApiConnection, waiting: WaitingPod) -> objects.Pod | None:
+    try:
+        body = await connection.send("GET", _path(waiting), action="get pods")
+    except ApiError as error:
+        if error.is_missing:
+            return None
+        raise
+    try:
+        return _decoder.decode(body)
+    except msgspec.MsgspecError as cause:
+        raise ClusterError(f"cannot get pods: the response is not a pod: {cause}") from cause
+
+
+async def _patch(connection: ApiConnection, waiting: WaitingPod, body: bytes, content_type: str) -> None:
+    await connection.send(
+        "PATCH",
+        _path(waiting),
+        body,
+        action="patch pods",
+        content_type=content_type,
+        params={"fieldManager": FIELD_MANAGER},
+    )
+
+
+def _path(waiting: WaitingPod) -> str:
+    return f"/api/v1/namespaces/{waiting.pod.namespace}/pods/{waiting.pod.name}"

@@ -1,0 +1,133 @@
+"""One domain for the members of a gang, such as one rack: what the nodes could hold, and where later members go."""
+
+from collections.abc import Hashable, Iterable, Sequence
+
+from webhook.core.admission.pools import EVERY_TAINT, allowed_pools
+from webhook.core.model.domain_request import ANYWHERE, DomainPlace, DomainRequest, asked_levels, levels_to_try
+from webhook.core.model.gang import Gang
+from webhook.core.model.names import TeamName
+from webhook.core.model.node import Node
+from webhook.core.model.pod import Pod
+from webhook.core.model.reason import Code, Reason
+from webhook.core.model.selector import Operator, Requirement
+from webhook.core.model.text import plural, printable
+from webhook.core.placement.domain_search import DomainRoom, EmptyRoom, Kind, domain_of, domain_rooms
+from webhook.core.world.world import World
+
+
+def request_of(gang: Gang, world: World) -> DomainRequest | None:
+    """Return the domain that a gang asks for: by its pods, or by its PodGroup."""
+    return gang.domain if gang.domain is not None else world.group_domains.get(gang.id)
+
+
+def kinds_of(pods: Iterable[Pod], team: TeamName, world: World, *, ignores_taints: bool = False) -> list[Kind]:
+    """Return equal pods of a gang together, with the slots that they may use by their pools and their own rules."""
+    alike: dict[Hashable, tuple[Pod, int]] = {}
+    for pod in pods:
+        labels = tuple(sorted(pod.labels.items())) if world.selective_pools else None
+        key = (pod.demand, pod.constraints, pod.pool, pod.requires, pod.claims, labels)
+        first, number = alike.get(key, (pod, 0))
+        alike[key] = first, number + 1
+    return [_kind(pod, number, team, world, ignores_taints=ignores_taints) for pod, number in alike.values()]
+
+
+def _kind(pod: Pod, number: int, team: TeamName, world: World, *, ignores_taints: bool) -> Kind:
+    slots, demand = 0, pod.demand
+    if pod.needs_resolution:
+        demand = world.with_claims(pod).demand
+    for pool in allowed_pools(pod, team, world).allowed:
+        joined = world.joined(pod.constraints, pool)
+        slots |= world.fleet.matching(joined.joined(tolerations=EVERY_TAINT) if ignores_taints else joined)
+    return Kind(demand, number, slots)
+
+
+def domain_refusal(pods: Sequence[Pod], request: DomainRequest | None, team: TeamName, world: World) -> Reason | None:
+    """Return why no domain could hold these pods, even when empty, where one is required; None if that is not certain.
+
+    It is not certain where an autoscaler adds nodes, no node is known that they may use, or one left lately. Callers
+    name the gang or workload before the text.
+    """
+    if request is None or not request.is_required:
+        return None
+    kinds = kinds_of(pods, team, world, ignores_taints=True)
+    fleet = world.fleet
+    if len(pods) == 1 and fleet.with_capacity(kinds[0].demand, kinds[0].slots & fleet.domains(request.key).bits):
+        return None  # without a pass over the nodes
+    if not all(kind.slots for kind in kinds) or any(_may_change(pod, request.key, team, world) for pod in pods):
+        return None
+    (level,) = asked_levels(request, world.policy.topology.levels)
+    rooms = domain_rooms(fleet, level, kinds, EmptyRoom(fleet))
+    if rooms.enough:
+        return None
+    return Reason(Code.NEVER_FITS, _never_text(request, len(pods), rooms.best))
+
+
+def domain_warnings(pod: Pod, request: DomainRequest | None, world: World) -> tuple[Reason, ...]:
+    """Return what is ignored of what a pod says about domains; `request` is what it asks for."""
+    if pod.domain_problem:
+        return (Reason(Code.TOPOLOGY_IGNORED, pod.domain_problem),)
+    if request is None or not request.key or request.is_required or not len(world.fleet):
+        return ()
+    if world.fleet.domains(request.key).bits:
+        return ()
+    text = f"no node has label {printable(request.key)}: the gang is placed as if it did not prefer one such domain"
+    return (Reason(Code.TOPOLOGY_IGNORED, text),)
+
+
+def place_beside(pod: Pod, world: World) -> DomainPlace | None:
+    """Return the domain of a pod whose gang has started: the smallest with room that has the others; None if none.
+
+    What is required is kept to without room, too: the pod waits.
+    """
+    if pod.gang is None or (node := _node_of_others(pod.gang, world)) is None:
+        return None
+    request = request_of(pod.gang, world)
+    if request == ANYWHERE:
+        return None
+    last = None
+    for level in levels_to_try(request, world.policy.topology.levels):
+        if (found := domain_of(node, level)) is not None:
+            name, requirements = found
+            is_required = request is not None and request.is_required
+            last = DomainPlace(name, requirements, is_required, "with the other pods of its gang")
+            slots = world.fleet.matching(pod.constraints.joined(requirements=requirements))
+            if world.fleet.with_room(pod.demand, slots & world.fleet.open_bits):
+                return last
+    return last if last is not None and last.is_required else None
+
+
+def place_of_node(gang: Gang | None, node: Node | None, world: World) -> DomainPlace | None:
+    """Return the domain that a gang requires, where a member of it is charged on a node already."""
+    request = None if gang is None else request_of(gang, world)
+    if request is None or not request.is_required or node is None:
+        return None
+    (level,) = asked_levels(request, world.policy.topology.levels)
+    found = domain_of(node, level)
+    return None if found is None else DomainPlace(*found, is_required=True, why="charged there")
+
+
+def _node_of_others(gang: Gang, world: World) -> Node | None:
+    first = world.gangs.first(gang.id)
+    pod = None if first is None else world.pod(first)
+    name = None if pod is None else pod.node or pod.promised
+    return None if name is None else world.fleet.get(name)
+
+
+def _may_change(pod: Pod, key: str, team: TeamName, world: World) -> bool:
+    """Whether an autoscaler may add nodes for a pod, or nodes with this label that could hold it left lately."""
+    labeled = (Requirement(key, Operator.EXISTS),)
+    return any(
+        pool.is_autoscaled
+        or world.absent_nodes.capable_count(
+            pod.demand, world.joined(pod.constraints, pool).joined(requirements=labeled, tolerations=EVERY_TAINT)
+        )
+        for pool in allowed_pools(pod, team, world).allowed
+    )
+
+
+def _never_text(request: DomainRequest, number: int, largest: DomainRoom | None) -> str:
+    needs = f"requires one {printable(request.key)} for {plural(number, 'pod')}"
+    if largest is None:
+        return f"{needs}, and no node that it may use has this label; correct the key"
+    text = f"the largest, {printable(largest.name)}, holds {largest.holds} of them when empty"
+    return f"{needs}, and {text}: it can never start whole; make it smaller, or ask for a larger domain"

@@ -1,0 +1,239 @@
+"""Pods that may not start now and wait in line: who may wait, and why it waits, in numbers.
+
+A pod waits where policy says so (`onLimit: queue`, `onNoRoom: queue`), and where another controller's scheduling gate
+holds it anyway. A pod that could not run even if its team held nothing is refused at once.
+"""
+
+from typing import Final
+
+from webhook.core.admission.assessment import Assessment, EarlyDecision
+from webhook.core.admission.domain_rules import domain_warnings
+from webhook.core.admission.node_choice import ChargedChoice, choose
+from webhook.core.admission.objections import objections
+from webhook.core.model import decision_annotation
+from webhook.core.model.amount import Limit, Units, Unlimited, format_gpus, gpus_text
+from webhook.core.model.decision import Admit, Deny, NotApplicable, Queue, Retry
+from webhook.core.model.pod import Handling, Pod
+from webhook.core.model.policy import OnLimit, OnNoRoom, Policy, Team
+from webhook.core.model.reason import Code, Reason
+from webhook.core.model.text import ordinal, plural_gpus, printable
+from webhook.core.quota.limits import AppliedLimit, applied_limits, applied_model_limits
+from webhook.core.world.world import World
+
+QUEUE_MODE: Final = "queue"
+"""The mode in the decision annotation of a pod that waits in line."""
+
+_MANAGED: Final = Handling.MANAGED
+LIMITS: Final = frozenset(
+    {
+        Code.TEAM_LIMIT_EXCEEDED,
+        Code.DEPARTMENT_LIMIT_EXCEEDED,
+        Code.USER_LIMIT_EXCEEDED,
+        Code.MODEL_LIMIT_EXCEEDED,
+        Code.GUARANTEED_SHARE_USED,
+    }
+)
+"""The codes of limits that other pods use up."""
+NO_ROOM: Final = frozenset({Code.NO_ROOM_NOW, Code.POOL_FULL})
+"""The codes of nodes that other pods use up."""
+_WAITING: Final = frozenset(
+    {Code.WAITS_FOR_LIMIT, Code.WAITS_FOR_ROOM, Code.WAITS_IN_LINE, Code.WAITS_FOR_GATE, Code.WAITS_FOR_GANG}
+)
+_ALTERED: Final = "something changed the pod after Fairgate's mutating webhook"
+
+
+def can_queue(team: Team, policy: Policy) -> bool:
+    """Whether pods of a team wait in line by policy, for a limit or for room."""
+    return policy.on_limit(team) is OnLimit.QUEUE or policy.on_no_room(team) is OnNoRoom.QUEUE
+
+
+def queue_for_limit(assessed: Assessment, reasons: tuple[Reason, ...], world: World) -> Queue | Deny:
+    """Return whether a refused pod waits until GPUs of its team come back, or the refusal."""
+    team, policy, codes = assessed.team, world.policy, {reason.code for reason in reasons}
+    waits_for_limit = bool(codes & LIMITS)
+    is_temporary = codes <= LIMITS | NO_ROOM
+    waits_by_policy = (
+        policy.on_limit(team) is OnLimit.QUEUE if waits_for_limit else policy.on_no_room(team) is OnNoRoom.QUEUE
+    )
+    if not (is_temporary and waits_by_policy):
+        return Deny(reasons)
+    if never := reasons_never_to_start(assessed, world):
+        return Deny(never)
+    if waits_for_limit:
+        return wait_in_line(assessed, Code.WAITS_FOR_LIMIT, _limit_text(assessed), world)
+    return wait_in_line(assessed, Code.WAITS_FOR_ROOM, _room_text(reasons), world)
+
+
+def queue_for_room(assessed: Assessment, admit: Admit, world: World) -> Queue | Deny | None:
+    """Return whether a pod inside its limits waits in line until a node has room; None if it need not.
+
+    An autoscaler adds nodes for pods that kube-scheduler finds no room for, so pods of such pools do not wait in line.
+    """
+    if not (waits_for_room(assessed, world) and any(each.code in NO_ROOM for each in admit.warnings)):
+        return None
+    return wait_in_line(assessed, Code.WAITS_FOR_ROOM, _room_text(admit.warnings), world)
+
+
+def waits_for_room(assessed: Assessment, world: World) -> bool:
+    """Whether a pod that finds no room waits in line, and not in kube-scheduler."""
+    return not may_grow(assessed) and world.policy.on_no_room(assessed.team) is OnNoRoom.QUEUE
+
+
+def may_grow(assessed: Assessment) -> bool:
+    """Whether an autoscaler adds nodes for a pod once kube-scheduler finds no room for it."""
+    return any(pool.is_autoscaled for pool in assessed.pools.allowed)
+
+
+def queue_behind_others(assessed: Assessment, world: World) -> Queue | Deny | None:
+    """Return whether a pod that could start now waits because others of its team wait already; None if none does."""
+    team = assessed.team
+    if not (can_queue(team, world.policy) and world.waiting.has_line(team.name)):
+        return None
+    return wait_in_line(assessed, Code.WAITS_IN_LINE, f"pods of team {team.name} wait ahead of it", world)
+
+
+def queue_for_gate(assessed: Assessment, world: World) -> Queue | Deny | None:
+    """Return whether a pod waits for another controller's scheduling gate; None if it has no such gate.
+
+    Its owner may still narrow its nodes, and until then it can use nothing, so it is charged and bound to nodes later.
+    """
+    is_decided = assessed.early_decision is not None or assessed.pod.handling is not _MANAGED
+    if is_decided or not assessed.pod.foreign_gates:
+        return None
+    if never := reasons_never_to_start(assessed, world):
+        return Deny(never)
+    gates = ", ".join(map(printable, assessed.pod.foreign_gates))
+    return wait_in_line(assessed, Code.WAITS_FOR_GATE, f"scheduling gate {gates} of another controller holds it", world)
+
+
+def reasons_never_to_start(assessed: Assessment, world: World) -> tuple[Reason, ...]:
+    """Return why a pod could not start even if its team held nothing; empty if it could."""
+    alone = assessed.as_if_unused()
+    if alone.broken or alone.pools.refusal is not None:
+        return alone.broken if alone.pools.refusal is None else (*alone.broken, alone.pools.refusal)
+    choice = choose(alone, world)
+    if not isinstance(choice, ChargedChoice):
+        return choice
+    found = objections(alone.with_demand(choice.demand, world.policy), choice, world)
+    return tuple(reason for reason in found if reason.code not in NO_ROOM)
+
+
+def confirm_queued(assessed: Assessment, world: World) -> Queue | Deny | Retry:
+    """Return the decision on the final object of a pod with Fairgate's scheduling gate."""
+    pod, team = assessed.pod, assessed.team
+    if pod.decision_annotation is None and pod.team_label is None:
+        return Retry(Reason(Code.MUTATION_MISSING, "the pod did not pass Fairgate's mutating webhook: try again"))
+    found = decision_annotation.read(pod.decision_annotation or "")
+    if found is not None and found.policy != world.policy.hash:
+        return Retry(Reason(Code.RACE_LOST, "the policy changed while the pod was being created: try again"))
+    is_intact = (
+        found is not None
+        and found.mode == QUEUE_MODE
+        and found.code in _WAITING
+        and pod.team_label == team.name
+        and found.user == assessed.user
+        and found.asked == (None if pod.requested_tier is None else str(pod.requested_tier))
+        and found.demand == pod.demand.devices
+        and found.gpus == format_gpus(pod.demand.gpus)
+    )
+    if found is None or not is_intact:
+        text = f"scheduling gate fairgate.dev/queue does not belong to the pod's decision: {_ALTERED}"
+        return Deny((Reason(Code.MUTATION_ALTERED, text),))
+    if never := reasons_never_to_start(assessed, world):
+        return Deny(never)
+    if not world.waiting.is_in(pod.uid) and (full := _full(team, world)):
+        return Deny((full,))
+    why = Reason(Code(found.code), "waits in line: annotation fairgate.dev/waiting says for what")
+    return Queue(team.name, pod.demand, why, world.policy.hash, assessed.user, pod.requested_tier)
+
+
+def refuse_gate(early: EarlyDecision) -> EarlyDecision:
+    """Refuse a pod that is only counted if it carries Fairgate's scheduling gate: its charge would never end.
+
+    Such pods are never patched, so their gate would stay. Pods of exempt namespaces are not charged while they have it.
+    """
+    if not (isinstance(early, NotApplicable) and early.reason.code is Code.COUNTED_ONLY):
+        return early
+    text = "scheduling gate fairgate.dev/queue is for pods that Fairgate places: remove it"
+    return Deny((Reason(Code.INVALID_REQUEST, text),))
+
+
+def waiting_text(assessed: Assessment, reasons: tuple[Reason, ...]) -> str:
+    """Return why a pod that waits still may not start: the cause alone, without its place in line."""
+    if any(reason.code in LIMITS for reason in reasons):
+        return f"waits: {_limit_text(assessed)}"
+    if any(reason.code in NO_ROOM for reason in reasons):
+        return f"waits: {_room_text(reasons)}"
+    return "waits: " + "; ".join(reason.text for reason in reasons)
+
+
+def wait_in_line(assessed: Assessment, code: Code, text: str, world: World) -> Queue | Deny:
+    """Return that a pod waits in line, and its place there; a refusal where the line is full."""
+    team, pod = assessed.team, assessed.pod
+    if full := _full(team, world):
+        return Deny((full,))
+    place = f"{ordinal(world.waiting.count(team.name) + 1)} in line"
+    why = Reason(code, f"waits: {text}; {place}")
+    warnings = domain_warnings(pod, None if pod.gang is None else pod.gang.domain, world)
+    return Queue(team.name, pod.demand, why, world.policy.hash, assessed.user, pod.requested_tier, warnings)
+
+
+def _full(team: Team, world: World) -> Reason | None:
+    depth, length = world.policy.queue_depth(team), world.waiting.count(team.name)
+    if length < depth:
+        return None
+    text = f"team {team.name}: {length:,} pods wait in line, which is all that its queue holds ({depth:,}); "
+    return Reason(Code.QUEUE_FULL, f"{text}wait until some have started, or delete some")
+
+
+def limits_in_the_way(assessed: Assessment) -> list[AppliedLimit]:
+    """Return the limits that other pods use up; none for a pod that only the guaranteed share has no room for."""
+    return [each for each in shared_limits(assessed) if each.is_exceeded_by(assessed.request.gpus)]
+
+
+def shared_limits(assessed: Assessment) -> list[AppliedLimit]:
+    """Return the limits that count the pods of a team, user or department together."""
+    account = assessed.account
+    applied = [each for each in applied_limits(account) if not each.is_per_pod]
+    return applied + list(applied_model_limits(account.team, account.usage))
+
+
+def _limit_text(assessed: Assessment) -> str:
+    """Return what the team or user holds of each limit in the way, and how many GPUs must come back."""
+    gpus, (team, usage, _, _) = assessed.request.gpus, assessed.account
+    if blocking := limits_in_the_way(assessed):
+        return text_of_limits(blocking, gpus)
+    text = f"{_holds(f'team {team.name}', usage.guaranteed, team.gpus.guaranteed)} of its guaranteed share"
+    missing = _missing(usage.guaranteed + gpus, team.gpus.guaranteed)  # the pod asks never to borrow
+    return f"{text}; {_next_text(missing)}"
+
+
+def text_of_limits(blocking: list[AppliedLimit], gpus: Units) -> str:
+    """Return what is held of the limits in the way of so many GPU units, and how many GPUs must come back."""
+    parts = [_holds(each.subject, each.taken, each.limit) for each in blocking]
+    missing = max(_missing(each.taken + gpus, each.limit) for each in blocking)
+    return f"{' and '.join(parts)}; {_next_text(missing)}"
+
+
+def _next_text(back: Units) -> str:
+    verb = "comes" if format_gpus(back) == "1" else "come"
+    return f"next when {plural_gpus(back)} {verb} back"
+
+
+def _holds(subject: str, taken: Units, limit: Limit) -> str:
+    of = "" if isinstance(limit, Unlimited) else f" of {gpus_text(limit)}"
+    return f"{printable(subject)} holds {gpus_text(taken)}{of}"
+
+
+def _missing(wanted: Units, limit: Limit) -> Units:
+    return 0 if isinstance(limit, Unlimited) else max(0, wanted - limit)
+
+
+def _room_text(reasons: tuple[Reason, ...]) -> str:
+    text = next(reason.text for reason in reasons if reason.code in NO_ROOM)
+    return text.replace(": the pod waits", "")
+
+
+def as_requested(pod: Pod, asked: str | None) -> Pod:
+    """Return a pod as its user created it: without the decision, with the tier label that the user wrote."""
+    return pod._replace(decision_annotation=None, team_label=None, tier_label=asked, is_queued=False)

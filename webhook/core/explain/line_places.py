@@ -1,0 +1,156 @@
+"""The places of waiting pods in line: the fair order that follows if each pod starts in its turn.
+
+The release of a pod changes the order of those behind it, so the starts are played through: each pod is charged to its
+team, its user and its departments before the next turn is looked for. Limits, room and back-fill are left out.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from typing import NamedTuple
+
+from webhook.core.model.amount import Units, exact_units
+from webhook.core.model.names import DepartmentName, TeamName, Uid, User
+from webhook.core.queue.pod_queue import ROWS_PER_USER
+from webhook.core.queue.queued_pod import Age, QueueEntry, entry_of
+from webhook.core.queue.standing import Level, Rank, Standing, rank
+from webhook.core.release.queue_view import QueueView, queued_pod
+from webhook.core.world.world import World
+
+
+class Place(NamedTuple):
+    """A place in line, from 1: among the pods of its team, and among all. `gpus_ahead` of its team start before it."""
+
+    of_team: int
+    overall: int
+    gpus_ahead: Units
+    gpus_ahead_overall: Units
+
+
+def places(world: World) -> dict[Uid, Place]:
+    """Return the place of each pod that waits for its turn: not of those that others' gates hold, or that end."""
+    teams: dict[TeamName, list[QueueEntry]] = defaultdict(list)
+    for pod in world.waiting.all():
+        if pod.has_turn and not world.is_assumed(pod.uid):
+            teams[pod.team].append(entry_of((queued_pod(pod, world),)))
+    found: dict[Uid, Place] = {}
+    ahead: dict[TeamName, tuple[int, Units]] = {}
+    number, gpus = 0, exact_units(0)
+    for entry in _starts(teams, QueueView(world), world):
+        of_team, of_team_gpus = ahead.get(entry.team, (0, 0))
+        number, of_team = number + 1, of_team + 1
+        found[entry.pods[0].uid] = Place(of_team, number, of_team_gpus, gpus)
+        gpus += entry.gpus
+        ahead[entry.team] = of_team, of_team_gpus + entry.gpus
+    return found
+
+
+class _Turn(NamedTuple):
+    rank: Rank
+    age: Age
+    entry: QueueEntry
+    team: "_TeamLine"
+
+
+class _TeamLine:
+    """The entries of one team that come next, in its order: a smaller one may fit inside a guarantee before others."""
+
+    def __init__(self, order: Iterator[QueueEntry]) -> None:
+        self._order = order
+        self._next = list(islice(order, ROWS_PER_USER))
+
+    def turn(self, shares: "_Shares") -> _Turn | None:
+        """Return the entry with the best rank, of equals the first; None if there is none."""
+        if not self._next:
+            return None
+        rank, index = min((shares.rank(entry), index) for index, entry in enumerate(self._next))
+        entry = self._next[index]
+        return _Turn(rank, entry.age, entry, self)
+
+    def start(self, entry: QueueEntry) -> None:
+        """Take an entry out."""
+        self._next.remove(entry)
+        self._next += islice(self._order, 1)
+
+
+def _starts(teams: dict[TeamName, list[QueueEntry]], view: QueueView, world: World) -> Iterator[QueueEntry]:
+    """Yield the entries of all teams in order.
+
+    A charge never improves the rank of a team, so a turn whose rank is still right when it comes up is the next one.
+    """
+    shares = _Shares(view, world)
+    lines = (_TeamLine(_team_order(team, entries, view)) for team, entries in teams.items())
+    turns = [turn for line in lines if (turn := line.turn(shares)) is not None]
+    heapify(turns)
+    while turns:
+        turn = heappop(turns)
+        now = turn.team.turn(shares)
+        if now is not None and (now.rank, now.age) == (turn.rank, turn.age):
+            yield turn.entry
+            shares.charge(turn.entry)
+            turn.team.start(turn.entry)
+            now = turn.team.turn(shares)
+        if now is not None:
+            heappush(turns, now)
+
+
+def _team_order(team: TeamName, entries: Sequence[QueueEntry], view: QueueView) -> Iterator[QueueEntry]:
+    """Yield the entries of one team: by priority, then of the user who holds least, then by age."""
+    lanes: dict[int, dict[User | None, deque[QueueEntry]]] = defaultdict(lambda: defaultdict(deque))
+    for entry in sorted(entries, key=lambda entry: entry.age):
+        lanes[entry.priority][entry.user].append(entry)
+    started: dict[User | None, Units] = defaultdict(int)
+    for priority in sorted(lanes, reverse=True):
+        heap = [
+            (view.held(team, user) + started[user], line[0].age, user, line) for user, line in lanes[priority].items()
+        ]
+        heapify(heap)
+        while heap:
+            held, _, user, line = heappop(heap)
+            entry = line.popleft()
+            yield entry
+            if user is not None:  # what pods of unknown users hold is not known either
+                started[user] += entry.gpus
+                held += entry.gpus
+            if line:
+                heappush(heap, (held, line[0].age, user, line))
+
+
+class _Shares:
+    """The standings of teams with what was charged on the way."""
+
+    def __init__(self, view: QueueView, world: World) -> None:
+        self._world = world
+        self._standings: dict[TeamName, Standing] = {}
+        self._levels: dict[DepartmentName, Level] = {}
+        self._view = view
+
+    def rank(self, entry: QueueEntry) -> Rank:
+        """Return the present rank of an entry among the teams."""
+        standing = self._of(entry.team)
+        return rank(standing, standing.rank_class(entry.lot))
+
+    def charge(self, entry: QueueEntry) -> None:
+        """Charge an entry to its team and to the departments above it."""
+        standing, gpus = self._of(entry.team), entry.gpus
+        is_inside = standing.has_share_for(entry.lot)
+        used, borrowed = (gpus, 0) if is_inside else (0, gpus)
+        self._standings[entry.team] = standing._replace(
+            used=standing.used + used, borrowed=standing.borrowed + borrowed
+        )
+        for name, level in self._levels_of(entry.team):
+            self._levels[name] = level._replace(used=level.used + used, borrowed=level.borrowed + borrowed)
+
+    def _of(self, team: TeamName) -> Standing:
+        standing = self._standings.get(team)
+        if standing is None:
+            standing = self._standings[team] = self._view.of(team)
+        return standing._replace(departments=tuple(level for _, level in self._levels_of(team)))
+
+    def _levels_of(self, team: TeamName) -> Iterator[tuple[DepartmentName, Level]]:
+        """Yield the departments above a team, the nearest first."""
+        for usage in self._world.usage(team).levels:
+            own = usage.department
+            level = Level(own.gpus.guaranteed, usage.guaranteed, usage.preemptible, own.weight)
+            yield own.name, self._levels.setdefault(own.name, level)

@@ -1,0 +1,50 @@
+"""Fallbacks of a pod's best node: where it may go if that node is lost or fills up before the pod is bound.
+
+Nodes of one rack or of one upgrade often follow one another by name, and so by slot. The next best nodes usually do as
+well, and they are the first choices of the pods that come next. So only the first fallback is the next best node; the
+others are far away, and far from those of other pods.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import NodeName
+from webhook.core.placement.fleet import Fleet
+
+_NEAR: Final = 16
+"""Slots on either side of the first choice that may be lost together with it: a rack."""
+
+_STEPS: Final = (1, 7, 13)
+"""What a step of one slot between two first choices is between their fallbacks: pods of one lost node go together, pods
+of neighboring nodes do not meet again."""
+
+
+def with_distant(
+    fleet: Fleet, demand: Demand, among: int, nodes: tuple[NodeName, ...], *, count: int
+) -> tuple[NodeName, ...]:
+    """Add distant nodes with room, of these slots, to the best nodes until there are `count` nodes."""
+    if not nodes or len(nodes) >= count:
+        return nodes
+    room = fleet.with_room(demand, among & fleet.open_bits)
+    for name in nodes:
+        room &= ~fleet.bit(name)
+    first = fleet.bit(nodes[0]).bit_length() - 1
+    return nodes + fleet.names(list(distant_slots(room, first, count - len(nodes))))
+
+
+def distant_slots(room: int, first: int, count: int) -> Iterator[int]:
+    """Yield up to `count` of these slots: not near the first choice while there are others, and spread by it."""
+    start = max(0, first - _NEAR)
+    far = room & ~(((1 << first + _NEAR + 1 - start) - 1) << start)
+    span = room.bit_length()
+    for number in range(count):
+        bits = far or room
+        if not bits:
+            return
+        step = _STEPS[number % len(_STEPS)]
+        after = (first * step + (number + 1) * span // (count + 1)) % span
+        rest = bits >> after << after or bits
+        bit = rest & -rest
+        far, room = far & ~bit, room & ~bit
+        yield bit.bit_length() - 1

@@ -1,0 +1,224 @@
+"""The waiting entries in the order inside each team, kept by events: a change costs the same however many wait.
+
+Entries that fit alike (`Lot`) stand in one row, and only the first of a row is looked at. Rows belong to a user of a
+team at one priority, so that the order of users can follow what they hold without sorting anything again.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Final, NamedTuple, TypeVar
+
+from webhook.core.model.amount import Units
+from webhook.core.model.names import TeamName, User
+from webhook.core.queue.queued_pod import Age, Lot, QueueEntry
+
+ROWS_PER_USER: Final = 8
+"""Rows of one user and priority that are looked at: a user who makes every pod another size costs no more than that."""
+
+_K = TypeVar("_K", bound=Hashable)
+
+LotNumber = int
+"""Stands for a lot in one queue: comparing what pods need is slow."""
+
+
+class RowHead(NamedTuple):
+    """The first entry of a row, and the number of its lot."""
+
+    entry: QueueEntry
+    lot: LotNumber
+
+
+class Lane:
+    """The entries of one user at one priority: rows by lot, and the first of each row by age."""
+
+    __slots__ = ("heads", "rows")
+
+    def __init__(self) -> None:
+        self.rows: dict[LotNumber, list[QueueEntry]] = {}
+        self.heads: list[RowHead] = []
+
+    def add(self, entry: QueueEntry, lot: LotNumber) -> None:
+        """Add an entry that is not there yet."""
+        row = self.rows.setdefault(lot, [])
+        before = row[0] if row else None
+        insort(row, entry, key=_age)
+        self._set_head(lot, before)
+
+    def remove(self, entry: QueueEntry, lot: LotNumber) -> None:
+        """Remove an entry that is there."""
+        row = self.rows[lot]
+        before = row[0]
+        del row[bisect_left(row, entry.age, key=_age)]
+        self._set_head(lot, before)
+
+    def _set_head(self, lot: LotNumber, before: QueueEntry | None) -> None:
+        row = self.rows[lot]
+        first = row[0] if row else None
+        if first is before:
+            return
+        if before is not None:
+            del self.heads[bisect_left(self.heads, before.age, key=_head_age)]
+        if first is not None:
+            insort(self.heads, RowHead(first, lot), key=_head_age)
+        else:
+            del self.rows[lot]
+
+
+class TeamQueue:
+    """The entries of one team, with counts of what they need and of the limits that count them."""
+
+    __slots__ = (
+        "_lanes",
+        "_limits",
+        "_lot_counts",
+        "_priorities",
+        "_sizes",
+        "_smallest",
+        "lots",
+        "size",
+        "team",
+        "version",
+    )
+
+    def __init__(self, team: TeamName) -> None:
+        self.team = team
+        self.size = 0
+        self.version = 0  # changes with every entry that comes or goes
+        self.lots: dict[LotNumber, Lot] = {}
+        self._lot_counts: dict[LotNumber, int] = {}
+        self._sizes: dict[Units, int] = {}
+        self._smallest: Units | None = None
+        self._limits: dict[Hashable, int] = {}
+        self._lanes: dict[int, dict[User | None, Lane]] = {}
+        self._priorities: list[int] = []  # the highest last
+
+    @property
+    def smallest(self) -> Units:
+        """Return the GPU units of the smallest entry."""
+        if self._smallest is None:
+            self._smallest = min(self._sizes)
+        return self._smallest
+
+    def is_covered_by(self, limit: Hashable) -> bool:
+        """Whether a limit counts every entry."""
+        return self._limits.get(limit) == self.size
+
+    def add(self, entry: QueueEntry, lot: LotNumber) -> None:
+        """Add an entry that is not there yet."""
+        users = self._lanes.get(entry.priority)
+        if users is None:
+            users = self._lanes[entry.priority] = {}
+            insort(self._priorities, entry.priority)
+        lane = users.get(entry.user)
+        if lane is None:
+            lane = users[entry.user] = Lane()
+        lane.add(entry, lot)
+        self._count(entry, lot, 1)
+
+    def remove(self, entry: QueueEntry, lot: LotNumber) -> None:
+        """Remove an entry that is there."""
+        users = self._lanes[entry.priority]
+        lane = users[entry.user]
+        lane.remove(entry, lot)
+        if not lane.rows:
+            del users[entry.user]
+        if not users:
+            del self._lanes[entry.priority]
+            self._priorities.remove(entry.priority)
+        self._count(entry, lot, -1)
+
+    def lanes(self, held: Callable[[User | None], Units]) -> list[Lane]:
+        """Return the lanes in the order of the team: priority, then who holds least, then age."""
+        found: list[Lane] = []
+        for priority in reversed(self._priorities):
+            users = self._lanes[priority]
+            ranked = [(held(user), lane.heads[0].entry.age, lane) for user, lane in users.items()]
+            found += [lane for _, _, lane in sorted(ranked)]
+        return found
+
+    def _count(self, entry: QueueEntry, lot: LotNumber, change: int) -> None:
+        self.version += 1
+        self.size += change
+        _change(self._lot_counts, lot, change)
+        if lot in self._lot_counts:
+            self.lots[lot] = entry.lot
+        else:
+            del self.lots[lot]
+        _change(self._sizes, entry.gpus, change)
+        self._smallest = None
+        for limit in entry.limits:
+            _change(self._limits, limit, change)
+
+
+class PodQueue:
+    """All entries by key, and those of each team in order."""
+
+    def __init__(self, entries: Iterable[QueueEntry] = ()) -> None:
+        self._entries: dict[Hashable, QueueEntry] = {}
+        self._teams: dict[TeamName, TeamQueue] = {}
+        self._lots: dict[Lot, LotNumber] = {}
+        self._next_lot = 0
+        for entry in entries:
+            self.add(entry)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: Hashable) -> QueueEntry | None:
+        """Find an entry."""
+        return self._entries.get(key)
+
+    def entries(self) -> Iterator[QueueEntry]:
+        """Yield all entries, in no order."""
+        yield from self._entries.values()
+
+    def teams(self) -> Iterable[TeamQueue]:
+        """Return the teams that have entries."""
+        return self._teams.values()
+
+    def add(self, entry: QueueEntry) -> None:
+        """Add an entry; one with the same key, such as a gang that grew, is replaced."""
+        self.remove(entry.key)
+        self._entries[entry.key] = entry
+        team = self._teams.get(entry.team)
+        if team is None:
+            team = self._teams[entry.team] = TeamQueue(entry.team)
+        team.add(entry, self._lot_number(entry.lot))
+
+    def remove(self, key: Hashable) -> QueueEntry | None:
+        """Remove an entry and return it; None if it is not there."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            team = self._teams[entry.team]
+            team.remove(entry, self._lots[entry.lot])
+            if not team.size:
+                del self._teams[entry.team]
+        if not self._entries:
+            self._lots.clear()
+        return entry
+
+    def _lot_number(self, lot: Lot) -> LotNumber:
+        if len(self._lots) > 2 * len(self._entries):
+            in_use = {entry.lot for entry in self._entries.values()}
+            self._lots = {each: number for each, number in self._lots.items() if each in in_use}
+        number = self._lots.get(lot)
+        if number is None:
+            self._next_lot += 1
+            number = self._lots[lot] = self._next_lot
+        return number
+
+
+def _change(counts: dict[_K, int], key: _K, change: int) -> None:
+    left = counts.get(key, 0) + change
+    if left:
+        counts[key] = left
+    else:
+        del counts[key]
+
+
+def _age(entry: QueueEntry) -> Age:
+    return entry.age
+
+
+def _head_age(head: RowHead) -> Age:
+    return head.entry.age

@@ -1,0 +1,176 @@
+"""Releases: which entry starts next, in its turn or as back-fill.
+
+A pass is a sequence of releases during which usage only grows: what did not fit once does not fit later in the same
+pass. Whenever something else changed (a pod ended, a node came, an edit of the policy) a new pass begins.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol, assert_never
+
+from webhook.core.model.amount import Units, Unlimited
+from webhook.core.model.names import NodeName, TeamName, User
+from webhook.core.model.policy import QueueRules
+from webhook.core.queue.order import Order, Skipped, Turn
+from webhook.core.queue.pod_queue import LotNumber, PodQueue, RowHead
+from webhook.core.queue.queued_pod import QueueEntry
+from webhook.core.queue.standing import Standings
+from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Verdict, Way
+
+MAX_BLOCKED: Final = 256
+"""Judgments of a pass that end in waiting, beyond one for each user and priority: a bound on what odd sizes cost."""
+
+_NOWHERE: Final[frozenset[NodeName]] = frozenset()
+
+
+class Judge(Protocol):
+    """Judges an entry on the world as it is now."""
+
+    def __call__(self, entry: QueueEntry, *, way: Way, kept: frozenset[NodeName]) -> Verdict:
+        """Return whether the entry may start outside of `kept`. As back-fill it borrows, and gets free room only."""
+
+
+class Release(NamedTuple):
+    """An entry that starts now. With `Way.BACKFILL` its pods run as preemptible, whatever share their team has left."""
+
+    entry: QueueEntry
+    way: Way
+
+
+class ReleasePass:
+    """Finds the entries that may start, one after the other."""
+
+    def __init__(self, queue: PodQueue, standings: Standings, rules: QueueRules, *, now: int) -> None:
+        self._order = Order(queue, standings)
+        self._rules = rules
+        self._now = now
+        self._no_room: dict[tuple[LotNumber, Way, frozenset[NodeName]], NoRoom] = {}
+        self._never: set[Hashable] = set()
+        self._least_over: dict[Hashable, Units] = {}
+        """The smallest entry that a limit had no room for."""
+        self._judged: set[tuple[TeamName, User | None, int]] = set()
+        self._blocked = 0
+
+    def next(self, judge: Judge) -> Release | None:
+        """Return the entry to release next; None if none may start.
+
+        The caller charges it and removes it from the queue before it asks again, or only removes it if that failed.
+        """
+        walk = _Walk()
+        for turn in self._order.walk(walk.skipped):
+            entry = turn.head.entry
+            if not walk.closed.isdisjoint(entry.limits):
+                continue
+            way, verdict = self._judge(turn.head, walk, judge)
+            match verdict:
+                case Fits():
+                    return Release(entry, way)
+                case OverLimit(limit):
+                    self._wait_for_limit(limit, turn, walk)
+                case NoRoom(keep, reach):
+                    walk.wait_for_room(turn.head, keep=keep if way is Way.IN_TURN else _NOWHERE, reach=reach)
+                case Never() | None:
+                    pass
+                case _:
+                    assert_never(verdict)
+        return None
+
+    def _judge(self, head: RowHead, walk: "_Walk", judge: Judge) -> tuple[Way, Verdict | None]:
+        """Return how an entry may start: in its turn, beside the entries ahead of it, or as back-fill.
+
+        Beside those of other teams, on nodes that they can never use, it delays none of them.
+        """
+        entry = head.entry
+        if not walk.is_ahead_of(entry):
+            return Way.IN_TURN, self._verdict(head, Way.IN_TURN, _NOWHERE, judge)
+        beside: Verdict | None = NoRoom()
+        if walk.reach is not None and entry.team not in walk.teams:
+            beside = self._verdict(head, Way.IN_TURN, walk.reach, judge)
+        if not isinstance(beside, NoRoom):
+            return Way.IN_TURN, beside
+        if not entry.can_run_ahead:
+            return Way.BACKFILL, beside
+        return Way.BACKFILL, self._verdict(head, Way.BACKFILL, walk.kept, judge)
+
+    def _wait_for_limit(self, limit: Hashable, turn: Turn, walk: "_Walk") -> None:
+        """Note that an entry waits for a limit, and the rest of its team if the limit has no room for any of it."""
+        if limit not in walk.limits and self._is_strict_for(turn.head.entry):
+            walk.closed.add(limit)
+        walk.limits.add(limit)
+        if turn.team.is_covered_by(limit) and (
+            limit in walk.closed or turn.team.smallest >= self._least_over.get(limit, turn.head.entry.gpus)
+        ):
+            walk.skipped.teams.add(turn.team.team)
+
+    def _verdict(self, head: RowHead, way: Way, kept: frozenset[NodeName], judge: Judge) -> Verdict | None:
+        """Return the verdict of this pass; None if it has judged enough."""
+        entry = head.entry
+        known = self._known(head, way, kept)
+        if known is not None:
+            return known
+        lane = (entry.team, entry.user, entry.priority)
+        if self._blocked >= MAX_BLOCKED and lane in self._judged:
+            return None
+        verdict = judge(entry, way=way, kept=kept)
+        if isinstance(verdict, Fits):
+            return verdict
+        self._judged.add(lane)
+        self._blocked += 1
+        match verdict:
+            case OverLimit(limit):
+                self._least_over[limit] = min(entry.gpus, self._least_over.get(limit, entry.gpus))
+            case NoRoom():
+                self._no_room[head.lot, way, kept] = verdict
+            case Never():
+                self._never.add(entry.key)
+        return verdict
+
+    def _known(self, head: RowHead, way: Way, kept: frozenset[NodeName]) -> Verdict | None:
+        entry, lot = head
+        for limit in entry.limits:
+            least = self._least_over.get(limit)
+            if least is not None and entry.gpus >= least:
+                return OverLimit(limit)
+        if entry.key in self._never:
+            return Never()
+        found = self._no_room.get((lot, Way.IN_TURN, _NOWHERE))
+        return found if found is not None else self._no_room.get((lot, way, kept))
+
+    def _is_strict_for(self, entry: QueueEntry) -> bool:
+        after = self._rules.strict_after_seconds
+        return not isinstance(after, Unlimited) and self._now - entry.age.created >= after
+
+
+@dataclass(slots=True)
+class _Walk:
+    """What one look through the order has found: who waits for room, and which limits are closed to those behind."""
+
+    skipped: Skipped = field(default_factory=Skipped)
+    limits: set[Hashable] = field(default_factory=set)
+    closed: set[Hashable] = field(default_factory=set)
+    teams: set[TeamName] = field(default_factory=set)
+    kept: frozenset[NodeName] = _NOWHERE
+    reach: frozenset[NodeName] | None = _NOWHERE
+    _sites: set[Hashable] = field(default_factory=set)
+    _is_everywhere: bool = False
+
+    def is_ahead_of(self, entry: QueueEntry) -> bool:
+        """Whether an entry before this one waits for room that this one might take."""
+        sites = entry.lot.sites
+        if self._is_everywhere:
+            return True
+        return bool(self._sites) if sites is None else not self._sites.isdisjoint(sites)
+
+    def wait_for_room(
+        self, head: RowHead, *, keep: frozenset[NodeName] = _NOWHERE, reach: frozenset[NodeName] | None = None
+    ) -> None:
+        """Note that an entry waits for room, with the nodes that are kept for it, and those that it may ever use."""
+        self.skipped.lots.add(head.lot)
+        self.teams.add(head.entry.team)
+        self.kept |= keep
+        self.reach = None if self.reach is None or reach is None else self.reach | reach
+        sites = head.entry.lot.sites
+        if sites is None:
+            self._is_everywhere = True
+        else:
+            self._sites |= sites

@@ -1,0 +1,120 @@
+"""Judges whether the members of a gang may start together, by the decision that each of them would get alone."""
+
+from collections.abc import Hashable
+
+from webhook.core.admission.assessment import Assessment, assess
+from webhook.core.admission.gang_rules import limit_text, limits_for, never_reason
+from webhook.core.model.decision import Admit, Deny
+from webhook.core.model.domain_request import DomainPlace
+from webhook.core.model.names import NodeName
+from webhook.core.model.reason import Reason
+from webhook.core.model.text import printable
+from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
+from webhook.core.queue.queued_pod import QueueEntry
+from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Way
+from webhook.core.quota.limits import AppliedLimit
+from webhook.core.release.gang_domains import GangDomains
+from webhook.core.release.judge import NO_REQUESTER, Judged, charge_of, judge_pod
+from webhook.core.release.queue_view import DEPARTMENT, TEAM, USER
+from webhook.core.release.reclaimable import BorrowedRoom, nodes_for
+from webhook.core.world.waiting_pods import WaitingPod
+from webhook.core.world.world import World
+
+
+def judge_gang(
+    entry: QueueEntry,
+    world: World,
+    *,
+    way: Way,
+    kept: frozenset[NodeName],
+    before: frozenset[NodeName] = frozenset(),
+    borrowed: BorrowedRoom | None = None,
+) -> list[Judged]:
+    """Return the judgment on each member of a gang, all with one verdict: they start now, or none of them does.
+
+    Each is judged with those before it assumed in the world; afterwards the world is as before. `borrowed` is the room
+    that reclaim could make, if it was counted already.
+    """
+    members = [pod for each in entry.pods if (pod := world.waiting.member(each.uid)) is not None]
+    gang = members[0].pod.gang
+    name = "" if gang is None else gang.name
+    if (over := _over_together(entry, members[0], name, world)) is not None:
+        return [over._replace(waiting=member, pod=member.pod) for member in members]
+    domains = GangDomains(members, world, kept=kept)
+    found: list[Judged] = []
+    for place, room in domains.attempts(borrowed or BorrowedRoom(world), way=way):
+        found = _together(members, world, room, way=way, kept=kept, place=place)
+        if isinstance(found[-1].verdict, Fits):
+            return found
+    if (never := domains.never()) is not None:
+        verdict, text = Never(), f"waits: {never.text}"
+        return [Judged(member, member.pod, Deny((never,)), verdict, text) for member in members]
+    return _all_wait(entry, members, found, name, world, domains=domains, before=before)
+
+
+def _together(
+    members: list[WaitingPod],
+    world: World,
+    borrowed: BorrowedRoom | None,
+    *,
+    way: Way,
+    kept: frozenset[NodeName],
+    place: DomainPlace | None,
+) -> list[Judged]:
+    """Return the judgments on members, each with those before it assumed, up to the first that may not start."""
+    found: list[Judged] = []
+    with world.what_if() as assume:
+        for member in members:
+            judged = judge_pod(member, world, borrowed, way=way, kept=kept, is_member=True, place=place)
+            found.append(judged)
+            if not (isinstance(judged.verdict, Fits) and isinstance(judged.decision, Admit)):
+                break
+            assume(charge_of(member, judged.decision))
+    return found
+
+
+def _over_together(entry: QueueEntry, first: WaitingPod, name: str, world: World) -> Judged | None:
+    """Return the judgment on the members of a gang that a limit has no room for together; None if all have."""
+    assessed = assess(first.pod, NO_REQUESTER, world).of_user(first.user)
+    if assessed.early_decision is not None:
+        return None
+    if (never := never_reason(assessed, name, entry.gpus)) is not None:
+        return Judged(first, first.pod, Deny((never,)), Never(), f"waits: {never.text}")
+    blocking = limits_for(assessed, entry.gpus)
+    if not blocking:
+        return None
+    text = f"waits: {limit_text(blocking, name, entry.gpus)}"
+    reason, verdict = Reason(blocking[0].code, text), OverLimit(_limit_key(blocking[0], assessed))
+    return Judged(first, first.pod, Deny((reason,)), verdict, text)
+
+
+def _limit_key(limit: AppliedLimit, assessed: Assessment) -> Hashable:
+    team = assessed.team.name
+    if limit.level is not None:
+        return (DEPARTMENT, limit.level.department.name)
+    return (TEAM, team) if limit.user is None else (USER, team, limit.user)
+
+
+def _all_wait(
+    entry: QueueEntry,
+    members: list[WaitingPod],
+    found: list[Judged],
+    name: str,
+    world: World,
+    *,
+    domains: GangDomains,
+    before: frozenset[NodeName],
+) -> list[Judged]:
+    """Return that all members of a gang wait for what the last of those that were judged waits for."""
+    last = found[-1]
+    verdict = last.verdict
+    if isinstance(verdict, NoRoom) and verdict.keep:
+        assessed = assess(last.waiting.pod, NO_REQUESTER, world)
+        rooms = [NodeRoom(node, free, size) for node, free, size in nodes_for(assessed, world)]
+        sizes = [pod.gpus for pod in entry.pods]
+        verdict = NoRoom(kept_nodes(sizes, domains.to_keep(rooms, before=before), before=before))
+    cause = last.text.removeprefix("waits: ")
+    where, short = domains.waits_for()
+    text = f"waits: gang {printable(name)} starts whole, with {len(members)} pods{where}; "
+    text += short or f"for {last.waiting.pod.name}: {cause}"
+    return [Judged(member, member.pod, last.decision, verdict, text) for member in members]

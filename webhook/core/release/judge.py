@@ -1,0 +1,186 @@
+"""Judges whether a waiting pod may start now, by the same decision that a new pod gets."""
+
+from typing import Final, NamedTuple
+
+from webhook.core.admission.admission import start
+from webhook.core.admission.assessment import Assessment, assess
+from webhook.core.admission.domain_rules import place_beside
+from webhook.core.admission.node_choice import in_domain
+from webhook.core.admission.queueing import LIMITS, NO_ROOM, may_grow, waiting_text, waits_for_room
+from webhook.core.model.amount import exceeds
+from webhook.core.model.decision import Admit, Charge, Decision, Deny, NodeChoice, NotApplicable, Retry
+from webhook.core.model.domain_request import DomainPlace
+from webhook.core.model.names import NodeName
+from webhook.core.model.pod import Pod, Requester
+from webhook.core.model.policy import Mode
+from webhook.core.model.reason import Code, Reason
+from webhook.core.model.text import plural_gpus
+from webhook.core.model.tier import Tier
+from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
+from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Verdict, Way
+from webhook.core.quota.charged_pod import flight_of
+from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.release.queue_view import DEPARTMENT, MODEL, SHARE, TEAM, USER
+from webhook.core.release.reclaimable import BorrowedRoom, nodes_for, reachable
+from webhook.core.world.waiting_pods import WaitingPod
+from webhook.core.world.world import World
+
+NO_REQUESTER: Final = Requester("")
+_BACKFILLS: Final = "runs ahead of pods that wait for room, and gives it back when they can start"
+
+
+class Judged(NamedTuple):
+    """A waiting pod with the decision on it, if it started now; `text` says why it waits on, "" if it does not.
+
+    It stays off the nodes that are `kept` for pods ahead of it, and in the domain of its gang (`place`).
+    """
+
+    waiting: WaitingPod
+    pod: Pod
+    decision: Decision
+    verdict: Verdict
+    text: str = ""
+    kept: frozenset[NodeName] = frozenset()
+    place: DomainPlace | None = None
+
+
+def judge_pod(
+    waiting: WaitingPod,
+    world: World,
+    borrowed: BorrowedRoom | None,
+    *,
+    way: Way = Way.IN_TURN,
+    kept: frozenset[NodeName] = frozenset(),
+    before: frozenset[NodeName] = frozenset(),
+    is_member: bool = False,
+    place: DomainPlace | None = None,
+) -> Judged:
+    """Return whether a waiting pod may start now, with its decision; `before` as in ReleaseJudge.
+
+    The member of a gang (`is_member`) starts with room only, whatever policy says of pods without room. It starts in
+    the domain `place`, by default that of the members that have started. Without `borrowed`, no room is taken back.
+    """
+    if place is None:
+        place = place_beside(waiting.pod, world)
+    assessed = _assessed(waiting, world, way=way, kept=kept, place=place)
+    decision = start(assessed, world)
+    match decision:
+        case Admit():
+            is_left_to_wait = not waits_for_room(assessed, world) and (not is_member or may_grow(assessed))
+            may_wait = way is Way.IN_TURN and not kept and is_left_to_wait
+            judged = _admitted(waiting, assessed, decision, borrowed=borrowed, way=way, may_wait=may_wait)
+        case NotApplicable(reason=reason, charge=charge):
+            decision = _unplaced(waiting, assessed, charge, reason, world)
+            judged = Judged(waiting, assessed.pod, decision, Fits())
+        case Retry(reason=reason):
+            judged = Judged(waiting, assessed.pod, decision, Never(), f"waits: {reason.text}")
+        case Deny(reasons=reasons):
+            text = waiting_text(assessed, reasons)
+            judged = Judged(waiting, assessed.pod, decision, _refused(assessed, reasons), text)
+        case _:
+            raise AssertionError(f"a pod that starts is never queued: {decision}")
+    if place is not None and isinstance(judged.decision, Admit):
+        choice = in_domain(judged.decision.node_choice, place)
+        judged = judged._replace(place=place, decision=judged.decision._replace(node_choice=choice))
+    if isinstance(judged.verdict, NoRoom):
+        charge = judged.decision.charge if isinstance(judged.decision, Admit) else None
+        return judged._replace(verdict=_no_room(assessed, charge, world, before))
+    return judged
+
+
+def _assessed(
+    waiting: WaitingPod, world: World, *, way: Way, kept: frozenset[NodeName], place: DomainPlace | None
+) -> Assessment:
+    pod = waiting.pod
+    if way is Way.BACKFILL:
+        pod = pod._replace(tier_label=str(Tier.PREEMPTIBLE))
+    if kept:
+        pod = pod._replace(constraints=pod.constraints.excluding(kept))
+    assessed = assess(pod, NO_REQUESTER, world).of_user(waiting.user)
+    return assessed if place is None else assessed.within(place)
+
+
+def _admitted(
+    waiting: WaitingPod, assessed: Assessment, admit: Admit, *, borrowed: BorrowedRoom | None, way: Way, may_wait: bool
+) -> Judged:
+    is_ahead = way is Way.BACKFILL
+    if is_ahead:
+        reason = Reason(Code.BACKFILLS, _BACKFILLS)
+        admit = admit._replace(reason=reason, requested_tier=waiting.pod.requested_tier)
+    has_room = not any(each.code in NO_ROOM for each in admit.warnings)
+    if has_room or may_wait:
+        return Judged(waiting, assessed.pod, admit, Fits())
+    may_reclaim = borrowed is not None and not is_ahead and admit.charge.tier is Tier.GUARANTEED
+    if borrowed is not None and may_reclaim and (node := borrowed.node_for(assessed)) is not None:
+        # its room is taken there at once: pods behind it do not start on what reclaim frees for it
+        choice = admit.node_choice
+        if choice.mode is not Mode.OFF:
+            choice = choice._replace(mode=Mode.PREFER, nodes=(node,))
+        return Judged(waiting, assessed.pod, admit._replace(node_choice=choice), Fits())
+    text = waiting_text(assessed, admit.warnings)
+    return Judged(waiting, assessed.pod, admit, NoRoom(), text)
+
+
+def _refused(assessed: Assessment, reasons: tuple[Reason, ...]) -> OverLimit | NoRoom | Never:
+    """Return the verdict on a pod that a new decision refuses."""
+    codes = {reason.code for reason in reasons}
+    team, user = assessed.team.name, assessed.user
+    if not codes <= LIMITS | NO_ROOM:
+        return Never()
+    if Code.TEAM_LIMIT_EXCEEDED in codes:
+        return OverLimit((TEAM, team))
+    if Code.USER_LIMIT_EXCEEDED in codes:
+        return OverLimit((USER, team, user))
+    if Code.DEPARTMENT_LIMIT_EXCEEDED in codes:
+        return OverLimit((DEPARTMENT, _full_department(assessed)))
+    if Code.MODEL_LIMIT_EXCEEDED in codes:
+        return OverLimit((MODEL, team, None))
+    if Code.GUARANTEED_SHARE_USED in codes:
+        return OverLimit((SHARE, team))
+    return NoRoom()
+
+
+def _full_department(assessed: Assessment) -> str | None:
+    """Return the department whose limit has no room, the nearest first; None where it is a limit per model."""
+    gpus = assessed.request.gpus
+    full = (each for each in assessed.usage.levels if exceeds(each.total + gpus, each.department.gpus.limit))
+    level = next(full, None)
+    return None if level is None else level.department.name
+
+
+def _no_room(assessed: Assessment, charge: Charge | None, world: World, before: frozenset[NodeName]) -> NoRoom:
+    """Return what back-fill must leave alone: nothing for a pod that reclaim makes room for."""
+    tier = assessed.tier(assessed.pod.demand, None) if charge is None else charge.tier
+    reach = reachable(assessed, world)
+    if tier is Tier.GUARANTEED:
+        return NoRoom(reach=reach)
+    rooms = (NodeRoom(name, free, size) for name, free, size in nodes_for(assessed, world))
+    return NoRoom(kept_nodes((assessed.pod.demand.gpus,), rooms, before=before), reach)
+
+
+def charge_of(waiting: WaitingPod, admit: Admit) -> InFlightCharge:
+    """Return the charge in flight of a waiting pod that is released."""
+    charge = admit.charge
+    pod = waiting.pod._replace(demand=admit.demand, team_label=charge.team, tier_label=str(charge.tier))
+    return flight_of(pod, charge, nodes=admit.node_choice.nodes)
+
+
+def released_unjudged(waiting: WaitingPod, world: World) -> Judged:
+    """Return the release of a pod where policy is not enforced any more: charged as borrowing, bound to no node."""
+    assessed = assess(waiting.pod, NO_REQUESTER, world).of_user(waiting.user)
+    reason = Reason(Code.NOT_ENFORCED, "policy is not enforced")
+    return Judged(waiting, assessed.pod, _unplaced(waiting, assessed, None, reason, world), Fits())
+
+
+def _unplaced(waiting: WaitingPod, assessed: Assessment, charge: Charge | None, reason: Reason, world: World) -> Admit:
+    """Return the decision on a pod that Fairgate no longer decides on, such as one of an exempt namespace."""
+    kept = charge or Charge(waiting.team, Tier.PREEMPTIBLE, assessed.pod.demand.gpus)
+    text = f"{reason.text}; {plural_gpus(kept.gpus)} counted"
+    return Admit(
+        kept,
+        assessed.pod.demand,
+        NodeChoice(Mode.OFF),
+        Reason(Code.BORROWS, text),
+        world.policy.hash,
+        requested_tier=waiting.pod.requested_tier,
+    )

@@ -1,0 +1,112 @@
+"""Room that reclaim could make: what preemptible pods hold, and what the nodes of a pod have free and in all."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from webhook.core.admission.assessment import Assessment
+from webhook.core.model.amount import Units
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import NodeName, ResourceName, Uid
+from webhook.core.model.policy import ReclaimRules
+from webhook.core.model.tier import Tier
+from webhook.core.reclaim.reclaim_pod import is_protected_by
+from webhook.core.world.world import World
+
+MAX_REACH: Final = 64
+"""Nodes that pods behind a waiting one may be kept off by name: a list of more costs too much to compare."""
+
+
+_NOTHING: Final[dict[ResourceName, int]] = {}
+
+
+class BorrowedRoom:
+    """What borrowing pods hold on each node, by resource in pieces; counted once, when it is first asked for.
+
+    Whether the evictor finds victims at once depends on more (minimum runtimes, budgets, notice). A pod that is
+    released for room that it can take back waits for that in kube-scheduler, inside its guaranteed share.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._held: dict[NodeName, dict[ResourceName, int]] | None = None
+
+    def node_for(self, assessed: Assessment) -> NodeName | None:
+        """Return the node that would have the devices of a pod free if borrowing pods on it were evicted; None if none.
+
+        It is the one where the least is missing, then the first by name.
+        """
+        fleet, devices = self._world.fleet, assessed.pod.demand.devices
+        if self._held is None:
+            self._held = self._count()
+        slots = _slots(assessed, self._world)
+        found: list[tuple[int, NodeName]] = []
+        for name in fleet.names_of(slots):
+            held = self._held.get(name)
+            if held is not None and all(
+                fleet.free(name, resource) + held.get(resource, 0) >= amount for resource, amount in devices
+            ):
+                missing = sum(max(0, amount - fleet.free(name, resource)) for resource, amount in devices)
+                found.append((missing, name))
+        return min(found)[1] if found else None
+
+    def able(self, demand: Demand, among: int) -> int:
+        """Return those of the slots where a pod would have room for all but its devices; implements Supply."""
+        fleet = self._world.fleet
+        return fleet.with_capacity(demand, among & fleet.open_bits)
+
+    def amounts(self, resource: ResourceName, slots: Sequence[int]) -> Sequence[int]:
+        """Return what is free or held by borrowing pods; of resources that are no devices, all there is."""
+        fleet = self._world.fleet
+        if resource not in self._world.policy.resources:
+            return fleet.allocatable_at(slots, resource)
+        if self._held is None:
+            self._held = self._count()
+        held, nothing = self._held, _NOTHING
+        free = zip(fleet.names(slots), fleet.free_at(slots, resource), strict=True)
+        return [amount + held.get(name, nothing).get(resource, 0) for name, amount in free]
+
+    def _count(self) -> dict[NodeName, dict[ResourceName, int]]:
+        held: dict[NodeName, dict[ResourceName, int]] = {}
+        for uid in self._borrowers():
+            pod = self._world.pod(uid)
+            if pod is None or pod.node is None or is_protected_by(self._rules, pod.namespace, pod.labels):
+                continue
+            of_node = held.setdefault(pod.node, {})
+            for resource, amount in pod.demand.devices:
+                of_node[resource] = of_node.get(resource, 0) + amount
+        return held
+
+    def _borrowers(self) -> Iterator[Uid]:
+        for usage in self._world.usage_by_team().values():
+            if usage.preemptible:
+                yield from (uid for uid, entry in usage.entries() if entry.charge.tier is Tier.PREEMPTIBLE)
+
+    @property
+    def _rules(self) -> ReclaimRules:
+        return self._world.policy.reclaim
+
+
+def nodes_for(assessed: Assessment, world: World) -> Iterator[tuple[NodeName, Units, Units]]:
+    """Yield the nodes that could hold a pod when empty, with their free and their allocatable GPU units."""
+    fleet = world.fleet
+    weights = [(name, world.policy.resources.get(name, 0)) for name, _ in assessed.pod.demand.devices]
+    for name in fleet.names_of(_slots(assessed, world)):
+        node = fleet.get(name)
+        if node is not None:
+            free = sum(fleet.free(name, resource) * weight for resource, weight in weights)
+            size = sum(node.allocatable.get(resource, 0) * weight for resource, weight in weights)
+            yield name, max(0, free), size
+
+
+def reachable(assessed: Assessment, world: World) -> frozenset[NodeName] | None:
+    """Return the nodes that could hold a pod when empty; None if these are many, or all that there are."""
+    slots = _slots(assessed, world)
+    count = slots.bit_count()
+    return None if count > MAX_REACH or count == len(world.fleet) else frozenset(world.fleet.names_of(slots))
+
+
+def _slots(assessed: Assessment, world: World) -> int:
+    pod, slots = assessed.pod, 0
+    for pool in assessed.pools.allowed:
+        slots |= world.fleet.matching(world.joined(pod.constraints, pool))
+    return world.fleet.with_capacity(pod.demand, slots)

@@ -1,0 +1,204 @@
+"""The pods to release now, one after the other: each is assumed in the world before the next one is judged."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from webhook.core.admission.domain_rules import place_of_node
+from webhook.core.admission.node_choice import choice_of_node, in_domain
+from webhook.core.admission.pools import allowed_pools
+from webhook.core.model.decision import Admit, NodeChoice, Retry
+from webhook.core.model.domain_request import DomainPlace
+from webhook.core.model.names import GangId, NodeName, TeamName, Uid
+from webhook.core.model.policy import Mode
+from webhook.core.model.reason import Code, Reason
+from webhook.core.model.tier import Tier
+from webhook.core.queue.release import ReleasePass
+from webhook.core.queue.verdict import Fits, Never, NoRoom, Way
+from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
+from webhook.core.release.gang_rests import GangRests
+from webhook.core.release.judge import Judged, charge_of, judge_pod, released_unjudged
+from webhook.core.release.late_members import as_reservation
+from webhook.core.release.queue_view import QueueView
+from webhook.core.release.reclaimable import BorrowedRoom
+from webhook.core.release.release_judge import ReleaseJudge
+from webhook.core.world.waiting_pods import WaitingPod
+from webhook.core.world.world import World
+
+
+def _lists_none(_team: TeamName, _uid: Uid) -> None:
+    """Return that no charge is listed."""
+
+
+def _withdraws_none(_team: TeamName, _uid: Uid) -> None:
+    """Do nothing."""
+
+
+_NOT_ANY_MORE = Retry(Reason(Code.RACE_LOST, "the pod may not start any more: it waits on"))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A waiting pod that starts now, as it was judged: its charge is assumed in the world, not in the ledger yet.
+
+    The turns of a `gang` follow one another, and start together or not at all, in the domain `place` if there is one.
+    `reservation` is the room that was kept for the pod: its charge ends with the write that charges the pod.
+    `is_reservation`: there is no pod yet, and its room is to be kept.
+    """
+
+    waiting: WaitingPod
+    admit: Admit
+    way: Way
+    kept: frozenset[NodeName] = frozenset()
+    gang: GangId | None = None
+    reservation: InFlightCharge | None = None
+    is_reservation: bool = False
+    place: DomainPlace | None = None
+
+
+class Releases:
+    """Finds turns on one world. `blocked` says why the pods that were judged last wait on.
+
+    `changed` are the pods that came, went or changed before the last pass. `listed` returns the charge of a pod that
+    the ledger of a team lists already; `withdraw` has its next write end one. `is_room_needed`: a pod found no room
+    inside its guaranteed share.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        listed: Callable[[TeamName, Uid], InFlightCharge | None] = _lists_none,
+        withdraw: Callable[[TeamName, Uid], None] = _withdraws_none,
+    ) -> None:
+        self.view = QueueView(world)
+        self.blocked: dict[Uid, Judged] = {}
+        self.changed: Iterable[Uid] = ()
+        self.is_room_needed = False
+        self._world = world
+        self._listed = listed
+        self._withdraw = withdraw
+        self._kept: dict[Uid, frozenset[NodeName]] = {}
+        self._rests = GangRests()
+
+    def due(self, *, now: int, count: int) -> list[Turn]:
+        """Return at most so many pods that start now, in order, and assume their charges. `now` is in Unix seconds."""
+        self.changed = self.view.sync(now=now)
+        self._rests.begin(now=now)
+        self.view.note_use(now=now)
+        world, queue = self._world, self.view.queue
+        judge = ReleaseJudge(world, before=self._kept, rests=self._rests, now=now)
+        found: list[Turn] = []
+        if not world.policy.is_enforced:
+            waiting = [pod for pod in world.waiting.all() if not world.is_assumed(pod.uid)][:count]
+            return [turn for pod in waiting for turn in self._assumed(released_unjudged(pod, world), Way.IN_TURN)]
+        found += self._of_reservations()
+        turns = ReleasePass(queue, self.view, world.policy.queue, now=now)
+        while len(found) < count and (release := turns.next(judge)) is not None:
+            queue.remove(release.entry.key)
+            for pod in release.entry.pods:
+                found += self._assumed(judge.judged.pop(pod.uid), release.way, gang=pod.gang)
+        self.blocked = {uid: judged for uid, judged in judge.judged.items() if not isinstance(judged.verdict, Fits)}
+        for late, text in self.view.gangs.late(now=now):
+            self.blocked[late.uid] = Judged(late, late.pod, _NOT_ANY_MORE, Never(), text)
+        self.is_room_needed = any(map(_waits_inside_its_share, self.blocked.values()))
+        no_room = {uid: v for uid, judged in self.blocked.items() if isinstance(v := judged.verdict, NoRoom)}
+        reaches = [verdict.reach for verdict in no_room.values()]
+        named = [reach for reach in reaches if reach is not None]
+        world.waiting.wanted = frozenset().union(*named) if len(named) == len(reaches) else None
+        self._kept = {uid: verdict.keep for uid, verdict in no_room.items() if verdict.keep}
+        return found
+
+    def drop_assumed(self, turn: Turn) -> None:
+        """Drop what was assumed for a turn, unless the ledger lists the pod; its reservation is kept on."""
+        if self._listed(turn.admit.charge.team, turn.waiting.uid) is None:
+            self._world.drop_reservation(turn.waiting.uid)
+            self._keep_reservation(turn.reservation)
+
+    def judge_again(self, turn: Turn) -> LedgerDecision:
+        """Return the decision on a turn at the moment when it is charged; the charge assumed for it is dropped.
+
+        What the ledger lists already stays as it is: the answer to an earlier write was lost, or another leader wrote.
+        """
+        world, uid = self._world, turn.waiting.uid
+        waiting = turn.waiting if turn.is_reservation else world.waiting.get(uid)
+        if (flight := self._listed(turn.admit.charge.team, uid)) is not None:
+            if waiting is None:
+                return LedgerDecision(_NOT_ANY_MORE, None)
+            return LedgerDecision(_resumed(waiting, flight, world), flight)
+        world.drop_reservation(uid)
+        if turn.reservation is not None:
+            world.drop_reservation(turn.reservation.pod.uid)
+        judged = None if waiting is None else self._judged_alone(waiting, turn)
+        if judged is None or not (isinstance(judged.verdict, Fits) and isinstance(judged.decision, Admit)):
+            self._keep_reservation(turn.reservation)
+            return LedgerDecision(_NOT_ANY_MORE, None)
+        if turn.reservation is not None:
+            self._withdraw(turn.reservation.charge.team, turn.reservation.pod.uid)
+        flight = charge_of(judged.waiting, judged.decision)
+        return LedgerDecision(judged.decision, as_reservation(flight, world) if turn.is_reservation else flight)
+
+    def _judged_alone(self, waiting: WaitingPod, turn: Turn) -> Judged:
+        world = self._world
+        if not world.policy.is_enforced:
+            return released_unjudged(waiting, world)
+        is_member = turn.gang is not None
+        borrowed = BorrowedRoom(world)
+        return judge_pod(waiting, world, borrowed, way=turn.way, kept=turn.kept, is_member=is_member, place=turn.place)
+
+    def _assumed(self, judged: Judged, way: Way, *, gang: GangId | None = None) -> Iterator[Turn]:
+        if isinstance(judged.decision, Admit):
+            world, flight = self._world, charge_of(judged.waiting, judged.decision)
+            is_expected = judged.waiting.uid in world.waiting.expected
+            world.assume(as_reservation(flight, world) if is_expected else flight)
+            yield Turn(
+                judged.waiting, judged.decision, way, judged.kept, gang, is_reservation=is_expected, place=judged.place
+            )
+
+    def _of_reservations(self) -> Iterator[Turn]:
+        """Yield the pods for which room was kept that have come: they start in it, whatever waits ahead of them."""
+        world = self._world
+        for gang in world.gang_reservations.gangs():
+            for pod in [*world.waiting.of_gang(gang)] if world.gangs.has_started(gang) else ():
+                reservation = world.gang_reservations.fitting(gang, pod.pod.demand.gpus)
+                if reservation is None or not self.view.has_turn(pod):
+                    continue
+                world.drop_reservation(reservation.pod.uid)
+                judged = judge_pod(pod, world, BorrowedRoom(world), is_member=True)
+                if not (isinstance(judged.verdict, Fits) and isinstance(judged.decision, Admit)):
+                    self._keep_reservation(reservation)
+                    continue
+                self.view.queue.remove(pod.uid)
+                world.assume(charge_of(pod, judged.decision))
+                yield Turn(pod, judged.decision, Way.IN_TURN, reservation=reservation)
+
+    def _keep_reservation(self, reservation: InFlightCharge | None) -> None:
+        """Keep room on that the ledger still lists."""
+        if reservation is not None and self._listed(reservation.charge.team, reservation.pod.uid) is not None:
+            self._world.assume(reservation)
+
+
+def _waits_inside_its_share(judged: Judged) -> bool:
+    decision = judged.decision
+    is_guaranteed = isinstance(decision, Admit) and decision.charge.tier is Tier.GUARANTEED
+    return isinstance(judged.verdict, NoRoom) and is_guaranteed
+
+
+def unfinished(world: World, charged: Iterable[InFlightCharge]) -> list[tuple[WaitingPod, Admit]]:
+    """Return the pods that are charged and still have the gate, with the decision that was charged."""
+    found = ((world.waiting.get(flight.pod.uid), flight) for flight in charged)
+    return [(waiting, _resumed(waiting, flight, world)) for waiting, flight in found if waiting is not None]
+
+
+def _resumed(waiting: WaitingPod, flight: InFlightCharge, world: World) -> Admit:
+    charge, pod = flight.charge, waiting.pod
+    pools = allowed_pools(pod, charge.team, world).allowed
+    choice = NodeChoice(Mode.OFF) if flight.node is None else choice_of_node(pod, flight.node, pools, world)
+    if flight.node is not None and world.fleet.is_overbooked(flight.node, flight.pod.demand):
+        choice = choice._replace(mode=Mode.PREFER)  # reclaim is to make its room, there or elsewhere
+    node = None if flight.node is None else world.fleet.get(flight.node)
+    if (place := place_of_node(pod.gang, node, world)) is not None:
+        choice = in_domain(choice, place)
+    is_guaranteed = charge.tier is Tier.GUARANTEED
+    reason = Reason(Code.WITHIN_SHARE if is_guaranteed else Code.BORROWS, f"charged to team {charge.team}")
+    requested = pod.requested_tier
+    return Admit(charge, flight.pod.demand, choice, reason, world.policy.hash, requested_tier=requested)

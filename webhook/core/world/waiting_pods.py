@@ -1,0 +1,200 @@
+"""The pods that wait in line: created with Fairgate's scheduling gate, and charged nothing until they are released."""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from webhook.core.model.amount import Units
+from webhook.core.model.names import GangId, NodeName, TeamName, Uid, User
+from webhook.core.model.pod import Pod
+
+EXPECTED_SECONDS: Final = 40
+"""For how long a pod that was let into the line counts without being seen: kube-apiserver ends a request after 34 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPod:
+    """A pod that waits in line, as the watch shows it.
+
+    `pod` is what its user asked for: without a decision, with the tier label that the user wrote. `team` is the team
+    whose line it is in. `created` is in seconds of Unix time, `version` the resourceVersion at which it was read.
+    `text` is its annotation fairgate.dev/waiting. `problem` says why it cannot be read any more, "" if it can: its
+    owner changed it while it waited. Then `pod` has only its name, and the pod keeps its place without a turn.
+    """
+
+    pod: Pod
+    team: TeamName
+    user: User | None = None
+    priority: int = 0
+    created: int = 0
+    version: str = ""
+    text: str = ""
+    is_terminating: bool = False
+    problem: str = ""
+
+    @property
+    def uid(self) -> Uid:
+        """Its UID."""
+        return self.pod.uid
+
+    @property
+    def is_held(self) -> bool:
+        """Whether another controller's gate holds it, so that it is not judged yet."""
+        return bool(self.pod.foreign_gates)
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether it is to start when its turn comes."""
+        return not (self.is_held or self.is_terminating or self.problem)
+
+
+class WaitingPods:
+    """Waiting pods by UID and by team, and those that were let in and are not seen yet.
+
+    `on_change` and `on_pod` are called with the UID of each pod that changed. `wanted` are the nodes for
+    which some wait that could not start for lack of room when they were last judged, None for all nodes: back-fill
+    there must stay evictable. `expected` are pods of gangs that are made only once others of them run, and are judged
+    with those.
+    """
+
+    def __init__(self) -> None:
+        self.on_change: Callable[[Uid], None] = _ignore
+        self.on_pod: Callable[[Uid], None] = _ignore
+        self.wanted: frozenset[NodeName] | None = frozenset()
+        self.expected: dict[Uid, WaitingPod] = {}
+        self._by_team: dict[TeamName, dict[Uid, WaitingPod]] = {}
+        self._pods: dict[Uid, WaitingPod] = {}
+        self._gpus: dict[TeamName, Units] = {}
+        self._by_gang: dict[GangId, dict[Uid, WaitingPod]] = {}
+        self._expected: dict[Uid, tuple[TeamName, int]] = {}  # the first to expire first
+        self._expected_of: dict[TeamName, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def wants(self, node: NodeName | None) -> bool:
+        """Whether some wait for room on a node; for None, on any."""
+        if self.wanted is None:
+            return True
+        return bool(self.wanted) if node is None else node in self.wanted
+
+    def __contains__(self, uid: Uid) -> bool:
+        return uid in self._pods
+
+    def get(self, uid: Uid) -> WaitingPod | None:
+        """Return a waiting pod; None where it does not wait."""
+        return self._pods.get(uid)
+
+    def member(self, uid: Uid) -> WaitingPod | None:
+        """Return a waiting pod, or one that is expected of a gang; None where there is no such pod."""
+        return self._pods.get(uid) or self.expected.get(uid)
+
+    def all(self) -> Iterable[WaitingPod]:
+        """Return all waiting pods, those that are held by others' gates included."""
+        return self._pods.values()
+
+    def teams(self) -> Iterable[TeamName]:
+        """Return the teams with waiting pods."""
+        return self._by_team.keys()
+
+    def of(self, team: TeamName) -> Iterable[WaitingPod]:
+        """Return a team's waiting pods."""
+        return self._by_team.get(team, _NO_PODS).values()
+
+    def of_gang(self, gang: GangId) -> Collection[WaitingPod]:
+        """Return the waiting members of a gang."""
+        return self._by_gang.get(gang, _NO_PODS).values()
+
+    def count(self, team: TeamName) -> int:
+        """Return the length of a team's line, with the pods that were let in and are not seen yet."""
+        return len(self._by_team.get(team, _NO_PODS)) + self._expected_of.get(team, 0)
+
+    def is_in(self, uid: Uid) -> bool:
+        """Whether a pod counts in its team's line already, seen or not."""
+        return uid in self._pods or uid in self._expected
+
+    def size(self, team: TeamName) -> int:
+        """Return the number of a team's waiting pods that were seen."""
+        return len(self._by_team.get(team, _NO_PODS))
+
+    def gpus(self, team: TeamName) -> Units:
+        """Return the GPU units that the containers of a team's waiting pods ask for."""
+        return self._gpus.get(team, 0)
+
+    def has_line(self, team: TeamName) -> bool:
+        """Whether a pod of the team waits for its turn."""
+        return team in self._expected_of or any(pod.has_turn for pod in self.of(team))
+
+    def set(self, pod: WaitingPod, *, now: int = 0) -> None:
+        """Add or update a waiting pod.
+
+        One that another controller held joins the line when the last foreign gate goes, behind those that were created
+        by `now`: its owner could hold back any number of old pods.
+        """
+        self._drop_expected(pod.uid)
+        before = self._pods.get(pod.uid)
+        if before is not None and not pod.is_held and (before.is_held or before.created > pod.created):
+            pod = replace(pod, created=max(pod.created, now + 1 if before.is_held else before.created))
+        if before is not None and (before.team != pod.team or before.pod.gang != pod.pod.gang):
+            self._remove(before)
+            before = None
+        self._pods[pod.uid] = pod
+        self._by_team.setdefault(pod.team, {})[pod.uid] = pod
+        change = pod.pod.demand.gpus - (0 if before is None else before.pod.demand.gpus)
+        self._gpus[pod.team] = self._gpus.get(pod.team, 0) + change
+        if pod.pod.gang is not None:
+            self._by_gang.setdefault(pod.pod.gang.id, {})[pod.uid] = pod
+        self.on_change(pod.uid)
+        self.on_pod(pod.uid)
+
+    def discard(self, uid: Uid) -> None:
+        """Remove a pod that no longer waits; one that does not wait changes nothing."""
+        self._drop_expected(uid)
+        if (pod := self._pods.get(uid)) is not None:
+            self._remove(pod)
+            self.on_change(uid)
+            self.on_pod(uid)
+
+    def expect(self, uid: Uid, team: TeamName, *, now: int) -> None:
+        """Count a pod that was let into the line until the watch shows it."""
+        if uid not in self._pods:
+            self._drop_expected(uid)
+            self._expected[uid] = (team, now + EXPECTED_SECONDS)
+            self._expected_of[team] = self._expected_of.get(team, 0) + 1
+
+    def tick(self, now: int) -> None:
+        """Forget the pods that were let in and can no longer come."""
+        while self._expected and (first := next(iter(self._expected.items())))[1][1] <= now:
+            self._drop_expected(first[0])
+
+    def _drop_expected(self, uid: Uid) -> None:
+        if (kept := self._expected.pop(uid, None)) is not None:
+            left = self._expected_of.pop(kept[0]) - 1
+            if left:
+                self._expected_of[kept[0]] = left
+
+    def _remove(self, pod: WaitingPod) -> None:
+        del self._pods[pod.uid]
+        self._gpus[pod.team] -= pod.pod.demand.gpus
+        _drop(self._by_team, pod.team, pod.uid)
+        if pod.team not in self._by_team:
+            del self._gpus[pod.team]
+        if pod.pod.gang is not None:
+            _drop(self._by_gang, pod.pod.gang.id, pod.uid)
+
+
+_NO_PODS: Final[dict[Uid, WaitingPod]] = {}
+
+
+_Key = TypeVar("_Key", TeamName, GangId)
+
+
+def _drop(lines: dict[_Key, dict[Uid, WaitingPod]], key: _Key, uid: Uid) -> None:
+    line = lines[key]
+    del line[uid]
+    if not line:
+        del lines[key]
+
+
+def _ignore(_uid: Uid) -> None:
+    """Do nothing."""

@@ -1,0 +1,176 @@
+"""Answers from recorded usage: merged over recorders, summed by team and the like, and as lines over time. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from webhook.history.usage_row import INTERVAL_SECONDS, Kind, Recording, UsageKey, UsageRow
+
+HOUR_SECONDS: Final = 3600
+
+
+class By(StrEnum):
+    """What usage is summed by."""
+
+    TEAM = "team"
+    USER = "user"
+    MODEL = "model"
+    TIER = "tier"
+    DEPARTMENT = "department"
+
+
+@dataclass(slots=True)
+class UsageSum:
+    """GPU-hours of one team, user, model, tier or department; refused requests, and the GPUs that they asked for.
+
+    `idle` is None where no GPU can be attributed.
+    """
+
+    name: str
+    guaranteed: float = 0.0
+    borrowed: float = 0.0
+    idle: float | None = None
+    waiting: float = 0.0
+    refused: int = 0
+    refused_gpus: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A team over time: average GPUs of each step, None where nothing was recorded."""
+
+    guaranteed: Sequence[float | None]
+    borrowed: Sequence[float | None]
+    waiting: Sequence[float | None]
+    refused: Sequence[int | None]
+
+
+def merged(recordings: Iterable[Recording]) -> list[UsageRow]:
+    """Return one row for each key of an interval, from what several replicas recorded of the same cluster.
+
+    Each of them sees all pods, and can only miss something while it does not run: what was held is taken from the one
+    that observed the interval longest, so nothing counts twice. Refusals are known only to the replica that answered:
+    they add up.
+    """
+    intervals: dict[int, dict[str, list[UsageRow]]] = {}
+    for recording in recordings:
+        for row in recording.rows:
+            intervals.setdefault(row.start, {}).setdefault(recording.name, []).append(row)
+    rows: list[UsageRow] = []
+    for start in sorted(intervals):
+        by_name = intervals[start]
+        best = max(sorted(by_name), key=lambda name: _observed(by_name[name]))
+        rows += [row for row in by_name[best] if row.key.kind not in _ADDED]
+        sums: dict[UsageKey, UsageRow] = {}
+        for row in (row for found in by_name.values() for row in found if row.key.kind in _ADDED):
+            before = sums.get(row.key)
+            sums[row.key] = row if before is None else row._replace(amount=row.amount + before.amount)
+        rows += sums.values()
+    return rows
+
+
+_ADDED: Final = frozenset({Kind.REFUSED, Kind.REFUSED_GPUS})
+
+
+def _observed(rows: Iterable[UsageRow]) -> float:
+    return sum(row.amount for row in rows if row.key.kind is Kind.OBSERVED)
+
+
+def usage_by(rows: Iterable[UsageRow], by: By) -> list[UsageSum]:
+    """Return the sums by name, those that held most first."""
+    sums: dict[str, UsageSum] = {}
+    for row in rows:
+        if (name := _name(row, by)) is not None:
+            _add(sums.setdefault(name, UsageSum(name)), row)
+    return sorted(sums.values(), key=lambda each: (-(each.guaranteed + each.borrowed), each.name))
+
+
+def total(rows: Iterable[UsageRow]) -> UsageSum:
+    """Return the sum of the cluster; idle are the free GPUs of its nodes."""
+    found = UsageSum("total")
+    for row in rows:
+        if row.key.kind is not Kind.UNUSED:
+            _add(found, row)
+    return found
+
+
+def observed_hours(rows: Iterable[UsageRow]) -> float:
+    """Return for how many hours the cluster was observed."""
+    return _observed(rows) / HOUR_SECONDS
+
+
+def team_lines(rows: Iterable[UsageRow], *, since: float, until: float, step_seconds: int) -> Mapping[str, Line]:
+    """Return a line for each team with usage; `step_seconds` is a multiple of INTERVAL_SECONDS."""
+    steps = max(0, -int(-(until - since) // step_seconds))
+    observed = [False] * steps
+    amounts: dict[str, dict[Kind, list[float]]] = {}
+    for row in rows:
+        step = int((row.start - since) // step_seconds)
+        if not 0 <= step < steps:
+            continue
+        if row.key.kind is Kind.OBSERVED:
+            observed[step] = True
+        elif row.key.team and row.key.kind in _LINES:
+            kinds = amounts.setdefault(row.key.team, {kind: [0.0] * steps for kind in _LINES})
+            kinds[row.key.kind][step] += row.amount
+    seconds = [
+        min(step_seconds, until - since - step * step_seconds) if observed[step] else None for step in range(steps)
+    ]
+    return {team: _line(kinds, seconds) for team, kinds in sorted(amounts.items())}
+
+
+_LINES: Final = (Kind.HELD_GUARANTEED, Kind.HELD_BORROWED, Kind.WAITING, Kind.REFUSED)
+
+
+def _line(amounts: Mapping[Kind, Sequence[float]], seconds: Sequence[float | None]) -> Line:
+    def averages(kind: Kind) -> list[float | None]:
+        return [amount / of if of else None for amount, of in zip(amounts[kind], seconds, strict=True)]
+
+    refused = [int(count) if of else None for count, of in zip(amounts[Kind.REFUSED], seconds, strict=True)]
+    return Line(averages(Kind.HELD_GUARANTEED), averages(Kind.HELD_BORROWED), averages(Kind.WAITING), refused)
+
+
+def _name(row: UsageRow, by: By) -> str | None:
+    """Return the name that a row counts to; None where it counts to none."""
+    key = row.key
+    match by:
+        case By.TEAM:
+            return key.team or None
+        case By.DEPARTMENT:
+            return row.department if key.team else None
+        case By.USER:
+            return key.user if key.team and key.kind is not Kind.UNUSED else None
+        case By.MODEL:
+            return key.model if key.kind in (*_HELD, Kind.FREE) else None
+        case By.TIER:
+            return _TIERS.get(key.kind)
+
+
+_HELD: Final = (Kind.HELD_GUARANTEED, Kind.HELD_BORROWED)
+_TIERS: Final = {Kind.HELD_GUARANTEED: "guaranteed", Kind.HELD_BORROWED: "preemptible"}
+
+
+def _add(found: UsageSum, row: UsageRow) -> None:
+    hours = row.amount / HOUR_SECONDS
+    match row.key.kind:
+        case Kind.HELD_GUARANTEED:
+            found.guaranteed += hours
+        case Kind.HELD_BORROWED:
+            found.borrowed += hours
+        case Kind.WAITING:
+            found.waiting += hours
+        case Kind.UNUSED | Kind.FREE:
+            found.idle = (found.idle or 0.0) + hours
+        case Kind.REFUSED:
+            found.refused += round(row.amount)
+        case Kind.REFUSED_GPUS:
+            found.refused_gpus += row.amount
+        case Kind.OBSERVED:
+            pass
+
+
+def whole_intervals(since: float, until: float) -> tuple[int, int]:
+    """Return a time range widened to whole intervals."""
+    start = int(since // INTERVAL_SECONDS) * INTERVAL_SECONDS
+    return start, -int(-until // INTERVAL_SECONDS) * INTERVAL_SECONDS

@@ -1,0 +1,66 @@
+"""The rows of what came: pods and refused requests, the nodes and namespaces around them, the policies in force.
+
+`fairgate replay` decides them again. Objects are kept as JSON with the fields that Fairgate reads, as in a world file.
+"""
+
+from typing import Final, NamedTuple
+
+MAX_OBJECT_BYTES: Final = 16_384
+"""A larger pod or node is kept without its object: usage counts it, and replay names how many it leaves out."""
+
+
+class PodRow(NamedTuple):
+    """A pod, or requests that were refused alike. Times are Unix time, 0 where it did not come to that.
+
+    Of refused requests `code` is the reason, `times` their number, `created` the first and `ended` the last of them.
+    `object` is "" where it is not known, or too large.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    owner: str = ""
+    team: str = ""
+    user: str = ""
+    tier: str = ""
+    gpus: float = 0.0
+    created: float = 0.0
+    bound: float = 0.0
+    ended: float = 0.0
+    code: str = ""
+    times: int = 0
+    object: str = ""
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it stands for refused requests."""
+        return bool(self.code)
+
+
+class ObjectRow(NamedTuple):
+    """A node, namespace or PriorityClass as it was last; `until` is 0 while it exists."""
+
+    kind: str
+    name: str
+    since: float
+    until: float = 0.0
+    object: str = ""
+
+
+class PolicyRow(NamedTuple):
+    """A policy that was in force from a time on, as YAML."""
+
+    hash: str
+    since: float
+    documents: str
+
+
+class Trace(NamedTuple):
+    """What came in a time range."""
+
+    pods: tuple[PodRow, ...] = ()
+    objects: tuple[ObjectRow, ...] = ()
+    policies: tuple[PolicyRow, ...] = ()
+
+
+NO_TRACE: Final = Trace()

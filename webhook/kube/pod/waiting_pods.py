@@ -1,0 +1,71 @@
+"""From a Kubernetes pod with Fairgate's scheduling gate to the pod that waits in line."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from webhook.core.admission.queueing import as_requested
+from webhook.core.model import decision_annotation
+from webhook.core.model.demand import Weights
+from webhook.core.model.names import Namespace, TeamName, Uid
+from webhook.core.model.pod import Pod
+from webhook.core.model.text import printable, shortened
+from webhook.core.world.waiting_pods import WaitingPod
+from webhook.kube.objects import bounds, keys, objects
+from webhook.kube.pod.pods import InvalidPod, fallback_uid, has_ended, is_queued, to_pod, unix_seconds
+
+MAX_TEXT: Final = 1000
+"""Characters of the text that says why a pod waits."""
+
+
+def to_waiting(pod: objects.Pod, weights: Weights) -> WaitingPod | None:
+    """Translate a pod that waits in line; None for any other, and for one that Fairgate did not let into the line.
+
+    `weights` as in to_pod. A pod that its owner made unreadable while it waited keeps its place, without a turn.
+    """
+    metadata, spec = pod.metadata, pod.spec
+    if not is_queued(spec) or spec.node_name or has_ended(pod):
+        return None
+    annotations = metadata.annotations or {}
+    team = (metadata.labels or {}).get(keys.TEAM)
+    text = annotations.get(keys.DECISION, "")
+    decision = decision_annotation.read(text) if len(text) <= bounds.DECISION_BYTES else None
+    if decision is None or team is None:
+        return None
+    read, problem = _read(pod, weights)
+    return WaitingPod(
+        pod=as_requested(read, decision.asked),
+        team=TeamName(team),
+        user=decision.user,
+        priority=spec.priority or 0,
+        created=unix_seconds(metadata.creation_timestamp or ""),
+        version=metadata.resource_version,
+        text=waiting_annotation(annotations),
+        is_terminating=metadata.deletion_timestamp is not None,
+        problem=problem,
+    )
+
+
+def waiting_annotation(annotations: Mapping[str, str]) -> str:
+    """Return why a pod waits; its owner may write anything there."""
+    return printable(annotations.get(keys.WAITING, "")[:MAX_TEXT])
+
+
+def _read(pod: objects.Pod, weights: Weights) -> tuple[Pod, str]:
+    """Return a pod, and why it cannot be read completely, "" if it can."""
+    metadata = pod.metadata
+    namespace = Namespace(metadata.namespace or "default")
+    uid = Uid(metadata.uid) if metadata.uid else fallback_uid(namespace, metadata.name)
+    read = to_pod(pod, namespace=namespace, weights=weights, uid=uid)
+    if not isinstance(read, InvalidPod):
+        return read, ""
+    bare = objects.Pod(_named(metadata), objects.PodSpec([]), pod.status)
+    found = to_pod(bare, namespace=namespace, weights=weights, uid=uid)
+    if isinstance(found, InvalidPod):
+        raise AssertionError("a pod with nothing but a name is readable")  # noqa: TRY004 - a bug
+    return found, shortened("; ".join(reason.text for reason in read.reasons), MAX_TEXT)
+
+
+def _named(metadata: objects.ObjectMeta) -> objects.ObjectMeta:
+    return msgspec.structs.replace(metadata, labels=None, annotations=None, owner_references=None)

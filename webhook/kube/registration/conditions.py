@@ -1,0 +1,130 @@
+"""Match conditions of the webhooks, in CEL: which requests the API server sends to Fairgate."""
+
+import json
+from typing import Any, Final, assert_never
+
+from webhook.core.model.gpu_names import PATTERN, looks_like_gpu
+from webhook.core.model.names import DEVICE_CLASS
+from webhook.core.model.policy import LabelSelector, Policy, UnknownGpu
+from webhook.core.model.selector import Operator, Requirement
+from webhook.kube.objects import keys
+
+_ABSENT: Final = "!absent"  # no label may have this value, and no annotation of ours has it
+
+_Json = dict[str, Any]
+
+_ALLOCATED: Final = "has({root}.status) && has({root}.status.allocation)"
+GETS_DEVICES: Final[list[_Json]] = [
+    {
+        "name": "gets-devices",
+        "expression": f"{_ALLOCATED.format(root='object')} && !({_ALLOCATED.format(root='oldObject')})",
+    }
+]
+
+
+_OWNERS: Final = "object.metadata.ownerReferences"
+_MADE_BY_NO_CONTROLLER: Final[_Json] = {
+    "name": "is-made-by-no-controller",
+    "expression": f"!(has({_OWNERS}) && {_OWNERS}.exists(o, has(o.controller) && o.controller))",
+}
+
+
+def of_workloads(policy: Policy) -> list[_Json]:
+    """Return conditions that exclude objects of controllers, which ignore warnings, and built-in kinds without GPUs."""
+    template = '(request.kind.kind == "CronJob" ? object.spec.jobTemplate.spec.template : object.spec.template)'
+    groups = ", ".join(quoted(group) for group in ("", "apps", "batch"))
+    requests = gpu_pod_expression(policy, spec=f"{template}.spec")
+    return [
+        _MADE_BY_NO_CONTROLLER,
+        {"name": "may-ask-for-gpus", "expression": f"!(request.kind.group in [{groups}]) || {requests}"},
+    ]
+
+
+def of_jobs(policy: Policy) -> list[_Json]:
+    """Return conditions that exclude Jobs without GPUs, without restartPolicy Never, and updates without a change."""
+    new, old = "object.spec", "oldObject.spec"
+    replaced = f'has({new}.podReplacementPolicy) && {new}.podReplacementPolicy != "Failed"'
+    kept = f"has({new}.podFailurePolicy) && {new}.podFailurePolicy == {old}.podFailurePolicy"
+    changes = f"has({old}.podFailurePolicy) && (!({kept}) || ({replaced}))"
+    choice = metadata_value("object", "annotations", keys.JOB_EVICTIONS)
+    return [
+        {"name": "may-ask-for-gpus", "expression": gpu_pod_expression(policy, spec="object.spec.template.spec")},
+        {"name": "can-have-failure-policy", "expression": f'{new}.template.spec.restartPolicy == "Never"'},
+        {"name": "changes-failure-policy", "expression": f'request.operation == "CREATE" || ({changes})'},
+        {"name": "is-not-left-alone", "expression": f"{choice} != {quoted(keys.COUNT_EVICTIONS)}"},
+    ]
+
+
+def gpu_pod_expression(policy: Policy, *, spec: str = "object.spec") -> str:
+    """Return a CEL expression: the pod with this `spec` has claims, or resources that the policy counts or refuses."""
+    if not policy.resources:
+        return "false"
+    requests = " || ".join(
+        f"(has(c.resources.{side}) && c.resources.{side}.exists(k, {_concerning(policy)}))"
+        for side in ("limits", "requests")
+    )
+    containers = f"({spec}.containers + (has({spec}.initContainers) ? {spec}.initContainers : []))"
+    return f"has({spec}.resourceClaims) || {containers}.exists(c, has(c.resources) && ({requests}))"
+
+
+def pool_pod_expression(policy: Policy) -> str:
+    """Return a CEL expression: the pod may request GPUs, or its labels match a pool."""
+    kinds = [f" || ({_matching(pool.match)})" for pool in policy.pools if pool.match is not None]
+    return gpu_pod_expression(policy) + "".join(kinds)
+
+
+def _concerning(policy: Policy) -> str:
+    """Return a CEL expression: the policy counts the resource named k, or may refuse it as an unknown GPU."""
+    names = ", ".join(quoted(name) for name in sorted(policy.resources))
+    counted = f"k in [{names}] || k.startsWith({quoted(DEVICE_CLASS)})"
+    if policy.defaults.unknown_gpu is UnknownGpu.IGNORE:
+        return counted
+    known = ", ".join(quoted(name) for name in sorted(policy.ignored_resources) if looks_like_gpu(name))
+    return f"{counted} || (k.matches({quoted(PATTERN)})" + (f" && !(k in [{known}]))" if known else ")")
+
+
+def _matching(selector: LabelSelector) -> str:
+    """Return a CEL expression: the selector matches the pod's labels."""
+    return " && ".join(map(_matches_requirement, selector.requirements))
+
+
+def _matches_requirement(requirement: Requirement) -> str:
+    labels, key = "object.metadata.labels", quoted(requirement.key)
+    is_present = f"has({labels}) && {key} in {labels}"
+    values = ", ".join(map(quoted, requirement.values))
+    match requirement.operator:
+        case Operator.EXISTS:
+            return f"({is_present})"
+        case Operator.DOES_NOT_EXIST:
+            return f"!({is_present})"
+        case Operator.IN:
+            return f"({is_present} && {labels}[{key}] in [{values}])"
+        case Operator.NOT_IN:
+            return f"!({is_present} && {labels}[{key}] in [{values}])"
+        case Operator.GT | Operator.LT:  # node affinity only: the policy refuses them in a label selector
+            return "false"
+        case _ as never:
+            assert_never(never)
+
+
+def metadata_value(root: str, at: str, key: str) -> str:
+    """Return a CEL expression: the value of a label or annotation (`at`) of an object, which may be null."""
+    found = f"{root}.metadata.{at}"
+    return f"({root} != null && has({found}) && {quoted(key)} in {found} ? {found}[{quoted(key)}] : {quoted(_ABSENT)})"
+
+
+def quoted(text: str) -> str:
+    """Return a CEL string literal; CEL accepts JSON's escapes."""
+    return json.dumps(text)
+
+
+OF_GANGS: Final[list[_Json]] = [
+    _MADE_BY_NO_CONTROLLER,
+    {
+        "name": "is-a-gang",
+        "expression": f"{metadata_value('object', 'annotations', keys.GANG)} == {quoted('true')}"
+        f" || {metadata_value('object', 'annotations', keys.TOPOLOGY)} != {quoted(_ABSENT)}",
+    },
+]
+"""Workloads whose annotation makes their pods a gang. A Deployment's annotations are copied to its ReplicaSets, whose
+template must stay that of the Deployment."""

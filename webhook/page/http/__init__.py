@@ -1,0 +1,1 @@
+"""HTTP: routes, templates, static files and the stream of events."""

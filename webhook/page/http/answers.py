@@ -1,0 +1,34 @@
+"""The questions that the page passes on: what it shows of an explanation and of a review. Ports, no behavior."""
+
+from typing import Any, Protocol
+
+import msgspec
+
+from webhook.page.views.viewer import Viewer
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """One pod explained: the outcome if it were created now, and all steps as the command prints them."""
+
+    title: str
+    outcome: str
+    tier: str
+    reasons: tuple[tuple[str, str], ...]
+    text: str
+
+
+class Reviewed(msgspec.Struct, frozen=True):
+    """Manifests reviewed: the report of `fairgate review` as plain values, or why there is none."""
+
+    report: dict[str, Any] = {}
+    problem: str = ""
+
+
+class Answers(Protocol):
+    """Answers questions about the present world by the commands' own code. Both raise SnapshotError."""
+
+    async def explain(self, namespace: str, name: str) -> Explained | None:
+        """Explain a pod; None where there is none of this name."""
+
+    async def review(self, manifest: bytes, *, namespace: str, user: str, viewer: Viewer) -> Reviewed:
+        """Review manifests; those of namespaces that the viewer may not see are not judged."""

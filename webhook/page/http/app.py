@@ -1,0 +1,190 @@
+"""The page's HTTP application: who may come in, and which view answers. GET, and two forms that write nothing."""
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any, Final
+
+from aiohttp import web
+
+from webhook.cluster.api.errors import ClusterError
+from webhook.page.access.door import Caller, Door, TooManySignInsError
+from webhook.page.access.hosts import Hosts
+from webhook.page.http.forms import MOST_BYTES, read_form
+from webhook.page.http.protection import add_headers, cookie_name, set_cookie
+from webhook.page.http.stream import stream_to
+from webhook.page.http.templates import StaticFile, Templates, static_files
+from webhook.page.http.view_pages import ViewPages
+from webhook.page.live.keeper import READING
+from webhook.page.live.snapshots import SnapshotError
+from webhook.page.views.viewer import Viewer
+
+_OPEN: Final = frozenset({"/healthz", "/open", "/sign-in"})
+_VIEWER: Final = web.RequestKey("viewer", Viewer)
+_FAILURES: Final[dict[type[Exception], tuple[HTTPStatus, str]]] = {
+    TooManySignInsError: (HTTPStatus.TOO_MANY_REQUESTS, "Too many sign-ins"),
+    SnapshotError: (HTTPStatus.SERVICE_UNAVAILABLE, "No answer"),
+    ClusterError: (HTTPStatus.BAD_GATEWAY, "The API server does not answer"),
+    TimeoutError: (HTTPStatus.REQUEST_TIMEOUT, "The form did not arrive in time"),
+}
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class PageApp:
+    """Routes of the page. `views` renders them; `door` says who looks."""
+
+    def __init__(self, views: ViewPages, door: Door, hosts: Hosts, *, templates: Templates) -> None:
+        self._views = views
+        self._door = door
+        self._hosts = hosts
+        self._templates = templates
+        self._static: dict[str, StaticFile] = static_files()
+
+    def application(self) -> web.Application:
+        """Return the application."""
+        app = web.Application(middlewares=[self._guard], client_max_size=MOST_BYTES)
+        app.on_response_prepare.append(add_headers)
+        app.add_routes(
+            [
+                web.get("/healthz", self._healthz),
+                web.get("/open", self._open),
+                web.get("/sign-in", self._sign_in_form),
+                web.post("/sign-in", self._sign_in),
+                web.get("/static/{name}", self._static_file),
+                web.get("/events", self._events),
+                web.get("/map.json", self._shown(self._views.map_data)),
+                web.get("/", self._shown(self._views.map_page)),
+                web.get("/teams", self._shown(self._views.teams)),
+                web.get("/line", self._shown(self._views.line)),
+                web.get("/decisions", self._shown(self._views.decisions)),
+                web.get("/search", self._shown(self._views.search)),
+                web.get("/explain", self._shown(self._views.explain)),
+                web.get("/review", self._shown(self._views.review_form)),
+                web.post("/review", self._shown(self._views.review)),
+            ]
+        )
+        return app
+
+    def _shown(self, view: Callable[[web.Request, Viewer], Awaitable[web.Response]]) -> _Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            return await view(request, request[_VIEWER])
+
+        return handle
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Let a request through to its view, or say on a page why not."""
+        try:
+            return self._refusal(request) or await self._let_in(request) or await handler(request)
+        except web.HTTPRequestEntityTooLarge:
+            text = f"The form takes up to {MOST_BYTES >> 10} KiB: use fairgate review for more."
+            return self._message(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "That is too long", text)
+        except web.HTTPException as error:
+            return self._message(HTTPStatus(error.status), error.reason, "The page has no such address.")
+        except tuple(_FAILURES) as error:
+            status, title = next(answer for kind, answer in _FAILURES.items() if isinstance(error, kind))
+            return self._message(status, title, str(error))
+
+    async def _let_in(self, request: web.Request) -> web.Response | None:
+        """Note the viewer of a request; return the page that says why there is none, or nothing to see."""
+        if request.path in _OPEN or request.path.startswith("/static/"):
+            return None
+        viewer = await self._door.viewer(_caller(request))
+        if viewer is None:
+            return self._asks_to_sign_in()
+        if viewer.sees_nothing:
+            return self._no_rights(viewer)
+        if problem := self._views.problem:
+            if problem.startswith(READING):
+                status = HTTPStatus.SERVICE_UNAVAILABLE
+                return self._page(status, "message.html", title="Reading", text=problem, refresh=True)
+            return self._message(HTTPStatus.FORBIDDEN, "Nothing can be shown", problem)
+        request[_VIEWER] = viewer
+        return None
+
+    def _refusal(self, request: web.Request) -> web.Response | None:
+        """Return why a request is not looked at: it names another host, or comes from another site."""
+        if request.path != "/healthz" and not self._hosts.allows(request.host):  # a probe names the pod's address
+            text = (
+                "This page is not served under this name. Use the URL that was printed; in a cluster, "
+                "name the host with --host."
+            )
+            return self._message(HTTPStatus.MISDIRECTED_REQUEST, "Unknown host", text)
+        if request.method not in ("GET", "HEAD") and not self._hosts.is_own(
+            origin=request.headers.get("Origin", ""),
+            site=request.headers.get("Sec-Fetch-Site", ""),
+            host=request.host,
+        ):
+            return self._message(HTTPStatus.FORBIDDEN, "Not from here", "A form of another site was refused.")
+        return None
+
+    def _asks_to_sign_in(self) -> web.Response:
+        if self._door.takes_tokens:
+            return self._page(HTTPStatus.UNAUTHORIZED, "sign_in.html", problem="")
+        text = "Open the URL that fairgate page printed. It works once; for another browser, start the page again."
+        return self._message(HTTPStatus.UNAUTHORIZED, "Open the printed URL", text)
+
+    def _no_rights(self, viewer: Viewer) -> web.Response:
+        text = (
+            f"{viewer.name or 'You'} may not list pods in any namespace with GPU pods, so there is nothing to show. "
+            "The right to list pods in a namespace (the ClusterRole view there) shows that namespace, the same right "
+            "in all namespaces shows everything."
+        )
+        return self._message(HTTPStatus.FORBIDDEN, "Nothing that you may see", text)
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _open(self, request: web.Request) -> web.Response:
+        """Take the token of the printed URL, and lead on from here, so that the browser sends the strict cookie."""
+        if self._door.takes_tokens:
+            return self._asks_to_sign_in()
+        cookie = await self._door.enter(request.query.get("token", ""))
+        if not cookie:
+            return self._asks_to_sign_in()
+        response = self._page(HTTPStatus.OK, "open.html")
+        set_cookie(request, response, cookie)
+        return response
+
+    async def _sign_in_form(self, _request: web.Request) -> web.Response:
+        return self._asks_to_sign_in()
+
+    async def _sign_in(self, request: web.Request) -> web.Response:
+        if not self._door.takes_tokens:
+            return self._asks_to_sign_in()
+        form = await read_form(request)
+        cookie = await self._door.enter(form.get("token", ""))
+        if not cookie:
+            problem = "The API server does not accept this token: it may be expired, or of another cluster."
+            return self._page(HTTPStatus.UNAUTHORIZED, "sign_in.html", problem=problem)
+        response = self._page(HTTPStatus.OK, "open.html")
+        set_cookie(request, response, cookie)
+        return response
+
+    async def _static_file(self, request: web.Request) -> web.Response:
+        found = self._static.get(request.match_info["name"])
+        if found is None:
+            raise web.HTTPNotFound
+        return web.Response(body=found.body, content_type=found.content_type, charset="utf-8")
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        caller = _caller(request)
+        viewer = request[_VIEWER]
+
+        async def is_still_allowed() -> bool:
+            return await self._door.viewer(caller) == viewer
+
+        key = caller.cookie or caller.bearer
+        return await stream_to(request, self._views.hub, viewer, key=key, is_still_allowed=is_still_allowed)
+
+    def _message(self, status: HTTPStatus, title: str, text: str) -> web.Response:
+        return self._page(status, "message.html", title=title, text=text, refresh=False)
+
+    def _page(self, status: HTTPStatus, name: str, **values: Any) -> web.Response:  # noqa: ANN401 - of every type
+        text = self._templates.render(name, **values)
+        return web.Response(text=text, status=status, content_type="text/html")
+
+
+def _caller(request: web.Request) -> Caller:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    bearer = token.strip() if scheme.lower() == "bearer" else ""
+    return Caller(request.cookies.get(cookie_name(request.host), ""), bearer)

@@ -1,0 +1,59 @@
+"""Templates and static files of the page, read once; every value is escaped unless a template says otherwise."""
+
+import time
+from importlib.resources import files
+from typing import Any, Final
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+
+_PACKAGE: Final = "webhook.page.http"
+_TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+
+class StaticFile:
+    """One file as it is served."""
+
+    def __init__(self, body: bytes, content_type: str) -> None:
+        self.body = body
+        self.content_type = content_type
+
+
+def static_files() -> dict[str, StaticFile]:
+    """Return the files that browsers fetch, by name. There is no other way to a file: no path is joined."""
+    found = {}
+    for each in (files(_PACKAGE) / "static").iterdir():
+        suffix = f".{each.name.rpartition('.')[2]}"
+        if suffix in _TYPES:
+            found[each.name] = StaticFile(each.read_bytes(), _TYPES[suffix])
+    return found
+
+
+class Templates:
+    """Renders pages."""
+
+    def __init__(self) -> None:
+        sources = {each.name: each.read_text() for each in (files(_PACKAGE) / "templates").iterdir()}
+        self._environment = Environment(
+            loader=DictLoader(sources), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        )
+        self._environment.filters["age"] = age_since
+        self._environment.filters["span"] = span
+
+    def render(self, name: str, /, **values: Any) -> str:  # noqa: ANN401 - a template takes values of every type
+        """Return a page."""
+        return self._environment.get_template(name).render(**values)
+
+
+def age_since(at: int) -> str:
+    """Return how long ago a time was, in the largest unit that fits; "unknown" for 0."""
+    return span(max(0, int(time.time()) - at)) if at else "unknown"
+
+
+def span(seconds: int) -> str:
+    """Return a length of time in one unit."""
+    if seconds < 2 * _MINUTE:
+        return f"{seconds} s"
+    if seconds < 2 * _HOUR:
+        return f"{seconds // _MINUTE} min"
+    return f"{seconds // _HOUR} h" if seconds < 2 * _DAY else f"{seconds // _DAY} d"

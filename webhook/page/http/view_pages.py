@@ -1,0 +1,254 @@
+"""The views as HTML: what each shows to one viewer, from the shared state."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
+from itertools import islice, takewhile
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.placement.gpu_inventory import gpu_inventory
+from webhook.page.http.answers import Answers
+from webhook.page.http.forms import read_form
+from webhook.page.http.templates import Templates
+from webhook.page.live.cluster_state import ClusterState
+from webhook.page.live.hub import Hub
+from webhook.page.live.line import SharedLine
+from webhook.page.live.snapshots import SnapshotError
+from webhook.page.views.gpu_map import MapRow, by_fragmentation, holders_of, seen_by
+from webhook.page.views.search import LONGEST, MOST, search
+from webhook.page.views.teams import ShareRow, share_rows
+from webhook.page.views.usage_history import Point, UsageHistory, sparkline, summed
+from webhook.page.views.viewer import Viewer
+
+ROWS: Final = 100
+"""Nodes, decisions or waiting pods on one page of a table."""
+
+OF_ONE: Final = 2
+"""Questions of one viewer that are answered at a time, where there may be several viewers."""
+
+COLORS: Final = 12
+"""Colors of teams; of more teams some have the same, and the names tell them apart."""
+
+_LARGEST_PAGE: Final = 10_000
+_NO_HISTORY: Final = (
+    "The use of the last 24 hours is not known: `fairgate serve --history` records it, and --history names the file."
+)
+
+
+class ViewPages:
+    """Renders the views. `hub` sends what changes; `history` is None where none is kept."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        hub: Hub,
+        line: SharedLine,
+        answers: Answers,
+        *,
+        templates: Templates,
+        history: UsageHistory | None,
+        takes_tokens: bool,
+    ) -> None:
+        self.hub = hub
+        self._state = state
+        self._line = line
+        self._answers = answers
+        self._templates = templates
+        self._history = history
+        self._takes_tokens = takes_tokens
+        self._asked: Counter[str] = Counter()
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is shown; "" while something is."""
+        return self._state.problem
+
+    async def map_page(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Show the GPU map, and its nodes as a table, the most fragmented first."""
+        rows = by_fragmentation(list(self._rows(viewer)))
+        number, shown = _page(rows, request)
+        nodes = [(row, list(holders_of(row))) for row in shown]
+        models = [_model(each) for each in self._inventory()] if viewer.sees_all else []
+        return self._html(
+            "map.html",
+            viewer,
+            nodes=nodes,
+            models=models,
+            teams=self._teams(viewer),
+            color=self._color(viewer),
+            paging=_paging(number, len(rows)),
+        )
+
+    async def map_data(self, _request: web.Request, viewer: Viewer) -> web.Response:
+        """Return all rows as JSON, as they were encoded when they changed."""
+        state = self._state
+        encoded = state.encoded.values() if viewer.sees_all else map(msgspec.json.encode, self._rows(viewer))
+        teams = msgspec.json.encode(self._teams(viewer))
+        body = b'{"sequence":%d,"teams":%s,"rows":[%s]}' % (state.sequence, teams, b",".join(encoded))
+        return web.Response(body=body, content_type="application/json")
+
+    async def teams(self, _request: web.Request, viewer: Viewer) -> web.Response:
+        """Show teams and departments, their holders, and their last day."""
+        now = int(time.time())
+        why_not = _NO_HISTORY if self._history is None else self._history.why_not
+        days = {} if self._history is None or why_not else self._history.last_day(now)
+        shares = share_rows(self._state.world, viewer)
+        rows = [(row, sparkline(_day_of(number, shares, days), now=now)) for number, row in enumerate(shares)]
+        return self._html(
+            "teams.html",
+            viewer,
+            rows=rows,
+            no_history=why_not,
+            color=self._color(viewer),
+        )
+
+    async def line(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Show who waits."""
+        line = await self._line.line()
+        rows = [row for row in line.rows if viewer.sees(row.namespace)]
+        waiting = sum(count for namespace, count in line.by_namespace.items() if viewer.sees(namespace))
+        number, shown = _page(rows, request)
+        left_out = waiting - len(rows)
+        return self._html(
+            "line.html", viewer, rows=shown, waiting=waiting, left_out=left_out, paging=_paging(number, len(rows))
+        )
+
+    async def decisions(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Show the newest decisions, of one kind or with some words if the viewer asks for that."""
+        words, kind = request.query.get("q", "")[:LONGEST], request.query.get("kind", "")
+        log = self._state.decisions
+        rows = list(log.newest(viewer, words=words, kind=kind))
+        number, shown = _page(rows, request)
+        return self._html(
+            "decisions.html",
+            viewer,
+            rows=shown,
+            words=words,
+            kind=kind,
+            kinds=log.kinds(),
+            paging=_paging(number, len(rows)),
+        )
+
+    async def search(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Show the pods that match a text."""
+        query = request.query.get("q", "")[:LONGEST]
+        hits = search(query, self._state.world, viewer)
+        return self._html("search.html", viewer, query=query, hits=hits, most=MOST)
+
+    async def explain(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Explain one pod."""
+        namespace, name = request.query.get("namespace", ""), request.query.get("name", "")
+        with self._asking(viewer):
+            found = await self._answers.explain(namespace, name) if viewer.sees(namespace) else None
+        status = HTTPStatus.OK if found is not None else HTTPStatus.NOT_FOUND
+        return self._html("explain.html", viewer, status, found=found, namespace=namespace, name=name)
+
+    async def review_form(self, _request: web.Request, viewer: Viewer) -> web.Response:
+        """Show the form of "Would this run?"."""
+        return self._review(viewer, "", "default", viewer.name, None)
+
+    async def review(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Answer whether a manifest would run; nothing is written, here or in the cluster."""
+        form = await read_form(request)
+        manifest, namespace, user = (form.get(each, "") for each in ("manifest", "namespace", "user"))
+        namespace = namespace.strip() or "default"
+        with self._asking(viewer):
+            answer = await self._answers.review(
+                manifest.encode(), namespace=namespace, user=user.strip(), viewer=viewer
+            )
+        return self._review(viewer, manifest, namespace, user, answer)
+
+    @contextmanager
+    def _asking(self, viewer: Viewer) -> Iterator[None]:
+        """Count the questions of one viewer who is not alone. Raises SnapshotError for too many."""
+        if self._takes_tokens and self._asked[viewer.name] >= OF_ONE:
+            raise SnapshotError("your earlier questions are still being answered: try again in a few seconds")
+        self._asked[viewer.name] += 1
+        try:
+            yield
+        finally:
+            self._asked[viewer.name] -= 1
+            if not self._asked[viewer.name]:
+                del self._asked[viewer.name]
+
+    def _review(self, viewer: Viewer, manifest: str, namespace: str, user: str, answer: object) -> web.Response:
+        return self._html("review.html", viewer, manifest=manifest, namespace=namespace, user=user, answer=answer)
+
+    def _rows(self, viewer: Viewer) -> Iterator[MapRow]:
+        for row in self._state.sorted_rows():
+            if (seen := seen_by(row, viewer)) is not None:
+                yield seen
+
+    def _teams(self, viewer: Viewer) -> list[str]:
+        """Return the teams that are shown: in the order of policy, then those that it does not know."""
+        world = self._state.world
+        named = dict.fromkeys([*(str(team.name) for team in world.policy.teams), *sorted(world.usage_by_team())])
+        if viewer.sees_all:
+            return list(named)
+        own = {row.name for row in share_rows(world, viewer, holders=0) if row.is_team}
+        return [name for name in named if name in own]
+
+    def _color(self, viewer: Viewer) -> Callable[[str], int]:
+        order = {name: number % COLORS for number, name in enumerate(self._teams(viewer))}
+        return lambda team: order.get(team, COLORS)
+
+    def _inventory(self) -> Iterator[Any]:
+        world = self._state.world
+        return gpu_inventory(world.fleet, world.policy)
+
+    def _html(
+        self,
+        template: str,
+        viewer: Viewer,
+        status: HTTPStatus = HTTPStatus.OK,
+        /,
+        **values: Any,  # noqa: ANN401 - a template takes values of every type
+    ) -> web.Response:
+        state = self._state
+        text = self._templates.render(
+            template,
+            viewer=viewer,
+            takes_tokens=self._takes_tokens,
+            view=template.removesuffix(".html"),
+            origin=state.origin,
+            policy=state.world.policy.hash,
+            stale=state.why_stale() or "",
+            notes=(*state.reading.notes, *viewer.notes),
+            **values,
+        )
+        return web.Response(text=text, status=status, content_type="text/html")
+
+
+def _day_of(number: int, rows: Sequence[ShareRow], days: Mapping[str, Sequence[Point]]) -> Sequence[Point]:
+    """Return the last day of a team; of a department that of the teams below it, which follow it in the tree."""
+    row = rows[number]
+    if row.is_team:
+        return days.get(row.name, ())
+    below = takewhile(lambda each: each.depth > row.depth, rows[number + 1 :])
+    return summed(days.get(each.name, ()) for each in below if each.is_team)
+
+
+def _page(rows: list[Any], request: web.Request) -> tuple[int, list[Any]]:
+    """Return the number of the page that was asked for, from 1, and its rows."""
+    asked = request.query.get("page", "1")
+    number = int(asked) if asked.isascii() and asked.isdecimal() and len(asked) <= len(str(_LARGEST_PAGE)) else 1
+    last = max(1, -(-len(rows) // ROWS))
+    number = min(max(1, number), last)
+    return number, list(islice(rows, (number - 1) * ROWS, number * ROWS))
+
+
+def _paging(number: int, total: int) -> dict[str, int]:
+    return {"page": number, "pages": max(1, -(-total // ROWS)), "total": total, "first": (number - 1) * ROWS + 1}
+
+
+def _model(found: Any) -> dict[str, object]:  # noqa: ANN401 - a row of the inventory
+    gpus = {
+        name: f"{round(getattr(found, name) / ONE_GPU, 1):g}" for name in ("capacity", "free", "closed", "fragmented")
+    }
+    return {"model": found.model, "resource": found.resource, "whole_nodes": found.whole_nodes, **gpus}

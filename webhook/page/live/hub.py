@@ -1,0 +1,192 @@
+"""The hub: sends what changed to every open page, and drops a page that does not keep up."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from webhook.core.model.names import NodeName
+from webhook.page.live.cluster_state import ClusterState
+from webhook.page.views.gpu_map import MapRow, encode, seen_by
+from webhook.page.views.viewer import Viewer
+
+CLIENTS: Final = 200
+"""Streams that are open at a time."""
+
+CLIENTS_OF_ONE: Final = 12
+"""Of one viewer: a browser allows six of a host anyway."""
+
+BUFFERED: Final = 64
+"""Messages that may wait for a client."""
+
+BUFFERED_BYTES: Final = 8 << 20
+"""Bytes that may wait for a client."""
+
+GATHER_SECONDS: Final = 0.05
+"""Changes of so long are sent together."""
+
+TICK_SECONDS: Final = 1.0
+"""At most so often pages fetch again what is not sent row by row."""
+
+_SLICE: Final = 100
+
+
+class TooManyError(Exception):
+    """No further stream is possible now."""
+
+
+class Client:
+    """One open stream: the messages that wait for it, and whether it was dropped.
+
+    `shown` are the nodes that a viewer of some namespaces sees: the names of others are not sent, not even as gone.
+    """
+
+    def __init__(self, viewer: Viewer, key: str) -> None:
+        self.viewer = viewer
+        self.key = key
+        self.is_dropped = False
+        self.shown: set[NodeName] = set()
+        self._messages: asyncio.Queue[bytes] = asyncio.Queue(BUFFERED)
+        self._bytes = 0
+
+    async def next(self) -> bytes:
+        """Return the next message; b"" once it was dropped."""
+        if self.is_dropped:
+            return b""
+        message = await self._messages.get()
+        self._bytes -= len(message)
+        return b"" if self.is_dropped else message
+
+    def put(self, message: bytes) -> None:
+        """Queue a message; a client whose buffer is full is dropped, and its browser connects again."""
+        if self._messages.full() or self._bytes + len(message) > BUFFERED_BYTES:
+            self.drop()
+            return
+        self._bytes += len(message)
+        self._messages.put_nowait(message)
+
+    def drop(self) -> None:
+        """End the stream after what is being sent."""
+        self.is_dropped = True
+        if self._messages.empty():
+            self._messages.put_nowait(b"")
+
+
+class Hub:
+    """All open streams of one state. Start `run` as a task. `dropped` counts the clients that did not keep up."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.dropped = 0
+        self._state = state
+        self._clients: set[Client] = set()
+        self._changed = asyncio.Event()
+        self._published = asyncio.Event()
+        self._changed.set()  # the state may have been filled before
+        state.on_change = self._changed.set
+
+    @property
+    def clients(self) -> int:
+        """How many streams are open."""
+        return len(self._clients)
+
+    @property
+    def sequence(self) -> int:
+        """The number of the last rows that were sent."""
+        return self._state.sequence
+
+    def join(self, viewer: Viewer, key: str) -> Client:
+        """Open a stream for a viewer; `key` tells viewers apart. Raises TooManyError."""
+        if len(self._clients) >= CLIENTS or sum(each.key == key for each in self._clients) >= CLIENTS_OF_ONE:
+            raise TooManyError
+        client = Client(viewer, key)
+        if not viewer.sees_all:
+            rows = self._state.rows.items()
+            client.shown = {name for name, row in rows if seen_by(row, viewer) is not None}
+        self._clients.add(client)
+        return client
+
+    def leave(self, client: Client) -> None:
+        """Forget a stream."""
+        self._clients.discard(client)
+
+    def drop_all(self) -> None:
+        """End every stream."""
+        for client in self._clients:
+            client.drop()
+
+    async def run(self) -> None:
+        """Send changes until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow_rows())
+            group.create_task(self._tick())
+
+    async def _follow_rows(self) -> None:
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            self._changed.clear()
+            await self.publish_rows()
+            self._published.set()
+
+    async def _tick(self) -> None:
+        while True:
+            await self._published.wait()
+            self._published.clear()
+            self._send(_message("tick", msgspec.json.encode({"sequence": self._state.sequence})))
+            await asyncio.sleep(TICK_SECONDS)
+
+    async def publish_rows(self) -> None:
+        """Compute the rows that changed and send them, in slices so that requests are answered meanwhile."""
+        dirty = self._state.take_dirty()
+        for start in range(0, len(dirty), _SLICE):
+            changed = list(self._state.changed_rows(dirty[start : start + _SLICE]))
+            if changed:
+                self._state.sequence += 1
+                self._send_rows(changed)
+            await asyncio.sleep(0)
+
+    def _send_rows(self, changed: Iterable[tuple[NodeName, MapRow | None]]) -> None:
+        found = tuple(changed)
+        whole = b""
+        for client in list(self._clients):
+            if client.viewer.sees_all:
+                whole = whole or rows_message(self._state.sequence, found)
+                self._put(client, whole)
+            else:
+                own = tuple(_own(client, found))
+                if own:
+                    self._put(client, rows_message(self._state.sequence, own))
+
+    def _send(self, message: bytes) -> None:
+        for client in list(self._clients):
+            self._put(client, message)
+
+    def _put(self, client: Client, message: bytes) -> None:
+        client.put(message)
+        if client.is_dropped:
+            self.dropped += 1
+            self._clients.discard(client)
+
+
+def _own(client: Client, changed: Iterable[tuple[NodeName, MapRow | None]]) -> Iterator[tuple[NodeName, MapRow | None]]:
+    """Yield what a viewer of some namespaces sees of rows that changed."""
+    for name, row in changed:
+        seen = None if row is None else seen_by(row, client.viewer)
+        if seen is not None:
+            client.shown.add(name)
+        elif name in client.shown:
+            client.shown.remove(name)
+        else:
+            continue
+        yield name, seen
+
+
+def rows_message(sequence: int, rows: Iterable[tuple[NodeName, MapRow | None]]) -> bytes:
+    """Return a message with the rows of nodes; null for a node that is not, or no longer, shown."""
+    parts = (msgspec.json.encode(name) + b":" + (b"null" if row is None else encode(row)) for name, row in rows)
+    return _message("rows", b'{"sequence":%d,"rows":{%s}}' % (sequence, b",".join(parts)))
+
+
+def _message(event: str, data: bytes) -> bytes:
+    return b"event: " + event.encode() + b"\ndata: " + data + b"\n\n"

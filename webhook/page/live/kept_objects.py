@@ -1,0 +1,93 @@
+"""The objects of the cluster as a world file keeps them, encoded: what explanations read besides the world."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from webhook.kube.objects import keys
+from webhook.kube.world_file.world_objects import kept_fields
+
+LARGEST: Final = 65_536
+"""Bytes of one object that are kept; a larger one counts in the world, and cannot be explained."""
+
+MOST: Final = 1 << 29
+"""Bytes of all objects together."""
+
+Json = Mapping[str, Any]
+
+_ANNOTATIONS: Final = frozenset(
+    {
+        *(keys.EVICT_AT, keys.EVICT_FOR, keys.CHECKPOINTED, keys.GANG, keys.HOLD),
+        *(*keys.GANG_ANNOTATIONS, *keys.GANG_SIZES),
+    }
+)
+"""What explanations read besides the annotations of a world file."""
+
+
+class KeptObjects:
+    """Objects by kind and name. `left_out` counts those that were too large; `annotations` are kept besides."""
+
+    def __init__(self, annotations: frozenset[str] = frozenset()) -> None:
+        self.left_out = 0
+        self._annotations = annotations | _ANNOTATIONS
+        self._found: dict[tuple[str, str], bytes] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def set(self, found: Json) -> None:
+        """Keep the present version of an object."""
+        kept = kept_fields(found, annotations=self._annotations)
+        if kept is None:
+            return
+        encoded = msgspec.json.encode(_with_state(found, kept))
+        key = _key(found)
+        self.remove(*key)
+        if len(encoded) > LARGEST or self._bytes + len(encoded) > MOST:
+            self.left_out += 1
+            return
+        self._found[key] = encoded
+        self._bytes += len(encoded)
+
+    def remove(self, kind: str, path: str) -> None:
+        """Forget an object; one that is not there changes nothing."""
+        encoded = self._found.pop((kind, path), None)
+        if encoded is not None:
+            self._bytes -= len(encoded)
+
+    def get(self, kind: str, path: str) -> Json | None:
+        """Return an object by its kind and namespace/name; None where it is not there."""
+        encoded = self._found.get((kind, path))
+        return None if encoded is None else msgspec.json.decode(encoded)
+
+    def all(self) -> Iterator[Json]:
+        """Yield every object, in no order."""
+        for encoded in self._found.values():
+            yield msgspec.json.decode(encoded)
+
+    def of_kind(self, kind: str) -> Iterator[Json]:
+        """Yield the objects of a kind."""
+        for (each, _), encoded in self._found.items():
+            if each == kind:
+                yield msgspec.json.decode(encoded)
+
+
+def _with_state(found: Json, kept: Json) -> Json:
+    """Return a pod with its owners and conditions in full, which explanations of reclaim read."""
+    status, owners = found.get("status"), found["metadata"].get("ownerReferences")
+    if found.get("kind") != "Pod" or not isinstance(status, Mapping):
+        return kept
+    metadata = {**kept["metadata"], "ownerReferences": owners} if owners else kept["metadata"]
+    return {**kept, "metadata": metadata, "status": {**kept.get("status", {}), "conditions": status.get("conditions")}}
+
+
+def path_of(found: Json) -> str:
+    """Return namespace/name of an object, or its name if it is cluster-scoped."""
+    metadata = found["metadata"]
+    return f"{metadata.get('namespace', '')}/{metadata['name']}".removeprefix("/")
+
+
+def _key(found: Json) -> tuple[str, str]:
+    return found["kind"], path_of(found)

@@ -1,0 +1,1 @@
+"""What the views show, from a world and from events, for one viewer. Pure."""

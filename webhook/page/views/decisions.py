@@ -1,0 +1,215 @@
+"""The stream of decisions: from the annotation of each pod, and from the Events of Fairgate. Pure, and bounded."""
+
+from collections.abc import Iterator, Mapping
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, NamedTuple
+
+from webhook.core.model.decision_annotation import DecisionAnnotation, read
+from webhook.core.model.text import printable, shortened
+from webhook.kube.objects import keys
+from webhook.kube.pod.pods import unix_seconds
+from webhook.kube.workloads.model import listed, mapping, text
+from webhook.page.views.viewer import Viewer
+
+KEPT: Final = 4_000
+"""Decisions that are kept, the newest."""
+
+KEPT_OF_NAMESPACE: Final = 1_000
+"""Of one namespace: one in which pods are created and deleted without end does not push out the decisions of others."""
+
+_LONGEST: Final = 1_024
+_MOST_DIGITS: Final = 9
+_SLACK: Final = 64
+
+KINDS: Final = {
+    "Queued": "queued",
+    "Refused": "refused",
+    "PolicyRefused": "refused",
+    "Promoted": "promoted",
+    "Demoted": "demoted",
+    "Adopted": "adopted",
+    "BypassedAdmission": "bypassed",
+    "NoRoomNow": "waits for room",
+    "NeverFits": "never fits",
+    "Reclaiming": "reclaims",
+    "CannotReclaim": "cannot reclaim",
+    "EvictionPlanned": "eviction planned",
+    "EvictionCancelled": "eviction cancelled",
+    "EvictionRefused": "eviction refused",
+    "Reclaimed": "evicted",
+    "Replaced": "replaced",
+    "Stranded": "stranded",
+}
+"""The reasons of Events in words."""
+
+ADMITTED: Final = "admitted"
+QUEUED: Final = "queued"
+
+
+class Decision(NamedTuple):
+    """One decision. `at` is in seconds of Unix time; `about` is a kind and a name; `text` has the sums."""
+
+    at: int
+    key: str
+    kind: str
+    namespace: str
+    about: str
+    team: str
+    tier: str
+    gpus: str
+    code: str
+    text: str
+    times: int = 1
+
+
+class _Oldest:
+    """Finds the oldest of some decisions. Those that were replaced stay in the heap until they come up."""
+
+    def __init__(self, kept: Mapping[str, Decision]) -> None:
+        self.count = 0
+        self._kept = kept
+        self._heap: list[Decision] = []
+
+    def add(self, decision: Decision) -> None:
+        """Add a decision that is kept."""
+        self.count += 1
+        if len(self._heap) > 2 * self.count + _SLACK:
+            self._heap = [each for each in self._heap if self._is_kept(each)]
+            heapify(self._heap)
+        heappush(self._heap, decision)
+
+    def pop(self) -> Decision:
+        """Take the oldest out."""
+        while not self._is_kept(found := heappop(self._heap)):
+            pass
+        return found
+
+    def _is_kept(self, decision: Decision) -> bool:
+        return self._kept.get(decision.key) is decision
+
+
+class DecisionLog:
+    """The newest decisions, each once: one that is seen again replaces what was seen of it."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Decision] = {}
+        self._oldest = _Oldest(self._kept)
+        self._of_namespace: dict[str, _Oldest] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def add(self, decision: Decision) -> bool:
+        """Add a decision; return whether that changed anything."""
+        before = self._kept.get(decision.key)
+        if before == decision:
+            return False
+        if before is not None:
+            self._drop(before)
+        own = self._of_namespace.get(decision.namespace)
+        if own is None:
+            own = self._of_namespace[decision.namespace] = _Oldest(self._kept)
+        self._kept[decision.key] = decision
+        self._oldest.add(decision)
+        own.add(decision)
+        if own.count > KEPT_OF_NAMESPACE:
+            self._drop(own.pop())
+        elif self._oldest.count > KEPT:
+            self._drop(self._oldest.pop())
+        return decision.key in self._kept
+
+    def _drop(self, decision: Decision) -> None:
+        del self._kept[decision.key]
+        self._oldest.count -= 1
+        own = self._of_namespace[decision.namespace]
+        own.count -= 1
+        if not own.count:
+            del self._of_namespace[decision.namespace]
+
+    def newest(self, viewer: Viewer, *, words: str = "", kind: str = "") -> Iterator[Decision]:
+        """Yield what a viewer may see, the newest first: of one kind, and with all of these words."""
+        wanted = words.lower().split()
+        for decision in sorted(self._kept.values(), reverse=True):
+            if not viewer.sees(decision.namespace) or (kind and decision.kind != kind):
+                continue
+            if wanted:
+                whole = " ".join(map(str, decision[2:-1])).lower()
+                if not all(word in whole for word in wanted):
+                    continue
+            yield decision
+
+    def kinds(self) -> list[str]:
+        """Return the kinds that occur, by name."""
+        return sorted({each.kind for each in self._kept.values()})
+
+
+def of_pod(pod: Mapping[str, Any]) -> Decision | None:
+    """Return the admission of a pod by its annotation; None where it has none."""
+    metadata = mapping(pod.get("metadata"))
+    written = text(mapping(metadata.get("annotations")).get(keys.DECISION))
+    if not written or (found := read(written)) is None:
+        return None
+    labels = mapping(metadata.get("labels"))
+    uid, namespace, name = text(metadata.get("uid")), text(metadata.get("namespace")), text(metadata.get("name"))
+    gates = listed(mapping(pod.get("spec")).get("schedulingGates"))
+    is_queued = any(mapping(gate).get("name") == keys.QUEUE_GATE for gate in gates)
+    return Decision(
+        unix_seconds(found.at),
+        f"pod/{uid or f'{namespace}/{name}'}",
+        QUEUED if is_queued else ADMITTED,
+        namespace,
+        f"Pod {name}",
+        text(labels.get(keys.TEAM)),
+        text(labels.get(keys.TIER)),
+        _short(found.gpus),
+        _short(found.code),
+        _short(_sums(found, _waits(metadata) if is_queued else _place(pod, found))),
+    )
+
+
+def _waits(metadata: Mapping[str, Any]) -> str:
+    why = text(mapping(metadata.get("annotations")).get(keys.WAITING)).removeprefix("waits: ")
+    return f"wait: {why}"
+
+
+def _place(pod: Mapping[str, Any], found: DecisionAnnotation) -> str:
+    node = text(mapping(pod.get("spec")).get("nodeName"))
+    if node:
+        return f"on node {node}"
+    return f"sent to {', '.join(found.nodes[:3])}" if found.nodes else "on no node yet"
+
+
+def _sums(found: DecisionAnnotation, state: str) -> str:
+    unit = "GPU" if found.gpus == "1" else "GPUs"
+    pool = f", pool {found.pool}" if found.pool else ""
+    user = f", user {found.user}" if found.user else ""
+    return f"{found.gpus} {unit} {state}{pool}{user}; policy {found.policy}"
+
+
+def of_event(event: Mapping[str, Any]) -> Decision | None:
+    """Return the decision that an Event of Fairgate reports; None for any other Event."""
+    source = text(mapping(event.get("source")).get("component"))
+    reason = text(event.get("reason"))
+    if not source.startswith("fairgate") or reason not in KINDS:
+        return None
+    metadata, about = mapping(event.get("metadata")), mapping(event.get("involvedObject"))
+    at = text(event.get("lastTimestamp")) or text(metadata.get("creationTimestamp"))
+    count = event.get("count")
+    return Decision(
+        unix_seconds(at),
+        f"event/{text(metadata.get('namespace'))}/{text(metadata.get('name'))}",
+        KINDS[reason],
+        text(metadata.get("namespace")),
+        _short(f"{text(about.get('kind'))} {text(about.get('name'))}"),
+        "",
+        "",
+        "",
+        reason,
+        _short(text(event.get("message"))),
+        min(count, 10**_MOST_DIGITS) if isinstance(count, int) else 1,
+    )
+
+
+def _short(found: str) -> str:
+    """Return a text that anyone may have written, on one line and of a bounded length."""
+    return shortened(printable(found), _LONGEST)

@@ -1,0 +1,100 @@
+"""Teams and departments as rows of text and of shares of a bar. Pure."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from webhook.core.explain.board import DepartmentRow, TeamRow, shares_of
+from webhook.core.model.amount import ONE_GPU, Limit, Units, Unlimited, format_limit, gpus_text
+from webhook.core.world.world import World
+from webhook.page.views.viewer import Viewer
+
+_PERCENT = 100
+
+
+class Bar(NamedTuple):
+    """A bar in percent of its length: guaranteed and borrowed use, and where the guaranteed share ends."""
+
+    guaranteed: int
+    borrowed: int
+    share: int
+
+
+class ShareRow(NamedTuple):
+    """One team or department in words, and its bar. `depth` is how many departments are above it."""
+
+    name: str
+    depth: int
+    is_team: bool
+    guaranteed: str
+    limit: str
+    used: str
+    borrowed: str
+    waiting: str
+    queued: str
+    holders: tuple[tuple[str, str], ...]
+    bar: Bar
+
+
+def share_rows(world: World, viewer: Viewer, *, holders: int = 5) -> list[ShareRow]:
+    """Return departments and teams in the order of their tree.
+
+    A viewer of some namespaces sees the teams that these belong to, and no department.
+    """
+    own = None if viewer.namespaces is None else set(_teams_of(world, viewer.namespaces))
+    rows = []
+    for depth, row in shares_of(world, holders=holders).tree():
+        if isinstance(row, TeamRow):
+            if own is None or row.name in own:
+                rows.append(_team(row, depth, viewer))
+        elif own is None:
+            rows.append(_department(row, depth))
+    return rows
+
+
+def _teams_of(world: World, namespaces: frozenset[str]) -> Iterator[str]:
+    for facts in world.namespaces():
+        if facts.name in namespaces:
+            yield world.tenancy(facts.name).team_name
+
+
+def _team(row: TeamRow, depth: int, viewer: Viewer) -> ShareRow:
+    seen = (each for each in row.holders if viewer.sees(each[0].partition("/")[0]))
+    return ShareRow(
+        row.name,
+        depth if viewer.sees_all else 0,
+        is_team=True,
+        guaranteed=gpus_text(row.guaranteed),
+        limit=_limit(row.limit),
+        used=gpus_text(row.used),
+        borrowed=gpus_text(row.borrowed),
+        waiting=gpus_text(row.waiting),
+        queued=f"{row.queued} ({gpus_text(row.queued_gpus)} GPUs)" if row.queued else "0",
+        holders=tuple((name, gpus_text(gpus)) for name, gpus in seen),
+        bar=_bar(row.guaranteed, row.limit, row.used, row.borrowed),
+    )
+
+
+def _department(row: DepartmentRow, depth: int) -> ShareRow:
+    return ShareRow(
+        row.name,
+        depth,
+        is_team=False,
+        guaranteed=gpus_text(row.guaranteed),
+        limit=_limit(row.limit),
+        used=gpus_text(row.used),
+        borrowed=gpus_text(row.borrowed),
+        waiting=gpus_text(row.waiting),
+        queued="",
+        holders=(),
+        bar=_bar(row.guaranteed, row.limit, row.used, row.borrowed),
+    )
+
+
+def _limit(limit: Limit) -> str:
+    return format_limit(limit) if isinstance(limit, Unlimited) else gpus_text(limit)
+
+
+def _bar(guaranteed: int, limit: Limit, used: Units, borrowed: Units) -> Bar:
+    """Return a bar whose end is the limit; where there is none, the larger of share and use."""
+    end = max(guaranteed, used, ONE_GPU) if isinstance(limit, Unlimited) else max(limit, used, ONE_GPU)
+    return Bar(*(int(each * _PERCENT / end) for each in (used - borrowed, borrowed, guaranteed)))

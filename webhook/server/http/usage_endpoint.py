@@ -1,0 +1,73 @@
+"""GET /usage: the recorded usage of a time range, for callers who may list the pods of all namespaces."""
+
+import asyncio
+from typing import Final
+from urllib.parse import parse_qs
+
+from aiohttp import web
+
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.reads.caller_rights import CallerRights
+from webhook.history import wire
+from webhook.history.recorder import Recorder
+from webhook.history.schema import HistoryError
+from webhook.kube.objects.usage_access import TOKEN_HEADER
+from webhook.server.http.http_error import HttpError
+from webhook.server.http.request_target import Target
+
+AT_ONCE: Final = 2
+"""Requests at a time; others get a 429, so that reviews keep the processor."""
+_LATEST: Final = 1 << 40
+
+
+class UsageEndpoint:
+    """Answers from what this replica recorded. Without `rights` no caller can be checked, and none is answered."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.rights: CallerRights | None = None
+        self._recorder = recorder
+        self._running = 0
+
+    async def get(self, request: web.BaseRequest, _target: Target) -> web.Response:
+        """Handle GET /usage?since=SECONDS&until=SECONDS."""
+        if self._running >= AT_ONCE:
+            raise HttpError(429, "TooManyRequests", "other requests for usage are answered now", retry_after_seconds=2)
+        self._running += 1
+        try:
+            await self._check(request.headers.get(TOKEN_HEADER, ""))
+            since, until = _range(request.raw_path)
+            return web.Response(body=await self._answer(since, until), content_type="application/json")
+        finally:
+            self._running -= 1
+
+    async def _check(self, token: str) -> None:
+        if self.rights is None:
+            raise HttpError(403, "Forbidden", "this server has no cluster that could say what a caller may see")
+        try:
+            why = await self.rights.why_not_all_pods(token)
+        except ClusterError as error:
+            raise HttpError(503, "NotReady", f"the caller's rights are not known: {error}") from error
+        if why is not None:
+            raise HttpError(403, "Forbidden", why)
+
+    async def _answer(self, since: int, until: int) -> bytes:
+        try:
+            step = wire.step_seconds(since, until)
+            rows = await self._recorder.read(since, until, step_seconds=step, most=wire.MAX_ROWS + 1)
+        except HistoryError as error:
+            raise HttpError(404, "NoHistory", str(error)) from error
+        if len(rows) > wire.MAX_ROWS:
+            text = f"more than {wire.MAX_ROWS:,} rows; ask for a shorter time"
+            raise HttpError(413, "TooManyRows", text)
+        return await asyncio.to_thread(wire.encode, rows)
+
+
+def _range(raw_path: str) -> tuple[int, int]:
+    query = parse_qs(raw_path.partition("?")[2])
+    try:
+        since, until = int(query["since"][0]), int(query["until"][0])
+    except (KeyError, ValueError):
+        raise HttpError(400, "InvalidRange", "expected since and until in whole seconds of Unix time") from None
+    if not 0 <= since < until <= _LATEST:
+        raise HttpError(400, "InvalidRange", "since must be before until")
+    return since, until

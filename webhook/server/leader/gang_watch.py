@@ -1,0 +1,102 @@
+"""What the leader does about gangs besides releasing them: reads sizes, ends kept room, says what was assumed."""
+
+from collections.abc import MutableMapping
+from typing import Protocol
+
+from webhook.cluster.api.client import ApiConnection
+from webhook.core.model.names import GangId, TeamName, Uid
+from webhook.core.model.pod import Resident
+from webhook.core.model.text import duration
+from webhook.core.release.gang_line import GangLine
+from webhook.core.release.late_members import EndedReservations, ended_reservations
+from webhook.core.release.releases import Releases
+from webhook.core.world.waiting_pods import WaitingPod
+from webhook.core.world.world import World
+from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
+from webhook.server.leader.gang_sizes import GangSizes
+from webhook.server.leader.waiting_texts import EventRecorder
+
+
+class ReservationLedger(Protocol):
+    """Ends charges; implemented by ApiLedger."""
+
+    def withdraw(self, team: TeamName, uid: Uid) -> None:
+        """Withdraw a charge without a pod."""
+        ...
+
+
+class GangWatch:
+    """Keeps gangs from holding what they do not come for. `timed_out` counts those that did not come in time, by team.
+
+    Call `begin` when leading begins, `read` before each look at the queue, and `update` after it.
+    """
+
+    def __init__(
+        self,
+        connection: ApiConnection,
+        world: World,
+        *,
+        events: EventRecorder,
+        ledger: ReservationLedger,
+        timed_out: MutableMapping[TeamName, int],
+    ) -> None:
+        self._world = world
+        self._events = events
+        self._ledger = ledger
+        self._timed_out = timed_out
+        self._sizes = GangSizes(connection, world, on_problem=self._report_unknown)
+        self._ended: set[Uid] = set()
+
+    def begin(self) -> None:
+        """Forget what an earlier term ended."""
+        self._ended.clear()
+
+    async def read(self, gangs: GangLine, *, now: int) -> None:
+        """Read the sizes of gangs that wait for members."""
+        await self._sizes.read(gangs, now=now)
+
+    def has_unread(self, gangs: GangLine, *, now: int) -> bool:
+        """Whether a gang waits for its size to be read for the first time, and may be read now."""
+        return gangs.has_unread(now=now)
+
+    def update(self, releases: Releases) -> None:
+        """End the room that is not to be kept on, and report the gangs that did not come in time."""
+        timeouts = releases.view.gangs.timeouts
+        for timeout in timeouts:
+            waiting = timeout.waiting
+            self._count(waiting.team)
+            self._report(waiting, EventReason.GANG_TIMED_OUT, "Wait", timeout.text)
+        timeouts.clear()
+        for lost in ended_reservations(self._world, is_needed=releases.is_room_needed):
+            self._end(lost)
+        self._ended = {uid for uid in self._ended if self._world.is_assumed(uid)}
+
+    def _end(self, lost: EndedReservations) -> None:
+        new = [reservation for reservation in lost.reservations if reservation.pod.uid not in self._ended]
+        for reservation in lost.reservations:
+            self._ledger.withdraw(reservation.charge.team, reservation.pod.uid)
+        self._ended.update(reservation.pod.uid for reservation in new)
+        if not (new and lost.is_late):
+            return
+        self._count(new[0].charge.team)
+        started = self._member(lost.gang)
+        if started is not None:
+            seconds = self._world.policy.queue.gang_timeout_seconds
+            text = f"{len(new)} pods of its gang did not come within {duration(seconds)}: their room is kept no longer"
+            about = ObjectRef("Pod", started.namespace, started.name, started.uid)
+            self._events.record(Event(about, EventType.WARNING, EventReason.GANG_TIMED_OUT, "Release", text))
+
+    def _member(self, gang: GangId) -> Resident | None:
+        uid = self._world.gangs.first(gang)
+        return None if uid is None else self._world.pod(uid)
+
+    def _count(self, team: TeamName) -> None:
+        self._timed_out[team] = self._timed_out.get(team, 0) + 1
+
+    def _report_unknown(self, waiting: WaitingPod, problem: str) -> None:
+        text = f"{problem}: the pods that come without a pause are taken for the whole gang"
+        self._report(waiting, EventReason.GANG_SIZE_UNKNOWN, "Assume", text)
+
+    def _report(self, waiting: WaitingPod, reason: EventReason, action: str, text: str) -> None:
+        about = ObjectRef("Pod", waiting.pod.namespace, waiting.pod.name, waiting.uid)
+        self._events.record(Event(about, EventType.WARNING, reason, action, text))

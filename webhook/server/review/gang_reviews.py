@@ -1,0 +1,52 @@
+"""Reviews of workloads with annotation fairgate.dev/gang: their pod templates get it too. Nothing is refused."""
+
+from webhook.core.model.decision import Outcome
+from webhook.core.model.reason import Code, Reason
+from webhook.core.world.world import World
+from webhook.kube.admission.review import Operation, Review, TooLargeError
+from webhook.kube.admission.review_response import encode_response
+from webhook.kube.admission.workload_review import WorkloadReview, decode_workload
+from webhook.kube.objects.json_patch import Operation as Change
+from webhook.kube.workloads.gang_marks import gang_marks
+from webhook.kube.workloads.model import mapping, text
+from webhook.server.review.answer import Answer, object_record
+from webhook.server.review.shadow import NOT_ENFORCED
+
+_EXEMPT = Reason(Code.EXEMPT, "its namespace is exempt")
+_KEPT = Reason(Code.NOT_A_CREATE, "its pod templates stay as they are")
+_MARKED = Reason(Code.GANG_MARKED, "its pods start together or not at all")
+_TOO_LARGE = Reason(Code.TOO_LARGE, "too large to be read: its pod templates stay as they are")
+
+
+def answer_gang(body: bytes, world: World) -> Answer:
+    """Return the answer to a review of a workload that is a gang. Raises ReviewError for a malformed review."""
+    review: WorkloadReview | Review
+    name = ""
+    patch: tuple[Change, ...] = ()
+    try:
+        review = workload_review = decode_workload(body)
+        reason, patch = _judged(workload_review, world)
+        document = mapping(workload_review.document)
+        name = f"{text(document.get('kind'))}/{text(mapping(document.get('metadata')).get('name'))}"
+    except TooLargeError as error:
+        review, reason, name = error.review, _TOO_LARGE, error.review.name
+    record = object_record(
+        review,
+        reason,
+        world,
+        name=name,
+        outcome=Outcome.ADMIT if patch else Outcome.SKIP,
+        team=world.tenancy(review.namespace).team_name,
+    )
+    return Answer(encode_response(review.uid, patch=patch, audit_annotations={"code": str(reason.code)}), record)
+
+
+def _judged(review: WorkloadReview, world: World) -> tuple[Reason, tuple[Change, ...]]:
+    if not world.policy.is_enforced:
+        return NOT_ENFORCED.reason, ()
+    if world.tenancy(review.namespace).is_exempt:
+        return _EXEMPT, ()
+    if review.operation is not Operation.CREATE or review.document is None:
+        return _KEPT, ()
+    patch = gang_marks(review.document)
+    return (_MARKED, patch) if patch else (_KEPT, ())

@@ -1,0 +1,233 @@
+"""Discrete events through the decisions of the webhook, the leader and the evictor: pods come, wait, start, end.
+
+Each event changes the world as the cluster's watch would. Then everything that an installation does by itself is done
+until nothing changes: promotions, kube-scheduler's bindings, releases from the queue, retries, reclaim. Every decision
+is the core's own, on the core's own world. The same tasks, world and settings give the same result.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import IntEnum
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final
+
+from webhook.core.model.names import Uid
+from webhook.core.model.pod import Pod
+from webhook.core.model.tier import Tier
+from webhook.core.release.releases import Releases
+from webhook.core.tiers.tier_changes import promotion, tier_changes
+from webhook.core.world.world import World
+from webhook.simulation.arrivals import Arrivals
+from webhook.simulation.cluster import PodOf, SimulatedCluster
+from webhook.simulation.kube_scheduler import binding_for, with_hold
+from webhook.simulation.reclaimer import SimulatedReclaim
+from webhook.simulation.runs import Runs
+from webhook.simulation.task import DEFAULT_SETTINGS, Eviction, Evictions, Settings, Task, TaskRecord
+
+AT_ONCE: Final = 64
+"""Pods that one pass over the queue releases, as in the leader."""
+
+GANG_LOOKS: Final = (1, 3, 9)
+"""Seconds after a change at which the queue is looked at again while gangs wait: some rest after a judgment."""
+
+RESTART_SECONDS: Final = 1
+"""When the controller of an evicted pod creates it again."""
+
+MAX_TURNS: Final = 1_000
+"""Turns at one moment before time goes on: pods that displace each other must not stop the simulation."""
+
+
+class _Kind(IntEnum):
+    """Events at one moment, in this order."""
+
+    END = 0
+    CREATE = 1
+    LOOK = 2
+
+
+_Event = tuple[int, _Kind, int, TaskRecord | Uid | None]
+
+
+class Simulation:
+    """One run. `on_time` is called after each moment at which something happened, with everything settled.
+
+    `come` counts the pods that were created.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        tasks: Iterable[Task],
+        *,
+        settings: Settings = DEFAULT_SETTINGS,
+    ) -> None:
+        self.world = world
+        self.records: list[TaskRecord] = []
+        self.cluster = SimulatedCluster(world)
+        self.evictions: list[Eviction] = []
+        self.on_time: Callable[[Simulation], None] = _ignore
+        self._numbers = count(1)
+        self._events: list[_Event] = []
+        for task in tasks:
+            self.add(task)
+        self._looks: set[int] = set()
+        self._reclaim = SimulatedReclaim(self.cluster, wake=self.look_at)
+        self._settings = settings
+        self._runs = Runs(
+            self.cluster,
+            checkpoint_seconds=settings.checkpoint_seconds,
+            end_at=self._end_at,
+            look_at=self.look_at,
+        )
+        self._arrivals = Arrivals(self.cluster, self._runs, settings)
+        self._releases = Releases(world)
+        self._released_at: object = None
+        self._promoted_at: object = None
+        for resident in world.pods():
+            if resident.demand.gpus:
+                self.cluster.adopt(resident)
+
+    @property
+    def come(self) -> int:
+        """Return how many pods were created."""
+        return self._arrivals.created
+
+    @property
+    def now(self) -> int:
+        """The present moment, in seconds of Unix time."""
+        return self.world.now
+
+    def waiting_pods(self) -> Iterator[Pod]:
+        """Yield the pods that wait: in the queue, in kube-scheduler, and those that were refused for now."""
+        yield from (pod_of.pod for pod_of in self._arrivals.queued.values())
+        yield from (pod_of.pod for pod_of in self.cluster.unbound.values())
+        yield from (pod_of.pod for pod_of in self._arrivals.refused)
+
+    def end_pod(self, uid: Uid, *, at: int) -> None:
+        """Let a pod that the world has from the beginning end at a time."""
+        self._runs.end_later(uid, at=at)
+
+    def run(self, *, until: int | None = None) -> None:
+        """Go through all events, or those up to a time."""
+        while self._events and (until is None or self._events[0][0] <= until):
+            now = self._events[0][0]
+            self.world.tick(now)
+            for kind in _Kind:
+                if self._do(now, kind):
+                    self._settle()
+            self._looks.discard(now)
+            self.on_time(self)
+
+    def add(self, task: Task) -> TaskRecord:
+        """Add a task that comes at its time; return what will come of it."""
+        record = TaskRecord(task)
+        self.records.append(record)
+        self._push(task.created, _Kind.CREATE, record)
+        return record
+
+    def look_at(self, at: int) -> None:
+        """Look at a later time what may be done, whether anything happens then or not."""
+        if at not in self._looks:
+            self._looks.add(at)
+            self._push(at, _Kind.LOOK, None)
+
+    # -- events
+
+    def _do(self, now: int, kind: _Kind) -> bool:
+        """Do the events of one kind that are due; return whether there were any."""
+        had_any = False
+        while self._events and self._events[0][0] == now and self._events[0][1] is kind:
+            subject = heappop(self._events)[3]
+            had_any = True
+            if isinstance(subject, TaskRecord):
+                self._create(subject)
+            elif subject is not None and self._runs.is_due(subject):
+                self._runs.end(subject)
+        return had_any
+
+    def _create(self, record: TaskRecord) -> None:
+        uid = Uid(f"{record.task.name}~{next(self._numbers)}")
+        self._arrivals.create(PodOf(record, uid, record.task.pod._replace(uid=uid)))
+        if record.task.pod.gang is not None:
+            for seconds in GANG_LOOKS:
+                self.look_at(self.now + seconds)
+
+    def _end_at(self, uid: Uid, at: int) -> None:
+        self._push(at, _Kind.END, uid)
+
+    def _push(self, at: int, kind: _Kind, subject: TaskRecord | Uid | None) -> None:
+        heappush(self._events, (at, kind, next(self._numbers), subject))
+
+    # -- what follows from a change
+
+    def _settle(self) -> None:
+        """Do what an installation does by itself, until nothing changes any more."""
+        for _ in range(MAX_TURNS):
+            # the leader looks at the line 0.02 s after a change, and at tiers and refused pods later
+            changes = [self._bind(), self._release(), self._promote(), self._arrivals.retry(), self._take_back()]
+            if not any(changes):
+                return
+
+    def _promote(self) -> bool:
+        """Change tiers as the leader does."""
+        world, has_changed = self.world, False
+        state = self.cluster.version, world.waiting.wanted
+        if not world.policy.is_enforced or state == self._promoted_at:
+            return False
+        self._promoted_at = state
+        for team in world.policy.teams:
+            for change in tier_changes(team, world):
+                if change.charge.tier is Tier.GUARANTEED and promotion(change, world).flight is None:
+                    continue
+                self.cluster.set_tier(change.pod.uid, change.charge.tier)
+                has_changed = True
+        return has_changed
+
+    def _bind(self) -> bool:
+        """Bind pods that wait in kube-scheduler; equal pods fail alike."""
+        if not self.cluster.unbound:
+            return False
+        failed: set[object] = set()
+        has_bound = False
+        with self.cluster.as_bound():
+            for pod_of in list(self.cluster.unbound.values()):
+                held = self._reclaim.hold_of(pod_of.uid)
+                where = pod_of.constraints if held is None else with_hold(pod_of.constraints, held.id)
+                kind = (where, pod_of.pod.demand)
+                found = None if kind in failed else binding_for(pod_of.pod, where, self.world.fleet)
+                if found is None:
+                    failed.add(kind)
+                    continue
+                self._runs.start(pod_of, found.node)
+                pod_of.is_free_choice = found.is_free_choice
+                has_bound = True
+        return has_bound
+
+    def _release(self) -> bool:
+        """Release pods from the queue as the leader does."""
+        if not len(self.world.waiting):
+            return False
+        state = self.now, self.cluster.changes, self._arrivals.created
+        if state == self._released_at:
+            return False  # since the last pass usage only grew
+        turns = self._releases.due(now=self.now, count=AT_ONCE)
+        self._released_at = state if len(turns) < AT_ONCE else None
+        for turn in turns:
+            self._arrivals.release(turn.waiting.uid, turn.admit)
+        return bool(turns)
+
+    def _take_back(self) -> bool:
+        """Reclaim GPUs as the evictor does."""
+        has_plan = self._reclaim.look()
+        has_evicted = False
+        for target in self._reclaim.due():
+            has_evicted = True
+            record = self._runs.evict(target.uid)
+            self.evictions.append(Eviction(self.now, target.name, record))
+            if record is not None and self._settings.evictions is Evictions.RESTART:
+                self._push(self.now + RESTART_SECONDS, _Kind.CREATE, record)
+        return has_plan or has_evicted
+
+
+def _ignore(_simulation: Simulation) -> None:
+    """Do nothing."""

@@ -1,0 +1,91 @@
+"""What is measured while a simulation runs: GPUs in use, who waits, how fragmented the free GPUs are, what fits."""
+
+from typing import Final, NamedTuple
+
+from webhook.core.model.amount import gpu_number
+from webhook.core.model.tier import Tier
+from webhook.core.placement.gpu_inventory import gpu_inventory
+from webhook.simulation.engine import Simulation
+
+POINTS: Final = 200
+"""Samples of a run; sums over time are exact nevertheless."""
+
+
+class Sample(NamedTuple):
+    """The state at one moment; `at` in seconds from the beginning, amounts in GPUs.
+
+    `fragmented` is the part of the free GPUs that is useless to future pods by the fragmentation measure, `largest` the
+    GPUs of the largest pod that fits on a node.
+    """
+
+    at: int
+    guaranteed: float
+    borrowed: float
+    waiting_pods: int
+    waiting_gpus: float
+    fragmented: float
+    largest: float
+
+    @property
+    def allocated(self) -> float:
+        """GPUs on which pods run."""
+        return self.guaranteed + self.borrowed
+
+
+class Recorder:
+    """Measures one simulation between its first and its last arrival; pass `note` as its `on_time`."""
+
+    def __init__(self, simulation: Simulation, *, points: int = POINTS) -> None:
+        created = [record.task.created for record in simulation.records]
+        self.begin, self.end = min(created, default=0), max(created, default=0)
+        self.samples: list[Sample] = []
+        self.gpu_seconds = 0.0
+        self._times = sorted({self.begin + (self.end - self.begin) * n // max(1, points) for n in range(points + 1)})
+        self._next = 0
+        self._last = self.begin
+        self._allocated = 0.0
+        for at in self._times:
+            simulation.look_at(at)
+
+    def note(self, simulation: Simulation) -> None:
+        """Measure the present moment."""
+        now = min(max(simulation.now, self.begin), self.end)
+        self.gpu_seconds += self._allocated * (now - self._last)
+        self._last = now
+        self._allocated = _in_use(simulation)
+        if self._next < len(self._times) and self._times[self._next] <= simulation.now:
+            self._next += 1
+            self.samples.append(_sample(simulation, simulation.now - self.begin, self._allocated))
+
+
+def _in_use(simulation: Simulation) -> float:
+    """Return the GPUs of pods on nodes."""
+    usages = simulation.world.usage_by_team().values()
+    return float(gpu_number(sum(usage.total - usage.waiting for usage in usages)))
+
+
+def _borrowed(simulation: Simulation) -> float:
+    """Return the GPUs that pods on nodes borrow."""
+    units = sum(usage.preemptible for usage in simulation.world.usage_by_team().values())
+    for pod_of in simulation.cluster.unbound.values():
+        charge = simulation.world.charge_of(pod_of.uid)
+        if charge is not None and charge.tier is Tier.PREEMPTIBLE:
+            units -= charge.gpus
+    return float(gpu_number(units))
+
+
+def _sample(simulation: Simulation, at: int, allocated: float) -> Sample:
+    world = simulation.world
+    found = list(gpu_inventory(world.fleet, world.policy))
+    free = sum(each.free for each in found)
+    borrowed = _borrowed(simulation)
+    waits = list(simulation.waiting_pods())
+    return Sample(
+        at,
+        allocated - borrowed,
+        borrowed,
+        len(waits),
+        float(gpu_number(sum(pod.demand.gpus for pod in waits))),
+        sum(each.fragmented for each in found) / free if free else 0.0,
+        float(gpu_number(max((each.largest for each in found), default=0))),
+    )

@@ -1,0 +1,172 @@
+"""What a simulation says in numbers: waiting times by team and by size, GPUs in use, evictions and what they lost."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import mean, stdev
+from typing import Final, NamedTuple
+
+from webhook.core.model.amount import gpu_number
+from webhook.core.model.names import GangId, TeamName
+from webhook.simulation.engine import Simulation
+from webhook.simulation.series import Recorder, Sample
+from webhook.simulation.task import Fate, TaskRecord
+
+PERCENTILES: Final = (50, 90, 99)
+_HOUR: Final = 3600
+_SIZES: Final = ((0.0, "none"), (0.999, "part of 1"), (1, "1"), (2, "2"), (4, "3-4"), (8, "5-8"), (64, "9-64"))
+_LARGEST: Final = "65 and more"
+
+
+class Job(NamedTuple):
+    """What starts together: a pod, or the members of a gang. `wait` is None while a part of it has not started."""
+
+    team: TeamName
+    gpus: float
+    wait: int | None
+    seconds: int
+    records: tuple[TaskRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long the jobs of one group waited: percentiles in seconds, None where so many have never started."""
+
+    group: str
+    jobs: int
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    mean: float | None
+    never: int
+    refused: int
+    gpu_hours: float
+    evictions: int
+    lost_gpu_hours: float
+
+    def percentile(self, percent: int) -> float | None:
+        """Return one of the percentiles."""
+        return {50: self.p50, 90: self.p90, 99: self.p99}[percent]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One run. `allocated` is the mean part of the GPUs in use between the first and the last arrival."""
+
+    gpus: float
+    nodes: int
+    seconds: int
+    allocated: float
+    fragmented: float
+    total: Waits
+    teams: tuple[Waits, ...]
+    sizes: tuple[Waits, ...]
+    samples: tuple[Sample, ...]
+
+
+def summary_of(simulation: Simulation, recorder: Recorder) -> Summary:
+    """Return the numbers of a run that is over."""
+    world = simulation.world
+    found = jobs(simulation.records)
+    gpus = float(gpu_number(sum(node.gpus(world.policy.resources) for node in world.fleet.nodes())))
+    span = recorder.end - recorder.begin
+    teams = sorted({job.team for job in found})
+    with_free = [sample.fragmented for sample in recorder.samples if sample.allocated < gpus]
+    return Summary(
+        gpus,
+        len(world.fleet),
+        span,
+        recorder.gpu_seconds / (gpus * span) if gpus and span else 0.0,
+        mean(with_free) if with_free else 0.0,
+        waits_of("all", found),
+        tuple(waits_of(team, [job for job in found if job.team == team]) for team in teams),
+        tuple(_by_size(found)),
+        tuple(recorder.samples),
+    )
+
+
+def jobs(records: Iterable[TaskRecord]) -> list[Job]:
+    """Return what starts together, in the order in which it came; pods without GPUs are left out."""
+    groups: dict[GangId | int, list[TaskRecord]] = {}
+    for number, record in enumerate(records):
+        if record.task.pod.demand.gpus:
+            gang = record.task.pod.gang
+            groups.setdefault(number if gang is None else gang.id, []).append(record)
+    return [_job(tuple(group)) for group in groups.values()]
+
+
+def _job(records: tuple[TaskRecord, ...]) -> Job:
+    first = records[0].task
+    waits = [record.wait_seconds for record in records]
+    known = [wait for wait in waits if wait is not None]
+    gpus = float(gpu_number(sum(record.task.pod.demand.gpus for record in records)))
+    return Job(first.team, gpus, max(known) if len(known) == len(waits) else None, first.seconds, records)
+
+
+def waits_of(group: str, found: Sequence[Job]) -> Waits:
+    """Return the numbers of a group of jobs."""
+    ordered = sorted(math.inf if job.wait is None else job.wait for job in found)
+    known = [job.wait for job in found if job.wait is not None]
+    p50, p90, p99 = (percentile(ordered, percent) for percent in PERCENTILES)
+    held = [(record, float(gpu_number(record.task.pod.demand.gpus))) for job in found for record in job.records]
+    return Waits(
+        group,
+        len(found),
+        p50,
+        p90,
+        p99,
+        mean(known) if known else None,
+        len(found) - len(known),
+        sum(any(record.fate is Fate.REFUSED for record in job.records) for job in found),
+        sum(gpus * record.task.seconds for record, gpus in held if record.ended is not None) / _HOUR,
+        sum(record.evictions for record, _ in held),
+        sum(gpus * record.lost_seconds for record, gpus in held) / _HOUR,
+    )
+
+
+def percentile(ordered: Sequence[float], percent: int) -> float | None:
+    """Return the smallest value that so many percent do not exceed; None where that is never, or without values."""
+    if not ordered:
+        return None
+    found = ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+    return None if math.isinf(found) else found
+
+
+def _by_size(found: Sequence[Job]) -> Iterable[Waits]:
+    groups: dict[str, list[Job]] = {}
+    for job in found:
+        name = next((name for most, name in _SIZES if job.gpus <= most), _LARGEST)
+        groups.setdefault(name, []).append(job)
+    for name in (*(name for _, name in _SIZES), _LARGEST):
+        if name in groups:
+            yield waits_of(name, groups[name])
+
+
+class Interval(NamedTuple):
+    """A mean over rounds, and how far the true one may be off, with 95 % confidence; None for a single round."""
+
+    mean: float
+    margin: float | None = None
+
+
+_T: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11)
+"""Student's t for 95 %, by degrees of freedom from 1."""
+_T_OF_MANY: Final = 2.10
+
+
+def interval(values: Iterable[float | None]) -> Interval | None:
+    """Return the mean of a number over rounds; None where it is not known in every round."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    if not known or len(known) < len(found):
+        return None
+    if len(known) == 1:
+        return Interval(known[0])
+    freedom = len(known) - 1
+    t = _T[freedom - 1] if freedom <= len(_T) else _T_OF_MANY
+    return Interval(mean(known), t * stdev(known) / math.sqrt(len(known)))
+
+
+def over_rounds(rounds: Sequence[Summary], value: Callable[[Summary], float | None]) -> Interval | None:
+    """Return one number over the rounds of a policy."""
+    return interval(map(value, rounds))

@@ -1,0 +1,95 @@
+"""A pod that comes during a simulation, what the simulation assumes of pods, and what came of each of them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from webhook.core.model.names import NodeName, TeamName, User
+from webhook.core.model.pod import Pod
+from webhook.core.model.tier import Tier
+
+
+class Task(NamedTuple):
+    """A pod to create. Times are in seconds: `created` of Unix time, `seconds` is how long it runs once it has started.
+
+    `team` is for the sums of a report; the decision reads the namespace. The members of a gang run until the last of
+    them has run for its time.
+    """
+
+    name: str
+    pod: Pod
+    team: TeamName
+    created: int
+    seconds: int
+    user: User | None = None
+    priority: int = 0
+
+
+class Refusals(StrEnum):
+    """What comes of a pod that is refused for a limit or for room: its controller creates it again, or it is lost."""
+
+    RETRY = "retry"
+    LOSE = "lose"
+
+
+class Evictions(StrEnum):
+    """What comes of a pod that is evicted: its controller creates it again, or it is lost."""
+
+    RESTART = "restart"
+    LOSE = "lose"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is assumed of pods and their controllers. Work is saved every `checkpoint_seconds` of a run; 0: never."""
+
+    refusals: Refusals = Refusals.RETRY
+    evictions: Evictions = Evictions.RESTART
+    checkpoint_seconds: int = 0
+
+
+DEFAULT_SETTINGS: Final = Settings()
+
+
+class Fate(StrEnum):
+    """What came of a task: it ended, runs or waits still, was refused for ever, or was evicted for good."""
+
+    ENDED = "ended"
+    RUNNING = "running"
+    WAITING = "waiting"
+    REFUSED = "refused"
+    EVICTED = "evicted"
+
+
+@dataclass(slots=True)
+class TaskRecord:
+    """What came of one task. `started` is its first start, None before; `tier` and `node` are those of that start.
+
+    `why` is the text of a final refusal. `lost_seconds` is the work that its evictions lost, `saved_seconds` what its
+    checkpoints kept of it.
+    """
+
+    task: Task
+    fate: Fate = Fate.WAITING
+    started: int | None = None
+    ended: int | None = None
+    tier: Tier | None = None
+    node: NodeName | None = None
+    evictions: int = 0
+    lost_seconds: int = 0
+    saved_seconds: int = 0
+    refusals: int = 0
+    why: str = ""
+
+    @property
+    def wait_seconds(self) -> int | None:
+        """How long it waited for its first start; None while it has not started."""
+        return None if self.started is None else self.started - self.task.created
+
+
+class Eviction(NamedTuple):
+    """A pod that was evicted; `record` is None for one that was there from the beginning."""
+
+    at: int
+    name: str
+    record: TaskRecord | None
