@@ -9,7 +9,8 @@ from hypothesis import settings
 
 from tests.examples import examples
 
-pytest_plugins = ["tests.control_plane.fixtures", "tests.workers", "tests.ci.timing", "tests.ci.retries"]
+CI = ("tests.ci.timing", "tests.ci.retries", "tests.ci.hang")
+pytest_plugins = ["tests.control_plane.fixtures", "tests.workers", *CI]
 
 settings.register_profile("fairgate", examples())
 settings.load_profile("fairgate")

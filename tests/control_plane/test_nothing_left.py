@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.popen import killed_on_failure
+
 pytestmark = pytest.mark.cluster
 
 REPOSITORY = Path(__file__).parents[2]
@@ -47,7 +49,7 @@ def hanging_run(tmp_path):
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # so that Ctrl-C reaches its process group and not ours
     )
-    with run:
+    with killed_on_failure(run):
         announced = tmp_path / "folder"
         while not (announced.exists() and announced.read_text()):
             assert run.poll() is None, "the test run exited"

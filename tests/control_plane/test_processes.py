@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.control_plane.processes import ComponentError, Processes, free_ports
+from tests.popen import killed_on_failure
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -162,7 +163,7 @@ def test_nothing_outlives_an_owner_that_is_ended_by(number):
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER], cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
-    with owner:
+    with killed_on_failure(owner):
         folder, pid = owner.stdout.readline().split()
         assert is_alive(int(pid))
         owner.send_signal(number)

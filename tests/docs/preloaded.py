@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests.popen import killed_on_failure
 from webhook.cli import main as cli
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +47,7 @@ def stand_ins(folder: Path) -> Iterator[Path]:
     """A folder with the programs `fairgate` and `kubectl-fairgate`, which work until the end of the block."""
     path = folder / "socket"
     command = [sys.executable, "-m", "tests.docs.preloaded", path]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE) as process:
+    with killed_on_failure(subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, text=True)) as process:
         while not path.exists():
             assert process.poll() is None
             time.sleep(0.01)

@@ -12,6 +12,7 @@ import yaml
 
 from tests.docs import pages
 from tests.docs.excluded import EXCLUDED_COMMANDS, PROGRAMS
+from tests.popen import killed_on_failure
 from webhook.cli.main import main
 from webhook.cli.serve import serve
 from webhook.kube.objects.events import EventReason
@@ -132,9 +133,8 @@ def test_the_page_shows_what_make_run_prints(tmp_path):
     tryout = [sys.executable, "-m", "webhook", "tryout", "--port", "0"]
     environment = os.environ | {"PYTHONPATH": str(pages.ROOT)}
     lines = []
-    with subprocess.Popen(
-        tryout, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as running:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with killed_on_failure(subprocess.Popen(tryout, cwd=tmp_path, env=environment, text=True, **pipes)) as running:
         for line in running.stdout:
             lines.append(line)
             if line.startswith("Serving;"):

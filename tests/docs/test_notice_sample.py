@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.docs.pages import ROOT, blocks
+from tests.popen import killed_on_failure
 from webhook.kube.objects import keys
 from webhook.kube.reclaim.holds import rfc3339
 
@@ -74,7 +75,7 @@ def container(tmp_path):
 
 @pytest.fixture
 def process(container):
-    with container.start() as started:
+    with killed_on_failure(container.start()) as started:
         assert container.has("started") == "--checkpoint-on USR1\n"
         yield started
         with suppress(ProcessLookupError):  # the watcher ended, too

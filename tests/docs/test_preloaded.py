@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from tests.control_plane.test_processes import is_alive, wait_until
 from tests.docs.pages import ROOT
 from tests.docs.preloaded import stand_ins
+from tests.popen import killed_on_failure
 
 SERVE = "fairgate serve --policy {root}/policies/default --world world.yaml --certs certs.d --listen 127.0.0.1:0"
 WORLD = "apiVersion: v1\nkind: List\nitems: []\n"
@@ -28,7 +29,8 @@ def shell(programs, tmp_path):
     def start(line, **environment):
         environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", **environment}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        return subprocess.Popen(["bash", "-c", line], cwd=tmp_path, env=environment, text=True, **pipes)
+        command = ["bash", "-c", line]
+        return killed_on_failure(subprocess.Popen(command, cwd=tmp_path, env=environment, text=True, **pipes))
 
     return start
 
@@ -80,11 +82,12 @@ def test_it_ends_when_its_parent_is_killed(server):
 def test_it_ends_with_the_block(shell, tmp_path, tmp_path_factory):
     (tmp_path / "world.yaml").write_text(WORLD)
     started = time.monotonic()
-    with stand_ins(tmp_path_factory.mktemp("other")) as programs:
-        process = shell(f"exec {SERVE.format(root=ROOT)}", PATH=f"{programs}:{os.environ['PATH']}")
-        assert process.stdout.readline()
-        fork = fork_with(tmp_path)
-    assert process.wait(30) == 1
-    process.stdout.close()
+    with ExitStack() as until_its_end:
+        with stand_ins(tmp_path_factory.mktemp("other")) as programs:
+            environment = {"PATH": f"{programs}:{os.environ['PATH']}"}
+            process = until_its_end.enter_context(shell(f"exec {SERVE.format(root=ROOT)}", **environment))
+            assert process.stdout.readline()
+            fork = fork_with(tmp_path)
+        assert process.wait(30) == 1
     wait_until(lambda: not is_alive(fork))
     assert time.monotonic() - started < 30

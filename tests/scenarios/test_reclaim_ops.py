@@ -10,6 +10,7 @@ from tests.control_plane.commands import SCHEDULER
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import list_pods, make_namespace, make_nodes, wait_for
 from tests.docs.pages import blocks
+from tests.popen import killed_on_failure
 from tests.scenarios.evictor import alive, ask, evictor, fill, wait_bound
 from tests.scenarios.standing_fairgate import ROOT, TIER, serve_fairgate
 
@@ -56,7 +57,7 @@ def test_a_dry_run_prints_the_victims_and_evicts_no_pod(cluster):
         ask(cluster, fairgate.team_b, "b", gpus=3)
         flags = ["--policy", str(fairgate.policy), "--kubeconfig", str(cluster.kubeconfig), "--dry-run"]
         command = [sys.executable, "-m", "webhook", "evict", *flags]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as dry_run:
+        with killed_on_failure(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)) as dry_run:
             line = dry_run.stdout.readline()
             dry_run.terminate()
         assert f"{fairgate.team_b}/b (3 GPUs, team b): would get room on node-0, 3 evicted: " in line

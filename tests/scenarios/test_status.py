@@ -12,6 +12,7 @@ import pytest
 
 from tests.control_plane.objects import job, pod
 from tests.control_plane.workbench import create_pod, make_nodes, wait_for, wait_phase
+from tests.popen import killed_on_failure
 from tests.scenarios.standing_fairgate import ROOT, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
@@ -42,7 +43,7 @@ def watch_until_deleted(fairgate, plugins, team):
     """Watch the status while a pod that waits is deleted; Ctrl-C ends it normally."""
     command = [plugins / "kubectl-fairgate", "status", "--policy", fairgate.policy]
     options = ["--kubeconfig", fairgate.cluster.kubeconfig, "--watch", "--interval", "0.2", "-o", "json"]
-    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as watching:
+    with killed_on_failure(subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)) as watching:
         lines = iter(watching.stdout.readline, "")
         assert next(line for line in lines if '"waiting": "8"' in line)
         fairgate.cluster.kubectl("delete", "pod", "wide", "-n", team, "--wait=false")

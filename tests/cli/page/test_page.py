@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli import sample_world
+from tests.popen import killed_on_failure
 from webhook.cli.main import main
 
 ROOT = Path(__file__).parents[3]
@@ -24,7 +25,7 @@ def test_it_serves_a_world_file_prints_its_url_and_ends_normally(tmp_path, how):
     options = sample_world.write(tmp_path)
     command = [sys.executable, "-m", "webhook", "page", *options, "--no-browser"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as running:
+    with killed_on_failure(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)) as running:
         url = re.search(r"Open (http://127\.0\.0\.1:\d+/open\?token=\S{40,})", running.stdout.readline())[1]
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(url.partition("/open")[0])
