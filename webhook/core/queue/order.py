@@ -12,17 +12,18 @@ from itertools import chain
 from typing import NamedTuple
 
 from webhook.core.model.names import TeamName
-from webhook.core.queue.pod_queue import ROWS_PER_USER, Lane, LotNumber, PodQueue, RowHead, TeamQueue
+from webhook.core.queue.pod_queue import ROWS_PER_USER, Lane, LaneKey, LotNumber, PodQueue, RowHead, TeamQueue
 from webhook.core.queue.queued_pod import Age
 from webhook.core.queue.standing import NO_GUARANTEE, Rank, Standings, rank
 
 
 @dataclass(slots=True)
 class Skipped:
-    """What needs no further look; the caller adds to it on the way."""
+    """What needs no further look; the caller adds to it on the way. Of a lane that is the rest of it."""
 
     lots: set[LotNumber] = field(default_factory=set)
     teams: set[TeamName] = field(default_factory=set)
+    lanes: set[LaneKey] = field(default_factory=set)
 
     def has(self, team: TeamQueue) -> bool:
         """Whether no entry of a team needs a look."""
@@ -73,7 +74,7 @@ class Order:
         lanes = self._lanes_of(team)
         classes = {}
         if standing.has_guarantee_for(team.smallest):
-            classes = {number: standing.rank_class(lot) for number, lot in team.lots.items()}
+            classes = {head.lot: standing.rank_class(head.entry.lot) for head in _heads(lanes, skipped)}
         found = set(classes.values()) or {NO_GUARANTEE}
         for rank_class in found:
             heads = _heads(lanes, skipped)
@@ -94,6 +95,8 @@ class Order:
 def _heads(lanes: Iterable[Lane], skipped: Skipped) -> Iterator[RowHead]:
     for lane in lanes:
         for head in lane.heads[:ROWS_PER_USER]:
+            if lane.key in skipped.lanes:
+                break
             if head.lot not in skipped.lots:
                 yield head
 

@@ -28,12 +28,21 @@ class RowHead(NamedTuple):
     lot: LotNumber
 
 
+class LaneKey(NamedTuple):
+    """Whose entries a lane has."""
+
+    team: TeamName
+    user: User | None
+    priority: int
+
+
 class Lane:
     """The entries of one user at one priority: rows by lot, and the first of each row by age."""
 
-    __slots__ = ("heads", "rows")
+    __slots__ = ("heads", "key", "rows")
 
-    def __init__(self) -> None:
+    def __init__(self, key: LaneKey) -> None:
+        self.key = key
         self.rows: dict[LotNumber, list[QueueEntry]] = {}
         self.heads: list[RowHead] = []
 
@@ -111,7 +120,7 @@ class TeamQueue:
             insort(self._priorities, entry.priority)
         lane = users.get(entry.user)
         if lane is None:
-            lane = users[entry.user] = Lane()
+            lane = users[entry.user] = Lane(LaneKey(entry.team, entry.user, entry.priority))
         lane.add(entry, lot)
         self._count(entry, lot, 1)
 

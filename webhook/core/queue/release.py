@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, assert_never
 
 from webhook.core.model.amount import Units, Unlimited
-from webhook.core.model.names import NodeName, TeamName, User
+from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.policy import QueueRules
 from webhook.core.queue.order import Order, Skipped, Turn
-from webhook.core.queue.pod_queue import LotNumber, PodQueue, RowHead
+from webhook.core.queue.pod_queue import LaneKey, LotNumber, PodQueue, RowHead
 from webhook.core.queue.queued_pod import QueueEntry
 from webhook.core.queue.standing import Standings
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Verdict, Way
@@ -48,7 +48,7 @@ class ReleasePass:
         self._never: set[Hashable] = set()
         self._least_over: dict[Hashable, Units] = {}
         """The smallest entry that a limit had no room for."""
-        self._judged: set[tuple[TeamName, User | None, int]] = set()
+        self._judged: set[LaneKey] = set()
         self._blocked = 0
 
     def next(self, judge: Judge) -> Release | None:
@@ -69,8 +69,10 @@ class ReleasePass:
                     self._wait_for_limit(limit, turn, walk)
                 case NoRoom(keep, reach):
                     walk.wait_for_room(turn.head, keep=keep if way is Way.IN_TURN else _NOWHERE, reach=reach)
-                case Never() | None:
+                case Never():
                     pass
+                case None:
+                    walk.skipped.lanes.add(_lane(entry))
                 case _:
                     assert_never(verdict)
         return None
@@ -108,7 +110,7 @@ class ReleasePass:
         known = self._known(head, way, kept)
         if known is not None:
             return known
-        lane = (entry.team, entry.user, entry.priority)
+        lane = _lane(entry)
         if self._blocked >= MAX_BLOCKED and lane in self._judged:
             return None
         verdict = judge(entry, way=way, kept=kept)
@@ -139,6 +141,10 @@ class ReleasePass:
     def _is_strict_for(self, entry: QueueEntry) -> bool:
         after = self._rules.strict_after_seconds
         return not isinstance(after, Unlimited) and self._now - entry.age.created >= after
+
+
+def _lane(entry: QueueEntry) -> LaneKey:
+    return LaneKey(entry.team, entry.user, entry.priority)
 
 
 @dataclass(slots=True)
