@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -63,8 +64,7 @@ def prometheus(
 ) -> Iterator[Prometheus]:
     """Run Prometheus with these scrape configurations, once a second, until the end of the block."""
     (port,) = free_ports(1)
-    folder = cluster.folder / "prometheus"
-    folder.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="prometheus-", dir=cluster.folder))  # not the series of an earlier test
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(path) for path in rules],

@@ -4,7 +4,7 @@ It follows from the queue and the standings alone. Ties end at the entries' age,
 were added nor the replica that asks makes a difference.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heapify, heappop, heapreplace
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from webhook.core.model.names import TeamName
 from webhook.core.queue.pod_queue import ROWS_PER_USER, Lane, LaneKey, LotNumber, PodQueue, RowHead, TeamQueue
-from webhook.core.queue.queued_pod import Age
+from webhook.core.queue.queued_pod import Age, Lot
 from webhook.core.queue.standing import NO_GUARANTEE, Rank, Standings, rank
 
 
@@ -74,7 +74,7 @@ class Order:
         lanes = self._lanes_of(team)
         classes = {}
         if standing.has_guarantee_for(team.smallest):
-            classes = {head.lot: standing.rank_class(head.entry.lot) for head in _heads(lanes, skipped)}
+            classes = {number: standing.rank_class(lot) for number, lot in _lots(team, lanes)}
         found = set(classes.values()) or {NO_GUARANTEE}
         for rank_class in found:
             heads = _heads(lanes, skipped)
@@ -92,10 +92,17 @@ class Order:
         return known.lanes
 
 
+def _lots(team: TeamQueue, lanes: Sequence[Lane]) -> Iterable[tuple[LotNumber, Lot]]:
+    """Return the lots of at least the entries that are looked at: of all, or of those where pods are of odd sizes."""
+    if len(team.lots) <= ROWS_PER_USER * len(lanes):
+        return team.lots.items()
+    return ((head.lot, head.entry.lot) for head in _heads(lanes, Skipped()))
+
+
 def _heads(lanes: Iterable[Lane], skipped: Skipped) -> Iterator[RowHead]:
     for lane in lanes:
         for head in lane.heads[:ROWS_PER_USER]:
-            if lane.key in skipped.lanes:
+            if skipped.lanes and lane.key in skipped.lanes:
                 break
             if head.lot not in skipped.lots:
                 yield head
