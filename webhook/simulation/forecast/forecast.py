@@ -22,10 +22,10 @@ SAMPLES: Final = 9
 MIN_SAMPLES: Final = 5
 """Samples without which there is no range."""
 
-SECONDS: Final = 4.0
+SECONDS: Final = 3.0
 """Processor time after which no further sample is begun."""
 
-MOST_SECONDS: Final = 6.0
+MOST_SECONDS: Final = 5.0
 """Processor time after which too few samples are none."""
 
 SLOWEST: Final = 5.0
@@ -34,11 +34,14 @@ FASTEST: Final = 1 / 4
 and pods that come later and go first delay a start, which is not played. The samples divide this range evenly."""
 
 MOMENTS: Final = 25_000
-"""Moments that the engine plays in each sample, divided by the pods and nodes of the world: a moment costs as much."""
+"""Moments that the engine plays in each sample, divided by what one costs: by pods, nodes and kinds of pods."""
 
 MOST_MOMENTS: Final = 200
 LEAST_MOMENTS: Final = 10
 """With fewer than these, a world of its own for each sample costs more than it tells."""
+
+_OF_KIND: Final = 10
+"""What a kind of pods that is judged costs, in pods that only wait."""
 
 _DAY: Final = 86_400
 _SEED: Final = 19
@@ -83,7 +86,9 @@ class Forecast:
                 return UnknownStart("the line is too long to be simulated in time")
             pace = FASTEST * (SLOWEST / FASTEST) ** (_ORDER[number] / (SAMPLES - 1))
             drawn = run_times.scaled(pace, Random(_SEED + number))  # noqa: S311 - run times, not a secret
-            samples.append(play(present, drawn, moments=_moments(present)))
+            samples.append(
+                play(present, drawn, moments=_moments(present), is_late=lambda: self._clock() - begun > SECONDS)
+            )
         whole = present.places.keys() - present.incomplete
         return {uid: _range([each.get(uid) for each in samples], now=self._now) for uid in whole}
 
@@ -95,7 +100,7 @@ _NOT_WHOLE: Final = UnknownStart("its gang is not complete")
 
 
 def _moments(present: Present) -> int:
-    found = min(MOST_MOMENTS, MOMENTS // max(1, present.size))
+    found = min(MOST_MOMENTS, MOMENTS // max(1, present.size + _OF_KIND * present.kinds))
     return found if found >= LEAST_MOMENTS else 0
 
 

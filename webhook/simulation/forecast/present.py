@@ -106,6 +106,11 @@ class Present:
             found[waiting.uid] = known.get(key, _EVERYWHERE)
         return found
 
+    @cached_property
+    def kinds(self) -> int:
+        """How many kinds of pods wait: one of each is judged."""
+        return len({(each.likeness, each.pod.pod.demand, each.pod.pod.constraints) for each in self.line})
+
     @property
     def size(self) -> int:
         """What a world of its own consists of."""

@@ -4,7 +4,7 @@ The engine plays it for some moments, decision by decision; the coarse line cont
 follows at the pace of those before.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from webhook.core.explain.likely_start import MAX_SECONDS
@@ -24,16 +24,16 @@ _PACE_FROM: Final = 10
 """Starts that make a pace."""
 
 
-def play(present: Present, run_times: DrawnTimes, *, moments: int) -> dict[Uid, int]:
+def play(present: Present, run_times: DrawnTimes, *, moments: int, is_late: Callable[[], bool]) -> dict[Uid, int]:
     """Return when the pods in line start, in seconds of Unix time; those that never do are left out.
 
-    The engine plays so many moments. The same times are drawn whatever it plays.
+    The engine plays so many moments, and none once it `is_late`. The same times are drawn whatever it plays.
     """
     ends = {
         each.resident.uid: present.now + run_times.left(each.likeness, present.age(each)) for each in present.running
     }
     seconds = {each.pod.uid: run_times.left(each.likeness, 0) for each in present.line}
-    if not moments:
+    if not moments or is_late():
         world = present.shared_world
         line = _line_of(world, present, ends, seconds, {each.pod.uid for each in present.line})
         found = line.starts(now=present.now, until=present.now + MAX_SECONDS, most=COARSE_ENDS)
@@ -45,11 +45,11 @@ def play(present: Present, run_times: DrawnTimes, *, moments: int) -> dict[Uid, 
     def is_over() -> bool:
         nonlocal left
         left -= 1
-        return left < 0 or all(record.started is not None for record in records.values())
+        return left < 0 or is_late() or all(record.started is not None for record in records.values())
 
     simulation.run(until=present.now + MAX_SECONDS, is_over=is_over)
     found = {uid: record.started for uid, record in records.items() if record.started is not None}
-    if left >= 0:
+    if left >= 0 and not is_late():
         return _with_pace(found, present, is_cut=False)
     planned = ((pod.uid, simulation.end_of(pod.uid)) for pod in simulation.world.pods())
     going_on = {uid: at for uid, at in planned if at is not None}
