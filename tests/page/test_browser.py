@@ -1,6 +1,7 @@
 """The page in a real Chromium: every view, live updates, keyboard, without scripts, narrow, dark, and axe's rules."""
 
 import os
+import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from tests import builders as b
 from tests.page.support.pages import decided, named, served, state_of
 from tests.page.support.pictures import cluster_objects, cluster_policy
+from webhook.core.explain.likely_start import Run
 from webhook.core.model.names import NodeName, Uid
 from webhook.kube.objects import objects
 from webhook.kube.pod.existing_pods import to_resident
@@ -246,6 +248,9 @@ PICTURES = {
 def test_the_pictures_are_made(window):
     state = state_of(cluster_objects(), policy=cluster_policy())
     state.origin = "cluster https://gpus.example.org:6443"
+    began = int(time.time()) - 200 * 3600
+    for number in range(30):  # without pods that ended, no likely start is known
+        state.reading.runs.add(Run(f"old-{number}", "nlp", began, began + (36 + number) * 3600))
     with served(state) as gallery:
         gallery.enter()
         for name, (path, options) in PICTURES.items():

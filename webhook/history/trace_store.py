@@ -101,6 +101,16 @@ def read_trace(connection: sqlite3.Connection, since: float, until: float) -> Tr
     return Trace(_rows(PodRow, pods), _rows(ObjectRow, objects), _rows(PolicyRow, policies))
 
 
+def read_ended(connection: sqlite3.Connection, most: int) -> tuple[PodRow, ...]:
+    """Return the pods that ran and ended last, without their objects."""
+    found = connection.execute(
+        "SELECT uid, namespace, name, owner, team, user, tier, gpus, created, bound, ended, code, times, '' "
+        "FROM pods WHERE code = '' AND bound > 0 AND ended >= bound ORDER BY ended DESC, uid LIMIT ?",
+        (most,),
+    )
+    return _rows(PodRow, found)
+
+
 def _rows(row: type[_Row], found: Iterable[Sequence[object]]) -> tuple[_Row, ...]:
     """Return rows as values; a column of SQLite may hold a value of another type. Raises ValidationError."""
     return tuple(msgspec.convert(list(found), list[row]))  # type: ignore[valid-type]

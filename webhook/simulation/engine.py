@@ -12,17 +12,18 @@ from itertools import count
 from typing import Final
 
 from webhook.core.model.names import Uid
-from webhook.core.model.pod import Pod
+from webhook.core.model.pod import Pod, Resident
 from webhook.core.model.tier import Tier
 from webhook.core.release.releases import Releases
 from webhook.core.tiers.tier_changes import promotion, tier_changes
+from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.simulation.arrivals import Arrivals
 from webhook.simulation.cluster import PodOf, SimulatedCluster
 from webhook.simulation.kube_scheduler import binding_for, with_hold
 from webhook.simulation.reclaimer import SimulatedReclaim
 from webhook.simulation.runs import Runs
-from webhook.simulation.task import DEFAULT_SETTINGS, Eviction, Evictions, Settings, Task, TaskRecord
+from webhook.simulation.task import DEFAULT_SETTINGS, Eviction, Evictions, Fate, Settings, Task, TaskRecord
 
 AT_ONCE: Final = 64
 """Pods that one pass over the queue releases, as in the leader."""
@@ -46,6 +47,11 @@ class _Kind(IntEnum):
 
 
 _Event = tuple[int, _Kind, int, TaskRecord | Uid | None]
+
+
+def _never() -> bool:
+    """Return that it is never over."""
+    return False
 
 
 class Simulation:
@@ -107,9 +113,29 @@ class Simulation:
         """Let a pod that the world has from the beginning end at a time."""
         self._runs.end_later(uid, at=at)
 
-    def run(self, *, until: int | None = None) -> None:
-        """Go through all events, or those up to a time."""
-        while self._events and (until is None or self._events[0][0] <= until):
+    def end_of(self, uid: Uid) -> int | None:
+        """Return when a pod ends; None where that is not planned."""
+        return self._runs.end_of(uid)
+
+    def run_on(self, resident: Resident, task: Task, *, since: int, at: int) -> None:
+        """Have a pod of the present world end at a time; if it is evicted, it comes again as a task."""
+        record = TaskRecord(task, Fate.RUNNING, started=since)
+        self.cluster.pods[resident.uid] = PodOf(record, resident.uid, task.pod, resident=resident, since=since)
+        self._runs.end_later(resident.uid, at=at)
+
+    def wait_in_line(self, waiting: WaitingPod, *, seconds: int) -> TaskRecord:
+        """Have a pod of the present line run for so long once it starts."""
+        pod = waiting.pod
+        if pod.gang is not None and self.world.gangs.has_started(pod.gang.id):
+            pod = pod._replace(gang=None)  # its run does not depend on members that run already
+        task = Task(pod.name, pod, waiting.team, waiting.created, seconds, waiting.user, waiting.priority)
+        record = TaskRecord(task)
+        self._arrivals.queued[waiting.uid] = PodOf(record, waiting.uid, pod)
+        return record
+
+    def run(self, *, until: int | None = None, is_over: Callable[[], bool] = _never) -> None:
+        """Go through all events, or those up to a time, or until it `is_over`."""
+        while self._events and (until is None or self._events[0][0] <= until) and not is_over():
             now = self._events[0][0]
             self.world.tick(now)
             for kind in _Kind:

@@ -9,7 +9,7 @@ from tests.core.support.departments import department
 from tests.core.support.make import demand, gpus, node, policy, resident, team, world
 from tests.core.support.waiting import waiting
 from webhook.core.explain import queue_rows
-from webhook.core.explain.likely_start import Run
+from webhook.core.explain.likely_start import StartRange, UnknownStart
 from webhook.core.explain.queue_rows import QueueReader
 from webhook.core.model.pod import Owner
 from webhook.core.model.policy import Enforcement, OnLimit, OnNoRoom
@@ -31,7 +31,7 @@ def line(*pods, teams=(), residents=(), nodes=2, **more):
 
 
 def rows(place, name=None, **more):
-    return QueueReader(place, now=NOW, **more).rows(name)
+    return QueueReader(place, **more).rows(name)
 
 
 def held(count, uid="u1", *, created=NOW - HOUR, **more):
@@ -47,7 +47,6 @@ def test_a_limit_is_named_with_its_numbers_and_its_largest_holders():
         ("team-a/Job/train", gpus(6)),
         ("team-a/Pod/notebook", gpus(2)),
     ]
-    assert row.start == (HOUR // 3, 3 * HOUR)
 
 
 def test_a_users_limit_counts_the_users_pods():
@@ -64,7 +63,6 @@ def test_a_departments_limit_is_held_by_its_teams():
     [row] = rows(line(waiting("a", 2), teams=teams, departments=(lab,), residents=[held(8, namespace="team-b")]))
     assert row.cause == "department lab holds 8 of 8; next when 2 GPUs come back"
     assert [each.name for each in row.holders] == ["team team-b"]
-    assert row.start == (HOUR // 3, 3 * HOUR)
 
 
 def test_the_guaranteed_share_of_a_pod_that_never_borrows():
@@ -85,19 +83,24 @@ def test_pods_that_others_hold_or_that_end_are_not_in_line():
     pods = [waiting("gated", foreign_gates=("example.com/a", "b"), created=1), waiting("ends", is_terminating=True)]
     ends, gated = rows(line(*pods))
     assert (gated.place, gated.code, gated.gates) == (None, Code.WAITS_FOR_GATE, ("example.com/a", "b"))
+    assert gated.start.reason == "another controller's scheduling gate holds it"
     assert gated.cause == "scheduling gate example.com/a, b of another controller"
-    assert (ends.place, ends.cause) == (None, "it is being deleted")
+    assert (ends.place, ends.cause, ends.start.reason) == (None, "it is being deleted", "it is being deleted")
 
 
 def test_a_pod_that_cannot_be_read_any_more_says_so():
     [row] = rows(line(replace(waiting("a"), problem="spec.containers[0]: not a number")))
-    assert (row.place, row.cause, row.start) == (None, "spec.containers[0]: not a number", None)
+    assert (row.place, row.cause, row.start.reason) == (
+        None,
+        "spec.containers[0]: not a number",
+        "its owner changed it, and it can no longer be read",
+    )
 
 
 def test_pods_that_could_start_wait_for_those_ahead_of_them():
     first, second = rows(line(waiting("a", created=1), waiting("b", created=2)))
     assert (first.cause, first.start) == ("it may start now, with the next release", (0, 0))
-    assert (second.cause, second.start) == ("1 pod of team team-a ahead of it", None)
+    assert (second.cause, second.start) == ("1 pod of team team-a ahead of it", UnknownStart("nothing was forecast"))
 
 
 def test_where_policy_is_not_enforced_every_pod_is_about_to_be_released():
@@ -115,7 +118,7 @@ def test_where_policy_is_not_enforced_every_pod_is_about_to_be_released():
 )
 def test_where_room_is_not_known_the_pods_own_text_says_why_it_waits(text, want):
     [row] = rows(line(waiting("a", text=text)), is_room_known=False)
-    assert (row.cause, row.start) == (want, None)
+    assert (row.cause, row.start.reason) == (want, "you may not list all nodes and pods")
 
 
 def test_a_team_is_shown_alone_with_its_places_among_all():
@@ -124,11 +127,23 @@ def test_a_team_is_shown_alone_with_its_places_among_all():
     assert (row.waiting.pod.name, row.place.of_team) == ("a", 1)
 
 
-def test_the_lengths_of_earlier_runs_of_the_team_make_the_range():
-    runs = [Run(f"old{number}", "team-a", 0, number * HOUR) for number in range(1, 6)]
-    runs += [Run("other", "team-b", 0, 1), Run("u1", "team-a", NOW - HOUR // 2)]
-    [row] = rows(line(waiting("a", 3), residents=[held(8)]), runs=runs)
-    assert row.start == (2 * HOUR - HOUR // 2, 5 * HOUR - HOUR // 2), "since it started, not since it was created"
+def test_the_forecast_is_asked_for_pods_in_line_alone():
+    asked = []
+
+    def starts(uid):
+        asked.append(uid)
+        return StartRange(60, 120)
+
+    held_back = waiting("gated", foreign_gates=("example.com/a",), created=1)
+    pod = waiting("a", 3)
+    [first, second] = rows(line(pod, held_back, residents=[held(8)]), starts=starts)
+    assert (asked, first.start) == ([pod.uid], (60, 120))
+    assert second.start.reason == "another controller's scheduling gate holds it"
+
+
+def test_where_room_is_not_known_no_forecast_is_asked_for():
+    [row] = rows(line(waiting("a", 3)), starts=pytest.fail, is_room_known=False)
+    assert isinstance(row.start, UnknownStart)
 
 
 def test_of_many_kinds_of_pods_only_so_many_are_judged(monkeypatch):

@@ -88,6 +88,12 @@ def test_views_have_no_inline_script_or_style(page, path):
     assert "https://" not in body
 
 
+def test_the_line_says_why_a_likely_start_is_unknown(page):
+    status, body = page.get("/line")
+    assert status == 200
+    assert "unknown: no pod that ended can be read, and 5 are needed to tell how long pods run" in body
+
+
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "127.0.0.1:1", "localhost", ""])
 def test_a_rebound_name_is_refused_also_with_the_cookie(page, host):
     assert page.request("/", headers={"Host": host})[0] in {400, 421}

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.page.support.pages import named, sample_objects, state_of, waiting
+from webhook.core.explain.likely_start import Run
 from webhook.page.live.line import FIRST, OF_NAMESPACE, SharedLine, line_of
 from webhook.page.live.snapshots import SnapshotError, Snapshots
 
@@ -19,6 +20,16 @@ def test_a_row_has_place_cause_holders_and_start():
     assert first.cause
     assert (second.name, second.place, second.code) == ("latest", 2, "WaitsForLimit")
     assert any(name == "nlp/Pod/llm" for name, _ in second.holders)
+    assert (first.earliest, first.latest) == (-1, -1)
+    assert first.why_unknown == "no pod that ended can be read, and 5 are needed to tell how long pods run"
+
+
+def test_ended_pods_make_a_range():
+    state = state_of()
+    for number in range(9):
+        state.reading.runs.add(Run(f"old-{number}", "nlp", NOW - 9000, NOW - 5000 - number))
+    first = line_of(state, now=NOW).rows[0]
+    assert (first.why_unknown, 0 <= first.earliest <= first.latest) == ("", True)
 
 
 async def test_all_who_look_at_once_share_one_computation():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.options import Layout, chosen_source, layout_option, policy_option, world_options
+from webhook.cli.options import Layout, chosen_source, history_option, layout_option, policy_option, world_options
 from webhook.kube.objects.keys import OWN_NAMESPACE
 
 _EXAMPLES = """\b
@@ -47,6 +47,7 @@ Exit status: 0 all would run now, 1 something is refused or would wait, 2 someth
     metavar="USER",
     help="Who applies the manifests, for limits per user on bare pods.",
 )
+@history_option
 @layout_option
 def explain(
     *,
@@ -59,6 +60,7 @@ def explain(
     node: str | None,
     fairgate_namespace: str,
     user: str,
+    history: Path | None,
     layout: Layout,
 ) -> None:
     """Explain step by step what Fairgate decides on a pod, and why; in the cluster, by default.
@@ -76,4 +78,4 @@ def explain(
     from webhook.cli.explain.run import ExplainOptions, run  # noqa: PLC0415
 
     source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
-    sys.exit(run(ExplainOptions(what, policy, source, namespace, user, layout, node, fairgate_namespace)))
+    sys.exit(run(ExplainOptions(what, policy, source, namespace, user, layout, node, fairgate_namespace, history)))

@@ -1,5 +1,6 @@
 """Explains the subjects that were found, each on the world that was read."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -20,6 +21,7 @@ from webhook.core.model.original_request import as_asked
 from webhook.core.world.world import World
 from webhook.kube.pod.pods import fallback_uid
 from webhook.kube.workloads.model import Unknown
+from webhook.simulation.forecast.forecast import Forecast
 
 _NOT_LOOKED_AT: Final = "not looked at: you may not list all nodes and pods"
 
@@ -92,7 +94,8 @@ class _Line:
             return None
         if self._reader is None:
             is_known = found.reading.coverage.is_room_known
-            self._reader = QueueReader(found.world, runs=found.runs(), now=self._now, is_room_known=is_known)
+            forecast = Forecast(found.world, found.runs(), now=self._now, clock=time.process_time)
+            self._reader = QueueReader(found.world, starts=forecast, is_room_known=is_known)
         return self._reader.row(waiting)
 
 

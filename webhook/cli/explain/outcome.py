@@ -10,6 +10,7 @@ from webhook.cli.explain.verdict import verdict_of
 from webhook.cli.formatting import age, plural, plural_gpus
 from webhook.cli.queue.texts import holders_text, start_text
 from webhook.core.explain.explanation import Explanation
+from webhook.core.explain.likely_start import UnknownStart
 from webhook.core.explain.queue_rows import QueueRow
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.decision import Outcome
@@ -90,8 +91,10 @@ def line_lines(row: QueueRow, *, now: int) -> Iterator[str]:
     if row.holders:
         yield f"held by {holders_text(row)}"
     if place is not None:
-        basis = "" if row.start is None else ", by how long pods ran so far"
-        yield f"likely start: {start_text(row.start)}{basis}"
+        basis = (
+            row.start.reason if isinstance(row.start, UnknownStart) else "simulated with the run times of earlier pods"
+        )
+        yield f"likely start: {start_text(row.start)}, {basis}"
 
 
 def eviction_line(existing: Existing, beneficiary: str) -> str:

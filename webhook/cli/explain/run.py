@@ -18,7 +18,7 @@ from webhook.cli.explain.subjects import Subject, find_pod, pods_of_manifests, s
 from webhook.cli.explain.target import Target, read_target
 from webhook.cli.explain.workload import subjects_of_workload
 from webhook.cli.options import Layout, columns, is_colored
-from webhook.cli.queue.runs import runs_of
+from webhook.cli.queue.past import runs_of
 from webhook.cli.review.sources import read_sources
 from webhook.cli.screen import progress
 from webhook.cli.serialization import to_json, to_yaml
@@ -33,6 +33,7 @@ from webhook.cli.world_source import (
     read_objects,
     world_of,
 )
+from webhook.core.explain.likely_start import Run
 from webhook.core.model.names import NodeName
 from webhook.core.model.text import printable
 from webhook.core.world.world import World
@@ -60,6 +61,7 @@ class ExplainOptions:
     layout: Layout
     node: str | None = None
     fairgate_namespace: str = OWN_NAMESPACE
+    history: Path | None = None
 
 
 class _NothingToExplainError(Exception):
@@ -112,9 +114,11 @@ def _find(options: ExplainOptions) -> Found:
         known = reading.objects if reading.coverage.covers("pods", options.namespace) else None
         subjects = list(subjects_of_workload(document, known, namespace=options.namespace, world=world, kinds=kinds))
     name = origin_of(options.source).name
-    return Found(
-        subjects, reading, world, details, name, lambda: runs_of(reading, options.source, (options.namespace,))
-    )
+
+    def runs() -> Iterator[Run]:
+        return runs_of(reading, options.source, (options.namespace,), history=options.history)
+
+    return Found(subjects, reading, world, details, name, runs)
 
 
 def _details(options: ExplainOptions, target: Target | None, *, is_room_known: bool) -> ClusterDetails:

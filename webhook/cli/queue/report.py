@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from webhook.core.explain.likely_start import StartRange, UnknownStart
 from webhook.core.explain.queue_rows import QueueRow
 from webhook.core.model.amount import exact_units, format_gpus
 from webhook.core.model.names import TeamName
@@ -18,7 +19,7 @@ class HolderReport(msgspec.Struct):
 
 
 class StartReport(msgspec.Struct, rename="camel"):
-    """When a pod is likely to start, by how long pods ran so far. Not a promise."""
+    """When a pod is likely to start, by a simulation with measured run times. Not a promise."""
 
     earliest_seconds: Annotated[int, msgspec.Meta(description="from now")]
     latest_seconds: Annotated[int, msgspec.Meta(description="from now")]
@@ -43,6 +44,9 @@ class WaitingReport(msgspec.Struct, rename="camel"):
     holders: Annotated[list[HolderReport], msgspec.Meta(description="who holds most of what it waits for")]
     gates: Annotated[list[str], msgspec.Meta(description="scheduling gates of other controllers")]
     likely_start: Annotated[StartReport | None, msgspec.Meta(description="null where it is not known")]
+    likely_start_unknown: Annotated[
+        str | None, msgspec.Meta(description="why the likely start is not known; null where it is")
+    ]
 
 
 class LineReport(msgspec.Struct):
@@ -94,5 +98,6 @@ def waiting_report(row: QueueRow) -> WaitingReport:
         row.cause,
         [HolderReport(each.name, format_gpus(each.gpus)) for each in row.holders],
         list(row.gates),
-        None if start is None else StartReport(start.earliest, start.latest),
+        StartReport(start.earliest, start.latest) if isinstance(start, StartRange) else None,
+        start.reason if isinstance(start, UnknownStart) else None,
     )

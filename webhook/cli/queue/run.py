@@ -8,8 +8,8 @@ from typing import Final
 import click
 
 from webhook.cli.options import Layout, columns, is_colored
+from webhook.cli.queue.past import runs_of
 from webhook.cli.queue.report import report_of
-from webhook.cli.queue.runs import runs_of
 from webhook.cli.queue.table import to_table
 from webhook.cli.screen import progress
 from webhook.cli.serialization import to_json, to_yaml
@@ -24,11 +24,12 @@ from webhook.cli.world_source import (
     read_objects,
     world_of,
 )
-from webhook.core.explain.likely_start import Run
+from webhook.core.explain.likely_start import Starts
 from webhook.core.explain.queue_rows import QueueReader
 from webhook.core.model.names import TeamName
 from webhook.core.world.world import World
 from webhook.policy.problems import PolicyError, PolicyUnreadable
+from webhook.simulation.forecast.forecast import Forecast
 
 SHOWN: Final = 0
 UNREADABLE: Final = 2
@@ -44,6 +45,7 @@ class Options:
     team: str | None
     limit: int
     namespaces: tuple[str, ...] = ()
+    history: Path | None = None
 
 
 class UnknownTeamError(WorldError):
@@ -57,8 +59,9 @@ def run(options: Options) -> int:
             policy = choose_policy(options.policy, options.source)
             found = read_objects(options.source, namespaces=options.namespaces)
             world = world_of(found, policy, name=origin_of(options.source).name)
-            runs = tuple(runs_of(found, options.source, options.namespaces))
-        text = _written(options, found, world, runs)
+            runs = tuple(runs_of(found, options.source, options.namespaces, history=options.history))
+            forecast = Forecast(world, runs, now=int(time.time()), clock=time.process_time)
+            text = _written(options, found, world, forecast)
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         print_problems(error)
         return UNREADABLE
@@ -67,10 +70,10 @@ def run(options: Options) -> int:
     return SHOWN
 
 
-def _written(options: Options, found: WorldObjects, world: World, runs: tuple[Run, ...]) -> str:
+def _written(options: Options, found: WorldObjects, world: World, starts: Starts) -> str:
     now = int(time.time())
     team = None if options.team is None else _known(TeamName(options.team), world)
-    reader = QueueReader(world, runs=runs, now=now, is_room_known=found.coverage.is_room_known)
+    reader = QueueReader(world, starts=starts, is_room_known=found.coverage.is_room_known)
     rows = reader.rows(team)
     match options.layout:
         case Layout.JSON:

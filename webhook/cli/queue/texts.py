@@ -3,7 +3,7 @@
 from typing import Final
 
 from webhook.cli.formatting import column_gpus, span
-from webhook.core.explain.likely_start import StartRange
+from webhook.core.explain.likely_start import LikelyStart, UnknownStart
 from webhook.core.explain.queue_rows import QueueRow
 from webhook.core.model.text import printable, shortened
 
@@ -15,9 +15,9 @@ def holders_text(row: QueueRow) -> str:
     return ", ".join(f"{short(each.name)} {column_gpus(each.gpus)}" for each in row.holders)
 
 
-def start_text(start: StartRange | None) -> str:
+def start_text(start: LikelyStart) -> str:
     """Return a likely start in words."""
-    if start is None:
+    if isinstance(start, UnknownStart):
         return "unknown"
     if not start.latest:
         return "now"

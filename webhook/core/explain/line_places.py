@@ -37,7 +37,10 @@ def places(world: World) -> dict[Uid, Place]:
     found: dict[Uid, Place] = {}
     ahead: dict[TeamName, tuple[int, Units]] = {}
     number, gpus = 0, exact_units(0)
-    for entry in _starts(teams, QueueView(world), world):
+    listener = world.waiting.on_change
+    view = QueueView(world)
+    world.waiting.on_change = listener  # the view of a leader, or of a simulation, listens on
+    for entry in _starts(teams, view, world):
         of_team, of_team_gpus = ahead.get(entry.team, (0, 0))
         number, of_team = number + 1, of_team + 1
         found[entry.pods[0].uid] = Place(of_team, number, of_team_gpus, gpus)

@@ -4,25 +4,22 @@ A pod is judged on the present world by the judge that releases pods. The text o
 possible: where the viewer does not see all nodes, and for more kinds of pods than `MAX_JUDGED`.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from webhook.core.admission.assessment import assess
 from webhook.core.admission.queueing import limits_in_the_way
-from webhook.core.explain.likely_start import Holding, Outflow, Run, StartRange
+from webhook.core.explain.likely_start import LikelyStart, StartRange, Starts, UnknownStart, no_forecast
 from webhook.core.explain.line_places import Place, places
-from webhook.core.model.amount import Units, Unlimited, exact_units
-from webhook.core.model.names import DepartmentName, GpuModel, TeamName, Uid, User
+from webhook.core.model.amount import Units
+from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.pod import Requester
 from webhook.core.model.reason import Code
 from webhook.core.model.text import plural
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit
-from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.holders import Holder
 from webhook.core.quota.limit_text import HOLDERS
-from webhook.core.quota.limits import AppliedLimit
-from webhook.core.quota.usage import Entry
 from webhook.core.release.gang_line import gang_in_line
 from webhook.core.release.judge import Judged, judge_pod
 from webhook.core.release.queue_view import queued_pod
@@ -35,6 +32,11 @@ MAX_JUDGED: Final = 1_000
 
 _NO_REQUESTER: Final = Requester("")
 _NOW: Final = StartRange(0, 0)
+_NOT_FORECAST: Final = UnknownStart("nothing was forecast")
+_ENDS: Final = UnknownStart("it is being deleted")
+_HELD: Final = UnknownStart("another controller's scheduling gate holds it")
+_UNREADABLE: Final = UnknownStart("its owner changed it, and it can no longer be read")
+_ROOM_UNKNOWN: Final = UnknownStart("you may not list all nodes and pods")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,50 +53,28 @@ class QueueRow:
     place: Place | None = None
     holders: tuple[Holder, ...] = ()
     gates: tuple[str, ...] = ()
-    start: StartRange | None = None
+    start: LikelyStart = _NOT_FORECAST
 
 
 class _Cause(NamedTuple):
-    """What pods of one kind wait for. `missing` GPU units must come back from the pods of `scope`."""
+    """What pods of one kind wait for."""
 
     code: Code
     text: str
     holders: tuple[Holder, ...] = ()
-    scope: "_Scope | None" = None
-    missing: Units = 0
     starts_now: bool = False
 
 
-class _Scope(NamedTuple):
-    """Pods whose ends a waiting pod waits for: of these teams, of one user and one GPU model unless None."""
-
-    teams: tuple[TeamName, ...]
-    user: User | None = None
-    model: GpuModel | None = None
-
-    def has(self, entry: Entry) -> bool:
-        charge = entry.charge
-        return self.user in (None, charge.user) and (self.model is None or charge.model in (None, self.model))
-
-
 class QueueReader:
-    """Reads the line of a world, which must not change meanwhile. `now` is in seconds of Unix time."""
+    """Reads the line of a world, which must not change meanwhile. `starts` forecasts when its pods start."""
 
-    def __init__(self, world: World, *, runs: Iterable[Run] = (), now: int, is_room_known: bool = True) -> None:
+    def __init__(self, world: World, *, starts: Starts = no_forecast, is_room_known: bool = True) -> None:
         self._world = world
-        self._now = now
+        self._starts = starts if is_room_known else _no_start
         self._is_room_known = is_room_known
         self._places = places(world)
         self._borrowed = BorrowedRoom(world)
         self._causes: dict[Hashable, _Cause] = {}
-        self._outflows: dict[_Scope, Outflow] = {}
-        self._started: dict[Uid, int] = {}
-        self._ended: dict[TeamName, list[int]] = {}
-        for run in runs:
-            if run.ended:
-                self._ended.setdefault(run.team, []).append(max(0, run.ended - run.started))
-            else:
-                self._started[run.uid] = run.started
 
     def rows(self, team: TeamName | None = None) -> list[QueueRow]:
         """Return the waiting pods of a team, or of all: by place, then those that are not in line by age."""
@@ -111,27 +91,26 @@ class QueueReader:
         gpus = (self._world.with_claims(pod).demand if pod.needs_resolution else pod.demand).gpus
         row = QueueRow(waiting, gpus, Code.WAITS_IN_LINE, _own_text(waiting), place)
         if waiting.is_terminating:
-            return replace(row, cause="it is being deleted")
+            return replace(row, cause="it is being deleted", start=_ENDS)
         if waiting.is_held:
             gates = pod.foreign_gates
             cause = f"scheduling gate {', '.join(gates)} of another controller"
-            return replace(row, code=Code.WAITS_FOR_GATE, cause=cause, gates=gates)
+            return replace(row, code=Code.WAITS_FOR_GATE, cause=cause, gates=gates, start=_HELD)
         if waiting.problem:
-            return replace(row, cause=waiting.problem)
+            return replace(row, cause=waiting.problem, start=_UNREADABLE)
         if place is None or not self._world.policy.is_enforced:
             return replace(row, cause="it is about to be released", start=_NOW)
         return self._in_line(row, place)
 
     def _in_line(self, row: QueueRow, place: Place) -> QueueRow:
         waiting = row.waiting
+        row = replace(row, start=self._starts(waiting.uid))
         gang = gang_in_line(waiting, self._world)
         if gang is not None and not self._world.gangs.has_started(gang):
             return replace(row, code=Code.WAITS_FOR_GANG)  # the leader knows which members have come, and says it
         found = self._cause(waiting)
         if not found.starts_now:
-            return replace(
-                row, code=found.code, cause=found.text, holders=found.holders, start=self._start(found, place)
-            )
+            return replace(row, code=found.code, cause=found.text, holders=found.holders)
         if not self._is_room_known:
             return row
         if place.of_team == 1:
@@ -162,57 +141,25 @@ class QueueReader:
             case Never():
                 return _Cause(Code.WAITS_IN_LINE, text)
             case NoRoom():
-                scope = _Scope(tuple(self._world.usage_by_team()))
-                return _Cause(Code.WAITS_FOR_ROOM, text, self._largest_of_all(), scope, judged.pod.demand.gpus)
+                return _Cause(Code.WAITS_FOR_ROOM, text, self._largest_of_all())
             case OverLimit():
                 return self._limit(judged, text)
 
     def _limit(self, judged: Judged, text: str) -> _Cause:
         assessed = assess(judged.pod, _NO_REQUESTER, self._world).of_user(judged.waiting.user)
-        gpus, team, usage = assessed.request.gpus, assessed.team, assessed.usage
+        usage = assessed.usage
         blocking = limits_in_the_way(assessed)
         if not blocking:  # it asks never to borrow
-            holders = tuple(usage.largest(HOLDERS, is_guaranteed=True))
-            missing = usage.guaranteed + gpus - team.gpus.guaranteed
-            return _Cause(Code.WAITS_FOR_LIMIT, text, holders, _Scope((team.name,)), missing)
-        first = blocking[0]
-        missing = max(
-            exact_units(each.taken + gpus - each.limit) for each in blocking if not isinstance(each.limit, Unlimited)
-        )
-        return _Cause(Code.WAITS_FOR_LIMIT, text, tuple(first.holders(usage)), self._scope(first, team.name), missing)
-
-    def _scope(self, limit: AppliedLimit, team: TeamName) -> _Scope:
-        if limit.level is None:
-            return _Scope((team,), limit.user, limit.model)
-        name = limit.level.department.name
-        teams = (each for each, usage in self._world.usage_by_team().items() if name in _names(usage.levels))
-        return _Scope(tuple(teams), model=limit.model)
+            return _Cause(Code.WAITS_FOR_LIMIT, text, tuple(usage.largest(HOLDERS, is_guaranteed=True)))
+        return _Cause(Code.WAITS_FOR_LIMIT, text, tuple(blocking[0].holders(usage)))
 
     def _largest_of_all(self) -> tuple[Holder, ...]:
         found = [holder for usage in self._world.usage_by_team().values() for holder in usage.largest(HOLDERS)]
         return tuple(sorted(found, key=lambda each: (-each.gpus, each.name))[:HOLDERS])
 
-    def _start(self, cause: _Cause, place: Place) -> StartRange | None:
-        if cause.scope is None:
-            return None
-        outflow = self._outflows.get(cause.scope)
-        if outflow is None:
-            ended = (seconds for team in cause.scope.teams for seconds in self._ended.get(team, ()))
-            outflow = self._outflows[cause.scope] = Outflow(self._holdings(cause.scope), ended)
-        if cause.code is Code.WAITS_FOR_ROOM:  # pods ahead of it may wait for something else
-            return outflow.until(cause.missing, at_most=cause.missing + place.gpus_ahead_overall)
-        return outflow.until(cause.missing, at_most=cause.missing + place.gpus_ahead)
 
-    def _holdings(self, scope: _Scope) -> Iterator[Holding]:
-        for team in scope.teams:
-            for uid, entry in self._world.usage(team).entries():
-                if scope.has(entry):
-                    started = self._started.get(uid) or entry.created
-                    yield Holding(entry.charge.gpus, max(0, self._now - started) if started else None)
-
-
-def _names(levels: tuple[DepartmentUsage, ...]) -> set[DepartmentName]:
-    return {level.department.name for level in levels}
+def _no_start(_uid: Uid) -> LikelyStart:
+    return _ROOM_UNKNOWN
 
 
 def _own_text(waiting: WaitingPod) -> str:

@@ -6,8 +6,10 @@ from typing import Any
 import msgspec
 
 from webhook.core.explain.likely_start import Run
+from webhook.core.model.amount import Units, parse_amount
+from webhook.core.model.decision_annotation import DecisionAnnotation, read
 from webhook.core.model.names import TeamName, Uid
-from webhook.kube.objects import keys
+from webhook.kube.objects import bounds, keys
 from webhook.kube.pod.pods import fallback_uid, unix_seconds
 
 
@@ -34,6 +36,7 @@ class _Metadata(msgspec.Struct, frozen=True):
     namespace: str = ""
     uid: str = ""
     labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
 
 
 class _Pod(msgspec.Struct, frozen=True):
@@ -54,11 +57,31 @@ def to_run(pod: Mapping[str, Any]) -> Run | None:
     team, started = (metadata.labels or {}).get(keys.TEAM), unix_seconds(status.start_time or "")
     if not team or not started:
         return None
-    uid = Uid(metadata.uid) if metadata.uid else fallback_uid(metadata.namespace or "default", metadata.name)
-    if status.phase == "Running":
-        return Run(uid, TeamName(team), started)
     ended = _ended(status)
-    return Run(uid, TeamName(team), started, ended) if status.phase == "Succeeded" and ended >= started else None
+    if status.phase != "Running" and not (status.phase == "Succeeded" and ended >= started):
+        return None
+    decision = _decision(metadata)
+    return Run(
+        Uid(metadata.uid) if metadata.uid else fallback_uid(metadata.namespace or "default", metadata.name),
+        TeamName(team),
+        started,
+        0 if status.phase == "Running" else ended,
+        _gpus(decision),
+        None if decision is None else decision.user,
+    )
+
+
+def _decision(metadata: _Metadata) -> DecisionAnnotation | None:
+    text = (metadata.annotations or {}).get(keys.DECISION, "")
+    return read(text) if len(text) <= bounds.DECISION_BYTES else None
+
+
+def _gpus(decision: DecisionAnnotation | None) -> Units:
+    """Return what a pod was charged; 0 where that is not known."""
+    try:
+        return 0 if decision is None else parse_amount(decision.gpus)
+    except ValueError:
+        return 0
 
 
 def _ended(status: _Status) -> int:

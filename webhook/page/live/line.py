@@ -8,12 +8,14 @@ from typing import Final
 
 import msgspec
 
+from webhook.core.explain.likely_start import StartRange
 from webhook.core.explain.queue_rows import QueueReader, QueueRow
 from webhook.core.model.amount import gpus_text
 from webhook.core.model.text import printable, shortened
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.snapshots import SnapshotError, Snapshots
+from webhook.simulation.forecast.forecast import Forecast
 
 SECONDS: Final = 4.0
 """How long a line is shown before it is computed again."""
@@ -29,7 +31,10 @@ _LONGEST: Final = 300
 
 
 class LineRow(msgspec.Struct, array_like=True, frozen=True):
-    """A waiting pod. `place` is 0 where it is not in line; the likely start is in seconds from now, -1 if unknown."""
+    """A waiting pod. `place` is 0 where it is not in line; the likely start is in seconds from now, -1 if unknown.
+
+    `why_unknown` then says why.
+    """
 
     namespace: str
     name: str
@@ -44,6 +49,7 @@ class LineRow(msgspec.Struct, array_like=True, frozen=True):
     holders: tuple[tuple[str, str], ...]
     earliest: int
     latest: int
+    why_unknown: str = ""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -91,7 +97,8 @@ class SharedLine:
 def line_of(state: ClusterState, *, now: int) -> Line:
     """Return the line of a state, which must not change meanwhile."""
     reading = state.reading
-    reader = QueueReader(reading.world, runs=reading.runs, now=now, is_room_known=reading.is_room_known)
+    forecast = Forecast(reading.world, reading.runs, now=now, clock=time.process_time)
+    reader = QueueReader(reading.world, starts=forecast, is_room_known=reading.is_room_known)
     found = reader.in_order()
     counts = Counter(str(waiting.pod.namespace) for waiting in found)
     return Line(len(found), dict(counts), tuple(_row(reader.row(waiting)) for waiting in _shown(found)))
@@ -107,7 +114,8 @@ def _shown(found: list[WaitingPod]) -> Iterator[WaitingPod]:
 
 
 def _row(row: QueueRow) -> LineRow:
-    waiting, place, start = row.waiting, row.place, row.start
+    waiting, place = row.waiting, row.place
+    start, why = (row.start, "") if isinstance(row.start, StartRange) else (StartRange(-1, -1), row.start.reason)
     return LineRow(
         waiting.pod.namespace,
         waiting.pod.name,
@@ -120,8 +128,9 @@ def _row(row: QueueRow) -> LineRow:
         row.code,
         _short(row.cause),
         tuple((_short(each.name), gpus_text(each.gpus)) for each in row.holders),
-        -1 if start is None else start.earliest,
-        -1 if start is None else start.latest,
+        start.earliest,
+        start.latest,
+        _short(why),
     )
 
 

@@ -1,0 +1,147 @@
+"""How many starts fall inside the likely range: a backtest of the forecast of `fairgate queue` on a trace.
+
+Run it from the repository's root: `python benchmarks/likely_start.py --trace TASKS.csv --nodes NODES.csv --every N`.
+The trace is simulated twice on each Nth node, so that pods wait. The second time, the moments at which some of the
+waiting pods came are stopped at: each is forecast as `fairgate queue` would do it, from pods that ended before.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.simulate import policy_of
+from webhook.core.explain.likely_start import Run, StartRange, UnknownStart
+from webhook.core.model.names import Uid
+from webhook.core.world.world import World
+from webhook.simulation.engine import Simulation
+from webhook.simulation.forecast.forecast import Forecast
+from webhook.simulation.task import TaskRecord
+from webhook.simulation.traces.nodes import read_nodes
+from webhook.simulation.traces.site import nodes_of, with_shares
+from webhook.simulation.traces.table import read_trace
+from webhook.simulation.traces.tasks import Reading, tasks_of
+
+ENDED = 1_000
+"""Ended pods that are known at a moment, the latest, as on the page."""
+
+
+@dataclass
+class Outcome:
+    """What became of the forecasts."""
+
+    real: list[int] = field(default_factory=list)
+    inside: int = 0
+    earlier: int = 0
+    later: int = 0
+    unknown: dict[str, int] = field(default_factory=dict)
+    widths: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    def note(self, found: StartRange | UnknownStart, real: int) -> None:
+        self.real.append(real)
+        if isinstance(found, UnknownStart):
+            kind = "".join(letter for letter in found.reason if not letter.isdigit())
+            self.unknown[kind] = self.unknown.get(kind, 0) + 1
+            return
+        self.inside += found.earliest <= real <= found.latest
+        self.earlier += real < found.earliest
+        self.later += real > found.latest
+        self.widths.append(max(1, found.latest) / max(1, found.earliest))
+
+
+def simulation_of(options: argparse.Namespace) -> Simulation:
+    with options.nodes.open(newline="") as file:
+        nodes = read_nodes(file, name=str(options.nodes))[:: options.every]
+    with options.trace.open(newline="") as file:
+        rows = read_trace(file, name=str(options.trace))
+    models = {node.model for node in nodes}
+    rows = [row for row in rows if not row.models or models & set(row.models)]
+    world = World(with_shares(policy_of(sum(node.gpus for node in nodes))))
+    for node in nodes_of(nodes, is_shared=True):
+        world.set_node(node)
+    world.sort_nodes()
+    return Simulation(world, tasks_of(rows, world, Reading(str(options.trace), seed=options.seed)))
+
+
+def _run(record: TaskRecord, uid: Uid, *, started: int, ended: int) -> Run:
+    task = record.task
+    return Run(uid, task.team, started, ended, task.pod.demand.gpus, task.user)
+
+
+def runs_at(simulation: Simulation) -> list[Run]:
+    """Return the runs that a cluster would show now: those that go on, and the latest that ended."""
+    going_on = [
+        _run(pod_of.record, uid, started=pod_of.since, ended=0)
+        for uid, pod_of in simulation.cluster.pods.items()
+        if pod_of.since is not None
+    ]
+    ended = [
+        _run(record, Uid(record.task.name), started=record.started, ended=record.ended)
+        for record in simulation.records
+        if record.started is not None and record.ended is not None and not record.evictions
+    ]
+    return going_on + sorted(ended, key=lambda run: run.ended, reverse=True)[:ENDED]
+
+
+def backtest(options: argparse.Namespace) -> dict[str, Any]:
+    first = simulation_of(options)
+    first.run()
+    starts = {each.task.name: each.started for each in first.records if each.started and each.wait_seconds}
+    dice = random.Random(options.seed)
+    chosen = set(dice.sample(sorted(starts), min(options.sample, len(starts))))
+    again, outcome = simulation_of(options), Outcome()
+    came = {each.task.created for each in again.records if each.task.name in chosen}
+
+    def on_time(running: Simulation) -> None:
+        if running.now not in came:
+            return
+        begun = time.process_time()
+        forecast = Forecast(running.world, runs_at(running), now=running.now, clock=time.process_time)
+        waiting = [each for each in running.world.waiting.all() if each.created == running.now]
+        for each in waiting:
+            if each.pod.name in chosen:
+                outcome.note(forecast(each.uid), starts[each.pod.name] - running.now)
+                chosen.discard(each.pod.name)
+        outcome.seconds.append(time.process_time() - begun)
+
+    again.on_time = on_time
+    again.run(until=max(came))
+    return summary(outcome, again, waited=len(starts), missed=len(chosen))
+
+
+def summary(outcome: Outcome, simulation: Simulation, *, waited: int, missed: int) -> dict[str, Any]:
+    total = len(outcome.real)
+    return {
+        "nodes": len(simulation.world.fleet),
+        "waited": waited,
+        "forecast": total,
+        "not_in_line": missed,
+        "inside_percent_of_all": round(100 * outcome.inside / total, 1),
+        "inside": outcome.inside,
+        "earlier": outcome.earlier,
+        "later": outcome.later,
+        "unknown": outcome.unknown,
+        "real_wait_seconds": [round(each) for each in statistics.quantiles(outcome.real, n=10)][::4],
+        "latest_by_earliest_median": round(statistics.median(outcome.widths), 1),
+        "cpu_seconds_median": round(statistics.median(outcome.seconds), 2),
+        "cpu_seconds_most": round(max(outcome.seconds), 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trace", type=Path, required=True, help="tasks with times, as `fairgate simulate` reads them")
+    parser.add_argument("--nodes", type=Path, required=True, help="nodes, as `fairgate simulate` reads them")
+    parser.add_argument("--every", type=int, default=150, help="use every so manieth node (default 150)")
+    parser.add_argument("--sample", type=int, default=200, help="starts that are forecast (default 200)")
+    parser.add_argument("--seed", type=int, default=1, help="of the teams and of the sample (default 1)")
+    print(json.dumps(backtest(parser.parse_args()), indent=2))
+
+
+if __name__ == "__main__":
+    main()
