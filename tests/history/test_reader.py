@@ -5,9 +5,10 @@ import sqlite3
 import pytest
 
 from tests.history.support import T0, row
-from webhook.history.reader import read_usage
+from webhook.history.reader import read_run_times, read_usage
 from webhook.history.schema import HistoryError
 from webhook.history.store import Batch, Store
+from webhook.history.trace_row import PodRow, Trace
 
 EVER = (0, 2**40)
 
@@ -34,6 +35,22 @@ def test_a_copy_in_a_folder_that_cannot_be_written_is_read(path):
         assert len(read_usage(path, *EVER).rows) == 2000
     finally:
         path.parent.chmod(0o700)
+
+
+def test_run_times_are_those_of_pods_that_ended_last(path):
+    pods = [PodRow(f"p{n}", "vision", f"p{n}", "o", "vision", created=T0, bound=T0, ended=T0 + n) for n in range(5)]
+    others = [
+        PodRow("runs", "vision", "runs", bound=T0),
+        PodRow("never-ran", "vision", "never-ran", ended=T0 + 9),
+        PodRow("refused", "vision", "refused", bound=T0, ended=T0 + 9, code="NoRoom", times=1),
+        PodRow("backwards", "vision", "backwards", bound=T0 + 9, ended=T0),
+        PodRow("no number", "vision", "no number", bound=T0, ended=float("inf")),
+    ]
+    store = Store(path)
+    store.write(Batch((), T0, Trace((*pods, *others))))
+    store.close()
+    assert [row.uid for row in read_run_times(path, most=3)] == ["p4", "p3"], "infinite times take a place"
+    assert len(read_run_times(path, most=100)) == 5
 
 
 @pytest.mark.parametrize("part", [0.9, 0.5, 0.1, 0.001])

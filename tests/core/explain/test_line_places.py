@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.departments import department
-from tests.core.support.make import gpus, node, policy, resident, team, world
+from tests.core.support.make import node, policy, resident, team, world
 from tests.core.support.waiting import waiting
 from tests.examples import examples
 from webhook.core.explain.line_places import places
@@ -34,11 +34,10 @@ def test_teams_take_turns_as_each_start_is_charged():
     assert order(line(*ours, *theirs)) == ["a0", "b0", "a1", "b1", "a2", "b2"]
 
 
-def test_a_place_counts_pods_and_gpus_ahead_in_the_team_and_overall():
+def test_a_place_counts_pods_in_the_team_and_overall():
     place = line(waiting("a0", 2, created=1), waiting("a1", created=2), waiting("b0", 1, namespace="team-b", created=3))
     found = places(place)
     assert (found["uid-a1"].of_team, found["uid-a1"].overall) == (2, 3)
-    assert (found["uid-a1"].gpus_ahead, found["uid-a1"].gpus_ahead_overall) == (gpus(2), gpus(3))
 
 
 def test_priority_goes_first_then_the_user_who_holds_least_then_age():

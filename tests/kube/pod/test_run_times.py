@@ -1,8 +1,11 @@
 """How long pods ran, read from their status, whatever a user wrote into it."""
 
+import json
+
 import pytest
 
 from tests import builders as b
+from webhook.core.model.amount import ONE_GPU
 from webhook.kube.objects import keys
 from webhook.kube.pod.run_times import to_run
 
@@ -46,3 +49,23 @@ def test_others_say_nothing(status):
 
 def test_pods_of_no_team_are_left_out():
     assert to_run(pod({"phase": "Running", "startTime": START}, labels={})) is None
+
+
+@pytest.mark.parametrize(
+    ("decision", "want"),
+    [
+        pytest.param({"gpus": "2", "user": "ann"}, (2 * ONE_GPU, "ann"), id="as it was charged"),
+        pytest.param({"gpus": "many"}, (0, None), id="an amount that is none"),
+        pytest.param({"gpus": "-1"}, (0, None), id="a negative amount"),
+        pytest.param(None, (0, None), id="no decision"),
+        pytest.param("x" * 20_000, (0, None), id="too long"),
+    ],
+)
+def test_its_size_and_user_are_those_of_its_decision(decision, want):
+    made = pod({"phase": "Running", "startTime": START})
+    basis = {"demand": {}, "mode": "auto", "nodes": [], "code": "Borrows", "policy": "p", "at": START}
+    if decision is not None:
+        text = decision if isinstance(decision, str) else json.dumps(basis | decision)
+        made["metadata"]["annotations"] = {keys.DECISION: text}
+    run = to_run(made)
+    assert (run.gpus, run.user) == want

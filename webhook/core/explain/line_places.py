@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import NamedTuple
 
-from webhook.core.model.amount import Units, exact_units
+from webhook.core.model.amount import Units
 from webhook.core.model.names import DepartmentName, TeamName, Uid, User
 from webhook.core.queue.pod_queue import ROWS_PER_USER
 from webhook.core.queue.queued_pod import Age, QueueEntry, entry_of
@@ -20,12 +20,10 @@ from webhook.core.world.world import World
 
 
 class Place(NamedTuple):
-    """A place in line, from 1: among the pods of its team, and among all. `gpus_ahead` of its team start before it."""
+    """A place in line, from 1: among the pods of its team, and among all."""
 
     of_team: int
     overall: int
-    gpus_ahead: Units
-    gpus_ahead_overall: Units
 
 
 def places(world: World) -> dict[Uid, Place]:
@@ -35,17 +33,13 @@ def places(world: World) -> dict[Uid, Place]:
         if pod.has_turn and not world.is_assumed(pod.uid):
             teams[pod.team].append(entry_of((queued_pod(pod, world),)))
     found: dict[Uid, Place] = {}
-    ahead: dict[TeamName, tuple[int, Units]] = {}
-    number, gpus = 0, exact_units(0)
+    ahead: dict[TeamName, int] = {}
     listener = world.waiting.on_change
     view = QueueView(world)
     world.waiting.on_change = listener  # the view of a leader, or of a simulation, listens on
-    for entry in _starts(teams, view, world):
-        of_team, of_team_gpus = ahead.get(entry.team, (0, 0))
-        number, of_team = number + 1, of_team + 1
-        found[entry.pods[0].uid] = Place(of_team, number, of_team_gpus, gpus)
-        gpus += entry.gpus
-        ahead[entry.team] = of_team, of_team_gpus + entry.gpus
+    for number, entry in enumerate(_starts(teams, view, world), start=1):
+        of_team = ahead[entry.team] = ahead.get(entry.team, 0) + 1
+        found[entry.pods[0].uid] = Place(of_team, number)
     return found
 
 
