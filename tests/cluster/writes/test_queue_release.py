@@ -10,7 +10,7 @@ from tests import builders
 from tests.cluster.support.fake_api import Answer, Cut, Held
 from tests.server.support.harness import until
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.writes.queue_release import ReleaseResult, release_pod, write_waiting_text
+from webhook.cluster.writes.queue_release import ReleaseResult, hold_in_line, release_pod, write_waiting_text
 from webhook.core.model.decision import Admit, Charge, NodeChoice
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Mode
@@ -203,3 +203,46 @@ class TestTheReason:
         assert stored(api)["metadata"]["annotations"][keys.WAITING] == "waits: x"
         api.delete(PODS, "p", namespace="team-a")
         await write_waiting_text(connection, waiting, "waits: y")
+
+
+async def test_a_pod_that_is_held_has_another_version_and_no_earlier_patch_applies(api, connection):
+    waiting = put(api)
+    version = await hold_in_line(connection, waiting, waiting.text)
+    assert str(version) == stored(api)["metadata"]["resourceVersion"] != waiting.version
+    assert stored(api)["spec"]["schedulingGates"] == [{"name": keys.QUEUE_GATE}]
+
+
+async def test_a_pod_that_changes_while_it_is_held_is_read_again(api, connection):
+    waiting, held = put(api), Held()
+    api.faults["patch"].append(held)
+    holding = asyncio.create_task(hold_in_line(connection, waiting, "waits: y"))
+    await until(lambda: not api.faults["patch"])
+    changed(api, other="x")
+    held.go.set()
+    assert await holding == int(stored(api)["metadata"]["resourceVersion"])
+    assert api.count("patch") == 2
+
+
+async def test_a_pod_without_its_gate_is_not_written_to(api, connection):
+    waiting = put(api)
+    stored(api)["spec"]["schedulingGates"] = []
+    assert await hold_in_line(connection, waiting, "waits: y") is None
+    assert api.count("patch") == 0
+
+
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["was deleted", "is being deleted"])
+async def test_a_pod_that_is_gone_is_not_held(api, connection, is_deleted):
+    waiting = put(api)
+    if is_deleted:
+        api.delete(PODS, "p", namespace="team-a")
+    else:
+        stored(api)["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z")
+    assert await hold_in_line(connection, waiting, "waits: y") == 0
+    assert api.count("patch") == 0
+
+
+async def test_a_hold_that_is_refused_says_so(api, connection):
+    waiting = put(api)
+    api.faults["patch"].append(Answer(403))
+    with pytest.raises(ApiError):
+        await hold_in_line(connection, waiting, "waits: y")

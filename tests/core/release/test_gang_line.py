@@ -102,11 +102,25 @@ def test_a_new_leader_takes_back_what_was_charged_of_a_part():
     place = place_for(member("a", size=2), member("b", size=2))
     releases, line = Releases(place), GangLine(place)
     turns = releases.due(now=100, count=64)
-    assert not line.is_partly_charged(turns[0].waiting)
-    place.drop_reservation("uid-b")
-    assert line.is_partly_charged(turns[0].waiting)
+    waiting, both = turns[0].waiting, {"uid-a", "uid-b"}
+    assert line.is_partly_charged(waiting, charged=both, now=100) is False
+    assert line.is_partly_charged(waiting, charged={"uid-a"}, now=100) is True, "a charge that is withdrawn is none"
     place.set_pod(resident(1, node="n0", uid="uid-b", gang=GANG))
-    assert not line.is_partly_charged(turns[0].waiting), "it goes on with a gang that has started"
+    assert line.is_partly_charged(waiting, charged={"uid-a"}, now=100) is False, "it goes on with a started gang"
+
+
+def test_whether_a_gang_is_charged_in_part_is_known_once_its_object_was_read():
+    """An elastic member beyond the size of the gang waits uncharged, and is no reason to take back the others."""
+    first, second, extra = (member(name, is_described=True) for name in ("a", "b", "c"))
+    place = place_for(first, second, extra)
+    view, charged = QueueView(place), {"uid-a", "uid-b"}
+    view.sync(now=100)
+    assert view.gangs.is_partly_charged(first, charged=charged, now=100) is None
+    assert [pod.pod.name for pod in view.gangs.unread(now=100)] == ["a"]
+    view.gangs.learn(GANG, GangPlan(2))
+    assert view.gangs.is_partly_charged(first, charged=charged, now=100) is False
+    view.gangs.learn(GANG, GangPlan(3))
+    assert view.gangs.is_partly_charged(first, charged=charged, now=100) is True
 
 
 def test_a_gang_that_takes_long_to_come_says_how_many_have():

@@ -31,15 +31,10 @@ class Stage:
         self.world = world(policy(team(**{**QUEUES, **shares}), team("team-b", **QUEUES)), nodes=made)
         self.world.tick(100)
         self.withdrawn = []
-        self.releases = Releases(
-            self.world, listed=self._listed, withdraw=lambda _team, uid: self.withdrawn.append(uid)
-        )
+        self.releases = Releases(self.world, listed=self._listed)
         self.releases.due(now=100, count=9)
         self.plan = GangPlan(1, late=tuple(pod(count, namespace="team-a") for count in late))
         self.listed = {}
-
-    def _withdraw(self, _team, uid):
-        self.withdrawn.append(uid)
 
     def _listed(self, _team, uid):
         return self.listed.get(uid)
@@ -54,9 +49,11 @@ class Stage:
     def charge(self, turns):
         """Charge each turn, as the ledger does, and show the pods without their gates."""
         for turn in turns:
-            decision, flight = self.releases.judge_again(turn)
+            decision, flight, replaced = self.releases.judge_again(turn)
             if flight is None:
                 continue
+            if replaced is not None:
+                self.withdrawn.append(replaced)
             self.world.assume(flight)
             if turn.is_reservation:
                 self.listed[turn.waiting.uid] = flight
@@ -139,8 +136,9 @@ def test_a_pod_that_is_larger_than_the_room_that_is_kept_waits_for_its_turn():
     assert stage.kept() == 2
 
 
-def ended(stage, *, is_needed=False):
-    return [(len(each.reservations), each.is_late) for each in ended_reservations(stage.world, is_needed=is_needed)]
+def ended(stage, *, is_needed=False, is_in_view=True):
+    found = ended_reservations(stage.world, is_needed=is_needed, is_in_view=lambda _room: is_in_view)
+    return [(len(each.reservations), each.is_late) for each in found]
 
 
 def test_room_is_kept_for_the_time_of_the_policy_and_as_long_as_a_pod_of_the_gang_is_left():
@@ -162,6 +160,21 @@ def test_room_that_is_kept_in_the_ledger_without_a_gang_ends():
     stage.charge(turns[1:])
     stage.releases.drop_assumed(turns[0])
     assert ended(stage) == [(2, False)]
+
+
+def test_in_a_world_that_is_older_than_the_ledger_only_time_ends_room():
+    """A new leader sees the room before the pods: neither its gang nor those that need the room are certain."""
+    stage = Stage(guaranteed=4)
+    turns = stage.first_comes()
+    stage.charge(turns[1:])
+    stage.releases.drop_assumed(turns[0])
+    assert ended(stage, is_in_view=False) == []
+    assert ended(stage) == [(2, False)]
+    stage.start(turns[0], turns[0].admit)
+    assert ended(stage, is_needed=True, is_in_view=False) == []
+    assert ended(stage, is_needed=True) == [(2, False)]
+    stage.world.tick(401)
+    assert ended(stage, is_in_view=False) == [(2, True)]
 
 
 @pytest.mark.parametrize(("guaranteed", "want"), [(4, [(2, False)]), (20, [])])

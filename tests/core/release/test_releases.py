@@ -139,7 +139,7 @@ class TestTheCharge:
         place.set_waiting(waiting("a", 4))
         releases = Releases(place)
         (turn,) = releases.due(now=0, count=1)
-        decision, charge = releases.judge_again(turn)
+        decision, charge, _ = releases.judge_again(turn)
         assert isinstance(decision, Admit)
         assert (charge.pod.uid, charge.charge.gpus, charge.node) == ("uid-a", gpus(4), decision.node_choice.nodes[0])
         assert place.usage("team-a").total == 0, "the ledger assumes it"
@@ -152,7 +152,7 @@ class TestTheCharge:
         (turn,) = releases.due(now=0, count=1)
         place.drop_reservation("uid-a")
         place.assume(flight(pod(4, uid="rival"), Charge("team-a", Tier.GUARANTEED, gpus(4)), "n0"))
-        decision, charge = releases.judge_again(turn)
+        decision, charge, _ = releases.judge_again(turn)
         assert isinstance(decision, Retry)
         assert charge is None
         assert place.usage("team-a").total == gpus(4)
@@ -179,7 +179,7 @@ class TestWhatTheLedgerLists:
         releases = Releases(place, listed=lambda _, uid: listed.get(uid))
         (turn,) = releases.due(now=0, count=1)
         listed["uid-a"] = self.charged(place)
-        decision, charge = releases.judge_again(turn)
+        decision, charge, _ = releases.judge_again(turn)
         assert (decision.node_choice.nodes, charge) == (("n2",), listed["uid-a"])
         releases.drop_assumed(turn)
         assert place.usage("team-a").total == gpus(4)
@@ -229,7 +229,7 @@ class TestBesideAHeadThatIsPinnedToAFullNode:
         releases = Releases(place)
         (turn,) = releases.due(now=10, count=9)
         place.remove_pod("full")
-        decision, _ = releases.judge_again(turn)
+        decision, _, _ = releases.judge_again(turn)
         assert decision.node_choice.nodes == ("n1",), "n0 is for the pod ahead"
 
     def test_pods_of_its_own_team_run_ahead_of_it_as_preemptible(self):
@@ -348,3 +348,15 @@ def test_no_order_of_releases_passes_a_limit_or_fills_a_node_twice(sizes, limits
     for each in teams:
         assert place.usage(each.name).total <= each.gpus.limit
     assert all(place.fleet.free(f"n{number}", "nvidia.com/gpu") >= 0 for number in range(2))
+
+
+def test_at_its_end_what_was_assumed_and_not_charged_is_dropped():
+    place, listed = place_for(), {}
+    for name in ("judged", "listed", "open"):
+        place.set_waiting(waiting(name))
+    releases = Releases(place, listed=lambda _team, uid: listed.get(uid))
+    turns = {turn.waiting.pod.name: turn for turn in releases.due(now=0, count=9)}
+    place.assume(releases.judge_again(turns["judged"]).flight)  # in the hands of the ledger from here on
+    listed["uid-listed"] = object()
+    releases.close()
+    assert [place.is_assumed(f"uid-{name}") for name in turns] == [name != "open" for name in turns]

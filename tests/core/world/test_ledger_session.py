@@ -1,7 +1,7 @@
 """One replica and its ledger object: lost writes, lost objects, lagging watches."""
 
 from tests.core.support.make import gpus, resident
-from tests.core.support.replicas import A, Etcd, Replica
+from tests.core.support.replicas import A, Etcd, Replica, Write
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import GangId, Uid
 from webhook.core.model.tier import Tier
@@ -127,9 +127,9 @@ def with_room_kept(etcd):
 
 def take_over(replica):
     """Charge the pod that the room is kept for, as the leader does."""
-    replica.world.drop_reservation(KEPT)
-    replica.ledger_session.withdraw(KEPT)
-    replica.judge(["follower"])
+    charge = Charge(A, Tier.GUARANTEED, gpus(1))
+    replica.ledger_session.charge(InFlightCharge(resident(1, uid="follower"), charge, None), replaces=KEPT)
+    replica.write = Write(replica.ledger_session.version, replica.ledger_session.next_record(), ("follower",))
 
 
 def test_room_that_is_kept_goes_over_to_its_pod_with_one_write():
@@ -161,3 +161,51 @@ def test_room_that_is_kept_stays_where_the_write_of_its_pod_loses_a_race():
     assert set(etcd.record.flights) == {KEPT}
     assert one.world.usage(A).total == gpus(2)
     assert one.world.gang_reservations.fitting(GangId("team-a/g"), gpus(1)) is not None
+    one.fold()
+    one.finish()
+    assert set(etcd.record.flights) == {KEPT}, "the next write does not end it either"
+
+
+def test_room_that_is_kept_and_its_pod_count_once_while_that_is_written():
+    etcd = Etcd()
+    one, other = with_room_kept(etcd)
+    take_over(one)
+    other.fold()
+    etcd.create("first")
+    other.all_events()
+    other.fold()
+    other.finish()
+    one.next_record()
+    assert one.world.usage(A).total == gpus(2)
+
+
+def test_a_charge_is_taken_back_only_while_its_reason_holds():
+    etcd = Etcd()
+    one, holds = Replica(etcd), True
+    one.judge(["u0"])
+    one.finish()
+    one.ledger_session.withdraw(Uid("u0"), if_still=lambda: holds)
+    assert one.ledger_session.must_write
+    assert not list(one.ledger_session.pending())
+    holds = False
+    assert not one.ledger_session.must_write
+    assert list(one.ledger_session.pending())
+    assert set(one.ledger_session.next_record().flights) == {"u0"}
+
+
+def test_a_view_shows_the_gang_of_room_that_is_kept_once_it_has_reached_its_charge_and_all_that_left():
+    etcd = Etcd()
+    one, other = with_room_kept(etcd)
+    charged = etcd.record_version
+    session = other.ledger_session
+    assert [session.shows_gang_of(KEPT, reached) for reached in (charged - 1, charged)] == [False, True]
+    etcd.create("first")
+    one.all_events()
+    one.fold()
+    one.finish()
+    other.read()
+    assert set(session.record.flights) == {KEPT}
+    folded = session.record.folded
+    assert folded > charged
+    assert [session.shows_gang_of(KEPT, reached) for reached in (folded - 1, folded)] == [False, True]
+    assert session.shows_gang_of(KEPT, etcd.record_version - 1), "later writes that do not concern it do not matter"

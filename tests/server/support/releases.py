@@ -10,7 +10,7 @@ from tests.cluster.support.fake_api import FakeApi, Held
 from tests.cluster.support.stores import FAST, write_kubeconfig
 from tests.core.support import make
 from tests.server.support.harness import until
-from webhook.cluster.api.client import connect
+from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.world_kinds import world_kinds
@@ -38,9 +38,12 @@ class Stage:
     world: object
     ledger: ApiLedger
     releaser: QueueReleaser
+    feed: Feed
+    connection: ApiConnection
     events: list = field(default_factory=list)
     is_leading: bool = True
     running: "asyncio.Task | None" = None
+    tasks: list = field(default_factory=list)
 
     def queue(
         self,
@@ -111,6 +114,7 @@ class Stage:
         self.api.faults["get /api/v1/namespaces/team-a/pods/p"].append(held)
         self.queue()
         await until(lambda: self.listed() == {"p"})
+        await until(lambda: not self.api.faults["get /api/v1/namespaces/team-a/pods/p"])
         return held
 
     def lead(self):
@@ -120,49 +124,65 @@ class Stage:
         self.running.cancel()
         await asyncio.gather(self.running, return_exceptions=True)
 
+    async def die(self):
+        """End everything that this replica does."""
+        tasks = [*self.tasks, *([] if self.running is None else [self.running])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.ledger.close()
+
 
 @asynccontextmanager
 async def staged(folder, *, limit=4, guaranteed=4, leads=True, nodes=1):
+    """A fake cluster and one replica."""
     async with FakeApi().serving() as api, await connect(write_kubeconfig(folder / "k", api.url)) as connection:
-        team = make.team(guaranteed=guaranteed, limit_=limit, **QUEUES)
-        world = make.world(make.policy(team, make.team("team-b", **QUEUES)), nodes=[])
         for namespace in ("team-a", "team-b"):
             api.put(NAMESPACES, namespace)
         for number in range(nodes):
             node = builders.node(f"n{number}", gpus=10)
             api.put(NODES, f"n{number}", metadata=node.pop("metadata"), **node)
-        counts = Metrics().watch_ledger(list, teams=list)
-        ledger = ApiLedger(connection, world, reached=lambda: pods.reached, recorder=counts, known={}.get)
-        feed = Feed(connection, (*world_kinds(world, pods=world), ledger.kind()), pace=FAST)
-        pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
-        with (folder / "log").open("wb") as log:
-            releaser = QueueReleaser(
-                world,
-                connection,
-                ledger=ledger,
-                events=Recorder(),
-                logs=open_logs(LogFormat.JSON, fd=log.fileno()),
-                is_leading=lambda: stage.is_leading,
-                why_stale=feed.why_not_synced,
-            )
-            stage = Stage(api, world, ledger, releaser, Recorder.recorded)
-            stage.events.clear()
-            world.on_usage_changed = releaser.wake
-            tasks = [
-                asyncio.create_task(each) for each in (feed.run(), ledger.reconcile(is_leader=lambda: stage.is_leading))
-            ]
-            try:
+        Recorder.recorded.clear()
+        async with replica(folder, api, connection, limit=limit, guaranteed=guaranteed) as stage:
+            if leads:
+                stage.lead()
+            yield stage
+
+
+@asynccontextmanager
+async def replica(folder, api, connection, *, limit=4, guaranteed=4, waits=True):
+    """One more replica on the same cluster, with its own view of it; it does not lead yet.
+
+    Unless it `waits`, it may not have listed everything yet.
+    """
+    team = make.team(guaranteed=guaranteed, limit_=limit, **QUEUES)
+    world = make.world(make.policy(team, make.team("team-b", **QUEUES)), nodes=[])
+    counts = Metrics().watch_ledger(list, teams=list)
+    ledger = ApiLedger(connection, world, reached=lambda: pods.reached, recorder=counts, known={}.get)
+    feed = Feed(connection, (*world_kinds(world, pods=world), ledger.kind()), pace=FAST)
+    pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
+    with (folder / "log").open("ab") as log:
+        releaser = QueueReleaser(
+            world,
+            connection,
+            ledger=ledger,
+            events=Recorder(),
+            logs=open_logs(LogFormat.JSON, fd=log.fileno()),
+            is_leading=lambda: stage.is_leading,
+            why_stale=feed.why_not_synced,
+        )
+        stage = Stage(api, world, ledger, releaser, feed, connection, Recorder.recorded)
+        world.on_usage_changed = releaser.wake
+        stage.tasks = [
+            asyncio.create_task(each)
+            for each in (feed.run(), ledger.reconcile(is_leader=lambda: stage.running and stage.is_leading))
+        ]
+        try:
+            if waits:
                 await feed.wait_synced()
-                if leads:
-                    stage.lead()
-                yield stage
-            finally:
-                if stage.running is not None:
-                    await stage.resign()
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-                await ledger.close()
+            yield stage
+        finally:
+            await stage.die()
 
 
 class Recorder:

@@ -9,6 +9,7 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.live_pod import read_live_pod
 from webhook.cluster.ledger.ledger_context import LedgerContext, Recorder
+from webhook.cluster.ledger.ledger_request import LedgerJudge
 from webhook.cluster.ledger.ledger_writer import ELSEWHERE, LedgerWriter
 from webhook.cluster.ledger.team_ledger_client import PATH
 from webhook.cluster.watch.quotas import live_quotas
@@ -83,7 +84,7 @@ class ApiLedger:
 
         Pods of exempt namespaces are never refused, so they do not wait for a write either: the watch charges them.
         """
-        decision, flight = judge()
+        decision, flight, _ = judge()
         if flight is None or (isinstance(decision, NotApplicable) and decision.reason.code is Code.EXEMPT):
             return decision
         if await self._is_taken(flight.pod):
@@ -93,19 +94,19 @@ class ApiLedger:
         return await self._charge(flight.charge.team, judge, deadline=deadline, is_gone=is_gone)
 
     async def _charge(
-        self, team: TeamName, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
+        self, team: TeamName, judge: LedgerJudge, *, deadline: float, is_gone: Callable[[], bool], is_kept: bool = False
     ) -> Decision:
         """Charge a pod in the ledger of its team; again where that is another one meanwhile."""
         loop = asyncio.get_running_loop()
         while True:
             writer = self._writer(self._homes.ledger_of(team))
-            decision = await writer.charge(judge, deadline=deadline, is_gone=is_gone)
+            decision = await writer.charge(judge, deadline=deadline, is_gone=is_gone, is_kept=is_kept)
             if decision is not ELSEWHERE or loop.time() + _MOVE_SECONDS >= deadline:
                 return decision
             for ledger in self._homes.prepare_team(team):
                 self._wake(ledger)
             await asyncio.sleep(_MOVE_SECONDS)
-            _, flight = judge()
+            _, flight, _ = judge()
             team = team if flight is None else flight.charge.team
 
     async def _is_taken(self, pod: Resident) -> bool:
@@ -136,11 +137,14 @@ class ApiLedger:
     def release(self, review: Review) -> None:
         """Do nothing: the reviewed DELETE may still fail; the watch reports a deletion."""
 
-    def withdraw(self, team: TeamName, uid: Uid) -> None:
-        """Withdraw a charge or a promotion that will certainly not take effect."""
-        listing = [ledger for ledger in self._homes.holders(team) if self._homes.session(ledger).lists(uid)]
-        for ledger in listing or (self._homes.ledger_of(team),):
-            self._writer(ledger).withdraw(uid)
+    def withdraw(self, team: TeamName, uid: Uid, *, if_still: Callable[[], bool] = lambda: True) -> None:
+        """Withdraw a charge or a promotion that will certainly not take effect; `if_still` is asked at each write."""
+        for ledger in self._listing(team, uid) or (self._homes.ledger_of(team),):
+            self._writer(ledger).withdraw(uid, if_still=if_still)
+
+    def _listing(self, team: TeamName, uid: Uid) -> list[TeamName]:
+        """Return the ledgers that list a charge, or may."""
+        return [ledger for ledger in self._homes.holders(team) if self._homes.session(ledger).lists(uid)]
 
     def linger(self, flight: InFlightCharge) -> None:
         """Keep an assumed charge of a pod that its node may still run, for as long as that is possible."""
@@ -149,8 +153,24 @@ class ApiLedger:
     async def charge_waiting(
         self, team: TeamName, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
     ) -> Decision:
-        """Charge a pod that waits in line: it exists, so its name is its own and ResourceQuotas count it already."""
-        return await self._charge(team, judge, deadline=deadline, is_gone=is_gone)
+        """Charge a pod that waits in line: it exists, so its name is its own and ResourceQuotas count it already.
+
+        A charge that is written without an answer stays: another leader may be removing the gate because of it.
+        """
+        return await self._charge(team, judge, deadline=deadline, is_gone=is_gone, is_kept=True)
+
+    async def fence(self, team: TeamName, uid: Uid, *, since: float, deadline: float) -> bool:
+        """Return whether the objects that list a charge were written here since a loop time; write them if not.
+
+        After that no other process can end the charge by a write that it began before.
+        """
+        writers = map(self._writer, self._listing(team, uid))
+        return all([await writer.fence(since=since, deadline=deadline) for writer in writers])
+
+    def shows_gang_of(self, reservation: InFlightCharge) -> bool:
+        """Whether this replica has seen the gang for which room is kept: only then does a missing one say much."""
+        team, uid = reservation.charge.team, reservation.pod.uid
+        return all(self._writer(ledger).shows_gang_of(uid) for ledger in self._listing(team, uid))
 
     def charged(self) -> Iterable[InFlightCharge]:
         """Return the charges of all replicas whose pods were not seen to use anything yet."""

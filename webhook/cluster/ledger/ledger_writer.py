@@ -13,13 +13,14 @@ from typing import Final
 
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.ledger.ledger_context import LedgerContext
-from webhook.cluster.ledger.ledger_request import AdmittedRequest, LedgerRequest
+from webhook.cluster.ledger.ledger_request import AdmittedRequest, LedgerJudge, LedgerRequest
 from webhook.cluster.ledger.team_ledger_client import WRITE_SECONDS, Result, TeamLedgerClient, result_of
+from webhook.cluster.ledger.write_fence import WriteFence
 from webhook.core.explain.team_summary import Summary, summary_of
 from webhook.core.model.decision import Decision, Retry
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.reason import Code, Reason
-from webhook.core.quota.in_flight import ENDED, InFlightCharge, LedgerDecision
+from webhook.core.quota.in_flight import ENDED, InFlightCharge
 from webhook.core.quota.ledger_moves import department_of
 from webhook.core.world.ledger_session import LedgerSession
 from webhook.kube.ledger import team_ledger
@@ -55,6 +56,7 @@ class LedgerWriter:
         self.team = team
         self.problem: str | None = None
         self.wrote_at = 0.0
+        self._fence = WriteFence()
         self._write_seconds = 0.005  # duration of the last write
         self._rival_at = float("-inf")  # when another replica last wrote
         self._context = context
@@ -75,10 +77,10 @@ class LedgerWriter:
     # -- requests and watch events
 
     async def charge(
-        self, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
+        self, judge: LedgerJudge, *, deadline: float, is_gone: Callable[[], bool], is_kept: bool = False
     ) -> Decision:
-        """Decide a pod with the next batch; returns by the deadline in any case."""
-        request = LedgerRequest(judge, deadline, is_gone, self._loop.create_future())
+        """Decide a pod with the next batch; returns by the deadline in any case. `is_kept` as in LedgerRequest."""
+        request = LedgerRequest(judge, deadline, is_gone, self._loop.create_future(), is_kept=is_kept)
         self._queue.append(request)
         self._start()
         try:
@@ -132,10 +134,19 @@ class LedgerWriter:
         if self.lingering:
             self._start()
 
-    def withdraw(self, uid: Uid) -> None:
+    def withdraw(self, uid: Uid, *, if_still: Callable[[], bool]) -> None:
         """Remove a charge from the object soon, unless its pod exists."""
-        self._session.withdraw(uid)
+        self._session.withdraw(uid, if_still=if_still)
         self._start()
+
+    async def fence(self, *, since: float, deadline: float) -> bool:
+        """Write the object over its present version, unless that was done since a loop time; return whether it was.
+
+        What another process still writes over an earlier version then has no effect, and the object is known as it is.
+        """
+        if not self._fence.is_after(since):
+            self.refresh()
+        return await self._fence.wait(since=since, deadline=deadline)
 
     def pending(self) -> Iterable[InFlightCharge]:
         """Return the charges in the object that are not withdrawn and whose pods were not seen yet."""
@@ -188,6 +199,10 @@ class LedgerWriter:
     def is_current(self) -> bool:
         """Whether this replica's view of the pods is at least as new as the object."""
         return self._session.is_safe(self._context.reached()) and self._context.world.knows_all_namespaces
+
+    def shows_gang_of(self, uid: Uid) -> bool:
+        """Whether this replica has seen the gang for which room is kept, if it still is there."""
+        return self._session.shows_gang_of(uid, self._context.reached())
 
     @property
     def is_safe(self) -> bool:
@@ -294,7 +309,9 @@ class LedgerWriter:
     def _still_waiting(self, requests: list[LedgerRequest]) -> list[LedgerRequest]:
         """Return the unanswered requests; withdraw the charges of those that were answered and not allowed."""
         for request in requests:
-            if request.is_over and request.charged is not None and request.charged not in self._allowed:
+            if not request.is_over or request.is_kept:
+                continue
+            if request.charged is not None and request.charged not in self._allowed:
                 self._session.withdraw(request.charged)
                 if request.charged in self._first_seen:
                     self._context.recorder.withdrew()
@@ -322,13 +339,13 @@ class LedgerWriter:
                 break
             if request.is_over:
                 continue
-            decision, flight = request.judge()
+            decision, flight, replaces = request.judge()
             if flight is None:
                 self._answer(request, decision)
             elif not self._context.homes.takes(self.team, flight.charge.team):
                 self._answer(request, ELSEWHERE)
             else:
-                self._session.charge(flight)
+                self._session.charge(flight, replaces=replaces)
                 if self._session.holds(flight):
                     self._allow(request, decision, flight.pod.uid)
                 else:
@@ -367,6 +384,7 @@ class LedgerWriter:
             self.observe(await self._client.write(session.next_record(), self._summary(), version=session.version))
             result, self.problem = Result.WRITTEN, None
             self.wrote_at = self._loop.time()
+            self._fence.note(began)
             self._write_seconds = min(self.wrote_at - began, WRITE_SECONDS / 30)
         except (ClusterError, ValueError) as error:
             result = result_of(error, is_new=not session.version)

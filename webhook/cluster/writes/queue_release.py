@@ -69,18 +69,47 @@ async def release_pod(
             return ReleaseResult.DONE
 
 
-async def write_waiting_text(connection: ApiConnection, waiting: WaitingPod, text: str) -> None:
-    """Write why a pod waits in line. Raises ClusterError; a pod that is gone or was changed meanwhile is no error.
+async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, text: str) -> int | None:
+    """Write why a pod waits if it still has its gate; return its version then, 0 if it is gone, None if it has none.
 
-    The text always changes, by a space at its end if by nothing else: the write gives the pod another resourceVersion.
+    Where that returns a version, no patch that was sent before removes the gate any more: it is for an earlier one.
+    Raises ClusterError.
     """
-    text = shortened(text.rstrip(), MAX_TEXT - 1)
-    metadata = {"uid": waiting.uid, "annotations": {keys.WAITING: f"{text} " if text == waiting.text else text}}
+    failures = 0
+    while True:
+        found = await _read(connection, waiting)
+        if found is None or found.metadata.uid != waiting.uid or found.metadata.deletion_timestamp is not None:
+            return 0
+        if not is_queued(found.spec):
+            return None
+        metadata = _text_of(waiting, text) | {"resourceVersion": found.metadata.resource_version}
+        try:
+            body = await _patch(connection, waiting, msgspec.json.encode({"metadata": metadata}), _MERGE_PATCH)
+        except ApiError as error:
+            failures += 1
+            if not (error.is_conflict or error.is_missing) or failures == _TRIES:
+                raise
+        else:
+            return int(_decoded(body).metadata.resource_version)
+
+
+async def write_waiting_text(connection: ApiConnection, waiting: WaitingPod, text: str) -> None:
+    """Write why a pod waits in line. Raises ClusterError; a pod that is gone or was changed meanwhile is no error."""
+    body = msgspec.json.encode({"metadata": _text_of(waiting, text)})
     try:
-        await _patch(connection, waiting, msgspec.json.encode({"metadata": metadata}), _MERGE_PATCH)
+        await _patch(connection, waiting, body, _MERGE_PATCH)
     except ApiError as error:
         if not (error.is_missing or error.is_conflict):
             raise
+
+
+def _text_of(waiting: WaitingPod, text: str) -> dict[str, object]:
+    """Return the text as metadata of a patch.
+
+    It always changes, by a space at its end if by nothing else: the write gives the pod another resourceVersion.
+    """
+    text = shortened(text.rstrip(), MAX_TEXT - 1)
+    return {"uid": waiting.uid, "annotations": {keys.WAITING: f"{text} " if text == waiting.text else text}}
 
 
 def _asks_the_same(found: objects.Pod, waiting: WaitingPod, weights: Weights) -> bool:
@@ -98,14 +127,18 @@ async def _read(connection: ApiConnection, waiting: WaitingPod) -> objects.Pod |
         if error.is_missing:
             return None
         raise
+    return _decoded(body)
+
+
+def _decoded(body: bytes) -> objects.Pod:
     try:
         return _decoder.decode(body)
     except msgspec.MsgspecError as cause:
         raise ClusterError(f"cannot get pods: the response is not a pod: {cause}") from cause
 
 
-async def _patch(connection: ApiConnection, waiting: WaitingPod, body: bytes, content_type: str) -> None:
-    await connection.send(
+async def _patch(connection: ApiConnection, waiting: WaitingPod, body: bytes, content_type: str) -> bytes:
+    return await connection.send(
         "PATCH",
         _path(waiting),
         body,

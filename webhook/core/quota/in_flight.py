@@ -38,10 +38,14 @@ class InFlightCharge(NamedTuple):
 
 
 class LedgerDecision(NamedTuple):
-    """A decision on the present world; `flight` is its charge, None where it charges nothing."""
+    """A decision on the present world; `flight` is its charge, None where it charges nothing.
+
+    `replaces` is a listed charge that ends with the write that makes this one, and only with it.
+    """
 
     decision: Decision
     flight: InFlightCharge | None
+    replaces: Uid | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,17 +115,24 @@ class GangLine:
             self._changed.setdefault(gang, {})
         return is_news
 
-    def is_partly_charged(self, pod: WaitingPod) -> bool:
-        """Whether a pod is charged while others of its gang, which has not started, are not: none of them may start."""
+    def is_partly_charged(self, pod: WaitingPod, *, charged: Collection[Uid], now: int) -> bool | None:
+        """Whether a pod is charged while others of its gang, which has not started, are not: none of them may start.
+
+        `charged` are the pods in line that the ledger lists, without those whose charges are being withdrawn. None if
+        that depends on the object of the gang, which is to be read first.
+        """
         gang = gang_in_line(pod, self._world)
         if gang is None or self._world.gangs.has_started(gang):
             return False
         members = self._world.waiting.of_gang(gang)
-        charged = sum(1 for member in members if self._world.is_assumed(member.uid))
+        others = [member for member in members if member.uid not in charged]
+        if others and self._plans.is_to_be_read(gang, waited=now - self._began.get(gang, now)):
+            self._plans.want(gang)
+            return None
         size = self._plans.size(gang)
         if size.number:
-            return charged + self._others(gang, size) < size.number
-        return any(self._may_start(member) for member in members)
+            return len(members) - len(others) + self._others(gang, size) < size.number
+        return any(member.has_turn and member.uid not in self._resting for member in others)
 
     def late(self, *, now: int) -> Iterator[tuple[WaitingPod, str]]:
         """Yield the pods of gangs that take long to come, with what they wait for; each at most once a second."""

@@ -4,7 +4,7 @@ The room is a charge in the ledger without a pod (webhook/core/world/gang_reserv
 pods that come, and ends it by its time, with its gang, and where a pod inside its guaranteed share needs the room.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -54,21 +54,28 @@ def as_reservation(flight: InFlightCharge, world: World) -> InFlightCharge:
     return flight._replace(lingers=seconds, until=world.now + seconds)
 
 
-def ended_reservations(world: World, *, is_needed: bool) -> list[EndedReservations]:
+def ended_reservations(
+    world: World, *, is_needed: bool, is_in_view: Callable[[InFlightCharge], bool]
+) -> list[EndedReservations]:
     """Return the reservations that are to end: by their time, since their gang is gone, or for a guaranteed pod.
 
     With `is_needed`, pods wait for room inside their guaranteed share: borrowed room that is kept for later pods is
-    given back at once, since there is no pod to evict.
+    given back at once, since there is no pod to evict. `is_in_view`: the world shows the gang of a reservation, if
+    it still is there. In an older one a gang may seem gone that has started since: then only time ends its room.
     """
     found: list[EndedReservations] = []
     for gang in world.gang_reservations.gangs():
         reservations = tuple(world.gang_reservations.of(gang))
-        if not _is_alive(gang, world):
+        may_tell = all(map(is_in_view, reservations))
+        is_alive = _is_alive(gang, world)
+        if may_tell and not is_alive:
             found.append(EndedReservations(gang, reservations, is_late=False))
             continue
         late = tuple(reservation for reservation in reservations if reservation.until <= world.now)
         borrowed = tuple(
-            reservation for reservation in reservations if is_needed and reservation.charge.tier is Tier.PREEMPTIBLE
+            reservation
+            for reservation in reservations
+            if is_needed and may_tell and reservation.charge.tier is Tier.PREEMPTIBLE
         )
         if late or borrowed:
             found.append(EndedReservations(gang, late or borrowed, is_late=bool(late)))

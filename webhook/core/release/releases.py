@@ -29,10 +29,6 @@ def _lists_none(_team: TeamName, _uid: Uid) -> None:
     """Return that no charge is listed."""
 
 
-def _withdraws_none(_team: TeamName, _uid: Uid) -> None:
-    """Do nothing."""
-
-
 _NOT_ANY_MORE = Retry(Reason(Code.RACE_LOST, "the pod may not start any more: it waits on"))
 
 
@@ -59,8 +55,7 @@ class Releases:
     """Finds turns on one world. `blocked` says why the pods that were judged last wait on.
 
     `changed` are the pods that came, went or changed before the last pass. `listed` returns the charge of a pod that
-    the ledger of a team lists already; `withdraw` has its next write end one. `is_room_needed`: a pod found no room
-    inside its guaranteed share.
+    the ledger of a team lists already. `is_room_needed`: a pod found no room inside its guaranteed share.
     """
 
     def __init__(
@@ -68,7 +63,6 @@ class Releases:
         world: World,
         *,
         listed: Callable[[TeamName, Uid], InFlightCharge | None] = _lists_none,
-        withdraw: Callable[[TeamName, Uid], None] = _withdraws_none,
     ) -> None:
         self.view = QueueView(world)
         self.blocked: dict[Uid, Judged] = {}
@@ -76,13 +70,28 @@ class Releases:
         self.is_room_needed = False
         self._world = world
         self._listed = listed
-        self._withdraw = withdraw
+        self._noted: dict[Uid, None] = {}
+        self._open: dict[Uid, Turn] = {}  # whose charges are assumed here, and not in the hands of the ledger yet
         self._kept: dict[Uid, frozenset[NodeName]] = {}
         self._rests = GangRests()
 
     def due(self, *, now: int, count: int) -> list[Turn]:
         """Return at most so many pods that start now, in order, and assume their charges. `now` is in Unix seconds."""
-        self.changed = self.view.sync(now=now)
+        self.sync(now=now)
+        self.changed, self._noted = self._noted, {}
+        return self._due(now=now, count=count)
+
+    def sync(self, *, now: int) -> None:
+        """Take note of the pods that came, went or changed; `due` does so, too."""
+        self._noted |= dict.fromkeys(self.view.sync(now=now))
+
+    def close(self) -> None:
+        """End: drop what was assumed and is not in the hands of the ledger, and listen no longer."""
+        for turn in [*self._open.values()]:
+            self.drop_assumed(turn)
+        self.view.close()
+
+    def _due(self, *, now: int, count: int) -> list[Turn]:
         self._rests.begin(now=now)
         self.view.note_use(now=now)
         world, queue = self._world, self.view.queue
@@ -110,9 +119,10 @@ class Releases:
 
     def drop_assumed(self, turn: Turn) -> None:
         """Drop what was assumed for a turn, unless the ledger lists the pod; its reservation is kept on."""
+        self._open.pop(turn.waiting.uid, None)
         if self._listed(turn.admit.charge.team, turn.waiting.uid) is None:
             self._world.drop_reservation(turn.waiting.uid)
-            self._keep_reservation(turn.reservation)
+            self.keep_reservation(turn)
 
     def judge_again(self, turn: Turn) -> LedgerDecision:
         """Return the decision on a turn at the moment when it is charged; the charge assumed for it is dropped.
@@ -120,6 +130,7 @@ class Releases:
         What the ledger lists already stays as it is: the answer to an earlier write was lost, or another leader wrote.
         """
         world, uid = self._world, turn.waiting.uid
+        self._open.pop(uid, None)
         waiting = turn.waiting if turn.is_reservation else world.waiting.get(uid)
         if (flight := self._listed(turn.admit.charge.team, uid)) is not None:
             if waiting is None:
@@ -130,12 +141,13 @@ class Releases:
             world.drop_reservation(turn.reservation.pod.uid)
         judged = None if waiting is None else self._judged_alone(waiting, turn)
         if judged is None or not (isinstance(judged.verdict, Fits) and isinstance(judged.decision, Admit)):
-            self._keep_reservation(turn.reservation)
+            self.keep_reservation(turn)
             return LedgerDecision(_NOT_ANY_MORE, None)
-        if turn.reservation is not None:
-            self._withdraw(turn.reservation.charge.team, turn.reservation.pod.uid)
         flight = charge_of(judged.waiting, judged.decision)
-        return LedgerDecision(judged.decision, as_reservation(flight, world) if turn.is_reservation else flight)
+        replaces = None if turn.reservation is None else turn.reservation.pod.uid
+        return LedgerDecision(
+            judged.decision, as_reservation(flight, world) if turn.is_reservation else flight, replaces
+        )
 
     def _judged_alone(self, waiting: WaitingPod, turn: Turn) -> Judged:
         world = self._world
@@ -150,9 +162,11 @@ class Releases:
             world, flight = self._world, charge_of(judged.waiting, judged.decision)
             is_expected = judged.waiting.uid in world.waiting.expected
             world.assume(as_reservation(flight, world) if is_expected else flight)
-            yield Turn(
+            turn = Turn(
                 judged.waiting, judged.decision, way, judged.kept, gang, is_reservation=is_expected, place=judged.place
             )
+            self._open[judged.waiting.uid] = turn
+            yield turn
 
     def _of_reservations(self) -> Iterator[Turn]:
         """Yield the pods for which room was kept that have come: they start in it, whatever waits ahead of them."""
@@ -165,15 +179,20 @@ class Releases:
                 world.drop_reservation(reservation.pod.uid)
                 judged = judge_pod(pod, world, BorrowedRoom(world), is_member=True)
                 if not (isinstance(judged.verdict, Fits) and isinstance(judged.decision, Admit)):
-                    self._keep_reservation(reservation)
+                    self._keep(reservation)
                     continue
                 self.view.queue.remove(pod.uid)
                 world.assume(charge_of(pod, judged.decision))
-                yield Turn(pod, judged.decision, Way.IN_TURN, reservation=reservation)
+                self._open[pod.uid] = Turn(pod, judged.decision, Way.IN_TURN, reservation=reservation)
+                yield self._open[pod.uid]
 
-    def _keep_reservation(self, reservation: InFlightCharge | None) -> None:
-        """Keep room on that the ledger still lists."""
-        if reservation is not None and self._listed(reservation.charge.team, reservation.pod.uid) is not None:
+    def keep_reservation(self, turn: Turn) -> None:
+        """Keep the room of a turn on that the ledger still lists."""
+        if turn.reservation is not None:
+            self._keep(turn.reservation)
+
+    def _keep(self, reservation: InFlightCharge) -> None:
+        if self._listed(reservation.charge.team, reservation.pod.uid) is not None:
             self._world.assume(reservation)
 
 

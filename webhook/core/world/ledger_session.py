@@ -32,6 +32,10 @@ def _by_none_other(_: Uid) -> bool:
     return False
 
 
+def _always() -> bool:
+    return True
+
+
 class LedgerSession:
     """Keeps a ledger object and the world consistent. `version` is the object's as last read, 0 for none.
 
@@ -45,7 +49,9 @@ class LedgerSession:
         self.is_stale = False
         self._world = world
         self._draft: dict[Uid, InFlightCharge] = {}
-        self._withdrawn: set[Uid] = set()
+        self._withdrawn: dict[Uid, Callable[[], bool]] = {}  # with what says whether that still holds
+        self._room_since: dict[Uid, int] = {}  # the version in which room that is kept was first seen
+        self._replaced: dict[Uid, Uid] = {}  # by draft: the listed charge that ends with its write
         self._carried: dict[Uid, InFlightCharge] = {}
         self._leaving: dict[Uid, int] = {}
         self._live_reads: dict[Uid, Evidence] = {}
@@ -81,17 +87,20 @@ class LedgerSession:
             if uid in before.flights and before.flights[uid].is_promotion != flight.is_promotion:
                 self._live_reads.pop(uid, None)
             self._draft.pop(uid, None)
+            self._replaced.pop(uid, None)
             self._leaving.pop(uid, None)
-            self._assume(flight)
+            if uid not in self._replaced.values():
+                self._assume(flight)
         for uid, flight in before.flights.items():
             if uid in record.flights:
                 continue
-            if is_other and uid not in self._withdrawn:
+            if is_other and not self._is_ending(uid):
                 self._carried[uid] = flight
             else:
                 self._leaving[uid] = record.folded
                 self._live_reads.pop(uid, None)
-        self._withdrawn.intersection_update(record.flights)
+        self._room_since = {uid: self._room_since.get(uid, version) for uid, f in record.flights.items() if f.until}
+        self._withdrawn = {uid: holds for uid, holds in self._withdrawn.items() if uid in record.flights}
         listed = (*record.flights.values(), *self._draft.values(), *self._duplicates.values())
         named = {_name(flight) for flight in listed}
         self._counted = {name: flight for name, flight in self._counted.items() if name in named}
@@ -99,7 +108,7 @@ class LedgerSession:
 
     def lose(self) -> None:
         """Record that the object was deleted by hand: the next write creates it with all its charges."""
-        self._carried.update((uid, f) for uid, f in self.record.flights.items() if uid not in self._withdrawn)
+        self._carried.update((uid, f) for uid, f in self.record.flights.items() if not self._is_ending(uid))
         self._restore_moves(EMPTY_LEDGER_RECORD, self.record)
         self.record = LedgerRecord({}, self.record.folded, self.record.turn, self.record.moves)
         self.version, self.identity, self.is_stale = 0, "", False
@@ -115,6 +124,14 @@ class LedgerSession:
         """Whether charges may be judged now, with the pods watched up to this resourceVersion."""
         return not self.is_stale and self.record.is_current_at(reached)
 
+    def shows_gang_of(self, uid: Uid, reached: int) -> bool:
+        """Whether pods watched up to this resourceVersion show the gang for which room is kept, if it still is there.
+
+        Its pods were there when its room was charged. Those that were folded since were seen by then, or are by now.
+        Compares versions of two kinds, which are of one sequence where one etcd keeps both.
+        """
+        return self.is_safe(reached) and reached >= self._room_since.get(uid, 0)
+
     def drop_released(self, reached: int) -> None:
         """Drop charges that left the object, as far as the watch has come."""
         for uid in [uid for uid, folded in self._leaving.items() if folded <= reached]:
@@ -123,13 +140,17 @@ class LedgerSession:
         for flight in [*self._duplicates.values()]:
             self._swap_duplicate(flight)
 
-    def charge(self, flight: InFlightCharge) -> None:
+    def charge(self, flight: InFlightCharge, *, replaces: Uid | None = None) -> None:
         """Assume a charge and add it to the next write, unless the object lists it already.
 
-        One that is listed is assumed again: judging it may have dropped what was assumed for it.
+        One that is listed is assumed again: judging it may have dropped what was assumed for it. The same write ends
+        the charge that it `replaces`; if the write fails, that one is kept.
         """
         uid = flight.pod.uid
-        self._withdrawn.discard(uid)
+        self._withdrawn.pop(uid, None)
+        if replaces is not None and replaces in self.record.flights and not self.holds(flight):
+            self._replaced[uid] = replaces
+            self._world.drop_reservation(replaces)
         self._carried.pop(uid, None)
         if not self.holds(flight):
             self._leaving.pop(uid, None)
@@ -141,9 +162,9 @@ class LedgerSession:
         if flight.pod.uid not in self.record.flights:
             self._carried[flight.pod.uid] = flight
 
-    def withdraw(self, uid: Uid) -> None:
-        """Take back a charge whose request was never answered with success."""
-        self._withdrawn.add(uid)
+    def withdraw(self, uid: Uid, *, if_still: Callable[[], bool] = _always) -> None:
+        """Take back a charge that will certainly not take effect; `if_still` is asked at each write."""
+        self._withdrawn[uid] = if_still
 
     def note(self, uid: Uid, evidence: Evidence) -> None:
         """Record the result of a live read for a pod that the watch does not show."""
@@ -170,7 +191,7 @@ class LedgerSession:
     def must_write(self) -> bool:
         """Whether a write is due even without requests."""
         has_changes = bool(self._carried) or bool(self._amendments)
-        return self._is_in_doubt or has_changes or not self._withdrawn.isdisjoint(self.record.flights)
+        return self._is_in_doubt or has_changes or any(map(self._is_withdrawn, self.record.flights))
 
     def holds(self, flight: InFlightCharge) -> bool:
         """Whether a charge, or a promotion, is in the object, where every replica finds it."""
@@ -188,7 +209,7 @@ class LedgerSession:
     def _pending(self, *, is_promotion: bool) -> Iterable[InFlightCharge]:
         listed = [flight for flight in self.record.flights.values() if flight.is_promotion is is_promotion]
         unseen = [flight for flight in listed if isinstance(self._evidence(flight.pod.uid), Unseen)]
-        return [flight for flight in unseen if flight.pod.uid not in self._withdrawn]
+        return [flight for flight in unseen if not self._is_withdrawn(flight.pod.uid)]
 
     @property
     def can_compact(self) -> bool:
@@ -202,9 +223,9 @@ class LedgerSession:
     def next_record(self) -> LedgerRecord:
         """Return the state to write over the version that was read last."""
         self._base = self.version
-        record = self.record.turned(
-            self._evidence, added={**self._carried, **self._draft}, withdrawn=self._withdrawn - self._draft.keys()
-        )
+        withdrawn = set(filter(self._is_withdrawn, self._withdrawn)) - self._draft.keys()
+        added = {**self._carried, **self._draft}
+        record = self.record.turned(self._evidence, added=added, withdrawn=withdrawn.union(self._replaced.values()))
         for amend in self._amendments.values():
             record = amend(record)
         return record
@@ -224,6 +245,16 @@ class LedgerSession:
             else:
                 self._release(uid)
         self._draft.clear()
+        replaced, self._replaced = self._replaced, {}
+        for uid in replaced.values():
+            if uid in self.record.flights:
+                self._assume(self.record.flights[uid])
+
+    def _is_ending(self, uid: Uid) -> bool:
+        return self._is_withdrawn(uid) or uid in self._replaced.values()
+
+    def _is_withdrawn(self, uid: Uid) -> bool:
+        return uid in self._withdrawn and self._withdrawn[uid]()
 
     def _assume(self, flight: InFlightCharge) -> None:
         """Count a charge, unless an equal charge for a pod of the same name is counted: only one such pod can exist."""

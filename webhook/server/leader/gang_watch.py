@@ -7,6 +7,7 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.text import duration
+from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.release.gang_line import GangLine
 from webhook.core.release.late_members import EndedReservations, ended_reservations
 from webhook.core.release.releases import Releases
@@ -22,6 +23,10 @@ class ReservationLedger(Protocol):
 
     def withdraw(self, team: TeamName, uid: Uid) -> None:
         """Withdraw a charge without a pod."""
+        ...
+
+    def shows_gang_of(self, reservation: InFlightCharge) -> bool:
+        """Whether the gang for which room is kept was seen, if it still is there."""
         ...
 
 
@@ -67,7 +72,8 @@ class GangWatch:
             self._count(waiting.team)
             self._report(waiting, EventReason.GANG_TIMED_OUT, "Wait", timeout.text)
         timeouts.clear()
-        for lost in ended_reservations(self._world, is_needed=releases.is_room_needed):
+        is_needed, is_in_view = releases.is_room_needed, self._ledger.shows_gang_of
+        for lost in ended_reservations(self._world, is_needed=is_needed, is_in_view=is_in_view):
             self._end(lost)
         self._ended = {uid for uid in self._ended if self._world.is_assumed(uid)}
 

@@ -40,7 +40,7 @@ RESTART_SECONDS: Final = 5.0
 _NO_TASKS: Final[Mapping[str, Callable[[], Coroutine[Any, Any, None]]]] = {}
 
 
-class LeaderLedger(PromotionLedger, ReleaseLedger, Protocol):
+class LeaderLedger(ReleaseLedger, PromotionLedger, Protocol):
     """Charges promotions and releases."""
 
 

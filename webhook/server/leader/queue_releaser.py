@@ -2,16 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Final, NoReturn, Protocol
+from typing import Final, NamedTuple, NoReturn, Protocol
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.writes.queue_release import ReleaseResult, release_pod, write_waiting_text
+from webhook.cluster.writes.queue_release import ReleaseResult, hold_in_line, release_pod
 from webhook.core.model.decision import Admit, Decision
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.queue.verdict import Way
@@ -33,6 +33,9 @@ POLL_SECONDS: Final = 1.0
 """Between two passes while pods wait: nodes, taints and claims change without a change of usage."""
 
 CHARGE_SECONDS: Final = 4.0
+FENCE_SECONDS: Final = 1.0
+"""For how long a pass waits for ledgers to be written, once per term: those that take longer wait for the next one."""
+
 _REST_SECONDS: Final = 5.0
 """Pause of a pod whose release failed."""
 
@@ -54,8 +57,16 @@ class ReleaseLedger(Protocol):
         """Return the charge of a pod that the ledger lists; None where it does not."""
         ...
 
-    def withdraw(self, team: TeamName, uid: Uid) -> None:
-        """Withdraw the charge of a pod that certainly keeps its gate."""
+    def withdraw(self, team: TeamName, uid: Uid, *, if_still: Callable[[], bool] = ...) -> None:
+        """Withdraw the charge of a pod that certainly keeps its gate; `if_still` is asked at each write."""
+        ...
+
+    async def fence(self, team: TeamName, uid: Uid, *, since: float, deadline: float) -> bool:
+        """Return whether the objects that list a charge were written here since a loop time; write them if not."""
+        ...
+
+    def shows_gang_of(self, reservation: InFlightCharge) -> bool:
+        """Whether the gang for which room is kept was seen, if it still is there."""
         ...
 
 
@@ -69,6 +80,14 @@ class QueueCounts:
     released: dict[tuple[TeamName, Way], int] = field(default_factory=dict)
     timed_out: dict[TeamName, int] = field(default_factory=dict)
     on_wait: Callable[[TeamName, float], None] = lambda _team, _seconds: None
+
+
+class _Charged(NamedTuple):
+    """The decision on a turn at its charge. `is_own`: the charge was made now, and no leader before knows of it."""
+
+    turn: Turn
+    decision: Decision
+    is_own: bool
 
 
 class QueueReleaser:
@@ -102,10 +121,14 @@ class QueueReleaser:
 
     async def run(self) -> NoReturn:
         """Release pods until cancelled. Each term begins with the world as it is, and what the ledger lists."""
-        self._releases = releases = Releases(self._world, listed=self._ledger.listed, withdraw=self._ledger.withdraw)
+        self._releases = releases = Releases(self._world, listed=self._ledger.listed)
+        self._term = term = object()
+        self._is_in_term = lambda: self._term is term and self._is_leading()
+        self._began = asyncio.get_running_loop().time()
         self._active: set[Uid] = set()  # being charged or patched
         self._resting: dict[Uid, float] = {}  # loop time until which a failed release is not repeated
         self._released: set[Uid] = set()  # and not seen without their gate yet
+        self._held: dict[Uid, int] = {}  # charged in part of a gang: the version from which on no patch is on its way
         self._texts.begin()
         self._gangs.begin()
         releases.view.on_change = self.wake
@@ -120,7 +143,8 @@ class QueueReleaser:
                         await self._has_changed.wait()
                 await asyncio.sleep(SETTLE_SECONDS)
         finally:
-            releases.view.close()
+            self._term = None
+            releases.close()
 
     async def _reconcile(self) -> bool:
         """Finish what is charged, then release who is next; return whether more may be due at once."""
@@ -128,22 +152,57 @@ class QueueReleaser:
         self._world.tick(now)
         self._put_back()
         self._released = {uid for uid in self._released if uid in self._world.waiting}
-        tasks: list[Awaitable[None]] = []
-        charged = self._ledger.charged() if len(self._world.waiting) else ()  # mostly no pod waits: look at no charge
-        for waiting, admit in unfinished(self._world, charged):
-            if not any(waiting.uid in left_alone for left_alone in (self._active, self._resting, self._released)):
-                if self._releases.view.gangs.is_partly_charged(waiting):
-                    self._withdraw(waiting, admit.charge.team)
-                    continue
-                self._active.add(waiting.uid)
-                tasks.append(self._remove_gate(waiting, admit, Way.IN_TURN))
-        await self._gangs.read(self._releases.view.gangs, now=now)
-        turns = self._releases.due(now=now, count=AT_ONCE)
-        tasks += [self._release(members) for members in _together(turns)]
-        await asyncio.gather(*tasks)
+        self._held = {uid: version for uid, version in self._held.items() if uid in self._world.waiting}
+        async with asyncio.TaskGroup() as group:  # what fails ends all of it: nothing goes on into the next pass
+            self._releases.sync(now=now)
+            unfinished_charges = await self._unfinished()
+            charged = {flight.pod.uid for flight in self._in_line()}
+            for waiting, admit in unfinished(self._world, unfinished_charges):
+                self._continue(group, waiting, admit, charged=charged, now=now)
+            await self._gangs.read(self._releases.view.gangs, now=now)
+            turns = self._releases.due(now=now, count=AT_ONCE)
+            for members in _together(turns):
+                group.create_task(self._release(members))
         self._gangs.update(self._releases)
         await self._texts.update(self._releases.changed, self._releases.blocked)
         return len(turns) >= AT_ONCE or self._gangs.has_unread(self._releases.view.gangs, now=int(time.time()))
+
+    def _in_line(self) -> list[InFlightCharge]:
+        """Return the charges of pods that still have the gate."""
+        waiting = self._world.waiting
+        if not len(waiting):
+            return []  # mostly no pod waits: look at no charge
+        return [flight for flight in self._ledger.charged() if flight.pod.uid in waiting]
+
+    async def _unfinished(self) -> list[InFlightCharge]:
+        """Return the charges with which to go on, once it is certain that they are listed and stay so.
+
+        An earlier leader may have taken one back by a write that this replica has not seen, or that is on its way.
+        """
+        deadline = asyncio.get_running_loop().time() + FENCE_SECONDS
+        fenced: set[Uid] = set()
+        for flight in self._in_line():
+            uid, team = flight.pod.uid, flight.charge.team
+            if any(uid in left_alone for left_alone in (self._active, self._resting, self._released)):
+                continue
+            if await self._ledger.fence(team, uid, since=self._began, deadline=deadline):
+                fenced.add(uid)
+        return [flight for flight in self._in_line() if flight.pod.uid in fenced] if fenced else []
+
+    def _continue(
+        self, group: asyncio.TaskGroup, waiting: WaitingPod, admit: Admit, *, charged: Collection[Uid], now: int
+    ) -> None:
+        """Remove the gate of a charged pod; or take its charge back where others of its gang are not `charged`."""
+        is_partly = self._releases.view.gangs.is_partly_charged(waiting, charged=charged, now=now)
+        if is_partly is None:
+            return
+        if not is_partly:
+            self._active.add(waiting.uid)
+            group.create_task(self._remove_gate(waiting, admit, Way.IN_TURN))
+        elif waiting.uid not in self._held:
+            group.create_task(self._hold(waiting, admit.charge.team))
+        elif int(waiting.version) >= self._held[waiting.uid]:  # seen since: the others have not started before that
+            self._withdraw(waiting, admit.charge.team)
 
     def _put_back(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -156,25 +215,29 @@ class QueueReleaser:
         uids = {turn.waiting.uid for turn in turns}
         self._active |= uids
         try:
-            decisions = await asyncio.gather(*map(self._charge, turns))
+            async with asyncio.TaskGroup() as group:
+                charges = [group.create_task(self._charge(turn)) for turn in turns]
         finally:
             self._active -= uids
-        charged = [(turn, each) for turn, each in zip(turns, decisions, strict=True) if isinstance(each, Admit)]
-        if len(charged) == len(turns):
-            pods = [(turn, admit) for turn, admit in charged if not turn.is_reservation]
-            self._active |= {turn.waiting.uid for turn, _ in pods}
-            await asyncio.gather(*(self._remove_gate(turn.waiting, admit, turn.way) for turn, admit in pods))
+        charged = [each.result() for each in charges]
+        if all(isinstance(each.decision, Admit) for each in charged):
+            async with asyncio.TaskGroup() as group:
+                for turn, decision, _ in charged:
+                    if isinstance(decision, Admit) and not turn.is_reservation:
+                        self._active.add(turn.waiting.uid)
+                        group.create_task(self._remove_gate(turn.waiting, decision, turn.way))
             return
-        for turn, admit in charged:
-            self._withdraw(turn.waiting, admit.charge.team)
+        for turn, decision, is_own in charged:  # what an earlier leader charged is held first, in the next pass
+            if isinstance(decision, Admit) and (is_own or turn.is_reservation):
+                self._withdraw(turn.waiting, decision.charge.team)
 
-    async def _charge(self, turn: Turn) -> Decision:
-        team = turn.admit.charge.team
-        is_judged = False
+    async def _charge(self, turn: Turn) -> _Charged:
+        team, uid = turn.admit.charge.team, turn.waiting.uid
+        is_judged = is_own = False
 
         def judge() -> LedgerDecision:
-            nonlocal is_judged
-            is_judged = True
+            nonlocal is_judged, is_own
+            is_judged, is_own = True, self._ledger.listed(team, uid) is None
             return self._releases.judge_again(turn)
 
         deadline = asyncio.get_running_loop().time() + CHARGE_SECONDS
@@ -182,22 +245,29 @@ class QueueReleaser:
             decision = await self._ledger.charge_waiting(
                 team, judge, deadline=deadline, is_gone=lambda: not self._is_leading()
             )
-            if not isinstance(decision, Admit):
-                await self._give_up(turn)
         finally:
             if not is_judged:
                 self._releases.drop_assumed(turn)
-        return decision
+        if not isinstance(decision, Admit):  # a write that still arrives is found by a later pass
+            self._releases.keep_reservation(turn)
+            self._releases.view.put_back(uid)
+        elif (kept := turn.reservation) is not None and self._ledger.listed(kept.charge.team, kept.pod.uid) is not None:
+            self._ledger.withdraw(kept.charge.team, kept.pod.uid)  # listed elsewhere: the team is being moved
+        return _Charged(turn, decision, is_own)
 
-    async def _give_up(self, turn: Turn) -> None:
-        """Take back a charge that was not made in time: its write may still arrive."""
-        waiting, team = turn.waiting, turn.admit.charge.team
-        if self._ledger.listed(team, waiting.uid) is None:
-            self._withdraw(waiting, team)
-        elif waiting.uid in self._world.waiting:
-            await self._keep_waiting(waiting, team, waiting.text)
+    async def _hold(self, waiting: WaitingPod, team: TeamName) -> None:
+        """Let no patch of an earlier leader remove the gate of a pod any more, and learn what was done before."""
+        with suppress(ClusterError):
+            version = await hold_in_line(self._connection, waiting, waiting.text)
+            if version is None:
+                self._released.add(waiting.uid)
+            elif version:
+                self._held[waiting.uid] = version
+            else:
+                self._withdraw(waiting, team, is_gone=True)
 
     async def _remove_gate(self, waiting: WaitingPod, admit: Admit, way: Way) -> None:
+        self._held.pop(waiting.uid, None)
         try:
             result = await release_pod(
                 self._connection,
@@ -221,18 +291,28 @@ class QueueReleaser:
                 self._released.add(waiting.uid)
                 self._count(waiting, admit, way)
             case ReleaseResult.GONE:
-                self._withdraw(waiting, admit.charge.team)
+                self._withdraw(waiting, admit.charge.team, is_gone=True)
             case ReleaseResult.CHANGED:
                 await self._keep_waiting(waiting, admit.charge.team, waiting.text)
 
     async def _keep_waiting(self, waiting: WaitingPod, team: TeamName, text: str) -> None:
-        """Take a charge back. The write first: a patch that is still on its way then finds another resourceVersion."""
-        with suppress(ClusterError):
-            await write_waiting_text(self._connection, waiting, text)
-            self._withdraw(waiting, team)
+        """Take a charge back, unless the gate is gone.
 
-    def _withdraw(self, waiting: WaitingPod, team: TeamName) -> None:
-        self._ledger.withdraw(team, waiting.uid)
+        The write first: a patch that is still on its way then finds another resourceVersion.
+        """
+        with suppress(ClusterError):
+            version = await hold_in_line(self._connection, waiting, text)
+            if version is None:
+                self._released.add(waiting.uid)
+            else:
+                self._withdraw(waiting, team, is_gone=not version)
+
+    def _withdraw(self, waiting: WaitingPod, team: TeamName, *, is_gone: bool = False) -> None:
+        """Withdraw a charge: in this term only, unless the pod is gone, since the next leader may remove the gate."""
+        if is_gone:
+            self._ledger.withdraw(team, waiting.uid)
+        else:
+            self._ledger.withdraw(team, waiting.uid, if_still=self._is_in_term)
         self._releases.view.put_back(waiting.uid)
 
     def _count(self, waiting: WaitingPod, admit: Admit, way: Way) -> None:
