@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from webhook.core.admission.assessment import assess
-from webhook.core.admission.queueing import limits_in_the_way
+from webhook.core.admission.queueing import is_kept_out_by_borrowers, limits_in_the_way
 from webhook.core.explain.likely_start import Holding, Outflow, Run, StartRange
 from webhook.core.explain.line_places import Place, places
 from webhook.core.model.amount import Units, Unlimited, exact_units
@@ -175,11 +175,15 @@ class QueueReader:
             holders = tuple(usage.largest(HOLDERS, is_guaranteed=True))
             missing = usage.guaranteed + gpus - team.gpus.guaranteed
             return _Cause(Code.WAITS_FOR_LIMIT, text, holders, _Scope((team.name,)), missing)
-        first = blocking[0]
+        first, code = blocking[0], Code.WAITS_FOR_LIMIT
+        if is_kept_out_by_borrowers(assessed, self._world):
+            code = Code.WAITS_FOR_BORROWERS
         missing = max(
-            exact_units(each.taken + gpus - each.limit) for each in blocking if not isinstance(each.limit, Unlimited)
+            exact_units(each.taken + each.kept + gpus - each.limit)
+            for each in blocking
+            if not isinstance(each.limit, Unlimited)
         )
-        return _Cause(Code.WAITS_FOR_LIMIT, text, tuple(first.holders(usage)), self._scope(first, team.name), missing)
+        return _Cause(code, text, tuple(first.holders(usage)), self._scope(first, team.name), missing)
 
     def _scope(self, limit: AppliedLimit, team: TeamName) -> _Scope:
         if limit.level is None:
