@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from tests.cluster.support.fake_api import Answer
+from tests.evictor.support.line import borrowed, in_line, tree
 from tests.evictor.support.stage import NO_ROOM, fill
 from webhook.core.model.policy import Enforcement
 from webhook.evictor.cluster_view import ClusterView
@@ -73,3 +74,21 @@ async def test_a_dry_run_uses_the_tiers_that_pods_would_have(stage):
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_dry_run_shows_what_would_go_for_a_pod_in_line(stage):
+    borrowed(stage)
+    in_line(stage)
+    in_line(stage, "beyond", gpus=5)
+    view, shown = ClusterView(tree()), []
+    feed = view.feed(stage.connection)
+    dry_run = DryRun(view, why_stale=feed.readiness, show=shown.append)
+    tasks = [asyncio.create_task(feed.run()), asyncio.create_task(dry_run.run())]
+    await stage.until(lambda: any(line.startswith("team-b/b ") for line in shown))
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert shown[-1].startswith(
+        "team-b/b (1 GPU, team team-b): would get room under the limits of department left, 1 evicted: team-a/a"
+    )
+    assert stage.api.evictions == []

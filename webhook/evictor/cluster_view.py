@@ -13,6 +13,7 @@ from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import NodeHold
 from webhook.core.tiers.shadow_labels import ShadowLabels
+from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.objects import objects
 from webhook.kube.reclaim.holds import is_marked, read_node_hold
@@ -59,8 +60,12 @@ class ClusterView:
             if gpu_pod is not None:
                 self._index(gpu_pod)
 
-    def set_pod(self, gpu_pod: ReclaimPod) -> None:
+    def set_pod(self, gpu_pod: ReclaimPod | WaitingPod) -> None:
         """Add a pod, or what changed of it."""
+        if isinstance(gpu_pod, WaitingPod):
+            self.world.set_waiting(gpu_pod)
+            self.changed.set()
+            return
         self._shadow_labels.set_pod(gpu_pod.pod)
         self._index(gpu_pod)
 

@@ -4,13 +4,17 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from webhook.core.model.amount import gpus_text
 from webhook.core.model.text import plural_gpus
+from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Cause, Move, Round
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
+from webhook.core.release.line_plan import plan_line
 from webhook.evictor.cluster_view import ClusterView
 
 SETTLE_SECONDS: Final = 0.25
@@ -60,18 +64,31 @@ class DryRun:
         found = (
             plan(selected.waiting, take_snapshot(reclaim_index, world, now=now)) if selected.waiting else Round((), ())
         )
+        in_line = plan_line(world, reclaim_index, partial(take_snapshot, reclaim_index, world, now=now))
         lines = [_line(move) for move in found.moves]
+        lines += [_limit_line(move) for move in in_line.moves if move.levels]
         lines += [
             f"{each.waiting.namespace}/{each.waiting.name}: nothing would be done: {each.cause}"
-            for each in found.refused
+            for each in found.refused + in_line.refused
             if each.cause is not Cause.FITS
         ]
         return lines or ["no pod waits for borrowed GPUs"]
 
 
+def _who(waiting: ReclaimPod) -> str:
+    return f"{waiting.namespace}/{waiting.name} ({plural_gpus(waiting.demand.gpus)}, team {waiting.team})"
+
+
+def _limit_line(move: LimitMove) -> str:
+    who, limits = _who(move.waiting), " and ".join(move.levels)
+    if not move.victims:
+        return f"{who}: would get room under the limits of {limits} that becomes free"
+    names = ", ".join(f"{victim.namespace}/{victim.name}" for victim in move.victims)
+    return f"{who}: would get room under the limits of {limits}, {len(move.victims)} evicted: {names}"
+
+
 def _line(move: Move) -> str:
-    waiting = move.waiting
-    who = f"{waiting.namespace}/{waiting.name} ({plural_gpus(waiting.demand.gpus)}, team {waiting.team})"
+    who = _who(move.waiting)
     if not move.victims:
         return f"{who}: would get room on {move.node} that becomes free"
     names = ", ".join(f"{victim.namespace}/{victim.name}" for victim in move.victims)

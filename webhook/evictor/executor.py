@@ -40,6 +40,27 @@ class NodeActions:
         return not (self.is_news or self.let_in or self.notices or self.evictions)
 
 
+@dataclass(frozen=True, slots=True)
+class LimitActions:
+    """The pending actions for one pod in line that room under limits is kept for.
+
+    `since` is when that began. Nothing else is done before the pod states it (`is_marked`). `team` is that of the pod.
+    """
+
+    place: NodeName
+    waiting: Beneficiary
+    team: TeamName
+    since: int
+    is_marked: bool
+    notices: tuple[Target, ...] = ()
+    evictions: tuple[Target, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return self.is_marked and not (self.notices or self.evictions)
+
+
 class Progress(Protocol):
     """Records each completed step, and decides whether an eviction is still needed."""
 
@@ -106,6 +127,24 @@ class Executor:
         )
         if failure := next((outcome for outcome in done if isinstance(outcome, BaseException)), None):
             raise failure
+
+    async def make_room(self, actions: LimitActions, progress: Progress) -> None:
+        """Carry out the actions for a pod in line: no pod is evicted before all replicas can see for which one."""
+        if not actions.is_marked:
+            await self.keep_room(actions.waiting, since=actions.since)
+            return
+        done = await asyncio.gather(
+            *(self._give_notice(target, actions.team, actions.place, progress) for target in actions.notices),
+            *(self._evict(target, actions.place, progress) for target in actions.evictions),
+            return_exceptions=True,
+        )
+        if failure := next((outcome for outcome in done if isinstance(outcome, BaseException)), None):
+            raise failure
+
+    async def keep_room(self, waiting: Beneficiary, *, since: int | None) -> None:
+        """Have room under limits kept for a pod in line; None: not any more."""
+        if self._is_leading():
+            await self._limited(holds.keep_room(self._connection, waiting, since=since))
 
     async def lock(self, held: HeldNodes) -> None:
         """Publish the held nodes: the API server keeps other pods off these, and off no others."""

@@ -11,6 +11,7 @@ from webhook.cluster.writes.evictions import Evicted, Later, Outcome, Refused
 from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.selector import HELD
 from webhook.core.reclaim.held_room import current, holds
+from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_plan import Hold, Move
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target, targets_of
 from webhook.evictor.backoff import LONG_SECONDS, PodBackoff, TeamBackoff
@@ -90,7 +91,7 @@ class HoldManager:
         reclaim_index = self._reclaim_index
         return self._evictions.losses(lambda uid: p.team if (p := reclaim_index.get(uid)) else None, now=self._clock())
 
-    def doubtful(self, moves: Iterable[Move]) -> list[Target]:
+    def doubtful(self, moves: Iterable[Move | LimitMove]) -> list[Target]:
         """Return the victims of plans that the API server may not evict.
 
         Disruption budgets say so beforehand. Nothing else does, such as a policy of the cluster, but what it refused
@@ -224,6 +225,10 @@ class HoldManager:
         """Record that a victim's annotations announce its eviction."""
         self._evictions.noticed(target, node)
 
+    def started(self, uid: Uid, team: TeamName) -> None:
+        """Record that a pod has started that others were evicted for: without effect if it ends soon."""
+        self._placed[uid] = self._clock(), team
+
     def begin(self, target: Target, node: NodeName) -> bool:
         """Whether a victim is still to be evicted for the room of a node; if so, its eviction counts as sent."""
         return not self._reclaim_index.is_going(target.uid) and self._evictions.send(target.uid, node)
@@ -277,7 +282,7 @@ class HoldManager:
                 if team is not None and node is not None:
                     self._placed[beneficiary.uid] = self._clock(), team
                 elif team is not None:
-                    self._waste(team)
+                    self.waste(team)
                 if since is not None and node is not None:
                     self._reporter.placed(beneficiary, node=node, seconds=self._clock() - since)
 
@@ -286,11 +291,12 @@ class HoldManager:
         now = self._clock()
         for uid, (at, team) in list(self._placed.items()):
             if self._reclaim_index.is_going(uid):
-                self._waste(team)
+                self.waste(team)
             if self._reclaim_index.is_going(uid) or at + SHORT_SECONDS < now:
                 del self._placed[uid]
 
-    def _waste(self, team: TeamName) -> None:
+    def waste(self, team: TeamName) -> None:
+        """Record that evictions for a team served no pod: after a few, nothing is evicted for it for a while."""
         if seconds := self.teams.fail(team):
             self._reporter.paused(team, seconds=seconds)
 
@@ -322,7 +328,7 @@ class HoldManager:
         is_own_fault = has_room and not node_hold.targets
         for beneficiary in node_hold.beneficiaries:
             if is_own_fault and (gpu_pod := self._reclaim_index.get(beneficiary.uid)) is not None:
-                self._waste(gpu_pod.team)
+                self.waste(gpu_pod.team)
             if (seconds := self.waiting.fail(beneficiary.uid, is_own_fault=is_own_fault)) is not None:
                 self._reporter.gave_up(beneficiary, seconds=seconds)
 

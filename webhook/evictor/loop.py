@@ -12,12 +12,14 @@ from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.writes.evictions import Later, Refused
 from webhook.core.model.names import NodeName
 from webhook.core.reclaim.held_nodes import HeldNodes, held_nodes
+from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Move, Round
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import REFUSED_SECONDS, HoldManager
+from webhook.evictor.limit_reclaimer import LimitReclaimer
 from webhook.evictor.reporter import EvictionReporter
 from webhook.observe.reclaim import ReclaimMetrics
 
@@ -74,6 +76,7 @@ class Reclaimer:
         self._manager = manager
         self._executor = executor
         self._reporter = eviction_reporter
+        self._limits = LimitReclaimer(cluster_view, manager, executor, eviction_reporter, clock=clock)
         self._metrics = metrics
         self._why_stale = why_stale
         self._clock = clock
@@ -98,8 +101,10 @@ class Reclaimer:
                     if not self._cluster_view.world.policy.is_enforced:
                         self._manager.abandon()
                     await self._look()
+                    await self._look_at_limits()
                     if await self._lock_nodes():
                         self._start_due(group)
+                        self._limits.start_due(group)
                 await self._pause()
 
     async def _look(self) -> None:
@@ -110,7 +115,7 @@ class Reclaimer:
                 break
         else:
             return
-        self._reporter.not_planned(found.refused)
+        self._reporter.not_planned(found.refused + self._limits.refused)
         if found.moves:
             notice_seconds = self._cluster_view.world.policy.reclaim.notice_seconds
             at = int(self._clock()) + notice_seconds
@@ -118,6 +123,18 @@ class Reclaimer:
             self._manager.accept(found.moves, notice_seconds=notice_seconds)
             self._settle_seconds = BURST_SECONDS
             await self._withdraw_notices()  # changes during the dry run
+
+    async def _look_at_limits(self) -> None:
+        for _ in range(PLANS):
+            began = time.perf_counter()
+            found = self._limits.plan()
+            took, untried = time.perf_counter() - began, self._limits.untried(found)
+            if await self._is_allowed(untried):
+                if self._limits.accept(found):
+                    await self._withdraw_notices()
+                if not untried:
+                    self._settle_seconds = max(self._settle_seconds, min(FRUITLESS_SECONDS, took * FRUITLESS_SHARE))
+                return
 
     def _plan(self) -> Round:
         self._settle_seconds = SETTLE_SECONDS
@@ -142,7 +159,7 @@ class Reclaimer:
             now=int(self._clock()),
             holds=held,
             chosen=manager.chosen(),
-            refused=manager.victims.resting(),
+            refused=manager.victims.resting() | self._cluster_view.reclaim_index.evictions.listed_for_limits(),
             immovable=manager.immovable.resting(),
             evicted=manager.evicted(),
         )
@@ -153,7 +170,7 @@ class Reclaimer:
             self._settle_seconds = max(SETTLE_SECONDS, min(FRUITLESS_SECONDS, took * FRUITLESS_SHARE))
         return Round(found.moves, found.refused + selected.refused)
 
-    async def _is_allowed(self, moves: tuple[Move, ...]) -> bool:
+    async def _is_allowed(self, moves: tuple[Move, ...] | tuple[LimitMove, ...]) -> bool:
         """Evict doubtful victims in a dry run; False where the API server refuses any: they are left alone for a while.
 
         A dry run costs the API server as much as an eviction, so it is not made for the others.

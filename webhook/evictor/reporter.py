@@ -1,14 +1,15 @@
 """Reports each eviction, its beneficiary and the reason: in the log before any action, as Events, as metrics."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from webhook.cluster.writes.evictions import Evicted, Later, Outcome, Refused
 from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.model.amount import Units, gpu_number, gpus_text
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.text import plural_gpus
+from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_outlook import WHY_NOT
 from webhook.core.reclaim.reclaim_plan import Cause, Move
@@ -65,9 +66,23 @@ class EvictionReporter:
             self._logs.event.info("plan", **plan_fields(move))
             self._publish(waiting, EventReason.RECLAIMING, "Reclaim", _plan_text(move, sums), kind=EventType.NORMAL)
             for victim in move.victims if is_notice else ():
-                why = _reason(waiting, victim.team, victim.demand.gpus, sums)
-                text = f"will be evicted at {rfc3339(at)}: {why}. Save your work until then"
-                self._publish(victim, EventReason.EVICTION_PLANNED, "Evict", text)
+                why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
+                self._will_be_evicted(victim, at, why)
+
+    def limits_planned(self, moves: Iterable[LimitMove], *, at: int, is_notice: bool) -> None:
+        """Report plans for pods in line, before anything is done."""
+        sums = self._sums()
+        for move in moves:
+            waiting, named = move.waiting, _names(move.victims)
+            self._metrics.planned(waiting.team)
+            victims = [f"{victim.namespace}/{victim.name}" for victim in move.victims]
+            self._logs.event.info("limit plan", **_subject(waiting), limits=list(move.levels), victims=victims)
+            what = f"To be evicted: {named}" if move.victims else "Pods that end make the room and none is evicted"
+            text = f"room is made under the limits of {' and '.join(move.levels)}: {sums.of(waiting.team)}. {what}"
+            self._publish(waiting, EventReason.RECLAIMING, "Reclaim", text, kind=EventType.NORMAL)
+            for victim in move.victims if is_notice else ():
+                why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
+                self._will_be_evicted(victim, at, why)
 
     def not_planned(self, refused: Iterable[NotPlanned]) -> None:
         """Report pods for which nothing can be done, once for each cause."""
@@ -83,7 +98,7 @@ class EvictionReporter:
 
     def evicted(self, target: Target, outcome: Outcome, *, now: int) -> None:
         """Report the outcome of an eviction."""
-        gpu_pod, waiting = self._reclaim_index.get(target.uid), self._reclaim_index.get(target.beneficiary)
+        gpu_pod, waiting = self._reclaim_index.get(target.uid), self._asker(target.beneficiary)
         named = {"namespace": target.namespace, "name": target.name, "uid": target.uid}
         match outcome:
             case Evicted.ACCEPTED | Evicted.DELETED:
@@ -140,8 +155,21 @@ class EvictionReporter:
 
     def gave_up(self, beneficiary: Beneficiary, *, seconds: float) -> None:
         """Report that nothing is evicted for a pod for a while: it did not use its room too often."""
-        text = f"room was made for it repeatedly and it did not use it; the next try is in {seconds:.0f} s"
+        text = f"room was made for it and it did not use it; the next try is in {seconds:.0f} s"
         self._publish(beneficiary, EventReason.CANNOT_RECLAIM, "Reclaim", text)
+
+    def _asker(self, uid: Uid) -> "_Asker | None":
+        """Return a waiting pod, in line or in kube-scheduler."""
+        if (gpu_pod := self._reclaim_index.get(uid)) is not None:
+            return _asker(gpu_pod)
+        waiting = self._world.waiting.get(uid)
+        if waiting is None:
+            return None
+        return _Asker(waiting.team, waiting.pod.namespace, waiting.pod.name, waiting.pod.demand.gpus)
+
+    def _will_be_evicted(self, victim: Victim, at: int, why: str) -> None:
+        text = f"will be evicted at {rfc3339(at)}: {why}. Save your work until then"
+        self._publish(victim, EventReason.EVICTION_PLANNED, "Evict", text)
 
     def _publish(
         self,
@@ -211,16 +239,32 @@ def _plan_text(move: Move, sums: _Sums) -> str:
     kept = f"its {plural_gpus(move.waiting.demand.gpus)} will be kept free on node {move.node}"
     if not move.victims:
         return f"{kept}: pods that end free the room and none is evicted"
-    named = ", ".join(f"{victim.namespace}/{victim.name}" for victim in move.victims[:_NAMED])
-    more = len(move.victims) - _NAMED
-    rest = f" and {more} more" if more > 0 else ""
     over = "; ".join(sums.over(team) for team in sorted({victim.team for victim in move.victims}))
-    return f"{kept}: {sums.of(move.waiting.team)}; {over}. To be evicted: {named}{rest}"
+    return f"{kept}: {sums.of(move.waiting.team)}; {over}. To be evicted: {_names(move.victims)}"
 
 
-def _reason(waiting: ReclaimPod, team: TeamName, gpus: Units, sums: _Sums) -> str:
+def _names(victims: Sequence[Victim]) -> str:
+    named = ", ".join(f"{victim.namespace}/{victim.name}" for victim in victims[:_NAMED])
+    more = len(victims) - _NAMED
+    return f"{named} and {more} more" if more > 0 else named
+
+
+class _Asker(NamedTuple):
+    """A waiting pod for which others are evicted."""
+
+    team: TeamName
+    namespace: str
+    name: str
+    gpus: Units
+
+
+def _asker(waiting: ReclaimPod) -> _Asker:
+    return _Asker(waiting.team, waiting.namespace, waiting.name, waiting.demand.gpus)
+
+
+def _reason(waiting: _Asker, team: TeamName, gpus: Units, sums: _Sums) -> str:
     return (
         f"team {waiting.team} takes its share back for pod {waiting.namespace}/{waiting.name} of "
-        f"{plural_gpus(waiting.demand.gpus)} ({sums.of(waiting.team)}); this pod borrows {plural_gpus(gpus)}, "
+        f"{plural_gpus(waiting.gpus)} ({sums.of(waiting.team)}); this pod borrows {plural_gpus(gpus)}, "
         f"{sums.over(team)}"
     )

@@ -41,7 +41,7 @@ class ReclaimMetrics(ProcessMetrics):
         self._refused = Gauge(
             "fairgate_reclaim_waiting_pods",
             "Guaranteed pods that wait and for which nothing can be done. `cause`: Fits, NoNode, TopologyUnmet, "
-            "NotEnoughVictims, GangIncomplete, NotForRoom.",
+            "NotEnoughVictims, LimitsFull, GangIncomplete, NotForRoom.",
             ["cause"],
             registry=self.registry,
         )

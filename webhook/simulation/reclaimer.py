@@ -16,6 +16,7 @@ from webhook.core.reclaim.reclaim_plan import Move
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
 from webhook.core.reclaim.reservation import NodeHold, Target
 from webhook.simulation.cluster import SimulatedCluster
+from webhook.simulation.limit_reclaimer import SimulatedLimitReclaim
 
 HOLD_SECONDS: Final = 60
 """How long a node keeps room after the last progress, as in the evictor."""
@@ -30,11 +31,17 @@ class SimulatedReclaim:
         self.holds: dict[NodeName, NodeHold] = {}
         self._cluster = cluster
         self._wake = wake
+        self._limits = SimulatedLimitReclaim(cluster, wake=wake)
         self._number = 0
         self._evicted: deque[tuple[int, TeamName]] = deque()
 
     def look(self) -> bool:
         """Plan for the pods that wait inside their shares; return whether a plan was made."""
+        is_planned = self._look_at_nodes()
+        losses = self._losses(self._cluster.world.now) if len(self._cluster.world.waiting) else {}
+        return self._limits.look(self.holds, losses) or is_planned
+
+    def _look_at_nodes(self) -> bool:
         cluster, now = self._cluster, self._cluster.world.now
         index, world = cluster.index, cluster.world
         if not world.policy.is_enforced or not any(True for _ in index.waiting()):
@@ -51,7 +58,15 @@ class SimulatedReclaim:
             if not waiting:
                 return False
             chosen = {target.uid for each in self.holds.values() for target in each.targets}
-            there = take_snapshot(index, world, now=now, holds=held, chosen=chosen, evicted=self._losses(now))
+            there = take_snapshot(
+                index,
+                world,
+                now=now,
+                holds=held,
+                chosen=chosen,
+                refused=self._limits.targets(),
+                evicted=self._losses(now),
+            )
             found = plan(waiting, there)
         for move in found.moves:
             self._accept(move)
@@ -60,15 +75,21 @@ class SimulatedReclaim:
     def due(self) -> Iterator[Target]:
         """Yield the victims whose eviction is due now; the caller removes them."""
         now = self._cluster.world.now
+        for target in self._limits.due():
+            self._note_eviction(target)
+            yield target
         for node, held in list(self.holds.items()):
             for target in held.targets:
                 if target.at > now:
                     continue
-                gone = self._cluster.index.get(target.uid)
                 self._keep(node, self.holds[node].without(target.uid))
-                if gone is not None:
-                    self._evicted.append((now, gone.team))
+                if self._cluster.index.get(target.uid) is not None:
+                    self._note_eviction(target)
                     yield target
+
+    def _note_eviction(self, target: Target) -> None:
+        if (gone := self._cluster.index.get(target.uid)) is not None:
+            self._evicted.append((self._cluster.world.now, gone.team))
 
     def hold_of(self, uid: Uid) -> NodeHold | None:
         """Return the hold that keeps room for a pod."""

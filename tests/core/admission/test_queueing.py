@@ -1,9 +1,11 @@
 """Who waits in line, with what text, and who is refused at once."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import ALICE, gpus, node, pod, policy, resident, team, world
 from tests.core.support.outcomes import codes
 from tests.core.support.waiting import confirmed, queued_pod, waiting
@@ -73,6 +75,80 @@ class TestOverTheLimit:
         decision = admit(pod(1), ALICE, filled)
         assert codes(decision) == [Code.QUEUE_FULL]
         assert "2 pods wait in line, which is all that its queue holds (2)" in decision.reasons[0].text
+
+
+class TestKeptOutByBorrowers:
+    """`left` has 9 GPUs; team-a holds 3 of its 4 guaranteed ones and borrows 5, team-b is guaranteed 4."""
+
+    def place(self, *, borrowed=5, limit=9, **shares):
+        tree = tree_policy(left=department("left", "top", guaranteed=8, limit_=limit), guaranteed=4)
+        tree = replace(tree, teams=tuple(replace(each, **shares) for each in tree.teams))
+        held = [resident(3), resident(borrowed, tier="preemptible")]
+        return world(tree, residents=held)
+
+    def test_a_pod_inside_its_share_waits_although_policy_says_reject(self):
+        decision = admit(pod(2, namespace="team-b"), ALICE, self.place())
+        assert text_of(decision) == (
+            "waits: department left holds 8 of 9, 5 of them borrowed; it is inside team team-b's guaranteed share,"
+            " so 1 GPU will be taken back; 1st in line"
+        )
+        assert decision.reason.code is Code.WAITS_FOR_BORROWERS
+
+    def test_the_final_pod_is_let_into_the_line(self):
+        place = self.place()
+        asked = pod(2, namespace="team-b")
+        final = confirmed(asked, admit(asked, ALICE, place))
+        assert isinstance(verify(final, ALICE, place), Queue)
+
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            pytest.param(pod(5, namespace="team-b"), id="beyond its share"),
+            pytest.param(pod(2, namespace="team-b", tier_label="preemptible"), id="borrows by choice"),
+            pytest.param(pod(2), id="of the team that borrows"),
+        ],
+    )
+    def test_others_are_refused_as_before(self, asked):
+        assert codes(admit(asked, ALICE, self.place())) == [Code.DEPARTMENT_LIMIT_EXCEEDED]
+
+    def test_it_is_refused_where_too_little_is_borrowed(self):
+        """After a limit was lowered below what guaranteed pods hold, no eviction makes room."""
+        place = self.place(borrowed=1, limit=3)
+        assert codes(admit(pod(3, namespace="team-b"), ALICE, place)) == [Code.DEPARTMENT_LIMIT_EXCEEDED]
+
+    def test_over_the_limit_of_its_own_team_it_is_refused_unless_policy_says_queue(self):
+        def asked(**shares):
+            held = [resident(4, namespace="team-b", tier="preemptible", requested_tier=Tier.PREEMPTIBLE)]
+            made = world(policy(team(), team("team-b", guaranteed=4, limit_=4, **shares)), residents=held)
+            return admit(pod(1, namespace="team-b"), ALICE, made)
+
+        assert codes(asked()) == [Code.TEAM_LIMIT_EXCEEDED]
+        text = text_of(asked(**LIMITED))
+        assert text.startswith("waits: team team-b holds 4 of 4, 4 of them borrowed; it is inside team team-b's")
+
+    def test_pods_of_its_team_that_run_ahead_of_others_use_its_share(self):
+        """They run as preemptible for now, and are not evicted for a pod that came later."""
+        ahead = resident(4, namespace="team-b", tier="preemptible", is_backfill=True)
+        held = [ahead, resident(2, tier="preemptible")]
+        tree = tree_policy(left=department("left", "top", guaranteed=8, limit_=6), guaranteed=4)
+        refused = admit(pod(1, namespace="team-b"), ALICE, world(tree, residents=held))
+        assert codes(refused) == [Code.DEPARTMENT_LIMIT_EXCEEDED]
+
+    def test_at_a_limit_per_user_it_is_refused(self):
+        place = self.place(per_user=gpus(1))
+        assert Code.USER_LIMIT_EXCEEDED in codes(admit(pod(2, namespace="team-b"), ALICE, place))
+
+    def test_a_full_queue_refuses_it(self):
+        place = self.place(queue_depth=0)
+        assert codes(admit(pod(2, namespace="team-b"), ALICE, place)) == [Code.QUEUE_FULL]
+
+    def test_a_borrower_that_waits_names_the_room_that_is_kept(self):
+        place = self.place(**LIMITED)
+        place.set_waiting(waiting("kept", 1, namespace="team-b", keeps_room=True))
+        text = text_of(admit(pod(1, tier_label="preemptible"), ALICE, place))
+        assert text.startswith(
+            "waits: department left holds 8 of 9, 1 kept for pods inside their guaranteed shares; next when 1 GPU"
+        )
 
 
 class TestNoRoom:

@@ -49,6 +49,16 @@ def test_a_limit_is_named_with_its_numbers_and_its_largest_holders():
     ]
 
 
+def test_a_pod_that_only_borrowers_keep_out_says_so():
+    home = department("left", guaranteed=8, limit_=8)
+    teams = (team(guaranteed=4, departments=(home,)), team("team-b", guaranteed=4, departments=(home,)))
+    holds = [held(2, name="train"), held(6, "u2", name="more", tier="preemptible")]
+    [row] = rows(line(waiting("b", 2, namespace="team-b"), teams=teams, residents=holds, departments=(home,)))
+    assert row.code is Code.WAITS_FOR_BORROWERS
+    assert row.cause.startswith("department left holds 8 of 8, 6 of them borrowed; it is inside team team-b's")
+    assert [each.name for each in row.holders] == ["team team-a"]
+
+
 def test_a_users_limit_counts_the_users_pods():
     teams = (team(limit_=20, per_user=gpus(4), **QUEUES),)
     holds = [held(4, user="ann", name="mine"), held(4, "u2", user="bob")]

@@ -2,12 +2,13 @@
 
 import pytest
 
+from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import node, policy, pool, resident, team, world
 from tests.core.support.waiting import waiting
 from webhook.core.model.decision import Admit
 from webhook.core.model.policy import OnLimit, OnNoRoom
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Way
-from webhook.core.release.judge import judge_pod
+from webhook.core.release.judge import KEPT, judge_pod
 from webhook.core.release.queue_view import TEAM, USER
 from webhook.core.release.reclaimable import BorrowedRoom
 
@@ -30,6 +31,28 @@ def judged(pod, place, **more):
 def test_the_limit_in_the_way_is_named(shares, want):
     place = world(policy(team(**LIMITED, **shares)), residents=[resident(2, node="n0")])
     assert judged(waiting("a", user="alice"), place).verdict == want
+
+
+class TestKeptRoom:
+    """Room under a department's limit that reclaim made for one pod."""
+
+    def place(self):
+        left = department("left", "top", guaranteed=8, limit_=9)
+        made = world(tree_policy(left=left, guaranteed=4), residents=[resident(3), resident(5, tier="preemptible")])
+        made.set_waiting(waiting("kept", 1, namespace="team-b", keeps_room=True))
+        return made
+
+    def test_the_pod_starts_and_back_fill_does_not_take_its_room(self):
+        place = self.place()
+        assert judged(waiting("kept", 1, namespace="team-b", keeps_room=True), place).verdict == Fits()
+        behind = judged(waiting("behind", 1, namespace="team-b"), place, way=Way.BACKFILL)
+        assert behind.verdict == OverLimit((KEPT, "team-b"))
+        assert "1 kept for pods inside their guaranteed shares" in behind.text
+
+    def test_a_borrower_is_not_blocked_by_a_limit_that_would_block_others(self):
+        """Its verdict must not stand for pods of its size that do not borrow."""
+        found = judged(waiting("borrower", 1, tier_label="preemptible"), self.place())
+        assert found.verdict == OverLimit((KEPT, "team-a"))
 
 
 def test_the_user_of_the_first_decision_is_charged():

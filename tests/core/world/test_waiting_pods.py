@@ -124,3 +124,17 @@ def test_the_line_of_a_team_is_counted_as_pods_come_change_and_go():
     line.discard("uid-a")
     line.discard("uid-b")
     assert (line.size("team-a"), line.gpus("team-a"), line.gpus("team-b")) == (0, 0, 0)
+
+
+def test_marked_pods_with_a_turn_keep_room_by_team():
+    line, changed = WaitingPods(), []
+    line.on_kept = changed.append
+    line.set(waiting("a", 2, keeps_room=True))
+    line.set(waiting("b", 3, keeps_room=True))
+    line.set(waiting("c", 4))
+    assert (line.kept("team-a"), line.kept("team-b")) == (gpus(5), 0)
+    assert sorted(each.pod.name for each in line.keeping()) == ["a", "b"]
+    line.set(waiting("a", 2, keeps_room=True, foreign_gates=("x",)))
+    line.discard(waiting("b").uid)
+    assert (line.kept("team-a"), list(line.keeping())) == (0, [])
+    assert changed == ["team-a"] * 4

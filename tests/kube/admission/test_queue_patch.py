@@ -165,3 +165,11 @@ def test_a_waiting_pod_with_an_annotation_that_is_too_long_is_known_by_its_name(
     assert (waiting.uid, waiting.pod.name, waiting.team, waiting.has_turn) == ("u1", "p", "team-a", False)
     assert what in waiting.problem
     assert len(waiting.problem) < 1001
+
+
+def test_a_released_pod_keeps_no_room_and_no_reason_to_wait():
+    waiting = queued(b.pod("p", namespace="team-a", gpus=1, uid="u1"), full_world())
+    waiting["metadata"] |= {"resourceVersion": "7"}
+    waiting["metadata"]["annotations"] |= {keys.RECLAIMING: "2026-01-01T00:00:00Z", "mine": "x"}
+    annotations = released(waiting)["metadata"]["annotations"]
+    assert set(annotations) == {keys.DECISION, "mine"}

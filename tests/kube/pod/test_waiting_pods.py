@@ -60,3 +60,10 @@ def test_it_uses_nothing_while_it_waits_and_counts_when_the_gate_is_gone():
     assert to_resident(read(gated()), BUILT_IN_RESOURCES) is None
     assert to_resident(read(gated(gates=())), BUILT_IN_RESOURCES) is not None
     assert to_resident(read(gated(node="n0")), BUILT_IN_RESOURCES) is not None, "whatever the gates say, it runs"
+
+
+def test_it_keeps_room_under_limits_from_the_mark_on():
+    manifest = gated()
+    assert not to_waiting(read(manifest), BUILT_IN_RESOURCES).keeps_room
+    manifest["metadata"]["annotations"][keys.RECLAIMING] = "2026-01-01T00:00:00Z"
+    assert to_waiting(read(manifest), BUILT_IN_RESOURCES).keeps_room

@@ -39,7 +39,9 @@ class WaitingReport(msgspec.Struct, rename="camel"):
         msgspec.Meta(description="among all that wait, from 1; null where another controller's gate holds it"),
     ]
     place_in_team: Annotated[int | None, msgspec.Meta(description="among those of its team, from 1")]
-    code: Annotated[str, msgspec.Meta(description="WaitsForLimit, WaitsForRoom, WaitsInLine or WaitsForGate")]
+    code: Annotated[
+        str, msgspec.Meta(description="WaitsForLimit, WaitsForBorrowers, WaitsForRoom, WaitsInLine or WaitsForGate")
+    ]
     cause: Annotated[str, msgspec.Meta(description="what it waits for, in numbers")]
     holders: Annotated[list[HolderReport], msgspec.Meta(description="who holds most of what it waits for")]
     gates: Annotated[list[str], msgspec.Meta(description="scheduling gates of other controllers")]

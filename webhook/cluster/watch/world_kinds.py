@@ -77,12 +77,12 @@ def reclaim_kinds(
     world: World,
     reclaim_index: ReclaimIndex,
     *,
-    pods: PodStore[ReclaimPod],
+    pods: PodStore[ReclaimPod | WaitingPod],
     node: Changed,
     device: Changed,
     other: Changed,
 ) -> tuple[WatchedKind[Any], ...]:
-    """Return what the evictor watches to keep a world in which held nodes are open, and an index of its pods.
+    """Return what the evictor watches to keep a world in which held nodes are open, an index of its pods, and the line.
 
     Each change calls `node`, `device` or `other` afterwards, by its kind; `pods` notes changes of pods itself.
     """
@@ -95,7 +95,11 @@ def reclaim_kinds(
         followed(namespace_kind(world, objects.Namespace, to_namespace), other),
         *(followed(kind, device) for kind in device_kinds(world)),
         *(followed(kind, other) for kind in bounds),
-        pod_kind(pods, ReclaimPodObject, lambda pod: to_reclaim_pod(pod, world.policy.resources)),
+        pod_kind(
+            pods,
+            ReclaimPodObject,
+            lambda pod: to_reclaim_pod(pod, world.policy.resources) or to_waiting(pod, world.policy.resources),
+        ),
     )
 
 

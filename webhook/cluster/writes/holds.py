@@ -10,6 +10,7 @@ from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
 from webhook.kube.objects.keys import HELD_NODES, HELD_NODES_NAME, OWN_API
 from webhook.kube.reclaim.holds import (
     hold_patch,
+    keep_room_patch,
     nomination_patch,
     notice_patch,
     toleration_patch,
@@ -89,6 +90,20 @@ async def nominate(connection: ApiConnection, claim: Beneficiary, node: NodeName
 async def give_notice(connection: ApiConnection, target: Target, team: TeamName) -> None:
     """Announce an eviction on the pod. Raises ClusterError."""
     await _annotate(connection, target, notice_patch(target.uid, at=target.at, team=team))
+
+
+async def keep_room(connection: ApiConnection, waiting: Beneficiary, *, since: int | None) -> None:
+    """Have all replicas keep room under limits for a pod in line, or (None) not any more. Raises ClusterError.
+
+    A pod that is gone needs no room.
+    """
+    path = f"/api/v1/namespaces/{waiting.namespace}/pods/{waiting.name}"
+    body = keep_room_patch(waiting.uid, since=since)
+    try:
+        await connection.send("PATCH", path, body, action="patch pods", content_type=_MERGE)
+    except ApiError as error:
+        if not (error.is_missing or error.is_conflict):
+            raise
 
 
 async def take_notice_back(connection: ApiConnection, target: Target) -> None:

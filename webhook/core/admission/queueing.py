@@ -1,7 +1,9 @@
 """Pods that may not start now and wait in line: who may wait, and why it waits, in numbers.
 
-A pod waits where policy says so (`onLimit: queue`, `onNoRoom: queue`), and where another controller's scheduling gate
-holds it anyway. A pod that could not run even if its team held nothing is refused at once.
+A pod waits where policy says so (`onLimit: queue`, `onNoRoom: queue`), where another controller's scheduling gate holds
+it anyway, and inside its team's guaranteed share where only borrowing pods use up a department's limit: reclaim takes
+that back for pods that exist, so a pod that was refused would never get it. A pod that could not run even if its team
+held nothing is refused at once.
 """
 
 from typing import Final
@@ -17,7 +19,9 @@ from webhook.core.model.pod import Handling, Pod
 from webhook.core.model.policy import OnLimit, OnNoRoom, Policy, Team
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.text import ordinal, plural_gpus, printable
+from webhook.core.model.tier import Tier
 from webhook.core.quota.limits import AppliedLimit, applied_limits, applied_model_limits
+from webhook.core.tiers.tier_changes import inside_share
 from webhook.core.world.world import World
 
 QUEUE_MODE: Final = "queue"
@@ -36,8 +40,17 @@ LIMITS: Final = frozenset(
 """The codes of limits that other pods use up."""
 NO_ROOM: Final = frozenset({Code.NO_ROOM_NOW, Code.POOL_FULL})
 """The codes of nodes that other pods use up."""
+LEVELS: Final = frozenset({Code.TEAM_LIMIT_EXCEEDED, Code.DEPARTMENT_LIMIT_EXCEEDED})
+"""The codes of limits under which reclaim makes room."""
 _WAITING: Final = frozenset(
-    {Code.WAITS_FOR_LIMIT, Code.WAITS_FOR_ROOM, Code.WAITS_IN_LINE, Code.WAITS_FOR_GATE, Code.WAITS_FOR_GANG}
+    {
+        Code.WAITS_FOR_LIMIT,
+        Code.WAITS_FOR_BORROWERS,
+        Code.WAITS_FOR_ROOM,
+        Code.WAITS_IN_LINE,
+        Code.WAITS_FOR_GATE,
+        Code.WAITS_FOR_GANG,
+    }
 )
 _ALTERED: Final = "something changed the pod after Fairgate's mutating webhook"
 
@@ -52,15 +65,20 @@ def queue_for_limit(assessed: Assessment, reasons: tuple[Reason, ...], world: Wo
     team, policy, codes = assessed.team, world.policy, {reason.code for reason in reasons}
     waits_for_limit = bool(codes & LIMITS)
     is_temporary = codes <= LIMITS | NO_ROOM
-    waits_by_policy = (
-        policy.on_limit(team) is OnLimit.QUEUE if waits_for_limit else policy.on_no_room(team) is OnNoRoom.QUEUE
-    )
+    is_owed = bool(codes & LEVELS) and is_kept_out_by_borrowers(assessed, world)
+    if is_owed and Code.TEAM_LIMIT_EXCEEDED not in codes:
+        waits_by_policy = True
+    else:
+        waits_by_policy = (
+            policy.on_limit(team) is OnLimit.QUEUE if waits_for_limit else policy.on_no_room(team) is OnNoRoom.QUEUE
+        )
     if not (is_temporary and waits_by_policy):
         return Deny(reasons)
     if never := reasons_never_to_start(assessed, world):
         return Deny(never)
     if waits_for_limit:
-        return wait_in_line(assessed, Code.WAITS_FOR_LIMIT, _limit_text(assessed), world)
+        code = Code.WAITS_FOR_BORROWERS if is_owed else Code.WAITS_FOR_LIMIT
+        return wait_in_line(assessed, code, _limit_text(assessed, world), world)
     return wait_in_line(assessed, Code.WAITS_FOR_ROOM, _room_text(reasons), world)
 
 
@@ -158,10 +176,10 @@ def refuse_gate(early: EarlyDecision) -> EarlyDecision:
     return Deny((Reason(Code.INVALID_REQUEST, text),))
 
 
-def waiting_text(assessed: Assessment, reasons: tuple[Reason, ...]) -> str:
+def waiting_text(assessed: Assessment, reasons: tuple[Reason, ...], world: World) -> str:
     """Return why a pod that waits still may not start: the cause alone, without its place in line."""
     if any(reason.code in LIMITS for reason in reasons):
-        return f"waits: {_limit_text(assessed)}"
+        return f"waits: {_limit_text(assessed, world)}"
     if any(reason.code in NO_ROOM for reason in reasons):
         return f"waits: {_room_text(reasons)}"
     return "waits: " + "; ".join(reason.text for reason in reasons)
@@ -191,6 +209,37 @@ def limits_in_the_way(assessed: Assessment) -> list[AppliedLimit]:
     return [each for each in shared_limits(assessed) if each.is_exceeded_by(assessed.request.gpus)]
 
 
+def is_kept_out_by_borrowers(assessed: Assessment, world: World) -> bool:
+    """Whether a pod inside its guaranteed share would have room under all limits if no pod there borrowed.
+
+    Each limit in its way is one of its team or of a department as a whole, and enough is borrowed under it. Not so for
+    a pod of a gang: no room is made for a part of it.
+    """
+    if (
+        assessed.pod.gang is not None
+        or assessed.pod.requested_tier is Tier.PREEMPTIBLE
+        or not assessed.has_guaranteed_room(None)
+    ):
+        return False
+    gpus, team = assessed.request.gpus, assessed.team
+    blocking = [each for each in applied_limits(assessed.account) if each.is_exceeded_by(gpus)]
+    is_enough = bool(blocking) and all(
+        each.code in LEVELS and _borrowed(each, assessed) >= _missing(each.taken + gpus, each.limit)
+        for each in blocking
+    )
+    return is_enough and share_used(team, world) + gpus <= team.gpus.guaranteed
+
+
+def share_used(team: Team, world: World) -> Units:
+    """Return how much of a team's guaranteed share its pods use, with those that only run as preemptible for now."""
+    return world.usage(team.name).guaranteed + sum(change.charge.gpus for change in inside_share(team, world))
+
+
+def _borrowed(applied: AppliedLimit, assessed: Assessment) -> Units:
+    """Return what pods borrow under a limit of the team or of a department."""
+    return assessed.usage.preemptible if applied.level is None else applied.level.preemptible
+
+
 def shared_limits(assessed: Assessment) -> list[AppliedLimit]:
     """Return the limits that count the pods of a team, user or department together."""
     account = assessed.account
@@ -198,9 +247,11 @@ def shared_limits(assessed: Assessment) -> list[AppliedLimit]:
     return applied + list(applied_model_limits(account.team, account.usage))
 
 
-def _limit_text(assessed: Assessment) -> str:
+def _limit_text(assessed: Assessment, world: World) -> str:
     """Return what the team or user holds of each limit in the way, and how many GPUs must come back."""
     gpus, (team, usage, _, _) = assessed.request.gpus, assessed.account
+    if is_kept_out_by_borrowers(assessed, world):
+        return _owed_text(assessed)
     if blocking := limits_in_the_way(assessed):
         return text_of_limits(blocking, gpus)
     text = f"{_holds(f'team {team.name}', usage.guaranteed, team.gpus.guaranteed)} of its guaranteed share"
@@ -208,10 +259,22 @@ def _limit_text(assessed: Assessment) -> str:
     return f"{text}; {_next_text(missing)}"
 
 
+def _owed_text(assessed: Assessment) -> str:
+    """Return what pods borrow of the limits in the way, and that it is taken back for this pod."""
+    gpus, team = assessed.request.gpus, assessed.team
+    blocking = limits_in_the_way(assessed)
+    parts = [
+        f"{_holds(each.subject, each.taken, each.limit)}, {gpus_text(_borrowed(each, assessed))} of them borrowed"
+        for each in blocking
+    ]
+    back = plural_gpus(max(_missing(each.taken + gpus, each.limit) for each in blocking))
+    return f"{' and '.join(parts)}; it is inside team {team.name}'s guaranteed share, so {back} will be taken back"
+
+
 def text_of_limits(blocking: list[AppliedLimit], gpus: Units) -> str:
     """Return what is held of the limits in the way of so many GPU units, and how many GPUs must come back."""
-    parts = [_holds(each.subject, each.taken, each.limit) for each in blocking]
-    missing = max(_missing(each.taken + gpus, each.limit) for each in blocking)
+    parts = [_holds(each.subject, each.taken, each.limit) + _keeps(each) for each in blocking]
+    missing = max(_missing(each.taken + each.kept + gpus, each.limit) for each in blocking)
     return f"{' and '.join(parts)}; {_next_text(missing)}"
 
 
@@ -223,6 +286,10 @@ def _next_text(back: Units) -> str:
 def _holds(subject: str, taken: Units, limit: Limit) -> str:
     of = "" if isinstance(limit, Unlimited) else f" of {gpus_text(limit)}"
     return f"{printable(subject)} holds {gpus_text(taken)}{of}"
+
+
+def _keeps(applied: AppliedLimit) -> str:
+    return f", {gpus_text(applied.kept)} kept for pods inside their guaranteed shares" if applied.kept else ""
 
 
 def _missing(wanted: Units, limit: Limit) -> Units:

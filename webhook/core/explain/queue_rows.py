@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from webhook.core.admission.assessment import assess
-from webhook.core.admission.queueing import limits_in_the_way
+from webhook.core.admission.queueing import is_kept_out_by_borrowers, limits_in_the_way
 from webhook.core.explain.likely_start import LikelyStart, StartRange, Starts, UnknownStart, no_forecast
 from webhook.core.explain.line_places import Place, places
 from webhook.core.model.amount import Units
@@ -151,7 +151,8 @@ class QueueReader:
         blocking = limits_in_the_way(assessed)
         if not blocking:  # it asks never to borrow
             return _Cause(Code.WAITS_FOR_LIMIT, text, tuple(usage.largest(HOLDERS, is_guaranteed=True)))
-        return _Cause(Code.WAITS_FOR_LIMIT, text, tuple(blocking[0].holders(usage)))
+        code = Code.WAITS_FOR_BORROWERS if is_kept_out_by_borrowers(assessed, self._world) else Code.WAITS_FOR_LIMIT
+        return _Cause(code, text, tuple(blocking[0].holders(usage)))
 
     def _largest_of_all(self) -> tuple[Holder, ...]:
         found = [holder for usage in self._world.usage_by_team().values() for holder in usage.largest(HOLDERS)]

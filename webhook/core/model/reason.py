@@ -47,6 +47,7 @@ class Code(StrEnum):
     BACKFILLS = "Backfills"
     # waiting in line
     WAITS_FOR_LIMIT = "WaitsForLimit"
+    WAITS_FOR_BORROWERS = "WaitsForBorrowers"
     WAITS_FOR_ROOM = "WaitsForRoom"
     WAITS_IN_LINE = "WaitsInLine"
     WAITS_FOR_GATE = "WaitsForGate"

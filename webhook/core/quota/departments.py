@@ -9,18 +9,29 @@ from webhook.core.model.decision import Charge
 from webhook.core.model.names import ANY_MODEL, GpuModel
 from webhook.core.model.policy import Department
 from webhook.core.quota.holders import Holder, Holders
+from webhook.core.quota.kept_room import KeptRoom
 
 
 class DepartmentUsage:
     """The sums of the teams below one department, in GPU units."""
 
-    __slots__ = ("_by_model", "_guaranteed_by_model", "_teams", "department", "guaranteed", "reserved", "waiting")
+    __slots__ = (
+        "_by_model",
+        "_guaranteed_by_model",
+        "_teams",
+        "department",
+        "guaranteed",
+        "kept",
+        "reserved",
+        "waiting",
+    )
 
     def __init__(self, department: Department) -> None:
         self.department = department
         self._teams = Holders()
         self._by_model: dict[GpuModel, Holders] = {}
         self._guaranteed_by_model: dict[GpuModel, Units] = {}
+        self.kept = KeptRoom()
         self.reserved: Units = 0
         self.guaranteed: Units = 0
         self.waiting: Units = 0

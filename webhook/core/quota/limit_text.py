@@ -58,11 +58,13 @@ def violation_text(
     room: Units,
     holders: Sequence[Holder] | None,
     reserved: Units | None = None,
+    kept: Units = 0,
     wait: str = "wait until a holder ends, or delete one",
 ) -> str:
     """Return which limit is broken and what to do; `holders` is None where waiting cannot help.
 
-    `reserved` is the part of `taken` that pods in creation hold, None if not known. `wait` is the advice if nothing is
+    `reserved` is the part of `taken` that pods in creation hold, None if not known. `kept` is room besides that waiting
+    pods inside their guaranteed shares get first. `wait` is the advice if nothing is
     left.
     """
     summary = f"{printable(subject)}: requested {_requested(request)}, limit {format_limit(limit)}"
@@ -72,6 +74,7 @@ def violation_text(
     held = f"; largest holders: {named}" if named else ""
     used = f"used {gpus_text(taken - (reserved or 0))}"
     besides = "" if reserved is None else f", reserved {gpus_text(reserved)}"
+    besides += f", kept for pods inside their guaranteed shares {gpus_text(kept)}" if kept else ""
     return f"{summary}, {used}{besides}{held}; {_advice(request, limit, room, wait)}"
 
 

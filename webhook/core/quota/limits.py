@@ -39,7 +39,7 @@ class AppliedLimit:
 
     `user` and `model` restrict it to a user or a GPU model; None means the whole team. `level` is the department whose
     limit it is; None for a limit of the team. `per` completes "limit" in messages. A limit with `is_per_pod` applies to
-    each pod alone, the others to the sum of all pods.
+    each pod alone, the others to the sum of all pods. `kept` is room that a borrowing pod must leave (kept_room.py).
     """
 
     code: Code
@@ -51,15 +51,16 @@ class AppliedLimit:
     per: str = ""
     is_per_pod: bool = False
     level: DepartmentUsage | None = field(default=None, compare=False)
+    kept: Units = 0
 
     def is_exceeded_by(self, gpus: Units) -> bool:
         """Whether this many more GPU units would exceed the limit."""
-        return exceeds(self.taken + gpus, self.limit)
+        return exceeds(self.taken + self.kept + gpus, self.limit)
 
     def violation(self, request: Request, usage: TeamUsage, *, room: Units | None = None) -> Reason:
         """Return the reason with its numbers; `room` is what all limits together leave, by default this one alone."""
         if room is None:
-            room = 0 if isinstance(self.limit, Unlimited) else self.limit - self.taken
+            room = 0 if isinstance(self.limit, Unlimited) else self.limit - self.taken - self.kept
         holders = None if self.is_per_pod else self.holders(usage)
         text = violation_text(
             request,
@@ -69,6 +70,7 @@ class AppliedLimit:
             room=room,
             holders=holders,
             reserved=self._reserved(usage),
+            kept=self.kept,
             wait=_WAIT if self.level is None else _WAIT_FOR_TEAMS,
         )
         return Reason(self.code, text)
@@ -98,27 +100,52 @@ def violations(request: Request, account: Account) -> tuple[Reason, ...]:
         or exceeds(usage.total + gpus, team.gpus.limit)
         or (user is not None and exceeds(usage.user(user) + gpus, team.per_user))
         or (usage.levels and any(exceeds(each.total + gpus, each.department.gpus.limit) for each in usage.levels))
+        or must_leave_kept_room(gpus, account)
     ):
         return ()
     held = applied_limits(account)
-    room = min(applied.limit - applied.taken for applied in held if not isinstance(applied.limit, Unlimited))
-    return tuple(applied.violation(request, usage, room=room) for applied in held if applied.is_exceeded_by(gpus))
+    broken = [applied for applied in held if applied.is_exceeded_by(gpus)]
+    if not broken:  # what is kept leaves enough room
+        return ()
+    room = min(
+        applied.limit - applied.taken - applied.kept for applied in held if not isinstance(applied.limit, Unlimited)
+    )
+    return tuple(applied.violation(request, usage, room=room) for applied in broken)
 
 
 def applied_limits(account: Account) -> tuple[AppliedLimit, ...]:
     """Return the limits per pod, of the team, of the departments above it, and per user if the user is known."""
-    team, usage, user, _ = account
+    team, usage, user, pod = account
+    leaves_kept = must_leave_kept_room(pod.demand.gpus, account)
     held = (
         AppliedLimit(
             Code.POD_LIMIT_EXCEEDED, f"one pod of team {team.name}", team.per_pod, 0, per=" per pod", is_per_pod=True
         ),
-        AppliedLimit(Code.TEAM_LIMIT_EXCEEDED, f"team {team.name}", team.gpus.limit, usage.total),
-        *[_applied_department_limit(level) for level in usage.levels],
+        AppliedLimit(
+            Code.TEAM_LIMIT_EXCEEDED,
+            f"team {team.name}",
+            team.gpus.limit,
+            usage.total,
+            kept=usage.kept.total if leaves_kept else 0,
+        ),
+        *[_applied_department_limit(level, kept=level.kept.total if leaves_kept else 0) for level in usage.levels],
     )
     if user is None:
         return held
     subject, taken = f"user {user} in team {team.name}", usage.user(user)
     return (*held, AppliedLimit(Code.USER_LIMIT_EXCEEDED, subject, team.per_user, taken, user, per=" per user"))
+
+
+def must_leave_kept_room(gpus: Units, account: Account) -> bool:
+    """Whether some room is kept under the limits of a pod that would borrow: it is not for pods that do."""
+    team, usage, _, pod = account
+    if not usage.kept.teams:
+        for level in usage.levels:  # one or two, mostly: a loop costs a third of `any`
+            if level.kept.teams:
+                break
+        else:
+            return False
+    return pod.requested_tier is _PREEMPTIBLE or not has_guaranteed_room(gpus, team, usage, None)
 
 
 def applied_model_limits(team: Team, usage: TeamUsage) -> tuple[AppliedLimit, ...]:
@@ -172,7 +199,7 @@ def limits_on_model(team: Team, usage: TeamUsage, model: GpuModel) -> Iterator[A
 
 
 def _applied_department_limit(
-    level: DepartmentUsage, limit: Limit | None = None, model: GpuModel | None = None
+    level: DepartmentUsage, limit: Limit | None = None, model: GpuModel | None = None, *, kept: Units = 0
 ) -> AppliedLimit:
     department = level.department
     subject = f"department {department.name}" + ("" if model is None else f" on {model}")
@@ -183,6 +210,7 @@ def _applied_department_limit(
         level.total if model is None else level.model(model),
         model=model,
         level=level,
+        kept=kept,
     )
 
 

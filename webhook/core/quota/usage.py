@@ -10,10 +10,11 @@ from typing import Final, TypeVar
 
 from webhook.core.model.amount import Units
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import ANY_MODEL, GpuModel, Uid, User
+from webhook.core.model.names import ANY_MODEL, GpuModel, TeamName, Uid, User
 from webhook.core.model.tier import Tier
 from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.holders import Holder, HolderDetails, Holders
+from webhook.core.quota.kept_room import KeptRoom
 
 _K = TypeVar("_K", bound=str)
 
@@ -57,6 +58,7 @@ class TeamUsage:
         "_guaranteed_by_model",
         "_rankings",
         "guaranteed",
+        "kept",
         "levels",
         "reserved",
         "total",
@@ -72,6 +74,7 @@ class TeamUsage:
         self._guaranteed_by_model: dict[GpuModel, Units] = {}
         self._rankings: _Rankings | None = None
         self._changes_unasked = 0
+        self.kept = KeptRoom()
         self.total: Units = 0
         self.reserved: Units = 0
         self.guaranteed: Units = 0
@@ -124,6 +127,14 @@ class TeamUsage:
         else:
             found = ranked.team.largest(count)
         return [self._with_details(name, gpus) for name, gpus in found]
+
+    def keep_room(self, team: TeamName, gpus: Units, *, share: Units) -> None:
+        """Keep room of the team's limit, and of those above it, for waiting pods of so many units (0: not any more).
+
+        `share` is the team's guaranteed share: no more is kept than what is left of it.
+        """
+        for kept in (self.kept, *(level.kept for level in self.levels)):
+            kept.set(team, gpus, share=share, usage=self)
 
     def emptied(self) -> "TeamUsage":
         """Return the usage of the same team if neither it nor any other held anything."""

@@ -86,8 +86,13 @@ class Evictions:
 
     @property
     def holds(self) -> Mapping[NodeName, NodeHold]:
-        """The holds; their targets are the listed evictions."""
-        return self._holds
+        """The holds of nodes; their targets are the listed evictions."""
+        return {node: hold for node, hold in self._holds.items() if not hold.is_under_limits}
+
+    @property
+    def limit_holds(self) -> Mapping[NodeName, NodeHold]:
+        """The holds of room under limits, one for each pod that waits for it."""
+        return {place: hold for place, hold in self._holds.items() if hold.is_under_limits}
 
     def get(self, uid: Uid) -> Eviction | None:
         """Return the eviction of a victim, the latest one."""
@@ -98,8 +103,12 @@ class Evictions:
         return self._awaited
 
     def listed(self) -> set[Uid]:
-        """Return the victims that a hold still lists."""
-        return {target.uid for hold in self._holds.values() for target in hold.targets}
+        """Return the victims that the hold of a node still lists."""
+        return {target.uid for hold in self.holds.values() for target in hold.targets}
+
+    def listed_for_limits(self) -> set[Uid]:
+        """Return the victims that a hold of room under limits still lists."""
+        return {target.uid for hold in self.limit_holds.values() for target in hold.targets}
 
     def is_written(self, hold: NodeHold) -> bool:
         """Whether the node of a hold lists all of its targets, for the right beneficiaries."""

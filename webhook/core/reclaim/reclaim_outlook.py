@@ -22,6 +22,7 @@ WHY_NOT: Final = {
     Cause.NO_NODE: "no open node that it may use could hold it, even without borrowers",
     Cause.TOPOLOGY_UNMET: "the nodes that could hold it do not satisfy its rules about other pods around them",
     Cause.NOT_ENOUGH_VICTIMS: "the borrowing pods that may be evicted now do not make enough room on any one node",
+    Cause.LIMITS_FULL: "the borrowing pods that may be evicted now do not make enough room under its limits",
     Cause.NO_DOMAIN: "no one domain, as its gang requires, could have room for all of it, borrowing pods that may be "
     "evicted now taken into account",
     Cause.NOT_FOR_ROOM: "kube-scheduler reports something else than too little room, which no eviction solves",

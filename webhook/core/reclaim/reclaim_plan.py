@@ -25,6 +25,7 @@ class Cause(StrEnum):
     NO_NODE = "NoNode"
     TOPOLOGY_UNMET = "TopologyUnmet"
     NOT_ENOUGH_VICTIMS = "NotEnoughVictims"
+    LIMITS_FULL = "LimitsFull"
     GANG_INCOMPLETE = "GangIncomplete"
     NOT_FOR_ROOM = "NotForRoom"
     NO_DOMAIN = "NoDomain"

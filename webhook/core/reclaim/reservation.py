@@ -5,10 +5,14 @@ It is written on the node itself, so that the next leader finds it.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from webhook.core.model.names import GangId, Namespace, NodeName, Uid
+from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_plan import Move
+
+_LIMIT: Final = "limit "
+"""In the place of a node's name where room is kept under limits; no node has a name with a space."""
 
 
 class Beneficiary(NamedTuple):
@@ -52,6 +56,11 @@ class NodeHold:
     broken: frozenset[GangId] = frozenset()
     since: int = 0
 
+    @property
+    def is_under_limits(self) -> bool:
+        """Whether room is kept under limits, and on no node."""
+        return self.node.startswith(_LIMIT)
+
     def joined(self, move: Move, *, at: int, until: int) -> "NodeHold":
         """Return it with room for one more pod, and with that pod's victims."""
         waiting = move.waiting
@@ -84,7 +93,12 @@ class NodeHold:
         return replace(self, beneficiaries=beneficiaries, targets=targets, broken=broken)
 
 
-def targets_of(moves: Iterable[Move], *, at: int) -> tuple[Target, ...]:
+def limit_place(uid: Uid) -> NodeName:
+    """Return what stands for a node in the hold of a pod for which room is kept under limits."""
+    return NodeName(f"{_LIMIT}{uid}")
+
+
+def targets_of(moves: Iterable[Move | LimitMove], *, at: int) -> tuple[Target, ...]:
     """Return the victims of plans as targets."""
     return tuple(
         Target(

@@ -4,7 +4,7 @@ Exact: victims that free the same are interchangeable except for their cost, so 
 searched, and a branch ends as soon as it costs more than the best so far. A node has at most a few dozen GPU pods.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple, Protocol
@@ -57,7 +57,7 @@ class VictimChoice(NamedTuple):
 class Need:
     """What is missing on a node: amounts above zero, GPU units, and room on single devices."""
 
-    amounts: Mapping[ResourceName, int]
+    amounts: Mapping[ResourceName, Units]
     missing_gpus: Units
     per_device: PerDevice | None = None
 
@@ -122,11 +122,11 @@ class Scale:
         )
 
 
-class _Unit(NamedTuple):
+class Unit(NamedTuple):
     """Victims that are evicted together: one single, a gang or a workload. `here` is what they free on this node."""
 
     victims: tuple[Victim, ...]
-    here: tuple[int, ...]
+    here: tuple[Units, ...]
     gpus: Units
     cost: Cost
     departures: tuple[Departure, ...]
@@ -137,15 +137,20 @@ def clear(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, 
     node_victims = victim_index.on(node)
     if node_victims is None:
         return None
-
-    def order(unit: _Unit) -> tuple[tuple[Units, ...], Uid]:
-        return unit.cost.ranked(scale.order), unit.victims[0].uid
-
     made = (
         *_singles(need, node_victims, room, scale),
         *_gangs(need, node, victim_index, scale),
         *_whole(need, node, victim_index, scale),
     )
+    return cheapest(need, made, room=room, scale=scale)
+
+
+def cheapest(need: Need, made: Iterable[list[Unit]], *, room: Room, scale: Scale) -> VictimChoice | None:
+    """Return the victims of the least cost among rows of units; those of a row free the same."""
+
+    def order(unit: Unit) -> tuple[tuple[Units, ...], Uid]:
+        return unit.cost.ranked(scale.order), unit.victims[0].uid
+
     rows = [sorted(row, key=order)[: scale.failure_limits.singles(_limiting(row))] for row in made]
     rows = [row for row in rows if row]
     rows.sort(key=lambda row: order(row[0]))
@@ -158,9 +163,9 @@ def clear(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, 
     return search.best
 
 
-def _singles(need: Need, node_victims: NodeVictims, room: Room, scale: Scale) -> list[list[_Unit]]:
+def _singles(need: Need, node_victims: NodeVictims, room: Room, scale: Scale) -> list[list[Unit]]:
     """Return rows of single victims; those on different devices are not equal where devices matter."""
-    rows: dict[object, list[_Unit]] = {}
+    rows: dict[object, list[Unit]] = {}
     for alike, row in node_victims.rows.items():
         requests = dict(alike.demand.requests)
         here = tuple([requests.get(resource, 0) for resource in need.amounts])
@@ -169,7 +174,7 @@ def _singles(need: Need, node_victims: NodeVictims, room: Room, scale: Scale) ->
                 if scale.is_past_minimum_runtime(victim) and scale.may_go(victim):
                     key = (alike, room.devices_of(victim)) if need.per_device is not None else alike
                     cost = scale.cost_of((victim,), gangs=0)
-                    unit = _Unit((victim,), here, victim.demand.gpus, cost, departures((victim,)))
+                    unit = Unit((victim,), here, victim.demand.gpus, cost, departures((victim,)))
                     rows.setdefault(key, []).append(unit)
     return list(rows.values())
 
@@ -184,13 +189,13 @@ def departures(victims: Sequence[Victim]) -> tuple[Departure, ...]:
     return tuple([Departure(workload, pods, counted) for workload, (pods, counted) in found.items()])
 
 
-def _limiting(row: Sequence[_Unit]) -> WorkloadId | None:
+def _limiting(row: Sequence[Unit]) -> WorkloadId | None:
     """Return the workload whose failure budget bounds a row: that of single pods that count."""
     victims = row[0].victims
     return victims[0].workload if len(victims) == 1 and victims[0].is_counted and victims[0].gang is None else None
 
 
-def _gangs(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) -> list[list[_Unit]]:
+def _gangs(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) -> list[list[Unit]]:
     """Return a row for each gang: all of its borrowing members are evicted.
 
     Members that must not be, such as guaranteed ones, protect no others, and its minimum runtime is that of its oldest
@@ -207,7 +212,7 @@ def _gangs(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) 
     return rows
 
 
-def _whole(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) -> list[list[_Unit]]:
+def _whole(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) -> list[list[Unit]]:
     """Return a row for each workload that would fail by evictions and all of whose pods may be evicted."""
     node_victims, rows = victim_index.on(node), []
     if node_victims is None or scale.failure_limits.may_break:
@@ -228,23 +233,23 @@ def _whole(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) 
     return rows
 
 
-def _together(members: tuple[Victim, ...], need: Need, node: NodeName, scale: Scale) -> _Unit:
+def _together(members: tuple[Victim, ...], need: Need, node: NodeName, scale: Scale) -> Unit:
     freed = [dict(member.demand.requests) for member in members if member.node == node]
     here = tuple([sum(requests.get(resource, 0) for requests in freed) for resource in need.amounts])
     gpus = sum(member.demand.gpus for member in members)
     cost = scale.cost_of(members, gangs=int(len(members) > 1))
-    return _Unit(members, here, gpus, cost, departures(members))
+    return Unit(members, here, gpus, cost, departures(members))
 
 
 class _Branch(NamedTuple):
     """A part of a choice: what is still missing, the victims, how many GPU units they free, what they cost."""
 
-    wanted: tuple[int, ...]
+    wanted: tuple[Units, ...]
     victims: tuple[Victim, ...] = ()
     gpus: Units = 0
     cost: Cost = Cost()
 
-    def plus(self, unit: _Unit, *, missing_gpus: Units, broken: int = 0) -> "_Branch":
+    def plus(self, unit: Unit, *, missing_gpus: Units, broken: int = 0) -> "_Branch":
         """Return it with one more unit, by which `broken` workloads fail."""
         gpus = self.gpus + unit.gpus
         cost = Cost(
@@ -263,7 +268,7 @@ class _Branch(NamedTuple):
 class _Search:
     """A depth-first search over how many units of each row are evicted."""
 
-    def __init__(self, need: Need, rows: list[list[_Unit]], room: Room, scale: Scale) -> None:
+    def __init__(self, need: Need, rows: list[list[Unit]], room: Room, scale: Scale) -> None:
         self.best: VictimChoice | None = None
         self._best_rank: tuple[Units, ...] = ()
         self._need = need

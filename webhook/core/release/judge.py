@@ -6,7 +6,14 @@ from webhook.core.admission.admission import start
 from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.domain_rules import place_beside
 from webhook.core.admission.node_choice import in_domain
-from webhook.core.admission.queueing import LIMITS, NO_ROOM, may_grow, waiting_text, waits_for_room
+from webhook.core.admission.queueing import (
+    LIMITS,
+    NO_ROOM,
+    limits_in_the_way,
+    may_grow,
+    waiting_text,
+    waits_for_room,
+)
 from webhook.core.model.amount import exceeds
 from webhook.core.model.decision import Admit, Charge, Decision, Deny, NodeChoice, NotApplicable, Retry
 from webhook.core.model.domain_request import DomainPlace
@@ -26,6 +33,8 @@ from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
 NO_REQUESTER: Final = Requester("")
+KEPT: Final = "kept"
+"""The limit that is named where room is kept for others: it is not in the way of pods that do not borrow."""
 _BACKFILLS: Final = "runs ahead of pods that wait for room, and gives it back when they can start"
 
 
@@ -68,14 +77,14 @@ def judge_pod(
         case Admit():
             is_left_to_wait = not waits_for_room(assessed, world) and (not is_member or may_grow(assessed))
             may_wait = way is Way.IN_TURN and not kept and is_left_to_wait
-            judged = _admitted(waiting, assessed, decision, borrowed=borrowed, way=way, may_wait=may_wait)
+            judged = _admitted(waiting, assessed, decision, world=world, borrowed=borrowed, way=way, may_wait=may_wait)
         case NotApplicable(reason=reason, charge=charge):
             decision = _unplaced(waiting, assessed, charge, reason, world)
             judged = Judged(waiting, assessed.pod, decision, Fits())
         case Retry(reason=reason):
             judged = Judged(waiting, assessed.pod, decision, Never(), f"waits: {reason.text}")
         case Deny(reasons=reasons):
-            text = waiting_text(assessed, reasons)
+            text = waiting_text(assessed, reasons, world)
             judged = Judged(waiting, assessed.pod, decision, _refused(assessed, reasons), text)
         case _:
             raise AssertionError(f"a pod that starts is never queued: {decision}")
@@ -101,7 +110,14 @@ def _assessed(
 
 
 def _admitted(
-    waiting: WaitingPod, assessed: Assessment, admit: Admit, *, borrowed: BorrowedRoom | None, way: Way, may_wait: bool
+    waiting: WaitingPod,
+    assessed: Assessment,
+    admit: Admit,
+    *,
+    world: World,
+    borrowed: BorrowedRoom | None,
+    way: Way,
+    may_wait: bool,
 ) -> Judged:
     is_ahead = way is Way.BACKFILL
     if is_ahead:
@@ -117,7 +133,7 @@ def _admitted(
         if choice.mode is not Mode.OFF:
             choice = choice._replace(mode=Mode.PREFER, nodes=(node,))
         return Judged(waiting, assessed.pod, admit._replace(node_choice=choice), Fits())
-    text = waiting_text(assessed, admit.warnings)
+    text = waiting_text(assessed, admit.warnings, world)
     return Judged(waiting, assessed.pod, admit, NoRoom(), text)
 
 
@@ -127,6 +143,8 @@ def _refused(assessed: Assessment, reasons: tuple[Reason, ...]) -> OverLimit | N
     team, user = assessed.team.name, assessed.user
     if not codes <= LIMITS | NO_ROOM:
         return Never()
+    if any(each.kept for each in limits_in_the_way(assessed)):
+        return OverLimit((KEPT, team))
     if Code.TEAM_LIMIT_EXCEEDED in codes:
         return OverLimit((TEAM, team))
     if Code.USER_LIMIT_EXCEEDED in codes:

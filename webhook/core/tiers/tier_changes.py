@@ -109,6 +109,18 @@ def tier_changes(team: Team, world: World) -> tuple[TierChange, ...]:
     return (*demotions, *(_promotions(room, book, world) if has_room else ()))
 
 
+def inside_share(team: Team, world: World) -> tuple[TierChange, ...]:
+    """Return the borrowing pods that a team's guaranteed share has room for, in the order of their promotion.
+
+    They do not borrow from others. They started ahead of pods that wait, or are about to be promoted.
+    """
+    book = world.usage(team.name)
+    if not book.preemptible or book.guaranteed >= team.gpus.guaranteed:
+        return ()
+    room = Room(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
+    return tuple(_promotions(room, book, world, with_all=True))
+
+
 def promotion(change: TierChange, world: World) -> LedgerDecision:
     """Check a promotion again at the moment when it is charged: other pods may have been admitted meanwhile."""
     pod, charge = world.pod(change.pod.uid), world.charge_of(change.pod.uid)
@@ -160,13 +172,15 @@ def _demotions(team: Team, book: TeamUsage, world: World) -> list[TierChange]:
     return found
 
 
-def _promotions(room: Room, book: TeamUsage, world: World) -> list[TierChange]:
+def _promotions(room: Room, book: TeamUsage, world: World, *, with_all: bool = False) -> list[TierChange]:
     movable = []
     for uid, entry in book.entries():
         if entry.charge.tier is not _PREEMPTIBLE or entry.is_reserved or not room.fits(entry.charge):
             continue
         pod = world.pod(uid)
-        if pod is not None and _may_rise(pod) and not (pod.is_backfill and _is_in_the_way(pod, world)):
+        if pod is None or not _may_rise(pod):
+            continue
+        if with_all or not (pod.is_backfill and _is_in_the_way(pod, world)):
             movable.append((pod, entry))
     found = []
     for pod, entry in in_order(movable):

@@ -20,6 +20,7 @@ class WaitingPod:
     whose line it is in. `created` is in seconds of Unix time, `version` the resourceVersion at which it was read.
     `text` is its annotation fairgate.dev/waiting. `problem` says why it cannot be read any more, "" if it can: its
     owner changed it while it waited. Then `pod` has only its name, and the pod keeps its place without a turn.
+    `keeps_room`: reclaim takes back borrowed GPUs under its limits for it, which no borrowing pod may have meanwhile.
     """
 
     pod: Pod
@@ -31,6 +32,7 @@ class WaitingPod:
     text: str = ""
     is_terminating: bool = False
     problem: str = ""
+    keeps_room: bool = False
 
     @property
     def uid(self) -> Uid:
@@ -51,7 +53,8 @@ class WaitingPod:
 class WaitingPods:
     """Waiting pods by UID and by team, and those that were let in and are not seen yet.
 
-    `on_change` and `on_pod` are called with the UID of each pod that changed. `wanted` are the nodes for
+    `on_change` and `on_pod` are called with the UID of each pod that changed, `on_kept` with a team whose pods with
+    `keeps_room` changed. `wanted` are the nodes for
     which some wait that could not start for lack of room when they were last judged, None for all nodes: back-fill
     there must stay evictable. `expected` are pods of gangs that are made only once others of them run, and are judged
     with those.
@@ -60,6 +63,7 @@ class WaitingPods:
     def __init__(self) -> None:
         self.on_change: Callable[[Uid], None] = _ignore
         self.on_pod: Callable[[Uid], None] = _ignore
+        self.on_kept: Callable[[TeamName], None] = _ignore_team
         self.wanted: frozenset[NodeName] | None = frozenset()
         self.expected: dict[Uid, WaitingPod] = {}
         self._by_team: dict[TeamName, dict[Uid, WaitingPod]] = {}
@@ -68,6 +72,7 @@ class WaitingPods:
         self._by_gang: dict[GangId, dict[Uid, WaitingPod]] = {}
         self._expected: dict[Uid, tuple[TeamName, int]] = {}  # the first to expire first
         self._expected_of: dict[TeamName, int] = {}
+        self._keeping: dict[TeamName, dict[Uid, Units]] = {}
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -121,6 +126,14 @@ class WaitingPods:
         """Return the GPU units that the containers of a team's waiting pods ask for."""
         return self._gpus.get(team, 0)
 
+    def kept(self, team: TeamName) -> Units:
+        """Return the GPU units for which a team's waiting pods keep room."""
+        return sum(self._keeping.get(team, _NO_UNITS).values())
+
+    def keeping(self) -> Iterable[WaitingPod]:
+        """Return the waiting pods that keep room."""
+        return [pod for uids in self._keeping.values() for uid in uids if (pod := self._pods.get(uid)) is not None]
+
     def has_line(self, team: TeamName) -> bool:
         """Whether a pod of the team waits for its turn."""
         return team in self._expected_of or any(pod.has_turn for pod in self.of(team))
@@ -144,6 +157,7 @@ class WaitingPods:
         self._gpus[pod.team] = self._gpus.get(pod.team, 0) + change
         if pod.pod.gang is not None:
             self._by_gang.setdefault(pod.pod.gang.id, {})[pod.uid] = pod
+        self._keep(pod.team, pod.uid, pod.pod.demand.gpus if pod.keeps_room and pod.has_turn else 0)
         self.on_change(pod.uid)
         self.on_pod(pod.uid)
 
@@ -175,6 +189,7 @@ class WaitingPods:
 
     def _remove(self, pod: WaitingPod) -> None:
         del self._pods[pod.uid]
+        self._keep(pod.team, pod.uid, 0)
         self._gpus[pod.team] -= pod.pod.demand.gpus
         _drop(self._by_team, pod.team, pod.uid)
         if pod.team not in self._by_team:
@@ -182,14 +197,26 @@ class WaitingPods:
         if pod.pod.gang is not None:
             _drop(self._by_gang, pod.pod.gang.id, pod.uid)
 
+    def _keep(self, team: TeamName, uid: Uid, gpus: Units) -> None:
+        keeping = self._keeping.get(team, _NO_UNITS)
+        if keeping.get(uid, 0) == gpus:
+            return
+        if gpus:
+            self._keeping[team] = {**keeping, uid: gpus}
+        else:
+            _drop(self._keeping, team, uid)
+        self.on_kept(team)
 
+
+_NO_UNITS: Final[dict[Uid, Units]] = {}
 _NO_PODS: Final[dict[Uid, WaitingPod]] = {}
 
 
 _Key = TypeVar("_Key", TeamName, GangId)
+_V = TypeVar("_V")
 
 
-def _drop(lines: dict[_Key, dict[Uid, WaitingPod]], key: _Key, uid: Uid) -> None:
+def _drop(lines: dict[_Key, dict[Uid, _V]], key: _Key, uid: Uid) -> None:
     line = lines[key]
     del line[uid]
     if not line:
@@ -197,4 +224,8 @@ def _drop(lines: dict[_Key, dict[Uid, WaitingPod]], key: _Key, uid: Uid) -> None
 
 
 def _ignore(_uid: Uid) -> None:
+    """Do nothing."""
+
+
+def _ignore_team(_team: TeamName) -> None:
     """Do nothing."""

@@ -60,6 +60,7 @@ class World:
         self._entrances = Entrances(policy)
         self._assumed: dict[Uid, Evidence] = {}
         self.waiting = WaitingPods()
+        self.waiting.on_kept = self._keep_room
         self.gangs = GangMembers()
         self.gang_reservations = GangReservations()
         self.group_domains: dict[GangId, DomainRequest] = {}  # by the PodGroups that ask for a domain
@@ -195,6 +196,8 @@ class World:
         self._track()
         self._charged.set_policy(policy)
         self._assign_waiting(self.waiting.all())
+        for team in self.waiting.teams():
+            self._keep_room(team)
 
     def set_node(self, node: Node) -> None:
         """Add or update a node."""
@@ -369,6 +372,12 @@ class World:
         """Put waiting pods in the lines of the teams that their namespaces belong to now."""
         for pod in [*pods]:
             self.set_waiting(pod)
+
+    def _keep_room(self, team: TeamName) -> None:
+        """Keep room under a team's limits for those of its waiting pods that reclaim makes it for."""
+        found, usage = self.policy.team(team), self._usage.get(team)
+        if found is not None and usage is not None:
+            usage.keep_room(team, self.waiting.kept(team), share=found.gpus.guaranteed)
 
     def _track(self) -> None:
         for resource in self.policy.resources:

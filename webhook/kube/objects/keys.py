@@ -19,6 +19,8 @@ QUEUE_GATE: Final = "fairgate.dev/queue"
 """Scheduling gate: the pod waits in line, uncharged. Only Fairgate removes it."""
 WAITING: Final = "fairgate.dev/waiting"
 """Pod annotation: why the pod waits in line, in numbers. Written by Fairgate; rewritten when the cause changes."""
+RECLAIMING: Final = "fairgate.dev/reclaiming"
+"""Pod annotation: since when borrowed GPUs under a limit are taken back for the waiting pod. Written by the evictor."""
 
 GANG: Final = "fairgate.dev/gang"
 """Annotation of a pod or workload: "true" makes its pods a gang, which starts whole."""

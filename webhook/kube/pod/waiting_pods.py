@@ -44,6 +44,7 @@ def to_waiting(pod: objects.Pod, weights: Weights) -> WaitingPod | None:
         text=waiting_annotation(annotations),
         is_terminating=metadata.deletion_timestamp is not None,
         problem=problem,
+        keeps_room=keys.RECLAIMING in annotations,
     )
 
 

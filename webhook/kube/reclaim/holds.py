@@ -124,6 +124,11 @@ def notice_patch(uid: Uid, *, at: int, team: TeamName) -> bytes:
     return _annotate(uid, {keys.EVICT_AT: rfc3339(at), keys.EVICT_FOR: team})
 
 
+def keep_room_patch(uid: Uid, *, since: int | None) -> bytes:
+    """Return a merge patch by which room under limits is kept for a waiting pod; None: not any more."""
+    return _annotate(uid, {keys.RECLAIMING: None if since is None else rfc3339(since)})
+
+
 def withdraw_notice_patch(uid: Uid) -> bytes:
     """Return a merge patch that withdraws an announcement."""
     return _annotate(uid, {keys.EVICT_AT: None, keys.EVICT_FOR: None})

@@ -118,7 +118,10 @@ SHAPES: Final[Mapping[str, Shape]] = {
 """The fields of each kind."""
 
 _READ_ANNOTATIONS: Final = frozenset(
-    {keys.DECISION, keys.WAITING, keys.REQUIRES, keys.POOL, keys.MIRROR, keys.GPUSHARE_DEVICE, keys.EXTENDED_CLAIM}
+    {
+        *(keys.DECISION, keys.WAITING, keys.RECLAIMING, keys.REQUIRES, keys.POOL),
+        *(keys.MIRROR, keys.GPUSHARE_DEVICE, keys.EXTENDED_CLAIM),
+    }
 )
 
 

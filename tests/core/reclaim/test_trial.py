@@ -1,0 +1,46 @@
+"""One round on the fleet itself: what is tried is undone, and a victim frees its room once."""
+
+from tests.core.support.make import GPU
+from tests.core.support.scenes import scene, victim, waiting
+from webhook.core.model.names import TeamName
+from webhook.core.reclaim.reclaim_plan import Cause, Move, Refused
+from webhook.core.reclaim.trial import Trial
+
+FULL = [victim("a", 4), victim("c", 4, team="team-c")]
+
+
+def test_what_is_placed_is_undone():
+    there = scene(FULL)
+    trial = Trial(there)
+    before = trial.savepoint()
+    assert isinstance(trial.place(waiting(count=4)), Move)
+    assert isinstance(trial.place(waiting("b2", 4)), Move)
+    assert trial.place(waiting("b3", 4)) == Refused(waiting("b3", 4), Cause.NOT_ENOUGH_VICTIMS)
+    trial.undo(before)
+    assert isinstance(trial.place(waiting("b3", 4)), Move)
+    trial.undo(before)
+    assert there.fleet.free("n0", GPU) == 0
+
+
+def test_no_pod_of_the_teams_outside_is_evicted():
+    trial = Trial(scene(FULL))
+    for spared, want in (("team-a", "c"), ("team-c", "a")):
+        before = trial.savepoint()
+        move = trial.place_on(waiting(count=4), -1, outside=frozenset({TeamName(spared)}))
+        assert [each.name for each in move.victims] == [want]
+        trial.undo(before)
+    both = frozenset({TeamName("team-a"), TeamName("team-c")})
+    assert trial.place_on(waiting(), -1, outside=both).cause is Cause.NOT_ENOUGH_VICTIMS
+
+
+def test_victims_free_their_room_once():
+    there = scene(FULL)
+    trial = Trial(there)
+    assert not trial.has_room(waiting(count=4), -1)
+    trial.evict(FULL[:1])
+    trial.evict(FULL[:1])
+    assert there.fleet.free("n0", GPU) == 4
+    assert trial.has_room(waiting(count=4), -1)
+    assert not trial.has_room(waiting(count=4), 0)
+    trial.undo(0)
+    assert there.fleet.free("n0", GPU) == 0

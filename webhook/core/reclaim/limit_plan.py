@@ -1,0 +1,285 @@
+"""Room under limits: which borrowing pods are evicted for pods that wait in line inside their guaranteed shares.
+
+Limits are hard, so such a pod is charged only once those that borrow under the limit in its way are gone. The plan
+frees the limit, and room on a node that the pod can use with the same victims where that is possible. No pod is
+evicted that is not counted by a limit in the way. A node that only others than these could free is left to the plan
+for nodes (reclaim.py), once the pod is charged; but nothing is evicted for a pod that would find no room then.
+
+A round plans for all waiting pods in their order, each on top of the earlier ones, and leaves the snapshot as it was.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+from webhook.core.model.amount import Units
+from webhook.core.model.names import TeamName, Uid
+from webhook.core.reclaim.limit_victims import cheapest_under
+from webhook.core.reclaim.reclaim_plan import Cause, ReclaimSnapshot, Refused
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.trial import Trial
+from webhook.core.reclaim.victim import Victim
+
+LevelName = str
+
+
+class LimitLevel(NamedTuple):
+    """A limit and the teams that it counts, in GPU units: `free` now, and `coming` once pods that leave are gone."""
+
+    name: LevelName
+    teams: frozenset[TeamName]
+    free: Units
+    coming: Units = 0
+
+
+class Entitled(NamedTuple):
+    """A pod in line inside its team's guaranteed share, the slots that it may use, and its limits, the lowest first."""
+
+    waiting: ReclaimPod
+    slots: int
+    levels: tuple[LevelName, ...]
+
+
+class LimitMove(NamedTuple):
+    """A pod that would start, and the victims for it: none where pods that leave make the room.
+
+    `levels` are the limits that have no room for it now; none where it can start at once.
+    """
+
+    waiting: ReclaimPod
+    levels: tuple[LevelName, ...]
+    victims: tuple[Victim, ...] = ()
+    is_past_budgets: bool = False
+
+
+class LimitRound(NamedTuple):
+    """The pods that have room under their limits or get it, and those that wait for it and cannot."""
+
+    moves: tuple[LimitMove, ...]
+    refused: tuple[Refused, ...] = ()
+
+
+def plan_limits(
+    together: Iterable[Sequence[Entitled]],
+    levels: Iterable[LimitLevel],
+    snapshot: ReclaimSnapshot,
+    *,
+    ahead: Iterable[ReclaimPod] = (),
+    before: Mapping[Uid, Set[Uid]] | None = None,
+) -> LimitRound:
+    """Return the plans for pods in line; those of one group start together or not at all.
+
+    `ahead` are charged pods that wait for nodes, whose room is taken first. `before` are the victims that were chosen
+    for each pod by an earlier round: they are kept as long as they are needed and enough.
+    """
+    planner = _Planner(snapshot, levels, before or {})
+    moves: list[LimitMove] = []
+    refused: list[Refused] = []
+    try:
+        for other in ahead:
+            planner.trial.place(other)
+        for group in together:
+            is_short = planner.is_short(group)
+            found = planner.place(group)
+            moves += [move for move in found if isinstance(move, LimitMove)]
+            refused += [each for each in found if isinstance(each, Refused) and is_short]
+    finally:
+        planner.trial.undo(0)
+    return LimitRound(tuple(moves), tuple(refused))
+
+
+@dataclass(slots=True)
+class _Room:
+    """The room of one limit in the round: `free` now, `coming` later."""
+
+    teams: frozenset[TeamName]
+    free: Units
+    coming: Units
+
+
+class _Choice(NamedTuple):
+    """Victims that make room; `frees_node`: some node has room for the pod once they are gone."""
+
+    victims: tuple[Victim, ...]
+    frees_node: bool
+    is_past_budgets: bool = False
+
+
+class _Planner:
+    def __init__(self, snapshot: ReclaimSnapshot, levels: Iterable[LimitLevel], before: Mapping[Uid, Set[Uid]]) -> None:
+        self.trial = Trial(snapshot)
+        self._snapshot = snapshot
+        self._rooms = {level.name: _Room(level.teams, level.free, level.coming) for level in levels}
+        self._before = before
+        self._gone: set[Uid] = set()
+
+    def is_short(self, group: Sequence[Entitled]) -> bool:
+        """Whether a limit has no room now for all pods of a group."""
+        gpus = sum(each.waiting.demand.gpus for each in group)
+        return any(self._rooms[name].free < gpus for each in group for name in each.levels)
+
+    def place(self, group: Sequence[Entitled]) -> list[LimitMove | Refused]:
+        """Plan for the pods of a group; where one finds no room, nothing changes."""
+        savepoint, gone = self.trial.savepoint(), set(self._gone)
+        rooms = {name: (room.free, room.coming) for name, room in self._rooms.items()}
+        found: list[LimitMove | Refused] = []
+        for each in group:
+            outcome = self._place(each)
+            found.append(outcome)
+            if isinstance(outcome, Refused):
+                break
+        else:
+            return found
+        self.trial.undo(savepoint)
+        self._gone = gone
+        for name, (free, coming) in rooms.items():
+            self._rooms[name].free, self._rooms[name].coming = free, coming
+        return [Refused(each.waiting, Cause.GANG_INCOMPLETE) for each in group[: len(found) - 1]] + found[-1:]
+
+    def _place(self, each: Entitled) -> LimitMove | Refused:
+        waiting, trial = each.waiting, self.trial
+        gpus = waiting.demand.gpus
+        short = tuple([name for name in each.levels if self._rooms[name].free < gpus])
+        choice: _Choice | None = _Choice((), frees_node=False)
+        if any(self._missing(name, gpus) > 0 for name in short):
+            choice = self._choice(each)
+        if choice is None:
+            return Refused(waiting, self._why_not(each))
+        savepoint = trial.savepoint()
+        trial.evict(choice.victims)
+        outcome = trial.place_on(waiting, each.slots)
+        if isinstance(outcome, Refused) and outcome.cause is not Cause.FITS:
+            trial.undo(savepoint)
+            return outcome
+        self._gone.update(victim.uid for victim in choice.victims)
+        for room in self._rooms.values():
+            room.coming += self._held(choice.victims, room.teams)
+        for name in each.levels:
+            self._rooms[name].free -= gpus
+        return LimitMove(waiting, short, choice.victims, choice.is_past_budgets)
+
+    def _why_not(self, each: Entitled) -> Cause:
+        """Return why no victims are found: no node is able to hold the pod, or the limits stay full."""
+        savepoint = self.trial.savepoint()
+        outcome = self.trial.place_on(each.waiting, each.slots)
+        self.trial.undo(savepoint)
+        if isinstance(outcome, Refused) and outcome.cause in {Cause.NO_NODE, Cause.TOPOLOGY_UNMET}:
+            return outcome.cause
+        return Cause.LIMITS_FULL
+
+    def _choice(self, each: Entitled) -> _Choice | None:
+        """Return victims that are all counted by limits in the way, and that free no more than is needed."""
+        found = self._earlier(each) or self._with_node(each) or self._without_node(each)
+        if found is None:
+            return None
+        victims = found.victims
+        for unit in reversed(_units(victims)):
+            rest = tuple([victim for victim in victims if victim not in unit])
+            if self._is_enough(each, rest) and (not found.frees_node or self._frees_node(each, rest)):
+                victims = rest
+        return found._replace(victims=victims)
+
+    def _earlier(self, each: Entitled) -> _Choice | None:
+        """Return the victims of an earlier round where they are still enough."""
+        uids = self._before.get(each.waiting.uid, frozenset())
+        if not uids:
+            return None
+        spared = self._snapshot.spared | self._snapshot.refused | self._gone
+        victims = tuple([victim for victim in self._under(each) if victim.uid in uids and victim.uid not in spared])
+        if not self._is_enough(each, victims):
+            return None
+        frees_node = self._frees_node(each, victims)
+        return _Choice(victims, frees_node) if frees_node or self._may_follow(each, victims) else None
+
+    def _with_node(self, each: Entitled) -> _Choice | None:
+        """Return victims that free the limits and room on a node; none for the node where one has room."""
+        others = {victim.team for victim in self._snapshot.victim_index}
+        for name in self._short(each):
+            savepoint = self.trial.savepoint()
+            outside = frozenset(others - self._rooms[name].teams)
+            outcome = self.trial.place_on(each.waiting, each.slots, outside=outside)
+            self.trial.undo(savepoint)
+            if isinstance(outcome, Refused):
+                if outcome.cause is not Cause.FITS:
+                    continue
+                return self._completed(each, _Choice((), frees_node=True))
+            return self._completed(each, _Choice(outcome.victims, True, outcome.is_past_budgets))
+        return None
+
+    def _without_node(self, each: Entitled) -> _Choice | None:
+        """Return victims that free the limits, if others make room on a node afterwards."""
+        found = self._completed(each, _Choice((), frees_node=False))
+        return found if found is not None and self._may_follow(each, found.victims) else None
+
+    def _completed(self, each: Entitled, choice: _Choice) -> _Choice | None:
+        """Return a choice with more victims until each limit has room, the lowest first."""
+        gpus = each.waiting.demand.gpus
+        for name in self._short(each):
+            teams = self._rooms[name].teams
+            missing = self._missing(name, gpus) - self._held(choice.victims, teams)
+            if missing <= 0:
+                continue
+            chosen = set(choice.victims)
+            savepoint = self.trial.savepoint()
+            self.trial.evict(choice.victims)
+            for how in self.trial.overrides_of(each.waiting):
+                scale = self.trial.scale(each.waiting.team, how)
+                among = [victim for victim in self._snapshot.victim_index if victim.team in teams]
+                more = cheapest_under(missing, (victim for victim in among if victim not in chosen), scale=scale)
+                if more is not None:
+                    break
+            else:
+                more = None
+            self.trial.undo(savepoint)
+            if more is None:
+                return None
+            is_past_budgets = choice.is_past_budgets or how.is_past_budgets
+            choice = choice._replace(victims=choice.victims + more.victims, is_past_budgets=is_past_budgets)
+        return choice
+
+    def _is_enough(self, each: Entitled, victims: Sequence[Victim]) -> bool:
+        """Whether each limit has room once the victims are gone."""
+        gpus = each.waiting.demand.gpus
+        return all(
+            self._missing(name, gpus) <= self._held(victims, self._rooms[name].teams) for name in self._short(each)
+        )
+
+    def _frees_node(self, each: Entitled, victims: Sequence[Victim]) -> bool:
+        """Whether a node has room for the pod once the victims are gone."""
+        savepoint = self.trial.savepoint()
+        self.trial.evict(victims)
+        has_room = self.trial.has_room(each.waiting, each.slots)
+        self.trial.undo(savepoint)
+        return has_room
+
+    def _may_follow(self, each: Entitled, victims: Sequence[Victim]) -> bool:
+        """Whether the plan for nodes could make room for the pod once the victims are gone."""
+        savepoint = self.trial.savepoint()
+        self.trial.evict(victims)
+        outcome = self.trial.place_on(each.waiting, each.slots)
+        self.trial.undo(savepoint)
+        return not isinstance(outcome, Refused) or outcome.cause is Cause.FITS
+
+    def _short(self, each: Entitled) -> list[LevelName]:
+        gpus = each.waiting.demand.gpus
+        return [name for name in each.levels if self._missing(name, gpus) > 0]
+
+    def _under(self, each: Entitled) -> Iterable[Victim]:
+        teams = frozenset(chain.from_iterable(self._rooms[name].teams for name in self._short(each)))
+        return (victim for victim in self._snapshot.victim_index if victim.team in teams)
+
+    def _missing(self, name: LevelName, gpus: Units) -> Units:
+        room = self._rooms[name]
+        return gpus - room.free - room.coming
+
+    def _held(self, victims: Iterable[Victim], teams: Set[TeamName]) -> Units:
+        return sum(victim.demand.gpus for victim in victims if victim.team in teams)
+
+
+def _units(victims: Sequence[Victim]) -> list[set[Victim]]:
+    """Return victims as they are evicted: a gang together, the others one by one."""
+    found: dict[object, set[Victim]] = {}
+    for victim in victims:
+        found.setdefault(victim.gang or victim.uid, set()).add(victim)
+    return list(found.values())

@@ -1,0 +1,68 @@
+"""The cheapest borrowing pods whose end makes room under a limit, wherever they run."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from webhook.core.model.amount import Units
+from webhook.core.model.demand import PerDevice
+from webhook.core.model.names import GangId, ResourceName
+from webhook.core.reclaim.victim import Victim
+from webhook.core.reclaim.victim_search import Need, Scale, Unit, VictimChoice, cheapest, departures
+
+ROWS: Final = 24
+"""Rows of equal victims that are searched, the cheapest first, and more only where these do not free enough."""
+
+_LIMIT: Final = ResourceName("limit")
+
+
+class _Anywhere:
+    """No devices matter; implements webhook.core.reclaim.victim_search.Room."""
+
+    def has_devices(self, _ask: PerDevice, _gone: Sequence[Victim]) -> bool:
+        return True
+
+    def devices_of(self, _victim: Victim) -> tuple[int, ...]:
+        return ()
+
+
+def cheapest_under(missing: Units, victims: Iterable[Victim], *, scale: Scale) -> VictimChoice | None:
+    """Return the victims of the least cost that hold so many units together; None where all of them hold less.
+
+    Gangs go whole. Each row has no more of equal victims than one choice could need.
+    """
+    rows: dict[object, list[Unit]] = {}
+    gangs: dict[GangId, list[Victim]] = {}
+    for victim in victims:
+        if not scale.may_go(victim):
+            continue
+        if victim.gang is not None:
+            gangs.setdefault(victim.gang, []).append(victim)
+        elif scale.is_past_minimum_runtime(victim):
+            alike = (victim.demand.gpus, victim.team, victim.guards, victim.workload, victim.is_counted)
+            rows.setdefault(alike, []).append(_unit((victim,), scale))
+    for gang, members in gangs.items():
+        if any(map(scale.is_past_minimum_runtime, members)):
+            rows[gang] = [_unit(tuple(members), scale)]
+    need = Need({_LIMIT: missing}, missing)
+    return cheapest(need, _enough(rows.values(), missing, scale), room=_Anywhere(), scale=scale)
+
+
+def _unit(victims: tuple[Victim, ...], scale: Scale) -> Unit:
+    gpus: Units = sum(victim.demand.gpus for victim in victims)
+    cost = scale.cost_of(victims, gangs=int(len(victims) > 1))
+    return Unit(victims, (gpus,), gpus, cost, departures(victims))
+
+
+def _enough(rows: Iterable[list[Unit]], missing: Units, scale: Scale) -> list[list[Unit]]:
+    """Return the cheapest rows, cut to what one choice could need."""
+
+    def order(unit: Unit) -> tuple[object, ...]:
+        return unit.cost.ranked(scale.order), unit.victims[0].uid
+
+    cut = [sorted(row, key=order)[: int(-(-missing // row[0].gpus))] for row in rows]
+    cut.sort(key=lambda row: order(row[0]))
+    count, freed = 0, 0 * missing
+    while count < len(cut) and (count < ROWS or freed < missing):
+        freed += sum(unit.gpus for unit in cut[count])
+        count += 1
+    return cut[:count]

@@ -1,0 +1,380 @@
+"""One round of planning on the fleet itself: room that is taken and freed step by step, and undone.
+
+What one pod's victims free beyond its need, the next pod may use.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Final, NamedTuple
+
+from webhook.core.model.amount import Units, Unlimited
+from webhook.core.model.demand import Demand, PerDevice
+from webhook.core.model.names import DepartmentName, NodeName, TeamName, Uid
+from webhook.core.model.policy import ReclaimCost
+from webhook.core.peers.pod_counts import PlacedPod
+from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
+from webhook.core.placement.device_slots import DeviceSlots
+from webhook.core.placement.fleet import Fleet
+from webhook.core.reclaim.failures import FailureLimits, Remaining, WorkloadId
+from webhook.core.reclaim.reclaim_plan import Cause, Move, ReclaimSnapshot, Refused
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.victim import Victim
+from webhook.core.reclaim.victim_search import Cost, Need, Scale, VictimChoice, clear, departures
+
+
+class _Step(NamedTuple):
+    """One tried change: room taken (sign 1) or freed (-1), and what is undone with it."""
+
+    node: NodeName
+    uid: Uid
+    demand: Demand
+    sign: int
+    devices: tuple[int, ...]
+    coming: int
+    victim: Victim | None = None
+    placed: PlacedPod | None = None
+
+
+class Overrides(NamedTuple):
+    """Protections of victims that a pod overrides after a long wait.
+
+    Disruption budgets, once it has waited as long as policy respects them. And the minimum runtime of pods that started
+    after it began to wait (`no_minimum_after`): otherwise users who delete pods and create them again would be
+    protected for ever. `may_break`: failure budgets do not count, since no other choice is left: otherwise a small
+    budget would always protect. Pods of the teams `outside` are not evicted, whatever is overridden.
+    """
+
+    is_past_budgets: bool = False
+    no_minimum_after: int | None = None
+    may_break: bool = False
+    outside: frozenset[TeamName] = frozenset()
+
+
+NO_OVERRIDES: Final = Overrides()
+
+
+class Trial:
+    """The snapshot after the moves planned so far; `undo` restores earlier states."""
+
+    def __init__(self, snapshot: ReclaimSnapshot) -> None:
+        self._snapshot = snapshot
+        self._fleet = snapshot.fleet
+        self._steps: list[_Step] = []
+        self._gone: set[Uid] = set()
+        self._quotas = dict(snapshot.quotas)
+        self._exhausted = {team for team, left in snapshot.quotas.items() if left <= 0}
+        self._reluctant = snapshot.spared | snapshot.refused
+        self._have_rules = False  # some planned pods have anti-affinity
+        self._coming = 0  # nodes whose room is not free yet, or held
+        for hold in snapshot.holds:
+            self._coming |= snapshot.fleet.bit(hold.node)
+        self._left = dict(snapshot.left)
+        self._failures: dict[WorkloadId, Remaining] = dict(snapshot.failures)
+        place = snapshot.order.index(ReclaimCost.LOST_WORK)
+        self._ahead, self._behind = (0,) * (place + 1), (0,) * (len(snapshot.order) - place - 1)
+        self._offers: dict[tuple[Demand, int, Overrides, DepartmentName | None], _Offers] = {}
+        for leaving in snapshot.leaving:
+            if (node := leaving.pod.node) is not None:
+                self._give(node, leaving.uid, leaving.demand)
+        for hold in snapshot.holds:
+            self._take(hold.node, hold.waiting)
+
+    def savepoint(self) -> int:
+        """Return a name of the present state for `undo`."""
+        return len(self._steps)
+
+    def undo(self, savepoint: int) -> None:
+        """Restore an earlier state."""
+        while len(self._steps) > savepoint:
+            step = self._steps.pop()
+            if step.sign < 0:
+                self._gone.remove(step.uid)
+            if step.victim is not None:
+                self._draw(step.victim, 1)
+            self._coming = step.coming
+            self._fleet.take(step.node, step.demand, sign=-step.sign, holder=step.uid, devices=step.devices)
+        self._offers.clear()
+
+    def place(self, waiting: ReclaimPod, *, among: int = -1) -> Move | Refused:
+        """Find room for one pod, on these slots, and take it; without any, nothing changes."""
+        return self.place_on(waiting, self._fleet.matching(waiting.constraints) & among)
+
+    def place_on(
+        self, waiting: ReclaimPod, slots: int, *, outside: frozenset[TeamName] = frozenset()
+    ) -> Move | Refused:
+        """Find room for one pod on slots that match it, and take it; no pod of the teams `outside` is evicted."""
+        fleet, demand = self._fleet, waiting.demand
+        able = fleet.with_capacity(demand, slots & fleet.open_bits)
+        if not able:
+            return Refused(waiting, Cause.NO_NODE)
+        allowed = self._allowed(waiting)
+        if not able & allowed:
+            return Refused(waiting, Cause.TOPOLOGY_UNMET)
+        if room := fleet.with_room(demand, able & allowed):
+            free = room & ~self._coming
+            node = self._where(waiting, free or room)
+            self._take(node, waiting)
+            return Refused(waiting, Cause.FITS) if free else Move(waiting, node, (), Cost())
+        for how in self.overrides_of(waiting):
+            how = how._replace(outside=outside) if outside else how  # noqa: PLW2901
+            best = self._best(waiting, able, allowed, how)
+            if best is not None:
+                break
+        else:
+            return Refused(waiting, Cause.NOT_ENOUGH_VICTIMS)
+        node, choice = best
+        self.evict(choice.victims)
+        self._take(node, waiting)
+        return Move(waiting, node, choice.victims, choice.cost, how.is_past_budgets, how.may_break)
+
+    def evict(self, victims: Sequence[Victim]) -> None:
+        """Free the room of victims, as far as they are not gone in this round."""
+        for victim in victims:
+            if victim.uid in self._gone:
+                continue
+            self._give(victim.node, victim.uid, victim.demand, victim)
+
+    def has_room(self, waiting: ReclaimPod, slots: int) -> bool:
+        """Whether a node of these slots has room for a pod, now or once those that leave are gone."""
+        able = self._fleet.with_room(waiting.demand, slots & self._fleet.open_bits)
+        return bool(able and able & self._allowed(waiting))
+
+    def overrides_of(self, waiting: ReclaimPod) -> Iterator[Overrides]:
+        """Yield what a pod may override, the least first: the next is tried where nothing is found."""
+        yield NO_OVERRIDES
+        how = self._long_wait(waiting)
+        if how is not NO_OVERRIDES:
+            yield how
+        if self._failures:
+            yield NO_OVERRIDES._replace(may_break=True)
+            if how is not NO_OVERRIDES:
+                yield how._replace(may_break=True)
+
+    def _long_wait(self, waiting: ReclaimPod) -> Overrides:
+        """Return what a pod may override after its wait."""
+        snapshot, since = self._snapshot, 0 if waiting.report is None else waiting.report.since
+        bound = snapshot.budget_seconds
+        is_long = not isinstance(bound, Unlimited) and bool(since) and since + bound <= snapshot.now
+        is_past_budgets = is_long and bool(snapshot.left or snapshot.refused)
+        no_minimum_after = since if snapshot.minimum_runtime and since else None
+        return (
+            Overrides(is_past_budgets, no_minimum_after)
+            if is_past_budgets or no_minimum_after is not None
+            else NO_OVERRIDES
+        )
+
+    def _allowed(self, waiting: ReclaimPod) -> int:
+        """Return the slots whose topology domains satisfy a pod's rules, with the pods placed so far."""
+        pod_counts = self._snapshot.pod_counts
+        if not (waiting.topology or self._have_rules or pod_counts.against(waiting.namespace, waiting.labels)):
+            return -1
+        if pod_counts.are_costly(waiting.namespace, waiting.topology):
+            return 0
+        joined = tuple([step.placed for step in self._steps if step.placed is not None])
+        request = TopologyRequest(
+            waiting.namespace, waiting.labels, waiting.topology, waiting.constraints, joined=joined
+        )
+        return evaluate_topology(request, self._fleet, pod_counts).allowed
+
+    def _where(self, waiting: ReclaimPod, among: int) -> NodeName:
+        """Return the node that a pod will use: on any other, the plan would take the room of another pod."""
+        first = next((name for name in waiting.chosen if self._fleet.bit(name) & among), None)
+        return self._fleet.names_of(among & -among)[0] if first is None else first
+
+    def _best(
+        self, waiting: ReclaimPod, able: int, allowed: int, how: Overrides
+    ) -> tuple[NodeName, VictimChoice] | None:
+        key = (waiting.demand, able, how, self._snapshot.kinship.home(waiting.team))
+        offers = self._offers.get(key)
+        if offers is None:
+            offers = self._offers[key] = _Offers(self, self._fleet, waiting, able, how)
+        return offers.best(allowed)
+
+    def bounds(self, among: int, demand: Demand) -> Iterator[tuple[tuple[Units, ...], NodeName]]:
+        """Yield the least possible cost of room on each node that has victims."""
+        now, on, ahead, behind = self._snapshot.now, self._snapshot.victim_index.on, self._ahead, self._behind
+        for node, missing in self._missing_on(among, demand):
+            node_victims = on(node)
+            if node_victims is not None:
+                yield (*ahead, node_victims.least_loss(missing, now), *behind), node
+
+    def bound(self, node: NodeName, demand: Demand) -> tuple[Units, ...] | None:
+        """Return the same for one node; None where there are no victims."""
+        node_victims = self._snapshot.victim_index.on(node)
+        return (
+            None
+            if node_victims is None
+            else self.rank(node_victims.least_loss(self._missing_gpus(node, demand), self._snapshot.now))
+        )
+
+    def rank_of(self, cost: Cost) -> tuple[Units, ...]:
+        """Return the parts of a cost in the order in which they count."""
+        return cost.ranked(self._snapshot.order)
+
+    def rank(self, lost_work: Units) -> tuple[Units, ...]:
+        """Return the rank of a cost of which only the lost work is known."""
+        return (*self._ahead, lost_work, *self._behind)
+
+    def offer(self, node: NodeName, demand: Demand, scale: Scale) -> VictimChoice | None:
+        """Return the cheapest choice of victims on a node in the present state."""
+        snapshot, fleet = self._snapshot, self._fleet
+        missing = {resource: amount - fleet.free(node, resource) for resource, amount in demand.requests}
+        amounts = {resource: amount for resource, amount in missing.items() if amount > 0}
+        need = Need(amounts, self._missing_gpus(node, demand), demand.per_device)
+        return clear(need, node, snapshot.victim_index, room=_Room(fleet.device_slots(node), node), scale=scale)
+
+    def scale(self, team: TeamName, how: Overrides) -> Scale:
+        """Return what victims cost in the present state, for a pod of this team."""
+        snapshot = self._snapshot
+        return Scale(
+            snapshot.now,
+            snapshot.over_share,
+            snapshot.order,
+            None if how.is_past_budgets else self._left,
+            self._gone,
+            snapshot.spared if how.is_past_budgets else self._reluctant,
+            self._exhausted | how.outside if how.outside else self._exhausted,
+            how.no_minimum_after,
+            FailureLimits(self._failures, may_break=how.may_break),
+            snapshot.kinship.costs(team),
+        )
+
+    def allows(self, choice: VictimChoice, how: Overrides) -> bool:
+        """Whether the victims of an earlier offer are still there and their budgets still allow their eviction."""
+        if any(victim.uid in self._gone or victim.team in self._exhausted for victim in choice.victims):
+            return False
+        failure_limits = FailureLimits(self._failures, may_break=how.may_break)
+        if failure_limits.draw({}, departures(choice.victims)) is None:
+            return False
+        drawn = Counter(guard for victim in choice.victims for guard in victim.guards)
+        return how.is_past_budgets or all(self._left.get(guard, 0) >= count for guard, count in drawn.items())
+
+    def _missing_gpus(self, node: NodeName, demand: Demand) -> int:
+        """Return how many GPU units are missing, if the demand is of one resource; 0 is always a valid lower bound.
+
+        On slices each piece is less than the pod counts, if the pod may get whole GPUs.
+        """
+        if len(demand.devices) != 1 or self._fleet.bit(node) & self._fleet.mig_slots:
+            return 0
+        ((resource, amount),) = demand.devices
+        return max(0, amount - self._fleet.free(node, resource)) * (demand.gpus // amount)
+
+    def _missing_on(self, among: int, demand: Demand) -> list[tuple[NodeName, int]]:
+        if len(demand.devices) != 1:
+            return [(node, 0) for node in self._fleet.names_of(among)]
+        ((resource, amount),) = demand.devices
+        each, sliced = demand.gpus // amount, among & self._fleet.mig_slots
+        missing = [
+            (node, (amount - free) * each if free < amount else 0)
+            for node, free in self._fleet.free_on(among ^ sliced, resource)
+        ]
+        return missing + [(node, 0) for node in self._fleet.names_of(sliced)] if sliced else missing
+
+    def _give(self, node: NodeName, uid: Uid, demand: Demand, victim: Victim | None = None) -> None:
+        step = _Step(node, uid, demand, -1, self._fleet.devices_of(node, uid), self._coming, victim)
+        self._gone.add(uid)
+        if victim is not None:
+            self._draw(victim, -1)
+        self._coming |= self._fleet.bit(node)
+        self._change(step)
+
+    def _take(self, node: NodeName, pod: ReclaimPod) -> None:
+        self._have_rules |= bool(pod.anti_affinity_rules)
+        self._change(_Step(node, pod.uid, pod.demand, 1, (), self._coming, placed=PlacedPod(pod, node)))
+
+    def _draw(self, victim: Victim, sign: int) -> None:
+        """Count a victim (sign -1) against its disruption and failure budgets and its team's quota; sign 1 undoes it.
+
+        A plan is never cut in two: its last victims may exceed the team's quota of the minute.
+        """
+        for guard in victim.guards:
+            self._left[guard] = self._left.get(guard, 0) + sign
+        if victim.workload is not None and (remaining := self._failures.get(victim.workload)) is not None:
+            left = remaining.left + sign * victim.is_counted
+            self._failures[victim.workload] = Remaining(left, remaining.pods + sign)
+        if victim.team in self._quotas:
+            self._quotas[victim.team] += sign
+            change = self._exhausted.add if self._quotas[victim.team] <= 0 else self._exhausted.discard
+            change(victim.team)
+
+    def _change(self, step: _Step) -> None:
+        self._fleet.take(step.node, step.demand, sign=step.sign, holder=step.uid)
+        self._steps.append(step)
+        for offers in self._offers.values():
+            offers.note(step.node)
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """The single devices of one node after the plan; implements webhook.core.reclaim.victim_search.Room."""
+
+    device_slots: DeviceSlots
+    node: NodeName
+
+    def has_devices(self, ask: PerDevice, gone: Sequence[Victim]) -> bool:
+        device_slots = self.device_slots.copy()
+        for victim in gone:
+            if victim.node == self.node:
+                device_slots.release(victim.uid)
+        return device_slots.has_room(ask)
+
+    def devices_of(self, victim: Victim) -> tuple[int, ...]:
+        return self.device_slots.devices_held_by(victim.uid)
+
+
+_Entry = tuple[tuple[Units, ...], NodeName, int, VictimChoice | None]
+"""A candidate node: rank, node, version, choice. Entries of one node and version replace each other, so choices are
+never compared."""
+
+
+class _Offers:
+    """The nodes that could take pods of one demand, the cheapest on top.
+
+    A heap whose entries start as lower bounds: a node is searched only when its bound reaches the top, and again only
+    after a change there. What budgets allow only shrinks within a round, so an old offer is a lower bound too.
+    """
+
+    def __init__(self, trial: Trial, fleet: Fleet, waiting: ReclaimPod, among: int, how: Overrides) -> None:
+        self._trial = trial
+        self._how = how
+        self._fleet = fleet
+        self._demand = waiting.demand
+        self._team = waiting.team
+        self._among = among
+        self._versions: dict[NodeName, int] = {}
+        self._heap: list[_Entry] = [(rank, node, 0, None) for rank, node in trial.bounds(among, waiting.demand)]
+        heapify(self._heap)
+
+    def note(self, node: NodeName) -> None:
+        """Note that something changed on a node."""
+        if self._fleet.bit(node) & self._among:
+            version = self._versions[node] = self._versions.get(node, 0) + 1
+            if (rank := self._trial.bound(node, self._demand)) is not None:
+                heappush(self._heap, (rank, node, version, None))
+
+    def best(self, allowed: int) -> tuple[NodeName, VictimChoice] | None:
+        """Return the cheapest choice on an allowed node; it stays valid until its node changes."""
+        aside: list[_Entry] = []
+        found = self._cheapest(allowed, aside)
+        for entry in aside:
+            heappush(self._heap, entry)
+        return found
+
+    def _cheapest(self, allowed: int, aside: list[_Entry]) -> tuple[NodeName, VictimChoice] | None:
+        while self._heap:
+            _, node, version, choice = self._heap[0]
+            if allowed != -1 and not self._fleet.bit(node) & allowed:
+                aside.append(heappop(self._heap))
+                continue
+            if version == self._versions.get(node, 0):
+                if choice is not None and self._trial.allows(choice, self._how):
+                    return node, choice
+                scale = self._trial.scale(self._team, self._how)
+                choice = self._trial.offer(node, self._demand, scale)
+                if choice is not None:
+                    heapreplace(self._heap, (self._trial.rank_of(choice.cost), node, version, choice))
+                    continue
+            heappop(self._heap)
+        return None
