@@ -24,7 +24,7 @@ POLICY = """
 apiVersion: fairgate.dev/v1alpha1
 kind: Policy
 teams:
-  - {name: vision, namespaces: [vision], gpus: {guaranteed: 4, limit: 8}}
+  - {name: vision, namespaces: [vision], gpus: {guaranteed: 8, limit: 8}}
   - {name: nlp, namespaces: [nlp], gpus: {guaranteed: 4, limit: 8}}
 defaults: {onLimit: queue, onNoRoom: queue}
 """
@@ -170,7 +170,7 @@ def test_status_shows_the_line_of_each_team(tmp_path):
     (tmp_path / "policy.yaml").write_text(POLICY)
     printed = rows(CliRunner().invoke(main, ["status", *options]))
     assert "in line" in printed[0]
-    assert any(line.startswith("vision 4 8 8 0 0 3 (2 pods) ") for line in printed)
+    assert any(line.startswith("vision 8 8 8 0 0 3 (2 pods) ") for line in printed)
     teams = json.loads(CliRunner().invoke(main, ["status", *options, "-o", "json"]).stdout)["teams"]
     assert {each["name"]: (each["queued"], each["queuedGpus"]) for each in teams} == {
         "vision": (2, "3"),
