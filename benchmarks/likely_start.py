@@ -14,17 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.simulate import policy_of
+from benchmarks.simulate import simulation_of
 from webhook.core.explain.likely_start import Run, StartRange, UnknownStart
 from webhook.core.model.names import Uid
-from webhook.core.world.world import World
 from webhook.simulation.engine import Simulation
 from webhook.simulation.forecast.forecast import Forecast
 from webhook.simulation.task import TaskRecord
-from webhook.simulation.traces.nodes import read_nodes
-from webhook.simulation.traces.site import nodes_of, with_shares
-from webhook.simulation.traces.table import read_trace
-from webhook.simulation.traces.tasks import Reading, tasks_of
 
 ENDED = 1_000
 """Ended pods that are known at a moment, the latest, as on the page."""
@@ -54,20 +49,6 @@ class Outcome:
         self.widths.append(max(1, found.latest) / max(1, found.earliest))
 
 
-def simulation_of(options: argparse.Namespace) -> Simulation:
-    with options.nodes.open(newline="") as file:
-        nodes = read_nodes(file, name=str(options.nodes))[:: options.every]
-    with options.trace.open(newline="") as file:
-        rows = read_trace(file, name=str(options.trace))
-    models = {node.model for node in nodes}
-    rows = [row for row in rows if not row.models or models & set(row.models)]
-    world = World(with_shares(policy_of(sum(node.gpus for node in nodes))))
-    for node in nodes_of(nodes, is_shared=True):
-        world.set_node(node)
-    world.sort_nodes()
-    return Simulation(world, tasks_of(rows, world, Reading(str(options.trace), seed=options.seed)))
-
-
 def _run(record: TaskRecord, uid: Uid, *, started: int, ended: int) -> Run:
     task = record.task
     return Run(uid, task.team, started, ended, task.pod.demand.gpus, task.user)
@@ -89,12 +70,12 @@ def runs_at(simulation: Simulation) -> list[Run]:
 
 
 def backtest(options: argparse.Namespace) -> dict[str, Any]:
-    first = simulation_of(options)
+    first = simulation_of(options, seed=options.seed)
     first.run()
     starts = {each.task.name: each.started for each in first.records if each.started and each.wait_seconds}
     dice = random.Random(options.seed)
     chosen = set(dice.sample(sorted(starts), min(options.sample, len(starts))))
-    again, outcome = simulation_of(options), Outcome()
+    again, outcome = simulation_of(options, seed=options.seed), Outcome()
     came = {each.task.created for each in again.records if each.task.name in chosen}
 
     def on_time(running: Simulation) -> None:

@@ -31,8 +31,8 @@ def policy_of(gpus: int) -> Policy:
     return Policy(teams=teams, defaults=Defaults(OnLimit.QUEUE, OnNoRoom.QUEUE), hash="benchmark")
 
 
-def run(options: argparse.Namespace) -> dict[str, Any]:
-    began = time.perf_counter()
+def simulation_of(options: argparse.Namespace, *, seed: int = 0) -> Simulation:
+    """Read a trace, and every so manieth node, as the options name them; the seed deals the tasks to the teams."""
     with options.nodes.open(newline="") as file:
         nodes = read_nodes(file, name=str(options.nodes))[:: options.every]
     with options.trace.open(newline="") as file:
@@ -43,7 +43,12 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     for node in nodes_of(nodes, is_shared=True):
         world.set_node(node)
     world.sort_nodes()
-    simulation = Simulation(world, tasks_of(rows, world, Reading(str(options.trace))))
+    return Simulation(world, tasks_of(rows, world, Reading(str(options.trace), seed=seed)))
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    began = time.perf_counter()
+    simulation = simulation_of(options)
     recorder = Recorder(simulation)
     simulation.on_time = recorder.note
     read = time.perf_counter()
@@ -53,7 +58,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "trace": options.trace.name,
         "tasks": len(simulation.records),
-        "nodes": len(nodes),
+        "nodes": len(simulation.world.fleet),
         "gpus": found.gpus,
         "read_seconds": round(read - began, 2),
         "simulate_seconds": round(ended - read, 2),
