@@ -64,21 +64,19 @@ def queue_for_limit(assessed: Assessment, reasons: tuple[Reason, ...], world: Wo
     """Return whether a refused pod waits until GPUs of its team come back, or the refusal."""
     team, policy, codes = assessed.team, world.policy, {reason.code for reason in reasons}
     waits_for_limit = bool(codes & LIMITS)
+    waits_by_policy = (
+        policy.on_limit(team) is OnLimit.QUEUE if waits_for_limit else policy.on_no_room(team) is OnNoRoom.QUEUE
+    )
+    may_be_owed = bool(codes & LEVELS) and (waits_by_policy or Code.TEAM_LIMIT_EXCEEDED not in codes)
     is_temporary = codes <= LIMITS | NO_ROOM
-    is_owed = bool(codes & LEVELS) and is_kept_out_by_borrowers(assessed, world)
-    if is_owed and Code.TEAM_LIMIT_EXCEEDED not in codes:
-        waits_by_policy = True
-    else:
-        waits_by_policy = (
-            policy.on_limit(team) is OnLimit.QUEUE if waits_for_limit else policy.on_no_room(team) is OnNoRoom.QUEUE
-        )
-    if not (is_temporary and waits_by_policy):
+    is_owed = is_temporary and may_be_owed and is_kept_out_by_borrowers(assessed, world)
+    if not (is_temporary and (waits_by_policy or is_owed)):
         return Deny(reasons)
     if never := reasons_never_to_start(assessed, world):
         return Deny(never)
     if waits_for_limit:
         code = Code.WAITS_FOR_BORROWERS if is_owed else Code.WAITS_FOR_LIMIT
-        return wait_in_line(assessed, code, _limit_text(assessed, world), world)
+        return wait_in_line(assessed, code, _limit_text(assessed, is_owed=is_owed), world)
     return wait_in_line(assessed, Code.WAITS_FOR_ROOM, _room_text(reasons), world)
 
 
@@ -179,7 +177,7 @@ def refuse_gate(early: EarlyDecision) -> EarlyDecision:
 def waiting_text(assessed: Assessment, reasons: tuple[Reason, ...], world: World) -> str:
     """Return why a pod that waits still may not start: the cause alone, without its place in line."""
     if any(reason.code in LIMITS for reason in reasons):
-        return f"waits: {_limit_text(assessed, world)}"
+        return f"waits: {_limit_text(assessed, is_owed=is_kept_out_by_borrowers(assessed, world))}"
     if any(reason.code in NO_ROOM for reason in reasons):
         return f"waits: {_room_text(reasons)}"
     return "waits: " + "; ".join(reason.text for reason in reasons)
@@ -247,10 +245,13 @@ def shared_limits(assessed: Assessment) -> list[AppliedLimit]:
     return applied + list(applied_model_limits(account.team, account.usage))
 
 
-def _limit_text(assessed: Assessment, world: World) -> str:
-    """Return what the team or user holds of each limit in the way, and how many GPUs must come back."""
+def _limit_text(assessed: Assessment, *, is_owed: bool) -> str:
+    """Return what the team or user holds of each limit in the way, and how many GPUs must come back.
+
+    `is_owed` is what is_kept_out_by_borrowers says.
+    """
     gpus, (team, usage, _, _) = assessed.request.gpus, assessed.account
-    if is_kept_out_by_borrowers(assessed, world):
+    if is_owed:
         return _owed_text(assessed)
     if blocking := limits_in_the_way(assessed):
         return text_of_limits(blocking, gpus)
