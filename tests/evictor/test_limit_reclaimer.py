@@ -169,31 +169,29 @@ class TestHostilePods:
         assert stage.real_evictions() == 1
 
     async def test_pods_that_are_deleted_and_created_again_make_their_team_wait(self, stage):
-        borrowed(stage)
-        number, rounds = 4, 40
-        async with stage.leader(tree()):
-            for each in range(rounds):
-                in_line(stage, f"b{each}")
-                await looked(20 * TOGETHER_SECONDS)
-                stage.api.delete(PODS, f"b{each}", namespace="team-b")
-                await looked(5)
-                if len(borrowers(stage)) < 4:
-                    stage.borrower(f"a{number}", on="n0")
-                    number += 1
+        await self.come_and_go(stage, rounds=40)
         assert 2 <= stage.real_evictions() <= 12
 
     async def test_pods_that_start_and_end_at_once_make_their_team_wait(self, stage):
+        async def start(name):
+            released(stage, name, on="n1")
+            await looked(2)
+
+        await self.come_and_go(stage, rounds=40, before_the_end=start)
+        assert 2 <= stage.real_evictions() <= 12
+
+    async def come_and_go(self, stage, *, rounds, before_the_end=None):
+        """Put one pod after another in line and delete it; a borrower takes the place of each that was evicted."""
         borrowed(stage)
-        number, rounds = 4, 40
+        number = 4
         async with stage.leader(tree()):
             for each in range(rounds):
                 in_line(stage, f"b{each}")
                 await looked(20 * TOGETHER_SECONDS)
-                released(stage, f"b{each}", on="n1")
-                await looked(2)
+                if before_the_end is not None:
+                    await before_the_end(f"b{each}")
                 stage.api.delete(PODS, f"b{each}", namespace="team-b")
                 await looked(5)
                 if len(borrowers(stage)) < 4:
                     stage.borrower(f"a{number}", on="n0")
                     number += 1
-        assert 2 <= stage.real_evictions() <= 12

@@ -3,15 +3,15 @@
 import json
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
-import msgspec
 import pytest
 from click.testing import CliRunner
 
+from tests.cli.simulate.support import calls
 from tests.history import recorded
 from webhook.cli.main import main
-from webhook.cli.simulate.results import SimulationReport
 from webhook.history.store import Store
 from webhook.history.trace_row import ObjectRow
 
@@ -29,20 +29,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def simulate(*words, world="nodes.csv", trace="history.db"):
-    return CliRunner().invoke(main, ["simulate", "--world", str(world), "--trace", str(trace), *words])
-
-
-def data(*words, **more):
-    result = simulate(*words, "-o", "json", **more)
-    assert result.exit_code == 0, result.output
-    return msgspec.json.decode(result.stdout, type=SimulationReport)
-
-
-def failed(*words, **more):
-    result = simulate(*words, **more)
-    assert (result.exit_code, result.stdout) == (2, ""), result.output
-    return result.stderr
+data, failed = (partial(call, trace="history.db") for call in (calls.data, calls.failed))
 
 
 def teams(policy):

@@ -4,13 +4,10 @@ import csv
 import json
 import sys
 
-import msgspec
 import pytest
-from click.testing import CliRunner
 
 from tests import builders as b
-from webhook.cli.main import main
-from webhook.cli.simulate.results import SimulationReport
+from tests.cli.simulate.support.calls import data, failed, simulate
 
 POLICY = """
 apiVersion: fairgate.dev/v1alpha1
@@ -36,22 +33,6 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "nodes.csv").write_text(NODES)
     (tmp_path / "tasks.csv").write_text(TRACE)
     return tmp_path
-
-
-def simulate(*words, world="nodes.csv"):
-    return CliRunner().invoke(main, ["simulate", "--world", world, *words])
-
-
-def data(*words, **more):
-    result = simulate(*words, "-o", "json", **more)
-    assert result.exit_code == 0, result.output
-    return msgspec.json.decode(result.stdout, type=SimulationReport)
-
-
-def failed(*words, **more):
-    result = simulate(*words, **more)
-    assert (result.exit_code, result.stdout) == (2, ""), result.output
-    return result.stderr
 
 
 def test_policies_side_by_side():
