@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from tests.cluster.support.fake_api import Answer
 from tests.evictor.support.line import borrowed, in_line, tree
 from tests.evictor.support.stage import PODS
@@ -143,14 +145,44 @@ async def test_victims_with_a_budget_are_tried_out_once(stage):
         await stage.until(lambda: stage.real_evictions() == 1)
 
 
+async def test_all_pods_of_a_whole_gang_get_room_and_keep_it_until_they_start(stage):
+    borrowed(stage)
+    names = [f"b{number}" for number in range(3)]
+    async with stage.leader(tree()):
+        for name in names:
+            in_line(stage, name, whole=3)
+        await stage.until(lambda: stage.real_evictions() == 3)
+        assert [is_marked(stage, name) for name in names] == [True] * 3
+        await looked(limit_reclaimer.UNUSED_SECONDS - 10)
+        assert [is_marked(stage, name) for name in names] == [True] * 3
+        for number, name in enumerate(names):
+            released(stage, name, on=f"n{number % 2}")
+        await looked()
+    assert stage.real_evictions() == 3
+
+
+async def test_a_gang_that_loses_a_pod_before_the_eviction_is_owed_nothing_any_more(stage):
+    borrowed(stage)
+    async with stage.leader(tree(reclaim=ReclaimRules(notice_seconds=60))):
+        for name in ("b0", "b1"):
+            in_line(stage, name, whole=2)
+        await stage.until(lambda: is_marked(stage, "b0") and is_marked(stage, "b1"))
+        stage.api.delete(PODS, "b1", namespace="team-b")
+        await stage.until(lambda: not is_marked(stage, "b0"))
+        await looked()
+    assert stage.real_evictions() == 0
+
+
 class TestHostilePods:
     """Pods in line that never use the room cost others few evictions, whatever they do."""
 
-    async def test_one_that_never_starts_loses_the_room_and_the_pauses_grow(self, stage):
+    @pytest.mark.parametrize("whole", [0, 1])
+    async def test_one_that_never_starts_loses_the_room_and_the_pauses_grow(self, stage, whole):
+        """So does a gang whose owner writes that it is whole."""
         borrowed(stage)
         number = 4
         async with stage.leader(tree()):
-            in_line(stage)
+            in_line(stage, whole=whole)
             await stage.until(lambda: is_marked(stage))
             for _ in range(120):  # an hour in which borrowers come back as soon as they may
                 await looked(limit_reclaimer.UNUSED_SECONDS)

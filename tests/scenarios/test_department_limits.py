@@ -10,8 +10,8 @@ import pytest
 
 from tests.chaos.observer import Observer
 from tests.control_plane.api import ApiError
-from tests.control_plane.objects import pod
-from tests.control_plane.workbench import create_pod, get_pod, make_namespace, make_nodes, wait_for
+from tests.control_plane.objects import job, pod
+from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_namespace, make_nodes, wait_for
 from tests.scenarios.evictor import alive, ask, evicted, evictor, fill, held_nodes, wait_bound
 from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 
@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 LIMIT = 10
 GATE, WAITING, RECLAIMING = "fairgate.dev/queue", "fairgate.dev/waiting", "fairgate.dev/reclaiming"
+WHOLE = "fairgate.dev/gang-whole"
 
 
 @contextmanager
@@ -134,6 +135,32 @@ async def test_a_team_gets_its_whole_share_back_and_no_more(cluster):
         with pytest.raises(ApiError, match=r"department research-.*: requested 1, limit 10, used 10"):
             ask(cluster, spaces["nlp"], "beyond")
         assert len(alive(cluster, spaces["vision"])) == 6
+
+
+async def test_a_gang_gets_room_for_all_of_its_pods_at_once_and_starts_whole(cluster):
+    """Only the object of the Job says how many pods it has: the webhook reads it, and the evictor goes by that."""
+    make_nodes(cluster, 2)
+    train = job("train", pods=3, gpus=1, annotations={"fairgate.dev/gang": "true"}, cpu="1", memory="4Gi")
+    with serve_fairgate(cluster, replicas=3) as fairgate, evictor(fairgate) as running, department(fairgate) as spaces:
+        near = fill(cluster, spaces["vision"], LIMIT)
+
+        def members():
+            return list_pods(cluster, spaces["nlp"])
+
+        def started():
+            return [each for each in members() if each["spec"].get("nodeName")]
+
+        def take_back():
+            cluster.api.create(f"/apis/batch/v1/namespaces/{spaces['nlp']}/jobs", train)
+            wait_for(cluster, lambda: len(started()) == 3, what="the gang runs", timeout=60)
+
+        async with observed(cluster, spaces) as observer:
+            with returning(cluster, spaces["vision"]) as let_in:
+                await asyncio.to_thread(take_back)
+        assert (let_in, observer.breaches, observer.peaks["research"]) == ([], [], LIMIT)
+        assert len(evicted(cluster, spaces["vision"], near)) == len(running.said("evicted")) == 3
+        assert {each["metadata"]["labels"][TIER] for each in members()} == {"guaranteed"}
+        assert not any(WHOLE in each["metadata"]["annotations"] for each in members())
 
 
 def test_while_a_pod_waits_its_own_room_is_marked_and_a_deleted_one_leaves_others_alone(cluster):

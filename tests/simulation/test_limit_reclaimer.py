@@ -51,3 +51,19 @@ def test_borrowers_of_others_stay_where_they_cannot_help():
     records, simulation = simulated(world(nodes=2), *full, task("own", "b", 4, at=30))
     assert [name for _, name in victims(simulation)] == ["near"]
     assert records["far"].evictions == 0
+
+
+def test_a_gang_inside_its_share_starts_whole_once_enough_borrowers_are_gone():
+    borrowed = [task(f"borrowed-{number}", "a", 1, seconds=500) for number in range(4)]
+    own = [task(f"own-{number}", "b", 1, at=30, gang="g", size=3) for number in range(3)]
+    records, simulation = simulated(world(notice=20), *borrowed, *own)
+    assert [waits(records)[each.name] for each in own] == [20, 20, 20]
+    assert {records[each.name].tier for each in own} == {Tier.GUARANTEED}
+    assert len(victims(simulation)) == 3
+
+
+def test_nothing_goes_for_a_gang_that_is_not_whole():
+    borrowed = [task(f"borrowed-{number}", "a", 1, seconds=500) for number in range(4)]
+    records, simulation = simulated(world(), *borrowed, task("own", "b", 1, at=30, gang="g", size=3))
+    assert victims(simulation) == []
+    assert records["own"].started is None

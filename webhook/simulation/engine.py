@@ -6,6 +6,7 @@ is the core's own, on the core's own world. The same tasks, world and settings g
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from enum import IntEnum
 from heapq import heappop, heappush
 from itertools import count
@@ -240,6 +241,10 @@ class Simulation:
         self._released_at = state if len(turns) < AT_ONCE else None
         for turn in turns:
             self._arrivals.release(turn.waiting.uid, turn.admit)
+        for uid, judged in self._releases.blocked.items():
+            waiting = self.world.waiting.get(uid)
+            if waiting is not None and waiting.gang_whole != judged.gang_whole:
+                self.world.set_waiting(replace(waiting, gang_whole=judged.gang_whole))
         return bool(turns)
 
     def _take_back(self) -> bool:

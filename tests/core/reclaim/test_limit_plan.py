@@ -91,6 +91,14 @@ class TestNoEviction:
         assert found.moves == ()
         assert set(causes(found)) == {"b1", "b2"}
 
+    def test_a_pod_of_a_gang_waits_for_the_limits_of_all_of_them(self):
+        """The first could start at once, were it alone."""
+        there = scene([victim("a")])
+        group = asked("b1", gang="g") + asked("b2", gang="g")
+        found = plan_limits([group], [level(free=1)], there)
+        assert gone(found) == ["a"]
+        assert [move.levels for move in found.moves] == [("department left",)] * 2
+
     def test_two_pods_do_not_count_on_the_same_room(self):
         there = scene([victim("a1"), victim("a2")])
         assert sorted(gone(plan_limits([asked("b1"), asked("b2", since=1)], [level()], there))) == ["a1", "a2"]

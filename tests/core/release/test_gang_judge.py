@@ -1,9 +1,12 @@
 """All members of a gang on the present world: they start together, or none of them does."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import gpus, node, policy, resident, team, world
 from tests.core.support.waiting import member, waiting
 from tests.examples import examples
@@ -120,3 +123,49 @@ def test_no_pass_starts_a_part_of_a_gang_or_passes_a_limit(sizes, singles, limit
     assert {gang: started.count(gang) for gang in started} == {gang: want[gang] for gang in started}
     assert place.usage("team-a").total <= gpus(limit)
     assert all(place.fleet.free(f"n{number}", "nvidia.com/gpu") >= 0 for number in range(2))
+
+
+class TestOwedByBorrowers:
+    """A gang inside its team's share that only borrowers keep out, and so reclaim makes room for it."""
+
+    @staticmethod
+    def place(*pods):
+        """`left` has 4 GPUs, all of them for team-b by its share, 2 for each user; team-a borrows."""
+        tree = tree_policy(left=department("left", "top", guaranteed=4, limit_=4), guaranteed=4)
+        tree = replace(tree, teams=tuple([replace(each, per_user=gpus(2)) for each in tree.teams]))
+        made = world(tree, [node("n0"), node("n1")], [resident(4, tier="preemptible", node="n0")])
+        for pod in pods:
+            made.set_waiting(pod)
+        return made
+
+    @staticmethod
+    def gang(*counts, **more):
+        return [member(f"m{number}", "g", count, namespace="team-b", **more) for number, count in enumerate(counts)]
+
+    def test_it_says_so_with_its_sum_and_the_number_of_its_pods(self):
+        found = judged(self.place(*self.gang(1, 2)))
+        assert [each.gang_whole for each in found] == [2, 2]
+        assert isinstance(found[0].verdict, OverLimit)
+        assert found[0].text == (
+            "waits: gang g needs 3 GPUs together; department left holds 4 of 4, 4 of them borrowed; "
+            "it is inside team team-b's guaranteed share, so 3 GPUs will be taken back"
+        )
+
+    @pytest.mark.parametrize(
+        ("pods", "more"),
+        [
+            pytest.param((3, 2), {}, id="beyond its share together"),
+            pytest.param((1, 2), {"tier_label": "preemptible"}, id="borrows by choice"),
+            pytest.param((1, 2), {"user": "bob"}, id="a limit of its user is in the way, too"),
+        ],
+    )
+    def test_no_room_is_made_for(self, pods, more):
+        assert {each.gang_whole for each in judged(self.place(*self.gang(*pods, **more)))} == {0}
+
+    def test_not_for_one_with_pods_that_come_later(self):
+        first, later = self.gang(1, 2)
+        place = self.place(first)
+        place.waiting.expected[later.uid] = later
+        pods = [queued_pod(pod, place)._replace(gang=pod.pod.gang.id) for pod in (first, later)]
+        found = judge_gang(entry_of(pods), place, way=Way.IN_TURN, kept=frozenset())
+        assert {each.gang_whole for each in found} == {0}

@@ -25,7 +25,8 @@ def borrowed(stage, count=4):
         stage.borrower(f"a{number}", on="n0")
 
 
-def in_line(stage, name="b", gpus=1, **more):
+def in_line(stage, name="b", gpus=1, *, whole=0, **more):
+    """A pod of team-b; of gang g, of which the leader wrote that it is whole with so many pods."""
     decision = {
         "demand": {builders.GPU: str(gpus)},
         "gpus": str(gpus),
@@ -36,12 +37,13 @@ def in_line(stage, name="b", gpus=1, **more):
         "user": "bob",
         "at": "then",
     }
+    gang = {"kueue.x-k8s.io/pod-group-name": "g"} if whole else {}
     made = builders.pod(
         name,
         namespace="team-b",
         gpus=gpus,
-        labels={keys.TEAM: "team-b"},
-        annotations={keys.DECISION: json.dumps(decision)},
+        labels={keys.TEAM: "team-b", **gang},
+        annotations={keys.DECISION: json.dumps(decision)} | ({keys.GANG_WHOLE: str(whole)} if whole else {}),
         schedulingGates=[{"name": keys.QUEUE_GATE}],
         **more,
     )

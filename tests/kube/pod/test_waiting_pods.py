@@ -67,3 +67,24 @@ def test_it_keeps_room_under_limits_from_the_mark_on():
     assert not to_waiting(read(manifest), BUILT_IN_RESOURCES).keeps_room
     manifest["metadata"]["annotations"][keys.RECLAIMING] = "2026-01-01T00:00:00Z"
     assert to_waiting(read(manifest), BUILT_IN_RESOURCES).keeps_room
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("16", 16),
+        ("500", 500),
+        ("999", 500),
+        ("0", 0),
+        ("", 0),
+        ("many", 0),
+        ("-4", 0),
+        ("4.0", 0),
+        ("1" * 9000, 0),
+        ("\u0664", 0),
+    ],
+)
+def test_the_size_of_a_whole_gang_is_a_number_of_pods_whatever_its_owner_writes(text, want):
+    manifest = gated()
+    manifest["metadata"]["annotations"][keys.GANG_WHOLE] = text
+    assert to_waiting(read(manifest), BUILT_IN_RESOURCES).gang_whole == want

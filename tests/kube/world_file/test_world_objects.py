@@ -109,12 +109,12 @@ def test_a_waiting_pod_keeps_what_says_that_it_waits():
     decision = {"demand": {b.GPU: "1"}, "gpus": "1", "mode": "queue", "nodes": []}
     decision |= {"code": "WaitsForLimit", "policy": "p1", "at": "now"}
     annotations = {keys.DECISION: json.dumps(decision), keys.WAITING: "waits: team vision holds 4 of 4"}
-    annotations |= {keys.RECLAIMING: "2026-01-01T00:00:00Z"}
+    annotations |= {keys.RECLAIMING: "2026-01-01T00:00:00Z", keys.GANG_WHOLE: "4"}
     pod = b.pod("next", uid="u1", labels={keys.TEAM: "vision"}, annotations=annotations)
     pod["spec"]["schedulingGates"] = [{"name": keys.QUEUE_GATE}]
     read = world_of(kept_fields(pod, annotations=frozenset()))
-    want = ("u1", "waits: team vision holds 4 of 4", True)
-    assert [(each.uid, each.text, each.keeps_room) for each in read.waiting] == [want]
+    want = ("u1", "waits: team vision holds 4 of 4", True, 4)
+    assert [(each.uid, each.text, each.keeps_room, each.gang_whole) for each in read.waiting] == [want]
     assert read.pods == ()
     assert read == world_of(pod)
 

@@ -3,7 +3,9 @@
 import pytest
 
 from tests.server.support.harness import until
-from tests.server.support.releases import A, staged
+from tests.server.support.releases import PODS, A, staged
+from webhook.core.release import gang_line
+from webhook.kube.objects import keys
 from webhook.server.leader import queue_releaser
 
 
@@ -33,6 +35,28 @@ async def test_a_text_that_its_owner_keeps_changing_costs_no_further_writes(tmp_
             stage.queue(text="waits: \x1b[31m" + "abcde"[number] * 2000)
             await stage.looks(1)
         assert stage.patches() in ([], ["p"])
+
+
+async def test_a_whole_gang_that_only_borrowers_keep_out_carries_its_size_until_that_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(gang_line, "LATE_SECONDS", 0)
+
+    def sizes(stage, *names):
+        return [stage.pod(name)["metadata"]["annotations"].get(keys.GANG_WHOLE) for name in names]
+
+    async with staged(tmp_path, guaranteed=2) as stage:
+        stage.hold("holder", 4, tier="preemptible")
+        await until(lambda: stage.world.usage(A).total)
+        for name in ("m0", "m1"):
+            stage.queue(name, gang="g", size=2)
+        await until(lambda: sizes(stage, "m0", "m1") == ["2", "2"])
+        assert "it is inside team team-a's guaranteed share, so 2 GPUs will be taken back" in stage.text("m0")
+        stage.api.delete(PODS, "m1", namespace="team-a")
+        await until(lambda: sizes(stage, "m0") == [None])
+        stage.queue("m1", gang="g", size=2)
+        await until(lambda: sizes(stage, "m0", "m1") == ["2", "2"])
+        stage.api.delete(PODS, "holder", namespace="team-a")
+        await until(lambda: not any(map(stage.is_gated, ("m0", "m1"))))
+        assert sizes(stage, "m0", "m1") == [None, None]
 
 
 async def test_each_pod_gets_one_event_that_holds_no_escapes(tmp_path):

@@ -82,7 +82,11 @@ async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, text: str
             return 0
         if not is_queued(found.spec):
             return None
-        metadata = _text_of(waiting, text) | {"resourceVersion": found.metadata.resource_version}
+        metadata = {
+            "uid": waiting.uid,
+            "resourceVersion": found.metadata.resource_version,
+            "annotations": _annotations_of(waiting, text),
+        }
         try:
             body = await _patch(connection, waiting, msgspec.json.encode({"metadata": metadata}), _MERGE_PATCH)
         except ApiError as error:
@@ -93,9 +97,15 @@ async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, text: str
             return int(_decoded(body).metadata.resource_version)
 
 
-async def write_waiting_text(connection: ApiConnection, waiting: WaitingPod, text: str) -> None:
-    """Write why a pod waits in line. Raises ClusterError; a pod that is gone or was changed meanwhile is no error."""
-    body = msgspec.json.encode({"metadata": _text_of(waiting, text)})
+async def write_waiting_text(connection: ApiConnection, waiting: WaitingPod, text: str, *, gang_whole: int = 0) -> None:
+    """Write why a pod waits in line, and the size of its gang where that is whole (WaitingPod.gang_whole).
+
+    Raises ClusterError; a pod that is gone or was changed meanwhile is no error.
+    """
+    annotations = _annotations_of(waiting, text)
+    if gang_whole or waiting.gang_whole:
+        annotations[keys.GANG_WHOLE] = str(gang_whole) if gang_whole else None
+    body = msgspec.json.encode({"metadata": {"uid": waiting.uid, "annotations": annotations}})
     try:
         await _patch(connection, waiting, body, _MERGE_PATCH)
     except ApiError as error:
@@ -103,13 +113,13 @@ async def write_waiting_text(connection: ApiConnection, waiting: WaitingPod, tex
             raise
 
 
-def _text_of(waiting: WaitingPod, text: str) -> dict[str, object]:
-    """Return the text as metadata of a patch.
+def _annotations_of(waiting: WaitingPod, text: str) -> dict[str, str | None]:
+    """Return the text as annotations of a patch.
 
     It always changes, by a space at its end if by nothing else: the write gives the pod another resourceVersion.
     """
     text = shortened(text.rstrip(), MAX_TEXT - 1)
-    return {"uid": waiting.uid, "annotations": {keys.WAITING: f"{text} " if text == waiting.text else text}}
+    return {keys.WAITING: f"{text} " if text == waiting.text else text}
 
 
 def _asks_the_same(found: objects.Pod, waiting: WaitingPod, weights: Weights) -> bool:

@@ -9,6 +9,7 @@ from webhook.core.admission.queueing import (
     reasons_never_to_start,
     shared_limits,
     text_of_limits,
+    text_of_owed,
     wait_in_line,
 )
 from webhook.core.model.amount import Units, Unlimited, gpus_text
@@ -79,9 +80,10 @@ def limits_for(assessed: Assessment, gpus: Units) -> list[AppliedLimit]:
     return [each for each in shared_limits(assessed) if each.model is None and each.is_exceeded_by(gpus)]
 
 
-def limit_text(blocking: list[AppliedLimit], gang: str, gpus: Units) -> str:
-    """Return what is held of limits that have no room for the members of a gang together."""
-    return f"gang {printable(gang)} needs {plural_gpus(gpus)} together; {text_of_limits(blocking, gpus)}"
+def limit_text(assessed: Assessment, blocking: list[AppliedLimit], gang: str, gpus: Units, *, is_owed: bool) -> str:
+    """Return what is held of limits that have no room for the members of a gang together; `is_owed`: only for now."""
+    held = text_of_owed(assessed, blocking, gpus) if is_owed else text_of_limits(blocking, gpus)
+    return f"gang {printable(gang)} needs {plural_gpus(gpus)} together; {held}"
 
 
 def _in_no_domain(assessed: Assessment, gang: Gang, before: Collection[WaitingPod], world: World) -> Reason | None:

@@ -6,6 +6,7 @@ that back for pods that exist, so a pod that was refused would never get it. A p
 held nothing is refused at once.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from webhook.core.admission.assessment import Assessment, EarlyDecision
@@ -210,17 +211,23 @@ def limits_in_the_way(assessed: Assessment) -> list[AppliedLimit]:
 def is_kept_out_by_borrowers(assessed: Assessment, world: World) -> bool:
     """Whether a pod inside its guaranteed share would have room under all limits if no pod there borrowed.
 
-    Each limit in its way is one of its team or of a department as a whole, and enough is borrowed under it. Not so for
-    a pod of a gang: no room is made for a part of it.
+    Not so for a pod of a gang: no room is made for a part of it.
     """
-    if (
-        assessed.pod.gang is not None
-        or assessed.pod.requested_tier is Tier.PREEMPTIBLE
-        or not assessed.has_guaranteed_room(None)
-    ):
+    if assessed.pod.gang is not None or not assessed.has_guaranteed_room(None):
         return False
-    gpus, team = assessed.request.gpus, assessed.team
+    gpus = assessed.request.gpus
     blocking = [each for each in applied_limits(assessed.account) if each.is_exceeded_by(gpus)]
+    return fits_without_borrowers(assessed, blocking, gpus, world)
+
+
+def fits_without_borrowers(assessed: Assessment, blocking: Sequence[AppliedLimit], gpus: Units, world: World) -> bool:
+    """Whether so many GPU units are inside a team's share, and fit under all limits once no pod there borrows.
+
+    Each limit in the way is one of the team or of a department as a whole, and enough is borrowed under it.
+    """
+    if assessed.pod.requested_tier is Tier.PREEMPTIBLE:
+        return False
+    team = assessed.team
     is_enough = bool(blocking) and all(
         each.code in LEVELS and _borrowed(each, assessed) >= _missing(each.taken + gpus, each.limit)
         for each in blocking
@@ -251,19 +258,19 @@ def _limit_text(assessed: Assessment, *, is_owed: bool) -> str:
     `is_owed` is what is_kept_out_by_borrowers says.
     """
     gpus, (team, usage, _, _) = assessed.request.gpus, assessed.account
+    blocking = limits_in_the_way(assessed)
     if is_owed:
-        return _owed_text(assessed)
-    if blocking := limits_in_the_way(assessed):
+        return text_of_owed(assessed, blocking, gpus)
+    if blocking:
         return text_of_limits(blocking, gpus)
     text = f"{_holds(f'team {team.name}', usage.guaranteed, team.gpus.guaranteed)} of its guaranteed share"
     missing = _missing(usage.guaranteed + gpus, team.gpus.guaranteed)  # the pod asks never to borrow
     return f"{text}; {_next_text(missing)}"
 
 
-def _owed_text(assessed: Assessment) -> str:
-    """Return what pods borrow of the limits in the way, and that it is taken back for this pod."""
-    gpus, team = assessed.request.gpus, assessed.team
-    blocking = limits_in_the_way(assessed)
+def text_of_owed(assessed: Assessment, blocking: Sequence[AppliedLimit], gpus: Units) -> str:
+    """Return what pods borrow of the limits in the way, and that it is taken back for so many GPU units."""
+    team = assessed.team
     parts = [
         f"{_holds(each.subject, each.taken, each.limit)}, {gpus_text(_borrowed(each, assessed))} of them borrowed"
         for each in blocking

@@ -44,7 +44,7 @@ class Entitled(NamedTuple):
 class LimitMove(NamedTuple):
     """A pod that would start, and the victims for it: none where pods that leave make the room.
 
-    `levels` are the limits that have no room for it now; none where it can start at once.
+    `levels` are the limits that have no room now for it, or for another of its group; none where it can start at once.
     """
 
     waiting: ReclaimPod
@@ -130,7 +130,7 @@ class _Planner:
             if isinstance(outcome, Refused):
                 break
         else:
-            return found
+            return _together(found)
         self.trial.undo(savepoint)
         self._gone = gone
         for name, (free, coming) in rooms.items():
@@ -275,6 +275,13 @@ class _Planner:
 
     def _held(self, victims: Iterable[Victim], teams: Set[TeamName]) -> Units:
         return sum(victim.demand.gpus for victim in victims if victim.team in teams)
+
+
+def _together(found: list[LimitMove | Refused]) -> list[LimitMove | Refused]:
+    """Return the moves of a group, each with the limits that any of them waits for: none starts before."""
+    moves = [move for move in found if isinstance(move, LimitMove)]
+    levels = tuple(dict.fromkeys(chain.from_iterable(move.levels for move in moves)))
+    return [move._replace(levels=levels) for move in moves]
 
 
 def _units(victims: Sequence[Victim]) -> list[set[Victim]]:

@@ -4,11 +4,13 @@ from collections.abc import Hashable
 
 from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.gang_rules import limit_text, limits_for, never_reason
+from webhook.core.admission.queueing import fits_without_borrowers
 from webhook.core.model.decision import Admit, Deny
 from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.names import NodeName
 from webhook.core.model.reason import Reason
 from webhook.core.model.text import printable
+from webhook.core.model.tier import Tier
 from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
 from webhook.core.queue.queued_pod import QueueEntry
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Way
@@ -38,7 +40,7 @@ def judge_gang(
     members = [pod for each in entry.pods if (pod := world.waiting.member(each.uid)) is not None]
     gang = members[0].pod.gang
     name = "" if gang is None else gang.name
-    if (over := _over_together(entry, members[0], name, world)) is not None:
+    if (over := _over_together(entry, members, name, world)) is not None:
         return [over._replace(waiting=member, pod=member.pod) for member in members]
     domains = GangDomains(members, world, kept=kept)
     found: list[Judged] = []
@@ -73,8 +75,12 @@ def _together(
     return found
 
 
-def _over_together(entry: QueueEntry, first: WaitingPod, name: str, world: World) -> Judged | None:
-    """Return the judgment on the members of a gang that a limit has no room for together; None if all have."""
+def _over_together(entry: QueueEntry, members: list[WaitingPod], name: str, world: World) -> Judged | None:
+    """Return the judgment on the members of a gang that a limit has no room for together; None if all have.
+
+    The evictor makes room for a gang all of whose pods exist: what others need later, it cannot know.
+    """
+    first = members[0]
     assessed = assess(first.pod, NO_REQUESTER, world).of_user(first.user)
     if assessed.early_decision is not None:
         return None
@@ -83,9 +89,13 @@ def _over_together(entry: QueueEntry, first: WaitingPod, name: str, world: World
     blocking = limits_for(assessed, entry.gpus)
     if not blocking:
         return None
-    text = f"waits: {limit_text(blocking, name, entry.gpus)}"
+    may_be_owed = not any(
+        member.uid in world.waiting.expected or member.pod.requested_tier is Tier.PREEMPTIBLE for member in members
+    )
+    is_owed = may_be_owed and fits_without_borrowers(assessed, blocking, entry.gpus, world)
+    text = f"waits: {limit_text(assessed, blocking, name, entry.gpus, is_owed=is_owed)}"
     reason, verdict = Reason(blocking[0].code, text), OverLimit(_limit_key(blocking[0], assessed))
-    return Judged(first, first.pod, Deny((reason,)), verdict, text)
+    return Judged(first, first.pod, Deny((reason,)), verdict, text, gang_whole=len(members) if is_owed else 0)
 
 
 def _limit_key(limit: AppliedLimit, assessed: Assessment) -> Hashable:

@@ -42,6 +42,7 @@ class Judged(NamedTuple):
     """A waiting pod with the decision on it, if it started now; `text` says why it waits on, "" if it does not.
 
     It stays off the nodes that are `kept` for pods ahead of it, and in the domain of its gang (`place`).
+    `gang_whole` is what the pod is to say of its gang (WaitingPod).
     """
 
     waiting: WaitingPod
@@ -51,6 +52,7 @@ class Judged(NamedTuple):
     text: str = ""
     kept: frozenset[NodeName] = frozenset()
     place: DomainPlace | None = None
+    gang_whole: int = 0
 
 
 def judge_pod(

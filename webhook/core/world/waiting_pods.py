@@ -21,6 +21,7 @@ class WaitingPod:
     `text` is its annotation fairgate.dev/waiting. `problem` says why it cannot be read any more, "" if it can: its
     owner changed it while it waited. Then `pod` has only its name, and the pod keeps its place without a turn.
     `keeps_room`: reclaim takes back borrowed GPUs under its limits for it, which no borrowing pod may have meanwhile.
+    `gang_whole` is the number of pods with which its gang is whole and kept out by borrowers alone, 0 if it is not.
     """
 
     pod: Pod
@@ -33,6 +34,7 @@ class WaitingPod:
     is_terminating: bool = False
     problem: str = ""
     keeps_room: bool = False
+    gang_whole: int = 0
 
     @property
     def uid(self) -> Uid:

@@ -21,6 +21,9 @@ WAITING: Final = "fairgate.dev/waiting"
 """Pod annotation: why the pod waits in line, in numbers. Written by Fairgate; rewritten when the cause changes."""
 RECLAIMING: Final = "fairgate.dev/reclaiming"
 """Pod annotation: since when borrowed GPUs under a limit are taken back for the waiting pod. Written by the evictor."""
+GANG_WHOLE: Final = "fairgate.dev/gang-whole"
+"""Pod annotation: with how many waiting pods its gang is whole, where borrowed GPUs under a limit are to be taken back
+for it. Written by the webhook's leader, and read by the evictor, which reads no objects that make gangs."""
 
 GANG: Final = "fairgate.dev/gang"
 """Annotation of a pod or workload: "true" makes its pods a gang, which starts whole."""

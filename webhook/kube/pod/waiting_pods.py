@@ -8,6 +8,7 @@ import msgspec
 from webhook.core.admission.queueing import as_requested
 from webhook.core.model import decision_annotation
 from webhook.core.model.demand import Weights
+from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.names import Namespace, TeamName, Uid
 from webhook.core.model.pod import Pod
 from webhook.core.model.text import printable, shortened
@@ -17,6 +18,8 @@ from webhook.kube.pod.pods import InvalidPod, fallback_uid, has_ended, is_queued
 
 MAX_TEXT: Final = 1000
 """Characters of the text that says why a pod waits."""
+
+_DIGITS: Final = len(str(MAX_MEMBERS))
 
 
 def to_waiting(pod: objects.Pod, weights: Weights) -> WaitingPod | None:
@@ -45,12 +48,18 @@ def to_waiting(pod: objects.Pod, weights: Weights) -> WaitingPod | None:
         is_terminating=metadata.deletion_timestamp is not None,
         problem=problem,
         keeps_room=keys.RECLAIMING in annotations,
+        gang_whole=_gang_whole(annotations.get(keys.GANG_WHOLE, "")),
     )
 
 
 def waiting_annotation(annotations: Mapping[str, str]) -> str:
     """Return why a pod waits; its owner may write anything there."""
     return printable(annotations.get(keys.WAITING, "")[:MAX_TEXT])
+
+
+def _gang_whole(text: str) -> int:
+    """Return the number of pods with which a gang is whole; 0 where its owner wrote something else."""
+    return min(int(text), MAX_MEMBERS) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else 0
 
 
 def _read(pod: objects.Pod, weights: Weights) -> tuple[Pod, str]:

@@ -44,7 +44,7 @@ class WaitingTexts:
         self._connection = connection
         self._world = world
         self._events = events
-        self._written: dict[Uid, str] = {}
+        self._written: dict[Uid, tuple[str, int]] = {}
         self._began = 0
 
     def begin(self) -> None:
@@ -59,7 +59,7 @@ class WaitingTexts:
             if waiting is None:
                 self._written.pop(uid, None)
             elif uid not in self._written:
-                self._written[uid] = _cause(waiting.text)
+                self._written[uid] = _cause(waiting.text, waiting.gang_whole)
                 self._report(waiting)
         due = [each for each in blocked.values() if self._is_due(each)][:TEXTS_AT_ONCE]
         await asyncio.gather(*map(self._write, due))
@@ -72,15 +72,16 @@ class WaitingTexts:
     def _is_due(self, judged: Judged) -> bool:
         uid = judged.waiting.uid
         known = self._written.get(uid)
-        is_new = bool(judged.text) and known is not None and known != _cause(judged.text)
+        is_new = bool(judged.text) and known is not None and known != _cause(judged.text, judged.gang_whole)
         return is_new and uid in self._world.waiting and not self._world.is_assumed(uid)
 
     async def _write(self, judged: Judged) -> None:
-        self._written[judged.waiting.uid] = _cause(judged.text)
+        self._written[judged.waiting.uid] = _cause(judged.text, judged.gang_whole)
         with suppress(ClusterError):
-            await write_waiting_text(self._connection, judged.waiting, printable(judged.text))
+            text, gang_whole = printable(judged.text), judged.gang_whole
+            await write_waiting_text(self._connection, judged.waiting, text, gang_whole=gang_whole)
 
 
-def _cause(text: str) -> str:
-    """Return a text without its numbers and its place in line."""
-    return _NUMBERS.sub("", text).strip()
+def _cause(text: str, gang_whole: int) -> tuple[str, int]:
+    """Return a text without its numbers and its place in line, and the size of a gang that is whole."""
+    return _NUMBERS.sub("", text).strip(), gang_whole
