@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.cluster.support.fake_api import Held
 from tests.server.support.harness import until
 from tests.server.support.releases import A, staged
 from webhook.server.leader import queue_releaser
@@ -40,11 +41,34 @@ async def test_each_pod_gets_one_event_that_holds_no_escapes(tmp_path):
         stage.hold("holder", 4)
         await until(lambda: stage.world.usage(A).total)
         stage.queue(text="waits: \x1b[2J\n" + "ü" * 2000)
-        await stage.looks()
+        await stage.looks(20)
         stage.queue(text="waits: again")
         await stage.looks()
         assert [event.reason for event in stage.events] == ["Queued"]
         assert "\x1b" not in stage.events[0].message
+
+
+async def test_a_pod_that_starts_at_once_gets_no_event(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.queue()
+        await until(lambda: not stage.is_gated())
+        await stage.looks(20)
+        assert stage.events == []
+
+
+async def test_a_text_that_met_another_write_is_written_over_that(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.hold("holder", 4)
+        await until(lambda: stage.world.usage(A).total)
+        held = Held()
+        stage.api.faults["patch /api/v1/namespaces/team-a/pods/p"].append(held)
+        stage.queue(text="waits: no node has room")
+        await until(lambda: not stage.api.faults["patch /api/v1/namespaces/team-a/pods/p"])
+        stage.touch()
+        held.go.set()
+        await until(lambda: "holds 4 of 4" in stage.text())
+        await stage.looks()
+        assert stage.patches() == ["p", "p"]
 
 
 async def test_a_new_term_writes_no_event_for_pods_that_waited_long(tmp_path):

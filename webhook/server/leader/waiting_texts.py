@@ -4,7 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from itertools import islice
 from typing import Final, Protocol
 
 from webhook.cluster.api.client import ApiConnection
@@ -18,7 +18,10 @@ from webhook.core.world.world import World
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 
 TEXTS_AT_ONCE: Final = 8
-"""Texts that are rewritten after a look: releases come first."""
+"""Texts that are being rewritten: releases come first."""
+
+REPORT_SECONDS: Final = 1.0
+"""A pod that starts sooner, such as the member of a gang that comes whole, gets no Event: it did not wait for room."""
 
 _EARLIER_SECONDS: Final = 60
 """A pod that waited so long when this replica began to lead has its Event already."""
@@ -35,7 +38,7 @@ class EventRecorder(Protocol):
 
 
 class WaitingTexts:
-    """Writes Events and reasons. Call `begin` when leading begins, and `update` after each look at the queue.
+    """Writes Events and reasons. Call `begin` when leading begins; after each look at the queue `report` and `due`.
 
     A cause is written once for each pod: what its owner writes over it stays.
     """
@@ -45,40 +48,64 @@ class WaitingTexts:
         self._world = world
         self._events = events
         self._written: dict[Uid, str] = {}
+        self._writing: set[Uid] = set()
+        self._new: dict[Uid, float] = {}  # without an Event yet, with the loop time at which they came
         self._began = 0
 
     def begin(self) -> None:
         """Forget what an earlier term wrote."""
         self._written.clear()
+        self._writing.clear()
+        self._new.clear()
         self._began = int(time.time())
 
-    async def update(self, changed: Iterable[Uid], blocked: Mapping[Uid, Judged]) -> None:
-        """Write an Event for each pod that is new in the line, and the reason where it is another one."""
+    def report(self, changed: Iterable[Uid]) -> None:
+        """Write an Event for each pod that has come into the line, and waits."""
+        now = asyncio.get_running_loop().time()
         for uid in changed:
             waiting = self._world.waiting.get(uid)
             if waiting is None:
                 self._written.pop(uid, None)
             elif uid not in self._written:
                 self._written[uid] = _cause(waiting.text)
+                if waiting.created >= self._began - _EARLIER_SECONDS:
+                    self._new[uid] = now
+        while self._new and (first := next(iter(self._new.items())))[1] <= now - REPORT_SECONDS:
+            del self._new[first[0]]
+            waiting = self._world.waiting.get(first[0])
+            if waiting is not None and not self._world.is_assumed(waiting.uid):
                 self._report(waiting)
-        due = [each for each in blocked.values() if self._is_due(each)][:TEXTS_AT_ONCE]
-        await asyncio.gather(*map(self._write, due))
+
+    def due(self, blocked: Mapping[Uid, Judged]) -> list[Judged]:
+        """Return the pods whose reason is to be written now, since it is another one; a few at a time."""
+        room = TEXTS_AT_ONCE - len(self._writing)
+        found = list(islice((each for each in blocked.values() if self._is_due(each)), room))
+        for judged in found:
+            self._written[judged.waiting.uid] = _cause(judged.text)
+        self._writing.update(judged.waiting.uid for judged in found)
+        return found
+
+    async def write(self, judged: Judged) -> None:
+        """Write the reason of a pod that is due; one that is not as it was seen is due again."""
+        waiting = judged.waiting
+        try:
+            is_written = await write_waiting_text(self._connection, waiting, printable(judged.text))
+        except ClusterError:
+            return
+        finally:
+            self._writing.discard(waiting.uid)
+        if not is_written and waiting.uid in self._written:
+            self._written[waiting.uid] = _cause(waiting.text)
 
     def _report(self, waiting: WaitingPod) -> None:
-        if waiting.created >= self._began - _EARLIER_SECONDS:
-            about = ObjectRef("Pod", waiting.pod.namespace, waiting.pod.name, waiting.uid)
-            self._events.record(Event(about, EventType.NORMAL, EventReason.QUEUED, "Queue", waiting.text))
+        about = ObjectRef("Pod", waiting.pod.namespace, waiting.pod.name, waiting.uid)
+        self._events.record(Event(about, EventType.NORMAL, EventReason.QUEUED, "Queue", waiting.text))
 
     def _is_due(self, judged: Judged) -> bool:
         uid = judged.waiting.uid
         known = self._written.get(uid)
         is_new = bool(judged.text) and known is not None and known != _cause(judged.text)
         return is_new and uid in self._world.waiting and not self._world.is_assumed(uid)
-
-    async def _write(self, judged: Judged) -> None:
-        self._written[judged.waiting.uid] = _cause(judged.text)
-        with suppress(ClusterError):
-            await write_waiting_text(self._connection, judged.waiting, printable(judged.text))
 
 
 def _cause(text: str) -> str:
