@@ -213,7 +213,7 @@ async def test_a_pod_that_changes_when_its_turn_came_is_judged_again(tmp_path):
         stage.api.put(PODS, "p", namespace="team-a", **(now | {"spec": now["spec"] | {"nodeSelector": {"no": "node"}}}))
         held.go.set()
         await until(lambda: stage.listed() == set())
-        await stage.looks()
+        await stage.looks(20)
         assert stage.is_gated()
         assert stage.world.usage(A).total == 0
         assert "no node" in stage.text() or "node" in stage.text()

@@ -32,6 +32,9 @@ _ROOM_FOR_PASS: Final = AT_ONCE // 2
 SETTLE_SECONDS: Final = 0.02
 """Delay before a pass: changes at the same time are handled together."""
 
+_PAUSES: Final = 4
+"""For so many times as long as the last pass judged there is no other: a line of odd sizes leaves time for reviews."""
+
 POLL_SECONDS: Final = 1.0
 """Between two passes while pods wait: nodes, taints and claims change without a change of usage."""
 
@@ -129,6 +132,7 @@ class QueueReleaser:
         """Release pods until cancelled. Each term begins with the world as it is, and what the ledger lists."""
         self._active: set[Uid] = set()  # being charged, patched or held
         self._releases = releases = Releases(self._world, listed=self._ledger.listed, active=self._active)
+        self._judged_seconds = 0.0
         self._term = term = object()
         self._is_in_term = lambda: self._term is term and self._is_leading()
         self._began = asyncio.get_running_loop().time()
@@ -148,7 +152,7 @@ class QueueReleaser:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(POLL_SECONDS):
                             await self._has_changed.wait()
-                    await asyncio.sleep(SETTLE_SECONDS)
+                    await asyncio.sleep(max(SETTLE_SECONDS, _PAUSES * self._judged_seconds))
         finally:
             self._term = None
             releases.close()
@@ -168,7 +172,10 @@ class QueueReleaser:
         await self._gangs.read(self._releases.view.gangs, now=now)
         if (room := AT_ONCE - len(self._active)) < _ROOM_FOR_PASS:
             return False  # the end of a release begins the next pass
-        for members in _together(self._releases.due(now=now, count=room)):
+        began = time.perf_counter()
+        turns = self._releases.due(now=now, count=room)
+        self._judged_seconds = time.perf_counter() - began
+        for members in _together(turns):
             self._active |= {turn.waiting.uid for turn in members}
             group.create_task(self._release(group, members))
         self._gangs.update(self._releases)

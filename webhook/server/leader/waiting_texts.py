@@ -4,6 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol
 
@@ -21,7 +22,10 @@ TEXTS_AT_ONCE: Final = 8
 """Texts that are being rewritten: releases come first."""
 
 REPORT_SECONDS: Final = 1.0
-"""A pod that starts sooner, such as the member of a gang that comes whole, gets no Event: it did not wait for room."""
+"""A pod that starts sooner, such as the member of a gang that comes whole, gets no Event and no other text."""
+
+TEXT_SECONDS: Final = 5.0
+"""Least time between two texts of a pod: the cause may change with every pod that starts, and each text is a write."""
 
 _EARLIER_SECONDS: Final = 60
 """A pod that waited so long when this replica began to lead has its Event already."""
@@ -37,17 +41,25 @@ class EventRecorder(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Written:
+    """The cause that a pod's text names, and the loop time until which it stays."""
+
+    cause: str
+    until: float
+
+
 class WaitingTexts:
     """Writes Events and reasons. Call `begin` when leading begins; after each look at the queue `report` and `due`.
 
-    A cause is written once for each pod: what its owner writes over it stays.
+    A cause is written once for each pod: what its owner writes over it stays. A text stays for some seconds.
     """
 
     def __init__(self, connection: ApiConnection, world: World, events: EventRecorder) -> None:
         self._connection = connection
         self._world = world
         self._events = events
-        self._written: dict[Uid, str] = {}
+        self._written: dict[Uid, _Written] = {}
         self._writing: set[Uid] = set()
         self._new: dict[Uid, float] = {}  # without an Event yet, with the loop time at which they came
         self._began = 0
@@ -67,7 +79,7 @@ class WaitingTexts:
             if waiting is None:
                 self._written.pop(uid, None)
             elif uid not in self._written:
-                self._written[uid] = _cause(waiting.text)
+                self._written[uid] = _Written(_cause(waiting.text), now + REPORT_SECONDS)
                 if waiting.created >= self._began - _EARLIER_SECONDS:
                     self._new[uid] = now
         while self._new and (first := next(iter(self._new.items())))[1] <= now - REPORT_SECONDS:
@@ -78,10 +90,10 @@ class WaitingTexts:
 
     def due(self, blocked: Mapping[Uid, Judged]) -> list[Judged]:
         """Return the pods whose reason is to be written now, since it is another one; a few at a time."""
-        room = TEXTS_AT_ONCE - len(self._writing)
-        found = list(islice((each for each in blocked.values() if self._is_due(each)), room))
+        room, now = TEXTS_AT_ONCE - len(self._writing), asyncio.get_running_loop().time()
+        found = list(islice((each for each in blocked.values() if self._is_due(each, now=now)), room))
         for judged in found:
-            self._written[judged.waiting.uid] = _cause(judged.text)
+            self._written[judged.waiting.uid] = _Written(_cause(judged.text), now + TEXT_SECONDS)
         self._writing.update(judged.waiting.uid for judged in found)
         return found
 
@@ -94,18 +106,19 @@ class WaitingTexts:
             return
         finally:
             self._writing.discard(waiting.uid)
-        if not is_written and waiting.uid in self._written:
-            self._written[waiting.uid] = _cause(waiting.text)
+        if not is_written and (known := self._written.get(waiting.uid)) is not None:
+            known.cause = _cause(waiting.text)
 
     def _report(self, waiting: WaitingPod) -> None:
         about = ObjectRef("Pod", waiting.pod.namespace, waiting.pod.name, waiting.uid)
         self._events.record(Event(about, EventType.NORMAL, EventReason.QUEUED, "Queue", waiting.text))
 
-    def _is_due(self, judged: Judged) -> bool:
+    def _is_due(self, judged: Judged, *, now: float) -> bool:
         uid = judged.waiting.uid
         known = self._written.get(uid)
-        is_new = bool(judged.text) and known is not None and known != _cause(judged.text)
-        return is_new and uid in self._world.waiting and not self._world.is_assumed(uid)
+        if known is None or known.until > now or not judged.text or known.cause == _cause(judged.text):
+            return False
+        return uid in self._world.waiting and not self._world.is_assumed(uid)
 
 
 def _cause(text: str) -> str:
