@@ -1,4 +1,7 @@
-"""Fairgate as it is compared: every team queues, one replica, and the evictor where shares are taken back."""
+"""Fairgate as it is compared: every team queues, one replica, and the evictor where shares are taken back.
+
+Elsewhere nothing is to be evicted, so no pod is released for room that others borrow.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,7 @@ def policy_of(shares: Shares) -> str:
         "departments": departments,
         "defaults": {"onLimit": "queue", "onNoRoom": "queue"},
         "queue": {"depth": 100_000},
+        "reclaim": {"protect": [] if shares.reclaims else ["*"]},
     }
     return serving.policy_of(teams, more="".join(f"{key}: {json.dumps(value)}\n" for key, value in more.items()))
 

@@ -127,10 +127,13 @@ async def test_a_pod_that_got_its_room_leaves_the_guard_with_the_last_one_of_its
         await stage.until(lambda: stage.locked() == {})
 
 
-async def test_a_missing_guard_object_is_created(stage):
+async def test_a_missing_guard_object_is_created_before_any_node_is_held(stage):
+    """The API server would look for it whenever a pod is created or bound."""
     fill(stage, "n0")
     stage.api.delete(HELD_NODES, "fairgate")
     async with stage.leader():
+        await stage.until(lambda: "/fairgate" in stage.api.objects[HELD_NODES])
+        assert stage.locked() == {}
         uid = stage.asker("b")
         await stage.until(lambda: stage.real_evictions() == 1)
         assert stage.locked() == {"n0": [uid]}

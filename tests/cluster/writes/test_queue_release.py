@@ -56,18 +56,19 @@ def stored(api):
 
 
 def changed(api, **annotations):
-    """Another writer changes the pod."""
+    """Another writer changes the pod; None removes an annotation."""
     now = stored(api)
-    metadata = now["metadata"] | {"annotations": now["metadata"]["annotations"] | annotations}
+    found = now["metadata"]["annotations"] | annotations
+    metadata = now["metadata"] | {"annotations": {key: value for key, value in found.items() if value is not None}}
     api.put(PODS, "p", namespace="team-a", **(now | {"metadata": metadata}))
 
 
-async def release(connection, waiting, *, is_leading=lambda: True):
+async def release(connection, waiting, *, seen=None, is_leading=lambda: True):
     charge = Charge(TeamName("a"), Tier.GUARANTEED, 1)
     choice = NodeChoice(Mode.AUTO, (NodeName("n1"),))
     admit = Admit(charge, waiting.pod.demand, choice, Reason(Code.WITHIN_SHARE, "why"), "p2")
     return await release_pod(
-        connection, waiting, admit, now_text="now", weights=BUILT_IN_RESOURCES, is_leading=is_leading
+        connection, waiting, admit, seen=seen, now_text="now", weights=BUILT_IN_RESOURCES, is_leading=is_leading
     )
 
 
@@ -80,6 +81,62 @@ async def test_one_patch_removes_the_gate_and_writes_the_decision(api, connectio
     assert '"policy":"p2"' in pod["metadata"]["annotations"][keys.DECISION]
     assert "n1" in json.dumps(pod["spec"]["affinity"])
     assert api.count("patch") == 1
+
+
+class TestAPodThatTheWatchShows:
+    async def test_is_released_by_one_request(self, api, connection):
+        waiting = put(api)
+        assert await release(connection, waiting, seen=waiting) is ReleaseResult.DONE
+        assert (api.count("get"), api.count("patch")) == (0, 1)
+        pod = stored(api)
+        assert pod["spec"]["schedulingGates"] == []
+        assert pod["metadata"]["labels"] == {keys.TEAM: "a", keys.TIER: "guaranteed"}
+        assert keys.WAITING not in pod["metadata"]["annotations"]
+        assert "n1" in json.dumps(pod["spec"]["affinity"])
+
+    async def test_is_released_by_one_request_also_where_it_is_newer_than_what_was_judged(self, api, connection):
+        waiting = put(api)
+        changed(api, heartbeat="7")
+        assert await release(connection, waiting, seen=seen(stored(api))) is ReleaseResult.DONE
+        assert (api.count("get"), api.count("patch")) == (0, 1)
+
+    @pytest.mark.parametrize(
+        "annotations",
+        [{"heartbeat": "7"}, {keys.WAITING: None}],
+        ids=["is another version", "lacks what the patch removes"],
+    )
+    async def test_is_read_where_it_changed_since(self, api, connection, annotations):
+        waiting = put(api)
+        changed(api, **annotations)
+        assert await release(connection, waiting, seen=waiting) is ReleaseResult.DONE
+        assert (api.count("get"), api.count("patch")) == (1, 2)
+        assert stored(api)["metadata"]["annotations"].get("heartbeat") == annotations.get("heartbeat")
+
+    async def test_is_judged_again_where_it_asks_for_something_else_since(self, api, connection):
+        waiting = put(api)
+        now = stored(api)
+        api.put(PODS, "p", namespace="team-a", **(now | {"spec": now["spec"] | {"nodeSelector": {"zone": "b"}}}))
+        for watched in (waiting, seen(stored(api))):
+            assert await release(connection, waiting, seen=watched) is ReleaseResult.CHANGED
+        assert stored(api)["spec"]["schedulingGates"]
+
+    async def test_is_gone_where_it_was_deleted_since(self, api, connection):
+        waiting = put(api)
+        api.delete(PODS, "p", namespace="team-a")
+        assert await release(connection, waiting, seen=waiting) is ReleaseResult.GONE
+
+    async def test_is_not_released_by_a_former_leader(self, api, connection):
+        waiting = put(api)
+        with pytest.raises(ClusterError, match="is no longer the leader"):
+            await release(connection, waiting, seen=waiting, is_leading=lambda: False)
+        assert api.count("patch") == 0
+
+    async def test_is_refused_for_what_it_is_once_it_was_read(self, api, connection):
+        waiting = put(api)
+        api.always["patch"] = Answer(422)
+        with pytest.raises(ApiError, match="422"):
+            await release(connection, waiting, seen=waiting)
+        assert (api.count("get"), api.count("patch")) == (1, 2)
 
 
 async def test_gates_of_others_stay(api, connection):
@@ -195,6 +252,12 @@ class TestTheReason:
         waiting = put(api)
         await write_waiting_text(connection, waiting, "x" * 5000)
         assert len(stored(api)["metadata"]["annotations"][keys.WAITING]) < MAX_TEXT
+
+    async def test_does_not_come_after_a_release_that_was_sent_meanwhile(self, api, connection):
+        waiting = put(api)
+        assert await release(connection, waiting, seen=waiting) is ReleaseResult.DONE
+        assert not await write_waiting_text(connection, waiting, "waits: late")
+        assert keys.WAITING not in stored(api)["metadata"]["annotations"]
 
     async def test_is_not_written_on_another_pod_of_the_name_or_on_none(self, api, connection):
         waiting = put(api)

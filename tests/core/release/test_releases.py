@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import flight, gpus, node, pod, policy, resident, team, world
-from tests.core.support.waiting import waiting
+from tests.core.support.waiting import member, waiting
 from tests.examples import examples
 from webhook.core.model.decision import Admit, Charge, Retry
 from webhook.core.model.policy import Enforcement, Mode, OnLimit, OnNoRoom, QueueRules
@@ -47,6 +47,33 @@ class TestTurns:
         assert due(place, releases=releases) == ["a"]
         releases.view.put_back("uid-a")
         assert due(place, releases=releases) == []
+
+    def test_a_pod_has_no_second_turn_until_its_release_is_over(self):
+        """After a lost race of its ledger its charge is not assumed for a moment."""
+        place, active = place_for(), set()
+        for name in ("a", "b"):
+            place.set_waiting(waiting(name))
+        releases = Releases(place, active=active)
+        active.update(turn.waiting.uid for turn in releases.due(now=0, count=1))
+        place.drop_reservation("uid-a")
+        releases.view.put_back("uid-a")
+        assert due(place, releases=releases) == ["b"]
+        active.clear()
+        assert due(place, releases=releases) == ["a"]
+
+    def test_a_gang_has_no_second_turn_until_the_releases_of_all_its_members_are_over(self):
+        place, active = place_for(), set()
+        for name in ("a", "b"):
+            place.set_waiting(member(name, size=2))
+        releases = Releases(place, active=active)
+        active.update(turn.waiting.uid for turn in releases.due(now=0, count=1))
+        for uid in active:
+            place.drop_reservation(uid)
+            releases.view.put_back(uid)
+        active.discard("uid-a")
+        assert due(place, releases=releases) == []
+        active.clear()
+        assert due(place, releases=releases) == ["a", "b"]
 
     @pytest.mark.parametrize(
         "kept",

@@ -32,6 +32,11 @@ def gated(*, gates=(keys.QUEUE_GATE,), decision=DECISION, **more):
     return made
 
 
+def selecting(manifest, **labels):
+    manifest["spec"]["nodeSelector"] = labels
+    return manifest
+
+
 def read(manifest):
     return msgspec.json.decode(msgspec.json.encode(manifest), type=objects.Pod)
 
@@ -41,6 +46,26 @@ def test_it_is_what_its_user_asked_for_with_what_was_decided_of_user_and_team():
     assert (found.uid, found.team, found.user, found.version, found.text) == ("u1", "vision", "alice", "7", "waits: x")
     assert (found.pod.tier_label, found.pod.decision_annotation, found.pod.team_label) == ("preemptible", None, None)
     assert (found.pod.foreign_gates, found.is_held, found.created > 0) == (("example.com/gate",), True, True)
+
+
+def test_what_a_release_changes_is_kept_with_it():
+    manifest = selecting(gated(), a="b")
+    parts = to_waiting(read(manifest), BUILT_IN_RESOURCES).parts
+    assert (parts.metadata.uid, parts.metadata.resource_version) == ("u1", "7")
+    assert (parts.metadata.labels, parts.metadata.annotations) == (
+        manifest["metadata"]["labels"],
+        manifest["metadata"]["annotations"],
+    )
+    assert bytes(parts.spec.node_selector) == b'{"a":"b"}'
+    assert [gate.name for gate in parts.spec.scheduling_gates] == [keys.QUEUE_GATE]
+
+
+def test_large_parts_are_read_again_instead_and_so_are_those_that_the_watch_did_not_keep():
+    large = selecting(gated(), a="b" * 5000)
+    assert to_waiting(read(large), BUILT_IN_RESOURCES).parts is None
+    cut = gated()
+    del cut["metadata"]["annotations"][keys.WAITING]
+    assert to_waiting(read(cut), BUILT_IN_RESOURCES).parts is None
 
 
 @pytest.mark.parametrize(

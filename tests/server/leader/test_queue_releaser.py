@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.support.fake_api import Answer, Cut, Held
 from tests.core.support import make
 from tests.server.support.harness import until
-from tests.server.support.releases import PODS, A, charged, lines, staged
+from tests.server.support.releases import PODS, TEAM_LEDGERS, A, charged, lines, staged
 from webhook.core.model.decision import Charge
 from webhook.core.model.tier import Tier
 from webhook.kube.ledger.team_ledger import MAX_LEDGER_BYTES
@@ -52,6 +52,47 @@ async def test_it_is_charged_before_its_gate_goes(tmp_path):
         assert stage.world.usage(A).total == make.gpus(1)
         held.go.set()
         await until(lambda: not stage.is_gated())
+
+
+async def test_a_release_that_takes_long_holds_up_no_other(tmp_path):
+    async with staged(tmp_path) as stage:
+        held = await stage.held_release()
+        stage.queue("later")
+        await until(lambda: not stage.is_gated("later"))
+        assert stage.is_gated("p")
+        held.go.set()
+        await until(lambda: not stage.is_gated("p"))
+        assert stage.world.usage(A).total == make.gpus(2)
+        assert sorted(stage.patches()) == ["later", "p"]
+
+
+async def test_a_pod_is_released_once_though_its_charge_is_written_again(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.api.faults[f"post {TEAM_LEDGERS}"].extend([Answer(503)] * 3)
+        stage.queue()
+        await until(lambda: len(stage.world.waiting))
+        while stage.is_gated():
+            stage.releaser.wake()
+            await asyncio.sleep(0.01)
+        await stage.looks()
+        assert stage.patches() == ["p"]
+        assert [line["name"] for line in lines(tmp_path, "pod released")] == ["p"]
+
+
+async def test_a_bounded_number_of_releases_is_under_way_and_the_others_follow(tmp_path, monkeypatch):
+    monkeypatch.setattr(queue_releaser, "AT_ONCE", 2)
+    monkeypatch.setattr(queue_releaser, "_ROOM_FOR_PASS", 1)
+    async with staged(tmp_path) as stage:
+        held = [Held() for _ in range(3)]
+        for number, each in enumerate(held):
+            stage.api.faults[f"patch /api/v1/namespaces/team-a/pods/p{number}"].append(each)
+            stage.queue(f"p{number}", created=number)
+        await until(lambda: stage.listed() == {"p0", "p1"})
+        await stage.looks()
+        assert stage.listed() == {"p0", "p1"}
+        for each in held:
+            each.go.set()
+        await until(lambda: not any(stage.is_gated(f"p{number}") for number in range(3)))
 
 
 async def test_no_more_start_than_the_limit_allows_and_in_the_order_of_their_age(tmp_path):
@@ -172,7 +213,7 @@ async def test_a_pod_that_changes_when_its_turn_came_is_judged_again(tmp_path):
         stage.api.put(PODS, "p", namespace="team-a", **(now | {"spec": now["spec"] | {"nodeSelector": {"no": "node"}}}))
         held.go.set()
         await until(lambda: stage.listed() == set())
-        await stage.looks()
+        await stage.looks(20)
         assert stage.is_gated()
         assert stage.world.usage(A).total == 0
         assert "no node" in stage.text() or "node" in stage.text()
@@ -182,6 +223,7 @@ async def test_a_former_leader_leaves_what_it_charged_to_the_next(tmp_path):
     async with staged(tmp_path) as stage:
         held = await stage.held_release()
         stage.is_leading = False
+        stage.touch()  # the patch is refused, and the next one would be sent after the term
         held.go.set()
         await until(lambda: lines(tmp_path, "pod not released"))
         assert (stage.is_gated(), stage.listed()) == (True, {"p"})

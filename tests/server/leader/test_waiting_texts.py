@@ -1,12 +1,20 @@
 """What users see of pods in line: one Event each, and a reason that is rewritten with its cause alone."""
 
+import asyncio
+
 import pytest
 
+from tests.cluster.support.fake_api import Held
 from tests.server.support.harness import until
-from tests.server.support.releases import PODS, A, staged
+from tests.server.support.releases import PODS, A, Recorder, staged
+from webhook.core.model.decision import Retry
+from webhook.core.model.reason import Code, Reason
+from webhook.core.queue.verdict import Never
 from webhook.core.release import gang_line
+from webhook.core.release.judge import Judged
 from webhook.kube.objects import keys
-from webhook.server.leader import queue_releaser
+from webhook.server.leader import queue_releaser, waiting_texts
+from webhook.server.leader.waiting_texts import WaitingTexts
 
 
 @pytest.fixture(autouse=True)
@@ -64,11 +72,62 @@ async def test_each_pod_gets_one_event_that_holds_no_escapes(tmp_path):
         stage.hold("holder", 4)
         await until(lambda: stage.world.usage(A).total)
         stage.queue(text="waits: \x1b[2J\n" + "ü" * 2000)
-        await stage.looks()
+        await stage.looks(20)
         stage.queue(text="waits: again")
         await stage.looks()
         assert [event.reason for event in stage.events] == ["Queued"]
         assert "\x1b" not in stage.events[0].message
+
+
+async def test_a_pod_that_starts_at_once_gets_no_event(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.queue()
+        await until(lambda: not stage.is_gated())
+        await stage.looks(20)
+        assert stage.events == []
+
+
+async def test_a_text_that_met_another_write_is_written_over_that(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.hold("holder", 4)
+        await until(lambda: stage.world.usage(A).total)
+        held = Held()
+        stage.api.faults["patch /api/v1/namespaces/team-a/pods/p"].append(held)
+        stage.queue(text="waits: no node has room")
+        await until(lambda: not stage.api.faults["patch /api/v1/namespaces/team-a/pods/p"])
+        stage.touch()
+        held.go.set()
+        await until(lambda: "holds 4 of 4" in stage.text())
+        await stage.looks()
+        assert stage.patches() == ["p", "p"]
+
+
+async def test_a_cause_that_changes_all_the_time_is_not_written_all_the_time(tmp_path):
+    async with staged(tmp_path, leads=False) as stage:
+        uid = stage.queue()
+        await until(lambda: uid in stage.world.waiting)
+        texts = WaitingTexts(stage.connection, stage.world, Recorder())
+        texts.begin()
+        texts.report([uid])
+
+        async def written(cause):
+            """Judge the pod, write what is due, and return whether that was its text."""
+            waiting = stage.world.waiting.get(uid)
+            judged = Judged(waiting, waiting.pod, Retry(Reason(Code.RACE_LOST, "x")), Never(), f"waits: {cause}")
+            due = texts.due({uid: judged})
+            for each in due:
+                await texts.write(each)
+            await until(lambda: stage.world.waiting.get(uid).text == stage.text())
+            return bool(due)
+
+        assert not await written("room"), "it may start at once"
+        await asyncio.sleep(waiting_texts.REPORT_SECONDS)
+        assert await written("room")
+        assert not await written("limit")
+        await asyncio.sleep(waiting_texts.TEXT_SECONDS)
+        assert not await written("room"), "it is the present one"
+        assert await written("limit")
+        assert stage.text() == "waits: limit"
 
 
 async def test_a_new_term_writes_no_event_for_pods_that_waited_long(tmp_path):

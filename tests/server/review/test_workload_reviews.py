@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.builders import encode
+from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import node, policy, team, world
 from webhook.core.model.names import Namespace
 from webhook.core.model.pod import NamespaceFacts
@@ -248,3 +249,19 @@ def test_a_deadline_that_runs_on_while_pods_wait_in_line_is_a_warning_where_they
 def test_other_workloads_get_no_warning_of_a_deadline(document):
     waits = world(policy(team(guaranteed=4, limit_=10, on_limit=OnLimit.QUEUE)), [node("n0")])
     assert json.loads(answer_workload(review(document), waits).body)["response"].get("warnings") is None
+
+
+@pytest.mark.parametrize(
+    ("document", "limit", "is_warned"),
+    [
+        pytest.param(deadline("Job", activeDeadlineSeconds=60), 8, True, id="inside the share, under a limit"),
+        pytest.param(deadline("Job", activeDeadlineSeconds=60), None, False, id="no limit above the team"),
+        pytest.param(deadline("Job", activeDeadlineSeconds=60, template=template(5)), 8, False, id="beyond the share"),
+    ],
+)
+def test_pods_may_wait_for_borrowers_under_the_limit_of_a_department_whatever_their_teams_policy(
+    document, limit, is_warned
+):
+    tree = tree_policy(left=department("left", "top", guaranteed=8, limit_=limit), guaranteed=4)
+    response = json.loads(answer_workload(review(document), world(tree, [node("n0")])).body)["response"]
+    assert any("runs on while" in each for each in response.get("warnings", ())) is is_warned

@@ -81,6 +81,12 @@ class Stage:
         meta = made.pop("metadata") | {"creationTimestamp": f"{year}-01-01T00:00:{created:02}Z"}
         return self.api.put(PODS, name, namespace=namespace, metadata=meta, **made)["metadata"]["uid"]
 
+    def touch(self, name="p"):
+        """Change an annotation of a pod that decides nothing."""
+        now = self.pod(name)
+        metadata = now["metadata"] | {"annotations": now["metadata"]["annotations"] | {"touched": "true"}}
+        self.api.put(PODS, name, namespace="team-a", **(now | {"metadata": metadata}))
+
     def hold(self, name, count, *, tier="guaranteed", node="n0"):
         labels = {keys.TEAM: "team-a", keys.TIER: tier}
         made = builders.pod(name, namespace="team-a", gpus=count, labels=labels, node=node)
@@ -111,10 +117,10 @@ class Stage:
     async def held_release(self):
         """Queue a pod, and return what holds up its release once it is charged."""
         held = Held()
-        self.api.faults["get /api/v1/namespaces/team-a/pods/p"].append(held)
+        self.api.faults["patch /api/v1/namespaces/team-a/pods/p"].append(held)
         self.queue()
         await until(lambda: self.listed() == {"p"})
-        await until(lambda: not self.api.faults["get /api/v1/namespaces/team-a/pods/p"])
+        await until(lambda: not self.api.faults["patch /api/v1/namespaces/team-a/pods/p"])
         return held
 
     def lead(self):

@@ -49,7 +49,8 @@ async def write_hold(connection: ApiConnection, node: NodeName, node_hold: NodeH
 async def lock_nodes(connection: ApiConnection, held: HeldNodes) -> None:
     """Have the API server bind no other pods of teams to these nodes, and to no other nodes.
 
-    Raises ClusterError, also where the kind is not defined (404).
+    Where there is no object yet, one is created, also if no node is held: the API server would look for it in etcd
+    whenever a pod is created or bound. Raises ClusterError, also where the kind is not defined (404).
     """
     action = f"patch {HELD_NODES}"
     try:
@@ -59,8 +60,7 @@ async def lock_nodes(connection: ApiConnection, held: HeldNodes) -> None:
     except ApiError as error:
         if not error.is_missing:
             raise
-        if held.nodes:
-            await connection.send("POST", _HELD_NODES, create_body(held), action=f"create {HELD_NODES}")
+        await connection.send("POST", _HELD_NODES, create_body(held), action=f"create {HELD_NODES}")
 
 
 async def let_in(connection: ApiConnection, claim: Beneficiary, hold_id: str, *, is_first: bool) -> None:

@@ -16,7 +16,7 @@ from webhook.kube.admission.pod_patch import release_operations
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import is_queued
 from webhook.kube.pod.tier_patch import FIELD_MANAGER
-from webhook.kube.pod.waiting_pods import MAX_TEXT, to_waiting
+from webhook.kube.pod.waiting_pods import MAX_TEXT, WatchedPod, to_waiting
 
 _TRIES: Final = 4
 _decoder: Final = msgspec.json.Decoder(objects.Pod)
@@ -38,33 +38,40 @@ async def release_pod(
     waiting: WaitingPod,
     admit: Admit,
     *,
+    seen: WaitingPod | None,
     now_text: str,
     weights: Weights,
     is_leading: Callable[[], bool],
 ) -> ReleaseResult:
     """Remove Fairgate's gate from a charged pod and write team, tier, decision and nodes, in one patch.
 
-    Raises ClusterError if the API server did not accept it. The patch carries UID and resourceVersion, so a process
-    that was paused after the read changes nothing that was written meanwhile.
+    The first patch is for the pod as the watch shows it now (`seen`), without a read. Raises ClusterError if the API
+    server did not accept it. Each patch carries UID and resourceVersion, so it changes nothing that was written since,
+    however old the view is.
     """
     failures = 0
+    found = _as_seen(seen, waiting)
     while True:
-        found = await _read(connection, waiting)
-        if found is None or found.metadata.uid != waiting.uid or found.metadata.deletion_timestamp is not None:
-            return ReleaseResult.GONE
-        if not is_queued(found.spec):
-            return ReleaseResult.ALREADY
-        if found.metadata.resource_version != waiting.version and not _asks_the_same(found, waiting, weights):
-            return ReleaseResult.CHANGED
+        is_read = found is None
+        if found is None:
+            found = await _read(connection, waiting)
+            if found is None or found.metadata.uid != waiting.uid or found.metadata.deletion_timestamp is not None:
+                return ReleaseResult.GONE
+            if not is_queued(found.spec):
+                return ReleaseResult.ALREADY
+            if found.metadata.resource_version != waiting.version and not _asks_the_same(found, waiting, weights):
+                return ReleaseResult.CHANGED
         if not is_leading():
             raise ClusterError("cannot patch pods: this replica is no longer the leader")
         patch = msgspec.json.encode(release_operations(found, admit, now_text=now_text))
         try:
             await _patch(connection, waiting, patch, _JSON_PATCH)
         except ApiError as error:
-            failures += 1
-            if not error.is_conflict or failures == _TRIES:
+            failures += is_read
+            is_outdated = error.is_conflict or (not is_read and _may_be_outdated(error))
+            if not is_outdated or failures == _TRIES:
                 raise
+            found = None
         else:
             return ReleaseResult.DONE
 
@@ -97,20 +104,24 @@ async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, text: str
             return int(_decoded(body).metadata.resource_version)
 
 
-async def write_waiting_text(connection: ApiConnection, waiting: WaitingPod, text: str, *, gang_whole: int = 0) -> None:
-    """Write why a pod waits in line, and the size of its gang where that is whole (WaitingPod.gang_whole).
+async def write_waiting_text(connection: ApiConnection, waiting: WaitingPod, text: str, *, gang_whole: int = 0) -> bool:
+    """Write why a pod waits in line, unless it is gone or was changed since it was seen; return whether it was written.
 
-    Raises ClusterError; a pod that is gone or was changed meanwhile is no error.
+    So no text comes after a release that was sent meanwhile. With it goes the size of its gang where that is whole
+    (WaitingPod.gang_whole). Raises ClusterError.
     """
     annotations = _annotations_of(waiting, text)
     if gang_whole or waiting.gang_whole:
         annotations[keys.GANG_WHOLE] = str(gang_whole) if gang_whole else None
-    body = msgspec.json.encode({"metadata": {"uid": waiting.uid, "annotations": annotations}})
+    metadata = {"uid": waiting.uid, "resourceVersion": waiting.version, "annotations": annotations}
+    body = msgspec.json.encode({"metadata": metadata})
     try:
         await _patch(connection, waiting, body, _MERGE_PATCH)
     except ApiError as error:
         if not (error.is_missing or error.is_conflict):
             raise
+        return False
+    return True
 
 
 def _annotations_of(waiting: WaitingPod, text: str) -> dict[str, str | None]:
@@ -122,12 +133,26 @@ def _annotations_of(waiting: WaitingPod, text: str) -> dict[str, str | None]:
     return {keys.WAITING: f"{text} " if text == waiting.text else text}
 
 
+def _as_seen(seen: WaitingPod | None, waiting: WaitingPod) -> objects.Pod | None:
+    """Return a pod as the watch shows it; None if it is to be read."""
+    if not isinstance(seen, WatchedPod) or seen.is_terminating or seen.problem:
+        return None
+    return seen.parts if seen.version == waiting.version or _is_same(seen, waiting) else None
+
+
+def _may_be_outdated(error: ApiError) -> bool:
+    """Whether a patch may be refused since the pod is gone, or lacks by now what the patch removes."""
+    return error.is_missing or error.is_invalid
+
+
 def _asks_the_same(found: objects.Pod, waiting: WaitingPod, weights: Weights) -> bool:
     """Whether nothing that a decision reads changed; annotations that it does not read may change at any time."""
     now = to_waiting(found, weights)
-    if now is None or now.problem or waiting.problem:
-        return False
-    return now.pod._replace(annotations={}) == waiting.pod._replace(annotations={})
+    return now is not None and not now.problem and _is_same(now, waiting)
+
+
+def _is_same(now: WaitingPod, waiting: WaitingPod) -> bool:
+    return not waiting.problem and now.pod._replace(annotations={}) == waiting.pod._replace(annotations={})
 
 
 async def _read(connection: ApiConnection, waiting: WaitingPod) -> objects.Pod | None:

@@ -235,6 +235,17 @@ def fits_without_borrowers(assessed: Assessment, blocking: Sequence[AppliedLimit
     return is_enough and share_used(team, world) + gpus <= team.gpus.guaranteed
 
 
+def may_wait_for_borrowers(assessed: Assessment) -> bool:
+    """Whether a pod may ever wait until borrowers leave its departments, whatever policy says of its team's limit."""
+    is_inside_share = (
+        assessed.pod.gang is None
+        and assessed.pod.requested_tier is not Tier.PREEMPTIBLE
+        and assessed.request.gpus <= assessed.team.gpus.guaranteed
+    )
+    limits = (level.department.gpus.limit for level in assessed.usage.levels)
+    return is_inside_share and any(not isinstance(limit, Unlimited) for limit in limits)
+
+
 def share_used(team: Team, world: World) -> Units:
     """Return how much of a team's guaranteed share its pods use, with those that only run as preemptible for now."""
     return world.usage(team.name).guaranteed + sum(change.charge.gpus for change in inside_share(team, world))

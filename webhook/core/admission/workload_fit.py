@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.domain_rules import domain_refusal, domain_warnings
-from webhook.core.admission.queueing import can_queue
+from webhook.core.admission.queueing import can_queue, may_wait_for_borrowers
 from webhook.core.admission.unplaced import never_text
 from webhook.core.model.amount import Units, format_limit, gpus_text
 from webhook.core.model.decision import Deny
@@ -93,9 +93,8 @@ def borrowed(parts: Sequence[Part], requester: Requester, world: World, *, why: 
 def deadline_in_line(parts: Sequence[Part], requester: Requester, world: World, *, deadline: str) -> tuple[Reason, ...]:
     """Return the warning that a deadline of the workload runs on while its pods wait, if policy lets them wait."""
     gpu_parts, _ = _assessed(parts, requester, world)
-    if not any(
-        part.assessed.early_decision is None and can_queue(part.assessed.team, world.policy) for part in gpu_parts
-    ):
+    assessed = [part.assessed for part in gpu_parts if part.assessed.early_decision is None]
+    if not any(can_queue(each.team, world.policy) or may_wait_for_borrowers(each) for each in assessed):
         return ()
     return (Reason(Code.DEADLINE_IN_LINE, f"{deadline} runs on while its pods wait in line: raise it, or drop it"),)
 

@@ -5,7 +5,7 @@ workload, or in the place of one that failed) start alone: a gang never waits fo
 Where the object of a gang says which pods those are, room for them is judged and kept with the first ones.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple
 
 from webhook.core.admission.gang_rules import come_text, starts_whole, too_many_text
@@ -54,13 +54,15 @@ class _Incomplete(NamedTuple):
 class GangLine:
     """The gangs of waiting pods, kept by events. Times are in seconds of Unix time.
 
-    `timeouts` are the gangs that did not come in time since they were last taken from it.
+    `timeouts` are the gangs that did not come in time since they were last taken from it. `is_on_its_way`: a pod is
+    charged, or its release is not over.
     """
 
-    def __init__(self, world: World, *, resting: Collection[Uid] = frozenset()) -> None:
+    def __init__(self, world: World, *, resting: Collection[Uid], is_on_its_way: Callable[[Uid], bool]) -> None:
         self.timeouts: list[GangTimeout] = []
         self._world = world
         self._resting = resting
+        self._is_on_its_way = is_on_its_way
         self._plans = GangPlans(world)
         self._gang_of: dict[Uid, GangId] = {}
         self._began: dict[GangId, int] = {}
@@ -176,8 +178,8 @@ class GangLine:
         if world.gangs.has_started(gang):
             return GangEntries(alone=self._alone(gang, uids))
         self._started.discard(gang)
-        if any(world.is_assumed(member.uid) for member in members):
-            return GangEntries()  # on its way: charged, and not started yet
+        if any(self._is_on_its_way(member.uid) for member in members):
+            return GangEntries()
         ready = sorted((member for member in members if self._may_start(member)), key=_age)
         size = self._plans.size(gang)
         others, number = self._others(gang, size), size.number
@@ -217,8 +219,8 @@ class GangLine:
         return self._world.gangs.others(gang) if size.counts_all else 0
 
     def _may_start(self, pod: WaitingPod) -> bool:
-        """Whether a pod may be judged now: it has its turn, it does not rest, and it is not charged."""
-        return pod.has_turn and pod.uid not in self._resting and not self._world.is_assumed(pod.uid)
+        """Whether a pod may be judged now: it has its turn, it does not rest, and it is not on its way."""
+        return pod.has_turn and pod.uid not in self._resting and not self._is_on_its_way(pod.uid)
 
     def _alone(self, gang: GangId, uids: dict[Uid, None]) -> tuple[WaitingPod, ...]:
         """Return the members of a started gang to add: all of them once, then those that changed."""

@@ -1,6 +1,6 @@
 """The queue as the world has it: entries of the waiting pods, kept by events, and the standing of each team."""
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Final
 
 from webhook.core.admission.pools import allowed_pools
@@ -45,20 +45,21 @@ class Kind:
 class QueueView:
     """The entries of all pods that wait for their turn. Call `sync` before each pass, and `put_back` after a failure.
 
-    Pods that have no turn (`WaitingPod.has_turn`) are left out, and for as long as the ledger lists them, those that it
-    lists. `on_change` is called when there is something to look at. One view at a time listens to the world; `close`
-    ends that.
+    Pods that have no turn (`WaitingPod.has_turn`) are left out, and those on their way: for as long as the ledger lists
+    them, or they are among the caller's `active` ones, whose releases are not over. `on_change` is called when there is
+    something to look at. One view at a time listens to the world; `close` ends that.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, active: Collection[Uid] = frozenset()) -> None:
         self.queue = PodQueue()
         self.past = PastUses()
         self._world = world
         self._policy = world.policy
         self._changed: dict[Uid, None] = dict.fromkeys(pod.uid for pod in world.waiting.all())
-        self._listed: set[Uid] = set()
+        self._active = active
+        self._on_their_way: set[Uid] = set()
         self._resting: set[Uid] = set()
-        self.gangs = GangLine(world, resting=self._resting)
+        self.gangs = GangLine(world, resting=self._resting, is_on_its_way=self.is_on_its_way)
         self.on_change: Callable[[], None] = _ignore
         world.waiting.on_change = self.put_back
 
@@ -74,8 +75,12 @@ class QueueView:
         self.on_change()
 
     def has_turn(self, pod: WaitingPod) -> bool:
-        """Whether a pod may start when its turn comes: nothing holds it, it does not rest, and it is not charged."""
-        return pod.has_turn and pod.uid not in self._resting and not self._world.is_assumed(pod.uid)
+        """Whether a pod may start when its turn comes: nothing holds it, it does not rest, and is not on its way."""
+        return pod.has_turn and pod.uid not in self._resting and not self.is_on_its_way(pod.uid)
+
+    def is_on_its_way(self, uid: Uid) -> bool:
+        """Whether a pod is charged, or its release is not over: until then another one might begin beside it."""
+        return uid in self._active or self._world.is_assumed(uid)
 
     def rest(self, uid: Uid) -> None:
         """Give a pod no turn until `resume`, whatever happens to it."""
@@ -95,8 +100,8 @@ class QueueView:
         if self._policy is not world.policy:
             self._policy = world.policy
             self._changed = dict.fromkeys(pod.uid for pod in world.waiting.all())
-        back = [uid for uid in self._listed if not world.is_assumed(uid)]
-        self._listed.difference_update(back)
+        back = [uid for uid in self._on_their_way if not self.is_on_its_way(uid)]
+        self._on_their_way.difference_update(back)
         changed = self._changed | dict.fromkeys(back)
         for uid in changed:
             self._sync_one(uid, now=now)
@@ -114,15 +119,15 @@ class QueueView:
             self.queue.add(entry_of(queued_pod(pod, self._world)._replace(gang=gang) for pod in entries.together))
 
     def _sync_one(self, uid: Uid, *, now: int) -> None:
-        pod, is_listed = self._world.waiting.get(uid), self._world.is_assumed(uid)
+        pod, is_on_its_way = self._world.waiting.get(uid), self.is_on_its_way(uid)
         self.gangs.note(uid, pod, now=now)
         is_alone = uid not in self.gangs and uid not in self._resting
-        if pod is not None and pod.has_turn and not is_listed and is_alone:
+        if pod is not None and pod.has_turn and not is_on_its_way and is_alone:
             self.queue.add(entry_of((queued_pod(pod, self._world),)))
             return
         self.queue.remove(uid)
-        if pod is not None and is_listed:
-            self._listed.add(uid)
+        if pod is not None and is_on_its_way:
+            self._on_their_way.add(uid)
 
     # -- standings
 

@@ -1,6 +1,6 @@
 """The pods to release now, one after the other: each is assumed in the world before the next one is judged."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from webhook.core.admission.domain_rules import place_of_node
@@ -55,7 +55,8 @@ class Releases:
     """Finds turns on one world. `blocked` says why the pods that were judged last wait on.
 
     `changed` are the pods that came, went or changed before the last pass. `listed` returns the charge of a pod that
-    the ledger of a team lists already. `is_room_needed`: a pod found no room inside its guaranteed share.
+    the ledger of a team lists already. `is_room_needed`: a pod found no room inside its guaranteed share. `active` as
+    in QueueView.
     """
 
     def __init__(
@@ -63,8 +64,9 @@ class Releases:
         world: World,
         *,
         listed: Callable[[TeamName, Uid], InFlightCharge | None] = _lists_none,
+        active: Collection[Uid] = frozenset(),
     ) -> None:
-        self.view = QueueView(world)
+        self.view = QueueView(world, active=active)
         self.blocked: dict[Uid, Judged] = {}
         self.changed: Iterable[Uid] = ()
         self.is_room_needed = False
@@ -98,7 +100,7 @@ class Releases:
         judge = ReleaseJudge(world, before=self._kept, rests=self._rests, now=now)
         found: list[Turn] = []
         if not world.policy.is_enforced:
-            waiting = [pod for pod in world.waiting.all() if not world.is_assumed(pod.uid)][:count]
+            waiting = [pod for pod in world.waiting.all() if not self.view.is_on_its_way(pod.uid)][:count]
             return [turn for pod in waiting for turn in self._assumed(released_unjudged(pod, world), Way.IN_TURN)]
         found += self._of_reservations()
         turns = ReleasePass(queue, self.view, world.policy.queue, now=now)

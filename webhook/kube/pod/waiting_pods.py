@@ -1,6 +1,7 @@
 """From a Kubernetes pod with Fairgate's scheduling gate to the pod that waits in line."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -21,8 +22,22 @@ MAX_TEXT: Final = 1000
 
 _DIGITS: Final = len(str(MAX_MEMBERS))
 
+_MAX_PARTS: Final = 4096
+"""Bytes of a pod's selectors, affinity and tolerations that are kept while it waits: a larger pod is read again."""
 
-def to_waiting(pod: objects.Pod, weights: Weights) -> WaitingPod | None:
+
+@dataclass(frozen=True, slots=True)
+class WatchedPod(WaitingPod):
+    """A pod that waits in line, with what its release changes of the object.
+
+    `parts` are metadata, scheduling gates, selectors, affinity and tolerations at `version`; None if they are large, or
+    if the watch did not keep all of them.
+    """
+
+    parts: objects.Pod | None = field(default=None, compare=False)
+
+
+def to_waiting(pod: objects.Pod, weights: Weights) -> WatchedPod | None:
     """Translate a pod that waits in line; None for any other, and for one that Fairgate did not let into the line.
 
     `weights` as in to_pod. A pod that its owner made unreadable while it waited keeps its place, without a turn.
@@ -37,7 +52,7 @@ def to_waiting(pod: objects.Pod, weights: Weights) -> WaitingPod | None:
     if decision is None or team is None:
         return None
     read, problem = _read(pod, weights)
-    return WaitingPod(
+    return WatchedPod(
         pod=as_requested(read, decision.asked),
         team=TeamName(team),
         user=decision.user,
@@ -49,6 +64,7 @@ def to_waiting(pod: objects.Pod, weights: Weights) -> WaitingPod | None:
         problem=problem,
         keeps_room=keys.RECLAIMING in annotations,
         gang_whole=_gang_whole(annotations.get(keys.GANG_WHOLE, "")),
+        parts=_parts(pod) if keys.WAITING in annotations else None,
     )
 
 
@@ -60,6 +76,32 @@ def waiting_annotation(annotations: Mapping[str, str]) -> str:
 def _gang_whole(text: str) -> int:
     """Return the number of pods with which a gang is whole; 0 where its owner wrote something else."""
     return min(int(text), MAX_MEMBERS) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else 0
+
+
+def _parts(pod: objects.Pod) -> objects.Pod | None:
+    """Return what a release changes of a pod; the raw parts of the watch's line are copied."""
+    spec, metadata = pod.spec, pod.metadata
+    raw = (spec.node_selector, spec.affinity, spec.tolerations, spec.topology_spread_constraints)
+    selector, affinity, tolerations, spread = map(bytes, raw)
+    if len(selector) + len(affinity) + len(tolerations) + len(spread) > _MAX_PARTS:
+        return None
+    kept = objects.ObjectMeta(
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        labels=metadata.labels,
+        annotations=metadata.annotations,
+    )
+    return objects.Pod(
+        kept,
+        objects.PodSpec(
+            [],
+            node_selector=msgspec.Raw(selector),
+            affinity=msgspec.Raw(affinity),
+            tolerations=msgspec.Raw(tolerations),
+            topology_spread_constraints=msgspec.Raw(spread),
+            scheduling_gates=spec.scheduling_gates,
+        ),
+    )
 
 
 def _read(pod: objects.Pod, weights: Weights) -> tuple[Pod, str]:

@@ -24,10 +24,16 @@ from webhook.server.leader.gang_watch import GangWatch
 from webhook.server.leader.waiting_texts import EventRecorder, WaitingTexts
 
 AT_ONCE: Final = 64
-"""Pods that are released together: their charges share ledger writes."""
+"""Pods whose releases may be under way: their charges share ledger writes."""
+
+_ROOM_FOR_PASS: Final = AT_ONCE // 2
+"""With less room for releases than this there is no pass: one would judge the line for few of them."""
 
 SETTLE_SECONDS: Final = 0.02
 """Delay before a pass: changes at the same time are handled together."""
+
+_PAUSES: Final = 4
+"""For so many times as long as the last pass judged there is no other: a line of odd sizes leaves time for reviews."""
 
 POLL_SECONDS: Final = 1.0
 """Between two passes while pods wait: nodes, taints and claims change without a change of usage."""
@@ -91,7 +97,10 @@ class _Charged(NamedTuple):
 
 
 class QueueReleaser:
-    """Releases pods. Run `run` while leading; call `wake` when usage changed."""
+    """Releases pods. Run `run` while leading; call `wake` when usage changed.
+
+    A pass judges the line, and releases go on while the next one does: what they start is assumed in the world.
+    """
 
     def __init__(
         self,
@@ -121,11 +130,12 @@ class QueueReleaser:
 
     async def run(self) -> NoReturn:
         """Release pods until cancelled. Each term begins with the world as it is, and what the ledger lists."""
-        self._releases = releases = Releases(self._world, listed=self._ledger.listed)
+        self._active: set[Uid] = set()  # being charged, patched or held
+        self._releases = releases = Releases(self._world, listed=self._ledger.listed, active=self._active)
+        self._judged_seconds = 0.0
         self._term = term = object()
         self._is_in_term = lambda: self._term is term and self._is_leading()
         self._began = asyncio.get_running_loop().time()
-        self._active: set[Uid] = set()  # being charged or patched
         self._resting: dict[Uid, float] = {}  # loop time until which a failed release is not repeated
         self._released: set[Uid] = set()  # and not seen without their gate yet
         self._held: dict[Uid, int] = {}  # charged in part of a gang: the version from which on no patch is on its way
@@ -133,39 +143,46 @@ class QueueReleaser:
         self._gangs.begin()
         releases.view.on_change = self.wake
         try:
-            while True:
-                self._has_changed.clear()
-                is_current = self._why_stale() is None and self._world.knows_all_namespaces
-                if is_current and await self._reconcile():
-                    continue
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(POLL_SECONDS):
-                        await self._has_changed.wait()
-                await asyncio.sleep(SETTLE_SECONDS)
+            async with asyncio.TaskGroup() as group:  # what fails ends all of it: nothing goes on after the term
+                while True:
+                    self._has_changed.clear()
+                    is_current = self._why_stale() is None and self._world.knows_all_namespaces
+                    if is_current and await self._reconcile(group):
+                        continue
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(POLL_SECONDS):
+                            await self._has_changed.wait()
+                    await asyncio.sleep(max(SETTLE_SECONDS, _PAUSES * self._judged_seconds))
         finally:
             self._term = None
             releases.close()
 
-    async def _reconcile(self) -> bool:
-        """Finish what is charged, then release who is next; return whether more may be due at once."""
+    async def _reconcile(self, group: asyncio.TaskGroup) -> bool:
+        """Begin to finish what is charged, and to release who is next; return whether more may be due at once."""
         now = int(time.time())
         self._world.tick(now)
         self._put_back()
         self._released = {uid for uid in self._released if uid in self._world.waiting}
         self._held = {uid: version for uid, version in self._held.items() if uid in self._world.waiting}
-        async with asyncio.TaskGroup() as group:  # what fails ends all of it: nothing goes on into the next pass
-            self._releases.sync(now=now)
-            unfinished_charges = await self._unfinished()
-            charged = {flight.pod.uid for flight in self._in_line()}
-            for waiting, admit in unfinished(self._world, unfinished_charges):
-                self._continue(group, waiting, admit, charged=charged, now=now)
-            await self._gangs.read(self._releases.view.gangs, now=now)
-            turns = self._releases.due(now=now, count=AT_ONCE)
-            for members in _together(turns):
-                group.create_task(self._release(members))
+        self._releases.sync(now=now)
+        unfinished_charges = await self._unfinished()
+        charged = {flight.pod.uid for flight in self._in_line()}
+        for waiting, admit in unfinished(self._world, unfinished_charges):
+            self._continue(group, waiting, admit, charged=charged, now=now)
+        await self._gangs.read(self._releases.view.gangs, now=now)
+        if (room := AT_ONCE - len(self._active)) < _ROOM_FOR_PASS:
+            return False  # the end of a release begins the next pass
+        began = time.perf_counter()
+        turns = self._releases.due(now=now, count=room)
+        self._judged_seconds = time.perf_counter() - began
+        for members in _together(turns):
+            self._active |= {turn.waiting.uid for turn in members}
+            group.create_task(self._release(group, members))
         self._gangs.update(self._releases)
-        await self._texts.update(self._releases.changed, self._releases.blocked)
-        return len(turns) >= AT_ONCE or self._gangs.has_unread(self._releases.view.gangs, now=int(time.time()))
+        self._texts.report(self._releases.changed)
+        for judged in self._texts.due(self._releases.blocked):
+            group.create_task(self._texts.write(judged))
+        return self._gangs.has_unread(self._releases.view.gangs, now=int(time.time()))
 
     def _in_line(self) -> list[InFlightCharge]:
         """Return the charges of pods that still have the gate."""
@@ -200,6 +217,7 @@ class QueueReleaser:
             self._active.add(waiting.uid)
             group.create_task(self._remove_gate(waiting, admit, Way.IN_TURN))
         elif waiting.uid not in self._held:
+            self._active.add(waiting.uid)
             group.create_task(self._hold(waiting, admit.charge.team))
         elif int(waiting.version) >= self._held[waiting.uid]:  # seen since: the others have not started before that
             self._withdraw(waiting, admit.charge.team)
@@ -210,23 +228,19 @@ class QueueReleaser:
             del self._resting[uid]
             self._releases.view.resume(uid)
 
-    async def _release(self, turns: Sequence[Turn]) -> None:
+    async def _release(self, group: asyncio.TaskGroup, turns: Sequence[Turn]) -> None:
         """Charge a pod, or all members of a gang, and remove their gates; nothing starts unless all are charged."""
-        uids = {turn.waiting.uid for turn in turns}
-        self._active |= uids
-        try:
-            async with asyncio.TaskGroup() as group:
-                charges = [group.create_task(self._charge(turn)) for turn in turns]
-        finally:
-            self._active -= uids
+        async with asyncio.TaskGroup() as charging:
+            charges = [charging.create_task(self._charge(turn)) for turn in turns]
         charged = [each.result() for each in charges]
         if all(isinstance(each.decision, Admit) for each in charged):
-            async with asyncio.TaskGroup() as group:
-                for turn, decision, _ in charged:
-                    if isinstance(decision, Admit) and not turn.is_reservation:
-                        self._active.add(turn.waiting.uid)
-                        group.create_task(self._remove_gate(turn.waiting, decision, turn.way))
+            for turn, decision, _ in charged:
+                if isinstance(decision, Admit) and not turn.is_reservation:
+                    group.create_task(self._remove_gate(turn.waiting, decision, turn.way))
+            self._end({turn.waiting.uid for turn in turns if turn.is_reservation})
             return
+        self._end({turn.waiting.uid for turn in turns})
+        self.wake()
         for turn, decision, is_own in charged:  # what an earlier leader charged is held first, in the next pass
             if isinstance(decision, Admit) and (is_own or turn.is_reservation):
                 self._withdraw(turn.waiting, decision.charge.team)
@@ -255,24 +269,43 @@ class QueueReleaser:
             self._ledger.withdraw(kept.charge.team, kept.pod.uid)  # listed elsewhere: the team is being moved
         return _Charged(turn, decision, is_own)
 
+    def _end(self, uids: Collection[Uid]) -> None:
+        """Note that releases are over, whatever came of them."""
+        is_full = AT_ONCE - len(self._active) < _ROOM_FOR_PASS
+        self._active.difference_update(uids)
+        if is_full:
+            self.wake()
+
     async def _hold(self, waiting: WaitingPod, team: TeamName) -> None:
         """Let no patch of an earlier leader remove the gate of a pod any more, and learn what was done before."""
-        with suppress(ClusterError):
+        try:
             version = await hold_in_line(self._connection, waiting, waiting.text)
-            if version is None:
-                self._released.add(waiting.uid)
-            elif version:
-                self._held[waiting.uid] = version
-            else:
-                self._withdraw(waiting, team, is_gone=True)
+        except ClusterError:
+            return
+        finally:
+            self._end([waiting.uid])
+        if version is None:
+            self._released.add(waiting.uid)
+        elif version:
+            self._held[waiting.uid] = version
+        else:
+            self._withdraw(waiting, team, is_gone=True)
 
     async def _remove_gate(self, waiting: WaitingPod, admit: Admit, way: Way) -> None:
+        """Remove the gate of a pod whose charge is listed, or take the charge back."""
         self._held.pop(waiting.uid, None)
+        try:
+            await self._patch(waiting, admit, way)
+        finally:
+            self._end([waiting.uid])
+
+    async def _patch(self, waiting: WaitingPod, admit: Admit, way: Way) -> None:
         try:
             result = await release_pod(
                 self._connection,
                 waiting,
                 admit,
+                seen=self._world.waiting.get(waiting.uid),
                 now_text=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
                 weights=self._world.policy.resources,
                 is_leading=self._is_leading,
@@ -284,8 +317,6 @@ class QueueReleaser:
             if isinstance(error, ApiError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                 await self._keep_waiting(waiting, admit.charge.team, f"waits: its release failed: {error}")
             return
-        finally:
-            self._active.discard(waiting.uid)
         match result:
             case ReleaseResult.DONE | ReleaseResult.ALREADY:
                 self._released.add(waiting.uid)

@@ -4,7 +4,8 @@ import asyncio
 import re
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Protocol
 
 from webhook.cluster.api.client import ApiConnection
@@ -18,7 +19,13 @@ from webhook.core.world.world import World
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 
 TEXTS_AT_ONCE: Final = 8
-"""Texts that are rewritten after a look: releases come first."""
+"""Texts that are being rewritten: releases come first."""
+
+REPORT_SECONDS: Final = 1.0
+"""A pod that starts sooner, such as the member of a gang that comes whole, gets no Event and no other text."""
+
+TEXT_SECONDS: Final = 5.0
+"""Least time between two texts of a pod: the cause may change with every pod that starts, and each text is a write."""
 
 _EARLIER_SECONDS: Final = 60
 """A pod that waited so long when this replica began to lead has its Event already."""
@@ -34,54 +41,90 @@ class EventRecorder(Protocol):
         ...
 
 
-class WaitingTexts:
-    """Writes Events and reasons. Call `begin` when leading begins, and `update` after each look at the queue.
+@dataclass(slots=True)
+class _Written:
+    """The cause that a pod's text names, the loop time until which it stays, and the size of a gang that is whole."""
 
-    A cause is written once for each pod: what its owner writes over it stays.
+    cause: str
+    until: float
+    gang_whole: int
+
+
+class WaitingTexts:
+    """Writes Events and reasons. Call `begin` when leading begins; after each look at the queue `report` and `due`.
+
+    A cause is written once for each pod: what its owner writes over it stays. A text stays for some seconds, unless a
+    gang came whole or is not whole any more: the evictor waits for that.
     """
 
     def __init__(self, connection: ApiConnection, world: World, events: EventRecorder) -> None:
         self._connection = connection
         self._world = world
         self._events = events
-        self._written: dict[Uid, tuple[str, int]] = {}
+        self._written: dict[Uid, _Written] = {}
+        self._writing: set[Uid] = set()
+        self._new: dict[Uid, float] = {}  # without an Event yet, with the loop time at which they came
         self._began = 0
 
     def begin(self) -> None:
         """Forget what an earlier term wrote."""
         self._written.clear()
+        self._writing.clear()
+        self._new.clear()
         self._began = int(time.time())
 
-    async def update(self, changed: Iterable[Uid], blocked: Mapping[Uid, Judged]) -> None:
-        """Write an Event for each pod that is new in the line, and the reason where it is another one."""
+    def report(self, changed: Iterable[Uid]) -> None:
+        """Write an Event for each pod that has come into the line, and waits."""
+        now = asyncio.get_running_loop().time()
         for uid in changed:
             waiting = self._world.waiting.get(uid)
             if waiting is None:
                 self._written.pop(uid, None)
             elif uid not in self._written:
-                self._written[uid] = _cause(waiting.text, waiting.gang_whole)
+                self._written[uid] = _Written(_cause(waiting.text), now + REPORT_SECONDS, waiting.gang_whole)
+                if waiting.created >= self._began - _EARLIER_SECONDS:
+                    self._new[uid] = now
+        while self._new and (first := next(iter(self._new.items())))[1] <= now - REPORT_SECONDS:
+            del self._new[first[0]]
+            waiting = self._world.waiting.get(first[0])
+            if waiting is not None and not self._world.is_assumed(waiting.uid):
                 self._report(waiting)
-        due = [each for each in blocked.values() if self._is_due(each)][:TEXTS_AT_ONCE]
-        await asyncio.gather(*map(self._write, due))
+
+    def due(self, blocked: Mapping[Uid, Judged]) -> list[Judged]:
+        """Return the pods whose reason is to be written now, since it is another one; a few at a time."""
+        room, now = TEXTS_AT_ONCE - len(self._writing), asyncio.get_running_loop().time()
+        found = list(islice((each for each in blocked.values() if self._is_due(each, now=now)), room))
+        for judged in found:
+            self._written[judged.waiting.uid] = _Written(_cause(judged.text), now + TEXT_SECONDS, judged.gang_whole)
+        self._writing.update(judged.waiting.uid for judged in found)
+        return found
+
+    async def write(self, judged: Judged) -> None:
+        """Write the reason of a pod that is due; one that is not as it was seen is due again."""
+        waiting = judged.waiting
+        try:
+            text, gang_whole = printable(judged.text), judged.gang_whole
+            is_written = await write_waiting_text(self._connection, waiting, text, gang_whole=gang_whole)
+        except ClusterError:
+            return
+        finally:
+            self._writing.discard(waiting.uid)
+        if not is_written and (known := self._written.get(waiting.uid)) is not None:
+            known.cause, known.gang_whole = _cause(waiting.text), waiting.gang_whole
 
     def _report(self, waiting: WaitingPod) -> None:
-        if waiting.created >= self._began - _EARLIER_SECONDS:
-            about = ObjectRef("Pod", waiting.pod.namespace, waiting.pod.name, waiting.uid)
-            self._events.record(Event(about, EventType.NORMAL, EventReason.QUEUED, "Queue", waiting.text))
+        about = ObjectRef("Pod", waiting.pod.namespace, waiting.pod.name, waiting.uid)
+        self._events.record(Event(about, EventType.NORMAL, EventReason.QUEUED, "Queue", waiting.text))
 
-    def _is_due(self, judged: Judged) -> bool:
+    def _is_due(self, judged: Judged, *, now: float) -> bool:
         uid = judged.waiting.uid
         known = self._written.get(uid)
-        is_new = bool(judged.text) and known is not None and known != _cause(judged.text, judged.gang_whole)
+        if known is None or not judged.text:
+            return False
+        is_new = known.gang_whole != judged.gang_whole or (known.until <= now and known.cause != _cause(judged.text))
         return is_new and uid in self._world.waiting and not self._world.is_assumed(uid)
 
-    async def _write(self, judged: Judged) -> None:
-        self._written[judged.waiting.uid] = _cause(judged.text, judged.gang_whole)
-        with suppress(ClusterError):
-            text, gang_whole = printable(judged.text), judged.gang_whole
-            await write_waiting_text(self._connection, judged.waiting, text, gang_whole=gang_whole)
 
-
-def _cause(text: str, gang_whole: int) -> tuple[str, int]:
-    """Return a text without its numbers and its place in line, and the size of a gang that is whole."""
-    return _NUMBERS.sub("", text).strip(), gang_whole
+def _cause(text: str) -> str:
+    """Return a text without its numbers and its place in line."""
+    return _NUMBERS.sub("", text).strip()
