@@ -3,11 +3,14 @@
 from types import SimpleNamespace
 
 from tests.core.support.departments import department, tree_policy
-from tests.core.support.make import ALICE, gpus, pod, policy, resident, team, world
+from tests.core.support.make import ALICE, flight, gpus, pod, policy, resident, team, world
 from tests.core.support.outcomes import admitted, codes
 from tests.core.support.waiting import waiting
 from webhook.core.admission.admission import admit
+from webhook.core.model.decision import Charge
+from webhook.core.model.names import TeamName
 from webhook.core.model.reason import Code
+from webhook.core.model.tier import Tier
 from webhook.core.quota.kept_room import KeptRoom
 
 
@@ -81,6 +84,16 @@ class TestTheEnd:
             end(made)
             assert made.usage("team-b").kept.total == 0
             assert all(level.kept.total == 0 for level in made.departments())
+
+    def test_a_charged_pod_that_is_still_in_line_keeps_nothing_besides_its_charge(self):
+        """The ledger may be seen before the pod without its gate: its room must not count twice."""
+        made = place(kept())
+        charged = flight(kept().pod, Charge(TeamName("team-b"), Tier.GUARANTEED, gpus(2)), "n0")
+        made.assume(charged)
+        made.set_waiting(kept())
+        assert (made.usage("team-b").kept.total, made.usage("team-b").guaranteed) == (0, gpus(2))
+        made.drop_reservation(charged.pod.uid)
+        assert (made.usage("team-b").kept.total, made.usage("team-b").guaranteed) == (gpus(2), 0)
 
     def test_a_policy_edit_keeps_it_by_the_new_shares(self):
         made = place(kept(count=4))

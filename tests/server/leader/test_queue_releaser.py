@@ -66,6 +66,25 @@ async def test_a_release_that_takes_long_holds_up_no_other(tmp_path):
         assert sorted(stage.patches()) == ["later", "p"]
 
 
+async def test_while_releases_are_under_way_changes_gather_for_the_next_pass(tmp_path):
+    async with staged(tmp_path) as stage:
+        held = await stage.held_release()
+        passes, due = 0, stage.releaser._releases.due
+
+        def counted(**settings):
+            nonlocal passes
+            passes += 1
+            return due(**settings)
+
+        stage.releaser._releases.due = counted
+        for _ in range(100):
+            stage.releaser.wake()
+            await asyncio.sleep(0.01)
+        assert 5 <= passes <= 11
+        held.go.set()
+        await until(lambda: not stage.is_gated())
+
+
 async def test_a_pod_is_released_once_though_its_charge_is_written_again(tmp_path):
     async with staged(tmp_path) as stage:
         stage.api.faults[f"post {TEAM_LEDGERS}"].extend([Answer(503)] * 3)

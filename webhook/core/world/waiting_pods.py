@@ -56,7 +56,7 @@ class WaitingPods:
     """Waiting pods by UID and by team, and those that were let in and are not seen yet.
 
     `on_change` and `on_pod` are called with the UID of each pod that changed, `on_kept` with a team whose pods with
-    `keeps_room` changed. `wanted` are the nodes for
+    `keeps_room` changed; a charged pod keeps none (`is_charged`), since its charge has it. `wanted` are the nodes for
     which some wait that could not start for lack of room when they were last judged, None for all nodes: back-fill
     there must stay evictable. `expected` are pods of gangs that are made only once others of them run, and are judged
     with those.
@@ -66,6 +66,7 @@ class WaitingPods:
         self.on_change: Callable[[Uid], None] = _ignore
         self.on_pod: Callable[[Uid], None] = _ignore
         self.on_kept: Callable[[TeamName], None] = _ignore_team
+        self.is_charged: Callable[[Uid], bool] = _is_not
         self.wanted: frozenset[NodeName] | None = frozenset()
         self.expected: dict[Uid, WaitingPod] = {}
         self._by_team: dict[TeamName, dict[Uid, WaitingPod]] = {}
@@ -159,9 +160,15 @@ class WaitingPods:
         self._gpus[pod.team] = self._gpus.get(pod.team, 0) + change
         if pod.pod.gang is not None:
             self._by_gang.setdefault(pod.pod.gang.id, {})[pod.uid] = pod
-        self._keep(pod.team, pod.uid, pod.pod.demand.gpus if pod.keeps_room and pod.has_turn else 0)
+        self.keep_room(pod.uid)
         self.on_change(pod.uid)
         self.on_pod(pod.uid)
+
+    def keep_room(self, uid: Uid) -> None:
+        """Keep the room that a pod is to have now: it changed, or was charged, or its charge ended."""
+        if (pod := self._pods.get(uid)) is not None:
+            keeps = pod.keeps_room and pod.has_turn and not self.is_charged(uid)
+            self._keep(pod.team, uid, pod.pod.demand.gpus if keeps else 0)
 
     def discard(self, uid: Uid) -> None:
         """Remove a pod that no longer waits; one that does not wait changes nothing."""
@@ -227,6 +234,11 @@ def _drop(lines: dict[_Key, dict[Uid, _V]], key: _Key, uid: Uid) -> None:
 
 def _ignore(_uid: Uid) -> None:
     """Do nothing."""
+
+
+def _is_not(_uid: Uid) -> bool:
+    """Return that no pod is charged."""
+    return False
 
 
 def _ignore_team(_team: TeamName) -> None:

@@ -61,6 +61,7 @@ class World:
         self._assumed: dict[Uid, Evidence] = {}
         self.waiting = WaitingPods()
         self.waiting.on_kept = self._keep_room
+        self.waiting.is_charged = self.is_assumed
         self.gangs = GangMembers()
         self.gang_reservations = GangReservations()
         self.group_domains: dict[GangId, DomainRequest] = {}  # by the PodGroups that ask for a domain
@@ -317,6 +318,7 @@ class World:
                 self.fleet.gpus.demand_mix.note(flight.pod.demand)
                 self.tentative.consume(self.fleet, flight.node, flight.pod)
             self._charged.add(PodRecord(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
+        self.waiting.keep_room(uid)
 
     @contextmanager
     def what_if(self) -> Iterator[Callable[[InFlightCharge], None]]:
@@ -347,6 +349,7 @@ class World:
         record = self._pods.get(uid)
         if record is not None and record.is_reserved:
             self._charged.remove(uid)
+        self.waiting.keep_room(uid)
 
     def add_pod(self, flight: InFlightCharge) -> None:
         """Add an admitted pod that exists from now on, where no watch will show it."""

@@ -32,6 +32,9 @@ _ROOM_FOR_PASS: Final = AT_ONCE // 2
 SETTLE_SECONDS: Final = 0.02
 """Delay before a pass: changes at the same time are handled together."""
 
+GATHER_SECONDS: Final = 0.1
+"""The same while releases are under way: many slots come free, and fewer passes and ledger writes serve them."""
+
 _PAUSES: Final = 4
 """For so many times as long as the last pass judged there is no other: a line of odd sizes leaves time for reviews."""
 
@@ -152,10 +155,14 @@ class QueueReleaser:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(POLL_SECONDS):
                             await self._has_changed.wait()
-                    await asyncio.sleep(max(SETTLE_SECONDS, _PAUSES * self._judged_seconds))
+                    await asyncio.sleep(self._pause())
         finally:
             self._term = None
             releases.close()
+
+    def _pause(self) -> float:
+        """Return the delay before the next pass."""
+        return max(GATHER_SECONDS if self._active else SETTLE_SECONDS, _PAUSES * self._judged_seconds)
 
     async def _reconcile(self, group: asyncio.TaskGroup) -> bool:
         """Begin to finish what is charged, and to release who is next; return whether more may be due at once."""
