@@ -11,6 +11,7 @@ from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed
 from webhook.core.model.names import GangId, Namespace, Uid
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.model.selector import Operator, Requirement
+from webhook.core.reclaim.placements import Placements
 from webhook.core.reclaim.reclaim_index import BUDGETS, STUCK_SECONDS, ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, ReclaimPod
 
@@ -50,6 +51,14 @@ def victims(reclaim_index):
 )
 def test_some_pods_are_never_victims(never):
     assert victims(index_of(never)) == []
+
+
+def test_a_pod_is_placed_once_it_waited_and_has_a_node():
+    reclaim_index = index_of(reclaim_pod("names-its-node", on="n0", team="team-b", tier="guaranteed", created=9))
+    assert reclaim_index.placements == Placements()
+    for on in (None, "n0", "n0"):
+        reclaim_index.set(reclaim_pod("p", on=on, team="team-b", tier="guaranteed", created=5, priority=7))
+    assert reclaim_index.placements == Placements(1, {7: 5})
 
 
 def test_policy_protects_namespaces_and_labels():

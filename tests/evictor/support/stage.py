@@ -82,6 +82,10 @@ class Stage:
         annotations = {"fairgate.dev/decision": json.dumps({"nodes": [to]})}
         return self._pod(name, "team-b", "guaranteed", affinity=affinity, annotations=annotations, **more)
 
+    def unseen(self, name: str, *, created: int) -> str:
+        """A borrowing pod that kube-scheduler has not come to."""
+        return self._pod(name, "team-b", "preemptible", created=rfc3339(created))
+
     def budget(self, *, allowed: int = 100) -> None:
         """A PodDisruptionBudget that covers all borrowers, so that the API server may refuse to evict them."""
         status = {"disruptionsAllowed": allowed, "observedGeneration": 1}

@@ -14,6 +14,7 @@ from webhook.core.model.policy import ReclaimRules
 from webhook.core.reclaim.evictions import Evictions
 from webhook.core.reclaim.failure_count import FailureCount
 from webhook.core.reclaim.failures import FailureBudget, Remaining, WorkloadId
+from webhook.core.reclaim.placements import Placements
 from webhook.core.reclaim.reclaim_pod import Disruption, ReclaimPod, victim_of
 from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
 
@@ -28,11 +29,12 @@ STUCK_SECONDS: Final = 30
 
 
 class ReclaimIndex:
-    """Every GPU pod, by its roles in reclaim, and the table of evictions."""
+    """Every GPU pod, by its roles in reclaim, the table of evictions, and what kube-scheduler has placed."""
 
     def __init__(self, rules: ReclaimRules) -> None:
         self.victim_index = VictimIndex()
         self.evictions = Evictions()
+        self.placements = Placements()
         self._rules = rules
         self._pods: dict[Uid, ReclaimPod] = {}
         self._waiting: dict[Uid, ReclaimPod] = {}
@@ -196,6 +198,8 @@ class ReclaimIndex:
             _unlist(self._gangs, before.gang, uid)
         if before is not None and before.workload != gpu_pod.workload:
             self._failures.remove_pod(before)
+        if before is not None and before.pod.node is None and gpu_pod.pod.node is not None:
+            self.placements.add(priority=gpu_pod.priority, created=gpu_pod.pod.created)
         self._pods[uid] = gpu_pod
         self._by_namespace.setdefault(gpu_pod.namespace, set()).add(uid)
         if gpu_pod.gang is not None:

@@ -90,6 +90,7 @@ def to_reclaim_pod(pod: ReclaimPodObject, weights: Weights) -> ReclaimPod | None
         workload=None if controller is None else workload_id(resident.namespace, controller.uid),
         loss=Loss.COUNTED if controller is None else loss_of(controller, labels),
         domain=domain_request(annotations) if resident.gang is not None and resident.node is None else None,
+        priority=spec.priority or 0,
     )
 
 
