@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.core.support.reclaim_pods import reclaim_pod
 from tests.evictor.support.stage import PODS, fill
 from webhook.core.reclaim.placements import Placements
 from webhook.evictor.backoff import TRIES
@@ -16,6 +17,7 @@ GIVEN_UP = 30 + HOLD_SECONDS
 LONGEST = 600 + LONGEST_SECONDS
 """When a hold ends whatever happens: after the longest grace period that policy allows."""
 
+POD = reclaim_pod("never", on=None, team="team-b", tier="guaranteed")
 STEP_SECONDS = 5
 LATER = int(BACKOFF_SECONDS) + 1
 
@@ -45,8 +47,8 @@ def progress(clock, placements):
     return found
 
 
-def place(progress, placements, *, created, priority=0):
-    placements.add(priority=priority, created=int(created))
+def place(progress, placements, *, created, priority=0, scheduler=""):
+    placements.add(scheduler=scheduler, priority=priority, created=int(created))
     progress.look()
 
 
@@ -54,7 +56,7 @@ def test_kube_scheduler_that_places_only_older_pods_is_behind(clock, placements,
     for _ in range(20):
         clock.now += IDLE_SECONDS - 1
         place(progress, placements, created=900)
-        assert progress.is_behind("n0", priority=0)
+        assert progress.is_behind("n0", POD)
 
 
 @pytest.mark.parametrize(("priority", "want"), [(0, False), (-1, False), (1, True)])
@@ -62,33 +64,41 @@ def test_a_pod_was_passed_over_once_a_later_pod_of_no_higher_priority_is_placed(
     clock, placements, progress, priority, want
 ):
     place(progress, placements, created=clock.now + LATER, priority=priority)
-    assert progress.is_behind("n0", priority=0) is want
+    assert progress.is_behind("n0", POD) is want
 
 
 def test_a_pod_was_passed_over_once_a_pod_is_placed_whose_room_was_free_later(clock, placements, progress):
     clock.now += LATER
     progress.set_free("n1", is_free=True)
     place(progress, placements, created=0)
-    assert progress.is_behind("n0", priority=0)
-    progress.used("n1", priority=0)
-    assert not progress.is_behind("n0", priority=0)
-    assert progress.is_behind("n1", priority=0)
+    assert progress.is_behind("n0", POD)
+    progress.used("n1", POD)
+    assert not progress.is_behind("n0", POD)
+    assert progress.is_behind("n1", POD)
 
 
 def test_a_pod_that_rests_after_a_try_without_success_is_not_passed_over(clock, placements, progress):
     place(progress, placements, created=clock.now + BACKOFF_SECONDS)
-    assert progress.is_behind("n0", priority=0)
+    assert progress.is_behind("n0", POD)
 
 
 def test_kube_scheduler_that_places_no_pod_is_not_behind(clock, progress):
     clock.now += IDLE_SECONDS
-    assert not progress.is_behind("n0", priority=0)
+    assert not progress.is_behind("n0", POD)
+
+
+def test_what_another_scheduler_places_says_nothing(clock, placements, progress):
+    place(progress, placements, created=clock.now + LATER, scheduler="other")
+    assert progress.is_behind("n0", POD)
+    clock.now += IDLE_SECONDS
+    place(progress, placements, created=900, scheduler="other")
+    assert not progress.is_behind("n0", POD)
 
 
 def test_a_pod_whose_room_is_not_free_is_never_at_fault(clock, progress):
     progress.set_free("n0", is_free=False)
     clock.now += 10 * IDLE_SECONDS
-    assert progress.is_behind("n0", priority=0)
+    assert progress.is_behind("n0", POD)
 
 
 def only(node):

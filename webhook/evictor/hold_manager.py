@@ -285,7 +285,7 @@ class HoldManager:
                 gpu_pod, team = self._reclaim_index.get(beneficiary.uid), served.get(beneficiary.uid)
                 node = None if gpu_pod is None else gpu_pod.pod.node
                 if gpu_pod is not None and node == before.node:
-                    self._scheduler.used(before.node, priority=gpu_pod.priority)
+                    self._scheduler.used(before.node, gpu_pod)
                 if team is not None and node is not None:
                     self._placed[beneficiary.uid] = self._clock(), team
                 elif team is not None:
@@ -353,7 +353,7 @@ class HoldManager:
     def _may_come(self, beneficiary: Beneficiary, node: NodeName) -> bool:
         """Whether kube-scheduler may not have come yet to a pod that a node keeps room for."""
         gpu_pod = self._reclaim_index.get(beneficiary.uid)
-        return gpu_pod is not None and self._scheduler.is_behind(node, priority=gpu_pod.priority)
+        return gpu_pod is not None and self._scheduler.is_behind(node, gpu_pod)
 
     def _give_up(self, node_hold: NodeHold, *, has_room: bool) -> None:
         """Give up a hold. The waiting pods themselves are at fault where kube-scheduler came to them in free room."""

@@ -57,8 +57,10 @@ def test_a_pod_is_placed_once_it_waited_and_has_a_node():
     reclaim_index = index_of(reclaim_pod("names-its-node", on="n0", team="team-b", tier="guaranteed", created=9))
     assert reclaim_index.placements == Placements()
     for on in (None, "n0", "n0"):
-        reclaim_index.set(reclaim_pod("p", on=on, team="team-b", tier="guaranteed", created=5, priority=7))
-    assert reclaim_index.placements == Placements(1, {7: 5})
+        reclaim_index.set(
+            reclaim_pod("p", on=on, team="team-b", tier="guaranteed", created=5, scheduler="own", priority=7)
+        )
+    assert reclaim_index.placements == Placements({"own": 1}, {("own", 7): 5})
 
 
 def test_policy_protects_namespaces_and_labels():

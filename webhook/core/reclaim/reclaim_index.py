@@ -29,7 +29,7 @@ STUCK_SECONDS: Final = 30
 
 
 class ReclaimIndex:
-    """Every GPU pod, by its roles in reclaim, the table of evictions, and what kube-scheduler has placed."""
+    """Every GPU pod, by its roles in reclaim, the table of evictions, and what schedulers have placed."""
 
     def __init__(self, rules: ReclaimRules) -> None:
         self.victim_index = VictimIndex()
@@ -199,7 +199,8 @@ class ReclaimIndex:
         if before is not None and before.workload != gpu_pod.workload:
             self._failures.remove_pod(before)
         if before is not None and before.pod.node is None and gpu_pod.pod.node is not None:
-            self.placements.add(priority=gpu_pod.priority, created=gpu_pod.pod.created)
+            created = gpu_pod.pod.created
+            self.placements.add(scheduler=gpu_pod.scheduler, priority=gpu_pod.priority, created=created)
         self._pods[uid] = gpu_pod
         self._by_namespace.setdefault(gpu_pod.namespace, set()).add(uid)
         if gpu_pod.gang is not None:
