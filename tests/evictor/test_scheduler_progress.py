@@ -6,7 +6,7 @@ import pytest
 
 from tests.core.support.reclaim_pods import reclaim_pod
 from tests.evictor.support.stage import PODS, fill
-from webhook.core.reclaim.placements import Placements
+from webhook.core.reclaim.attempts import Attempts
 from webhook.evictor.backoff import TRIES
 from webhook.evictor.hold_manager import HOLD_SECONDS, LONGEST_SECONDS
 from webhook.evictor.scheduler_progress import BACKOFF_SECONDS, IDLE_SECONDS, SchedulerProgress
@@ -35,63 +35,53 @@ def clock():
 
 
 @pytest.fixture
-def placements():
-    return Placements()
+def attempts():
+    return Attempts()
 
 
 @pytest.fixture
-def progress(clock, placements):
+def progress(clock, attempts):
     """The room of node n0 has been free for as long as the clock runs."""
-    found = SchedulerProgress(placements, clock=clock)
+    found = SchedulerProgress(attempts, clock=clock)
     found.set_free("n0", is_free=True)
     return found
 
 
-def place(progress, placements, *, created, priority=0, scheduler=""):
-    placements.add(scheduler=scheduler, priority=priority, created=int(created))
+def come(progress, attempts, *, came, priority=0, scheduler=""):
+    attempts.add(scheduler=scheduler, priority=priority, came=int(came))
     progress.look()
 
 
-def test_kube_scheduler_that_places_only_older_pods_is_behind(clock, placements, progress):
+def test_kube_scheduler_that_comes_only_to_older_pods_is_behind(clock, attempts, progress):
     for _ in range(20):
         clock.now += IDLE_SECONDS - 1
-        place(progress, placements, created=900)
+        come(progress, attempts, came=900)
         assert progress.is_behind("n0", POD)
 
 
 @pytest.mark.parametrize(("priority", "want"), [(0, False), (-1, False), (1, True)])
-def test_a_pod_was_passed_over_once_a_later_pod_of_no_higher_priority_is_placed(
-    clock, placements, progress, priority, want
+def test_a_pod_was_passed_over_once_kube_scheduler_came_to_a_later_one_of_no_higher_priority(
+    clock, attempts, progress, priority, want
 ):
-    place(progress, placements, created=clock.now + LATER, priority=priority)
+    come(progress, attempts, came=clock.now + LATER, priority=priority)
     assert progress.is_behind("n0", POD) is want
 
 
-def test_a_pod_was_passed_over_once_a_pod_is_placed_whose_room_was_free_later(clock, placements, progress):
-    clock.now += LATER
-    progress.set_free("n1", is_free=True)
-    place(progress, placements, created=0)
-    assert progress.is_behind("n0", POD)
-    progress.used("n1", POD)
-    assert not progress.is_behind("n0", POD)
-    assert progress.is_behind("n1", POD)
-
-
-def test_a_pod_that_rests_after_a_try_without_success_is_not_passed_over(clock, placements, progress):
-    place(progress, placements, created=clock.now + BACKOFF_SECONDS)
+def test_a_pod_that_rests_after_a_try_without_success_is_not_passed_over(clock, attempts, progress):
+    come(progress, attempts, came=clock.now + BACKOFF_SECONDS)
     assert progress.is_behind("n0", POD)
 
 
-def test_kube_scheduler_that_places_no_pod_is_not_behind(clock, progress):
+def test_kube_scheduler_that_comes_to_no_pod_is_not_behind(clock, progress):
     clock.now += IDLE_SECONDS
     assert not progress.is_behind("n0", POD)
 
 
-def test_what_another_scheduler_places_says_nothing(clock, placements, progress):
-    place(progress, placements, created=clock.now + LATER, scheduler="other")
+def test_what_another_scheduler_does_says_nothing(clock, attempts, progress):
+    come(progress, attempts, came=clock.now + LATER, scheduler="other")
     assert progress.is_behind("n0", POD)
     clock.now += IDLE_SECONDS
-    place(progress, placements, created=900, scheduler="other")
+    come(progress, attempts, came=900, scheduler="other")
     assert not progress.is_behind("n0", POD)
 
 
@@ -113,13 +103,13 @@ async def ask(stage):
     await stage.until(lambda: stage.real_evictions() == before + 4)
 
 
-async def place_others(stage, *, seconds, created):
-    """Place a pod on another node every few seconds, as kube-scheduler does."""
+async def try_others(stage, *, seconds, created, fit=True):
+    """Place a pod on another node every few seconds, as kube-scheduler does, or find no room for it."""
     end = stage.now() + seconds
     while stage.now() < end:
         stage.unseen("other", created=int(created()))
         await asyncio.sleep(STEP_SECONDS / 2)
-        stage.bind("other", "n1")
+        stage.bind("other", "n1") if fit else stage.find_no_room("other")
         await asyncio.sleep(STEP_SECONDS / 2)
         stage.api.delete(PODS, "other", namespace="team-b")
 
@@ -130,12 +120,13 @@ def never(stage):
     stage.asker("never", gpus=4, affinity=only("n0"))
 
 
-async def test_room_is_kept_while_kube_scheduler_is_behind(stage):
+@pytest.mark.parametrize("fit", [True, False], ids=["it places others", "it finds no room for others"])
+async def test_room_is_kept_while_kube_scheduler_is_behind(stage, fit):
     began = stage.now()
     never(stage)
     async with stage.leader() as manager:
         await ask(stage)
-        await place_others(stage, seconds=5 * GIVEN_UP, created=lambda: began)
+        await try_others(stage, seconds=5 * GIVEN_UP, created=lambda: began, fit=fit)
         assert stage.nominated("never") == "n0"
         stage.bind("never", "n0")
         await stage.until(lambda: not stage.taints("n0"))
@@ -143,12 +134,13 @@ async def test_room_is_kept_while_kube_scheduler_is_behind(stage):
     assert "CannotReclaim" not in stage.reasons()
 
 
-async def test_a_pod_that_others_overtake_is_at_fault(stage):
+@pytest.mark.parametrize("fit", [True, False], ids=["others are placed", "a tenant creates pods that fit nowhere"])
+async def test_a_pod_that_others_overtake_is_at_fault(stage, fit):
     never(stage)
     async with stage.leader() as manager:
         for tries in range(1, TRIES + 1):
             await ask(stage)
-            await place_others(stage, seconds=GIVEN_UP + 1, created=stage.now)
+            await try_others(stage, seconds=GIVEN_UP + 1, created=stage.now, fit=fit)
             assert not stage.taints("n0"), tries
             assert manager.teams.resting() or tries < TRIES
             await asyncio.sleep(50)  # its own pause
@@ -174,7 +166,7 @@ async def test_old_pods_that_start_one_by_one_prolong_a_hold_only_to_its_limit(s
     never(stage)
     async with stage.leader():
         await ask(stage)
-        await place_others(stage, seconds=LONGEST - STEP_SECONDS, created=lambda: 1)
+        await try_others(stage, seconds=LONGEST - STEP_SECONDS, created=lambda: 1)
         assert stage.taints("n0")
-        await place_others(stage, seconds=30, created=lambda: 1)
+        await try_others(stage, seconds=30, created=lambda: 1)
         assert not stage.taints("n0")

@@ -64,7 +64,7 @@ class HoldManager:
         self._let_in: set[tuple[Uid, str]] = set()
         self._waiting_since: dict[Uid, float] = {}
         self._nominated: dict[Uid, tuple[Beneficiary, NodeName]] = {}
-        self._scheduler = SchedulerProgress(cluster_view.reclaim_index.placements, clock=clock)
+        self._scheduler = SchedulerProgress(cluster_view.reclaim_index.attempts, clock=clock)
         self._placed: dict[Uid, tuple[float, TeamName]] = {}  # pods that others were evicted for, placed lately
 
     # -- input of plans
@@ -284,8 +284,6 @@ class HoldManager:
                 since = self._waiting_since.pop(beneficiary.uid, None)
                 gpu_pod, team = self._reclaim_index.get(beneficiary.uid), served.get(beneficiary.uid)
                 node = None if gpu_pod is None else gpu_pod.pod.node
-                if gpu_pod is not None and node == before.node:
-                    self._scheduler.used(before.node, gpu_pod)
                 if team is not None and node is not None:
                     self._placed[beneficiary.uid] = self._clock(), team
                 elif team is not None:

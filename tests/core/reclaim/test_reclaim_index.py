@@ -11,9 +11,9 @@ from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed
 from webhook.core.model.names import GangId, Namespace, Uid
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.model.selector import Operator, Requirement
-from webhook.core.reclaim.placements import Placements
+from webhook.core.reclaim.attempts import Attempts
 from webhook.core.reclaim.reclaim_index import BUDGETS, STUCK_SECONDS, ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, ReclaimPod
+from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, ReclaimPod, Report
 
 APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))
 GANG = GangId("team-a/g")
@@ -53,14 +53,25 @@ def test_some_pods_are_never_victims(never):
     assert victims(index_of(never)) == []
 
 
-def test_a_pod_is_placed_once_it_waited_and_has_a_node():
-    reclaim_index = index_of(reclaim_pod("names-its-node", on="n0", team="team-b", tier="guaranteed", created=9))
-    assert reclaim_index.placements == Placements()
-    for on in (None, "n0", "n0"):
-        reclaim_index.set(
-            reclaim_pod("p", on=on, team="team-b", tier="guaranteed", created=5, scheduler="own", priority=7)
-        )
-    assert reclaim_index.placements == Placements({"own": 1}, {("own", 7): 5})
+def stages(*stages_, **more):
+    """A pod as it changes: its node, and what its scheduler reports of it."""
+    more = {"team": "team-b", "tier": "guaranteed", "created": 5} | more
+    return [reclaim_pod("p", on=on, report=report and Report(report), **more) for on, report in stages_]
+
+
+@pytest.mark.parametrize(
+    ("pods", "want"),
+    [
+        (stages(("n0", None), ("n0", None)), Attempts()),
+        (stages((None, None), (None, None)), Attempts()),
+        (stages((None, None), ("n0", None), scheduler="own", priority=7), Attempts({"own": 1}, {("own", 7): 5})),
+        (stages((None, None), (None, 8), (None, 8)), Attempts({"": 1}, {("", 0): 5})),
+        (stages((None, 8), ("n0", None), ("n0", None)), Attempts({"": 1}, {("", 0): 8})),
+    ],
+    ids=["names its node", "waits", "is placed", "finds no room: it came before that", "is placed after that"],
+)
+def test_the_index_counts_the_pods_that_schedulers_come_to(pods, want):
+    assert index_of(*pods).attempts == want
 
 
 def test_policy_protects_namespaces_and_labels():

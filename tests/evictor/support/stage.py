@@ -96,6 +96,11 @@ class Stage:
         pod = self.api.objects[PODS][f"team-b/{name}"]
         self.api.keep(PODS, f"team-b/{name}", {**pod, "spec": {**pod["spec"], "nodeName": node}})
 
+    def find_no_room(self, name: str) -> None:
+        """Do what the scheduler does with a pod that fits nowhere."""
+        pod = self.api.objects[PODS][f"team-b/{name}"]
+        self.api.keep(PODS, f"team-b/{name}", {**pod, "status": NO_ROOM})
+
     def _pod(self, name: str, team: str, tier: str, **more: Any) -> str:
         labels = {"fairgate.dev/team": team, "fairgate.dev/tier": tier}
         labels |= more.pop("gang", {})
