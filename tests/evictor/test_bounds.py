@@ -2,8 +2,8 @@
 
 import asyncio
 
-from tests.cluster.support.fake_api import Answer
-from tests.evictor.support.stage import PODS
+from tests.cluster.support.fake_api import Answer, Slow
+from tests.evictor.support.stage import HELD_NODES, PODS
 from tests.evictor.test_executor import fill
 from webhook.core.model.policy import ReclaimRules
 from webhook.evictor import hold_manager
@@ -12,6 +12,7 @@ from webhook.kube.reclaim.holds import rfc3339
 
 BOUND = ReclaimRules().longest_grace_seconds
 YEAR = 86_400 * 365
+GUARD = f"patch {HELD_NODES}/fairgate"
 GIVEN_UP = 30 + hold_manager.HOLD_SECONDS
 """When an unused hold ends: after the grace period of the victims."""
 
@@ -109,3 +110,25 @@ async def test_a_gang_is_planned_for_as_soon_as_it_stopped_growing(stage):
         began = stage.now()
         await stage.until(lambda: stage.real_evictions() == 1)
         assert stage.now() - began < 4
+
+
+async def test_pods_that_come_while_a_look_is_slow_are_planned_together(stage):
+    fill(stage, "n0", "n1", "n2")
+    async with stage.leader():
+        stage.api.faults[GUARD].extend([Slow(0.5)] * 9)
+        for number in range(12):
+            stage.asker(f"b{number}")
+            await asyncio.sleep(0.1)
+        await stage.until(lambda: stage.real_evictions() == 12)
+        assert len(stage.api.faults[GUARD]) == 7, "one write for the first pod, and one for the others"
+
+
+async def test_the_longer_pods_keep_coming_the_more_are_planned_together(stage):
+    fill(stage, *(f"n{number}" for number in range(5)))
+    async with stage.leader():
+        stage.api.faults[GUARD].extend([Slow(0)] * 20)
+        for number in range(20):
+            stage.asker(f"b{number}")
+            await asyncio.sleep(0.1)
+        await stage.until(lambda: stage.real_evictions() == 20)
+        assert len(stage.api.faults[GUARD]) >= 15, "plans after 0, 0.2, 0.6, 1.4 and 2.2 s"

@@ -247,6 +247,20 @@ async def test_the_next_leader_adds_no_toleration_twice(stage):
     assert len(stage.tolerations("b")) == 1
 
 
+async def test_a_pod_that_was_placed_meanwhile_is_not_let_in(stage):
+    """Its tolerations are not read any more: a patch that assumes it has none would be refused."""
+    fill(stage, "n0", "n1")
+    stage.asker("b", gpus=1, tolerations=[{"key": "own", "operator": "Exists"}])
+    async with stage.leader():
+        stage.api.faults[f"patch {HELD_NODES}/fairgate"].append(held := Held())
+        await stage.until(lambda: bool(stage.events))
+        stage.bind("b", "n1")
+        await asyncio.sleep(0.2)  # the event arrives
+        held.go.set()
+        await asyncio.sleep(1)
+    assert [each["key"] for each in stage.tolerations("b")] == ["own"]
+
+
 async def test_a_former_leader_evicts_no_pod(stage):
     fill(stage, "n0")
     stage.budget()

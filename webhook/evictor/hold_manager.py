@@ -10,7 +10,7 @@ from typing import Final
 from webhook.cluster.writes.evictions import Evicted, Later, Outcome, Refused
 from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.selector import HELD
-from webhook.core.reclaim.held_room import current, holds
+from webhook.core.reclaim.held_room import current, holds, is_short
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_plan import Hold, Move
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target, targets_of
@@ -18,6 +18,7 @@ from webhook.evictor.backoff import LONG_SECONDS, PodBackoff, TeamBackoff
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import NodeActions
 from webhook.evictor.reporter import EvictionReporter
+from webhook.evictor.scheduler_progress import SchedulerProgress
 
 HOLD_SECONDS: Final = 60
 """How long a node keeps room after the last progress, such as a victim that is gone: time to be scheduled, many times
@@ -63,6 +64,7 @@ class HoldManager:
         self._let_in: set[tuple[Uid, str]] = set()
         self._waiting_since: dict[Uid, float] = {}
         self._nominated: dict[Uid, tuple[Beneficiary, NodeName]] = {}
+        self._scheduler = SchedulerProgress(cluster_view.reclaim_index.attempts, clock=clock)
         self._placed: dict[Uid, tuple[float, TeamName]] = {}  # pods that others were evicted for, placed lately
 
     # -- input of plans
@@ -155,6 +157,7 @@ class HoldManager:
         """End holds that are over or will not have their room; return the announced targets that are not evicted."""
         now = self._clock()
         self._note_short_lives()
+        self._scheduler.look()
         self._reclaim_index.expire(before=now - UNSEEN_SECONDS)
         served = self._evictions.beneficiaries()
         leaving, fleet = self._reclaim_index.leaving(now=now), self._cluster_view.world.fleet
@@ -162,9 +165,8 @@ class HoldManager:
             kept, has_room = current(node_hold, self._reclaim_index, fleet, leaving=leaving.get(node, ()))
             kept = self._prolonged(node_hold, kept)
             self._report_dropped(node_hold, kept, served)
-            if kept is not None and kept.beneficiaries and (self._end_of(kept) < now or not has_room):
-                self._give_up(kept, has_room=has_room)
-                kept = kept.given_up()
+            self._note_room(node, kept, has_room=has_room, is_left=node in leaving)
+            kept = self._continued(kept, has_room=has_room)
             if kept != node_hold:
                 self._keep(node, kept)
         self._evictions.end_finished(self._is_placed, now=now)
@@ -178,13 +180,14 @@ class HoldManager:
             is_marked = written[node] is not None if node in written else node in marked
             return NodeActions(node, None, is_news=is_marked)
         get = self._reclaim_index.get
-        waiting = {each.uid: pod for each in node_hold.beneficiaries if (pod := get(each.uid)) is not None}
+        found = {each.uid: get(each.uid) for each in node_hold.beneficiaries}
+        waiting = {uid: gpu_pod for uid, gpu_pod in found.items() if gpu_pod is not None and gpu_pod.is_waiting}
         announced = self._evictions.unannounced(node_hold, now=now)
         return NodeActions(
             node,
             node_hold,
             is_news=not (_says(self._written.get(node), node_hold) and self._evictions.is_written(node_hold)),
-            let_in=tuple([each for each in node_hold.beneficiaries if not self._is_in(each, node_hold)]),
+            let_in=tuple([b for b in node_hold.beneficiaries if b.uid in waiting and not self._is_in(b, node_hold)]),
             first=frozenset(uid for uid, gpu_pod in waiting.items() if not gpu_pod.constraints.tolerations),
             notices=tuple([(t, waiting[t.beneficiary].team) for t in announced if t.beneficiary in waiting]),
             evictions=self._evictions.due(node_hold, now=now),
@@ -254,6 +257,8 @@ class HoldManager:
 
     def _keep(self, node: NodeName, node_hold: NodeHold | None) -> None:
         self._evictions.keep(node, node_hold, is_going=self._reclaim_index.is_going)
+        if node_hold is None:
+            self._scheduler.set_free(node, is_free=False)
 
     def _is_in(self, beneficiary: Beneficiary, node_hold: NodeHold) -> bool:
         """Whether a waiting pod tolerates the taint of a hold, by a patch of this leader or of an earlier one."""
@@ -320,13 +325,42 @@ class HoldManager:
             node_hold.until, node_hold.since + rules.notice_seconds + rules.longest_grace_seconds + LONGEST_SECONDS
         )
 
+    def _note_room(self, node: NodeName, node_hold: NodeHold | None, *, has_room: bool, is_left: bool) -> None:
+        """Record whether all room that a node keeps is free. `is_left`: pods are leaving the node."""
+        is_free = has_room and node_hold is not None and bool(node_hold.beneficiaries) and not node_hold.targets
+        if is_free and is_left and node_hold is not None:
+            is_free = not is_short(node_hold, self._reclaim_index, self._cluster_view.world.fleet, leaving=())
+        self._scheduler.set_free(node, is_free=is_free)
+
+    def _continued(self, node_hold: NodeHold | None, *, has_room: bool) -> NodeHold | None:
+        """Return a hold that goes on, with more time where only kube-scheduler is behind; of another, what is left."""
+        if node_hold is None or not node_hold.beneficiaries:
+            return node_hold
+        now, kept = self._clock(), node_hold
+        if (
+            not kept.targets
+            and self._end_of(kept) < now
+            and any(self._may_come(b, kept.node) for b in kept.beneficiaries)
+        ):
+            kept = replace(kept, until=int(now) + HOLD_SECONDS)
+        if has_room and self._end_of(kept) >= now:
+            return kept
+        self._give_up(kept, has_room=has_room)
+        return kept.given_up()
+
+    def _may_come(self, beneficiary: Beneficiary, node: NodeName) -> bool:
+        """Whether kube-scheduler may not have come yet to a pod that a node keeps room for."""
+        gpu_pod = self._reclaim_index.get(beneficiary.uid)
+        return gpu_pod is not None and self._scheduler.is_behind(node, gpu_pod)
+
     def _give_up(self, node_hold: NodeHold, *, has_room: bool) -> None:
-        """Give up a hold. If all victims are gone, the waiting pods themselves are at fault."""
+        """Give up a hold. The waiting pods themselves are at fault where kube-scheduler came to them in free room."""
         self._reporter.broken(
             node_hold.beneficiaries, node=node_hold.node, why="its time is over" if has_room else "the room is gone"
         )
-        is_own_fault = has_room and not node_hold.targets
+        is_there = has_room and not node_hold.targets
         for beneficiary in node_hold.beneficiaries:
+            is_own_fault = is_there and not self._may_come(beneficiary, node_hold.node)
             if is_own_fault and (gpu_pod := self._reclaim_index.get(beneficiary.uid)) is not None:
                 self.waste(gpu_pod.team)
             if (seconds := self.waiting.fail(beneficiary.uid, is_own_fault=is_own_fault)) is not None:

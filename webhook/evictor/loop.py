@@ -28,7 +28,20 @@ SETTLE_SECONDS: Final = 0.02
 
 BURST_SECONDS: Final = 0.2
 """Pause after a look that planned evictions: where many pods come at once, kube-scheduler reports them one by one, and
-each plan writes to nodes. The first plan does not wait, nor do evictions."""
+each plan writes to nodes. The first plan does not wait, nor do evictions. It doubles with each plan in a row …"""
+
+LONG_BURST_SECONDS: Final = 0.8
+"""… up to this. Each write to a node makes kube-scheduler check all pods that wait, and several pods share a node …"""
+
+BURST_END_SECONDS: Final = 2.0
+"""… until nothing was planned for so long."""
+
+LOOK_SHARE: Final = 2
+"""Pause after any look, as a multiple of its duration: with thousands of pods each look costs more, and so do the
+writes that it causes. Fewer looks decide the same …"""
+
+LOOK_PAUSE_SECONDS: Final = 1.0
+"""… but one is never later than this."""
 
 FRUITLESS_SHARE: Final = 9
 """Pause after a plan that does nothing, as a multiple of its duration: where pods wait for room that no eviction makes,
@@ -83,6 +96,8 @@ class Reclaimer:
         self._busy: dict[NodeName, asyncio.Task[None]] = {}
         self._failed: dict[NodeName, float] = {}
         self._settle_seconds = SETTLE_SECONDS
+        self._burst_seconds = BURST_SECONDS
+        self._planned_at = float("-inf")
         self._is_growing = False
         self._locked: HeldNodes | None = None
         self._locked_at = 0.0
@@ -93,6 +108,7 @@ class Reclaimer:
         has_resumed = False
         async with asyncio.TaskGroup() as group:
             while True:
+                began = asyncio.get_running_loop().time()
                 self._cluster_view.changed.clear()
                 if self._why_stale() is None and self._cluster_view.world.knows_all_namespaces:
                     if not has_resumed:
@@ -105,7 +121,7 @@ class Reclaimer:
                     if await self._lock_nodes():
                         self._start_due(group)
                         self._limits.start_due(group)
-                await self._pause()
+                await self._pause(took=asyncio.get_running_loop().time() - began)
 
     async def _look(self) -> None:
         await self._withdraw_notices()
@@ -121,8 +137,16 @@ class Reclaimer:
             at = int(self._clock()) + notice_seconds
             self._reporter.planned(found.moves, at=at, is_notice=notice_seconds > 0)
             self._manager.accept(found.moves, notice_seconds=notice_seconds)
-            self._settle_seconds = BURST_SECONDS
+            self._settle_seconds = self._burst_pause()
             await self._withdraw_notices()  # changes during the dry run
+
+    def _burst_pause(self) -> float:
+        """Return the pause after a look that planned evictions, just now."""
+        now = asyncio.get_running_loop().time()
+        is_first = now > self._planned_at + BURST_END_SECONDS
+        self._burst_seconds = BURST_SECONDS if is_first else min(LONG_BURST_SECONDS, 2 * self._burst_seconds)
+        self._planned_at = now
+        return self._burst_seconds
 
     async def _look_at_limits(self) -> None:
         for _ in range(PLANS):
@@ -240,8 +264,10 @@ class Reclaimer:
             del self._busy[node]
             self._cluster_view.changed.set()
 
-    async def _pause(self) -> None:
-        """Wait until something changes or is due."""
+    async def _pause(self, *, took: float) -> None:
+        """Wait until something changes or is due, and as long as a look that `took` so many seconds requires."""
+        clock = asyncio.get_running_loop().time
+        ready_at = clock() + max(self._settle_seconds, min(LOOK_PAUSE_SECONDS, took * LOOK_SHARE))
         due = self._manager.next_due()
         seconds = LOOK_AGAIN_SECONDS if due is None else min(LOOK_AGAIN_SECONDS, max(DUE_SECONDS, due - self._clock()))
         if self._failed or self._locked is None:
@@ -251,4 +277,4 @@ class Reclaimer:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._cluster_view.changed.wait()
-        await asyncio.sleep(self._settle_seconds)
+        await asyncio.sleep(max(SETTLE_SECONDS, ready_at - clock()))

@@ -11,8 +11,9 @@ from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed
 from webhook.core.model.names import GangId, Namespace, Uid
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.model.selector import Operator, Requirement
+from webhook.core.reclaim.attempts import Attempts
 from webhook.core.reclaim.reclaim_index import BUDGETS, STUCK_SECONDS, ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, ReclaimPod
+from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, ReclaimPod, Report
 
 APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))
 GANG = GangId("team-a/g")
@@ -50,6 +51,27 @@ def victims(reclaim_index):
 )
 def test_some_pods_are_never_victims(never):
     assert victims(index_of(never)) == []
+
+
+def stages(*stages_, **more):
+    """A pod as it changes: its node, and what its scheduler reports of it."""
+    more = {"team": "team-b", "tier": "guaranteed", "created": 5} | more
+    return [reclaim_pod("p", on=on, report=report and Report(report), **more) for on, report in stages_]
+
+
+@pytest.mark.parametrize(
+    ("pods", "want"),
+    [
+        (stages(("n0", None), ("n0", None)), Attempts()),
+        (stages((None, None), (None, None)), Attempts()),
+        (stages((None, None), ("n0", None), scheduler="own", priority=7), Attempts({"own": 1}, {("own", 7): 5})),
+        (stages((None, None), (None, 8), (None, 8)), Attempts({"": 1}, {("", 0): 5})),
+        (stages((None, 8), ("n0", None), ("n0", None)), Attempts({"": 1}, {("", 0): 8})),
+    ],
+    ids=["names its node", "waits", "is placed", "finds no room: it came before that", "is placed after that"],
+)
+def test_the_index_counts_the_pods_that_schedulers_come_to(pods, want):
+    assert index_of(*pods).attempts == want
 
 
 def test_policy_protects_namespaces_and_labels():

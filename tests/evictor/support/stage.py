@@ -82,6 +82,10 @@ class Stage:
         annotations = {"fairgate.dev/decision": json.dumps({"nodes": [to]})}
         return self._pod(name, "team-b", "guaranteed", affinity=affinity, annotations=annotations, **more)
 
+    def unseen(self, name: str, *, created: int) -> str:
+        """A borrowing pod that kube-scheduler has not come to."""
+        return self._pod(name, "team-b", "preemptible", created=rfc3339(created))
+
     def budget(self, *, allowed: int = 100) -> None:
         """A PodDisruptionBudget that covers all borrowers, so that the API server may refuse to evict them."""
         status = {"disruptionsAllowed": allowed, "observedGeneration": 1}
@@ -91,6 +95,11 @@ class Stage:
         """Do what the scheduler does."""
         pod = self.api.objects[PODS][f"team-b/{name}"]
         self.api.keep(PODS, f"team-b/{name}", {**pod, "spec": {**pod["spec"], "nodeName": node}})
+
+    def find_no_room(self, name: str) -> None:
+        """Do what the scheduler does with a pod that fits nowhere."""
+        pod = self.api.objects[PODS][f"team-b/{name}"]
+        self.api.keep(PODS, f"team-b/{name}", {**pod, "status": NO_ROOM})
 
     def _pod(self, name: str, team: str, tier: str, **more: Any) -> str:
         labels = {"fairgate.dev/team": team, "fairgate.dev/tier": tier}

@@ -7,10 +7,11 @@ pods; the rest is not needed, since a second eviction of the same UID changes no
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Final
 
 from webhook.core.model.names import NodeName, TeamName, Uid
-from webhook.core.reclaim.reservation import NodeHold, Target
+from webhook.core.reclaim.reservation import NodeHold, Target, is_limit_place
 
 RATE_SECONDS: Final = 60
 """How long an eviction counts against what its team may lose per minute."""
@@ -79,7 +80,8 @@ class Evictions:
 
     def __init__(self) -> None:
         self._by_uid: dict[Uid, Eviction] = {}
-        self._holds: dict[NodeName, NodeHold] = {}
+        self._node_holds: dict[NodeName, NodeHold] = {}
+        self._limit_holds: dict[NodeName, NodeHold] = {}
         self._awaited: dict[Uid, float] = {}  # when each of them was accepted
 
     # -- queries
@@ -87,12 +89,12 @@ class Evictions:
     @property
     def holds(self) -> Mapping[NodeName, NodeHold]:
         """The holds of nodes; their targets are the listed evictions."""
-        return {node: hold for node, hold in self._holds.items() if not hold.is_under_limits}
+        return self._node_holds
 
     @property
     def limit_holds(self) -> Mapping[NodeName, NodeHold]:
         """The holds of room under limits, one for each pod that waits for it."""
-        return {place: hold for place, hold in self._holds.items() if hold.is_under_limits}
+        return self._limit_holds
 
     def get(self, uid: Uid) -> Eviction | None:
         """Return the eviction of a victim, the latest one."""
@@ -124,7 +126,8 @@ class Evictions:
 
     def next_due(self) -> list[float]:
         """Return when each listed victim is due."""
-        return [max(t.at, self._by_uid[t.uid].retry_at) for hold in self._holds.values() for t in hold.targets]
+        holds = chain(self._node_holds.values(), self._limit_holds.values())
+        return [max(t.at, self._by_uid[t.uid].retry_at) for hold in holds for t in hold.targets]
 
     def losses(self, team_of: Callable[[Uid], TeamName | None], *, now: float) -> dict[TeamName, int]:
         """Return how many pods each team lost within the last minute, or is about to lose."""
@@ -149,7 +152,8 @@ class Evictions:
 
     def keep(self, node: NodeName, hold: NodeHold | None, *, is_going: Callable[[Uid], bool]) -> None:
         """Replace the hold of a node: new targets are planned, those that it lists no more are gone or given up."""
-        before = self._holds.get(node)
+        holds = self._holds_like(node)
+        before = holds.get(node)
         listed = {} if hold is None else {target.uid: target for target in hold.targets}
         for target in before.targets if before is not None else ():
             if target.uid not in listed:
@@ -162,9 +166,9 @@ class Evictions:
                 is_held = known.is_held and known.is_listed and known.target == target
                 self._by_uid[uid] = replace(known, target=target, node=node, is_listed=True, is_held=is_held)
         if hold is not None:
-            self._holds[node] = hold
+            holds[node] = hold
         else:
-            self._holds.pop(node, None)
+            holds.pop(node, None)
 
     def pick_up(self, hold: NodeHold, *, noticed: Callable[[Uid], bool]) -> None:
         """Take over a hold that an earlier leader wrote on its node; of two that list one victim, the first counts."""
@@ -180,7 +184,7 @@ class Evictions:
     def restart(self, *, now: float) -> None:
         """Forget what an earlier term of this process did, except accepted evictions that the watch does not show."""
         self._by_uid = {uid: self._by_uid[uid] for uid in self._awaited}
-        self._holds = {}
+        self._node_holds, self._limit_holds = {}, {}
         for uid in list(self._awaited):
             self._move(uid, State.SENT, accepted_at=now, is_listed=False, lost_by=None, lost_for=None)
 
@@ -219,8 +223,8 @@ class Evictions:
         known = self._by_uid.get(uid)
         if known is not None and not known.is_over:
             if known.is_listed:
-                hold = self._holds[known.node]
-                self._holds[known.node] = hold.without(uid)
+                holds = self._holds_like(known.node)
+                holds[known.node] = holds[known.node].without(uid)
             self._move(uid, known.state if known.state is State.GONE else State.GIVEN_UP, is_listed=False)
 
     def accept(
@@ -258,6 +262,9 @@ class Evictions:
             self._move(target.uid, self._by_uid[target.uid].state, is_noticed=False)
         return found
 
+    def _holds_like(self, place: NodeName) -> dict[NodeName, NodeHold]:
+        return self._limit_holds if is_limit_place(place) else self._node_holds
+
     def _unlist(self, uid: Uid, *, is_gone: bool) -> None:
         state = self._by_uid[uid].state
         if state not in (State.SENT, State.GONE):  # the answer decides on one that is sent
@@ -265,7 +272,7 @@ class Evictions:
         self._move(uid, state, is_listed=False)
 
     def _is_kept_for(self, eviction: Eviction) -> bool:
-        hold = self._holds.get(eviction.node)
+        hold = self._holds_like(eviction.node).get(eviction.node)
         return hold is not None and any(each.uid == eviction.target.beneficiary for each in hold.beneficiaries)
 
     def _move(self, uid: Uid, state: State, **changes: Any) -> None:  # noqa: ANN401 - fields of an Eviction

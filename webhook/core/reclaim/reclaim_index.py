@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from webhook.core.model.names import GangId, Namespace, NodeName, Uid
 from webhook.core.model.policy import ReclaimRules
+from webhook.core.reclaim.attempts import Attempts
 from webhook.core.reclaim.evictions import Evictions
 from webhook.core.reclaim.failure_count import FailureCount
 from webhook.core.reclaim.failures import FailureBudget, Remaining, WorkloadId
@@ -28,11 +29,12 @@ STUCK_SECONDS: Final = 30
 
 
 class ReclaimIndex:
-    """Every GPU pod, by its roles in reclaim, and the table of evictions."""
+    """Every GPU pod, by its roles in reclaim, the table of evictions, and what schedulers came to."""
 
     def __init__(self, rules: ReclaimRules) -> None:
         self.victim_index = VictimIndex()
         self.evictions = Evictions()
+        self.attempts = Attempts()
         self._rules = rules
         self._pods: dict[Uid, ReclaimPod] = {}
         self._waiting: dict[Uid, ReclaimPod] = {}
@@ -196,10 +198,19 @@ class ReclaimIndex:
             _unlist(self._gangs, before.gang, uid)
         if before is not None and before.workload != gpu_pod.workload:
             self._failures.remove_pod(before)
+        if before is not None:
+            self._note_attempt(before, gpu_pod)
         self._pods[uid] = gpu_pod
         self._by_namespace.setdefault(gpu_pod.namespace, set()).add(uid)
         if gpu_pod.gang is not None:
             self._gangs.setdefault(gpu_pod.gang, set()).add(uid)
+
+    def _note_attempt(self, before: ReclaimPod, after: ReclaimPod) -> None:
+        """Count a pod that its scheduler placed since, or found no room for, for the first time."""
+        if before.pod.node is not None or (after.pod.node is None and (before.report or not after.report)):
+            return
+        came = max(after.pod.created, before.report.since if before.report is not None else 0)
+        self.attempts.add(scheduler=after.scheduler, priority=after.priority, came=came)
 
     def _leave(self, uid: Uid) -> None:
         self._waiting.pop(uid, None)

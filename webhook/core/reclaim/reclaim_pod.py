@@ -51,7 +51,8 @@ class ReclaimPod:
     the nodes that the webhook chose for it. Where it may run (`constraints`, `topology`, `chosen`) and why it does not
     (`report`) is known only while it waits. `gang_size` is the declared size of its gang, 0 without one. `controller`
     is its owner reference; `workload` is the same object as a key, and `loss` the effect of its eviction on it.
-    `domain` is the domain that it asks for its gang, None without a request.
+    `domain` is the domain that it asks for its gang, None without a request. Its `scheduler` takes pods of
+    a higher `priority` first.
     """
 
     pod: Resident
@@ -73,6 +74,8 @@ class ReclaimPod:
     workload: WorkloadId | None = None
     loss: Loss = Loss.COUNTED
     domain: DomainRequest | None = None
+    scheduler: str = ""
+    priority: int = 0
 
     @property
     def is_waiting(self) -> bool:

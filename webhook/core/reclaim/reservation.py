@@ -56,11 +56,6 @@ class NodeHold:
     broken: frozenset[GangId] = frozenset()
     since: int = 0
 
-    @property
-    def is_under_limits(self) -> bool:
-        """Whether room is kept under limits, and on no node."""
-        return self.node.startswith(_LIMIT)
-
     def joined(self, move: Move, *, at: int, until: int) -> "NodeHold":
         """Return it with room for one more pod, and with that pod's victims."""
         waiting = move.waiting
@@ -96,6 +91,11 @@ class NodeHold:
 def limit_place(uid: Uid) -> NodeName:
     """Return what stands for a node in the hold of a pod for which room is kept under limits."""
     return NodeName(f"{_LIMIT}{uid}")
+
+
+def is_limit_place(place: NodeName) -> bool:
+    """Return whether this stands for room under limits, and for no node."""
+    return place.startswith(_LIMIT)
 
 
 def targets_of(moves: Iterable[Move | LimitMove], *, at: int) -> tuple[Target, ...]:

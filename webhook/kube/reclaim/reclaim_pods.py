@@ -16,7 +16,7 @@ from webhook.kube.pod.constraints import Placement, read_placement
 from webhook.kube.pod.domain_requests import domain_request
 from webhook.kube.pod.existing_pods import chosen_nodes, to_resident
 from webhook.kube.pod.gangs import declared_size
-from webhook.kube.pod.pods import grace_seconds, unix_seconds
+from webhook.kube.pod.pods import grace_seconds, scheduler_of, unix_seconds
 from webhook.kube.reclaim.job_failures import loss_of, workload_id
 
 _PLACED: Final = Placement()
@@ -90,6 +90,8 @@ def to_reclaim_pod(pod: ReclaimPodObject, weights: Weights) -> ReclaimPod | None
         workload=None if controller is None else workload_id(resident.namespace, controller.uid),
         loss=Loss.COUNTED if controller is None else loss_of(controller, labels),
         domain=domain_request(annotations) if resident.gang is not None and resident.node is None else None,
+        scheduler=scheduler_of(spec),
+        priority=spec.priority or 0,
     )
 
 
