@@ -300,3 +300,23 @@ async def test_a_ledger_that_is_too_large_releases_nothing(tmp_path, monkeypatch
         stage.queue()
         await asyncio.sleep(queue_releaser.CHARGE_SECONDS + 1)
         assert (stage.is_gated(), stage.listed()) == (True, set())
+
+
+async def test_a_change_of_usage_makes_a_pass_only_while_a_pod_waits(tmp_path, monkeypatch):
+    monkeypatch.setattr(queue_releaser, "POLL_SECONDS", 60.0)
+    passes = []
+    async with staged(tmp_path, limit=2, guaranteed=2) as stage:
+        tick = stage.world.tick
+        monkeypatch.setattr(stage.world, "tick", lambda now: (passes.append(now), tick(now)))
+        stage.hold("holder", 2)
+        await until(lambda: stage.world.usage(A).total)
+        await asyncio.sleep(0.1)
+        passes.clear()
+        for _ in range(3):
+            stage.world.on_usage_changed()
+            await asyncio.sleep(0.05)
+        assert not passes
+        stage.queue()
+        await until(lambda: passes)
+        stage.api.delete(PODS, "holder", namespace="team-a")
+        await until(lambda: not stage.is_gated())

@@ -178,7 +178,7 @@ async def replica(folder, api, connection, *, limit=4, guaranteed=4, waits=True)
             why_stale=feed.why_not_synced,
         )
         stage = Stage(api, world, ledger, releaser, feed, connection, Recorder.recorded)
-        world.on_usage_changed = releaser.wake
+        world.on_usage_changed = releaser.note_usage
         stage.tasks = [
             asyncio.create_task(each)
             for each in (feed.run(), ledger.reconcile(is_leader=lambda: stage.running and stage.is_leading))

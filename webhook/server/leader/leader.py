@@ -115,7 +115,7 @@ class Leader:
 
     def _wake(self) -> None:
         self._has_changed.set()
-        self.queue.wake()
+        self.queue.note_usage()
 
     async def run(self) -> None:
         """Take part in the election, and run the tasks while leading, until cancelled."""

@@ -100,7 +100,7 @@ class _Charged(NamedTuple):
 
 
 class QueueReleaser:
-    """Releases pods. Run `run` while leading; call `wake` when usage changed.
+    """Releases pods. Run `run` while leading; call `note_usage` when usage changed.
 
     A pass judges the line, and releases go on while the next one does: what they start is assumed in the world.
     """
@@ -130,6 +130,14 @@ class QueueReleaser:
     def wake(self) -> None:
         """Look for pods to release soon."""
         self._has_changed.set()
+
+    def note_usage(self) -> None:
+        """Look soon if a pod waits or room is kept for one; mostly there is none, and then no pass is due.
+
+        A pod that comes wakes by itself.
+        """
+        if len(self._world.waiting) or self._world.gang_reservations.gangs():
+            self.wake()
 
     async def run(self) -> NoReturn:
         """Release pods until cancelled. Each term begins with the world as it is, and what the ledger lists."""
