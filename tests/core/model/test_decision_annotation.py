@@ -42,6 +42,13 @@ def test_nodes_that_the_annotation_does_not_repeat_are_those_of_the_affinity():
     assert (read(json.dumps(data)).nodes, read(json.dumps(data)).listed) == ((), 2)
 
 
+def test_pods_with_the_same_text_have_the_nodes_of_their_own_affinity():
+    text = json.dumps(written() | {"nodes": [], "listed": 1})
+    each = [Constraints(terms=(NodeTerm((), (requirement("metadata.name", "In", name),)),)) for name in ("n7", "n3")]
+    assert [read(text, constraints).nodes for constraints in each] == [("n7",), ("n3",)]
+    assert read(text, each[0]).nodes == ("n7",)
+
+
 def test_nodes_in_the_annotation_are_read_there():
     elsewhere = Constraints(terms=(NodeTerm((), (requirement("metadata.name", "In", "n7"),)),))
     found = read(json.dumps(written()), elsewhere)

@@ -121,6 +121,7 @@ def mutated(pod_: Pod, admitted: Admit, *, uid: str = "u1", at: str = "2026-01-0
 
 def decision_annotation_of(admitted: Admit, *, at: str) -> str:
     """The decision annotation of an admitted pod."""
+    domain = admitted.node_choice.domain
     fields = {
         "demand": {name: str(count) for name, count in admitted.demand.devices},
         "gpus": format_gpus(admitted.charge.gpus),
@@ -133,6 +134,8 @@ def decision_annotation_of(admitted: Admit, *, at: str) -> str:
         "code": admitted.reason.code,
         "policy": admitted.policy_hash,
         "at": at,
+        "domain": None if domain is None else domain.name or None,
+        "why": None if domain is None else domain.why or None,
     }
     return json.dumps({key: value for key, value in fields.items() if value is not None})
 

@@ -1,10 +1,14 @@
 """Node selector, affinity and tolerations as constraints."""
 
+import msgspec
 import pytest
 
 from tests import builders as b
-from tests.kube.support.created import pod_of
+from tests.kube.support.created import pod_of, struct
 from webhook.core.model.selector import Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
+from webhook.kube.objects import bounds, objects
+from webhook.kube.pod import constraints
+from webhook.kube.pod.constraints import read_placement
 
 
 def test_selector_affinity_and_tolerations_become_constraints():
@@ -100,3 +104,36 @@ def test_constraints_that_only_kube_scheduler_evaluates_are_flagged(spec, want):
     manifest = b.pod()
     manifest["spec"].update(spec)
     assert pod_of(manifest).has_open_constraints is want
+
+
+def on_nodes(*names):
+    fields = [[{"key": "metadata.name", "operator": "In", "values": [name]}] for name in names]
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": each} for each in fields]}}}
+
+
+def spec_of(affinity):
+    return struct(b.pod(affinity=affinity)).spec
+
+
+def test_the_nodes_of_a_decided_pod_are_parsed_once_for_validation_and_watch():
+    first = read_placement(spec_of(on_nodes("node-1", "node-2")))
+    assert first.constraints.named_nodes == ("node-1", "node-2")
+    assert read_placement(spec_of(on_nodes("node-1", "node-2"))) is first
+    assert read_placement(spec_of(on_nodes("node-2", "node-1"))).constraints.named_nodes == ("node-2", "node-1")
+
+
+@pytest.mark.parametrize(("count", "length"), [(100_000, 1), (1_000, 5_000)], ids=["small", "large"])
+def test_a_tenant_who_sends_ever_new_affinities_fills_no_memory_and_changes_no_reading(count, length):
+    neighbor = on_nodes("node-1", "node-2")
+    want = read_placement(spec_of(neighbor))
+    raw = bytes(spec_of(on_nodes("NAME")).affinity)
+    for number in range(count):
+        affinity = msgspec.Raw(raw.replace(b"NAME", b"%0*d" % (length, number)))
+        read_placement(objects.PodSpec(containers=[], affinity=affinity))
+    held = constraints._PLACEMENTS.known
+    assert sum(len(part) for key in held for part in key) <= bounds.CACHE_BYTES
+    assert len(held) < 10_000
+    again = read_placement(spec_of(neighbor))
+    assert again == want
+    assert again is not want, "it was dropped: the flood is larger than the cache"
+    assert read_placement(spec_of(neighbor)) is again, "parsed once more, and known again"

@@ -1,8 +1,8 @@
 """The decision annotation as read by the validating step; webhook/kube/admission/pod_patch.py writes it."""
 
 import json
-from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from webhook.core.model.amount import parse_amount
 from webhook.core.model.names import GpuModel, NodeName, PoolName, ResourceName, Uid, User
@@ -10,8 +10,7 @@ from webhook.core.model.pod import Admitted
 from webhook.core.model.selector import NO_CONSTRAINTS, Constraints
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionAnnotation:
+class DecisionAnnotation(NamedTuple):
     """The decision as written on the pod: compact JSON, amounts as strings.
 
     `listed`: how many nodes the pod's node affinity names, which the annotation does not repeat; 0 where it does.
@@ -30,9 +29,9 @@ class DecisionAnnotation:
     policy: str
     at: str
     claims: tuple[Uid, ...] = ()
-    listed: int = field(default=0, compare=False)
-    domain: str = field(default="", compare=False)
-    why: str = field(default="", compare=False)
+    listed: int = 0
+    domain: str = ""
+    why: str = ""
 
     @property
     def admitted(self) -> Admitted | None:
@@ -46,6 +45,15 @@ class DecisionAnnotation:
 @lru_cache(maxsize=128)  # a pod that is charged is judged twice, and its annotation read once more
 def read(text: str, constraints: Constraints = NO_CONSTRAINTS) -> DecisionAnnotation | None:
     """Parse the annotation; None where it is not a decision of Fairgate. The constraints are the pod's own."""
+    found = _parse(text)
+    if found is None or not found.listed:
+        return found
+    return found._replace(nodes=tuple(map(NodeName, constraints.named_nodes)))
+
+
+@lru_cache(maxsize=128)  # pods of one template, created in one second, differ in their nodes only
+def _parse(text: str) -> DecisionAnnotation | None:
+    """Parse the annotation without the nodes that it does not repeat."""
     try:
         data = json.loads(text)
         if "\\u" in text:
@@ -55,7 +63,7 @@ def read(text: str, constraints: Constraints = NO_CONSTRAINTS) -> DecisionAnnota
             demand=tuple(sorted((ResourceName(str(name)), int(count)) for name, count in data["demand"].items())),
             gpus=str(data["gpus"]),
             mode=str(data["mode"]),
-            nodes=tuple([NodeName(str(name)) for name in (constraints.named_nodes if listed else data["nodes"])]),
+            nodes=() if listed else tuple([NodeName(str(name)) for name in data["nodes"]]),
             pool=PoolName(str(data["pool"])) if "pool" in data else None,
             model=GpuModel(str(data["model"])) if "model" in data else None,
             user=User(str(data["user"])) if "user" in data else None,

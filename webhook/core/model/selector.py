@@ -33,6 +33,9 @@ class Operator(StrEnum):
     LT = "Lt"
 
 
+_IN: Final = Operator.IN  # access to an enum member costs 0.1 us
+
+
 class Effect(StrEnum):
     """The effect of a taint on pods that do not tolerate it."""
 
@@ -102,7 +105,10 @@ class NodeTerm(NamedTuple):
     @property
     def named_node(self) -> str | None:
         """Return the only node that the fields name."""
-        return next((r.values[0] for r in self.fields if r.operator is Operator.IN and len(r.values) == 1), None)
+        for each in self.fields:  # one, mostly: a loop costs a third of `next`
+            if each.operator is _IN and len(each.values) == 1:
+                return each.values[0]
+        return None
 
     def demanded(self, label: str) -> str | None:
         """Return the only value that this term requires of a label."""

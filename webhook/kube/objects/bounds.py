@@ -5,7 +5,6 @@ requests GPUs and is otherwise left to kube-scheduler: Fairgate never processes 
 parsed for the first time, so that pods of a cached template cost nothing.
 """
 
-from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
 K = TypeVar("K")
@@ -77,10 +76,11 @@ CACHE_BYTES: Final = 1024 * 1024
 """Total length of a cache's inputs. A parsed value takes up to ten times as much memory; a template has 1 KiB."""
 
 
-def excess(what: str, number: int, maximum: int) -> Iterator[str]:
-    """Yield a message if `number` exceeds `maximum`."""
-    if number > maximum:
-        yield f"{what} {number:,} is more than the maximum of {maximum:,} that Fairgate reads; reduce it"
+def excess(what: str, number: int, maximum: int) -> tuple[str, ...]:
+    """Return a message if `number` exceeds `maximum`."""
+    if number <= maximum:
+        return ()
+    return (f"{what} {number:,} is more than the maximum of {maximum:,} that Fairgate reads; reduce it",)
 
 
 def shortened(text: str, maximum: int = TEXT) -> str:

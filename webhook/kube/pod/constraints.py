@@ -1,6 +1,7 @@
 """A pod's placement constraints: from raw selectors, affinity and tolerations to core Constraints.
 
-Pods of one template have identical bytes in these parts, so the parsed constraints are cached by those bytes.
+Pods of one template have identical bytes in these parts, so the parsed constraints are cached by those bytes. Those of
+a decided pod name its nodes: the watch reads them again, and pods of one burst often have the same nodes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,6 @@ from webhook.core.model.mig_slices import PRODUCT, slices_of
 from webhook.core.model.names import ResourceName
 from webhook.core.model.selector import (
     NO_CONSTRAINTS,
-    NODE_NAME_FIELD,
     Constraints,
     Effect,
     NodeTerm,
@@ -100,7 +100,6 @@ _anti_affinity_part_decoder: Final = msgspec.json.Decoder(_AntiAffinityPart)
 _anti_decoder: Final = msgspec.json.Decoder(Terms)
 _tolerations_decoder: Final = msgspec.json.Decoder(list[_Toleration])
 
-_NODE_NAME: Final = NODE_NAME_FIELD.encode()
 _EFFECTS: Final = {effect.value: effect for effect in Effect}
 
 
@@ -115,8 +114,7 @@ def read_placement(spec: objects.PodSpec) -> Placement:
     if excess := _too_long(selector, affinity, tolerations, spread):
         return Placement(excess=excess)
     read = _read(*source)
-    if _NODE_NAME not in affinity:  # the nodes of a decided pod: no other pod has the same
-        _PLACEMENTS.keep(source, read, len(selector) + len(affinity) + len(tolerations) + len(spread))
+    _PLACEMENTS.keep(source, read, len(selector) + len(affinity) + len(tolerations) + len(spread))
     return read
 
 
@@ -187,7 +185,7 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
         tolerations=tolerated,
     )
     interpod = NO_RULES
-    if wanted is not None:
+    if wanted is not None and (wanted.pod_affinity is not None or wanted.pod_anti_affinity is not None):
         interpod = read_terms(wanted.pod_affinity or NO_TERMS, wanted.pod_anti_affinity or NO_TERMS)
     is_open = spreading.is_open or interpod.is_open
     own = NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints
@@ -220,6 +218,8 @@ def _too_many(
     required = None if wanted.node_affinity is None else wanted.node_affinity.required
     terms = 0 if required is None else len(required.node_selector_terms or ())
     yield from bounds.excess("spec.affinity: number of node selector terms", terms, bounds.DECIDED_NODE_TERMS)
+    if wanted.pod_affinity is None and wanted.pod_anti_affinity is None:
+        return
     between = number_of_terms(wanted.pod_affinity or NO_TERMS, wanted.pod_anti_affinity or NO_TERMS)
     yield from bounds.excess("spec.affinity: number of terms about other pods", between, bounds.POD_TERMS)
 
