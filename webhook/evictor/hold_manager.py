@@ -84,6 +84,20 @@ class HoldManager:
         """Return all held room."""
         return holds(self.node_holds.values(), self._reclaim_index)
 
+    def under_way(self) -> Counter[TeamName]:
+        """Return how many waiting pods of each team have held room that is free, or whose victims may go now.
+
+        Victims that have their notice, or their time to end, are not what kube-scheduler waits for.
+        """
+        now = self._clock()
+        leaving = self._reclaim_index.leaving(now=now)
+        ready = (
+            hold
+            for hold in self.node_holds.values()
+            if hold.node not in leaving and all(target.at <= now for target in hold.targets)
+        )
+        return Counter(hold.waiting.team for hold in holds(ready, self._reclaim_index))
+
     def chosen(self) -> set[Uid]:
         """Return the victims that are chosen already."""
         return self._evictions.listed()

@@ -187,7 +187,7 @@ class Reclaimer:
             immovable=manager.immovable.resting(),
             evicted=manager.evicted(),
         )
-        found = plan(waiting, there)
+        found = plan(waiting, there, under_way=manager.under_way())
         took = time.perf_counter() - began
         self._metrics.planning(took)
         if not found.moves:

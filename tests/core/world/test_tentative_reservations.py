@@ -7,7 +7,7 @@ from tests.core.support.make import ALICE, GPU, flight, mutated, node, pod, poli
 from webhook.core.admission.admission import admit
 from webhook.core.admission.verification import verify
 from webhook.core.model.decision import Admit
-from webhook.core.world.tentative_reservations import TENTATIVE_SECONDS
+from webhook.core.world.tentative_reservations import MOST, TENTATIVE_SECONDS
 
 STEPS = st.lists(
     st.tuples(
@@ -97,3 +97,17 @@ def test_free_room_is_capacity_less_pods_and_reservations(steps):
         for each in ("n0", "n1"):
             taken = sum(piece[2] for piece in open_advice if piece[1] == each)
             assert place.fleet.free(each, GPU) == 10 - taken
+
+
+def test_pods_that_are_never_created_leave_a_bounded_number_of_reservations():
+    """The oldest end first, one with each new one, so no request pays for all of them."""
+    place = world(policy(team()), nodes=[node("n0", gpus=3 * MOST)])
+    held = []
+    for number in range(2 * MOST):
+        place.tentative.reserve(place.fleet, "n0", pod(1), now=number / MOST)
+        held.append(3 * MOST - place.fleet.free("n0", GPU))
+    assert max(held) == held[-1] == MOST
+    place.tentative.expire(place.fleet, now=1 + TENTATIVE_SECONDS)
+    assert 3 * MOST - place.fleet.free("n0", GPU) == MOST - 1, "the newest are kept"
+    assert place.tentative.clear(place.fleet)
+    assert place.fleet.free("n0", GPU) == 3 * MOST

@@ -6,23 +6,39 @@ snapshot gives the same round. Gangs are planned whole or not at all. Nothing is
 afterwards, or that fits now.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
 
-from webhook.core.model.names import GangId, Uid
+from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.reclaim.domain_plan import place_together
 from webhook.core.reclaim.reclaim_plan import Cause, Move, ReclaimSnapshot, Refused, Round
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.trial import Trial
 
+UNDER_WAY: Final = 128
+"""Pods of one team that have room and do not use it yet. What is evicted faster than kube-scheduler places pods is idle
+meanwhile, and the pods that it was evicted for seem not to use their room."""
 
-def plan(waiting: Iterable[ReclaimPod], snapshot: ReclaimSnapshot) -> Round:
-    """Return the plans for all waiting pods without a hold: the longest waiting first, ties by name."""
+
+def plan(
+    waiting: Iterable[ReclaimPod], snapshot: ReclaimSnapshot, *, under_way: Mapping[TeamName, int] | None = None
+) -> Round:
+    """Return the plans for all waiting pods without a hold: the longest waiting first, ties by name.
+
+    `under_way` is how many pods of each team have room that they do not use yet: with UNDER_WAY of them, the others of
+    the team are left to a later round. None for all at once.
+    """
     held = {hold.waiting.uid for hold in snapshot.holds}
     trial = Trial(snapshot)
+    counts = Counter(under_way)
     moves: list[Move] = []
     refused: list[Refused] = []
     try:
         for together in _gangs(each for each in waiting if each.uid not in held):
+            team = together[0].team
+            if under_way is not None and counts[team] >= UNDER_WAY:
+                continue
             before = trial.savepoint()
             outcomes = place_together(together, trial, snapshot)
             placed = [outcome for outcome in outcomes if isinstance(outcome, Move)]
@@ -30,6 +46,7 @@ def plan(waiting: Iterable[ReclaimPod], snapshot: ReclaimSnapshot) -> Round:
             refused += failed
             if all(outcome.cause is Cause.FITS for outcome in failed):
                 moves += placed
+                counts[team] += len(placed)
             else:
                 trial.undo(before)
                 refused += [Refused(move.waiting, Cause.GANG_INCOMPLETE) for move in placed]

@@ -24,6 +24,10 @@ TENTATIVE_SECONDS: Final = 10.0
 """How long a reservation lasts: the commit follows within milliseconds, but requests of a burst queue up before it."""
 
 
+MOST: Final = 1000
+"""Open reservations; beyond it the oldest ends. Only pods that are refused after the mutating step leave many, and
+ending all at once, which takes 7 us for each, holds up all requests."""
+
 _Key = tuple[NodeName, Demand]
 
 
@@ -51,6 +55,7 @@ class TentativeReservations:
         self._reservations: dict[_Key, deque[_Reservation]] = {}
         self._order: deque[tuple[float, _Key]] = deque()  # all reservations, also consumed ones, oldest first
         self._count = 0
+        self._open = 0
 
     def has(self, node: NodeName, demand: Demand) -> bool:
         """Whether the node has a reservation of exactly this demand."""
@@ -67,6 +72,9 @@ class TentativeReservations:
         self._order.append((expires_at, (node, demand)))
         self._pod_counts.change(reservation, node, 1)
         fleet.reserve(node, demand, holder=holder)
+        self._open += 1
+        while self._open > MOST:
+            self.expire(fleet, now=self._order[0][0])
 
     def consume(self, fleet: Fleet, node: NodeName | None, pod: Pod | Resident) -> None:
         """Drop one reservation of exactly this node and demand, whose pod is charged now."""
@@ -100,6 +108,7 @@ class TentativeReservations:
     def _remove(self, fleet: Fleet, node: NodeName, demand: Demand, reservation: _Reservation) -> None:
         reservations = self._reservations[node, demand]
         reservations.remove(reservation)
+        self._open -= 1
         if not reservations:
             del self._reservations[node, demand]
         fleet.reserve(node, demand, sign=-1, holder=reservation.holder)

@@ -5,6 +5,7 @@ requests GPUs and is otherwise left to kube-scheduler: Fairgate never processes 
 parsed for the first time, so that pods of a cached template cost nothing.
 """
 
+from collections import OrderedDict
 from typing import Final, Generic, TypeVar
 
 K = TypeVar("K")
@@ -98,7 +99,7 @@ class ByteCache(Generic[K, V]):
 
     def __init__(self) -> None:
         self.known: dict[K, V] = {}
-        self._sizes: dict[K, int] = {}
+        self._sizes: OrderedDict[K, int] = OrderedDict()  # the first of a dict is found slowly after many deletions
         self._bytes = 0
 
     def keep(self, key: K, value: V, size: int) -> None:
@@ -109,9 +110,9 @@ class ByteCache(Generic[K, V]):
         self._sizes[key] = size + _ENTRY_BYTES
         self._bytes += size + _ENTRY_BYTES
         while self._bytes > CACHE_BYTES:
-            oldest = next(iter(self.known))
+            oldest, bytes_ = self._sizes.popitem(last=False)
             del self.known[oldest]
-            self._bytes -= self._sizes.pop(oldest)
+            self._bytes -= bytes_
 
 
 _ENTRY_BYTES: Final = 64
