@@ -3,9 +3,11 @@
 import asyncio
 
 from tests.cluster.support.fake_api import Answer, Slow
-from tests.evictor.support.stage import HELD_NODES, PODS
+from tests.core.support import make
+from tests.evictor.support.stage import HELD_NODES, PODS, POOR
 from tests.evictor.test_executor import fill
 from webhook.core.model.policy import ReclaimRules
+from webhook.core.reclaim import reclaim
 from webhook.evictor import hold_manager
 from webhook.evictor.backoff import TOGETHER_SECONDS
 from webhook.kube.reclaim.holds import rfc3339
@@ -25,6 +27,33 @@ async def test_kube_scheduler_keeps_the_room_by_nomination_until_it_is_released(
         assert stage.nominated("b") == "n0"
         await asyncio.sleep(GIVEN_UP)
         await stage.until(lambda: stage.nominated("b") is None)
+
+
+async def test_no_more_is_evicted_than_kube_scheduler_may_place_soon(stage, monkeypatch):
+    monkeypatch.setattr(reclaim, "UNDER_WAY", 2)
+    fill(stage, "n0", "n1")
+    async with stage.leader():
+        for number in range(5):
+            stage.asker(f"b{number}")
+        await stage.until(lambda: stage.real_evictions() == 2)
+        await asyncio.sleep(20)
+        assert stage.real_evictions() == 2
+        served = [name for name in ("b0", "b1", "b2", "b3", "b4") if stage.nominated(name)]
+        for name in served:
+            stage.bind(name, stage.nominated(name))
+        await stage.until(lambda: stage.real_evictions() == 4)
+
+
+async def test_victims_with_a_notice_do_not_count_as_free_room(stage, monkeypatch):
+    """Their time may be long, and others' reclaim of the same team is not to wait for it."""
+    monkeypatch.setattr(reclaim, "UNDER_WAY", 1)
+    fill(stage, "n0", "n1")
+    async with stage.leader(make.policy(*POOR.teams, reclaim=ReclaimRules(notice_seconds=60))):
+        stage.asker("b0")
+        await stage.until(lambda: stage.nominated("b0") is not None)
+        stage.asker("b1")
+        await stage.until(lambda: stage.nominated("b1") is not None)
+        assert stage.real_evictions() == 0
 
 
 async def test_the_next_leader_withdraws_nominations_of_an_earlier_one(stage):

@@ -3,6 +3,7 @@
 The table of evictions has the state of each victim; a new leader takes over the holds that the nodes state.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from webhook.core.model.amount import UNLIMITED
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.selector import Constraints, NodeTerm
 from webhook.core.peers.pod_counts import PodCounts
+from webhook.core.reclaim import reclaim
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Cause, Hold
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
@@ -41,6 +43,40 @@ def test_no_pod_is_evicted_for_a_pod_that_fits_or_never_would():
     found = plan([waiting("fits"), waiting("huge", 9), waiting("picky", constraints=elsewhere)], scene(borrowed))
     assert found.moves == ()
     assert causes(found) == {"fits": Cause.FITS, "huge": Cause.NO_NODE, "picky": Cause.NO_NODE}
+
+
+class TestUnderWay:
+    """Plans for a team stop where so many of its pods have room and do not use it yet."""
+
+    @pytest.fixture(autouse=True)
+    def few(self, monkeypatch):
+        monkeypatch.setattr(reclaim, "UNDER_WAY", 3)
+
+    def planned(self, pods, **under_way):
+        counts = {TeamName(team.replace("_", "-")): count for team, count in under_way.items()}
+        found = plan(pods, scene([victim(f"a{n}") for n in range(8)]), under_way=counts)
+        assert len(gone(found)) == len(found.moves)
+        assert found.refused == (), "the others are not refused: their turn comes"
+        return [move.waiting.name for move in found.moves]
+
+    def test_the_longest_waiting_have_their_turn_first(self):
+        pods = [waiting(f"b{n}", since=n) for n in range(5)]
+        assert self.planned(pods) == ["b0", "b1", "b2"]
+        assert self.planned(pods, team_b=2) == ["b0"]
+        assert self.planned(pods, team_b=3) == []
+
+    def test_pods_of_one_team_that_use_no_room_do_not_keep_others_waiting(self):
+        c = waiting("c", since=1)
+        c = replace(c, pod=c.pod._replace(namespace="team-c", team_label="team-c"))
+        assert self.planned([waiting("b"), c], team_b=9) == ["c"]
+
+    def test_a_gang_is_never_cut(self):
+        pods = [waiting("first"), *[waiting(f"g{n}", gang="g", since=1) for n in range(4)], waiting("last", since=2)]
+        assert self.planned(pods) == ["first", "g0", "g1", "g2", "g3"]
+
+    def test_without_counts_there_is_a_plan_for_all(self):
+        found = plan([waiting(f"b{n}") for n in range(5)], scene([victim(f"a{n}") for n in range(8)]))
+        assert len(found.moves) == 5
 
 
 def test_two_waiting_pods_do_not_count_on_the_same_free_gpu():
