@@ -8,6 +8,7 @@ import pytest
 from tests import builders as b
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.objects import keys, objects
+from webhook.kube.objects.large_objects import without_large_parts
 from webhook.kube.pod.existing_pods import to_resident
 from webhook.kube.pod.waiting_pods import to_waiting
 
@@ -60,12 +61,41 @@ def test_what_a_release_changes_is_kept_with_it():
     assert [gate.name for gate in parts.spec.scheduling_gates] == [keys.QUEUE_GATE]
 
 
-def test_large_parts_are_read_again_instead_and_so_are_those_that_the_watch_did_not_keep():
-    large = selecting(gated(), a="b" * 5000)
-    assert to_waiting(read(large), BUILT_IN_RESOURCES).parts is None
-    cut = gated()
-    del cut["metadata"]["annotations"][keys.WAITING]
-    assert to_waiting(read(cut), BUILT_IN_RESOURCES).parts is None
+def annotated(manifest, **annotations):
+    manifest["metadata"]["annotations"] |= annotations
+    return manifest
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        pytest.param(selecting(gated(), a="b" * 5000), id="selector"),
+        pytest.param(annotated(gated(), **{keys.WAITING: "x" * 5000}), id="text that its owner wrote"),
+        pytest.param(gated(gates=[keys.QUEUE_GATE, *(f"example.com/{n}" for n in range(500))]), id="gates"),
+    ],
+)
+def test_large_parts_are_read_again_instead(manifest):
+    assert to_waiting(read(manifest), BUILT_IN_RESOURCES).parts is None
+
+
+def test_what_its_owner_wrote_on_it_is_not_kept_while_it_waits():
+    """Thousands of pods may wait, with a manifest of 200 KB in an annotation of each."""
+    manifest = annotated(gated(), **{"kubectl.kubernetes.io/last-applied-configuration": "x" * 200_000})
+    manifest["metadata"]["labels"] |= {f"l{number}": "x" * 60 for number in range(200)}
+    parts = to_waiting(read(manifest), BUILT_IN_RESOURCES).parts
+    assert len(msgspec.json.encode(parts)) < 2000
+    assert parts.metadata.labels.keys() == {keys.TEAM, keys.TIER}
+
+
+def test_a_watch_that_reduces_a_large_pod_keeps_what_fairgate_wrote_on_it():
+    """Or the evictor would mark it again and again."""
+    ours = {keys.RECLAIMING: "2026-01-01T00:00:00Z", keys.GANG_WHOLE: "4"}
+    manifest = annotated(gated(), large="x" * 200_000, **ours)
+    reduced = without_large_parts(msgspec.json.encode(manifest))
+    assert len(reduced) < 5000
+    found = to_waiting(msgspec.json.decode(reduced, type=objects.Pod), BUILT_IN_RESOURCES)
+    assert (found.keeps_room, found.gang_whole, found.text) == (True, 4, "waits: x")
+    assert found.parts.metadata.annotations.keys() == {keys.DECISION, keys.WAITING, *ours}
 
 
 @pytest.mark.parametrize(

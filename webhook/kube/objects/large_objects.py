@@ -21,11 +21,14 @@ _ANNOTATIONS: Final = (
     keys.EVICT_FOR,
     keys.EXTENDED_CLAIM,
     keys.GANG,
+    keys.GANG_WHOLE,
     keys.GPUSHARE_DEVICE,
     keys.MIRROR,
     keys.POOL,
+    keys.RECLAIMING,
     keys.REQUIRES,
     *keys.TOPOLOGIES,
+    keys.WAITING,
 )
 
 _Parts = dict[str, msgspec.Raw]

@@ -23,15 +23,15 @@ MAX_TEXT: Final = 1000
 _DIGITS: Final = len(str(MAX_MEMBERS))
 
 _MAX_PARTS: Final = 4096
-"""Bytes of a pod's selectors, affinity and tolerations that are kept while it waits: a larger pod is read again."""
+"""Bytes of what a release changes of a pod that are kept while it waits: a larger pod is read again."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedPod(WaitingPod):
     """A pod that waits in line, with what its release changes of the object.
 
-    `parts` are metadata, scheduling gates, selectors, affinity and tolerations at `version`; None if they are large, or
-    if the watch did not keep all of them.
+    `parts` are Fairgate's labels and annotations, scheduling gates, selectors, affinity and tolerations at `version`;
+    None if they are large.
     """
 
     parts: objects.Pod | None = field(default=None, compare=False)
@@ -64,7 +64,7 @@ def to_waiting(pod: objects.Pod, weights: Weights) -> WatchedPod | None:
         problem=problem,
         keeps_room=keys.RECLAIMING in annotations,
         gang_whole=_gang_whole(annotations.get(keys.GANG_WHOLE, "")),
-        parts=_parts(pod) if keys.WAITING in annotations else None,
+        parts=_parts(pod),
     )
 
 
@@ -83,13 +83,13 @@ def _parts(pod: objects.Pod) -> objects.Pod | None:
     spec, metadata = pod.spec, pod.metadata
     raw = (spec.node_selector, spec.affinity, spec.tolerations, spec.topology_spread_constraints)
     selector, affinity, tolerations, spread = map(bytes, raw)
-    if len(selector) + len(affinity) + len(tolerations) + len(spread) > _MAX_PARTS:
+    labels = _among(metadata.labels or {}, (keys.TEAM, keys.TIER))
+    annotations = _among(metadata.annotations or {}, (keys.DECISION, keys.WAITING, keys.RECLAIMING, keys.GANG_WHOLE))
+    texts = (*labels.values(), *annotations.values(), *(gate.name for gate in spec.scheduling_gates or ()))
+    if sum(map(len, (selector, affinity, tolerations, spread, *texts))) > _MAX_PARTS:
         return None
     kept = objects.ObjectMeta(
-        uid=metadata.uid,
-        resource_version=metadata.resource_version,
-        labels=metadata.labels,
-        annotations=metadata.annotations,
+        uid=metadata.uid, resource_version=metadata.resource_version, labels=labels, annotations=annotations
     )
     return objects.Pod(
         kept,
@@ -102,6 +102,10 @@ def _parts(pod: objects.Pod) -> objects.Pod | None:
             scheduling_gates=spec.scheduling_gates,
         ),
     )
+
+
+def _among(values: Mapping[str, str], listed: tuple[str, ...]) -> dict[str, str]:
+    return {key: values[key] for key in listed if key in values}
 
 
 def _read(pod: objects.Pod, weights: Weights) -> tuple[Pod, str]:
