@@ -134,31 +134,29 @@ async def test_room_is_kept_while_kube_scheduler_is_behind(stage, fit):
     assert "CannotReclaim" not in stage.reasons()
 
 
-@pytest.mark.parametrize("fit", [True, False], ids=["others are placed", "a tenant creates pods that fit nowhere"])
-async def test_a_pod_that_others_overtake_is_at_fault(stage, fit):
-    never(stage)
+async def waste(stage, wait):
+    """Have room made that is not used while a call of `wait` goes on, until the team rests."""
     async with stage.leader() as manager:
         for tries in range(1, TRIES + 1):
             await ask(stage)
-            await try_others(stage, seconds=GIVEN_UP + 1, created=stage.now, fit=fit)
+            await wait()
             assert not stage.taints("n0"), tries
             assert manager.teams.resting() or tries < TRIES
             await asyncio.sleep(50)  # its own pause
     assert "CannotReclaim" in stage.reasons()
+
+
+@pytest.mark.parametrize("fit", [True, False], ids=["others are placed", "a tenant creates pods that fit nowhere"])
+async def test_a_pod_that_others_overtake_is_at_fault(stage, fit):
+    never(stage)
+    await waste(stage, lambda: try_others(stage, seconds=GIVEN_UP + 1, created=stage.now, fit=fit))
 
 
 async def test_pods_that_only_wait_do_not_make_kube_scheduler_look_behind(stage):
     never(stage)
     for number in range(200):
         stage.unseen(f"waits-{number}", created=0)
-    async with stage.leader() as manager:
-        for tries in range(1, TRIES + 1):
-            await ask(stage)
-            await asyncio.sleep(GIVEN_UP + 1)
-            assert not stage.taints("n0"), tries
-            assert manager.teams.resting() or tries < TRIES
-            await asyncio.sleep(50)  # its own pause
-    assert "CannotReclaim" in stage.reasons()
+    await waste(stage, lambda: asyncio.sleep(GIVEN_UP + 1))
 
 
 async def test_old_pods_that_start_one_by_one_prolong_a_hold_only_to_its_limit(stage):
