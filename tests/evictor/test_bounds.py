@@ -141,14 +141,19 @@ async def test_a_gang_is_planned_for_as_soon_as_it_stopped_growing(stage):
         assert stage.now() - began < 4
 
 
+async def ask_one_by_one(stage, count):
+    """Add waiting pods a tenth of a second apart, until there is room for all."""
+    for number in range(count):
+        stage.asker(f"b{number}")
+        await asyncio.sleep(0.1)
+    await stage.until(lambda: stage.real_evictions() == count)
+
+
 async def test_pods_that_come_while_a_look_is_slow_are_planned_together(stage):
     fill(stage, "n0", "n1", "n2")
     async with stage.leader():
         stage.api.faults[GUARD].extend([Slow(0.5)] * 9)
-        for number in range(12):
-            stage.asker(f"b{number}")
-            await asyncio.sleep(0.1)
-        await stage.until(lambda: stage.real_evictions() == 12)
+        await ask_one_by_one(stage, 12)
         assert len(stage.api.faults[GUARD]) == 7, "one write for the first pod, and one for the others"
 
 
@@ -156,8 +161,5 @@ async def test_the_longer_pods_keep_coming_the_more_are_planned_together(stage):
     fill(stage, *(f"n{number}" for number in range(5)))
     async with stage.leader():
         stage.api.faults[GUARD].extend([Slow(0)] * 20)
-        for number in range(20):
-            stage.asker(f"b{number}")
-            await asyncio.sleep(0.1)
-        await stage.until(lambda: stage.real_evictions() == 20)
+        await ask_one_by_one(stage, 20)
         assert len(stage.api.faults[GUARD]) >= 15, "plans after 0, 0.2, 0.6, 1.4 and 2.2 s"

@@ -89,13 +89,9 @@ async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, text: str
             return 0
         if not is_queued(found.spec):
             return None
-        metadata = {
-            "uid": waiting.uid,
-            "resourceVersion": found.metadata.resource_version,
-            "annotations": _annotations_of(waiting, text),
-        }
+        patch = _text_patch(waiting, text, version=found.metadata.resource_version)
         try:
-            body = await _patch(connection, waiting, msgspec.json.encode({"metadata": metadata}), _MERGE_PATCH)
+            body = await _patch(connection, waiting, patch, _MERGE_PATCH)
         except ApiError as error:
             failures += 1
             if not (error.is_conflict or error.is_missing) or failures == _TRIES:
@@ -110,13 +106,10 @@ async def write_waiting_text(connection: ApiConnection, waiting: WaitingPod, tex
     So no text comes after a release that was sent meanwhile. With it goes the size of its gang where that is whole
     (WaitingPod.gang_whole). Raises ClusterError.
     """
-    annotations = _annotations_of(waiting, text)
-    if gang_whole or waiting.gang_whole:
-        annotations[keys.GANG_WHOLE] = str(gang_whole) if gang_whole else None
-    metadata = {"uid": waiting.uid, "resourceVersion": waiting.version, "annotations": annotations}
-    body = msgspec.json.encode({"metadata": metadata})
+    has_size = gang_whole or waiting.gang_whole
+    more = {keys.GANG_WHOLE: str(gang_whole) if gang_whole else None} if has_size else {}
     try:
-        await _patch(connection, waiting, body, _MERGE_PATCH)
+        await _patch(connection, waiting, _text_patch(waiting, text, version=waiting.version, **more), _MERGE_PATCH)
     except ApiError as error:
         if not (error.is_missing or error.is_conflict):
             raise
@@ -124,13 +117,15 @@ async def write_waiting_text(connection: ApiConnection, waiting: WaitingPod, tex
     return True
 
 
-def _annotations_of(waiting: WaitingPod, text: str) -> dict[str, str | None]:
-    """Return the text as annotations of a patch.
+def _text_patch(waiting: WaitingPod, text: str, *, version: str, **more: str | None) -> bytes:
+    """Return a merge patch of the pod at a version, with the text and `more` as annotations (None: removed).
 
-    It always changes, by a space at its end if by nothing else: the write gives the pod another resourceVersion.
+    The text always changes, by a space at its end if by nothing else: the write gives the pod another resourceVersion.
     """
     text = shortened(text.rstrip(), MAX_TEXT - 1)
-    return {keys.WAITING: f"{text} " if text == waiting.text else text}
+    annotations = {keys.WAITING: f"{text} " if text == waiting.text else text, **more}
+    metadata = {"uid": waiting.uid, "resourceVersion": version, "annotations": annotations}
+    return msgspec.json.encode({"metadata": metadata})
 
 
 def _as_seen(seen: WaitingPod | None, waiting: WaitingPod) -> objects.Pod | None:
