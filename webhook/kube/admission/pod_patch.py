@@ -125,7 +125,7 @@ def release_operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list
         _write_decision_text(found, metadata, _encoded_decision(first, is_listed=False), now_text)
         _write_node_choice(found, pod.spec, choice._replace(pool_terms=(), nodes=()))
         found += [*narrowing_operations(bytes(pod.spec.affinity), choice), *ungate_operations(pod.spec)]
-    for key in (keys.WAITING, keys.RECLAIMING, keys.GANG_WHOLE):
+    for key in keys.LINE_ANNOTATIONS:
         if key in (metadata.annotations or {}):
             found.append(remove(f"/metadata/annotations/{escape(key)}"))
     return found

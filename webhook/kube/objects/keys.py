@@ -24,6 +24,8 @@ RECLAIMING: Final = "fairgate.dev/reclaiming"
 GANG_WHOLE: Final = "fairgate.dev/gang-whole"
 """Pod annotation: with how many waiting pods its gang is whole, where borrowed GPUs under a limit are to be taken back
 for it. Written by the webhook's leader, and read by the evictor, which reads no objects that make gangs."""
+LINE_ANNOTATIONS: Final = (WAITING, RECLAIMING, GANG_WHOLE)
+"""What Fairgate writes on pods in line, and removes when they start."""
 
 GANG: Final = "fairgate.dev/gang"
 """Annotation of a pod or workload: "true" makes its pods a gang, which starts whole."""

@@ -16,19 +16,17 @@ _ANNOTATIONS: Final = (
     *keys.GUARDED_ANNOTATIONS,
     *keys.GANG_ANNOTATIONS,
     *keys.GANG_SIZES,
+    *keys.LINE_ANNOTATIONS,
     keys.CHECKPOINTED,
     keys.EVICT_AT,
     keys.EVICT_FOR,
     keys.EXTENDED_CLAIM,
     keys.GANG,
-    keys.GANG_WHOLE,
     keys.GPUSHARE_DEVICE,
     keys.MIRROR,
     keys.POOL,
-    keys.RECLAIMING,
     keys.REQUIRES,
     *keys.TOPOLOGIES,
-    keys.WAITING,
 )
 
 _Parts = dict[str, msgspec.Raw]

@@ -84,7 +84,7 @@ def _parts(pod: objects.Pod) -> objects.Pod | None:
     raw = (spec.node_selector, spec.affinity, spec.tolerations, spec.topology_spread_constraints)
     selector, affinity, tolerations, spread = map(bytes, raw)
     labels = _among(metadata.labels or {}, (keys.TEAM, keys.TIER))
-    annotations = _among(metadata.annotations or {}, (keys.DECISION, keys.WAITING, keys.RECLAIMING, keys.GANG_WHOLE))
+    annotations = _among(metadata.annotations or {}, (keys.DECISION, *keys.LINE_ANNOTATIONS))
     texts = (*labels.values(), *annotations.values(), *(gate.name for gate in spec.scheduling_gates or ()))
     if sum(map(len, (selector, affinity, tolerations, spread, *texts))) > _MAX_PARTS:
         return None

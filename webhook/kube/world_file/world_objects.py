@@ -119,7 +119,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
 
 _READ_ANNOTATIONS: Final = frozenset(
     {
-        *(keys.DECISION, keys.WAITING, keys.RECLAIMING, keys.GANG_WHOLE, keys.REQUIRES, keys.POOL),
+        *(keys.DECISION, *keys.LINE_ANNOTATIONS, keys.REQUIRES, keys.POOL),
         *(keys.MIRROR, keys.GPUSHARE_DEVICE, keys.EXTENDED_CLAIM),
     }
 )
