@@ -36,6 +36,7 @@ exempt: {namespaces: [monitoring, "ci-*"]}
 """
 TEAM, DECISION = "fairgate.dev/team", "fairgate.dev/decision"
 HELD = {"key": "fairgate.dev/held", "operator": "Exists"}
+_READS = 'resource="heldnodes",scope="resource",subresource="",verb="GET"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +199,18 @@ def test_only_the_beneficiaries_of_a_held_node_are_bound_to_it(guarded, tmp_path
     )
     guarded.api.delete(f"{HELD_NODES}/fairgate")
     wait_for(guarded, lambda: not bound(team), what="the lock is gone with its object")
+
+
+def test_held_nodes_that_do_not_exist_are_not_read_for_each_pod(tenant):
+    def reads() -> list[str]:
+        metrics = tenant.cluster.api.get("/metrics")
+        return [line for line in metrics.splitlines() if line.startswith("apiserver_request_total{") and _READS in line]
+
+    tenant.allowed("run", "first", "--image=example.invalid/x:1", within=10)
+    before = reads()
+    for number in range(3):
+        tenant.allowed("run", f"p-{number}", "--image=example.invalid/x:1")
+    assert reads() == before
 
 
 def test_only_authorized_users_move_a_namespace_to_another_team(tenant):

@@ -19,8 +19,10 @@ HELD_BINDINGS: Final = "fairgate-held-bindings"
 HELD_NODE_NAMES: Final = "fairgate-held-node-names"
 HELD_DEVICES: Final = "fairgate-held-devices"
 
-PARAM_REF: Final = {"name": keys.HELD_NODES_NAME, "parameterNotFoundAction": "Allow"}
-"""Without the object no node is held."""
+PARAM_REF: Final = {"selector": {}, "parameterNotFoundAction": "Allow"}
+"""Without an object of the kind no node is held; only the evictor and administrators may create one. By name, the API
+server would look in etcd for a missing one at each pod and each binding (getParamDirectly in its policy_dispatcher.go,
+1.37). A selector is answered from its watch."""
 
 _Json = dict[str, Any]
 
