@@ -36,6 +36,7 @@ from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
 
 SMALL = {"cpu": "100m", "memory": "1Gi"}
 HEAD = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
+QUEUE = "defaults: {onNoRoom: queue}\nqueue: {depth: 100000}\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +50,14 @@ class Borrowed:
 
 
 @contextmanager
-def filled(cluster: ControlPlane, *, borrowed: int, each: int = 1, is_job: bool = False) -> Iterator[Borrowed]:
+def filled(
+    cluster: ControlPlane, *, borrowed: int, each: int = 1, is_job: bool = False, has_queue: bool = False
+) -> Iterator[Borrowed]:
     """Create `borrowed` borrowing pods of `each` GPUs, bare ones or those of one Job, and start the evictor."""
     with serve_fairgate(cluster) as fairgate:
         shares = [("a", fairgate.team_a, 0), ("b", fairgate.team_b, 1_000_000)]
         teams = [{"name": n, "namespaces": [space], "gpus": {"guaranteed": g}} for n, space, g in shares]
-        (fairgate.policy / "teams.yaml").write_text(f"{HEAD}teams: {json.dumps(teams)}\n")
+        (fairgate.policy / "teams.yaml").write_text(f"{HEAD}teams: {json.dumps(teams)}\n{QUEUE if has_queue else ''}")
         time.sleep(3)  # an edit is in force within two seconds
         own = f"/apis/batch/v1/namespaces/{fairgate.team_a}/jobs"
         if is_job:
@@ -156,7 +159,8 @@ def measure(cluster: ControlPlane, options: argparse.Namespace) -> Iterator[dict
     if set(works) & set(options.works):
         nodes = make_nodes(cluster, options.nodes, gpus=8, timeout=900)
         for name in (work for work in options.works if work in works):
-            with filled(cluster, borrowed=0 if name == "free" else full, is_job=name == "job") as there:
+            borrowed = 0 if name == "free" else full
+            with filled(cluster, borrowed=borrowed, is_job=name == "job", has_queue=options.queue) as there:
                 yield from works[name](there)
         for name in nodes:
             cluster.api.delete(f"/api/v1/nodes/{name}")
@@ -174,6 +178,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=8, help="nodes of 8 GPUs")
     parser.add_argument("--pods", type=int, default=20, help="Jobs at once, or pods of the gang")
     parser.add_argument("--gang", type=int, help="pods of the gang, if not as many as --pods")
+    parser.add_argument("--queue", action="store_true", help="pods without room wait in line (onNoRoom: queue)")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     options = parser.parse_args()
     build.ensure(CONTROL_PLANE)

@@ -52,6 +52,18 @@ async def test_a_bare_pod_gets_one_event_and_is_not_replaced(stage):
     assert stage.reasons() == ["Stranded"]
 
 
+async def test_a_pod_inside_its_share_is_replaced_where_others_borrow_on_another_node(stage):
+    """Its node was free for a moment, and went to the pod for which reclaim had freed it."""
+    stage.node("n0")
+    stage.node("n1")
+    stage.asker("was-faster", gpus=4, node="n0")
+    stage.borrower("borrows", on="n1", gpus=4)
+    stage.pinned("web", to="n0", controller=("Job", "web"))
+    await looked(stage)
+    assert stage.names() == {"was-faster", "borrows"}
+    assert stage.reasons() == ["Replaced"]
+
+
 async def test_a_pod_whose_node_exceeds_the_skew_is_replaced(stage):
     like = {"fairgate.dev/team": "team-b"}
     for name in ("n0", "n1"):

@@ -11,6 +11,7 @@ from webhook.core.model.names import Uid
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import Target
 from webhook.core.reclaim.stranded import STRANDED_SECONDS, is_stranded
+from webhook.core.release.reclaimable import BorrowedRoom
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.reporter import EventRecorder
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
@@ -73,10 +74,11 @@ class Repair:
         held = 0
         for node in self._cluster_view.marked:
             held |= world.fleet.bit(node)
+        borrowed_room = BorrowedRoom(world)
         return [
             gpu_pod
             for gpu_pod in self._cluster_view.reclaim_index.pinned()
-            if is_stranded(gpu_pod, world, now=now, held=held, after_seconds=after)
+            if is_stranded(gpu_pod, world, now=now, held=held, could_hold=borrowed_room.could_hold, after_seconds=after)
         ]
 
     async def _replace(self, gpu_pod: ReclaimPod) -> None:

@@ -174,3 +174,9 @@ def test_the_line_of_ten_thousand_different_pods_on_five_hundred_full_nodes_take
     began = time.process_time()
     assert len(rows(place)) == 10_000
     assert time.process_time() - began < 15
+
+
+def test_a_pod_for_which_room_is_taken_back_says_so():
+    borrowed = [held(8, f"b{n}", node=f"n{n}", namespace="team-b", tier="preemptible") for n in range(2)]
+    [row] = rows(line(waiting("a", 4), residents=borrowed))
+    assert row.cause == "borrowed GPUs are taken back for it, with one of the next releases"

@@ -1,5 +1,7 @@
 """Pods that wait for nodes that cannot take them, while others could."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.core.support import make
@@ -10,6 +12,7 @@ from webhook.core.model.policy import LabelSelector
 from webhook.core.model.selector import Constraints, NodeTerm, Operator, Requirement
 from webhook.core.model.topology import SpreadRule
 from webhook.core.reclaim.stranded import STRANDED_SECONDS, is_stranded
+from webhook.core.release.reclaimable import BorrowedRoom
 
 OLD = NOW - STRANDED_SECONDS
 
@@ -23,6 +26,12 @@ def only(*names):
 def pinned(*nodes, chosen=None, created=OLD, **more):
     chosen = tuple(NodeName(name) for name in (nodes if chosen is None else chosen))
     return asker("p", 8, created=created, constraints=only(*nodes), chosen=chosen, **more)
+
+
+def full(name, node):
+    """A guaranteed pod that takes all of a node."""
+    found = borrower(name, 8, on=node)
+    return replace(found, pod=found.pod._replace(tier_label="guaranteed"))
 
 
 def judged(waiting, *others, nodes=2, **more):
@@ -117,3 +126,26 @@ def test_a_pod_that_kube_scheduler_would_place_is_not():
 def test_no_pod_is_replaced_if_no_node_meets_the_skew():
     nowhere = BEYOND_THE_LIST._replace(min_domains=5)
     assert not spread("n0", others=["n0", "n1", "n2", "n3"], by=nowhere)
+
+
+class TestBesideBorrowedRoom:
+    """The chosen node was taken by another pod of a guaranteed share: reclaim can make room elsewhere only."""
+
+    def judged(self, waiting, *others, held=0):
+        _, world = indexed(*others, waiting, nodes=2)
+        return is_stranded(waiting, world, now=NOW, held=held, could_hold=BorrowedRoom(world).could_hold)
+
+    def test_a_pod_inside_its_share_is_stranded(self):
+        assert self.judged(pinned("n0"), full("a", "n0"), borrower("b", 8, on="n1"))
+
+    def test_it_is_not_while_its_own_node_has_borrowed_room(self):
+        assert not self.judged(pinned("n0"), borrower("a", 8, on="n0"), borrower("b", 8, on="n1"))
+
+    def test_it_is_not_where_all_gpus_are_guaranteed_or_held_for_others(self):
+        assert not self.judged(pinned("n0"), full("a", "n0"), full("b", "n1"))
+        assert not self.judged(pinned("n0"), full("a", "n0"), borrower("b", 8, on="n1"), held=0b11)
+
+    def test_a_pod_that_would_borrow_is_not(self):
+        asks = pinned("n0")
+        asks = replace(asks, pod=asks.pod._replace(tier_label="preemptible"))
+        assert not self.judged(asks, full("a", "n0"), borrower("b", 8, on="n1"))

@@ -17,7 +17,7 @@ from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.pod import Requester
 from webhook.core.model.reason import Code
 from webhook.core.model.text import plural
-from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit
+from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced
 from webhook.core.quota.holders import Holder
 from webhook.core.quota.limit_text import HOLDERS
 from webhook.core.release.gang_line import gang_in_line
@@ -54,6 +54,10 @@ class QueueRow:
     holders: tuple[Holder, ...] = ()
     gates: tuple[str, ...] = ()
     start: LikelyStart = _NOT_FORECAST
+
+
+_STARTS: Final = "it may start now, with the next release"
+_TAKEN_BACK: Final = "borrowed GPUs are taken back for it, with one of the next releases"
 
 
 class _Cause(NamedTuple):
@@ -114,7 +118,7 @@ class QueueReader:
         if not self._is_room_known:
             return row
         if place.of_team == 1:
-            return replace(row, cause="it may start now, with the next release", start=_NOW)
+            return replace(row, cause=found.text, start=_NOW)
         return replace(row, cause=f"{plural(place.of_team - 1, 'pod')} of team {waiting.team} ahead of it")
 
     def _order(self, waiting: WaitingPod) -> tuple[int, int, str, str]:
@@ -137,8 +141,9 @@ class QueueReader:
         text = judged.text.removeprefix("waits: ")
         match judged.verdict:
             case Fits():
+                text = _TAKEN_BACK if judged.takes_back else _STARTS
                 return _Cause(Code.WAITS_IN_LINE, text, starts_now=True)
-            case Never():
+            case Never() | Paced():
                 return _Cause(Code.WAITS_IN_LINE, text)
             case NoRoom():
                 return _Cause(Code.WAITS_FOR_ROOM, text, self._largest_of_all())

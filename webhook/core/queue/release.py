@@ -15,7 +15,7 @@ from webhook.core.queue.order import Order, Skipped, Turn
 from webhook.core.queue.pod_queue import LaneKey, LotNumber, PodQueue, RowHead
 from webhook.core.queue.queued_pod import QueueEntry
 from webhook.core.queue.standing import Standings
-from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Verdict, Way
+from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced, Verdict, Way
 
 MAX_BLOCKED: Final = 256
 """Judgments of a pass that end in waiting, beyond one for each user and priority: a bound on what odd sizes cost."""
@@ -44,7 +44,7 @@ class ReleasePass:
         self._order = Order(queue, standings)
         self._rules = rules
         self._now = now
-        self._no_room: dict[tuple[LotNumber, Way, frozenset[NodeName]], NoRoom] = {}
+        self._no_room: dict[tuple[LotNumber, Way, frozenset[NodeName]], NoRoom | Paced] = {}
         self._never: set[Hashable] = set()
         self._least_over: dict[Hashable, Units] = {}
         """The smallest entry that a limit had no room for."""
@@ -69,6 +69,8 @@ class ReleasePass:
                     self._wait_for_limit(limit, turn, walk)
                 case NoRoom(keep, reach):
                     walk.wait_for_room(turn.head, keep=keep if way is Way.IN_TURN else _NOWHERE, reach=reach)
+                case Paced():
+                    walk.skipped.lots.add(turn.head.lot)
                 case Never():
                     pass
                 case None:
@@ -121,7 +123,7 @@ class ReleasePass:
         match verdict:
             case OverLimit(limit):
                 self._least_over[limit] = min(entry.gpus, self._least_over.get(limit, entry.gpus))
-            case NoRoom():
+            case NoRoom() | Paced():
                 self._no_room[head.lot, way, kept] = verdict
             case Never():
                 self._never.add(entry.key)

@@ -43,4 +43,9 @@ class Never:
     """It cannot start whatever ends, such as after a limit was lowered: it holds up no other entry."""
 
 
-Verdict = Fits | OverLimit | NoRoom | Never
+@dataclass(frozen=True, slots=True)
+class Paced:
+    """Reclaim takes room back for many pods of its team already: it and those like it follow, and hold up no other."""
+
+
+Verdict = Fits | OverLimit | NoRoom | Paced | Never

@@ -24,10 +24,11 @@ from webhook.core.model.reason import Code, Reason
 from webhook.core.model.text import plural_gpus
 from webhook.core.model.tier import Tier
 from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
-from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Verdict, Way
+from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced, Verdict, Way
 from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.release.queue_view import DEPARTMENT, MODEL, SHARE, TEAM, USER
+from webhook.core.release.reclaim_starts import MOST
 from webhook.core.release.reclaimable import BorrowedRoom, nodes_for, reachable
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
@@ -42,7 +43,7 @@ class Judged(NamedTuple):
     """A waiting pod with the decision on it, if it started now; `text` says why it waits on, "" if it does not.
 
     It stays off the nodes that are `kept` for pods ahead of it, and in the domain of its gang (`place`).
-    `gang_whole` is what the pod is to say of its gang (WaitingPod).
+    `gang_whole` is what the pod is to say of its gang (WaitingPod). With `takes_back` reclaim makes its room.
     """
 
     waiting: WaitingPod
@@ -53,6 +54,7 @@ class Judged(NamedTuple):
     kept: frozenset[NodeName] = frozenset()
     place: DomainPlace | None = None
     gang_whole: int = 0
+    takes_back: bool = False
 
 
 def judge_pod(
@@ -130,11 +132,15 @@ def _admitted(
         return Judged(waiting, assessed.pod, admit, Fits())
     may_reclaim = borrowed is not None and not is_ahead and admit.charge.tier is Tier.GUARANTEED
     if borrowed is not None and may_reclaim and (node := borrowed.node_for(assessed)) is not None:
+        team = assessed.team.name
+        if borrowed.is_paced(team):
+            text = f"waits: borrowed GPUs are taken back for {MOST} pods of team {team} ahead of it"
+            return Judged(waiting, assessed.pod, admit, Paced(), text)
         # its room is taken there at once: pods behind it do not start on what reclaim frees for it
         choice = admit.node_choice
         if choice.mode is not Mode.OFF:
             choice = choice._replace(mode=Mode.PREFER, nodes=(node,))
-        return Judged(waiting, assessed.pod, admit._replace(node_choice=choice), Fits())
+        return Judged(waiting, assessed.pod, admit._replace(node_choice=choice), Fits(), takes_back=True)
     text = waiting_text(assessed, admit.warnings, world)
     return Judged(waiting, assessed.pod, admit, NoRoom(), text)
 

@@ -1,12 +1,12 @@
 """Room that reclaim could make: what preemptible pods hold, and what the nodes of a pod have free and in all."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from webhook.core.admission.assessment import Assessment
 from webhook.core.model.amount import Units
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import NodeName, ResourceName, Uid
+from webhook.core.model.names import NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.policy import ReclaimRules
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_pod import is_protected_by
@@ -19,14 +19,20 @@ MAX_REACH: Final = 64
 _NOTHING: Final[dict[ResourceName, int]] = {}
 
 
+def _never(_team: TeamName) -> bool:
+    return False
+
+
 class BorrowedRoom:
     """What borrowing pods hold on each node, by resource in pieces; counted once, when it is first asked for.
 
     Whether the evictor finds victims at once depends on more (minimum runtimes, budgets, notice). A pod that is
-    released for room that it can take back waits for that in kube-scheduler, inside its guaranteed share.
+    released for room that it can take back waits for that in kube-scheduler, inside its guaranteed share. `is_paced`
+    says of which teams so many wait there that the next follow later.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, is_paced: Callable[[TeamName], bool] = _never) -> None:
+        self.is_paced = is_paced
         self._world = world
         self._held: dict[NodeName, dict[ResourceName, int]] | None = None
 
@@ -35,10 +41,16 @@ class BorrowedRoom:
 
         It is the one where the least is missing, then the first by name.
         """
-        fleet, devices = self._world.fleet, assessed.pod.demand.devices
+        return self._best_node(assessed.pod.demand, _slots(assessed, self._world))
+
+    def could_hold(self, demand: Demand, slots: int) -> bool:
+        """Whether one of the slots would have the devices of a pod free if borrowing pods on it were evicted."""
+        return self._best_node(demand, self._world.fleet.with_capacity(demand, slots)) is not None
+
+    def _best_node(self, demand: Demand, slots: int) -> NodeName | None:
+        fleet, devices = self._world.fleet, demand.devices
         if self._held is None:
             self._held = self._count()
-        slots = _slots(assessed, self._world)
         found: list[tuple[int, NodeName]] = []
         for name in fleet.names_of(slots):
             held = self._held.get(name)

@@ -11,6 +11,7 @@ from webhook.core.queue.verdict import Never, Verdict, Way
 from webhook.core.release.gang_judge import judge_gang
 from webhook.core.release.gang_rests import GangRests
 from webhook.core.release.judge import Judged, judge_pod
+from webhook.core.release.reclaim_starts import ReclaimStarts
 from webhook.core.release.reclaimable import BorrowedRoom
 from webhook.core.world.world import World
 
@@ -21,7 +22,8 @@ NODES_PER_MEMBER: Final = 64
 class ReleaseJudge:
     """Judges entries on the present world during one pass. `judged` has the last judgment on each pod.
 
-    `before` are the nodes that the pass before kept for a pod (`kept_nodes`). `rests` says which gangs are not judged.
+    `before` are the nodes that the pass before kept for a pod (`kept_nodes`). `rests` says which gangs are not judged,
+    `reclaim_starts` how many pods wait for room that is taken back.
     """
 
     def __init__(
@@ -30,12 +32,14 @@ class ReleaseJudge:
         *,
         before: Mapping[Uid, frozenset[NodeName]] | None = None,
         rests: GangRests | None = None,
+        reclaim_starts: ReclaimStarts | None = None,
         now: int = 0,
     ) -> None:
         self.judged: dict[Uid, Judged] = {}
         self._world = world
         self._before = before or {}
-        self._borrowed = BorrowedRoom(world)
+        starts = reclaim_starts or ReclaimStarts(world)
+        self._borrowed = BorrowedRoom(world, is_paced=lambda team: starts.are_enough(team, now=now))
         self._rests = rests or GangRests()
         self._now = now
         self._levels = world.policy.topology.levels

@@ -19,6 +19,7 @@ from webhook.core.release.gang_rests import GangRests
 from webhook.core.release.judge import Judged, charge_of, judge_pod, released_unjudged
 from webhook.core.release.late_members import as_reservation
 from webhook.core.release.queue_view import QueueView
+from webhook.core.release.reclaim_starts import ReclaimStarts
 from webhook.core.release.reclaimable import BorrowedRoom
 from webhook.core.release.release_judge import ReleaseJudge
 from webhook.core.world.waiting_pods import WaitingPod
@@ -76,6 +77,7 @@ class Releases:
         self._open: dict[Uid, Turn] = {}  # whose charges are assumed here, and not in the hands of the ledger yet
         self._kept: dict[Uid, frozenset[NodeName]] = {}
         self._rests = GangRests()
+        self._reclaim_starts = ReclaimStarts(world)
 
     def due(self, *, now: int, count: int) -> list[Turn]:
         """Return at most so many pods that start now, in order, and assume their charges. `now` is in Unix seconds."""
@@ -97,7 +99,8 @@ class Releases:
         self._rests.begin(now=now)
         self.view.note_use(now=now)
         world, queue = self._world, self.view.queue
-        judge = ReleaseJudge(world, before=self._kept, rests=self._rests, now=now)
+        starts = self._reclaim_starts
+        judge = ReleaseJudge(world, before=self._kept, rests=self._rests, reclaim_starts=starts, now=now)
         found: list[Turn] = []
         if not world.policy.is_enforced:
             waiting = [pod for pod in world.waiting.all() if not self.view.is_on_its_way(pod.uid)][:count]
@@ -107,7 +110,10 @@ class Releases:
         while len(found) < count and (release := turns.next(judge)) is not None:
             queue.remove(release.entry.key)
             for pod in release.entry.pods:
-                found += self._assumed(judge.judged.pop(pod.uid), release.way, gang=pod.gang)
+                judged = judge.judged.pop(pod.uid)
+                if judged.takes_back:
+                    starts.note(release.entry.team, pod.uid, now=now)
+                found += self._assumed(judged, release.way, gang=pod.gang)
         self.blocked = {uid: judged for uid, judged in judge.judged.items() if not isinstance(judged.verdict, Fits)}
         for late, text in self.view.gangs.late(now=now):
             self.blocked[late.uid] = Judged(late, late.pod, _NOT_ANY_MORE, Never(), text)

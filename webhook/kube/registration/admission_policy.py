@@ -1,7 +1,7 @@
 """Builders of ValidatingAdmissionPolicies and their bindings, and the CEL expressions that several of them share."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from webhook.core.model.policy import Policy
@@ -35,8 +35,8 @@ def admission_policy(
     }
 
 
-def policy_binding(policy: _Json, actions: tuple[str, ...], *, param_ref: Mapping[str, str] | None = None) -> _Json:
-    """Return the binding of a policy: `actions` apply to requests that it refuses, `param_ref` names its parameters."""
+def policy_binding(policy: _Json, actions: tuple[str, ...], *, param_ref: _Json | None = None) -> _Json:
+    """Return the binding of a policy: `actions` apply to what it refuses, `param_ref` selects its parameters."""
     name = policy["metadata"]["name"]
     spec = {"policyName": name, "validationActions": list(actions)}
     return {

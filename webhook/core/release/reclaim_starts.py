@@ -1,0 +1,38 @@
+"""Pods that were released for room that reclaim takes back: so many of each team at a time, until they have a node."""
+
+from typing import Final
+
+from webhook.core.model.names import TeamName, Uid
+from webhook.core.world.world import World
+
+MOST: Final = 64
+"""Pods of one team that wait in kube-scheduler for such room. The evictor has room for fewer of a team under way at a
+time (UNDER_WAY in webhook.core.reclaim.reclaim); more pods would only be tried again whenever a node changes."""
+
+SECONDS: Final = 30
+"""After so long a pod no longer counts: some can never be bound, and must not keep the others of their team in line."""
+
+
+class ReclaimStarts:
+    """The pods that wait in kube-scheduler for room that reclaim takes back, by team. Times are in Unix seconds."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._released: dict[TeamName, dict[Uid, int]] = {}
+
+    def note(self, team: TeamName, uid: Uid, *, now: int) -> None:
+        """Note that a pod is released for such room."""
+        self._released.setdefault(team, {})[uid] = now
+
+    def are_enough(self, team: TeamName, *, now: int) -> bool:
+        """Whether the next pods of a team wait in line until one of these has a node, or its time is over."""
+        released = self._released.get(team, {})
+        if len(released) >= MOST:
+            released = {uid: at for uid, at in released.items() if now < at + SECONDS and self._has_no_node(uid)}
+            self._released[team] = released
+        return len(released) >= MOST
+
+    def _has_no_node(self, uid: Uid) -> bool:
+        """Whether a pod is charged and not bound yet; one that went back to the line is not charged."""
+        pod = self._world.pod(uid)
+        return pod is not None and pod.node is None
