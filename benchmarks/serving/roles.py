@@ -53,7 +53,7 @@ class FixedReviewer:
         """Return the fixed answer."""
         return Answer(body=FIXED_ANSWER, record=_RECORD)
 
-    workloads = mutate
+    workloads = claims = jobs = gangs = mutate
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool]) -> Answer:  # noqa: ARG002
         """Return the fixed answer."""

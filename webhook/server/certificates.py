@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, assert_never
 
-from aiohttp import web
-
 from certs.folder import CertFolder
 from certs.manager import BundleChanged, CaBundlesPublished, CaBundlesUnpublished, CertificateManager, Outcome
 from certs.pair import CertificateError
@@ -39,7 +37,7 @@ class Certificates:
     context: ssl.SSLContext
     renew: Callable[[], Coroutine[Any, Any, None]]
     pem: Callable[[], str]
-    check_caller: Callable[[web.BaseRequest], None] | None = None
+    check_caller: Callable[[asyncio.BaseTransport | None], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

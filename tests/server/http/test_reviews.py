@@ -167,7 +167,10 @@ async def test_a_body_that_trickles_in_is_a_408(server):
 
 async def test_a_client_that_disconnects_during_a_body_is_not_a_bug(server):
     _, writer = await server.connect()
-    writer.write(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{")
+    writer.write(
+        b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n"
+        b"Cookie: not plain\r\n\r\n{"
+    )
     await asyncio.sleep(0.05)
     writer.transport.abort()
     await until(lambda: server.lines("request refused"))

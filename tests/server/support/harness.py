@@ -51,6 +51,7 @@ class FakeReviewer:
         self.record = RECORD
         self.work: Callable[[], object] = lambda: None
         self.why_not_synced: str | None = None
+        self.padding = ""
 
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:
         return await self._answer("mutate", body, deadline)
@@ -59,11 +60,10 @@ class FakeReviewer:
         self.is_gone = is_gone
         return await self._answer("validate", body, deadline)
 
-    async def claims(self, body: bytes, *, deadline: float) -> Answer:
-        return await self.workloads(body, deadline=deadline)
-
     async def workloads(self, body: bytes, *, deadline: float) -> Answer:
         return await self._answer("workloads", body, deadline)
+
+    claims = jobs = gangs = workloads
 
     async def _answer(self, phase: str, body: bytes, deadline: float) -> Answer:
         self.calls.append(phase)
@@ -71,7 +71,8 @@ class FakeReviewer:
         waiting = self.work()
         if waiting is not None:
             await waiting
-        return Answer(body=json.dumps({"length": len(body)}).encode(), record=self.record)
+        answer = {"length": len(body), **({"padding": self.padding} if self.padding else {})}
+        return Answer(body=json.dumps(answer).encode(), record=self.record)
 
 
 def settings_for(folder: Path, *, listen: str = "127.0.0.1:0", drain_seconds: float = 0.0) -> Settings:

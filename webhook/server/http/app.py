@@ -18,21 +18,15 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from webhook.kube.objects.usage_access import USAGE_PATH
-from webhook.kube.registration.registration import (
-    CLAIMS_PATH,
-    GANGS_PATH,
-    JOBS_PATH,
-    MUTATE_PATH,
-    VALIDATE_PATH,
-    WORKLOADS_PATH,
-)
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
-from webhook.server.http.connections import Connections
+from webhook.server.http.connections import Caller, Connections
 from webhook.server.http.handlers import Handlers
 from webhook.server.http.http_error import HttpError
 from webhook.server.http.listen import open_sockets
+from webhook.server.http.plain_request import PlainHead
 from webhook.server.http.probes import Readiness
+from webhook.server.http.reply import Reply
 from webhook.server.http.request_target import Target, parse_target
 from webhook.server.http.usage_endpoint import UsageEndpoint
 from webhook.server.review.answer import Reviewer
@@ -46,7 +40,9 @@ from webhook.server.settings import (
     Settings,
 )
 
-REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH, CLAIMS_PATH, JOBS_PATH, GANGS_PATH)
+CallerCheck = Callable[[asyncio.BaseTransport | None], None]
+"""Raises HttpError for a review that the client of a connection may not send."""
+
 LINGERING_SECONDS: Final = 1.0
 """How long to keep reading a rejected body, so that its sender receives the response."""
 
@@ -66,20 +62,15 @@ class App:
         *,
         readiness: Readiness,
         logs: Logs,
-        check_caller: Callable[[web.BaseRequest], None] | None,
+        check_caller: CallerCheck | None,
         usage: UsageEndpoint | None,
     ) -> None:
         self.logs = logs
+        self.is_draining = False
         self._handlers = handlers
         self._check_caller = check_caller
-        self._is_draining = False
         self._routes = {
-            MUTATE_PATH: _Route(("POST",), handlers.mutate),
-            VALIDATE_PATH: _Route(("POST",), handlers.validate),
-            WORKLOADS_PATH: _Route(("POST",), handlers.workloads),
-            CLAIMS_PATH: _Route(("POST",), handlers.claims),
-            JOBS_PATH: _Route(("POST",), handlers.jobs),
-            GANGS_PATH: _Route(("POST",), handlers.gangs),
+            **{path: _Route(("POST",), self._review) for path in handlers.review_paths},
             "/healthz": _Route(("GET", "HEAD"), handlers.healthz),
             "/readyz": _Route(("GET", "HEAD"), handlers.readyz),
             "/metrics": _Route(("GET", "HEAD"), handlers.metrics),
@@ -90,7 +81,22 @@ class App:
 
     def drain(self) -> None:
         """Become unready and close each connection after its next response."""
-        self._is_draining = True
+        self.is_draining = True
+
+    def answers(self, path: str) -> bool:
+        """Return whether this is the path of a review."""
+        return path in self._handlers.review_paths
+
+    async def answer(self, head: PlainHead, body: bytes, caller: Caller) -> Reply:
+        """Respond to a plain review."""
+        try:
+            if self._check_caller is not None:
+                self._check_caller(caller.transport)
+            return await self._handlers.review(body, head.target, arrived=caller.arrived, is_gone=caller.is_gone)
+        except HttpError as error:
+            return self._handlers.http_error(error, raw_target=head.raw_target, remote=caller.remote)
+        except Exception as exc:  # as in `handle`
+            return self._handlers.bug(exc, raw_target=head.raw_target, remote=caller.remote)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Respond to any request."""
@@ -100,28 +106,34 @@ class App:
             if route is None or request.method not in route.methods:
                 response = self._not_routed(request, target, route)
             else:
-                if self._check_caller is not None and target.path in REVIEW_PATHS:
-                    self._check_caller(request)
                 response = await route.handle(request, target)
         except HttpError as error:
-            response = self._handlers.http_error(request, error)
+            response = self._http_error(request, error)
         except Exception as exc:  # the last line of defense: a bug must reach the log, not the caller
-            response = self._handlers.bug(request, exc)
-        if self._is_draining:
+            response = self._handlers.bug(exc, raw_target=request.raw_path, remote=request.remote).to_response()
+        if self.is_draining:
             response.force_close()
         return response
+
+    async def _review(self, request: web.BaseRequest, target: Target) -> web.Response:
+        if self._check_caller is not None:
+            self._check_caller(request.transport)
+        return (await self._handlers.read_review(request, target)).to_response()
+
+    def _http_error(self, request: web.BaseRequest, error: HttpError) -> web.Response:
+        return self._handlers.http_error(error, raw_target=request.raw_path, remote=request.remote).to_response()
 
     def _not_routed(self, request: web.BaseRequest, target: Target, route: _Route | None) -> web.Response:
         if route is None:
             text = f"no such path; the paths are {', '.join(self._routes)}"
-            return self._handlers.http_error(request, HttpError(404, "NotFound", text))
+            return self._http_error(request, HttpError(404, "NotFound", text))
         text = f"{target.path} accepts {' and '.join(route.methods)} only"
-        response = self._handlers.http_error(request, HttpError(405, "MethodNotAllowed", text))
+        response = self._http_error(request, HttpError(405, "MethodNotAllowed", text))
         response.headers["Allow"] = ", ".join(route.methods)
         return response
 
     def _why_not_serving(self) -> str | None:
-        return "draining: the server was asked to stop" if self._is_draining else None
+        return "draining: the server was asked to stop" if self.is_draining else None
 
 
 def build_app(
@@ -131,14 +143,13 @@ def build_app(
     logs: Logs,
     *,
     why_not_synced: Callable[[], str | None],
-    check_caller: Callable[[web.BaseRequest], None] | None = None,
+    check_caller: CallerCheck | None = None,
     usage: UsageEndpoint | None = None,
 ) -> App:
     """Return the endpoints of a reviewer; needs a running event loop.
 
     `why_not_synced` returns why nothing can be decided yet, None once it can: until then reviews are answered with 503.
-    `check_caller` raises HttpError for a review that its sender may not send; None: any client may. `usage` answers for
-    the history.
+    Without `check_caller` any client may send reviews. `usage` answers for the history.
     """
     handlers = Handlers(reviewer, readiness=readiness, metrics=metrics, logs=logs, why_not_synced=why_not_synced)
     return App(handlers, readiness=readiness, logs=logs, check_caller=check_caller, usage=usage)
@@ -160,6 +171,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     server = Connections(
         app.handle,
+        reviews=app,
         request_factory=_make_request,
         logger=_http_logger(),
         access_log=None,

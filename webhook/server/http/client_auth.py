@@ -4,10 +4,9 @@ The certificate is requested in every handshake and required only for reviews: k
 Prometheus servers have none. A certificate of other CAs ends the handshake.
 """
 
+import asyncio
 import ssl
 from pathlib import Path
-
-from aiohttp import web
 
 from webhook.server.http.http_error import HttpError
 from webhook.server.settings import StartupError
@@ -25,8 +24,8 @@ def request_certificates(context: ssl.SSLContext, client_ca: Path) -> None:
     context.verify_mode = ssl.CERT_OPTIONAL
 
 
-def check_caller(request: web.BaseRequest) -> None:
+def check_caller(transport: asyncio.BaseTransport | None) -> None:
     """Raise HttpError for a request over a connection without a client certificate."""
-    if not request.get_extra_info("peercert"):
+    if transport is None or not transport.get_extra_info("peercert"):
         text = "send a client certificate of the CA in --client-ca; only the API server may send reviews"
         raise HttpError(403, "CertificateRequired", text)

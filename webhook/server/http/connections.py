@@ -1,52 +1,187 @@
-"""Limits on connections: a request header must be complete within seconds, and one address has a maximum number.
+"""Connections: plain reviews are answered here, all else is aiohttp's; and limits on connections.
 
+A plain review is one that `plain_request` reads; aiohttp would take more time for it than the decision takes. Such a
+request is answered only while aiohttp has none of its connection, and aiohttp gets none meanwhile, so responses keep
+the order of their requests.
+
+The limits: a request header must be complete within seconds, and one address has a maximum number of connections.
 aiohttp has a timeout for idle connections only; a client that sends a header byte by byte is never idle.
 """
 
 import asyncio
 import logging
 from collections import Counter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
-from webhook.server.settings import HEADER_SECONDS, MAX_CONNECTIONS
+from webhook.server.http.plain_request import PlainHead, plain_head
+from webhook.server.http.reply import Reply
+from webhook.server.settings import HEADER_SECONDS, KEEPALIVE_SECONDS, MAX_CONNECTIONS
+
+HOLD_SECONDS: Final = 0.25
+"""How long to wait for the rest of a plain review; what is there by then goes to aiohttp, with its own timeout."""
 
 _log: Final = logging.getLogger("webhook.server.http")
 
 
-class Connection(RequestHandler):
-    """One connection. The overridden methods cost a request less than a microsecond."""
+class Caller(Protocol):
+    """Who sent a request: the connection that it came by."""
 
-    __slots__ = ("_address", "_body", "_header_timer", "_server")
+    transport: asyncio.Transport | None
+    remote: str
+    """The address of the client."""
+    arrived: float
+    """When the first byte of the request arrived, in the event loop's time."""
+
+    def is_gone(self) -> bool:
+        """Whether the client closed the connection."""
+        ...
+
+
+class PlainReviews(Protocol):
+    """Answers reviews that are read here."""
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether each response closes its connection."""
+        ...
+
+    def answers(self, path: str) -> bool:
+        """Return whether this is the path of a review."""
+        ...
+
+    async def answer(self, head: PlainHead, body: bytes, caller: Caller) -> Reply:
+        """Return the response to a review, whatever happens."""
+        ...
+
+
+class Connection(RequestHandler):
+    """One connection. The overridden methods cost a request of aiohttp's less than a microsecond."""
+
+    __slots__ = (
+        "_answering",
+        "_body",
+        "_header_timer",
+        "_held",
+        "_hold_timer",
+        "_needed_bytes",
+        "_server",
+        "arrived",
+        "remote",
+    )
 
     def __init__(self, server: "Connections", *, loop: asyncio.AbstractEventLoop, **kwargs: Any) -> None:  # noqa: ANN401 - aiohttp's own
         super().__init__(server, loop=loop, **kwargs)
         self._server = server
-        self._address = ""
-        self._body: StreamReader | None = None  # of the last request whose header is complete
+        self.remote = ""
+        self.arrived = 0.0
+        self._body: StreamReader | None = None  # of the last request of aiohttp's whose header is complete
         self._header_timer: asyncio.TimerHandle | None = None
+        self._held = bytearray()  # a part of a plain review, or what came while one is answered
+        self._needed_bytes = 0  # of the plain review that is held in part
+        self._hold_timer: asyncio.TimerHandle | None = None
+        self._answering: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the connection, or close it if its address has too many."""
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
-        self._address = str(peer[0]) if peer else ""
-        if not self._server.admit(self._address):
+        self.remote = str(peer[0]) if peer else ""
+        if not self._server.admit(self.remote):
             self.force_close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop counting the connection."""
         super().connection_lost(exc)
         self._stop_timer()
-        self._server.leave(self._address)
+        self._stop_holding()
+        self._server.leave(self.remote)
+
+    def is_gone(self) -> bool:
+        """Return whether the client closed the connection."""
+        return self.transport is None or self.transport.is_closing()
 
     def data_received(self, data: bytes) -> None:
-        """Read the data; start a timer if it is a part of a header."""
-        count, body = self._request_count, self._body
-        is_header = body is None or body.is_eof()
+        """Answer a plain review that is complete; hold a part of one for a moment; give all else to aiohttp."""
+        if self._answering is not None:
+            self._held += data
+            self._pause_reading_for_buffer()
+            return
+        if self._held:
+            self._held += data
+            if len(self._held) < self._needed_bytes:
+                return
+            data = bytes(self._held)
+            self._stop_holding()
+        else:
+            self.arrived = self._loop.time()
+        head = plain_head(data) if self._is_idle() else None
+        if head is None or len(data) > head.ends or not self._server.reviews.answers(head.target.path):
+            self._feed(data)
+        elif len(data) < head.ends:
+            self._held += data
+            self._needed_bytes = head.ends
+            self._hold_timer = self._loop.call_later(HOLD_SECONDS, self._feed_held)
+        else:
+            self._answering = self._loop.create_task(self._answer(head, data[head.body_starts :]))
+
+    def _is_idle(self) -> bool:
+        """Return whether aiohttp waits for the first byte of a request, and the client takes what is written."""
+        is_waiting = not self._request_count or (self._waiter is not None and not self._waiter.done())
+        return (
+            is_waiting
+            and self._header_timer is None
+            and self._has_whole_body()
+            and not self._closes
+            and not self._paused
+        )
+
+    def _has_whole_body(self) -> bool:
+        return self._body is None or self._body.is_eof()
+
+    @property
+    def _closes(self) -> bool:
+        return self._close or self._force_close
+
+    async def _answer(self, head: PlainHead, body: bytes) -> None:
+        # What aiohttp does around a request: count it, do not take the connection for idle, let a shutdown wait.
+        self._server.requests_count += 1
+        self._next_keepalive_close_time = self.arrived + KEEPALIVE_SECONDS
+        self._request_in_progress = True
+        try:
+            reply = await self._server.reviews.answer(head, body, self)
+            closes = self._closes or self._server.reviews.is_draining
+            if self.transport is not None and not self.transport.is_closing():
+                self.transport.write(reply.encode(closes=closes))
+                if closes:
+                    self.transport.close()
+        finally:
+            self._answering = None
+            self._request_in_progress = False
+            if self._handler_waiter is not None:
+                self._handler_waiter.set_result(None)
+        if self._held and not closes:
+            self._resume_reading_for_buffer()
+            self._feed_held()
+
+    def _feed_held(self) -> None:
+        """Give to aiohttp what is held."""
+        data = bytes(self._held)
+        self._stop_holding()
+        self._feed(data)
+
+    def _stop_holding(self) -> None:
+        self._held.clear()
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
+            self._hold_timer = None
+
+    def _feed(self, data: bytes) -> None:
+        """Let aiohttp read the data; start a timer if it is a part of a header."""
+        count, is_header = self._request_count, self._has_whole_body()
         super().data_received(data)
         if self._request_count > count:
             self._body = self._messages[-1][1]
@@ -56,7 +191,7 @@ class Connection(RequestHandler):
 
     def _give_up(self) -> None:
         self._header_timer = None
-        _log.warning("not HTTP: no complete header within %g s from %s", HEADER_SECONDS, self._address)
+        _log.warning("not HTTP: no complete header within %g s from %s", HEADER_SECONDS, self.remote)
         self.force_close()
 
     def _stop_timer(self) -> None:
@@ -66,10 +201,11 @@ class Connection(RequestHandler):
 
 
 class Connections(web.Server):
-    """Creates connections, and counts them by address."""
+    """Creates connections, and counts them by address. `reviews` answers the plain ones."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - aiohttp's own
+    def __init__(self, *args: Any, reviews: PlainReviews, **kwargs: Any) -> None:  # noqa: ANN401 - aiohttp's own
         super().__init__(*args, **kwargs)
+        self.reviews = reviews
         self._counts: Counter[str] = Counter()
         self._logged: set[str] = set()
 

@@ -1,14 +1,13 @@
-"""HTTP handlers: check a request, call the reviewer, respond, and record the decision once.
+"""HTTP handlers: call the reviewer, respond, and record the decision once; probes and metrics.
 
-Responses are JSON or plain text and never contain a traceback. The hot path is `Handlers._review`: no router, no
-middleware, the body read once (aiohttp's own router costs 6 of the 36 us of a bare request).
+Responses are JSON or plain text and never contain a traceback. The hot path is `Handlers.review`: no router, no
+middleware, the body read once.
 """
 
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 import msgspec
@@ -16,18 +15,25 @@ from aiohttp import web
 
 from webhook.core.model.policy import Enforcement
 from webhook.kube.admission.review import ReviewError
+from webhook.kube.registration.registration import (
+    CLAIMS_PATH,
+    GANGS_PATH,
+    JOBS_PATH,
+    MUTATE_PATH,
+    VALIDATE_PATH,
+    WORKLOADS_PATH,
+)
 from webhook.observe.decisions import Phase
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
 from webhook.server.http.bodies import BodyReader
 from webhook.server.http.http_error import HttpError
 from webhook.server.http.probes import Readiness
+from webhook.server.http.reply import JSON, Reply
 from webhook.server.http.request_target import Target
 from webhook.server.review.answer import Answer, Record, Reviewer
 from webhook.server.settings import BODY_SECONDS
 
-JSON: Final = "application/json"
-_JSON_HEADERS: Final = {"Content-Type": JSON}
 _ENFORCE: Final = Enforcement.ENFORCE.value
 _NOT_LOGGED: Final = frozenset({404, 405})
 """Statuses that scanners and typos cause: counted, but not logged."""
@@ -45,41 +51,49 @@ class Handlers:
         logs: Logs,
         why_not_synced: Callable[[], str | None],
     ) -> None:
-        self._reviewer = reviewer
         self._readiness = readiness
         self._metrics = metrics
         self._logs = logs
         self._why_cold = why_not_synced
         self._bodies = BodyReader()
         self._clock = asyncio.get_running_loop().time
+        self._reviews: dict[str, tuple[Phase, Callable[..., Awaitable[Answer]]]] = {
+            MUTATE_PATH: (Phase.MUTATE, reviewer.mutate),
+            VALIDATE_PATH: (Phase.VALIDATE, reviewer.validate),
+            WORKLOADS_PATH: (Phase.WORKLOADS, reviewer.workloads),
+            CLAIMS_PATH: (Phase.CLAIMS, reviewer.claims),
+            JOBS_PATH: (Phase.JOBS, reviewer.jobs),
+            GANGS_PATH: (Phase.GANGS, reviewer.gangs),
+        }
 
-    async def mutate(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """Handle POST /mutate."""
-        return await self._review(request, target, Phase.MUTATE, self._reviewer.mutate)
+    @property
+    def review_paths(self) -> Collection[str]:
+        """The paths of reviews."""
+        return self._reviews.keys()
 
-    async def validate(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """Handle POST /validate."""
+    async def review(self, body: bytes, target: Target, *, arrived: float, is_gone: Callable[[], bool]) -> Reply:
+        """Return the answer to a review that arrived at a time of the event loop. Raises HttpError.
+
+        `is_gone` returns whether its caller left.
+        """
+        self._check_ready(target)
+        return await self._review(body, target, deadline=arrived + target.work_seconds, is_gone=is_gone)
+
+    async def read_review(self, request: web.BaseRequest, target: Target) -> Reply:
+        """Read a review's body, however large and slow within the bounds, and return the answer. Raises HttpError."""
+        deadline = self._clock() + target.work_seconds
+        self._check_ready(target)
+        _check_headers(request)
 
         def is_gone() -> bool:
             return request.transport is None or request.transport.is_closing()
 
-        return await self._review(request, target, Phase.VALIDATE, partial(self._reviewer.validate, is_gone=is_gone))
-
-    async def workloads(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """Handle POST /workloads."""
-        return await self._review(request, target, Phase.WORKLOADS, self._reviewer.workloads)
-
-    async def claims(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """Handle POST /claims."""
-        return await self._review(request, target, Phase.CLAIMS, self._reviewer.claims)
-
-    async def jobs(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """Handle POST /jobs."""
-        return await self._review(request, target, Phase.JOBS, self._reviewer.jobs)
-
-    async def gangs(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """Handle POST /gangs."""
-        return await self._review(request, target, Phase.GANGS, self._reviewer.gangs)
+        body = await self._bodies.read(request, within_seconds=min(BODY_SECONDS, target.work_seconds))
+        try:
+            await self._bodies.wait_turn(body)
+            return await self._review(body.text, target, deadline=deadline, is_gone=is_gone)
+        finally:
+            self._bodies.release(body)
 
     async def healthz(self, _request: web.BaseRequest, _target: Target) -> web.Response:
         """Handle GET /healthz: an event loop that runs this is alive."""
@@ -90,7 +104,7 @@ class Handlers:
         conditions = self._readiness.conditions()
         is_ready = all(condition.ok for condition in conditions.values())
         body = msgspec.json.encode({"ready": is_ready, "conditions": conditions}) + b"\n"
-        return web.Response(body=body, status=200 if is_ready else 503, headers=_JSON_HEADERS)
+        return web.Response(body=body, status=200 if is_ready else 503, content_type=JSON)
 
     async def metrics(self, request: web.BaseRequest, _target: Target) -> web.Response:
         """Handle GET /metrics."""
@@ -101,7 +115,7 @@ class Handlers:
             await asyncio.sleep(0)  # reviews have priority
         return web.Response(body=bytes(body), headers={"Content-Type": exposition.content_type})
 
-    def http_error(self, request: web.BaseRequest, error: HttpError) -> web.Response:
+    def http_error(self, error: HttpError, *, raw_target: str, remote: str | None) -> Reply:
         """Return the response of an error; count it and, except for 404 and 405, log it."""
         self._metrics.http_error(error.status)
         if error.status not in _NOT_LOGGED:
@@ -110,51 +124,43 @@ class Handlers:
                 status=error.status,
                 code=error.code,
                 error=error.text,
-                path=request.raw_path,
-                remote=request.remote,
+                path=raw_target,
+                remote=remote,
             )
-        response = _error(error.status, {"error": error.text, "code": error.code})
-        if error.retry_after_seconds:
-            response.headers["Retry-After"] = str(error.retry_after_seconds)
-        return response
+        retry = {"Retry-After": str(error.retry_after_seconds)} if error.retry_after_seconds else {}
+        return _error(error.status, {"error": error.text, "code": error.code}, retry)
 
-    def bug(self, request: web.BaseRequest, exc: Exception) -> web.Response:
+    def bug(self, exc: Exception, *, raw_target: str, remote: str | None) -> Reply:
         """Log a bug with its traceback under a request id, and return only the id."""
         request_id = secrets.token_hex(8)
         self._metrics.http_error(500)
-        self._logs.event.error("bug", request_id=request_id, path=request.raw_path, remote=request.remote, exc_info=exc)
+        self._logs.event.error("bug", request_id=request_id, path=raw_target, remote=remote, exc_info=exc)
         text = f"internal error; see request id {request_id} in the server's log"
-        return _error(500, {"error": text, "code": "InternalError", "requestId": request_id})
+        return _error(500, {"error": text, "code": "InternalError", "requestId": request_id}, {})
 
-    async def _review(
-        self,
-        request: web.BaseRequest,
-        target: Target,
-        phase: Phase,
-        review: "Callable[..., Awaitable[Answer]]",
-    ) -> web.Response:
-        arrived = self._clock()
+    def _check_ready(self, target: Target) -> None:
         if (why := self._why_cold()) is not None:
             raise HttpError(503, "NotReady", why, retry_after_seconds=1)
         if target.timeout_problem:
             raise HttpError(400, "InvalidTimeout", target.timeout_problem)
-        _check_headers(request)
-        body = await self._bodies.read(request, within_seconds=min(BODY_SECONDS, target.work_seconds))
+
+    async def _review(self, body: bytes, target: Target, *, deadline: float, is_gone: Callable[[], bool]) -> Reply:
+        phase, review = self._reviews[target.path]
+        started = time.perf_counter()
         try:
-            await self._bodies.wait_turn(body)
-            started = time.perf_counter()
-            answer = await review(body.text, deadline=arrived + target.work_seconds)
+            if phase is Phase.VALIDATE:
+                answer = await review(body, deadline=deadline, is_gone=is_gone)
+            else:
+                answer = await review(body, deadline=deadline)
         except ReviewError as exc:
             raise HttpError(exc.status, "MalformedReview", exc.text) from exc
-        finally:
-            self._bodies.release(body)
         seconds = time.perf_counter() - started
         record = answer.record
         self._metrics.decision(phase, outcome=record.outcome, code=record.code, team=record.team, seconds=seconds)
         if record.would:
             self._metrics.shadow_decision(record.enforce, outcome=record.would, code=record.code, team=record.team)
         self._logs.decision(_line(phase, record, seconds))
-        return web.Response(body=answer.body, headers=_JSON_HEADERS)
+        return Reply(answer.body)
 
 
 def _line(phase: Phase, record: Record, seconds: float) -> dict[str, object]:
@@ -193,5 +199,5 @@ def _check_headers(request: web.BaseRequest) -> None:
         raise HttpError(415, "UnsupportedMediaType", "the body must not be compressed")
 
 
-def _error(status: int, body: dict[str, str]) -> web.Response:
-    return web.Response(body=msgspec.json.encode(body) + b"\n", status=status, headers=_JSON_HEADERS)
+def _error(status: int, body: dict[str, str], headers: dict[str, str]) -> Reply:
+    return Reply(msgspec.json.encode(body) + b"\n", status, headers)
