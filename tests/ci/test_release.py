@@ -55,7 +55,7 @@ def test_the_wheel_names_both_commands_its_licence_and_every_dependency(packages
         commands = archive.read(f"{information}/entry_points.txt").decode()
         assert f"{information}/licenses/LICENSE" in archive.namelist()
     assert "License-Expression: Apache-2.0" in metadata
-    assert "Requires-Dist: aiohttp>=" in metadata
+    assert "Requires-Dist: aiohttp<3.15,>=3.14" in metadata
     assert "fairgate = webhook.cli.main:main\nkubectl-fairgate = webhook.cli.main:plugin" in commands
     assert "kubectl_complete-fairgate = webhook.cli.completion:kubectl_complete" in commands
 
