@@ -61,6 +61,7 @@ class Feed:
     ) -> None:
         self.watches = tuple(Watch(connection, kind, pace=pace) for kind in kinds)
         self._stale_seconds = stale_seconds
+        self._are_synced = False
 
     async def run(self) -> None:
         """Run all watches until cancelled. Cluster failures never end it; a bug raises an ExceptionGroup."""
@@ -70,7 +71,10 @@ class Feed:
 
     def why_not_synced(self) -> str | None:
         """Return which kinds have no complete list yet, None if all have: until then nothing can be decided."""
+        if self._are_synced:  # for good: each review asks
+            return None
         names = [watch.kind.name for watch in self.watches if not watch.synced]
+        self._are_synced = not names
         return f"not listed yet: {', '.join(names)}" if names else None
 
     async def wait_synced(self) -> None:

@@ -4,7 +4,7 @@ Such a pod never appears, and nothing in the API reports that. So a pod known to
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
 from typing import Final, NamedTuple
 
@@ -40,16 +40,18 @@ class QuotaIndex:
             if not known:
                 del self._quotas[namespace]
 
-    def of(self, namespace: Namespace) -> Iterable[Quota]:
+    def of(self, namespace: Namespace) -> Collection[Quota]:
         """Return the quotas of a namespace."""
         return self._quotas.get(namespace, {}).values()
 
 
-def exceeded(demand: Demand, quotas: Iterable[Quota]) -> Reason | None:
+def exceeded(demand: Demand, quotas: Collection[Quota]) -> Reason | None:
     """Return the first quota without room for one more pod, in the wording of kube-apiserver; None if all have room.
 
     Only a pod's requests and the number of pods are compared. Limits are not known here.
     """
+    if not quotas:
+        return None
     requests = dict(_requests(demand))
     for quota in sorted(quotas, key=lambda each: each.name):
         over = [
