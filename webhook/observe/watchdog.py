@@ -18,7 +18,10 @@ from webhook.observe.process import ProcessMetrics
 
 INTERVAL_SECONDS: Final = 0.05
 BLOCKED_SECONDS: Final = 0.05
-"""Delays from which on they are counted. Those twice as long are logged, too."""
+"""Delays from which on they are counted. Those twice as long are logged, too …"""
+
+STALL_LOGGED_SECONDS: Final = 1.0
+"""… and from here on those in which the process got no CPU time: on a busy machine there are several a second."""
 
 OTHER: Final = "other"
 STALL: Final = "stall"
@@ -102,7 +105,7 @@ class Watchdog:
         sample = self._sample or _StackSample(OTHER, ())
         by = STALL if cpu_seconds < BLOCKED_SECONDS else sample.by
         self._metrics.loop_blocked(by, seconds)
-        if seconds >= 2 * BLOCKED_SECONDS:
+        if seconds >= (STALL_LOGGED_SECONDS if by == STALL else 2 * BLOCKED_SECONDS):
             self._logs.event.warning(
                 "event loop blocked",
                 seconds=round(seconds, 3),
