@@ -109,6 +109,9 @@ def open_logs(log_format: LogFormat, *, fd: int | None = None) -> Logs:
     return Logs(LineWriter(sys.stderr.fileno() if fd is None else fd), log_format=log_format)
 
 
+_encoder: Final = msgspec.json.Encoder(enc_hook=str)
+
+
 class _Lines:
     """What structlog calls with a rendered line, at any level."""
 
@@ -143,7 +146,7 @@ class _Clock:
 
 
 def _encode_json(event: Mapping[str, Any]) -> bytes:
-    return msgspec.json.encode(event, enc_hook=str) + b"\n"
+    return _encoder.encode(event) + b"\n"
 
 
 def _console_encoder() -> Callable[[Mapping[str, Any]], bytes]:
