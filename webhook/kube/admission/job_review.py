@@ -28,7 +28,7 @@ _Rules = list[dict[str, Any]]
 
 
 class _Policy(msgspec.Struct, frozen=True, gc=False):
-    rules: _Rules = []
+    rules: _Rules | None = None  # null if it has none
 
 
 class _PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -55,7 +55,7 @@ class ReviewedJob(msgspec.Struct, frozen=True, gc=False):
     def rules(self) -> _Rules | None:
         """The rules of its podFailurePolicy, or None if it has none."""
         policy = self.spec.pod_failure_policy
-        return None if policy is None else policy.rules
+        return (policy.rules or None) if policy is not None else None
 
     @property
     def has_opted_out(self) -> bool:
