@@ -9,8 +9,8 @@ from webhook.core.model.policy import Enforcement, Policy
 from webhook.kube.objects import keys
 from webhook.kube.registration.conditions import (
     GETS_DEVICES,
-    OF_GANGS,
     gpu_pod_expression,
+    of_gangs,
     of_jobs,
     of_workloads,
     pool_pod_expression,
@@ -96,7 +96,7 @@ def webhook_configurations(
     }
     gangs = {
         # Ignore: its pods then are no gang by annotation, and start one by one as they would without Fairgate.
-        **_webhook(GANGS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=OF_GANGS),
+        **_webhook(GANGS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=of_gangs(policy)),
         "rules": workload_rules(policy),
         "clientConfig": client(GANGS_PATH),
         "namespaceSelector": selector,
