@@ -84,6 +84,7 @@ def webhook_configurations(
     }
     jobs = {
         # Ignore: a Job without the rule still runs, and reclaim then does not cause the last failure that it allows.
+        # The webhooks for all kinds of workloads are called for it.
         **_webhook(JOBS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=of_jobs(policy)),
         "rules": [
             _rule("batch", versions=["v1"], resources=["jobs"], operation="CREATE")
