@@ -14,7 +14,7 @@ from webhook.core.model.policy import (
     UnknownGpu,
 )
 from webhook.core.model.selector import Operator, Requirement
-from webhook.kube.registration.conditions import OF_GANGS, gpu_pod_expression, pool_pod_expression
+from webhook.kube.registration.conditions import gpu_pod_expression, of_gangs, pool_pod_expression
 
 
 def pod(*containers, init=None, labels=None, annotations=None):
@@ -101,5 +101,6 @@ def test_a_policy_without_resources_selects_no_pod():
     ],
 )
 def test_workloads_that_are_gangs_are_sent_unless_a_controller_made_them(metadata, want):
-    found = [holds(each["expression"], object={"metadata": metadata}) for each in OF_GANGS]
+    request = {"kind": {"group": "jobset.x-k8s.io", "kind": "JobSet"}}
+    found = [holds(each["expression"], object={"metadata": metadata}, request=request) for each in of_gangs(Policy())]
     assert all(found) is want

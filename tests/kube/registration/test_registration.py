@@ -127,7 +127,7 @@ def test_the_gangs_webhook_selects_workloads_with_the_annotation_and_fails_open(
     assert names == ["is-made-by-no-controller", "is-a-gang"]
     expression = hook["matchConditions"][1]["expression"]
     assert '["fairgate.dev/gang"] : "!absent") == "true" || ' in expression
-    assert expression.endswith('["fairgate.dev/topology"] : "!absent") != "!absent"')
+    assert '["fairgate.dev/topology"] : "!absent") != "!absent") && !(request.kind.group == "batch" && ' in expression
 
 
 def test_the_ca_bundle_is_base64():

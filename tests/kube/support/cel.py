@@ -45,6 +45,26 @@ def wrap(value):
     return Text(value) if isinstance(value, str) else value
 
 
+def _without_ternaries(text):
+    """Rewrite each `(a ? b : c)` to `(b if a else c)`."""
+    while (mark := text.find("?")) >= 0:
+        begin, end = _outside(text, mark, -1) + 1, _outside(text, mark, 1)
+        colon = _outside(text, mark, 1, until=":")
+        test, then, other = text[begin:mark], text[mark + 1 : colon], text[colon + 1 : end]
+        text = f"{text[:begin]}{then.strip()} if {test.strip()} else {other.strip()}{text[end:]}"
+    return text
+
+
+def _outside(text, at, step, until=None):
+    """Return the position of the parenthesis around a position, or of `until` before that."""
+    depth, ends = 0, "()"[::step]
+    while True:
+        at += step
+        if depth == 0 and text[at] in (until, ends[1]):
+            return at
+        depth += (text[at] == ends[0]) - (text[at] == ends[1])
+
+
 def holds(expression, **objects):
     """Evaluate CEL by rewriting it to Python; has(a.b) is true if reading a.b succeeds."""
     strings = []
@@ -53,10 +73,9 @@ def holds(expression, **objects):
         strings.append(json.loads(found[0]))
         return f"S[{len(strings) - 1}]"
 
-    text = re.sub(r'"(?:[^"\\]|\\.)*"', keep, expression)
-    text = re.sub(r"has\(([\w.]+)\)", r"HAS(lambda: \1)", text)
+    text = _without_ternaries(re.sub(r'"(?:[^"\\]|\\.)*"', keep, expression))
+    text = re.sub(r"\bhas\(", r"HAS(lambda: ", text)
     text = re.sub(r"exists\((\w), ", r"exists(lambda \1: ", text)
-    text = re.sub(r"\(([^()?]*(?:\([^()]*\)[^()?]*)*) \? ([^:()]+) : ([^()]+?)\)", r"(\2 if \1 else \3)", text)
     text = text.replace("||", " or ").replace("&&", " and ").replace("false", "False")
     text = re.sub(r"!(?!=)", "not ", text.replace("true", "True"))
 

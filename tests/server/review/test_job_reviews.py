@@ -48,6 +48,12 @@ def test_a_job_without_a_policy_gets_the_rule_and_replaces_failed_pods():
     assert answer(made)[0] == made, "a second review changes nothing"
 
 
+@pytest.mark.parametrize("rules", [None, []], ids=["null, as the API server writes none", "an empty list"])
+def test_a_policy_without_rules_is_as_none(rules):
+    made, warnings, _ = answer({**job(), "spec": {**job()["spec"], "podFailurePolicy": {"rules": rules}}})
+    assert (made["spec"]["podFailurePolicy"], warnings) == ({"rules": [RULE]}, [])
+
+
 def test_a_policy_of_the_user_gets_a_first_rule_and_a_warning():
     made, warnings, record = answer(job([EXIT], replaces="Failed"))
     assert made["spec"]["podFailurePolicy"]["rules"] == [RULE, EXIT]

@@ -4,7 +4,7 @@ A Job's podFailurePolicy is immutable. So the rule is added on creation, and add
 kubectl apply and GitOps controllers send the list in their manifest.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,11 +24,13 @@ RULE: Final[dict[str, Any]] = {
 }
 """The first matching rule applies, so this one comes first: an evicted pod may end with any exit code."""
 
+_TITLE: Final = "AdmissionReview of a Job"
 _Rules = list[dict[str, Any]]
+_What = TypeVar("_What")
 
 
 class _Policy(msgspec.Struct, frozen=True, gc=False):
-    rules: _Rules = []
+    rules: _Rules | None = None  # null if it has none
 
 
 class _PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -55,7 +57,12 @@ class ReviewedJob(msgspec.Struct, frozen=True, gc=False):
     def rules(self) -> _Rules | None:
         """The rules of its podFailurePolicy, or None if it has none."""
         policy = self.spec.pod_failure_policy
-        return None if policy is None else policy.rules
+        return (policy.rules or None) if policy is not None else None
+
+    @property
+    def is_made_by_controller(self) -> bool:
+        """Whether a controller made it, such as a CronJob's: no one reads its warnings."""
+        return any(owner.controller for owner in self.metadata.owner_references or ())
 
     @property
     def has_opted_out(self) -> bool:
@@ -69,7 +76,7 @@ class ReviewedJob(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobReview(NamedTuple):
-    """A review of a Job; `old` is set on an update."""
+    """A review of a Job; `old` is set on an update. `document` is the whole Job, as plain values."""
 
     uid: str
     operation: Operation
@@ -79,6 +86,7 @@ class JobReview(NamedTuple):
     username: str
     job: ReviewedJob | None
     old: ReviewedJob | None
+    document: dict[str, Any] | None
 
 
 class FailurePolicyChange(NamedTuple):
@@ -89,7 +97,7 @@ class FailurePolicyChange(NamedTuple):
 
 
 class _Request(RequestFields, frozen=True, gc=False, rename="camel"):
-    object: ReviewedJob | None = None
+    object: dict[str, Any] | None = None
     old_object: ReviewedJob | None = None
 
 
@@ -101,10 +109,9 @@ def decode_job(body: bytes) -> JobReview:
 
     Raises ReviewError, with what was expected, if the body is not one, and TooLargeError if the Job is too large.
     """
-    request = read_request(
-        body, _decoder, title="AdmissionReview of a Job", owner="every Job", checked_from=bounds.LARGE_BYTES
-    )
-    job, user = request.object, request.user_info or NO_USER
+    request = read_request(body, _decoder, title=_TITLE, owner="every Job", checked_from=bounds.LARGE_BYTES)
+    job = None if request.object is None else _converted(request.object, ReviewedJob, under="request.object")
+    user = request.user_info or NO_USER
     return JobReview(
         uid=request.uid,
         operation=request.operation,
@@ -114,7 +121,19 @@ def decode_job(body: bytes) -> JobReview:
         username=user.username,
         job=job,
         old=request.old_object,
+        document=request.object,
     )
+
+
+def decides_evictions(job: ReviewedJob, change: FailurePolicyChange) -> bool:
+    """Whether a created Job has a rule about evictions after the change, and its annotation does not leave it alone.
+
+    The webhooks for all kinds of workloads are not called for such Jobs (`conditions.of_workloads`). Raises ReviewError
+    if its rules are malformed.
+    """
+    if job.has_opted_out or not job.can_have_rules:
+        return False
+    return bool(change.patch) or (len(job.rules or ()) <= MOST_RULES and _match_evictions(job.rules or []))
 
 
 def gets_rule(job: ReviewedJob, *, restart_policy: str) -> bool:
@@ -179,8 +198,13 @@ def _replacement(job: ReviewedJob) -> tuple[Change, ...]:
 
 def _match_evictions(rules: _Rules) -> bool:
     """Whether the user's rules already match evictions. Raises ReviewError if they are malformed."""
+    found = _converted(rules, list[Rule], under="request.object.spec.podFailurePolicy.rules")
+    return any(rule.is_about_evictions for rule in found)
+
+
+def _converted(value: object, what: type[_What], *, under: str) -> _What:
+    """Convert a part of the review. Raises ReviewError if it is malformed."""
     try:
-        return any(rule.is_about_evictions for rule in msgspec.convert(rules, list[Rule]))
+        return msgspec.convert(value, what)
     except msgspec.ValidationError as error:
-        where = "request.object.spec.podFailurePolicy.rules"
-        raise ReviewError(f"not a valid AdmissionReview of a Job: {objects.describe(error, under=where)}") from error
+        raise ReviewError(f"not a valid {_TITLE}: {objects.describe(error, under=under)}") from error

@@ -8,6 +8,7 @@ from webhook.core.model.names import DEVICE_CLASS
 from webhook.core.model.policy import LabelSelector, Policy, UnknownGpu
 from webhook.core.model.selector import Operator, Requirement
 from webhook.kube.objects import keys
+from webhook.kube.reclaim.job_failures import DISRUPTION
 
 _ABSENT: Final = "!absent"  # no label may have this value, and no annotation of ours has it
 
@@ -30,14 +31,29 @@ _MADE_BY_NO_CONTROLLER: Final[_Json] = {
 
 
 def of_workloads(policy: Policy) -> list[_Json]:
-    """Return conditions that exclude objects of controllers, which ignore warnings, and built-in kinds without GPUs."""
+    """Return conditions that exclude objects of controllers, which ignore warnings, and built-in kinds without GPUs.
+
+    Jobs that the jobs webhook has judged are excluded, too.
+    """
     template = '(request.kind.kind == "CronJob" ? object.spec.jobTemplate.spec.template : object.spec.template)'
     groups = ", ".join(quoted(group) for group in ("", "apps", "batch"))
     requests = gpu_pod_expression(policy, spec=f"{template}.spec")
-    return [
-        _MADE_BY_NO_CONTROLLER,
-        {"name": "may-ask-for-gpus", "expression": f"!(request.kind.group in [{groups}]) || {requests}"},
-    ]
+    # kube-apiserver evaluates every condition: in one expression the costly part is left out for Jobs with the rule
+    may_ask = f"!(request.kind.group in [{groups}]) || (!({_DECIDES_EVICTIONS}) && ({requests}))"
+    return [_MADE_BY_NO_CONTROLLER, {"name": "may-ask-for-gpus", "expression": may_ask}]
+
+
+def of_gangs(policy: Policy) -> list[_Json]:
+    """Return conditions that select workloads whose annotations make their pods a gang, unless a controller made them.
+
+    A Deployment's annotations are copied to its ReplicaSets, whose template must stay that of the Deployment. Jobs
+    whose templates the jobs webhook has annotated are excluded, too.
+    """
+    gang = f"{metadata_value('object', 'annotations', keys.GANG)} == {quoted('true')}"
+    domain = f"{metadata_value('object', 'annotations', keys.TOPOLOGY)} != {quoted(_ABSENT)}"
+    requests = gpu_pod_expression(policy, spec="object.spec.template.spec")
+    is_gang = f"({gang} || {domain}) && !({_DECIDES_EVICTIONS} && ({requests}))"
+    return [_MADE_BY_NO_CONTROLLER, {"name": "is-a-gang", "expression": is_gang}]
 
 
 def of_jobs(policy: Policy) -> list[_Json]:
@@ -46,12 +62,11 @@ def of_jobs(policy: Policy) -> list[_Json]:
     replaced = f'has({new}.podReplacementPolicy) && {new}.podReplacementPolicy != "Failed"'
     kept = f"has({new}.podFailurePolicy) && {new}.podFailurePolicy == {old}.podFailurePolicy"
     changes = f"has({old}.podFailurePolicy) && (!({kept}) || ({replaced}))"
-    choice = metadata_value("object", "annotations", keys.JOB_EVICTIONS)
     return [
         {"name": "may-ask-for-gpus", "expression": gpu_pod_expression(policy, spec="object.spec.template.spec")},
         {"name": "can-have-failure-policy", "expression": f'{new}.template.spec.restartPolicy == "Never"'},
         {"name": "changes-failure-policy", "expression": f'request.operation == "CREATE" || ({changes})'},
-        {"name": "is-not-left-alone", "expression": f"{choice} != {quoted(keys.COUNT_EVICTIONS)}"},
+        {"name": "is-not-left-alone", "expression": _NOT_LEFT_ALONE},
     ]
 
 
@@ -118,13 +133,19 @@ def quoted(text: str) -> str:
     return json.dumps(text)
 
 
-OF_GANGS: Final[list[_Json]] = [
-    _MADE_BY_NO_CONTROLLER,
-    {
-        "name": "is-a-gang",
-        "expression": f"{metadata_value('object', 'annotations', keys.GANG)} == {quoted('true')}"
-        f" || {metadata_value('object', 'annotations', keys.TOPOLOGY)} != {quoted(_ABSENT)}",
-    },
-]
-"""Workloads whose annotation makes their pods a gang. A Deployment's annotations are copied to its ReplicaSets, whose
-template must stay that of the Deployment."""
+_NOT_LEFT_ALONE: Final = (
+    f"{metadata_value('object', 'annotations', keys.JOB_EVICTIONS)} != {quoted(keys.COUNT_EVICTIONS)}"
+)
+_RULES: Final = "object.spec.podFailurePolicy.rules"
+_PATTERNS: Final = "r.onPodConditions"
+_MATCHES_EVICTIONS: Final = f'c.type == {quoted(DISRUPTION)} && (!has(c.status) || c.status == "True")'
+_DECIDES_EVICTIONS: Final = (
+    f'request.kind.group == "batch" && request.kind.kind == "Job" && {_NOT_LEFT_ALONE}'
+    f" && has(object.spec.podFailurePolicy) && {_RULES} != null"
+    f" && {_RULES}.exists(r, has({_PATTERNS}) && {_PATTERNS} != null && {_PATTERNS}.exists(c, {_MATCHES_EVICTIONS}))"
+)
+"""CEL: the object is a Job that has a rule about evictions, and may have got it from the jobs webhook.
+
+If it asks for GPUs, that webhook was called and answered for the others (`job_reviews.answer_job`). If it failed, or
+was called for another state of the Job, there is no rule of Fairgate, and the others are called.
+"""

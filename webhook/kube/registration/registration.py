@@ -9,8 +9,8 @@ from webhook.core.model.policy import Enforcement, Policy
 from webhook.kube.objects import keys
 from webhook.kube.registration.conditions import (
     GETS_DEVICES,
-    OF_GANGS,
     gpu_pod_expression,
+    of_gangs,
     of_jobs,
     of_workloads,
     pool_pod_expression,
@@ -84,6 +84,7 @@ def webhook_configurations(
     }
     jobs = {
         # Ignore: a Job without the rule still runs, and reclaim then does not cause the last failure that it allows.
+        # The webhooks for all kinds of workloads are called for it.
         **_webhook(JOBS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=of_jobs(policy)),
         "rules": [
             _rule("batch", versions=["v1"], resources=["jobs"], operation="CREATE")
@@ -96,7 +97,7 @@ def webhook_configurations(
     }
     gangs = {
         # Ignore: its pods then are no gang by annotation, and start one by one as they would without Fairgate.
-        **_webhook(GANGS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=OF_GANGS),
+        **_webhook(GANGS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=of_gangs(policy)),
         "rules": workload_rules(policy),
         "clientConfig": client(GANGS_PATH),
         "namespaceSelector": selector,

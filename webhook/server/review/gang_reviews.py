@@ -3,6 +3,7 @@
 from webhook.core.model.decision import Outcome
 from webhook.core.model.reason import Code, Reason
 from webhook.core.world.world import World
+from webhook.kube.admission.job_review import JobReview
 from webhook.kube.admission.review import Operation, Review, TooLargeError
 from webhook.kube.admission.review_response import encode_response
 from webhook.kube.admission.workload_review import WorkloadReview, decode_workload
@@ -25,7 +26,7 @@ def answer_gang(body: bytes, world: World) -> Answer:
     patch: tuple[Change, ...] = ()
     try:
         review = workload_review = decode_workload(body)
-        reason, patch = _judged(workload_review, world)
+        reason, patch = gang_change(workload_review, world)
         document = mapping(workload_review.document)
         name = f"{text(document.get('kind'))}/{text(mapping(document.get('metadata')).get('name'))}"
     except TooLargeError as error:
@@ -41,7 +42,8 @@ def answer_gang(body: bytes, world: World) -> Answer:
     return Answer(encode_response(review.uid, patch=patch, audit_annotations={"code": str(reason.code)}), record)
 
 
-def _judged(review: WorkloadReview, world: World) -> tuple[Reason, tuple[Change, ...]]:
+def gang_change(review: JobReview | WorkloadReview, world: World) -> tuple[Reason, tuple[Change, ...]]:
+    """Return how a workload's pod templates change, with the reason."""
     if not world.policy.is_enforced:
         return NOT_ENFORCED.reason, ()
     if world.tenancy(review.namespace).is_exempt:

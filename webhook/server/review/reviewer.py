@@ -152,7 +152,7 @@ class AdmissionReviewer:
             return self._too_large(error)
 
     async def jobs(self, body: bytes, *, deadline: float) -> Answer:
-        """Add a rule to a Job so that evictions of its pods do not count as failures."""
+        """Add a rule to a Job so that evictions of its pods do not count as failures, and judge it as a workload."""
         del deadline  # nothing is charged
         return answer_job(body, self.world)
 

@@ -7,6 +7,7 @@ from webhook.core.model.pod import Requester
 from webhook.core.model.policy import Enforcement, OnWorkloadLimit
 from webhook.core.model.reason import LIMIT_CODES, Code, Reason, refusal_text
 from webhook.core.world.world import World
+from webhook.kube.admission.job_review import JobReview
 from webhook.kube.admission.review import Operation, Review, TooLargeError
 from webhook.kube.admission.review_response import Refusal, Status, encode_response
 from webhook.kube.admission.workload_review import WorkloadReview, decode_workload
@@ -16,6 +17,21 @@ from webhook.kube.workloads.parts import judge
 from webhook.kube.workloads.table import kind_table
 from webhook.server.review.answer import Answer, object_record
 from webhook.server.review.shadow import NOT_ENFORCED
+
+
+class WorkloadVerdict(NamedTuple):
+    """What goes into the answer and its record, by the mode of the policy.
+
+    `would` is what the outcome would have been where policy is not enforced, "" where it is, or nothing was judged.
+    """
+
+    outcome: Outcome
+    reason: Reason
+    warnings: tuple[str, ...] = ()
+    refusal: Refusal | None = None
+    would: Outcome | Literal[""] = ""
+    name: str = ""
+    team: str = ""
 
 
 class _Judged(NamedTuple):
@@ -34,34 +50,56 @@ _TOO_LARGE = Reason(Code.TOO_LARGE, "too large to be judged as a whole: its pods
 
 
 def answer_workload(body: bytes, world: World) -> Answer:
-    """Return the answer to a review of an object that creates pods. Raises ReviewError for a malformed review.
+    """Return the answer to a review of an object that creates pods. Raises ReviewError for a malformed review."""
+    review: WorkloadReview | Review
+    try:
+        review = workload_review = decode_workload(body)
+        verdict = workload_verdict(workload_review, world)
+    except TooLargeError as error:
+        review = error.review
+        too_large = _Judged(Outcome.SKIP, _TOO_LARGE, (_TOO_LARGE,), name=review.name)
+        verdict = _verdict(too_large, world.policy.enforce)
+    record = object_record(
+        review,
+        verdict.reason,
+        world,
+        name=verdict.name,
+        outcome=verdict.outcome,
+        team=verdict.team,
+        would=verdict.would,
+    )
+    body = encode_response(
+        review.uid,
+        refusal=verdict.refusal,
+        warnings=verdict.warnings,
+        audit_annotations={"code": str(verdict.reason.code)},
+    )
+    return Answer(body, record)
+
+
+def workload_verdict(review: JobReview | WorkloadReview, world: World) -> WorkloadVerdict:
+    """Return the verdict on an object that creates pods.
 
     Unless policy is enforced nothing is refused, and warnings are returned only in mode `warn`.
     """
     mode = world.policy.enforce
-    review: WorkloadReview | Review
-    try:
-        review = workload_review = decode_workload(body)
-        judged = _judged(workload_review, world) if mode is not Enforcement.OFF else _NOT_ENFORCED
-    except TooLargeError as error:
-        review, judged = error.review, _Judged(Outcome.SKIP, _TOO_LARGE, (_TOO_LARGE,), name=error.review.name)
+    return _verdict(_judged(review, world) if mode is not Enforcement.OFF else _NOT_ENFORCED, mode)
+
+
+def _verdict(judged: _Judged, mode: Enforcement) -> WorkloadVerdict:
     refusal = None
     if judged.refused and mode is Enforcement.ENFORCE:
         refusal = Refusal(Status.FORBIDDEN, refusal_text(judged.refused), judged.refused)
     is_silent = refusal is not None or mode is Enforcement.SHADOW
-    warnings = () if is_silent else [reason.text for reason in judged.warnings]
+    warnings = () if is_silent else tuple(reason.text for reason in judged.warnings)
     outcome = judged.outcome
     would: Outcome | Literal[""] = ""
     if mode is not Enforcement.ENFORCE and judged is not _NOT_ENFORCED:
         outcome, would = Outcome.WARN if warnings else Outcome.SKIP, judged.outcome
-    audit = {"code": str(judged.reason.code)}
-    record = object_record(
-        review, judged.reason, world, name=judged.name, outcome=outcome, team=judged.team, would=would
-    )
-    return Answer(encode_response(review.uid, refusal=refusal, warnings=warnings, audit_annotations=audit), record)
+    return WorkloadVerdict(outcome, judged.reason, warnings, refusal, would, judged.name, judged.team)
 
 
-def _judged(review: WorkloadReview, world: World) -> _Judged:
+def _judged(review: JobReview | WorkloadReview, world: World) -> _Judged:
     if review.operation is not Operation.CREATE or review.document is None:
         return _Judged(Outcome.SKIP, Reason(Code.NOT_A_CREATE, "only creations are decided on"))
     kinds = kind_table(world.policy.workloads.kinds)
