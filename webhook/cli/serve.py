@@ -63,8 +63,8 @@ Examples:
       --cert-host fairgate.fairgate-system.svc
 
 \b
-Endpoints: POST /mutate, /validate, /workloads, /claims and /jobs, GET /healthz, /readyz and /metrics, with --history
-also /usage.
+Endpoints: POST /mutate, /validate, /workloads, /claims, /jobs and /gangs; GET /healthz, /readyz and /metrics, with
+--history also /usage.
 On SIGTERM it is unready at once, serves for --drain-seconds, finishes open requests, and exits.
 Exit status: 0 stopped by a signal, 2 cannot start."""
 )
