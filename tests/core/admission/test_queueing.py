@@ -67,6 +67,35 @@ class TestOverTheLimit:
         assert isinstance(decision, Deny)
         assert want in codes(decision)
 
+    @pytest.mark.parametrize(
+        ("asked", "want"),
+        [
+            pytest.param(
+                pod(9),
+                "team team-a: requested 9, limit 8, used 8, reserved 0; largest holders: team-a/Pod/p1 8; no request"
+                " would pass now: wait until a holder ends, or delete one; one of more than 8 never will",
+                id="the limit",
+            ),
+            pytest.param(
+                pod(5, tier_label="guaranteed"),
+                "team team-a, guaranteed share: requested 5, limit 4, used 4; largest holders: team-a/Pod/p1 4;"
+                " no request would pass now: wait until a holder ends, or delete one; one of more than 4 never will",
+                id="the guaranteed share",
+            ),
+            pytest.param(
+                pod(9, foreign_gates=("example.com/gate",)),
+                "team team-a: requested 9, limit 8, used 8, reserved 0; largest holders: team-a/Pod/p1 8; no request"
+                " would pass now: wait until a holder ends, or delete one; one of more than 8 never will",
+                id="behind another gate",
+            ),
+        ],
+    )
+    def test_the_refusal_of_what_can_never_start_says_what_is_used_now(self, asked, want):
+        held = 4 if asked.tier_label else 8
+        place = world(policy(team(guaranteed=4, limit_=8, **LIMITED)), residents=[resident(held, node="n0", name="p1")])
+        decision = admit(asked, ALICE, place)
+        assert [reason.text for reason in decision.reasons] == [want]
+
     def test_a_full_queue_refuses_with_its_depth(self):
         place = policy(team(guaranteed=1, limit_=1, **LIMITED), queue=QueueRules(depth=2))
         filled = world(place, residents=[resident(1, node="n0")])

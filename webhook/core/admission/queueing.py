@@ -12,7 +12,7 @@ from typing import Final
 from webhook.core.admission.assessment import Assessment, EarlyDecision
 from webhook.core.admission.domain_rules import domain_warnings
 from webhook.core.admission.node_choice import ChargedChoice, choose
-from webhook.core.admission.objections import objections
+from webhook.core.admission.objections import objections, reasons_against
 from webhook.core.model import decision_annotation
 from webhook.core.model.amount import Limit, Units, Unlimited, format_gpus, gpus_text
 from webhook.core.model.decision import Admit, Deny, NotApplicable, Queue, Retry
@@ -124,8 +124,17 @@ def queue_for_gate(assessed: Assessment, world: World) -> Queue | Deny | None:
 
 
 def reasons_never_to_start(assessed: Assessment, world: World) -> tuple[Reason, ...]:
-    """Return why a pod could not start even if its team held nothing; empty if it could."""
-    alone = assessed.as_if_unused()
+    """Return why a pod could not start even if its team held nothing, with what is used now; empty if it could."""
+    never = _reasons_alone(assessed.as_if_unused(), world)
+    if not never:
+        return ()
+    codes = {reason.code for reason in never}
+    choice = choose(assessed, world) if assessed.pools.allowed else ()
+    shown = [reason for reason in reasons_against(assessed, choice, world) if reason.code in codes]
+    return (*shown, *(reason for reason in never if all(reason.code is not each.code for each in shown)))
+
+
+def _reasons_alone(alone: Assessment, world: World) -> tuple[Reason, ...]:
     if alone.broken or alone.pools.refusal is not None:
         return alone.broken if alone.pools.refusal is None else (*alone.broken, alone.pools.refusal)
     choice = choose(alone, world)
@@ -193,6 +202,12 @@ def wait_in_line(assessed: Assessment, code: Code, text: str, world: World) -> Q
     why = Reason(code, f"waits: {text}; {place}")
     warnings = domain_warnings(pod, None if pod.gang is None else pod.gang.domain, world)
     return Queue(team.name, pod.demand, why, world.policy.hash, assessed.user, pod.requested_tier, warnings)
+
+
+def without_place(text: str) -> str:
+    """Return why a pod waits without its place in line: that is where it was when the text was written."""
+    cause, _, place = text.strip().rpartition("; ")
+    return cause if cause and place.endswith(" in line") else text.strip()
 
 
 def _full(team: Team, world: World) -> Reason | None:
