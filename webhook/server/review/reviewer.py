@@ -205,9 +205,9 @@ class AdmissionReviewer:
             decision = await self._ledger.commit(judgement, deadline=deadline, is_gone=is_gone)
             if isinstance(decision, Queue):
                 self._ledger.let_in(new_in_line(judged.pod, decision, found, now=self.world.now))
+            self._release_advice(judged.pod, decision)
         if isinstance(decision, Queue) and (text := waiting_annotation(found.metadata.annotations or {})):
             decision = decision._replace(reason=decision.reason._replace(text=text))  # clients show equal texts once
-            self._release_advice(judged.pod, decision)
         return self._answer(review, judged.pod, decision)
 
     def _judgement(self, judged: Judged) -> LedgerDecision:
