@@ -58,6 +58,19 @@ def test_the_21st_gpu_waits_with_gate_team_and_cause_and_is_not_charged(server, 
     assert waiting(full.create(pod("third", "team-a", gpus=1))).endswith("2nd in line")
 
 
+def test_pods_that_come_at_once_start_or_wait_and_none_is_refused(server):
+    """All pass the first webhook before any is charged; what finds no room then is asked to try again, and waits."""
+    api, many = Api(server), [pod(f"at-once-{number}", "team-a", gpus=8) for number in range(4)]
+    made = [api.mutate(each) for each in many]
+    done = [api.validate(each.manifest) for each in made]
+    assert [each.is_allowed for each in done] == [True, True, False, False]
+    assert [each.status["code"] for each in done[2:]] == [429, 429]
+    again = [api.create(each) for each in many[2:]]
+    assert [(each.is_allowed, gates(each)) for each in again] == [(True, [GATE])] * 2
+    assert server.charged("a") == 16
+    api.delete_all()
+
+
 def test_beyond_the_depth_of_the_queue_a_pod_is_refused_with_the_number(full):
     for number in range(3):
         assert full.create(pod(f"dry-{number}", "team-a"), dry_run=True).is_allowed

@@ -6,7 +6,7 @@ that back for pods that exist, so a pod that was refused would never get it. A p
 held nothing is refused at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final
 
 from webhook.core.admission.assessment import Assessment, EarlyDecision
@@ -63,22 +63,44 @@ def can_queue(team: Team, policy: Policy) -> bool:
 
 def queue_for_limit(assessed: Assessment, reasons: tuple[Reason, ...], world: World) -> Queue | Deny:
     """Return whether a refused pod waits until GPUs of its team come back, or the refusal."""
-    team, policy, codes = assessed.team, world.policy, {reason.code for reason in reasons}
-    waits_for_limit = bool(codes & LIMITS)
-    waits_by_policy = (
-        policy.on_limit(team) is OnLimit.QUEUE if waits_for_limit else policy.on_no_room(team) is OnNoRoom.QUEUE
-    )
-    may_be_owed = bool(codes & LEVELS) and (waits_by_policy or Code.TEAM_LIMIT_EXCEEDED not in codes)
-    is_temporary = codes <= LIMITS | NO_ROOM
-    is_owed = is_temporary and may_be_owed and is_kept_out_by_borrowers(assessed, world)
-    if not (is_temporary and (waits_by_policy or is_owed)):
+    codes = {reason.code for reason in reasons}
+    code = _code_to_wait(assessed, codes, world)
+    if code is None:
         return Deny(reasons)
     if never := reasons_never_to_start(assessed, world):
         return Deny(never)
-    if waits_for_limit:
-        code = Code.WAITS_FOR_BORROWERS if is_owed else Code.WAITS_FOR_LIMIT
-        return wait_in_line(assessed, code, _limit_text(assessed, is_owed=is_owed), world)
-    return wait_in_line(assessed, Code.WAITS_FOR_ROOM, _room_text(reasons), world)
+    if codes & LIMITS:
+        text = _limit_text(assessed, is_owed=code is Code.WAITS_FOR_BORROWERS)
+        return wait_in_line(assessed, code, text, world)
+    return wait_in_line(assessed, code, _room_text(reasons), world)
+
+
+def refuse_at_commit(assessed: Assessment, reasons: tuple[Reason, ...], world: World) -> Deny | Retry:
+    """Refuse the final object of a pod that was to start; if it would wait in line, have it tried again.
+
+    Other pods were faster, and only the mutating step can put it in line.
+    """
+    codes = {reason.code for reason in reasons}
+    if _code_to_wait(assessed, codes, world) is None or assessed.as_if_unused().broken:
+        return Deny(reasons)
+    text = "other pods were faster, and a limit has no room for it any more: try again, and it waits in line"
+    return Retry(Reason(Code.RACE_LOST, text))
+
+
+def _code_to_wait(assessed: Assessment, codes: Set[Code], world: World) -> Code | None:
+    """Return the code with which a pod waits in line that is refused with these ones; None if it is refused."""
+    team, policy, waits_for_limit = assessed.team, world.policy, bool(codes & LIMITS)
+    waits_by_policy = (
+        policy.on_limit(team) is OnLimit.QUEUE if waits_for_limit else policy.on_no_room(team) is OnNoRoom.QUEUE
+    )
+    if not codes <= LIMITS | NO_ROOM:
+        return None
+    may_be_owed = bool(codes & LEVELS) and (waits_by_policy or Code.TEAM_LIMIT_EXCEEDED not in codes)
+    if may_be_owed and is_kept_out_by_borrowers(assessed, world):
+        return Code.WAITS_FOR_BORROWERS
+    if not waits_by_policy:
+        return None
+    return Code.WAITS_FOR_LIMIT if waits_for_limit else Code.WAITS_FOR_ROOM
 
 
 def queue_for_room(assessed: Assessment, admit: Admit, world: World) -> Queue | Deny | None:
