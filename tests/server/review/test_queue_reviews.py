@@ -125,6 +125,14 @@ def test_the_users_own_gate_on_a_pod_that_fits_is_removed_and_the_pod_is_charged
     assert (response["allowed"], record.outcome, site.charged) == (True, Outcome.ADMIT, make.gpus(1))
 
 
+def test_a_decision_that_its_user_wrote_puts_no_pod_in_line():
+    site = Site()
+    stored, _ = site.create(asking())
+    site.world.set_policy(make.policy(make.team(guaranteed=4, limit_=4, on_limit=OnLimit.REJECT)))
+    assert site.ask("mutate", stored)[1].code == "TeamLimitExceeded"
+    assert site.ask("validate", stored)[1].code == "MutationAltered"
+
+
 def test_gates_of_others_stay_and_the_pod_is_not_charged():
     site = Site(held=0)
     stored, (response, record) = site.create(asking(gates=("kueue.x-k8s.io/admission",)))

@@ -183,6 +183,7 @@ def confirm_queued(assessed: Assessment, world: World) -> Queue | Deny | Retry:
         and found.asked == (None if pod.requested_tier is None else str(pod.requested_tier))
         and found.demand == pod.demand.devices
         and found.gpus == format_gpus(pod.demand.gpus)
+        and _may_wait(assessed, world.policy)
     )
     if found is None or not is_intact:
         text = f"scheduling gate fairgate.dev/queue does not belong to the pod's decision: {_ALTERED}"
@@ -193,6 +194,17 @@ def confirm_queued(assessed: Assessment, world: World) -> Queue | Deny | Retry:
         return Deny((full,))
     why = Reason(Code(found.code), "waits in line: annotation fairgate.dev/waiting says for what")
     return Queue(team.name, pod.demand, why, world.policy.hash, assessed.user, pod.requested_tier)
+
+
+def _may_wait(assessed: Assessment, policy: Policy) -> bool:
+    """Whether a pod may wait in line for any reason: a decision that its user wrote puts none there."""
+    pod = assessed.pod
+    return (
+        can_queue(assessed.team, policy)
+        or bool(pod.foreign_gates)
+        or (pod.gang is not None and pod.gang.is_requested)
+        or may_wait_for_borrowers(assessed)
+    )
 
 
 def refuse_gate(early: EarlyDecision) -> EarlyDecision:
