@@ -53,6 +53,7 @@ def test_the_21st_gpu_waits_with_gate_team_and_cause_and_is_not_charged(server, 
     assert set(created.warnings) == {waiting(created)}, "kubectl shows equal warnings once"
     assert "affinity" not in created.manifest["spec"]
     assert server.charged("a") == 20
+    assert ({"team": "a"}, 1) in server.samples("fairgate_queue_depth")
     assert waiting(full.create(pod("second", "team-a", gpus=1))).endswith("next when 1 GPU comes back; 2nd in line")
     full.delete(created.manifest)
     assert waiting(full.create(pod("third", "team-a", gpus=1))).endswith("2nd in line")
