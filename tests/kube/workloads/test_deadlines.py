@@ -14,6 +14,7 @@ from webhook.kube.workloads.deadlines import running_deadline
         ("apps", "Deployment", {"progressDeadlineSeconds": 600}, "progressDeadlineSeconds (600)"),
         ("apps", "Deployment", {"progressDeadlineSeconds": 2**31 - 1}, ""),
         ("apps", "Deployment", {}, "progressDeadlineSeconds (600)"),
+        ("argoproj.io", "Rollout", {}, "progressDeadlineSeconds (600)"),
         (
             "jobset.x-k8s.io",
             "JobSet",

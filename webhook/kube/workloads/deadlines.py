@@ -12,12 +12,13 @@ _PROGRESS: Final = "spec.progressDeadlineSeconds"
 _OF_JOB: Final = "template.spec.activeDeadlineSeconds"
 """The deadline of each Job in a JobSet."""
 _DEFAULTS: Final = {_PROGRESS: 600}
-"""What kube-apiserver writes where a manifest says nothing."""
+"""What holds where a manifest says nothing."""
 _NONE: Final = 2**31 - 1
 """The progressDeadlineSeconds that means no deadline."""
 
 _PATHS: Final = {
     ("apps", "Deployment"): _PROGRESS,
+    ("argoproj.io", "Rollout"): _PROGRESS,
     ("batch", "Job"): "spec.activeDeadlineSeconds",
     ("batch", "CronJob"): "spec.jobTemplate.spec.activeDeadlineSeconds",
     **{
