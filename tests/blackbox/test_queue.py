@@ -139,8 +139,8 @@ def test_a_forged_gate_or_cause_is_not_taken(server):
     api.delete_all()
 
 
-def test_the_line_of_a_world_is_shown_whoever_wrote_it(tmp_path):
-    """A world that was written by hand has the gate and the team, not the decision of another policy."""
+def test_the_line_of_a_world_that_was_written_by_hand_is_shown(tmp_path):
+    """It has the gate and the team of a pod, and no decision."""
     held = [running(pod(f"h-{number}", "team-a", gpus=4), f"node-{number % 4}") for number in range(5)]
     lines = []
     for name, created in (("late", "2026-11-01T11:00:00Z"), ("early", "2026-11-01T10:00:00Z")):
