@@ -243,6 +243,16 @@ def test_a_pod_behind_a_foreign_gate_is_neither_charged_nor_bound_yet():
     assert "kueue.x-k8s.io/admission" in decision.reason.text
 
 
+def test_a_full_line_refuses_a_pod_behind_a_foreign_gate_only_where_policy_has_a_line():
+    held = pod(1, foreign_gates=("kueue.x-k8s.io/admission",))
+    rules = QueueRules(depth=0)
+    assert codes(admit(held, ALICE, world(policy(team(**LIMITED), queue=rules)))) == [Code.QUEUE_FULL]
+    place = world(policy(team(), queue=rules))
+    decision = admit(held, ALICE, place)
+    assert isinstance(decision, Admit), "it is charged at once"
+    assert isinstance(verify(mutated(held, decision), ALICE, place), Admit)
+
+
 class TestTheFinalObject:
     def test_an_intact_one_waits_and_is_charged_nothing(self):
         place = full_team()

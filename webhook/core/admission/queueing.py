@@ -135,6 +135,7 @@ def queue_for_gate(assessed: Assessment, world: World) -> Queue | Deny | None:
     """Return whether a pod waits for another controller's scheduling gate; None if it has no such gate.
 
     Its owner may still narrow its nodes, and until then it can use nothing, so it is charged and bound to nodes later.
+    Where policy lets no pod of its team wait, a full line is no reason to refuse it: it is decided on at once.
     """
     is_decided = assessed.early_decision is not None or assessed.pod.handling is not _MANAGED
     if is_decided or not assessed.pod.foreign_gates:
@@ -142,7 +143,9 @@ def queue_for_gate(assessed: Assessment, world: World) -> Queue | Deny | None:
     if never := reasons_never_to_start(assessed, world):
         return Deny(never)
     gates = ", ".join(map(printable, assessed.pod.foreign_gates))
-    return wait_in_line(assessed, Code.WAITS_FOR_GATE, f"scheduling gate {gates} of another controller holds it", world)
+    text = f"scheduling gate {gates} of another controller holds it"
+    queued = wait_in_line(assessed, Code.WAITS_FOR_GATE, text, world)
+    return queued if isinstance(queued, Queue) or can_queue(assessed.team, world.policy) else None
 
 
 def reasons_never_to_start(assessed: Assessment, world: World) -> tuple[Reason, ...]:
