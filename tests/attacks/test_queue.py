@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -267,6 +268,37 @@ def test_creating_and_deleting_again_and_again_leaves_no_charge(fairgate, attack
         assert fairgate.charged("a") <= 20
     settled(fairgate, 15)
     wait_for(fairgate.cluster, lambda: not fairgate.ledger("a")["ledger"]["inFlight"], what="an empty ledger")
+
+
+@pytest.mark.long
+def test_who_creates_pods_until_one_finds_room_gets_no_more_than_who_waits(cluster):
+    """A pod that has to wait is deleted and created again, so that it may come just when a GPU is free."""
+    make_nodes(cluster, 1, gpus=12)
+    with serve_fairgate(cluster, policy=POLICY.replace(f"depth: {DEPTH}", "depth: 500")) as fairgate:
+        file = fairgate.policy / "teams.yaml"
+        file.write_text(file.read_text().replace('"guaranteed": 20', '"guaranteed": 0'))
+        wait_for(
+            cluster, lambda: fairgate.metric("fairgate_team_gpus_guaranteed", team="a") == 0, what="the edit is live"
+        )
+        ends = {"labels": {"fairgate.test/completes": "true"}, "annotations": {"fairgate.test/runs-for": "3s"}}
+        for number in range(120):
+            create_pod(cluster, fairgate.team_a, sized(f"honest-{number}", restartPolicy="Never", **ends))
+        attacker = make_attacker(cluster, fairgate.team_b)
+        taken = 0
+        began, before = time.monotonic(), released(fairgate, "a")
+        while time.monotonic() - began < 15:
+            made = attacker.create_pod(sized(f"m-{time.monotonic_ns()}", restartPolicy="Never", **ends))
+            name = made["metadata"]["name"]
+            if made["spec"].get("schedulingGates"):
+                attacker.api.delete(f"/api/v1/namespaces/{attacker.namespace}/pods/{name}", {"gracePeriodSeconds": 0})
+            else:
+                taken += 1
+        waited = released(fairgate, "a") - before
+        assert taken <= waited, f"{taken} taken at the door, {waited} in turn"
+
+
+def released(fairgate: FairgateServer, team: str) -> float:
+    return fairgate.metric("fairgate_queue_releases_total", team=team)
 
 
 def test_texts_of_the_owner_reach_no_terminal_and_no_event(fairgate, attacker):

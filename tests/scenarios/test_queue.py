@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.control_plane.api import Api
-from tests.control_plane.objects import job, pod
+from tests.control_plane.objects import job, pod, pod_spec
 from tests.control_plane.workbench import (
     create_pod,
     get_pod,
@@ -173,6 +173,23 @@ def test_jobs_over_the_limit_finish_in_line_without_a_refusal(cluster):
 
         wait_for(cluster, done, what="all jobs are complete", timeout=120)
         assert fairgate.refused("TeamLimitExceeded") == 0
+
+
+def test_a_deployment_over_the_limit_waits_in_line_without_a_refusal(cluster):
+    """Its controller creates many pods at once, of which several pass the first webhook before one is charged."""
+    make_nodes(cluster, 4)
+    with serve_fairgate(cluster, policy=QUEUES) as fairgate:
+        labels = {"app": "serve"}
+        template = {"metadata": {"labels": labels}, "spec": pod_spec(gpus=1, **SIZE)}
+        spec = {"replicas": 30, "selector": {"matchLabels": labels}, "template": template}
+        serve = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "serve"}, "spec": spec}
+        applied = cluster.kubectl.run("apply", "-f", "-", "-n", fairgate.team_a, stdin=json.dumps(serve))
+        assert "progressDeadlineSeconds (600) runs on while its pods wait in line" in applied.stderr
+        wait_for(cluster, lambda: in_line(cluster, fairgate.team_a) == 10, what="ten pods in line")
+        wait_for(cluster, lambda: fairgate.charged("a") == 20, what="twenty run")
+        assert fairgate.refused("TeamLimitExceeded") == 0
+        events = cluster.kubectl.json("get", "events", "-n", fairgate.team_a)["items"]
+        assert not [each["message"] for each in events if each["reason"] in ("FailedCreate", "Refused")]
 
 
 def test_what_can_never_run_is_refused_at_once(cluster):

@@ -70,7 +70,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
         ledger: Ledger
         match settings.world:
             case WorldFile(path=path):
-                _read_world_file(path, world)
+                _read_world_file(path, world, metrics)
                 shadow_labels = ShadowLabels(world)
                 shadow_labels.relabel_all()
                 ledger = MemoryLedger(world, asyncio.get_running_loop().time)
@@ -262,11 +262,12 @@ def _keep_policy(
     return text
 
 
-def _read_world_file(path: Path, world: World) -> None:
+def _read_world_file(path: Path, world: World, metrics: Metrics) -> None:
     try:
         read_world(path, world.policy.resources).fill(world)
     except WorldFileError as exc:
         raise StartupError(str(exc)) from exc
+    metrics.watch_queue(world)
 
 
 def _freeze(world: World, logs: Logs) -> None:

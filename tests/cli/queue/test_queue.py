@@ -148,6 +148,8 @@ def test_explain_tells_the_same_of_a_waiting_pod(tmp_path):
     assert "held by vision/Job/train 8" in printed
     assert any(line.startswith("likely start: unknown, no pod that ended can be read") for line in printed)
     assert "outcome queued" in printed
+    want = "waits: team vision holds 8 of 8; next when 1 GPU comes back (WaitsForLimit)"
+    assert want in printed, "its place is that of `line`, not the one that it would get now"
     [found] = json.loads(
         CliRunner().invoke(main, ["explain", *options, "pod/second", "-n", "vision", "-o", "json"]).stdout
     )

@@ -8,6 +8,7 @@ from tests.cluster.support.fake_api import Answer, Cut, Held
 from tests.cluster.support.replica import NO, PODS, YES, A, beside, in_flight
 from tests.cluster.support.stores import FAST, until
 from tests.core.support.make import gpus, policy, team
+from tests.core.support.waiting import waiting
 from webhook.cluster.ledger.team_ledger_client import PATH
 from webhook.cluster.watch.feed import Feed
 from webhook.core.model.decision import NotApplicable, Retry
@@ -255,3 +256,11 @@ async def test_while_the_definition_is_missing_writes_are_retried_with_backoff(a
     api.always.clear()
     assert await one.ask("u2") is YES
     assert in_flight(api) == ["u0", "u2"]
+
+
+async def test_a_pod_that_was_let_into_the_line_counts_until_the_watch_shows_it(one):
+    let_in = waiting("next")
+    one.ledger.let_in(let_in)
+    assert (one.world.waiting.count("team-a"), let_in.uid in one.world.waiting) == (1, False)
+    one.world.set_waiting(let_in)
+    assert (one.world.waiting.count("team-a"), let_in.uid in one.world.waiting) == (1, True)

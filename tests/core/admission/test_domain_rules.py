@@ -9,7 +9,7 @@ from tests.core.support.racks import A_RACK, ONE_RACK, ONE_ZONE, TEAM_A, gang, r
 from webhook.core.admission.admission import admit
 from webhook.core.admission.domain_rules import (
     domain_refusal,
-    domain_warnings,
+    gang_warnings,
     kinds_of,
     place_beside,
     place_of_node,
@@ -99,9 +99,9 @@ def test_a_gang_of_a_declared_size_is_refused_with_the_pod_that_no_domain_holds(
 )
 def test_a_preference_for_a_label_that_no_node_has_is_a_warning(request_, want):
     place = racks(a=[8])
-    found = domain_warnings(pods(1)[0], request_, place)
+    found = gang_warnings(pods(1)[0], request_, place)
     assert [each.code for each in found] == [Code.TOPOLOGY_IGNORED] * want
-    assert domain_warnings(pods(1)[0], request_, racks()) == (), "no node is known"
+    assert gang_warnings(pods(1)[0], request_, racks()) == (), "no node is known"
 
 
 def test_what_cannot_be_read_is_a_warning_also_for_a_pod_that_waits():

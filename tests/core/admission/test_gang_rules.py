@@ -36,6 +36,24 @@ def test_a_member_waits_uncharged_until_its_gang_is_judged():
     assert asked(place).reason.text == "waits: 2 members of gang g have come; 2nd in line"
 
 
+def test_a_size_that_is_not_that_of_the_others_is_a_warning_and_the_largest_counts():
+    place = place_for()
+    place.set_waiting(member("first", size=4))
+    decision = asked(place, size=2)
+    assert decision.reason.text.startswith("waits: 2 of 4 members of gang g have come")
+    want = "pods of gang g declare sizes from 2 to 4: the largest counts"
+    assert decision.warnings == ((Code.GANG_IGNORED, want),)
+    for size in (4, 0):
+        assert asked(place, size=size).warnings == ()
+
+
+def test_what_is_ignored_of_what_a_pod_says_about_its_gang_is_a_warning():
+    place, problem = place_for(), "annotation size 'many' is no number: pods that come together are the gang"
+    alone = member("x").pod._replace(gang=None, gang_problem=problem)
+    for pod_ in (member("x").pod._replace(gang_problem=problem), alone):
+        assert admit(pod_, ALICE, place).warnings == ((Code.GANG_IGNORED, problem),)
+
+
 def test_the_final_object_of_a_member_waits_too():
     place = place_for()
     pod_ = member("x")

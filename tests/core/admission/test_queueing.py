@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from tests.core.support.departments import department, tree_policy
-from tests.core.support.make import ALICE, gpus, node, pod, policy, resident, team, world
+from tests.core.support.make import ALICE, gpus, mutated, node, pod, policy, resident, team, world
 from tests.core.support.outcomes import codes
 from tests.core.support.waiting import confirmed, queued_pod, waiting
 from webhook.core.admission.admission import admit
 from webhook.core.admission.verification import verify
 from webhook.core.model.decision import Admit, Deny, NotApplicable, Queue, Retry
-from webhook.core.model.names import PoolName
-from webhook.core.model.policy import OnLimit, OnNoRoom, Pool, QueueRules
+from webhook.core.model.names import GpuModel, PoolName
+from webhook.core.model.policy import OnLimit, OnNoRoom, Pool, QueueRules, Share
 from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
 
@@ -37,6 +37,33 @@ class TestOverTheLimit:
         assert text_of(admit(pod(4), ALICE, place)) == want
         place.set_waiting(waiting("first"))
         assert text_of(admit(pod(1), ALICE, place)).endswith("next when 1 GPU comes back; 2nd in line")
+
+    @pytest.mark.parametrize(
+        ("shares", "want"),
+        [
+            pytest.param(LIMITED, Retry, id="it waits in line"),
+            pytest.param({}, Deny, id="it is refused"),
+        ],
+    )
+    def test_one_that_others_overtook_on_its_way_is_tried_again_where_it_would_wait(self, shares, want):
+        place = world(policy(team(guaranteed=4, limit_=4, **shares)))
+        final = mutated(pod(3), admit(pod(3), ALICE, place))
+        place.set_pod(resident(2, node="n0"))
+        assert isinstance(verify(final, ALICE, place), want)
+        assert isinstance(admit(pod(3), ALICE, place), Queue if want is Retry else Deny)
+
+    def test_one_that_could_never_start_is_refused_all_the_same(self):
+        place = world(policy(team(guaranteed=4, limit_=4, **LIMITED)))
+        final = mutated(pod(3), admit(pod(3), ALICE, place))
+        place.set_policy(policy(team(guaranteed=2, limit_=2, **LIMITED)))
+        assert codes(verify(final, ALICE, place)) == [Code.TEAM_LIMIT_EXCEEDED]
+
+    def test_one_that_others_overtook_at_the_limit_of_a_model_is_tried_again(self):
+        shares = {GpuModel("A100"): Share(gpus(0), gpus(4))}
+        place = world(policy(team(**LIMITED, models=shares)), [node("n0", model="A100")])
+        final = mutated(pod(3), admit(pod(3), ALICE, place))
+        place.set_pod(resident(2, node="n0"))
+        assert verify(final, ALICE, place).reason.code is Code.RACE_LOST
 
     def test_without_the_policy_it_is_refused_as_before(self):
         assert codes(admit(pod(4), ALICE, full_team(on_limit=OnLimit.REJECT))) == [Code.TEAM_LIMIT_EXCEEDED]
@@ -66,6 +93,35 @@ class TestOverTheLimit:
         decision = admit(asked, ALICE, place)
         assert isinstance(decision, Deny)
         assert want in codes(decision)
+
+    @pytest.mark.parametrize(
+        ("asked", "want"),
+        [
+            pytest.param(
+                pod(9),
+                "team team-a: requested 9, limit 8, used 8, reserved 0; largest holders: team-a/Pod/p1 8; no request"
+                " would pass now: wait until a holder ends, or delete one; one of more than 8 never will",
+                id="the limit",
+            ),
+            pytest.param(
+                pod(5, tier_label="guaranteed"),
+                "team team-a, guaranteed share: requested 5, limit 4, used 4; largest holders: team-a/Pod/p1 4;"
+                " no request would pass now: wait until a holder ends, or delete one; one of more than 4 never will",
+                id="the guaranteed share",
+            ),
+            pytest.param(
+                pod(9, foreign_gates=("example.com/gate",)),
+                "team team-a: requested 9, limit 8, used 8, reserved 0; largest holders: team-a/Pod/p1 8; no request"
+                " would pass now: wait until a holder ends, or delete one; one of more than 8 never will",
+                id="behind another gate",
+            ),
+        ],
+    )
+    def test_the_refusal_of_what_can_never_start_says_what_is_used_now(self, asked, want):
+        held = 4 if asked.tier_label else 8
+        place = world(policy(team(guaranteed=4, limit_=8, **LIMITED)), residents=[resident(held, node="n0", name="p1")])
+        decision = admit(asked, ALICE, place)
+        assert [reason.text for reason in decision.reasons] == [want]
 
     def test_a_full_queue_refuses_with_its_depth(self):
         place = policy(team(guaranteed=1, limit_=1, **LIMITED), queue=QueueRules(depth=2))
@@ -185,6 +241,16 @@ def test_a_pod_behind_a_foreign_gate_is_neither_charged_nor_bound_yet():
     decision = admit(pod(1, foreign_gates=("kueue.x-k8s.io/admission",)), ALICE, world())
     assert decision.reason.code is Code.WAITS_FOR_GATE
     assert "kueue.x-k8s.io/admission" in decision.reason.text
+
+
+def test_a_full_line_refuses_a_pod_behind_a_foreign_gate_only_where_policy_has_a_line():
+    held = pod(1, foreign_gates=("kueue.x-k8s.io/admission",))
+    rules = QueueRules(depth=0)
+    assert codes(admit(held, ALICE, world(policy(team(**LIMITED), queue=rules)))) == [Code.QUEUE_FULL]
+    place = world(policy(team(), queue=rules))
+    decision = admit(held, ALICE, place)
+    assert isinstance(decision, Admit), "it is charged at once"
+    assert isinstance(verify(mutated(held, decision), ALICE, place), Admit)
 
 
 class TestTheFinalObject:

@@ -51,6 +51,12 @@ def test_priority_goes_first_then_the_user_who_holds_least_then_age():
     assert order(line(*pods, residents=[holds])) == ["urgent", "bob-1", "bob-2", "ann"]
 
 
+def test_pods_of_unknown_users_take_turns_with_those_of_a_user():
+    pods = [waiting(f"job-{n}", created=n) for n in range(3)] + [waiting("ann", user="ann", created=9)]
+    assert order(line(*pods)) == ["job-0", "ann", "job-1", "job-2"]
+    assert order(line(*pods, residents=[resident(2)])) == ["ann", "job-0", "job-1", "job-2"]
+
+
 def test_what_a_department_gives_one_team_counts_for_its_other_teams():
     lab = department("lab", guaranteed=0)
     teams = (

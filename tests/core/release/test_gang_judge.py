@@ -169,3 +169,15 @@ class TestOwedByBorrowers:
         pods = [queued_pod(pod, place)._replace(gang=pod.pod.gang.id) for pod in (first, later)]
         found = judge_gang(entry_of(pods), place, way=Way.IN_TURN, kept=frozenset())
         assert {each.gang_whole for each in found} == {0}
+
+
+def test_nodes_kept_for_a_gang_that_borrows_are_open_to_pods_inside_their_share():
+    shares = team(guaranteed=0, **LIMITED), team("team-b", guaranteed=4, **LIMITED), team("team-c", **LIMITED)
+    held = [resident(1, node=f"n{n}", namespace="team-c") for n in range(2)]
+    place = world(policy(*shares), [node("n0"), node("n1")], held)
+    for number in range(2):
+        place.set_waiting(member(f"gang-{number}", "g", 10, size=2, created=1))
+    for number in range(6):
+        place.set_waiting(waiting(f"b-{number}", 1, namespace="team-b", created=2 + number))
+    turns = Releases(place).due(now=100, count=9)
+    assert [turn.waiting.pod.name for turn in turns] == ["b-0", "b-1", "b-2", "b-3"], "the others would borrow"

@@ -72,8 +72,19 @@ def test_back_fill_stays_off_the_kept_nodes():
     place = world(policy(team(**LIMITED)), nodes=[node("n0"), node("n1")])
     found = judged(waiting("a"), place, way=Way.BACKFILL, kept=frozenset({"n0"}))
     assert found.decision.node_choice.nodes == ("n1",)
-    full = judged(waiting("a"), place, way=Way.BACKFILL, kept=frozenset({"n0", "n1"}))
-    assert not isinstance(full.verdict, Fits)
+    place.set_pod(resident(10, node="n1", namespace="team-b"))
+    full = judged(waiting("a"), place, way=Way.BACKFILL, kept=frozenset({"n0"}))
+    assert isinstance(full.verdict, NoRoom)
+    assert full.text.endswith("1 node could hold it when free and open; room on 1 node is kept for pods ahead of it")
+
+
+def test_a_pod_all_of_whose_nodes_are_kept_waits_for_room_and_its_selector_is_right():
+    place = world(policy(team(**LIMITED)), nodes=[node("n0"), node("n1")])
+    found = judged(waiting("a"), place, way=Way.BACKFILL, kept=frozenset({"n0", "n1"}))
+    assert isinstance(found.verdict, NoRoom)
+    assert found.text == "waits: no other node could hold it; room on 2 nodes is kept for pods ahead of it"
+    lost = judged(waiting("lost", 11), place, way=Way.BACKFILL, kept=frozenset({"n0"}))
+    assert lost.verdict == Never(), "it could not start there either"
 
 
 def test_a_team_that_waits_in_kube_scheduler_starts_without_room():

@@ -40,7 +40,7 @@ def test_a_standing_is_the_share_and_what_is_used_and_borrowed_of_it():
     standing = view.of("team-a")
     assert (standing.guaranteed, standing.used, standing.borrowed) == (gpus(4), gpus(3), gpus(2))
     assert (standing.weight, standing.models[model].guaranteed) == (3, gpus(2))
-    assert (view.held("team-a", ALICE.username), view.held("team-a", None)) == (gpus(3), 0)
+    assert (view.held("team-a", ALICE.username), view.held("team-a", None)) == (gpus(3), gpus(2))
 
 
 def test_a_queued_pod_names_the_limits_that_count_it():

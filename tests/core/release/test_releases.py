@@ -265,6 +265,14 @@ class TestBesideAHeadThatIsPinnedToAFullNode:
         turns = Releases(place).due(now=10, count=9)
         assert [(turn.waiting.pod.name, turn.way) for turn in turns] == [("mine", Way.BACKFILL)]
 
+    def test_pods_of_other_teams_that_may_use_its_nodes_alone_run_ahead_of_it(self):
+        place = place_for(nodes=2, residents=[resident(6, node="n0", namespace="team-b")])
+        pinned = Constraints(terms=(NodeTerm(fields=(Requirement(NODE_NAME_FIELD, Operator.IN, ("n0",)),)),))
+        place.set_waiting(waiting("head", 8, created=1, constraints=pinned))
+        place.set_waiting(waiting("small", 2, namespace="team-b", created=2, constraints=pinned))
+        turns = Releases(place).due(now=10, count=9)
+        assert [(turn.waiting.pod.name, turn.way) for turn in turns] == [("small", Way.BACKFILL)]
+
     def test_back_fill_on_other_nodes_may_be_promoted(self):
         place = self.place()
         place.set_pod(resident(1, node="n1", uid="ahead", tier="preemptible", is_backfill=True))

@@ -19,7 +19,7 @@ from webhook.core.model.decision import Deny, NodeChoice, NotApplicable, Queue
 from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Mode, OnLimit
 from webhook.core.model.selector import Operator, Requirement
-from webhook.kube.admission.pod_patch import apply, queue_operations, release_operations
+from webhook.kube.admission.pod_patch import apply, operations, queue_operations, release_operations
 from webhook.kube.objects import keys
 from webhook.kube.pod.pods import to_pod
 from webhook.kube.pod.waiting_pods import to_waiting
@@ -173,3 +173,15 @@ def test_a_released_pod_keeps_no_room_and_no_reason_to_wait():
     waiting["metadata"]["annotations"] |= {keys.RECLAIMING: "2026-01-01T00:00:00Z", "mine": "x"}
     annotations = released(waiting)["metadata"]["annotations"]
     assert set(annotations) == {keys.DECISION, "mine"}
+
+
+FORGED = {keys.WAITING: "waits: for ever", keys.RECLAIMING: "2026-01-01T00:00:00Z", keys.GANG_WHOLE: "4", "mine": "x"}
+
+
+def test_what_only_fairgate_writes_on_pods_in_line_is_not_taken_from_their_users():
+    made = b.pod("p", namespace="team-a", gpus=1, uid="u1", annotations=FORGED)
+    admitted = apply(made, operations(PODS.decode(json.dumps(made)), admit_of(NodeChoice(Mode.OFF)), now_text=NOW))
+    assert set(admitted["metadata"]["annotations"]) == {keys.DECISION, "mine"}
+    annotations = queued(made, full_world())["metadata"]["annotations"]
+    assert set(annotations) == {keys.DECISION, keys.WAITING, "mine"}
+    assert annotations[keys.WAITING].startswith("waits: team team-a holds 4 of 4")

@@ -90,6 +90,43 @@ def test_a_size_that_is_no_number_is_unknown(said, want):
     assert declared_size({"leaderworkerset.sigs.k8s.io/size": said}) == want
 
 
+SIZE = "kueue.x-k8s.io/pod-group-total-count"
+
+
+@pytest.mark.parametrize(
+    ("more", "want"),
+    [
+        pytest.param(
+            {"labels": KUEUE, "annotations": {SIZE: "many"}},
+            f"annotation {SIZE} 'many' is no number: pods that come together are the gang",
+            id="no number",
+        ),
+        pytest.param(
+            {"labels": KUEUE, "annotations": {SIZE: "0"}},
+            f"annotation {SIZE} '0' is no number: pods that come together are the gang",
+            id="none",
+        ),
+        pytest.param(
+            {"labels": {"ray.io/cluster": "r"}, "annotations": {SIZE: "9" * 100_000}},
+            f"annotation {SIZE} '99999999999…' is no number: its object says how many pods it has",
+            id="too long, of a gang with an object",
+        ),
+        pytest.param(
+            {"annotations": ASKED},
+            "annotation fairgate.dev/gang is ignored: the pod has no controller and no mark of a gang",
+            id="a pod alone",
+        ),
+        pytest.param({"labels": KUEUE, "annotations": {SIZE: "4"}}, "", id="a number"),
+        pytest.param({"labels": KUEUE}, "", id="no size"),
+        pytest.param({"annotations": {SIZE: "many"}}, "", id="a size without a gang"),
+        pytest.param({"annotations": ASKED, "controller": ("Job", "j")}, "", id="a controller"),
+    ],
+)
+def test_what_is_ignored_says_what_is_assumed_instead(more, want):
+    assert translated(**more).gang_problem == want
+    assert len(want) <= 120, "kube-apiserver cuts longer warnings"
+
+
 def test_a_name_of_any_length_is_bounded():
     found = read(annotations={"scheduling.k8s.io/group-name": "v" * 100_000})
     assert len(found.id) < 400

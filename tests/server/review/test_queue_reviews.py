@@ -8,6 +8,7 @@ import pytest
 from tests import builders
 from tests.blackbox.in_process import at_once
 from tests.core.support import make
+from webhook.core.admission.queueing import as_requested
 from webhook.core.model.decision import Charge, Outcome
 from webhook.core.model.policy import Enforcement, OnLimit, QueueRules
 from webhook.core.model.tier import Tier
@@ -90,12 +91,31 @@ def test_a_repeated_request_is_answered_alike_also_at_the_full_depth():
     assert (refused["allowed"], record.code) == (False, "QueueFull")
 
 
-def test_the_places_of_pods_that_never_came_are_free_again():
+def test_without_a_cluster_a_pod_waits_until_its_deletion_is_reviewed():
     site = Site()
-    site.create(asking())
-    site.create(asking(uid="v"))
-    site.now += 60
+    for uid in "uv":
+        stored, _ = site.create(asking(uid=uid))
+    site.now += 3600
+    assert site.ask("mutate", asking(uid="w"))[1].code == "QueueFull"
+    waiting = site.world.waiting.get("v")
+    assert (waiting.team, waiting.user, waiting.created) == ("team-a", "bob", NOW)
+    assert waiting.text.endswith("2nd in line")
+    assert waiting.pod == as_requested(waiting.pod, None), "nothing of its decision is left"
+    site.ask("validate", None, operation="DELETE", old=stored)
     assert site.ask("mutate", asking(uid="w"))[0]["allowed"]
+
+
+def test_without_a_cluster_the_members_of_a_gang_are_counted():
+    site = Site()
+    labels, size = {"kueue.x-k8s.io/pod-group-name": "g"}, {"kueue.x-k8s.io/pod-group-total-count": "2"}
+    texts = [
+        site.create(asking(uid=uid, labels=labels, annotations=size))[0]["metadata"]["annotations"][keys.WAITING]
+        for uid in "uv"
+    ]
+    assert [text.partition(";")[0] for text in texts] == [
+        "waits: 1 of 2 members of gang g have come",
+        "waits: 2 of 2 members of gang g have come",
+    ]
 
 
 def test_the_users_own_gate_on_a_pod_that_fits_is_removed_and_the_pod_is_charged():
@@ -103,6 +123,14 @@ def test_the_users_own_gate_on_a_pod_that_fits_is_removed_and_the_pod_is_charged
     stored, (response, record) = site.create(asking(gates=(keys.QUEUE_GATE,)))
     assert gates(stored) == []
     assert (response["allowed"], record.outcome, site.charged) == (True, Outcome.ADMIT, make.gpus(1))
+
+
+def test_a_decision_that_its_user_wrote_puts_no_pod_in_line():
+    site = Site()
+    stored, _ = site.create(asking())
+    site.world.set_policy(make.policy(make.team(guaranteed=4, limit_=4, on_limit=OnLimit.REJECT)))
+    assert site.ask("mutate", stored)[1].code == "TeamLimitExceeded"
+    assert site.ask("validate", stored)[1].code == "MutationAltered"
 
 
 def test_gates_of_others_stay_and_the_pod_is_not_charged():
@@ -126,6 +154,24 @@ def test_gates_of_others_stay_and_the_pod_is_not_charged():
 def test_an_update_may_not_remove_our_gate(old, new, want):
     response, _ = Site().ask("validate", asking(gates=new), operation="UPDATE", old=asking(gates=old))
     assert response["allowed"] is want
+
+
+def test_an_update_may_not_change_what_a_pod_in_line_asks_for():
+    stored, _ = Site().create(asking(2))
+
+    def answer(new):
+        return Site().ask("validate", new, operation="UPDATE", old=stored)[0]
+
+    larger = json.loads(json.dumps(stored))
+    larger["spec"]["containers"][0]["resources"] = asking(3)["spec"]["containers"][0]["resources"]
+    response = answer(larger)
+    want = "the pod waits in line for nvidia.com/gpu 2, and what it asks for may not change"
+    assert (response["allowed"], want in response["status"]["message"]) == (False, True)
+    narrowed = json.loads(json.dumps(stored))
+    narrowed["spec"]["nodeSelector"] = {"zone": "a"}
+    assert answer(narrowed)["allowed"]
+    del larger["spec"]["schedulingGates"], stored["spec"]["schedulingGates"]
+    assert answer(larger)["allowed"], "of other pods kube-apiserver refuses it"
 
 
 def test_a_gate_without_the_mutating_step_is_to_be_tried_again():

@@ -237,6 +237,17 @@ def test_a_deadline_that_runs_on_while_pods_wait_in_line_is_a_warning_where_they
     assert answer(document)[0].get("warnings") is None, "where policy refuses, nothing waits"
 
 
+@pytest.mark.parametrize("key", ["fairgate.dev/gang", "fairgate.dev/topology"])
+def test_a_gang_waits_in_line_in_every_team_so_its_deadline_is_a_warning(key):
+    value = {"fairgate.dev/gang": "true", "fairgate.dev/topology": "preferred=rack"}[key]
+    marked = {"metadata": {"annotations": {key: value}}, **template(1)}
+    response, _ = answer(deadline("Job", activeDeadlineSeconds=60, template=marked))
+    want = "Job train: activeDeadlineSeconds (60) runs on while its pods wait in line: raise it, or drop it"
+    assert response["warnings"][-1] == want
+    plain = {"metadata": {"annotations": {key: "none" if "topology" in key else "false"}}, **template(1)}
+    assert answer(deadline("Job", activeDeadlineSeconds=60, template=plain))[0].get("warnings") is None
+
+
 @pytest.mark.parametrize(
     "document",
     [

@@ -11,11 +11,12 @@ from webhook.cli.explain.reclaim import Evictions, beneficiary, node_holds_of
 from webhook.cli.explain.subjects import Subject
 from webhook.cli.review.ample_nodes import AmpleNodes
 from webhook.cli.world_source import WorldObjects, world_of
+from webhook.core.admission.queueing import without_place
 from webhook.core.explain.explanation import Explanation, PoolStep, explain, unreadable
 from webhook.core.explain.likely_start import Run
 from webhook.core.explain.policy_replay import requester_of
 from webhook.core.explain.queue_rows import QueueReader, QueueRow
-from webhook.core.model.decision import Deny
+from webhook.core.model.decision import Deny, Queue
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.original_request import as_asked
 from webhook.core.world.world import World
@@ -116,7 +117,7 @@ def _explained(
     """
     if isinstance(subject.template, Deny):
         return unreadable(subject.namespace, subject.template, world)
-    pod = subject.template.pod
+    pod, waiting = subject.template.pod, None
     if uid:
         charge, waiting = world.charge_of(Uid(uid)), world.waiting.get(Uid(uid))
         known = charge.user if charge is not None else waiting.user if waiting is not None else None
@@ -125,7 +126,19 @@ def _explained(
         pod = as_asked(pod, world.policy)._replace(is_queued=False)
     asked = None if node is None else NodeName(node)
     if ample_nodes is None:
-        return explain(pod, requester_of(pod, user), world, node=asked)
-    ample_nodes.make_room(pod)
-    found = explain(pod, requester_of(pod, user), world)
-    return replace(found, pools=tuple(PoolStep(step.pool, step.closed or _NOT_LOOKED_AT, None) for step in found.pools))
+        found = explain(pod, requester_of(pod, user), world, node=asked)
+    else:
+        ample_nodes.make_room(pod)
+        found = explain(pod, requester_of(pod, user), world)
+        steps = (PoolStep(step.pool, step.closed or _NOT_LOOKED_AT, None) for step in found.pools)
+        found = replace(found, pools=tuple(steps))
+    return found if waiting is None else _of_waiting(found)
+
+
+def _of_waiting(found: Explanation) -> Explanation:
+    """Return the explanation of a pod in line without the place that it would get if it came now."""
+    decision = found.decision
+    if not isinstance(decision, Queue):
+        return found
+    reason = decision.reason._replace(text=without_place(decision.reason.text))
+    return replace(found, decision=decision._replace(reason=reason))

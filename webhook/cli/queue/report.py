@@ -40,7 +40,10 @@ class WaitingReport(msgspec.Struct, rename="camel"):
     ]
     place_in_team: Annotated[int | None, msgspec.Meta(description="among those of its team, from 1")]
     code: Annotated[
-        str, msgspec.Meta(description="WaitsForLimit, WaitsForBorrowers, WaitsForRoom, WaitsInLine or WaitsForGate")
+        str,
+        msgspec.Meta(
+            description="WaitsForLimit, WaitsForBorrowers, WaitsForRoom, WaitsInLine, WaitsForGang or WaitsForGate"
+        ),
     ]
     cause: Annotated[str, msgspec.Meta(description="what it waits for, in numbers")]
     holders: Annotated[list[HolderReport], msgspec.Meta(description="who holds most of what it waits for")]

@@ -94,7 +94,9 @@ class Evaluator:
         """Return why all pods together can never run, as the webhook's warning does; nothing for a bare pod."""
         if workload.kind == "Pod":
             return ()
-        codes = LIMIT_CODES if self._ample_nodes is not None else LIMIT_CODES | {Code.NEVER_FITS, Code.TOPOLOGY_IGNORED}
+        codes = LIMIT_CODES | {Code.DEADLINE_IN_LINE, Code.GANG_IGNORED}
+        if self._ample_nodes is None:
+            codes |= {Code.NEVER_FITS, Code.TOPOLOGY_IGNORED}
         found = judge(workload, item.requester or self._requester, self._world)
         return tuple(reason for reason in found if reason.code in codes)
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from webhook.cli.review.results import PodGroup, Review, WorkloadResult
+from webhook.core.admission.queueing import without_place
 from webhook.core.model.amount import gpus_text
 from webhook.core.model.decision import Outcome
 from webhook.core.model.text import plural_gpus
@@ -63,6 +64,8 @@ def findings_of(result: WorkloadResult, fail_on: frozenset[FailOn]) -> Iterator[
             yield _finding(result, group, f"{result.share(group)} refused{_total(result, group)}")
         elif group.outcome is Outcome.SKIP:
             yield _finding(result, group, "cannot be evaluated" if result.kind else "")
+        elif group.outcome is Outcome.QUEUE:
+            yield _in_line(result, group)
         elif group.tier is Tier.PREEMPTIBLE and FailOn.PREEMPTIBLE in fail_on and group.asks_gpus:
             yield _finding(result, group, f"{result.share(group)} preemptible")
     line = next((group.line for group in result.pods if group.asks_gpus), result.place.line)
@@ -81,6 +84,13 @@ def _code_of(warning: str) -> str:
 
 def _finding(result: WorkloadResult, group: PodGroup, head: str) -> Finding:
     return Finding(Level.ERROR, result.place.source, group.line, group.reasons[0].code, result.title, head, group.why)
+
+
+def _in_line(result: WorkloadResult, group: PodGroup) -> Finding:
+    """Return for what pods would wait in line; their places there depend on who comes before them."""
+    head, (reason, *_) = f"{result.share(group)} would wait in line", group.reasons
+    text = f"{without_place(reason.text.removeprefix('waits: '))} ({reason.code})"
+    return Finding(Level.NOTE, result.place.source, group.line, reason.code, result.title, head, text)
 
 
 def _total(result: WorkloadResult, group: PodGroup) -> str:

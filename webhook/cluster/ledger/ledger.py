@@ -21,6 +21,7 @@ from webhook.core.model.reason import Code, Reason
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.quota.resource_quotas import QuotaIndex, exceeded
 from webhook.core.world.ledger_homes import LedgerHomes
+from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.admission.review import Review
 from webhook.kube.ledger.team_ledger import TeamLedger, object_name
@@ -92,6 +93,10 @@ class ApiLedger:
         if (reason := await self._over_quota(flight.pod)) is not None:
             return Deny((reason,))
         return await self._charge(flight.charge.team, judge, deadline=deadline, is_gone=is_gone)
+
+    def let_in(self, waiting: WaitingPod) -> None:
+        """Count a pod that was let into its team's line until the watch shows it."""
+        self._world.waiting.expect(waiting.uid, waiting.team, now=self._world.now)
 
     async def _charge(
         self, team: TeamName, judge: LedgerJudge, *, deadline: float, is_gone: Callable[[], bool], is_kept: bool = False

@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from webhook.core.admission.assessment import Assessment, assess
-from webhook.core.admission.domain_rules import domain_warnings, place_beside
+from webhook.core.admission.domain_rules import gang_warnings, place_beside
 from webhook.core.admission.gang_rules import queue_for_gang
 from webhook.core.admission.node_choice import ChargedChoice, choose, in_domain, node_choice_of_pools
-from webhook.core.admission.objections import objections, refusals
+from webhook.core.admission.objections import objections, reasons_against
 from webhook.core.admission.pod_rules import NO_GPU
 from webhook.core.admission.pools import allowed_pools
 from webhook.core.admission.queueing import queue_behind_others, queue_for_gate, queue_for_limit, queue_for_room
@@ -70,7 +70,7 @@ def start(assessed: Assessment, world: World) -> Decision:
         return _pool_only(pod, world) or early if early is NO_GPU else early
     choice = choose(assessed, world) if assessed.pools.allowed else ()
     if not isinstance(choice, ChargedChoice):
-        return Deny(refusals(assessed) + assessed.label_refusal(None) + choice)
+        return Deny(reasons_against(assessed, choice, world))
     if choice.demand is not pod.demand:  # on slices it counts less
         assessed = assessed.with_demand(choice.demand, world.policy)
     is_clear = not (assessed.broken or assessed.pools.refusal or choice.notes or pod.tier_label is not None)
@@ -109,7 +109,7 @@ def _admitted(assessed: Assessment, choice: ChargedChoice, world: World) -> Admi
         reason,
         world.policy.hash,
         priority,
-        assessed.warnings + choice.notes + domain_warnings(pod, None if pod.gang is None else pod.gang.domain, world),
+        assessed.warnings + choice.notes + gang_warnings(pod, None if pod.gang is None else pod.gang.domain, world),
         requested,
     )
 

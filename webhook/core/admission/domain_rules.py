@@ -62,8 +62,13 @@ def domain_refusal(pods: Sequence[Pod], request: DomainRequest | None, team: Tea
     return Reason(Code.NEVER_FITS, _never_text(request, len(pods), rooms.best))
 
 
-def domain_warnings(pod: Pod, request: DomainRequest | None, world: World) -> tuple[Reason, ...]:
-    """Return what is ignored of what a pod says about domains; `request` is what it asks for."""
+def gang_warnings(pod: Pod, request: DomainRequest | None, world: World) -> tuple[Reason, ...]:
+    """Return what is ignored of what a pod says about its gang and domains; `request` is the domain it asks for."""
+    ignored = _ignored_domain(pod, request, world)
+    return (Reason(Code.GANG_IGNORED, pod.gang_problem), *ignored) if pod.gang_problem else ignored
+
+
+def _ignored_domain(pod: Pod, request: DomainRequest | None, world: World) -> tuple[Reason, ...]:
     if pod.domain_problem:
         return (Reason(Code.TOPOLOGY_IGNORED, pod.domain_problem),)
     if request is None or not request.key or request.is_required or not len(world.fleet):

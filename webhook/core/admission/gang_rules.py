@@ -1,6 +1,6 @@
 """Pods of a gang at the door: they wait in line until the whole gang is judged, so that no part of it holds GPUs."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from webhook.core.admission.assessment import Assessment
 from webhook.core.admission.domain_rules import domain_refusal, request_of
@@ -46,7 +46,16 @@ def queue_for_gang(assessed: Assessment, world: World) -> Queue | Deny | None:
     if refusal := _too_large(assessed, gang, before) or _in_no_domain(assessed, gang, before, world):
         return Deny((refusal,))
     come = len(before) + 1 + world.gangs.others(gang.id)
-    return wait_in_line(assessed, Code.WAITS_FOR_GANG, come_text(gang.name, come, gang.size), world)
+    sizes = sorted(({gang.size} | {member.pod.gang.size for member in before if member.pod.gang is not None}) - {0})
+    text = come_text(gang.name, come, sizes[-1] if sizes else 0)
+    queued = wait_in_line(assessed, Code.WAITS_FOR_GANG, text, world)
+    return _with_disagreement(queued, gang, sizes) if len(sizes) > 1 and isinstance(queued, Queue) else queued
+
+
+def _with_disagreement(queued: Queue, gang: Gang, sizes: Sequence[int]) -> Queue:
+    """Add the warning that the pods of a gang declare several sizes, and which counts."""
+    text = f"pods of gang {printable(gang.name)} declare sizes from {sizes[0]:,} to {sizes[-1]:,}: the largest counts"
+    return queued._replace(warnings=(*queued.warnings, Reason(Code.GANG_IGNORED, text)))
 
 
 def _queue_for_reservation(assessed: Assessment, gang: Gang, world: World) -> Queue | None:

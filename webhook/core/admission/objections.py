@@ -15,6 +15,15 @@ def refusals(assessed: Assessment) -> tuple[Reason, ...]:
     return assessed.broken if refusal is None else (*assessed.broken, refusal)
 
 
+def reasons_against(
+    assessed: Assessment, choice: ChargedChoice | tuple[Reason, ...], world: World
+) -> tuple[Reason, ...]:
+    """Return the reasons that refuse a pod now, by a choice for it or by the reasons why there is none."""
+    if not isinstance(choice, ChargedChoice):
+        return refusals(assessed) + assessed.label_refusal(None) + choice
+    return objections(assessed.with_demand(choice.demand, world.policy), choice, world)
+
+
 def objections(assessed: Assessment, choice: ChargedChoice, world: World) -> tuple[Reason, ...]:
     """Return the reasons that refuse a choice; if the tier label is the only one, add what happens without it."""
     reasons = refusals(assessed)

@@ -6,13 +6,13 @@ that back for pods that exist, so a pod that was refused would never get it. A p
 held nothing is refused at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final
 
 from webhook.core.admission.assessment import Assessment, EarlyDecision
-from webhook.core.admission.domain_rules import domain_warnings
+from webhook.core.admission.domain_rules import gang_warnings
 from webhook.core.admission.node_choice import ChargedChoice, choose
-from webhook.core.admission.objections import objections
+from webhook.core.admission.objections import objections, reasons_against
 from webhook.core.model import decision_annotation
 from webhook.core.model.amount import Limit, Units, Unlimited, format_gpus, gpus_text
 from webhook.core.model.decision import Admit, Deny, NotApplicable, Queue, Retry
@@ -63,22 +63,44 @@ def can_queue(team: Team, policy: Policy) -> bool:
 
 def queue_for_limit(assessed: Assessment, reasons: tuple[Reason, ...], world: World) -> Queue | Deny:
     """Return whether a refused pod waits until GPUs of its team come back, or the refusal."""
-    team, policy, codes = assessed.team, world.policy, {reason.code for reason in reasons}
-    waits_for_limit = bool(codes & LIMITS)
-    waits_by_policy = (
-        policy.on_limit(team) is OnLimit.QUEUE if waits_for_limit else policy.on_no_room(team) is OnNoRoom.QUEUE
-    )
-    may_be_owed = bool(codes & LEVELS) and (waits_by_policy or Code.TEAM_LIMIT_EXCEEDED not in codes)
-    is_temporary = codes <= LIMITS | NO_ROOM
-    is_owed = is_temporary and may_be_owed and is_kept_out_by_borrowers(assessed, world)
-    if not (is_temporary and (waits_by_policy or is_owed)):
+    codes = {reason.code for reason in reasons}
+    code = _code_to_wait(assessed, codes, world)
+    if code is None:
         return Deny(reasons)
     if never := reasons_never_to_start(assessed, world):
         return Deny(never)
-    if waits_for_limit:
-        code = Code.WAITS_FOR_BORROWERS if is_owed else Code.WAITS_FOR_LIMIT
-        return wait_in_line(assessed, code, _limit_text(assessed, is_owed=is_owed), world)
-    return wait_in_line(assessed, Code.WAITS_FOR_ROOM, _room_text(reasons), world)
+    if codes & LIMITS:
+        text = _limit_text(assessed, is_owed=code is Code.WAITS_FOR_BORROWERS)
+        return wait_in_line(assessed, code, text, world)
+    return wait_in_line(assessed, code, _room_text(reasons), world)
+
+
+def refuse_at_commit(assessed: Assessment, reasons: tuple[Reason, ...], world: World) -> Deny | Retry:
+    """Refuse the final object of a pod that was to start; if it would wait in line, have it tried again.
+
+    Other pods were faster, and only the mutating step can put it in line.
+    """
+    codes = {reason.code for reason in reasons}
+    if _code_to_wait(assessed, codes, world) is None or assessed.as_if_unused().broken:
+        return Deny(reasons)
+    text = "other pods were faster, and a limit has no room for it any more: try again, and it waits in line"
+    return Retry(Reason(Code.RACE_LOST, text))
+
+
+def _code_to_wait(assessed: Assessment, codes: Set[Code], world: World) -> Code | None:
+    """Return the code with which a pod waits in line that is refused with these ones; None if it is refused."""
+    team, policy, waits_for_limit = assessed.team, world.policy, bool(codes & LIMITS)
+    waits_by_policy = (
+        policy.on_limit(team) is OnLimit.QUEUE if waits_for_limit else policy.on_no_room(team) is OnNoRoom.QUEUE
+    )
+    if not codes <= LIMITS | NO_ROOM:
+        return None
+    may_be_owed = bool(codes & LEVELS) and (waits_by_policy or Code.TEAM_LIMIT_EXCEEDED not in codes)
+    if may_be_owed and is_kept_out_by_borrowers(assessed, world):
+        return Code.WAITS_FOR_BORROWERS
+    if not waits_by_policy:
+        return None
+    return Code.WAITS_FOR_LIMIT if waits_for_limit else Code.WAITS_FOR_ROOM
 
 
 def queue_for_room(assessed: Assessment, admit: Admit, world: World) -> Queue | Deny | None:
@@ -113,6 +135,7 @@ def queue_for_gate(assessed: Assessment, world: World) -> Queue | Deny | None:
     """Return whether a pod waits for another controller's scheduling gate; None if it has no such gate.
 
     Its owner may still narrow its nodes, and until then it can use nothing, so it is charged and bound to nodes later.
+    Where policy lets no pod of its team wait, a full line is no reason to refuse it: it is decided on at once.
     """
     is_decided = assessed.early_decision is not None or assessed.pod.handling is not _MANAGED
     if is_decided or not assessed.pod.foreign_gates:
@@ -120,12 +143,23 @@ def queue_for_gate(assessed: Assessment, world: World) -> Queue | Deny | None:
     if never := reasons_never_to_start(assessed, world):
         return Deny(never)
     gates = ", ".join(map(printable, assessed.pod.foreign_gates))
-    return wait_in_line(assessed, Code.WAITS_FOR_GATE, f"scheduling gate {gates} of another controller holds it", world)
+    text = f"scheduling gate {gates} of another controller holds it"
+    queued = wait_in_line(assessed, Code.WAITS_FOR_GATE, text, world)
+    return queued if isinstance(queued, Queue) or can_queue(assessed.team, world.policy) else None
 
 
 def reasons_never_to_start(assessed: Assessment, world: World) -> tuple[Reason, ...]:
-    """Return why a pod could not start even if its team held nothing; empty if it could."""
-    alone = assessed.as_if_unused()
+    """Return why a pod could not start even if its team held nothing, with what is used now; empty if it could."""
+    never = _reasons_alone(assessed.as_if_unused(), world)
+    if not never:
+        return ()
+    codes = {reason.code for reason in never}
+    choice = choose(assessed, world) if assessed.pools.allowed else ()
+    shown = [reason for reason in reasons_against(assessed, choice, world) if reason.code in codes]
+    return (*shown, *(reason for reason in never if all(reason.code is not each.code for each in shown)))
+
+
+def _reasons_alone(alone: Assessment, world: World) -> tuple[Reason, ...]:
     if alone.broken or alone.pools.refusal is not None:
         return alone.broken if alone.pools.refusal is None else (*alone.broken, alone.pools.refusal)
     choice = choose(alone, world)
@@ -152,6 +186,7 @@ def confirm_queued(assessed: Assessment, world: World) -> Queue | Deny | Retry:
         and found.asked == (None if pod.requested_tier is None else str(pod.requested_tier))
         and found.demand == pod.demand.devices
         and found.gpus == format_gpus(pod.demand.gpus)
+        and _may_wait(assessed, world.policy)
     )
     if found is None or not is_intact:
         text = f"scheduling gate fairgate.dev/queue does not belong to the pod's decision: {_ALTERED}"
@@ -162,6 +197,17 @@ def confirm_queued(assessed: Assessment, world: World) -> Queue | Deny | Retry:
         return Deny((full,))
     why = Reason(Code(found.code), "waits in line: annotation fairgate.dev/waiting says for what")
     return Queue(team.name, pod.demand, why, world.policy.hash, assessed.user, pod.requested_tier)
+
+
+def _may_wait(assessed: Assessment, policy: Policy) -> bool:
+    """Whether a pod may wait in line for any reason: a decision that its user wrote puts none there."""
+    pod = assessed.pod
+    return (
+        can_queue(assessed.team, policy)
+        or bool(pod.foreign_gates)
+        or (pod.gang is not None and pod.gang.is_requested)
+        or may_wait_for_borrowers(assessed)
+    )
 
 
 def refuse_gate(early: EarlyDecision) -> EarlyDecision:
@@ -191,8 +237,14 @@ def wait_in_line(assessed: Assessment, code: Code, text: str, world: World) -> Q
         return Deny((full,))
     place = f"{ordinal(world.waiting.count(team.name) + 1)} in line"
     why = Reason(code, f"waits: {text}; {place}")
-    warnings = domain_warnings(pod, None if pod.gang is None else pod.gang.domain, world)
+    warnings = gang_warnings(pod, None if pod.gang is None else pod.gang.domain, world)
     return Queue(team.name, pod.demand, why, world.policy.hash, assessed.user, pod.requested_tier, warnings)
+
+
+def without_place(text: str) -> str:
+    """Return why a pod waits without its place in line: that is where it was when the text was written."""
+    cause, _, place = text.strip().rpartition("; ")
+    return cause if cause and place.endswith(" in line") else text.strip()
 
 
 def _full(team: Team, world: World) -> Reason | None:

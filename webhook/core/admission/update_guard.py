@@ -1,4 +1,4 @@
-"""After creation no user may change a pod's team, tier or decision.
+"""After creation no user may change a pod's team, tier or decision, nor the GPUs that a pod in line asks for.
 
 kube-apiserver enforces this by itself (webhook.kube.registration.guards) and does not call the webhook. An API server
 with another configuration that calls it all the same gets the same answer.
@@ -6,7 +6,9 @@ with another configuration that calls it all the same gets the same answer.
 
 from dataclasses import dataclass
 
+from webhook.core.model import decision_annotation
 from webhook.core.model.decision import Deny, NotApplicable
+from webhook.core.model.pod import Pod
 from webhook.core.model.reason import Code, Reason
 
 _UNGATED = "only Fairgate may remove scheduling gate fairgate.dev/queue, in the pod's turn: leave it, or delete the pod"
@@ -38,6 +40,16 @@ def guard(old: ProtectedKeys, new: ProtectedKeys) -> Deny | NotApplicable:
         f"{key} from {_show(before)} to {_show(after)}" for key, before, after in changes if before != after
     )
     return Deny((Reason(Code.PROTECTED_KEY_CHANGED, f"only Fairgate may change {changes_text}: leave it as it is"),))
+
+
+def guard_demand(pod: Pod) -> Deny | NotApplicable:
+    """Deny an update by which a pod in line asks for other GPUs than when it was let in."""
+    found = decision_annotation.read(pod.decision_annotation or "")
+    if not pod.is_queued or pod.needs_resolution or found is None or found.demand == pod.demand.devices:
+        return _UNTOUCHED
+    asked = ", ".join(f"{name} {amount}" for name, amount in found.demand)
+    text = f"the pod waits in line for {asked}, and what it asks for may not change: delete it and create it again"
+    return Deny((Reason(Code.PROTECTED_KEY_CHANGED, text),))
 
 
 def _show(value: str | None) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.external_placement import demanded_model, model_requirements
 from webhook.core.admission.pools import WHOLE_CLUSTER
-from webhook.core.admission.queueing import confirm_queued, refuse_gate
+from webhook.core.admission.queueing import confirm_queued, refuse_at_commit, refuse_gate
 from webhook.core.model import decision_annotation
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.decision import Admit, Charge, Decision, Deny, NodeChoice, Retry
@@ -50,7 +50,7 @@ def confirm(assessed: Assessment, world: World) -> Decision:
     if (early := assessed.early_decision) is not None or pod.is_queued:
         return (refuse_gate(early) if pod.is_queued else early) if early else confirm_queued(assessed, world)
     if assessed.broken:
-        return Deny(assessed.broken)
+        return refuse_at_commit(assessed, assessed.broken, world)
     if pod.decision_annotation is None and pod.team_label is None:
         return Retry(Reason(Code.MUTATION_MISSING, "the pod did not pass Fairgate's mutating webhook: try again"))
     annotation = decision_annotation.read(pod.decision_annotation or "", pod.constraints)
@@ -81,7 +81,7 @@ def _commit(assessed: Assessment, annotation: DecisionAnnotation, world: World) 
         return Retry(Reason(Code.RACE_LOST, f"the chosen nodes {why} ({', '.join(annotation.nodes)}): try again"))
     model = _model(annotation, node, world) if team.has_model_shares else None
     if model is not None and (refusal := assessed.model_refusal(pod.demand, model)):
-        return Deny((refusal,))
+        return refuse_at_commit(assessed, (refusal,), world)
     tier = TIERS[pod.tier_label or ""]
     if tier is Tier.GUARANTEED and not assessed.has_guaranteed_room(model):
         text = f"the last of team {team.name}'s guaranteed share went to another pod meanwhile: try again"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from webhook.core.admission.assessment import Assessment, assess
-from webhook.core.admission.domain_rules import domain_refusal, domain_warnings
+from webhook.core.admission.domain_rules import domain_refusal, gang_warnings
 from webhook.core.admission.queueing import can_queue, may_wait_for_borrowers
 from webhook.core.admission.unplaced import never_text
 from webhook.core.model.amount import Units, format_limit, gpus_text
@@ -19,7 +19,7 @@ from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.mig_slices import slices_of
 from webhook.core.model.node import NO_MODEL
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
-from webhook.core.model.policy import Team, UnknownTeam
+from webhook.core.model.policy import Policy, Team, UnknownTeam
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.text import plural_gpus, printable
 from webhook.core.model.tier import Tier
@@ -30,12 +30,16 @@ from webhook.core.world.world import World
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Equal pods of a workload: one of them, their number at peak, None if unknown, and the domain they ask for."""
+    """Equal pods of a workload: one of them, their number at peak, None if unknown, and the domain they ask for.
+
+    `is_gang`: by their annotations they start together or not at all, whatever policy says.
+    """
 
     role: str
     pod: Pod
     count: int | None
     domain: DomainRequest | None = None
+    is_gang: bool = False
 
 
 class _GpuPart(NamedTuple):
@@ -45,6 +49,7 @@ class _GpuPart(NamedTuple):
     assessed: Assessment
     number: int | None
     domain: DomainRequest | None = None
+    is_gang: bool = False
 
     @property
     def pod(self) -> Pod:
@@ -93,10 +98,15 @@ def borrowed(parts: Sequence[Part], requester: Requester, world: World, *, why: 
 def deadline_in_line(parts: Sequence[Part], requester: Requester, world: World, *, deadline: str) -> tuple[Reason, ...]:
     """Return the warning that a deadline of the workload runs on while its pods wait, if policy lets them wait."""
     gpu_parts, _ = _assessed(parts, requester, world)
-    assessed = [part.assessed for part in gpu_parts if part.assessed.early_decision is None]
-    if not any(can_queue(each.team, world.policy) or may_wait_for_borrowers(each) for each in assessed):
+    placed = [part for part in gpu_parts if part.assessed.early_decision is None]
+    if not any(_may_wait(part, world.policy) for part in placed):
         return ()
     return (Reason(Code.DEADLINE_IN_LINE, f"{deadline} runs on while its pods wait in line: raise it, or drop it"),)
+
+
+def _may_wait(part: _GpuPart, policy: Policy) -> bool:
+    """Whether pods may wait in line: by policy, as a gang that starts whole, or until borrowers leave."""
+    return part.is_gang or can_queue(part.assessed.team, policy) or may_wait_for_borrowers(part.assessed)
 
 
 def _assessed(parts: Sequence[Part], requester: Requester, world: World) -> tuple[list[_GpuPart], list[Reason]]:
@@ -108,7 +118,7 @@ def _assessed(parts: Sequence[Part], requester: Requester, world: World) -> tupl
         if not assessed.is_counted:
             refused += assessed.early_decision.reasons if isinstance(assessed.early_decision, Deny) else ()
         elif assessed.pod.demand.gpus and part.count != 0:
-            gpu_parts.append(_GpuPart(part.role, assessed, _pod_count(part, world), part.domain))
+            gpu_parts.append(_GpuPart(part.role, assessed, _pod_count(part, world), part.domain, part.is_gang))
     return gpu_parts, refused
 
 
@@ -149,7 +159,7 @@ def _in_no_domain(parts: Sequence[_GpuPart], team: Team, world: World) -> Iterab
     """Yield what is ignored of what the pods say about domains, and why no domain that they require could hold them."""
     pods: list[Pod] = []
     for part in parts:
-        yield from domain_warnings(part.pod, part.domain, world)
+        yield from gang_warnings(part.pod, part.domain, world)
         if part.assessed.early_decision is None:
             pods += [part.pod] * min(1 if part.number is None else part.number, MAX_MEMBERS)
     request = next((part.domain for part in parts if part.domain is not None), None)

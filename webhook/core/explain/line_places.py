@@ -107,9 +107,8 @@ def _team_order(team: TeamName, entries: Sequence[QueueEntry], view: QueueView) 
             held, _, user, line = heappop(heap)
             entry = line.popleft()
             yield entry
-            if user is not None:  # what pods of unknown users hold is not known either
-                started[user] += entry.gpus
-                held += entry.gpus
+            started[user] += entry.gpus
+            held += entry.gpus
             if line:
                 heappush(heap, (held, line[0].age, user, line))
 

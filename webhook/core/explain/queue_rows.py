@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from webhook.core.admission.assessment import assess
-from webhook.core.admission.queueing import is_kept_out_by_borrowers, limits_in_the_way
+from webhook.core.admission.queueing import is_kept_out_by_borrowers, limits_in_the_way, without_place
 from webhook.core.explain.likely_start import LikelyStart, StartRange, Starts, UnknownStart, no_forecast
 from webhook.core.explain.line_places import Place, places
 from webhook.core.model.amount import Units
@@ -169,6 +169,5 @@ def _no_start(_uid: Uid) -> LikelyStart:
 
 
 def _own_text(waiting: WaitingPod) -> str:
-    """Return the text on a pod without its place in line, which was its place when it came."""
-    text, _, place = waiting.text.removeprefix("waits: ").strip().rpartition("; ")
-    return text if place.endswith(" in line") and text else f"{text}; {place}".removeprefix("; ") or "not known"
+    """Return the text on a pod without its place in line."""
+    return without_place(waiting.text.removeprefix("waits: ")) or "not known"

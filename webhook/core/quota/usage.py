@@ -56,6 +56,7 @@ class TeamUsage:
         "_details",
         "_entries",
         "_guaranteed_by_model",
+        "_of_known",
         "_rankings",
         "guaranteed",
         "kept",
@@ -70,6 +71,7 @@ class TeamUsage:
         self._entries: dict[Uid, Entry] = {}
         self._details: dict[str, HolderDetails] = {}
         self._by_user: dict[User, Units] = {}
+        self._of_known: Units = 0
         self._by_model: dict[GpuModel, Units] = {}
         self._guaranteed_by_model: dict[GpuModel, Units] = {}
         self._rankings: _Rankings | None = None
@@ -97,9 +99,9 @@ class TeamUsage:
         """The borrowed units."""
         return self.total - self.guaranteed
 
-    def user(self, user: User) -> Units:
-        """Return the units of one user's pods in this team."""
-        return self._by_user.get(user, 0)
+    def user(self, user: User | None) -> Units:
+        """Return the units of one user's pods in this team; for None, of all pods whose user is not known."""
+        return self.total - self._of_known if user is None else self._by_user.get(user, 0)
 
     def model(self, model: GpuModel) -> Units:
         """Return the units charged to one GPU model, and those that may still end on it."""
@@ -178,6 +180,7 @@ class TeamUsage:
             self.guaranteed += gpus
         if charge.user is not None:
             _change(self._by_user, charge.user, gpus)
+            self._of_known += gpus
         if charge.model is not None:
             _change(self._by_model, charge.model, gpus)
             if counts_as_guaranteed:

@@ -21,7 +21,7 @@ from webhook.core.model.names import NodeName
 from webhook.core.model.pod import Pod, Requester
 from webhook.core.model.policy import Mode
 from webhook.core.model.reason import Code, Reason
-from webhook.core.model.text import plural_gpus
+from webhook.core.model.text import plural, plural_gpus
 from webhook.core.model.tier import Tier
 from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced, Verdict, Way
@@ -36,6 +36,9 @@ from webhook.core.world.world import World
 NO_REQUESTER: Final = Requester("")
 KEPT: Final = "kept"
 """The limit that is named where room is kept for others: it is not in the way of pods that do not borrow."""
+_NO_NODE: Final = frozenset({Code.NEVER_FITS, Code.POOL_UNFIT})
+"""The codes of pods for which there is no node."""
+_NO_OTHER_NODE: Final = "waits: no other node could hold it"
 _BACKFILLS: Final = "runs ahead of pods that wait for room, and gives it back when they can start"
 
 
@@ -87,6 +90,8 @@ def judge_pod(
             judged = Judged(waiting, assessed.pod, decision, Fits())
         case Retry(reason=reason):
             judged = Judged(waiting, assessed.pod, decision, Never(), f"waits: {reason.text}")
+        case Deny(reasons=reasons) if kept and not _is_refused_anywhere(waiting, reasons, world, way=way, place=place):
+            judged = Judged(waiting, assessed.pod, decision, NoRoom(), _NO_OTHER_NODE)
         case Deny(reasons=reasons):
             text = waiting_text(assessed, reasons, world)
             judged = Judged(waiting, assessed.pod, decision, _refused(assessed, reasons), text)
@@ -97,8 +102,20 @@ def judge_pod(
         judged = judged._replace(place=place, decision=judged.decision._replace(node_choice=choice))
     if isinstance(judged.verdict, NoRoom):
         charge = judged.decision.charge if isinstance(judged.decision, Admit) else None
-        return judged._replace(verdict=_no_room(assessed, charge, world, before))
+        text = (
+            f"{judged.text}; room on {plural(len(kept), 'node')} is kept for pods ahead of it" if kept else judged.text
+        )
+        return judged._replace(verdict=_no_room(assessed, charge, world, before), text=text)
     return judged
+
+
+def _is_refused_anywhere(
+    waiting: WaitingPod, reasons: tuple[Reason, ...], world: World, *, way: Way, place: DomainPlace | None
+) -> bool:
+    """Whether a pod that is refused for these reasons, off the nodes kept for others, is refused on those as well."""
+    if not {reason.code for reason in reasons} <= _NO_NODE:
+        return True
+    return isinstance(start(_assessed(waiting, world, way=way, kept=frozenset(), place=place), world), Deny)
 
 
 def _assessed(

@@ -154,8 +154,8 @@ class QueueView:
         )
 
     def held(self, team: TeamName, user: User | None) -> Units:
-        """Return the GPU units of one user's pods in a team; of pods whose user is not known, 0."""
-        return 0 if user is None else self._world.usage(team).user(user)
+        """Return the GPU units of one user's pods in a team; for None, of all pods whose user is not known."""
+        return self._world.usage(team).user(user)
 
 
 def _level(usage: DepartmentUsage) -> Level:

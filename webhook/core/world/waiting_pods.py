@@ -1,5 +1,6 @@
 """The pods that wait in line: created with Fairgate's scheduling gate, and charged nothing until they are released."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
@@ -73,7 +74,7 @@ class WaitingPods:
         self._pods: dict[Uid, WaitingPod] = {}
         self._gpus: dict[TeamName, Units] = {}
         self._by_gang: dict[GangId, dict[Uid, WaitingPod]] = {}
-        self._expected: dict[Uid, tuple[TeamName, int]] = {}  # the first to expire first
+        self._expected: OrderedDict[Uid, tuple[TeamName, int]] = OrderedDict()  # the first to expire first
         self._expected_of: dict[TeamName, int] = {}
         self._keeping: dict[TeamName, dict[Uid, Units]] = {}
 

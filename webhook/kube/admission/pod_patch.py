@@ -1,10 +1,10 @@
 """JSON Patch operations that apply a decision to a pod.
 
-User fields are never removed or overridden; only Fairgate's two labels and its annotation are replaced. Applying the
-same decision to a pod again gives no operations.
+User fields are never removed or overridden; only Fairgate's own labels and annotations are replaced or removed.
+Applying the same decision to a pod again gives no operations.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -63,6 +63,8 @@ def operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list[Operati
     _write_node_choice(found, pod.spec, admit.node_choice)
     if pod.spec.scheduling_gates:
         found += ungate_operations(pod.spec)
+    if pod.metadata.annotations:
+        found += _removals(pod.metadata.annotations, keys.LINE_ANNOTATIONS)
     if admit.priority is not None:
         _write_priority(found, pod.spec, admit.priority)
     return found
@@ -103,6 +105,7 @@ def queue_operations(pod: objects.Pod, queue: Queue, *, now_text: str) -> list[O
         found.append(add("/metadata/annotations", written))
     else:
         found += [put(f"/metadata/annotations/{escape(k)}", v, exists=k in present) for k, v in written.items()]
+        found += _removals(present, (key for key in keys.LINE_ANNOTATIONS if key not in written))
     return found
 
 
@@ -125,9 +128,7 @@ def release_operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list
         _write_decision_text(found, metadata, _encoded_decision(first, is_listed=False), now_text)
         _write_node_choice(found, pod.spec, choice._replace(pool_terms=(), nodes=()))
         found += [*narrowing_operations(bytes(pod.spec.affinity), choice), *ungate_operations(pod.spec)]
-    for key in keys.LINE_ANNOTATIONS:
-        if key in (metadata.annotations or {}):
-            found.append(remove(f"/metadata/annotations/{escape(key)}"))
+        found += _removals(metadata.annotations or {}, keys.LINE_ANNOTATIONS)
     return found
 
 
@@ -136,6 +137,10 @@ def ungate_operations(spec: objects.PodSpec) -> list[Operation]:
     names = [gate.name for gate in spec.scheduling_gates or ()]
     places = [index for index, name in enumerate(names) if name == keys.QUEUE_GATE]
     return [remove(f"/spec/schedulingGates/{index}") for index in reversed(places)]
+
+
+def _removals(annotations: Mapping[str, str], removed: Iterable[str]) -> list[Operation]:
+    return [remove(f"/metadata/annotations/{escape(key)}") for key in removed if key in annotations]
 
 
 def node_choice_operations(pod: objects.Pod, node_choice: NodeChoice) -> list[Operation]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from sys import intern
 from typing import Final, NamedTuple
 
+from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.gang import Gang
 from webhook.core.model.names import GangId
 from webhook.kube.objects import keys, objects
@@ -12,6 +13,8 @@ from webhook.kube.objects.owners import controller_of
 from webhook.kube.pod.domain_requests import domain_request
 
 _LONGEST_SIZE: Final = 6
+_SHOWN: Final = 12
+"""Characters of an annotation that is ignored: a warning has 120 in all."""
 _MAX_NAME: Final = 253
 _NO_KEYS: Final[Mapping[str, str]] = {}
 _ANNOTATIONS: Final = frozenset((keys.GANG, *keys.GANG_ANNOTATIONS, *keys.TOPOLOGIES))
@@ -39,19 +42,19 @@ def gang_of(metadata: objects.ObjectMeta, spec: objects.PodSpec, *, namespace: s
     if spec.scheduling_group is None and _LABELS.isdisjoint(labels) and _ANNOTATIONS.isdisjoint(annotations):
         return None
     domain = domain_request(annotations) if annotations else None
-    is_requested = annotations.get(keys.GANG) == "true" or bool(domain is not None and domain.key)
+    asks = is_requested(annotations, domain)
     marker = _marker(labels, annotations, spec)
     if marker is not None:
         return Gang(
             _id(namespace, marker),
             marker.value[:_MAX_NAME],
             declared_size(annotations),
-            is_requested,
+            asks,
             is_ordered=marker.key == keys.LWS_GROUP,
             is_described=marker.key in _DESCRIBED,
             domain=domain,
         )
-    controller = controller_of(metadata, namespace=namespace) if is_requested else None
+    controller = controller_of(metadata, namespace=namespace) if asks else None
     if controller is None:
         return None
     found = gang_of_controller(namespace, controller.kind, controller.uid)
@@ -59,10 +62,15 @@ def gang_of(metadata: objects.ObjectMeta, spec: objects.PodSpec, *, namespace: s
         found,
         f"{controller.kind} {controller.name}",
         declared_size(annotations),
-        is_requested,
+        asks,
         is_described=controller.kind in _CONTROLLERS,
         domain=domain,
     )
+
+
+def is_requested(annotations: Mapping[str, str], domain: DomainRequest | None) -> bool:
+    """Whether a pod's annotations make a gang of it and the other pods of its controller; `domain` is what it asks."""
+    return annotations.get(keys.GANG) == "true" or bool(domain is not None and domain.key)
 
 
 def gang_id(metadata: objects.ObjectMeta, spec: objects.PodSpec, *, namespace: str) -> GangId | None:
@@ -91,6 +99,19 @@ def declared_size(annotations: Mapping[str, str]) -> int:
     """Return the size of a gang by a pod's annotations; 0 without one that is a number."""
     size = next((annotations[name] for name in keys.GANG_SIZES if name in annotations), "")
     return int(size) if size.isdecimal() and len(size) <= _LONGEST_SIZE else 0
+
+
+def ignored_of_gang(annotations: Mapping[str, str], gang: Gang | None, *, has_controller: bool) -> str:
+    """Return what is ignored of what a pod says about its gang, and what is assumed instead; "" for nothing."""
+    if gang is None:
+        if has_controller or annotations.get(keys.GANG) != "true":
+            return ""
+        return f"annotation {keys.GANG} is ignored: the pod has no controller and no mark of a gang"
+    name = next((name for name in keys.GANG_SIZES if name in annotations), None)
+    if name is None or gang.size:
+        return ""
+    found = "its object says how many pods it has" if gang.is_described else "pods that come together are the gang"
+    return f"annotation {name} {shortened(annotations[name], _SHOWN)!r} is no number: {found}"
 
 
 def gang_problem(metadata: objects.ObjectMeta) -> str | None:

@@ -8,6 +8,7 @@ import msgspec
 
 from webhook.core.admission.queueing import as_requested
 from webhook.core.model import decision_annotation
+from webhook.core.model.decision import Queue
 from webhook.core.model.demand import Weights
 from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.names import Namespace, TeamName, Uid
@@ -37,10 +38,11 @@ class WatchedPod(WaitingPod):
     parts: objects.Pod | None = field(default=None, compare=False)
 
 
-def to_waiting(pod: objects.Pod, weights: Weights) -> WatchedPod | None:
+def to_waiting(pod: objects.Pod, weights: Weights, *, is_trusted: bool = False) -> WatchedPod | None:
     """Translate a pod that waits in line; None for any other, and for one that Fairgate did not let into the line.
 
-    `weights` as in to_pod. A pod that its owner made unreadable while it waited keeps its place, without a turn.
+    `weights` as in to_pod. A pod that its owner made unreadable while it waited keeps its place, without a turn. With
+    `is_trusted` a pod needs no decision: its user is not known then.
     """
     metadata, spec = pod.metadata, pod.spec
     if not is_queued(spec) or spec.node_name or has_ended(pod):
@@ -49,13 +51,13 @@ def to_waiting(pod: objects.Pod, weights: Weights) -> WatchedPod | None:
     team = (metadata.labels or {}).get(keys.TEAM)
     text = annotations.get(keys.DECISION, "")
     decision = decision_annotation.read(text) if len(text) <= bounds.DECISION_BYTES else None
-    if decision is None or team is None:
+    if team is None or (decision is None and not is_trusted):
         return None
     read, problem = _read(pod, weights)
     return WatchedPod(
-        pod=as_requested(read, decision.asked),
+        pod=as_requested(read, read.tier_label if decision is None else decision.asked),
         team=TeamName(team),
-        user=decision.user,
+        user=None if decision is None else decision.user,
         priority=spec.priority or 0,
         created=unix_seconds(metadata.creation_timestamp or ""),
         version=metadata.resource_version,
@@ -65,6 +67,18 @@ def to_waiting(pod: objects.Pod, weights: Weights) -> WatchedPod | None:
         keeps_room=keys.RECLAIMING in annotations,
         gang_whole=_gang_whole(annotations.get(keys.GANG_WHOLE, "")),
         parts=_parts(pod),
+    )
+
+
+def new_in_line(pod: Pod, queue: Queue, found: objects.Pod, *, now: int) -> WaitingPod:
+    """Return a pod that was let into the line now; `found` is the object."""
+    return WaitingPod(
+        as_requested(pod, None if queue.requested_tier is None else str(queue.requested_tier)),
+        queue.team,
+        queue.user,
+        priority=found.spec.priority or 0,
+        created=now,
+        text=waiting_annotation(found.metadata.annotations or {}),
     )
 
 

@@ -15,6 +15,7 @@ from webhook.core.model.reason import Reason
 from webhook.core.world.world import World
 from webhook.kube.objects import objects
 from webhook.kube.pod.domain_requests import domain_request
+from webhook.kube.pod.gangs import is_requested
 from webhook.kube.pod.pods import InvalidPod, to_pod
 from webhook.kube.workloads.model import EvictionEffect, PodSet, Workload
 
@@ -30,7 +31,8 @@ def to_part(pod_set: PodSet, *, namespace: str, weights: Weights) -> Part | Inva
     made = to_pod(pod, namespace=Namespace(namespace), weights=weights)
     if isinstance(made, InvalidPod):
         return made
-    return Part(pod_set.role, made, pod_set.count, domain_request(made.annotations))
+    domain = domain_request(made.annotations)
+    return Part(pod_set.role, made, pod_set.count, domain, is_gang=is_requested(made.annotations, domain))
 
 
 def judge(workload: Workload, requester: Requester, world: World) -> tuple[Reason, ...]:

@@ -137,7 +137,7 @@ class _Found:
     def _keep_pod(self, pod: objects.Pod) -> None:
         if (resident := to_resident(pod, self.weights)) is not None:
             self.pods.append(resident)
-        elif (waiting := to_waiting(pod, self.weights)) is not None:
+        elif (waiting := to_waiting(pod, self.weights, is_trusted=True)) is not None:
             self.waiting.append(waiting)
 
     def _keep_devices(self, kind: str, raw: msgspec.Raw | bytes) -> None:

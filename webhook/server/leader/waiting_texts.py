@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -63,7 +64,7 @@ class WaitingTexts:
         self._events = events
         self._written: dict[Uid, _Written] = {}
         self._writing: set[Uid] = set()
-        self._new: dict[Uid, float] = {}  # without an Event yet, with the loop time at which they came
+        self._new: OrderedDict[Uid, float] = OrderedDict()  # without an Event yet, with the loop time of their coming
         self._began = 0
 
     def begin(self) -> None:

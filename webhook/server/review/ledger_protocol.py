@@ -5,6 +5,7 @@ from typing import Protocol
 
 from webhook.core.model.decision import Decision
 from webhook.core.quota.in_flight import LedgerDecision
+from webhook.core.world.waiting_pods import WaitingPod
 from webhook.kube.admission.review import Review
 
 
@@ -26,6 +27,10 @@ class Ledger(Protocol):
         charge could not be made in time. `deadline`, in the event loop's time, is when the caller
         gives up, and `is_gone` returns whether the caller has left: nothing stays charged for it then.
         """
+        ...
+
+    def let_in(self, waiting: WaitingPod) -> None:
+        """Count a pod that was let into its team's line, until a watch shows it or its deletion is reviewed."""
         ...
 
     def release(self, review: Review) -> None:

@@ -7,6 +7,7 @@ from webhook.core.model.decision import Decision, Retry
 from webhook.core.model.names import Uid
 from webhook.core.model.reason import Code, Reason
 from webhook.core.quota.in_flight import LedgerDecision
+from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.admission.review import Review
 from webhook.kube.pod.pods import fallback_uid
@@ -36,6 +37,10 @@ class MemoryLedger:
                 return _TOO_LATE
             self.world.add_pod(judged.flight)
         return judged.decision
+
+    def let_in(self, waiting: WaitingPod) -> None:
+        """Keep a pod in line until its deletion is reviewed: no leader releases it."""
+        self.world.set_waiting(waiting)
 
     def release(self, review: Review) -> None:
         """Release the charge of a deleted pod."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.admission.admission import decide
 from webhook.core.admission.assessment import assess
-from webhook.core.admission.update_guard import ProtectedKeys, guard
+from webhook.core.admission.update_guard import ProtectedKeys, guard, guard_demand
 from webhook.core.admission.verification import confirm
 from webhook.core.model import decision_annotation
 from webhook.core.model.amount import format_gpus
@@ -32,6 +32,7 @@ from webhook.kube.admission.review_response import (
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.json_patch import Operation as Change
 from webhook.kube.pod.pods import InvalidPod, fallback_uid, is_queued, to_pod
+from webhook.kube.pod.waiting_pods import new_in_line, waiting_annotation
 from webhook.server.review.answer import Answer, pod_record
 from webhook.server.review.claim_reviews import answer_claim
 from webhook.server.review.gang_reviews import answer_gang
@@ -133,10 +134,17 @@ class AdmissionReviewer:
             case Operation.UPDATE if review.pod is not None and review.old_pod is not None:
                 if not self.world.policy.is_enforced:
                     return self._answer(review, None, NOT_ENFORCED)
-                return self._answer(review, None, guard(_keys(review.old_pod), _keys(review.pod)))
+                return self._answer(review, None, self._guarded(review, review.old_pod, review.pod))
             case Operation.DELETE if not review.dry_run:
                 self._ledger.release(review)
         return self._answer(review, None, _NOT_A_CREATE)
+
+    def _guarded(self, review: Review, old: objects.OldPod, new: objects.Pod) -> Decision:
+        decision = guard(_keys(old), _keys(new))
+        if isinstance(decision, Deny) or not is_queued(old.spec):
+            return decision
+        pod = self._read(review, new)
+        return guard_demand(pod) if isinstance(pod, Pod) else decision
 
     async def workloads(self, body: bytes, *, deadline: float) -> Answer:
         """Warn of a created object whose pods can never all run together."""
@@ -196,8 +204,10 @@ class AdmissionReviewer:
         else:
             decision = await self._ledger.commit(judgement, deadline=deadline, is_gone=is_gone)
             if isinstance(decision, Queue):
-                self.world.waiting.expect(judged.pod.uid, decision.team, now=self.world.now)
+                self._ledger.let_in(new_in_line(judged.pod, decision, found, now=self.world.now))
             self._release_advice(judged.pod, decision)
+        if isinstance(decision, Queue) and (text := waiting_annotation(found.metadata.annotations or {})):
+            decision = decision._replace(reason=decision.reason._replace(text=text))  # clients show equal texts once
         return self._answer(review, judged.pod, decision)
 
     def _judgement(self, judged: Judged) -> LedgerDecision:
