@@ -102,6 +102,8 @@ def _admitted(assessed: Assessment, choice: ChargedChoice, world: World) -> Admi
         if priority is None:
             text = f"PriorityClass {class_name} of tier {tier} is not known yet"
             return Retry(Reason(Code.PRIORITY_CLASS_UNKNOWN, text))
+    domain = None if pod.gang is None else pod.gang.domain
+    about_domains = domain_warnings(pod, domain, world) if domain is not None or pod.domain_problem else ()
     return Admit(
         Charge(team.name, tier, pod.demand.gpus, choice.model, user),
         pod.demand,
@@ -109,7 +111,7 @@ def _admitted(assessed: Assessment, choice: ChargedChoice, world: World) -> Admi
         reason,
         world.policy.hash,
         priority,
-        assessed.warnings + choice.notes + domain_warnings(pod, None if pod.gang is None else pod.gang.domain, world),
+        assessed.warnings + choice.notes + about_domains,
         requested,
     )
 
