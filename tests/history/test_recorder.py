@@ -252,4 +252,4 @@ async def test_a_bug_is_logged_once_and_counted_and_the_record_goes_on(world, pa
 
 
 def review(user):
-    return Review("r", Operation.CREATE, Namespace("team-a"), "", False, user, (), None, None)
+    return Review("r", Operation.CREATE, Namespace("team-a"), "", False, user, None, None)

@@ -3,10 +3,11 @@ from collections import Counter
 import pytest
 
 from tests.core.support.make import demand, node
-from webhook.core.model.names import NodeName
+from webhook.core.model.names import NodeName, ResourceName
 from webhook.core.placement.demand_mix import DemandMix
 from webhook.core.placement.fallbacks import distant_slots, with_distant
 from webhook.core.placement.fleet import Fleet
+from webhook.core.placement.placement import best_nodes
 
 RACK = 16
 
@@ -42,16 +43,28 @@ def test_no_fallback_is_lost_with_the_rack_of_the_first(first):
 def test_where_all_nodes_with_room_are_near_they_are_fallbacks_all_the_same():
     assert sorted(distant_slots(every(4) & ~1, 0, 3)) == [1, 2, 3]
     assert sorted(distant_slots(0b1100, 0, 3)) == [2, 3], "no more than there are"
-    assert list(distant_slots(0, 0, 3)) == []
+    assert distant_slots(0, 0, 3) == []
 
 
 def test_the_only_distant_node_comes_before_near_ones():
-    assert next(distant_slots(1 << 150 | every(9), 0, 2)) == 150
+    assert distant_slots(1 << 150 | every(9), 0, 2)[0] == 150
 
 
 def test_the_pods_of_a_rack_have_different_fallbacks():
     chosen = [tuple(distant_slots(every(500), first, 2)) for first in range(64, 64 + RACK)]
     assert [max(Counter(slots).values()) for slots in zip(*chosen, strict=True)] == [1, 1]
+
+
+@pytest.mark.parametrize("listed_nodes", [0, 2, 4, 7])
+def test_fallbacks_listed_with_the_best_nodes_are_the_same_as_those_added_later(listed_nodes):
+    found = fleet(100)
+    found.track(ResourceName("nvidia.com/gpu"))
+    for number in range(0, 100, 3):
+        found.take(NodeName(f"n{number:03}"), demand(number % 9))
+    best = best_nodes(found, demand(1), every(90), count=2)
+    want = with_distant(found, demand(1), every(90), best, count=listed_nodes)
+    assert best_nodes(found, demand(1), every(90), count=2, listed=listed_nodes) == want
+    assert len(want) == max(2, listed_nodes)
 
 
 def test_a_node_without_room_is_no_fallback():

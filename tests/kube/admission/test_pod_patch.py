@@ -1,6 +1,7 @@
 """Patches, case by case: the fields that are written and those that are not changed."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -21,8 +22,10 @@ from tests.kube.support.patching import (
 from webhook.core.model import decision_annotation
 from webhook.core.model.decision import NodeChoice
 from webhook.core.model.domain_request import DomainPlace
+from webhook.core.model.names import GpuModel, ResourceName, Uid, User
 from webhook.core.model.pod import PriorityTriple
 from webhook.core.model.policy import Mode
+from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
 from webhook.core.model.tier import Tier
 
@@ -72,6 +75,29 @@ def test_a_pod_without_any_fields_gets_all_of_them():
         7,
         "PreemptLowerPriority",
     )
+
+
+def test_pods_that_differ_in_one_thing_never_get_the_text_of_another_decision():
+    admitted = admit_of(TWO)
+    charge, demand = admitted.charge, admitted.demand
+    others = [
+        admitted._replace(charge=charge._replace(user=User("bob@example.com"))),
+        admitted._replace(charge=charge._replace(gpus=charge.gpus // 2)),
+        admitted._replace(charge=charge._replace(model=GpuModel(b.A100))),
+        admitted._replace(demand=replace(demand, devices=((ResourceName(b.GPU), 1),))),
+        admitted._replace(demand=replace(demand, claims=(Uid("claim-1"),))),
+        admitted._replace(demand=replace(demand, claims=(Uid("claim-2"),))),
+        admitted._replace(node_choice=TWO._replace(nodes=("node-1",))),
+        admitted._replace(node_choice=TWO._replace(mode=Mode.PREFER)),
+        admitted._replace(node_choice=TWO._replace(mode=Mode.PREFER, nodes=("node-2", "node-1"))),
+        admitted._replace(node_choice=TWO._replace(pool="a100")),
+        admitted._replace(node_choice=TWO._replace(domain=DomainPlace("rack-7", (), why="charged there"))),
+        admitted._replace(reason=Reason(Code.BORROWS, "")),
+        admitted._replace(policy_hash="0dd"),
+        admitted._replace(requested_tier=Tier.GUARANTEED),
+    ]
+    texts = [patched(b.pod(), each)["metadata"]["annotations"]["fairgate.dev/decision"] for each in (admitted, *others)]
+    assert len(set(texts)) == len(texts)
 
 
 def test_the_core_reads_the_decision_back():

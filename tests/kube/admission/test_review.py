@@ -23,7 +23,6 @@ def test_a_creation_has_user_and_pod():
     assert review.uid == "705ab4f5-6393-11e8-b7cc-42010a800002"
     assert review.dry_run
     assert review.username == "system:serviceaccount:kubeflow:training-operator"
-    assert review.groups[0] == "system:serviceaccounts"
     assert [c.name for c in review.pod.spec.containers] == ["pytorch", "metrics-exporter"]
     assert review.old_pod is None
 

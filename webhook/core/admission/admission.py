@@ -90,7 +90,7 @@ def _as_created(assessed: Assessment) -> Assessment:
 def _admitted(assessed: Assessment, choice: ChargedChoice, world: World) -> Admit | Retry:
     pod, (team, _, user, _) = assessed.pod, assessed.account
     reasons, requested = _reasons_for(team.name), pod.requested_tier
-    tier = assessed.tier(pod.demand, choice.model)
+    tier = choice.tier
     if tier is _GUARANTEED:
         reason = reasons.within_share
     else:
@@ -102,6 +102,9 @@ def _admitted(assessed: Assessment, choice: ChargedChoice, world: World) -> Admi
         if priority is None:
             text = f"PriorityClass {class_name} of tier {tier} is not known yet"
             return Retry(Reason(Code.PRIORITY_CLASS_UNKNOWN, text))
+    domain = None if pod.gang is None else pod.gang.domain
+    says_something = domain is not None or pod.domain_problem or pod.gang_problem
+    about_gang = gang_warnings(pod, domain, world) if says_something else ()
     return Admit(
         Charge(team.name, tier, pod.demand.gpus, choice.model, user),
         pod.demand,
@@ -109,7 +112,7 @@ def _admitted(assessed: Assessment, choice: ChargedChoice, world: World) -> Admi
         reason,
         world.policy.hash,
         priority,
-        assessed.warnings + choice.notes + gang_warnings(pod, None if pod.gang is None else pod.gang.domain, world),
+        assessed.warnings + choice.notes + about_gang,
         requested,
     )
 

@@ -84,7 +84,9 @@ def place_beside(pod: Pod, world: World) -> DomainPlace | None:
 
     What is required is kept to without room, too: the pod waits.
     """
-    if pod.gang is None or (node := _node_of_others(pod.gang, world)) is None:
+    if pod.gang is None or not world.gangs.has_started(pod.gang.id):
+        return None
+    if (node := _node_of_others(pod.gang, world)) is None:
         return None
     request = request_of(pod.gang, world)
     if request == ANYWHERE:

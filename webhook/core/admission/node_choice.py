@@ -34,12 +34,13 @@ _AUTO, _PREFER, _OFF = Mode.AUTO, Mode.PREFER, Mode.OFF  # access costs 0.1 us
 
 
 class ChargedChoice(NamedTuple):
-    """A node choice with what the pod is charged there, and notes for its user."""
+    """A node choice with what the pod is charged there, its tier, and notes for its user."""
 
     node_choice: NodeChoice
     model: GpuModel | None
     notes: tuple[Reason, ...]
     demand: Demand
+    tier: Tier
 
 
 def choose(assessed: Assessment, world: World) -> ChargedChoice | tuple[Reason, ...]:
@@ -68,7 +69,8 @@ def _choose(
     if not options:
         return _without_nodes(pod, pools, assessed, world)
     refused: list[tuple[PlacementOption, Reason]] = []
-    if team.has_model_shares:
+    has_model_shares = team.has_model_shares
+    if has_model_shares:
         refusals = [assessed.model_refusal(option.demand, option.model or NO_MODEL) for option in options]
         refused = [(option, why) for option, why in zip(options, refusals, strict=True) if why is not None]
         options = [option for option, why in zip(options, refusals, strict=True) if why is None]
@@ -81,18 +83,20 @@ def _choose(
         )
     placed = [(option, nodes) for option in options if (nodes := _place(pod, option, affinity, world))]
     if placed:
-        placed = [each for each in placed if not each[0].is_sliced] or placed
+        if len(placed) > 1:
+            placed = [each for each in placed if not each[0].is_sliced] or placed
         option, nodes = placed[0] if len(placed) == 1 else _best(pod, placed, world)
-        return ChargedChoice(_node_choice(pod, option, nodes, world), option.model, (), option.demand)
-    if team.has_model_shares and (full := _on_full_models(pod, options, refused, world)):
+        return ChargedChoice(_node_choice(option, nodes), option.model, (), option.demand, option.tier)
+    if has_model_shares and (full := _on_full_models(pod, options, refused, world)):
         return full
     waits = _no_room(pod, pools, options, world)
     open_to = {option.pool for option in options}
-    only = options[0] if team.has_model_shares else merged(options, pod, assessed, world)
-    if only is not None and (team.has_model_shares or len(pools) == 1):
-        return ChargedChoice(_node_choice(pod, only, (), world), only.model, (waits,), only.demand)
+    only = options[0] if has_model_shares else merged(options, pod, assessed, world)
+    if only is not None and (has_model_shares or len(pools) == 1):
+        return ChargedChoice(_node_choice(only, ()), only.model, (waits,), only.demand, only.tier)
     growing = tuple(pool for pool in pools if pool in open_to or pool.is_autoscaled)
-    return ChargedChoice(node_choice_of_pools(pod, growing, world), None, (waits,), pod.demand)
+    tier = assessed.tier(pod.demand, None)
+    return ChargedChoice(node_choice_of_pools(pod, growing, world), None, (waits,), pod.demand, tier)
 
 
 def _without_nodes(
@@ -105,7 +109,8 @@ def _without_nodes(
         model = (wanted.pop() if len(wanted) == 1 else None) or ANY_MODEL
         if refusal := assessed.model_refusal(pod.demand, model):
             return (refusal,)
-    return ChargedChoice(node_choice_of_pools(pod, pools, world), model, (_no_room(pod, pools, [], world),), pod.demand)
+    choice, waits = node_choice_of_pools(pod, pools, world), _no_room(pod, pools, [], world)
+    return ChargedChoice(choice, model, (waits,), pod.demand, assessed.tier(pod.demand, model))
 
 
 def _on_full_models(
@@ -119,13 +124,11 @@ def _on_full_models(
 
 
 def _place(pod: Pod, option: PlacementOption, affinity: Affinity | None, world: World) -> tuple[NodeName, ...]:
-    mode = mode_for(pod, (option.pool,), world)
-    is_list = mode is _AUTO and not pod.is_spread_by_default
-    ranked = _RANKED if is_list else PREFERRED_NODES if mode is _PREFER else 1
+    is_list = option.mode is _AUTO and not pod.is_spread_by_default
+    ranked = _RANKED if is_list else PREFERRED_NODES if option.mode is _PREFER else 1
     if affinity is None:
-        nodes, slots = _best_of(option.slots, pod, option, ranked, world), option.slots
-    else:
-        nodes, slots = _place_by_topology(pod, option, affinity, ranked, world)
+        return _best_of(option.slots, pod, option, ranked, world, listed=LISTED_NODES if is_list else 0)
+    nodes, slots = _place_by_topology(pod, option, affinity, ranked, world)
     return with_distant(world.fleet, pod.demand, slots, nodes, count=LISTED_NODES) if is_list else nodes
 
 
@@ -152,7 +155,9 @@ def _place_by_topology(pod: Pod, option: PlacementOption, affinity: Affinity, co
     return _Ranked(first + _best_of(slots, pod, option, count - 1, world), slots)
 
 
-def _best_of(slots: int, pod: Pod, option: PlacementOption, count: int, world: World) -> tuple[NodeName, ...]:
+def _best_of(
+    slots: int, pod: Pod, option: PlacementOption, count: int, world: World, *, listed: int = 0
+) -> tuple[NodeName, ...]:
     return best_nodes(
         world.fleet,
         pod.demand,
@@ -160,6 +165,7 @@ def _best_of(slots: int, pod: Pod, option: PlacementOption, count: int, world: W
         count=count,
         tier=option.tier,
         keep_whole=world.policy.placement.keep_whole,
+        listed=listed,
     )
 
 
@@ -174,10 +180,9 @@ def _best(
     return next((option, nodes) for option, nodes in placed if nodes[0] in winner)
 
 
-def _node_choice(pod: Pod, option: PlacementOption, nodes: tuple[NodeName, ...], world: World) -> NodeChoice:
-    pool = option.pool
+def _node_choice(option: PlacementOption, nodes: tuple[NodeName, ...]) -> NodeChoice:
+    pool, mode = option.pool, option.mode
     terms = pool.affinity + option.requirements
-    mode = mode_for(pod, (pool,), world)
     nodes = () if mode is _OFF else nodes
     return NodeChoice(mode, nodes, pool.name or None, pool.node_selector, (terms,) if terms else (), pool.tolerations)
 
@@ -195,14 +200,15 @@ def choice_of_node(pod: Pod, node: NodeName, pools: tuple[Pool, ...], world: Wor
     bit = world.fleet.bit(node)
     for pool in pools:
         if world.fleet.matching(world.joined(pod.constraints, pool)) & bit:
-            return _node_choice(pod, PlacementOption(pool, bit, pod.demand, Tier.GUARANTEED), (node,), world)
+            option = PlacementOption(pool, bit, pod.demand, Tier.GUARANTEED, mode_for(pod, (pool,), world))
+            return _node_choice(option, (node,))
     return node_choice_of_pools(pod, pools, world)
 
 
 def node_choice_of_pools(pod: Pod, pools: tuple[Pool, ...], world: World) -> NodeChoice:
     """Return a choice of pools without nodes; several become node affinity terms, since selectors cannot be ORed."""
     if len(pools) == 1:
-        return _node_choice(pod, PlacementOption(pools[0], 0, pod.demand, Tier.GUARANTEED), (), world)
+        return _node_choice(PlacementOption(pools[0], 0, pod.demand, Tier.GUARANTEED, mode_for(pod, pools, world)), ())
     alternatives = tuple(
         tuple(Requirement(key, Operator.IN, (value,)) for key, value in pool.node_selector) + pool.affinity
         for pool in pools

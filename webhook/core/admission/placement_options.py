@@ -24,12 +24,16 @@ _AUTO, _REQUIRE, _PREFER = Mode.AUTO, Mode.REQUIRE, Mode.PREFER  # access to an 
 
 
 class PlacementOption(NamedTuple):
-    """A pool or a part of its nodes, with the demand and tier there, and the requirements that bind the pod to it."""
+    """A pool or a part of its nodes, with the demand and tier there, and how the pod is bound to them.
+
+    `requirements` bind it to the part, `mode` to the chosen nodes.
+    """
 
     pool: Pool
     slots: int
     demand: Demand
     tier: Tier
+    mode: Mode
     model: GpuModel | None = None
     requirements: tuple[Requirement, ...] = _NO_REQUIREMENTS
     is_sliced: bool = False
@@ -53,7 +57,8 @@ def placement_options(pod: Pod, pools: tuple[Pool, ...], assessed: Assessment, w
         elif sliced:
             options += _by_slice(pod, pool, slots, assessed, world)
         else:
-            options.append(PlacementOption(pool, slots, pod.demand, assessed.tier(pod.demand, None)))
+            tier = assessed.tier(pod.demand, None)
+            options.append(PlacementOption(pool, slots, pod.demand, tier, mode_for(pod, (pool,), world)))
     if has_slices:
         within = [option for option in options if not _breaks_limit(option, assessed)]
         if any(fleet.with_capacity(pod.demand, option.slots) for option in within):
@@ -92,12 +97,13 @@ def merged(options: list[PlacementOption], pod: Pod, assessed: Assessment, world
 
 def _by_model(pod: Pod, pool: Pool, slots: int, assessed: Assessment, world: World) -> Iterator[PlacementOption]:
     """Yield one option per GPU model of a pool, for a team with shares per model."""
+    mode = mode_for(pod, (pool,), world)
     for (model, label), members in world.fleet.by_model().items():
         if slots & members:
             names = slices_of((model,)) if pod.demand.own is None else ()
             demand = in_slices(pod.demand, names, world.policy.resources)
             tier, required = assessed.tier(demand, model), model_requirements(model, label, world)
-            yield PlacementOption(pool, slots & members, demand, tier, model, required, demand is not pod.demand)
+            yield PlacementOption(pool, slots & members, demand, tier, mode, model, required, demand is not pod.demand)
 
 
 def _by_slice(pod: Pod, pool: Pool, slots: int, assessed: Assessment, world: World) -> Iterator[PlacementOption]:
@@ -107,12 +113,13 @@ def _by_slice(pod: Pod, pool: Pool, slots: int, assessed: Assessment, world: Wor
     from an autoscaler.
     """
     whole = slots & ~world.fleet.mig_slots
-    is_required = mode_for(pod, (pool,), world) in (_AUTO, _REQUIRE)
+    mode = mode_for(pod, (pool,), world)
+    is_required = mode in (_AUTO, _REQUIRE)
     if pool.is_autoscaled or (whole and not is_required):
-        yield PlacementOption(pool, slots, pod.demand, assessed.tier(pod.demand, None))
+        yield PlacementOption(pool, slots, pod.demand, assessed.tier(pod.demand, None), mode)
         return
     if whole:
-        yield PlacementOption(pool, whole, pod.demand, assessed.tier(pod.demand, None))
+        yield PlacementOption(pool, whole, pod.demand, assessed.tier(pod.demand, None), mode)
     members = {model: slots & bits for (model, _), bits in world.fleet.by_model().items()}
     products = {model: bits for model, bits in members.items() if bits & world.fleet.mig_slots}
     if not is_required:
@@ -127,7 +134,8 @@ def _sliced(
 ) -> PlacementOption:
     demand = in_slices(pod.demand, slices_of(products), world.policy.resources)
     required = (Requirement(PRODUCT, Operator.IN, tuple(sorted(products))),)
-    return PlacementOption(pool, slots, demand, assessed.tier(demand, None), None, required, is_sliced=True)
+    mode = mode_for(pod, (pool,), world)
+    return PlacementOption(pool, slots, demand, assessed.tier(demand, None), mode, None, required, is_sliced=True)
 
 
 def _breaks_limit(option: PlacementOption, assessed: Assessment) -> bool:

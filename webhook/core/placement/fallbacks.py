@@ -5,12 +5,12 @@ well, and they are the first choices of the pods that come next. So only the fir
 others are far away, and far from those of other pods.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName
 from webhook.core.placement.fleet import Fleet
+from webhook.core.placement.slot_index import lowest_slot
 
 _NEAR: Final = 16
 """Slots on either side of the first choice that may be lost together with it: a rack."""
@@ -30,21 +30,25 @@ def with_distant(
     for name in nodes:
         room &= ~fleet.bit(name)
     first = fleet.bit(nodes[0]).bit_length() - 1
-    return nodes + fleet.names(list(distant_slots(room, first, count - len(nodes))))
+    return nodes + fleet.names(distant_slots(room, first, count - len(nodes)))
 
 
-def distant_slots(room: int, first: int, count: int) -> Iterator[int]:
-    """Yield up to `count` of these slots: not near the first choice while there are others, and spread by it."""
+def distant_slots(room: int, first: int, count: int) -> list[int]:
+    """Return up to `count` of these slots: not near the first choice while there are others, and spread by it."""
     start = max(0, first - _NEAR)
-    far = room & ~(((1 << first + _NEAR + 1 - start) - 1) << start)
+    near = ((1 << first + _NEAR + 1 - start) - 1) << start
+    far = room ^ (room & near)  # `room & ~near` takes longer
     span = room.bit_length()
+    found: list[int] = []
     for number in range(count):
         bits = far or room
         if not bits:
-            return
+            break
         step = _STEPS[number % len(_STEPS)]
         after = (first * step + (number + 1) * span // (count + 1)) % span
-        rest = bits >> after << after or bits
-        bit = rest & -rest
-        far, room = far & ~bit, room & ~bit
-        yield bit.bit_length() - 1
+        rest = bits >> after
+        slot = after + lowest_slot(rest) if rest else lowest_slot(bits)
+        found.append(slot)
+        room ^= 1 << slot
+        far &= room
+    return found

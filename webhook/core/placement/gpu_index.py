@@ -207,7 +207,12 @@ class GpuIndex:
     def view(self, resource: ResourceName) -> GpuView:
         """Return a resource's classes and rankings under the present mix."""
         view = self._views.get(resource)
-        if view is None or self._is_stale(view):
+        if (
+            view is None
+            or view.version != self.demand_mix.version
+            or len(view.classes.all) > _MAX_CLASSES + _MAX_CLASSES_PER_NODE * len(self._nodes)
+            or view.changed * _CHANGED_FRACTION > len(self._nodes)
+        ):
             members = [slot for slot, offered in self._of_slot.items() if resource in offered]
             fragmentation = Fragmentation(self.demand_mix.expected(resource))
             scarcity = Scarcity(
@@ -222,13 +227,6 @@ class GpuIndex:
     def reserved_groups(self, ranking: Ranking, resource: ResourceName, among: int) -> int:
         """Return the groups of scarce sizes whose nodes a pod takes last."""
         return self._views[resource].reserved_groups(ranking, self._tier_mix.pods.get(resource, 0), among)
-
-    def _is_stale(self, view: GpuView) -> bool:
-        return (
-            view.version != self.demand_mix.version
-            or len(view.classes.all) > _MAX_CLASSES + _MAX_CLASSES_PER_NODE * len(self._nodes)
-            or view.changed * _CHANGED_FRACTION > len(self._nodes)
-        )
 
     def _empty_room(self, slot: int, resource: ResourceName, fragmentation: Fragmentation) -> NodeRoom:
         """Return the room of a node when it is empty."""

@@ -10,6 +10,7 @@ from typing import Final
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, ResourceName
 from webhook.core.model.tier import Tier
+from webhook.core.placement.fallbacks import distant_slots
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.node_classes import NodeClass
 from webhook.core.placement.score import NUMBER, NUMBER_BITS, Ranking
@@ -27,11 +28,12 @@ def best_nodes(
     count: int,
     tier: Tier = Tier.GUARANTEED,
     keep_whole: int = 0,
+    listed: int = 0,
 ) -> tuple[NodeName, ...]:
     """Return up to `count` of these slots' nodes with room, the best first; ties by slot, so by name.
 
-    A pod without GPUs goes to nodes without GPUs first, then by the classes of one GPU resource, then to other GPU
-    nodes.
+    Distant fallbacks are added to them until there are `listed` nodes. A pod without GPUs goes to nodes without GPUs
+    first, then by the classes of one GPU resource, then to other GPU nodes.
     """
     usable = among & fleet.open_bits
     room = fleet.with_room(demand, usable)
@@ -40,13 +42,17 @@ def best_nodes(
     slots: list[int] = []
     if demand.devices or demand.per_device is not None:
         _fill(slots, fleet, demand, usable, room, count=count, tier=tier, keep_whole=keep_whole)
-        return fleet.names(slots)
-    with_gpus = room & fleet.gpus.bits
-    lowest_slots(room ^ with_gpus, count, slots)
-    if with_gpus:
-        _fill(slots, fleet, demand, usable, with_gpus, count=count, tier=tier, keep_whole=keep_whole)
-        if len(slots) < count:
-            lowest_slots(_unranked(fleet, demand, with_gpus), count, slots)
+    else:
+        with_gpus = room & fleet.gpus.bits
+        lowest_slots(room ^ with_gpus, count, slots)
+        if with_gpus:
+            _fill(slots, fleet, demand, usable, with_gpus, count=count, tier=tier, keep_whole=keep_whole)
+            if len(slots) < count:
+                lowest_slots(_unranked(fleet, demand, with_gpus), count, slots)
+    if slots and len(slots) < listed:
+        for slot in slots:
+            room ^= 1 << slot
+        slots += distant_slots(room, slots[0], listed - len(slots))
     return fleet.names(slots)
 
 

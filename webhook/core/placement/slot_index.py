@@ -49,6 +49,12 @@ def lowest_slots(bits: int, count: int, slots: list[int]) -> None:
         base += _CHUNK_BITS
 
 
+def lowest_slot(bits: int) -> int:
+    """Return the lowest slot of a bitmap that is not empty."""
+    low = bits & _CHUNK or bits  # a short integer in most cases
+    return (low & -low).bit_length() - 1
+
+
 @cache
 def _ones(width: int) -> int:
     return (1 << width) - 1

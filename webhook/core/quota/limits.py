@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from webhook.core.model.amount import Limit, Units, Unlimited, exceeds
+from webhook.core.model.amount import UNLIMITED, Limit, Units, Unlimited, exceeds
 from webhook.core.model.names import ANY_MODEL, GpuModel, User
 from webhook.core.model.pod import Pod, Resident
 from webhook.core.model.policy import Team
@@ -95,10 +95,11 @@ class AppliedLimit:
 def violations(request: Request, account: Account) -> tuple[Reason, ...]:
     """Return every limit per pod, user, team and department that a request breaks."""
     gpus, (team, usage, user, _) = request.gpus, account
-    if not (
-        exceeds(gpus, team.per_pod)
-        or exceeds(usage.total + gpus, team.gpus.limit)
-        or (user is not None and exceeds(usage.user(user) + gpus, team.per_user))
+    per_pod, limit, per_user = team.per_pod, team.gpus.limit, team.per_user
+    if not (  # most limits are unlimited: a call for each costs more than all comparisons
+        (per_pod is not UNLIMITED and gpus > per_pod)
+        or (limit is not UNLIMITED and usage.total + gpus > limit)
+        or (per_user is not UNLIMITED and user is not None and usage.user(user) + gpus > per_user)
         or (usage.levels and any(exceeds(each.total + gpus, each.department.gpus.limit) for each in usage.levels))
         or must_leave_kept_room(gpus, account)
     ):

@@ -13,9 +13,12 @@ import msgspec
 
 from webhook.core.admission.queueing import QUEUE_MODE
 from webhook.core.model.amount import format_gpus
-from webhook.core.model.decision import Admit, NodeChoice, Queue
-from webhook.core.model.names import ResourceName, TeamName
+from webhook.core.model.decision import Admit, Charge, NodeChoice, Queue
+from webhook.core.model.domain_request import DomainPlace
+from webhook.core.model.names import NodeName, PoolName, ResourceName, TeamName, Uid
 from webhook.core.model.pod import PriorityTriple
+from webhook.core.model.policy import Mode
+from webhook.core.model.reason import Code
 from webhook.core.model.selector import Toleration
 from webhook.core.model.tier import Tier
 from webhook.kube.admission.affinity import affinity_operations, lists_nodes, narrowing_operations
@@ -202,24 +205,59 @@ def _write_decision_text(found: list[Operation], metadata: objects.ObjectMeta, b
 
 
 def _encoded_decision(admit: Admit, *, is_listed: bool) -> str:
-    charge, node_choice = admit.charge, admit.node_choice
+    demand, charge, choice = admit.demand, admit.charge, admit.node_choice
+    encode = _cached_text if is_listed and not demand.claims else _text
+    return encode(
+        demand.devices,
+        charge,
+        choice.mode,
+        () if is_listed else choice.nodes,
+        len(choice.nodes) if is_listed else 0,
+        admit.reason.code,
+        admit.policy_hash,
+        choice.pool,
+        admit.requested_tier,
+        demand.claims,
+        choice.domain,
+    )
+
+
+def _text(  # noqa: PLR0917 - the key of a cache: with keywords a look-up takes twice as long
+    devices: tuple[tuple[ResourceName, int], ...],
+    charge: Charge,
+    mode: Mode,
+    nodes: tuple[NodeName, ...],
+    listed: int,
+    code: Code,
+    policy: str,
+    pool: PoolName | None,
+    asked: Tier | None,
+    claims: tuple[Uid, ...],
+    domain: DomainPlace | None,
+) -> str:
+    """Return a decision without its time and the bracket at its end."""
     decision = _Decision(
-        demand=_amounts(admit.demand.devices),
+        demand=_amounts(devices),
         gpus=format_gpus(charge.gpus),
-        mode=node_choice.mode,
-        nodes=() if is_listed else node_choice.nodes,
-        listed=len(node_choice.nodes) if is_listed else 0,
-        code=admit.reason.code,
-        policy=admit.policy_hash,
-        pool=node_choice.pool,
+        mode=mode,
+        nodes=nodes,
+        listed=listed,
+        code=code,
+        policy=policy,
+        pool=pool,
         model=charge.model,
         user=charge.user,
-        asked=admit.requested_tier,
-        claims=admit.demand.claims,
-        domain=None if node_choice.domain is None else node_choice.domain.name or None,
-        why=None if node_choice.domain is None else node_choice.domain.why or None,
+        asked=asked,
+        claims=claims,
+        domain=None if domain is None else domain.name or None,
+        why=None if domain is None else domain.why or None,
     )
     return _encoder.encode(decision)[:-1].decode()
+
+
+_cached_text: Final = lru_cache(maxsize=1024)(_text)
+"""The text is the same for all pods of a template and a user, unless it names nodes or claims. What a tenant may write
+of it, the user, has 253 characters."""
 
 
 @lru_cache(maxsize=1024)

@@ -49,7 +49,6 @@ class Review(msgspec.Struct, frozen=True, gc=False):
     name: str
     dry_run: bool
     username: str
-    groups: tuple[str, ...]
     pod: objects.Pod | None
     old_pod: objects.OldPod | None
 
@@ -64,7 +63,6 @@ class UserInfo(msgspec.Struct, frozen=True, gc=False):
     """The requesting user."""
 
     username: str = ""
-    groups: tuple[str, ...] | None = None
 
 
 class RequestFields(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -165,7 +163,6 @@ def decode(body: bytes) -> Review:
         name=request.name or metadata.name,
         dry_run=bool(request.dry_run),
         username=user.username,
-        groups=user.groups or (),
         pod=pod,
         old_pod=old_pod,
     )
@@ -207,7 +204,6 @@ def _without_object(request: _RawRequest) -> Review:
         name=request.name,
         dry_run=bool(request.dry_run),
         username=user.username,
-        groups=user.groups or (),
         pod=None,
         old_pod=None,
     )

@@ -15,6 +15,7 @@ _MAX_VALUE: Final = 400
 _NAME: Final = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _PREFIX: Final = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _LABEL_KEY: Final = re.compile(f"({_PREFIX}/)?{_NAME}")
+_TOPOLOGIES: Final = frozenset(keys.TOPOLOGIES)
 _WORDS: Final = frozenset({"required", "preferred"})
 _SHOWN: Final = 30
 
@@ -36,8 +37,10 @@ def required_by_key(key: str) -> DomainRequest | None:
 
 def domain_problem(annotations: Mapping[str, str], *, is_in_gang: bool) -> str:
     """Return why the annotation that counts is ignored; "" if it is not."""
-    name = next((name for name in keys.TOPOLOGIES if name in annotations), None)
-    if name is None or name == keys.KUEUE_ANY_TOPOLOGY:
+    if _TOPOLOGIES.isdisjoint(annotations):
+        return ""
+    name = next(name for name in keys.TOPOLOGIES if name in annotations)
+    if name == keys.KUEUE_ANY_TOPOLOGY:
         return ""
     if (request := domain_request(annotations)) is not None:
         if is_in_gang or not request.key:

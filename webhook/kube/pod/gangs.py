@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from sys import intern
-from typing import Final, NamedTuple
+from typing import Final
 
 from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.gang import Gang
@@ -19,6 +19,7 @@ _MAX_NAME: Final = 253
 _NO_KEYS: Final[Mapping[str, str]] = {}
 _ANNOTATIONS: Final = frozenset((keys.GANG, *keys.GANG_ANNOTATIONS, *keys.TOPOLOGIES))
 _LABELS: Final = frozenset(keys.GANG_LABELS)
+_SIZES: Final = frozenset(keys.GANG_SIZES)
 SCHEDULING_GROUP: Final = "schedulingGroup"
 """The key of a gang that spec.schedulingGroup names."""
 _DESCRIBED: Final = frozenset((SCHEDULING_GROUP, *keys.DESCRIBED_GANGS))
@@ -26,11 +27,8 @@ _DESCRIBED: Final = frozenset((SCHEDULING_GROUP, *keys.DESCRIBED_GANGS))
 _CONTROLLERS: Final = frozenset({"Job", "ReplicaSet", "ReplicationController", "StatefulSet"})
 
 
-class _Marker(NamedTuple):
-    """What names a gang: a key of the pod, and its value."""
-
-    key: str
-    value: str
+_Marker = tuple[str, str]
+"""What names a gang: a key of the pod, and its value."""
 
 
 def gang_of(metadata: objects.ObjectMeta, spec: objects.PodSpec, *, namespace: str) -> Gang | None:
@@ -39,20 +37,24 @@ def gang_of(metadata: objects.ObjectMeta, spec: objects.PodSpec, *, namespace: s
     A pod that asks for one domain is in a gang with the other pods of its controller: only together can they be placed.
     """
     labels, annotations = metadata.labels or _NO_KEYS, metadata.annotations or _NO_KEYS
-    if spec.scheduling_group is None and _LABELS.isdisjoint(labels) and _ANNOTATIONS.isdisjoint(annotations):
+    is_annotated = not _ANNOTATIONS.isdisjoint(annotations)
+    if spec.scheduling_group is None and not is_annotated and _LABELS.isdisjoint(labels):
         return None
-    domain = domain_request(annotations) if annotations else None
-    asks = is_requested(annotations, domain)
-    marker = _marker(labels, annotations, spec)
+    domain, asks = None, False
+    if is_annotated:
+        domain = domain_request(annotations)
+        asks = is_requested(annotations, domain)
+    marker = _marker(labels, annotations if is_annotated else _NO_KEYS, spec)
     if marker is not None:
+        key, value = marker
         return Gang(
             _id(namespace, marker),
-            marker.value[:_MAX_NAME],
+            value[:_MAX_NAME],
             declared_size(annotations),
             asks,
-            is_ordered=marker.key == keys.LWS_GROUP,
-            is_described=marker.key in _DESCRIBED,
-            domain=domain,
+            key == keys.LWS_GROUP,
+            key in _DESCRIBED,
+            domain,
         )
     controller = controller_of(metadata, namespace=namespace) if asks else None
     if controller is None:
@@ -81,12 +83,12 @@ def gang_id(metadata: objects.ObjectMeta, spec: objects.PodSpec, *, namespace: s
 
 def gang_of_controller(namespace: str, kind: str, uid: str) -> GangId:
     """Return the identity of the gang that annotation fairgate.dev/gang makes of a controller's pods."""
-    return _id(namespace, _Marker(kind, uid))
+    return _id(namespace, (kind, uid))
 
 
 def gang_of_pod_group(namespace: str, name: str) -> GangId:
     """Return the identity of the gang of a PodGroup of Kubernetes."""
-    return _id(namespace, _Marker(SCHEDULING_GROUP, name))
+    return _id(namespace, (SCHEDULING_GROUP, name))
 
 
 def marker_of(gang: GangId, namespace: str) -> tuple[str, str]:
@@ -97,7 +99,9 @@ def marker_of(gang: GangId, namespace: str) -> tuple[str, str]:
 
 def declared_size(annotations: Mapping[str, str]) -> int:
     """Return the size of a gang by a pod's annotations; 0 without one that is a number."""
-    size = next((annotations[name] for name in keys.GANG_SIZES if name in annotations), "")
+    if _SIZES.isdisjoint(annotations):
+        return 0
+    size = next(annotations[name] for name in keys.GANG_SIZES if name in annotations)
     return int(size) if size.isdecimal() and len(size) <= _LONGEST_SIZE else 0
 
 
@@ -123,14 +127,18 @@ def gang_problem(metadata: objects.ObjectMeta) -> str | None:
 
 
 def _marker(labels: Mapping[str, str], annotations: Mapping[str, str], spec: objects.PodSpec) -> _Marker | None:
+    """Return the key that names a gang, and its value."""
     if spec.scheduling_group is not None and spec.scheduling_group.pod_group_name:
-        return _Marker(SCHEDULING_GROUP, spec.scheduling_group.pod_group_name)
-    for marked, names in ((annotations, keys.GANG_ANNOTATIONS), (labels, keys.GANG_LABELS)):
-        for name in names if marked else ():
-            if value := marked.get(name):
-                return _Marker(name, value)
+        return SCHEDULING_GROUP, spec.scheduling_group.pod_group_name
+    for name in keys.GANG_ANNOTATIONS if annotations else ():
+        if value := annotations.get(name):
+            return name, value
+    for name in keys.GANG_LABELS:
+        if value := labels.get(name):
+            return name, value
     return None
 
 
 def _id(namespace: str, marker: _Marker) -> GangId:
-    return GangId(intern(f"{namespace}/{marker.key}={marker.value[:_MAX_NAME]}"))
+    key, value = marker
+    return GangId(intern(f"{namespace}/{key}={value[:_MAX_NAME]}"))

@@ -73,7 +73,7 @@ def object_record(
         nodes=(),
         policy=world.policy.hash,
         message=reason.text,
-        enforce=world.policy.enforce.value,
+        enforce=world.policy.enforce,
         would=would,
     )
 
@@ -104,7 +104,7 @@ def pod_record(review: Review, pod: Pod | None, verdict: Verdict, world: World, 
         verdict.nodes,
         world.policy.hash,
         verdict.reason.text,
-        mode.value,
+        mode,
         verdict.would or "",
     )
 
