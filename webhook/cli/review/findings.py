@@ -69,6 +69,10 @@ def findings_of(result: WorkloadResult, fail_on: frozenset[FailOn]) -> Iterator[
     for warning in result.warnings:
         level = Level.ERROR if FailOn.WARNING in fail_on else Level.WARNING
         yield Finding(level, result.place.source, line, _code_of(warning), result.title, "", warning)
+    for group in result.pods:
+        if group.outcome is Outcome.QUEUE:
+            head, code = f"{result.share(group)} queued", group.reasons[0].code
+            yield Finding(Level.NOTE, result.place.source, group.line, code, result.title, head, group.why)
     for note in result.notes:
         yield Finding(Level.NOTE, result.place.source, line, NOTE, result.title, "", note)
 
