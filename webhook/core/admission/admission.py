@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from webhook.core.admission.assessment import Assessment, assess
-from webhook.core.admission.domain_rules import domain_warnings, place_beside
+from webhook.core.admission.domain_rules import gang_warnings, place_beside
 from webhook.core.admission.gang_rules import queue_for_gang
 from webhook.core.admission.node_choice import ChargedChoice, choose, in_domain, node_choice_of_pools
 from webhook.core.admission.objections import objections, refusals
@@ -109,7 +109,7 @@ def _admitted(assessed: Assessment, choice: ChargedChoice, world: World) -> Admi
         reason,
         world.policy.hash,
         priority,
-        assessed.warnings + choice.notes + domain_warnings(pod, None if pod.gang is None else pod.gang.domain, world),
+        assessed.warnings + choice.notes + gang_warnings(pod, None if pod.gang is None else pod.gang.domain, world),
         requested,
     )
 

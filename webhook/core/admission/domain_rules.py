@@ -62,6 +62,12 @@ def domain_refusal(pods: Sequence[Pod], request: DomainRequest | None, team: Tea
     return Reason(Code.NEVER_FITS, _never_text(request, len(pods), rooms.best))
 
 
+def gang_warnings(pod: Pod, request: DomainRequest | None, world: World) -> tuple[Reason, ...]:
+    """Return what is ignored of what a pod says about its gang, and the domain of that; `request` as below."""
+    found = domain_warnings(pod, request, world)
+    return (Reason(Code.GANG_IGNORED, pod.gang_problem), *found) if pod.gang_problem else found
+
+
 def domain_warnings(pod: Pod, request: DomainRequest | None, world: World) -> tuple[Reason, ...]:
     """Return what is ignored of what a pod says about domains; `request` is what it asks for."""
     if pod.domain_problem:

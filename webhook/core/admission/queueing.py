@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from webhook.core.admission.assessment import Assessment, EarlyDecision
-from webhook.core.admission.domain_rules import domain_warnings
+from webhook.core.admission.domain_rules import gang_warnings
 from webhook.core.admission.node_choice import ChargedChoice, choose
 from webhook.core.admission.objections import objections
 from webhook.core.model import decision_annotation
@@ -191,7 +191,7 @@ def wait_in_line(assessed: Assessment, code: Code, text: str, world: World) -> Q
         return Deny((full,))
     place = f"{ordinal(world.waiting.count(team.name) + 1)} in line"
     why = Reason(code, f"waits: {text}; {place}")
-    warnings = domain_warnings(pod, None if pod.gang is None else pod.gang.domain, world)
+    warnings = gang_warnings(pod, None if pod.gang is None else pod.gang.domain, world)
     return Queue(team.name, pod.demand, why, world.policy.hash, assessed.user, pod.requested_tier, warnings)
 
 

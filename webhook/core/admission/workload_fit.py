@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from webhook.core.admission.assessment import Assessment, assess
-from webhook.core.admission.domain_rules import domain_refusal, domain_warnings
+from webhook.core.admission.domain_rules import domain_refusal, gang_warnings
 from webhook.core.admission.queueing import can_queue, may_wait_for_borrowers
 from webhook.core.admission.unplaced import never_text
 from webhook.core.model.amount import Units, format_limit, gpus_text
@@ -149,7 +149,7 @@ def _in_no_domain(parts: Sequence[_GpuPart], team: Team, world: World) -> Iterab
     """Yield what is ignored of what the pods say about domains, and why no domain that they require could hold them."""
     pods: list[Pod] = []
     for part in parts:
-        yield from domain_warnings(part.pod, part.domain, world)
+        yield from gang_warnings(part.pod, part.domain, world)
         if part.assessed.early_decision is None:
             pods += [part.pod] * min(1 if part.number is None else part.number, MAX_MEMBERS)
     request = next((part.domain for part in parts if part.domain is not None), None)

@@ -60,7 +60,7 @@ class Pod(NamedTuple):
     `shares_by` is the scheduler that shares of devices are requested from, "" where none are. `slices` are the MIG
     resources of the only nodes that it may be on, where `nvidia.com/gpu` are slices on all of them. `is_queued`: it has
     Fairgate's scheduling gate. `foreign_gates` are the gates of other controllers. `gang` is what it starts with.
-    `domain_problem` says why its annotation about domains is ignored, "" if it is not.
+    `domain_problem` and `gang_problem` say why its annotations about domains and gangs are ignored, "" if they are not.
     """
 
     namespace: Namespace
@@ -90,6 +90,7 @@ class Pod(NamedTuple):
     foreign_gates: tuple[str, ...] = ()
     gang: Gang | None = None
     domain_problem: str = ""
+    gang_problem: str = ""
 
     @property
     def needs_resolution(self) -> bool:

@@ -65,6 +65,7 @@ class Code(StrEnum):
     NO_ROOM_NOW = "NoRoomNow"
     UNKNOWN_USER = "UnknownUser"
     TOPOLOGY_IGNORED = "TopologyIgnored"
+    GANG_IGNORED = "GangIgnored"
     # of Jobs, and of workloads that fail by evictions or by waiting
     GANG_MARKED = "GangMarked"
     EVICTIONS_IGNORED = "EvictionsIgnored"

@@ -12,6 +12,7 @@ from webhook.kube.objects.owners import controller_of
 from webhook.kube.pod.domain_requests import domain_request
 
 _LONGEST_SIZE: Final = 6
+_SHOWN: Final = 30
 _MAX_NAME: Final = 253
 _NO_KEYS: Final[Mapping[str, str]] = {}
 _ANNOTATIONS: Final = frozenset((keys.GANG, *keys.GANG_ANNOTATIONS, *keys.TOPOLOGIES))
@@ -99,6 +100,19 @@ def gang_problem(metadata: objects.ObjectMeta) -> str | None:
     if value in (None, "true", "false"):
         return None
     return shortened(f"annotation {keys.GANG}: expected true or false, got {value!r}")
+
+
+def ignored_marks(annotations: Mapping[str, str], gang: Gang | None) -> str:
+    """Return why an annotation about the gang of a pod is ignored, and what is assumed; "" if none is."""
+    if gang is None:
+        is_asked = annotations.get(keys.GANG) == "true"
+        why = "the pod has no controller and no mark of a gang, and starts alone"
+        return f"annotation {keys.GANG} is ignored: {why}" if is_asked else ""
+    name = None if gang.size else next((name for name in keys.GANG_SIZES if name in annotations), None)
+    if name is None:
+        return ""
+    value = repr(shortened(annotations[name], _SHOWN))
+    return f"annotation {name} {value} is ignored: it is no number of pods, so the gang counts as one that states none"
 
 
 def _marker(labels: Mapping[str, str], annotations: Mapping[str, str], spec: objects.PodSpec) -> _Marker | None:

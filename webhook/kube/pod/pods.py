@@ -16,7 +16,7 @@ from webhook.kube.objects import bounds, keys, objects
 from webhook.kube.pod.constraints import read_placement
 from webhook.kube.pod.demands import Reading, read_demand
 from webhook.kube.pod.domain_requests import domain_problem
-from webhook.kube.pod.gangs import gang_of, gang_problem
+from webhook.kube.pod.gangs import gang_of, gang_problem, ignored_marks
 
 _NO_KEYS: Final[Mapping[str, str]] = {}
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
@@ -121,6 +121,7 @@ def to_pod(
         domain_problem=domain_problem(annotations, is_in_gang=gang is not None or controller is not None)
         if annotations
         else "",
+        gang_problem=ignored_marks(annotations, gang) if annotations else "",
     )
 
 
