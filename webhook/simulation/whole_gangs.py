@@ -73,6 +73,12 @@ def judge_whole(roles: Sequence[GangRole], plan: GangPlan, simulator: Simulator)
     return _started(roles, [number for number, _ in members], judged, simulator)
 
 
+def waiting_members(roles: Sequence[GangRole], simulator: Simulator) -> list[WaitingPod]:
+    """Return the pods of a gang as they would wait in line, no more than may start together."""
+    queued = waits_for_gang(roles[0].answer)
+    return [] if queued is None else [pod for _, pod in islice(_members(roles, queued, simulator), MAX_MEMBERS)]
+
+
 def _members(roles: Sequence[GangRole], queued: Queue, simulator: Simulator) -> Iterator[tuple[int, WaitingPod]]:
     """Yield the pods of a gang as they would wait, with the numbers of their roles."""
     for number, role in enumerate(roles):

@@ -14,11 +14,9 @@ from webhook.core.model.names import UNASSIGNED, GangId, Namespace, ResourceName
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import OnWorkloadLimit
 from webhook.core.model.reason import LIMIT_CODES, Code, Reason
-from webhook.core.release.gang_plans import GangPlan
 from webhook.core.world.world import World
 from webhook.kube.workloads.expand import expand
-from webhook.kube.workloads.gang_object import POD_GROUP, gang_object
-from webhook.kube.workloads.gang_size import UnknownSizeError, gang_plan
+from webhook.kube.workloads.gang_size import plan_of_workload
 from webhook.kube.workloads.model import PodSet, Unknown, Workload, mapping, text
 from webhook.kube.workloads.parts import judge
 from webhook.kube.workloads.related import Related
@@ -185,7 +183,14 @@ class Evaluator:
             if self._ample_nodes is not None:
                 self._ample_nodes.make_room(*(part.template.pod for part in of_gang))
             roles = [GangRole(part.template, part.count, part.answers[0]) for part in of_gang]
-            whole = judge_whole(roles, self._plan(item, of_gang[0].template.pod), self._simulator)
+            plan = plan_of_workload(
+                item.object,
+                of_gang[0].template.pod,
+                kinds=self._kinds,
+                namespace=item.namespace,
+                weights=self._world.policy.resources,
+            )
+            whole = judge_whole(roles, plan, self._simulator)
             if whole is None:
                 continue
             for part, answers, later in zip(of_gang, whole.answers, whole.later, strict=True):
@@ -193,17 +198,6 @@ class Evaluator:
             if self._ample_nodes is None and whole.place is not None and whole.place.name:
                 number = sum(map(len, whole.answers))
                 yield f"its {plural(number, 'pod')} start together in {whole.place.name}, which {whole.place.why}"
-
-    def _plan(self, item: Item, pod: Pod) -> GangPlan:
-        """Return what a workload says of the gang of its pods, where it is the object that describes it."""
-        found = None if pod.gang is None else gang_object(pod, pod.gang.id)
-        if found is None or found.kind == POD_GROUP:
-            return GangPlan()
-        try:
-            weights = self._world.policy.resources
-            return gang_plan(item.object, kinds=self._kinds, namespace=item.namespace, weights=weights)
-        except UnknownSizeError:
-            return GangPlan()
 
     def _requester_of(self, item: Item, workload: Workload, pod: Pod) -> Requester:
         """Return who will create a pod: the user of its AdmissionReview, a workload's controller, or the user."""

@@ -10,7 +10,7 @@ from webhook.core.release.gang_plans import GangPlan
 from webhook.kube.pod.pods import InvalidPod
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_minimum import at_minimum, least_together
-from webhook.kube.workloads.gang_object import POD_GROUP
+from webhook.kube.workloads.gang_object import POD_GROUP, gang_object
 from webhook.kube.workloads.gang_stages import Stage, Stages, stages_of
 from webhook.kube.workloads.kind_row import KindTable
 from webhook.kube.workloads.model import Json, PodSet, Unknown, mapping, text
@@ -48,6 +48,17 @@ def gang_plan(document: Json, *, kinds: KindTable, namespace: str, weights: Weig
     if least is not None:
         plan = plan._replace(size=max(1, min(plan.size, least - others)))
     return plan._replace(source=source)
+
+
+def plan_of_workload(document: Json, pod: Pod, *, kinds: KindTable, namespace: str, weights: Weights) -> GangPlan:
+    """Return what a workload says of the gang of one of its pods; nothing where another object describes that."""
+    found = None if pod.gang is None else gang_object(pod, pod.gang.id)
+    if found is None or found.kind == POD_GROUP:
+        return GangPlan()
+    try:
+        return gang_plan(document, kinds=kinds, namespace=namespace, weights=weights)
+    except UnknownSizeError:
+        return GangPlan()
 
 
 def _members(pod_sets: Sequence[PodSet], namespace: str, weights: Weights) -> Iterator[_Members]:
