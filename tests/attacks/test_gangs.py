@@ -112,6 +112,32 @@ def test_forged_sizes_hold_nothing(fairgate: FairgateServer, attacker: Attacker)
     wait_bound(cluster, fairgate.team_a, "alone")  # a size of so many digits is none
 
 
+def test_a_gang_of_which_another_gate_holds_a_pod_holds_nothing(fairgate: FairgateServer, attacker: Attacker) -> None:
+    cluster = fairgate.cluster
+    for number in range(2):
+        assert attacker.create(member(f"m-{number}", "slow", size=3, gpus=10)).returncode == 0
+    held = member("held", "slow", size=3, gpus=10)
+    held["spec"]["schedulingGates"] = [{"name": "example.com/mine"}]
+    assert attacker.create(held).returncode == 0
+    said = texts(cluster, fairgate.team_a)
+    assert said["m-1"].startswith("waits: 2 of 3 members of gang slow have come")
+    assert "scheduling gate example.com/mine of another controller holds it" in said["held"]
+    for namespace in (fairgate.team_a, fairgate.team_b):
+        create_pod(cluster, namespace, pod("honest", gpus=10, **SIZE))
+        wait_bound(cluster, namespace, "honest")
+    assert started(cluster, fairgate.team_a) == ["honest"]
+    assert fairgate.charged("a") == 10
+    gates = json.dumps({"spec": {"schedulingGates": [{"name": "fairgate.dev/queue"}]}})
+    assert attacker.kubectl("patch", "pod", "held", "--type=merge", "-p", gates).returncode == 0
+    wait_for(
+        cluster,
+        lambda: "gang slow starts whole, with 3 pods" in texts(cluster, fairgate.team_a)["held"],
+        what="it is whole, and two nodes are not enough",
+    )
+    cluster.kubectl("delete", "pod", "honest", "-n", fairgate.team_b, "--wait=true")
+    wait_for(cluster, lambda: len(started(cluster, fairgate.team_a)) == 4, what="it starts whole")
+
+
 def test_a_pod_that_claims_to_be_in_a_gang_of_another_namespace_is_not(
     fairgate: FairgateServer, attacker: Attacker
 ) -> None:
