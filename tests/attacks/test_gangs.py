@@ -12,7 +12,9 @@ from tests.attacks.attacker import Attacker, make_attacker
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import pod, pod_spec
 from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_bound, wait_for
+from tests.scenarios.evictor import evicted, evictor, fill
 from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
+from tests.scenarios.test_department_limits import GATE, LIMIT, WHOLE, department, returning
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -112,6 +114,32 @@ def test_forged_sizes_hold_nothing(fairgate: FairgateServer, attacker: Attacker)
     wait_bound(cluster, fairgate.team_a, "alone")  # a size of so many digits is none
 
 
+def test_a_gang_of_which_another_gate_holds_a_pod_holds_nothing(fairgate: FairgateServer, attacker: Attacker) -> None:
+    cluster = fairgate.cluster
+    for number in range(2):
+        assert attacker.create(member(f"m-{number}", "slow", size=3, gpus=10)).returncode == 0
+    held = member("held", "slow", size=3, gpus=10)
+    held["spec"]["schedulingGates"] = [{"name": "example.com/mine"}]
+    assert attacker.create(held).returncode == 0
+    said = texts(cluster, fairgate.team_a)
+    assert said["m-1"].startswith("waits: 2 of 3 members of gang slow have come")
+    assert "scheduling gate example.com/mine of another controller holds it" in said["held"]
+    for namespace in (fairgate.team_a, fairgate.team_b):
+        create_pod(cluster, namespace, pod("honest", gpus=10, **SIZE))
+        wait_bound(cluster, namespace, "honest")
+    assert started(cluster, fairgate.team_a) == ["honest"]
+    assert fairgate.charged("a") == 10
+    gates = json.dumps({"spec": {"schedulingGates": [{"name": "fairgate.dev/queue"}]}})
+    assert attacker.kubectl("patch", "pod", "held", "--type=merge", "-p", gates).returncode == 0
+    wait_for(
+        cluster,
+        lambda: "gang slow starts whole, with 3 pods" in texts(cluster, fairgate.team_a)["held"],
+        what="it is whole, and two nodes are not enough",
+    )
+    cluster.kubectl("delete", "pod", "honest", "-n", fairgate.team_b, "--wait=true")
+    wait_for(cluster, lambda: len(started(cluster, fairgate.team_a)) == 4, what="it starts whole")
+
+
 def test_a_pod_that_claims_to_be_in_a_gang_of_another_namespace_is_not(
     fairgate: FairgateServer, attacker: Attacker
 ) -> None:
@@ -148,3 +176,20 @@ def test_many_gangs_do_not_keep_the_gang_of_another_team_waiting(fairgate: Fairg
     own = ranks("own", replicas=1, gpus=1)
     cluster.kubectl.apply([own], "-n", fairgate.team_b)
     wait_for(cluster, lambda: started(cluster, fairgate.team_b) == ["own-0"], what="its size is read", timeout=6)
+
+
+def test_a_gang_that_forges_that_it_is_whole_has_one_pod_evicted_and_loses_the_room(cluster: ControlPlane) -> None:
+    make_nodes(cluster, 1)
+    with serve_fairgate(cluster) as fairgate, evictor(fairgate) as running, department(fairgate) as spaces:
+        attacker = make_attacker(cluster, spaces["nlp"])
+        near = fill(cluster, spaces["vision"], LIMIT)
+        forged = member("forged", "half", size=2)
+        forged["metadata"]["annotations"] |= {WHOLE: "1", "fairgate.dev/gang": "true"}
+        assert attacker.create(forged).returncode == 0
+        assert attacker.kubectl("annotate", "pod", "forged", f"{WHOLE}=1", "--overwrite").returncode == 0
+        wait_for(cluster, lambda: evicted(cluster, spaces["vision"], near), what="a borrower is evicted for it")
+        with returning(cluster, spaces["vision"]) as let_in:
+            wait_for(cluster, lambda: let_in, what="the room is given back", timeout=90)
+        assert len(running.said("evicted")) == 1
+        (found,) = list_pods(cluster, spaces["nlp"])
+        assert found["spec"]["schedulingGates"] == [{"name": GATE}], "half a gang never starts"

@@ -34,6 +34,21 @@ def tf_job(name: str, *, workers: int, gpus: int) -> dict[str, Any]:
     return {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": name}, "spec": specs}
 
 
+def xgboost_job(name: str, *, workers: int, gpus: int) -> dict[str, Any]:
+    """A master and workers."""
+    roles = {
+        "Master": {"replicas": 1, "template": template("xgboost", gpus=gpus)},
+        "Worker": {"replicas": workers, "template": template("xgboost", gpus=gpus)},
+    }
+    specs = {"xgbReplicaSpecs": roles}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "XGBoostJob", "metadata": {"name": name}, "spec": specs}
+
+
+def paddle_job(name: str, *, workers: int, gpus: int) -> dict[str, Any]:
+    specs = {"paddleReplicaSpecs": {"Worker": {"replicas": workers, "template": template("paddle", gpus=gpus)}}}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "PaddleJob", "metadata": {"name": name}, "spec": specs}
+
+
 def job_set(name: str, *, replicas: int = 2, pods: int = 2, gpus: int = 1) -> dict[str, Any]:
     job = {"parallelism": pods, "completions": pods, "template": template(gpus=gpus, restartPolicy="Never")}
     jobs = [{"name": "trial", "replicas": replicas, "template": {"spec": job}}]

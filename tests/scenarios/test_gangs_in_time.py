@@ -8,7 +8,7 @@ from tests.control_plane.objects import pod, pod_spec
 from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_bound, wait_for
 from tests.scenarios.standing_fairgate import serve_fairgate
 from tests.scenarios.test_gangs import member, started, texts
-from tests.scenarios.test_queue import create_all, in_line
+from tests.scenarios.test_queue import create_all, in_line, waits
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -105,7 +105,8 @@ def test_a_leader_that_is_killed_while_it_releases_a_gang_of_200_leaves_no_part_
         create_all(cluster, [(fairgate.team_a, made) for made in pods[1:]])
         assert in_line(cluster, fairgate.team_a) == count - 1
         create_pod(cluster, fairgate.team_a, pods[0])
-        wait_for(cluster, lambda: in_line(cluster, fairgate.team_a) < count, what="the first gate is gone", poll=0.01)
+        # one pod is read in milliseconds, and a list of 200 takes as long as the release of them all
+        wait_for(cluster, lambda: not waits(cluster, fairgate.team_a, "m-001"), what="the first gate is gone", poll=0)
         fairgate.stop(signal.SIGKILL, replica=leader)
         assert in_line(cluster, fairgate.team_a), "it was killed too late: all are released"
         others = [number for number in range(3) if number != leader]

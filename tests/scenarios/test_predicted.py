@@ -10,10 +10,12 @@ from tests.scenarios.manifests import (
     job_set,
     leader_worker_set,
     mpi_job,
+    paddle_job,
     pytorch_job,
     ray_cluster,
     tf_job,
     train_job,
+    xgboost_job,
 )
 from tests.scenarios.predicted import assert_examples_as_predicted, assert_predicted
 from tests.scenarios.whole_gangs import assert_starts_whole
@@ -89,7 +91,8 @@ def test_a_raycluster_in_line_starts_whole(cluster):
 @pytest.mark.usefixtures("training_operator")
 def test_jobs_of_the_training_operator_in_line_start_whole(cluster):
     mpi = mpi_job("mpi", workers=4, gpus=4) | {"apiVersion": "kubeflow.org/v1"}
-    assert_starts_whole(cluster, pytorch_job("torch", gpus=4), tf_job("tf", workers=4, gpus=4), mpi)
+    xgboost, paddle = xgboost_job("xgb", workers=3, gpus=4), paddle_job("paddle", workers=4, gpus=4)
+    assert_starts_whole(cluster, pytorch_job("torch", gpus=4), tf_job("tf", workers=4, gpus=4), mpi, xgboost, paddle)
 
 
 @pytest.mark.usefixtures("jobset")

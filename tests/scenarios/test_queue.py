@@ -90,7 +90,7 @@ def test_the_21st_gpu_waits_in_line_and_starts_within_a_second_of_room(cluster):
         cluster.kubectl("delete", "pod", "holder-0", "-n", fairgate.team_a, "--wait=true")
         freed = time.monotonic()
         wait_for(cluster, lambda: not waits(cluster, fairgate.team_a, "next"), what="the pod is released")
-        assert time.monotonic() - freed < 5
+        assert time.monotonic() - freed < 1
         wait_bound(cluster, fairgate.team_a, "next")
         released = get_pod(cluster, fairgate.team_a, "next")
         assert released["metadata"]["labels"]["fairgate.dev/tier"] == "guaranteed"

@@ -21,6 +21,7 @@ from webhook.core.model.pod import Pod, Requester
 from webhook.core.model.policy import Policy
 from webhook.core.model.reason import Code, Reason
 from webhook.core.quota.charged_pod import flight_of
+from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.world.world import World
 from webhook.kube.admission.pod_patch import apply, node_choice_operations, operations, queue_operations
 from webhook.kube.objects import objects
@@ -91,6 +92,16 @@ class Simulator:
             yield run.answer(decision, 1 + equal, node)
             left -= 1 + equal
 
+    def add(self, flight: InFlightCharge) -> None:
+        """Add a pod that was admitted elsewhere."""
+        self.world.add_pod(flight)
+        self.charged.append(flight.pod.uid)
+
+    def next_uid(self) -> Uid:
+        """Return the UID of one more pod."""
+        self._number += 1
+        return Uid(f"simulated/{self._number}")
+
     def _decide(self, run: "_TemplateRun") -> Decision:
         """Return the decision of the mutating step, or of the validating step where that refuses the patched pod."""
         template, world = run.template, self.world
@@ -104,7 +115,7 @@ class Simulator:
         again = read_template(patched, namespace=template.pod.namespace, world=world)
         if isinstance(again, Deny):
             return again
-        committed = verify(again.pod._replace(uid=self._next_uid()), run.requester, world)
+        committed = verify(again.pod._replace(uid=self.next_uid()), run.requester, world)
         if not isinstance(committed, Admit):
             return committed
         run.patched[terms] = _Stored(patched, again.pod)
@@ -129,16 +140,12 @@ class Simulator:
         return 0
 
     def _charge(self, pod: Pod, charge: Charge, node: NodeName | None, *, times: int) -> Uid:
-        uid = self._next_uid()
+        uid = self.next_uid()
         charged = charge._replace(gpus=charge.gpus * times)
         nodes = () if node is None else (node,)
         self.world.assume(flight_of(pod._replace(uid=uid), charged, nodes=nodes, is_watched=False))
         self.charged.append(uid)
         return uid
-
-    def _next_uid(self) -> Uid:
-        self._number += 1
-        return Uid(f"simulated/{self._number}")
 
 
 class _Terms(NamedTuple):

@@ -99,6 +99,33 @@ def test_a_gang_that_asks_for_one_domain_says_what_each_has_room_for(run, tmp_pa
     assert explained["domains"][0]["enough"]
 
 
+def test_a_gang_of_a_manifest_is_judged_as_a_whole(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    nodes = [b.node(f"{rack}-{number}", gpus=8, labels={"rack": rack}) for rack in "ab" for number in range(2)]
+    Path("world.json").write_text(json.dumps({"kind": "List", "items": nodes}))
+    team = "{name: vision, namespaces: [vision], gpus: {guaranteed: 16, limit: 32}, onLimit: queue}"
+    Path("policy").mkdir()
+    Path("policy/p.yaml").write_text(f"apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nteams: [{team}]\n")
+
+    def outcome(parallelism):
+        spec = JOB["spec"] | {"parallelism": parallelism, "completions": parallelism}
+        marked = JOB | {"metadata": JOB["metadata"] | {"annotations": {"fairgate.dev/topology": "rack"}}, "spec": spec}
+        Path("job.json").write_text(json.dumps(marked))
+        result = CliRunner().invoke(main, ["explain", "--policy", "policy", "--world", "world.json", "job.json"])
+        return result.exit_code, result.stdout
+
+    status, text = outcome(2)
+    assert status == 0, text
+    assert "its gang requires one rack for 2 pods" in text
+    assert "rack: 2 of 2 have room for all: a 2, b 2" in text
+    assert "chosen: rack=a, which has room for 2 of these pods, 2 start together" in text
+    assert "admitted as guaranteed, sent to a-0" in text
+    status, text = outcome(3)
+    assert status == 1
+    assert "rack: 0 of 2 have room for all: a 2, b 2" in text
+    assert "holds 2 of them when empty: it can never start whole" in " ".join(text.split())
+
+
 def test_every_role_is_explained_and_the_data_agree(run):
     documents = yaml.safe_dump_all([JOB, POD])
     explained = json.loads(run("-", "-o", "json", input=documents).stdout)

@@ -108,6 +108,9 @@ def test_what_cannot_be_read_is_a_warning_also_for_a_pod_that_waits():
     place = racks(a=[8])
     decision = admit(pods(1, domain=None)[0]._replace(domain_problem="it is ignored"), ALICE, place)
     assert [each.text for each in decision.warnings] == ["it is ignored"]
+    both = pods(1, domain=None)[0]._replace(domain_problem="it is ignored", gang_problem="no number")
+    decision = admit(both, ALICE, place)
+    assert [each.code for each in decision.warnings] == [Code.GANG_IGNORED, Code.TOPOLOGY_IGNORED]
     alone = pods(1, domain=None)[0]._replace(domain_problem="it is ignored", gang=None)
     decision = admit(alone, ALICE, place)
     assert isinstance(decision, Admit)

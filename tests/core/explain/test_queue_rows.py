@@ -7,7 +7,7 @@ import pytest
 
 from tests.core.support.departments import department
 from tests.core.support.make import demand, gpus, node, policy, resident, team, world
-from tests.core.support.waiting import waiting
+from tests.core.support.waiting import member, waiting
 from webhook.core.explain import queue_rows
 from webhook.core.explain.likely_start import StartRange, UnknownStart
 from webhook.core.explain.queue_rows import QueueReader
@@ -111,6 +111,30 @@ def test_pods_that_could_start_wait_for_those_ahead_of_them():
     first, second = rows(line(waiting("a", created=1), waiting("b", created=2)))
     assert (first.cause, first.start) == ("it may start now, with the next release", (0, 0))
     assert (second.cause, second.start) == ("1 pod of team team-a ahead of it", UnknownStart("nothing was forecast"))
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("1 of 4 members of gang g have come; 1st in line", "2 of 4 members of gang g have come"),
+        (
+            "1 of 4 members of gang g have come within 5m: it holds nothing",
+            "2 of 4 members of gang g have come within 5m",
+        ),
+        ("gang g needs 40 GPUs together; team a holds 8 of 8", "gang g needs 40 GPUs together"),
+        ("9 of my own words", "9 of my own words"),
+    ],
+)
+def test_the_members_of_a_gang_that_have_come_are_counted_whatever_the_older_text_on_a_pod_says(text, want):
+    members = [
+        member("a", size=4, text=f"waits: {text}"),
+        member("b", size=4),
+        member("c", size=4, foreign_gates=("x",)),
+    ]
+    found = rows(line(*members))
+    [row] = [each for each in found if each.waiting.pod.name == "a"]
+    assert row.code is Code.WAITS_FOR_GANG
+    assert row.cause.startswith(want)
 
 
 def test_where_policy_is_not_enforced_every_pod_is_about_to_be_released():

@@ -142,6 +142,23 @@ def test_an_annotation_that_is_no_boolean_is_refused_with_what_would_be_right(sa
     assert gang_problem(decoded(annotations=ASKED).metadata) is None
 
 
+@pytest.mark.parametrize("said", ["x", "0", "-3", "2.5", "9" * 7, "y" * 100_000])
+def test_a_size_that_is_no_number_is_ignored_with_what_is_assumed(said):
+    found = translated(labels=KUEUE, annotations={"kueue.x-k8s.io/pod-group-total-count": said}).gang_problem
+    assert found.startswith("annotation kueue.x-k8s.io/pod-group-total-count '")
+    assert "is no number: " in found
+    assert len(found) < 200
+    assert translated(labels=KUEUE, annotations={"kueue.x-k8s.io/pod-group-total-count": "3"}).gang_problem == ""
+    assert translated(annotations={"kueue.x-k8s.io/pod-group-total-count": said}).gang_problem == "", "it is in no gang"
+
+
+def test_the_mark_on_a_pod_without_a_controller_is_ignored_with_a_warning():
+    assert "the pod has no controller" in translated(annotations=ASKED).gang_problem
+    assert translated(annotations=ASKED, controller=("Job", "sweep")).gang_problem == ""
+    assert translated(annotations=ASKED, labels=KUEUE).gang_problem == ""
+    assert translated(annotations={"fairgate.dev/gang": "false"}).gang_problem == ""
+
+
 def test_a_pod_under_admission_and_one_that_exists_are_of_the_same_gang():
     made = decoded(labels=KUEUE, uid="u1")
     want = gang_id(made.metadata, made.spec, namespace="vision")

@@ -7,7 +7,7 @@ import pytest
 from tests import builders
 from webhook.kube.admission.pod_patch import apply
 from webhook.kube.objects import bounds
-from webhook.kube.workloads.gang_marks import gang_marks
+from webhook.kube.workloads.gang_marks import gang_marks, marked
 
 GANG = {"fairgate.dev/gang": "true"}
 
@@ -77,3 +77,11 @@ def test_objects_of_any_size_and_depth_are_bounded():
         deep = {"a": [deep]}
     assert gang_marks(workload(deep)) == ()
     assert gang_marks(workload(None)) == gang_marks(workload([3])) == ()
+
+
+def test_a_marked_workload_is_the_patched_one_and_shares_what_does_not_change():
+    document = workload({"a/b~c": [{"template": template(annotations={"a": "b"})}, {"template": template()}]}, GANG)
+    found = marked(document)
+    assert found == apply(document, gang_marks(document))
+    assert found["spec"]["a/b~c"][1]["template"]["spec"] is document["spec"]["a/b~c"][1]["template"]["spec"]
+    assert marked(found) is found

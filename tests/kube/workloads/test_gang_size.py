@@ -177,6 +177,8 @@ def test_an_autoscaled_ray_cluster_needs_its_least_workers_another_one_all():
     assert shown(ray()) == (8, [])
     assert shown(ray(head=1)) == (9, [])
     assert shown(ray(is_scaled=True)) == (2, [])
+    for kind, key in (("RayJob", "rayClusterSpec"), ("RayService", "rayClusterConfig")):
+        assert shown(made(kind, "ray.io/v1", {key: ray(is_scaled=True)["spec"]})) == (2, [])
 
 
 def stateful_set(**more):

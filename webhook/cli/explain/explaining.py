@@ -9,6 +9,7 @@ from webhook.cli.explain.beside import ClusterDetails
 from webhook.cli.explain.outcome import ExplainedSubject
 from webhook.cli.explain.reclaim import Evictions, beneficiary, node_holds_of
 from webhook.cli.explain.subjects import Subject
+from webhook.cli.explain.whole import as_whole_gangs
 from webhook.cli.review.ample_nodes import AmpleNodes
 from webhook.cli.world_source import WorldObjects, world_of
 from webhook.core.admission.queueing import without_place
@@ -56,13 +57,18 @@ def explain_all(
     ample_nodes = None if is_room_known else AmpleNodes(world)
     node_holds, evictions = node_holds_of(reading.objects), None
     line = _Line(found, now)
+    alone: list[tuple[Subject, QueueRow | None, Explanation]] = []
     for subject in found.subjects:
         if isinstance(subject, Unknown):
             problems.append(subject.reason)
             continue
+        row = line.row(_uid(subject))
+        alone.append((subject, row, _explained(subject, _uid(subject), world, ample_nodes, user=user, node=node)))
+    explanations = [explanation for _, _, explanation in alone]
+    if ample_nodes is None:
+        explanations = as_whole_gangs([subject for subject, _, _ in alone], explanations, world)
+    for (subject, row, _), explanation in zip(alone, explanations, strict=True):
         uid = _uid(subject)
-        row = line.row(uid)
-        explanation = _explained(subject, uid, world, ample_nodes, user=user, node=node)
         outlook = None
         if (
             has_reclaim

@@ -18,7 +18,7 @@ from webhook.core.explain.domains import DomainSteps
 from webhook.core.explain.explanation import Explanation, NodeStep, PoolStep
 from webhook.core.model import decision_annotation
 from webhook.core.model.amount import Unlimited, format_limit
-from webhook.core.model.decision import Deny, Outcome
+from webhook.core.model.decision import Admit, Decision, Deny, Outcome
 from webhook.core.model.decision_annotation import DecisionAnnotation
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import CPU, MEMORY
@@ -98,7 +98,7 @@ def _steps(explained: ExplainedSubject) -> Iterator[tuple[str, RenderableType]]:
     for step in explanation.pools:
         yield f"pool {step.pool.name}" if step.pool.name else "nodes", _pool(step)
     if explanation.domains is not None:
-        yield "domains", Group(*[Text(line) for line in _domains(explanation.domains)])
+        yield "domains", Group(*[Text(line) for line in _domains(explanation.domains, explanation.decision)])
     yield "outcome", _outcome(verdict)
     if explained.line is not None:
         yield "line", Group(*[Text(each, style="yellow") for each in line_lines(explained.line, now=explained.now)])
@@ -186,7 +186,7 @@ def _outcome(verdict: Verdict) -> Text:
     return text
 
 
-def _domains(steps: DomainSteps) -> Iterator[str]:
+def _domains(steps: DomainSteps, decision: Decision) -> Iterator[str]:
     number = plural(steps.pods, "pod")
     yield (
         f"its gang requires one {steps.required} for {number}" if steps.required else f"{number} of its gang, together"
@@ -196,6 +196,9 @@ def _domains(steps: DomainSteps) -> Iterator[str]:
         more = f" and {step.number - len(step.rooms)} more" if step.number > len(step.rooms) else ""
         have = f"{step.enough} of {step.number} have room for all" if step.number else "no node has this label"
         yield f"{step.key}: {have}{': ' if shown else ''}{shown}{more}"
+    place = decision.node_choice.domain if isinstance(decision, Admit) else None
+    if place is not None and place.name:
+        yield f"chosen: {place.name}, which {place.why}"
 
 
 def _instead(explanation: Explanation) -> Iterator[str]:

@@ -6,9 +6,11 @@ from typing import Any, Final
 
 from webhook.core.model.decision import Deny
 from webhook.core.model.names import Namespace
+from webhook.core.release.gang_plans import GangPlan
 from webhook.core.world.world import World
 from webhook.kube.objects import keys
 from webhook.kube.workloads.expand import expand
+from webhook.kube.workloads.gang_size import plan_of_workload
 from webhook.kube.workloads.kind_row import KindTable
 from webhook.kube.workloads.model import Unknown, listed, mapping, text
 from webhook.kube.workloads.related import Related
@@ -37,7 +39,8 @@ class Existing:
 class Subject:
     """One pod to explain. `count` is how many equal pods there would be, None where that is not known.
 
-    `pods` states how many pods of a workload of the cluster exist.
+    `pods` states how many pods of a workload of the cluster exist. `plan` is what a manifest says of its gang, None
+    for a pod that is explained alone.
     """
 
     title: str
@@ -46,6 +49,7 @@ class Subject:
     count: int | None = 1
     existing: Existing | None = None
     pods: str = ""
+    plan: GangPlan | None = None
 
 
 def find_pod(found: Iterable[Mapping[str, Any]], name: str, *, namespace: str) -> Mapping[str, Any] | None:
@@ -117,4 +121,8 @@ def pods_of_manifests(
             home = Namespace(workload.namespace)
             template = read_template(pods.template, namespace=home, world=world)
             role = f", role {pods.role}" if pods.role else ""
-            yield Subject(f"{title}{role}", home, template, pods.count)
+            plan = None
+            if workload.kind != "Pod" and not isinstance(template, Deny):
+                weights = world.policy.resources
+                plan = plan_of_workload(each, template.pod, kinds=kinds, namespace=namespace, weights=weights)
+            yield Subject(f"{title}{role}", home, template, pods.count, plan=plan)

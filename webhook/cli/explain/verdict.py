@@ -42,8 +42,8 @@ def verdict_of(decision: Decision) -> Verdict:
     match decision:
         case Admit(charge=charge, node_choice=node_choice, reason=reason, warnings=warnings):
             return Verdict(Outcome.ADMIT, (reason,), charge.tier, node_choice.nodes, warnings)
-        case Queue(reason=reason):
-            return Verdict(Outcome.QUEUE, (reason,))
+        case Queue(reason=reason, warnings=warnings):
+            return Verdict(Outcome.QUEUE, (reason,), warnings=warnings)
         case Deny(reasons=reasons):
             return Verdict(Outcome.DENY, reasons)
         case Retry(reason=reason):

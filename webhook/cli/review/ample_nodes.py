@@ -1,6 +1,6 @@
 """Nodes of ample capacity for a world without nodes, such as that of `--empty`, so that only limits decide."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -19,30 +19,31 @@ _PODS: Final = 1_000
 
 
 class AmpleNodes:
-    """Adds an ample node for a pod in each pool that it may use, and removes those of the pod before."""
+    """Adds an ample node for each pod in each pool that it may use, and removes those of the pods before."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._nodes: list[NodeName] = []
 
-    def make_room(self, pod: Pod) -> None:
-        """Replace the ample nodes by nodes on which this pod fits."""
+    def make_room(self, *pods: Pod) -> None:
+        """Replace the ample nodes by nodes on which these pods fit, all in one domain of each kind."""
         for name in self._nodes:
             self._world.remove_node(name)
-        pools = allowed_pools(pod, self._world.tenancy(pod.namespace).team_name, self._world).allowed
         self._nodes = []
-        for number, pool in enumerate(pools):
-            constraints = self._world.joined(pod.constraints, pool)
-            node = to_node(msgspec.convert(_node(f"any-{number}", pod, constraints), objects.Node))
-            self._world.set_node(node)
-            self._nodes.append(node.name)
+        domains = [pod.gang.domain.key for pod in pods if pod.gang is not None and pod.gang.domain is not None]
+        labels = dict.fromkeys(filter(None, domains), "any")
+        for pod in pods:
+            for pool in allowed_pools(pod, self._world.tenancy(pod.namespace).team_name, self._world).allowed:
+                constraints = self._world.joined(pod.constraints, pool)
+                found = _node(f"any-{len(self._nodes)}", pod, constraints, labels)
+                node = to_node(msgspec.convert(found, objects.Node))
+                self._world.set_node(node)
+                self._nodes.append(node.name)
 
 
-def _node(name: str, pod: Pod, constraints: Constraints) -> dict[str, object]:
+def _node(name: str, pod: Pod, constraints: Constraints, domains: Mapping[str, str]) -> dict[str, object]:
     term = next((term for term in constraints.terms or () if term.labels or term.fields), None)
-    labels = dict(constraints.node_selector)
-    if pod.gang is not None and pod.gang.domain is not None and pod.gang.domain.key:
-        labels[pod.gang.domain.key] = "any"
+    labels = {**domains, **dict(constraints.node_selector)}
     if term is not None:
         labels |= _met(term.labels)
         name = dict(_met(term.fields)).get("metadata.name", name)

@@ -1,29 +1,30 @@
 """Evaluates the objects of a review in order against one world, each charged before the next."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, assert_never
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
 
 from webhook.cli.formatting import plural
 from webhook.cli.review.ample_nodes import AmpleNodes
 from webhook.cli.review.existing_pods import ExistingPods
-from webhook.cli.review.results import Patch, Place, PodGroup, WorkloadResult
-from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, Retry
-from webhook.core.model.names import UNASSIGNED, Namespace, NodeName, ResourceName, TeamName, Uid
+from webhook.cli.review.pod_groups import PodGroups
+from webhook.cli.review.results import Place, PodGroup, WorkloadResult
+from webhook.core.model.decision import Deny, Outcome
+from webhook.core.model.names import UNASSIGNED, GangId, Namespace, ResourceName, TeamName, Uid
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import OnWorkloadLimit
 from webhook.core.model.reason import LIMIT_CODES, Code, Reason
-from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
 from webhook.kube.workloads.expand import expand
+from webhook.kube.workloads.gang_size import plan_of_workload
 from webhook.kube.workloads.model import PodSet, Unknown, Workload, mapping, text
 from webhook.kube.workloads.parts import judge
 from webhook.kube.workloads.related import Related
 from webhook.kube.workloads.table import kind_table
 from webhook.kube.world_file.stream import Document
 from webhook.simulation.simulate import Answer, Simulator, Template, read_template
+from webhook.simulation.whole_gangs import GangRole, judge_whole, waits_for_gang
 
-_ABOUT_NODES: Final = frozenset({Code.NO_ROOM_NOW, Code.NEVER_FITS})
 _MAX_PODS: Final = 1_000_000
 """Pods of a role that are evaluated; further ones would have the outcome of the last."""
 _PARTIAL_GANG: Final = "its pods start only together: while some of them are refused, the others hold GPUs and wait"
@@ -38,6 +39,25 @@ class Item:
     object: Mapping[str, Any]
     namespace: str  # of an object without one
     requester: Requester | None = None  # that of an AdmissionReview
+
+
+class _Evaluated(NamedTuple):
+    """What becomes of pods that run at the same time."""
+
+    groups: list[PodGroup]
+    warnings: list[str]
+    notes: list[str]
+
+
+@dataclass(slots=True)
+class _Part:
+    """The pods of one role, and what becomes of them."""
+
+    blank: PodGroup
+    template: Template
+    count: int
+    requester: Requester
+    answers: list[Answer] = field(default_factory=list)
 
 
 class Evaluator:
@@ -62,7 +82,7 @@ class Evaluator:
             return None
         if isinstance(expanded, Unknown):
             return _unknown_kind(item, expanded, _gpu_line(item, {}, self._world.policy.resources.keys()))
-        notes, warnings = tuple(self._remove_existing(item, expanded)), list(expanded.warnings)
+        notes, warnings = self._remove_existing(item, expanded), list(expanded.warnings)
         whole = self._check_workload(item, expanded)
         warnings += [f"{reason.text} ({reason.code})" for reason in whole]
         refusal = whole if self._world.policy.workloads.on_limit is OnWorkloadLimit.REJECT else ()
@@ -70,11 +90,14 @@ class Evaluator:
         taken = len(self._simulator.charged)
         groups: list[PodGroup] = []
         for pod_set in expanded.later:
-            evaluated = self._evaluate_pods(item, expanded, pod_set, refusal, warnings)
-            groups += (group for group in evaluated if group.outcome is not Outcome.ADMIT)
+            later = self._evaluate_together(item, expanded, (pod_set,), refusal)
+            groups += (group for group in later.groups if group.outcome is not Outcome.ADMIT)
+            warnings += later.warnings
             self._remove_since(taken)
-        for pod_set in expanded.pod_sets:
-            groups += self._evaluate_pods(item, expanded, pod_set, refusal, warnings)
+        evaluated = self._evaluate_together(item, expanded, expanded.pod_sets, refusal)
+        groups += evaluated.groups
+        warnings += evaluated.warnings
+        notes += evaluated.notes
         self._seen[_identity(expanded)] = (item.place, self._simulator.charged[taken:])
         outcomes = {group.outcome for group in groups}
         if expanded.is_gang and Outcome.DENY in outcomes and len(outcomes) > 1:
@@ -87,7 +110,7 @@ class Evaluator:
             expanded.name,
             tuple(groups),
             tuple(dict.fromkeys(warnings)),
-            notes,
+            tuple(notes),
         )
 
     def _check_workload(self, item: Item, workload: Workload) -> tuple[Reason, ...]:
@@ -100,34 +123,83 @@ class Evaluator:
         found = judge(workload, item.requester or self._requester, self._world)
         return tuple(reason for reason in found if reason.code in codes)
 
-    def _evaluate_pods(
-        self, item: Item, workload: Workload, pod_set: PodSet, refusal: tuple[Reason, ...], warnings: list[str]
-    ) -> list[PodGroup]:
+    def _evaluate_together(
+        self, item: Item, workload: Workload, pod_sets: Iterable[PodSet], refusal: tuple[Reason, ...]
+    ) -> _Evaluated:
+        """Return what becomes of pods that run at the same time."""
+        found: list[PodGroup | _Part] = []
+        for pod_set in pod_sets:
+            part = self._part(item, workload, pod_set, refusal)
+            if isinstance(part, _Part):
+                part.answers += self._simulate(part, part.count)
+            found.append(part)
+        notes = [*self._judge_gangs(item, [part for part in found if isinstance(part, _Part)])]
+        groups: list[PodGroup] = []
+        warnings: list[str] = []
+        for part in found:
+            if isinstance(part, PodGroup):
+                groups.append(part)
+                continue
+            of_part = PodGroups(part.blank, shows_nodes=self._ample_nodes is None)
+            for answer in part.answers:
+                of_part.add(answer, part.template)
+            warnings += of_part.warnings()
+            is_open = part.blank.count is None
+            groups += (replace(group, count=None) if is_open else group for group in of_part.found.values())
+        return _Evaluated(groups, warnings, notes)
+
+    def _part(self, item: Item, workload: Workload, pod_set: PodSet, refusal: tuple[Reason, ...]) -> "PodGroup | _Part":
+        """Return the pods of a role, or what becomes of them where that does not depend on others."""
         namespace = Namespace(workload.namespace)
         line = _gpu_line(item, pod_set.template, self._world.policy.resources.keys())
         blank = PodGroup(pod_set.role, pod_set.count, Outcome.SKIP, (), line, team=self._team(namespace))
         if not pod_set.template:
-            return [replace(blank, reasons=(_unknown_count(pod_set),))]
+            return replace(blank, reasons=(_unknown_count(pod_set),))
         template = read_template(pod_set.template, namespace=namespace, world=self._world)
         if isinstance(template, Deny):
-            return [replace(blank, outcome=Outcome.DENY, reasons=template.reasons)]
+            return replace(blank, outcome=Outcome.DENY, reasons=template.reasons)
         count = self._count(pod_set, template.pod)
         blank = replace(blank, count=count, demand=template.pod.demand)
         if refusal and template.pod.demand.gpus:
-            return [replace(blank, outcome=Outcome.DENY, reasons=refusal)]
+            return replace(blank, outcome=Outcome.DENY, reasons=refusal)
         if count is None and template.pod.demand.gpus:
-            return [replace(blank, reasons=(_unknown_count(pod_set),))]
+            return replace(blank, reasons=(_unknown_count(pod_set),))
         if count == 0:
-            return [replace(blank, outcome=Outcome.ADMIT)]
+            return replace(blank, outcome=Outcome.ADMIT)
+        requester = self._requester_of(item, workload, template.pod)
+        return _Part(blank, template, 1 if count is None else count, requester)
+
+    def _simulate(self, part: "_Part", count: int) -> Iterator[Answer]:
         if self._ample_nodes is not None:
-            self._ample_nodes.make_room(template.pod)
-        groups = _Groups(blank, shows_nodes=self._ample_nodes is None)
-        for answer in self._simulator.simulate(
-            template, 1 if count is None else count, requester=self._requester_of(item, workload, template.pod)
-        ):
-            groups.add(answer, template)
-        warnings += groups.warnings()
-        return [group if count is not None else replace(group, count=None) for group in groups.found.values()]
+            self._ample_nodes.make_room(part.template.pod)
+        return self._simulator.simulate(part.template, count, requester=part.requester)
+
+    def _judge_gangs(self, item: Item, parts: Iterable["_Part"]) -> Iterator[str]:
+        """Judge the gangs whose pods wait for each other, each as a whole; yield where those go that start."""
+        gangs: dict[GangId, list[_Part]] = {}
+        for part in parts:
+            gang = part.template.pod.gang
+            if gang is not None and waits_for_gang(part.answers[0]) is not None:
+                gangs.setdefault(gang.id, []).append(part)
+        for of_gang in gangs.values():
+            if self._ample_nodes is not None:
+                self._ample_nodes.make_room(*(part.template.pod for part in of_gang))
+            roles = [GangRole(part.template, part.count, part.answers[0]) for part in of_gang]
+            plan = plan_of_workload(
+                item.object,
+                of_gang[0].template.pod,
+                kinds=self._kinds,
+                namespace=item.namespace,
+                weights=self._world.policy.resources,
+            )
+            whole = judge_whole(roles, plan, self._simulator)
+            if whole is None:
+                continue
+            for part, answers, later in zip(of_gang, whole.answers, whole.later, strict=True):
+                part.answers = [*answers, *(self._simulate(part, later) if later else ())]
+            if self._ample_nodes is None and whole.place is not None and whole.place.name:
+                number = sum(map(len, whole.answers))
+                yield f"its {plural(number, 'pod')} start together in {whole.place.name}, which {whole.place.why}"
 
     def _requester_of(self, item: Item, workload: Workload, pod: Pod) -> Requester:
         """Return who will create a pod: the user of its AdmissionReview, a workload's controller, or the user."""
@@ -167,75 +239,6 @@ class Evaluator:
         for uid in (*before, *running):
             self._world.remove_pod(uid)
         return notes
-
-
-class _Groups:
-    """Groups pods with equal outcomes."""
-
-    def __init__(self, blank: PodGroup, *, shows_nodes: bool) -> None:
-        self.found: dict[object, PodGroup] = {}
-        self._blank = blank
-        self._shows_nodes = shows_nodes
-        self._nodes: dict[object, dict[NodeName, None]] = {}
-        self._warned: dict[Reason, int] = {}
-        self._total = 0
-
-    def add(self, answer: Answer, template: Template) -> None:
-        """Add an answer for one or more pods."""
-        outcome, reasons, tier, warnings = _outcome_of(answer.decision)
-        demand = answer.decision.demand if isinstance(answer.decision, Admit) else self._blank.demand
-        key = (outcome, tier, reasons, demand)
-        for warning in warnings:
-            if self._shows_nodes or warning.code not in _ABOUT_NODES:
-                self._warned[warning] = self._warned.get(warning, 0) + answer.count
-        self._total += answer.count
-        nodes = self._nodes.setdefault(key, {})
-        if answer.node is not None and (self._shows_nodes or template.pod.node_name):
-            nodes[answer.node] = None
-        known = self.found.get(key)
-        patch = None if answer.patched is None else Patch(template.written, answer.patched)
-        self.found[key] = replace(
-            known or self._blank,
-            outcome=outcome,
-            demand=demand,
-            reasons=reasons,
-            tier=tier,
-            team=_team_of(answer.decision) or self._blank.team,
-            count=answer.count + (known.count or 0 if known is not None else 0),
-            nodes=tuple(nodes),
-            patch=known.patch if known is not None else patch,
-        )
-
-    def warnings(self) -> list[str]:
-        """Return the warnings, with the number of pods of each if it is not all of them."""
-        role = f" of role {self._blank.role}" if self._blank.role else ""
-        return [
-            f"{f'{times} of {self._total} pods{role}: ' if times != self._total else ''}{warning.text} ({warning.code})"
-            for warning, times in self._warned.items()
-        ]
-
-
-def _outcome_of(decision: Decision) -> tuple[Outcome, tuple[Reason, ...], Tier | None, tuple[Reason, ...]]:
-    match decision:
-        case Admit():
-            return Outcome.ADMIT, (decision.reason,), decision.charge.tier, decision.warnings
-        case NotApplicable():
-            tier = None if decision.charge is None else decision.charge.tier
-            return Outcome.ADMIT, (decision.reason,), tier, decision.warnings
-        case Queue():
-            return Outcome.QUEUE, (decision.reason,), None, decision.warnings
-        case Deny():
-            return Outcome.DENY, decision.reasons, None, ()
-        case Retry():
-            return Outcome.SKIP, (decision.reason,), None, ()
-        case _ as never:
-            assert_never(never)
-
-
-def _team_of(decision: Decision) -> TeamName | None:
-    if isinstance(decision, Queue):
-        return decision.team
-    return decision.charge.team if isinstance(decision, Admit | NotApplicable) and decision.charge is not None else None
 
 
 def _unknown_kind(item: Item, unknown: Unknown, line: int) -> WorkloadResult:

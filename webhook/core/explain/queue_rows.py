@@ -4,6 +4,7 @@ A pod is judged on the present world by the judge that releases pods. The text o
 possible: where the viewer does not see all nodes, and for more kinds of pods than `MAX_JUDGED`.
 """
 
+import re
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -13,7 +14,7 @@ from webhook.core.admission.queueing import is_kept_out_by_borrowers, limits_in_
 from webhook.core.explain.likely_start import LikelyStart, StartRange, Starts, UnknownStart, no_forecast
 from webhook.core.explain.line_places import Place, places
 from webhook.core.model.amount import Units
-from webhook.core.model.names import TeamName, Uid
+from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.model.pod import Requester
 from webhook.core.model.reason import Code
 from webhook.core.model.text import plural
@@ -57,6 +58,7 @@ class QueueRow:
 
 
 _STARTS: Final = "it may start now, with the next release"
+_COME: Final = re.compile(r"[\d,]+(?= of [\d,]+ members of gang )")
 _TAKEN_BACK: Final = "borrowed GPUs are taken back for it, with one of the next releases"
 
 
@@ -111,7 +113,7 @@ class QueueReader:
         row = replace(row, start=self._starts(waiting.uid))
         gang = gang_in_line(waiting, self._world)
         if gang is not None and not self._world.gangs.has_started(gang):
-            return replace(row, code=Code.WAITS_FOR_GANG)  # the leader knows which members have come, and says it
+            return replace(row, code=Code.WAITS_FOR_GANG, cause=self._gang_text(row.cause, gang))
         found = self._cause(waiting)
         if not found.starts_now:
             return replace(row, code=found.code, cause=found.text, holders=found.holders)
@@ -120,6 +122,19 @@ class QueueReader:
         if place.of_team == 1:
             return replace(row, cause=found.text, start=_NOW)
         return replace(row, cause=f"{plural(place.of_team - 1, 'pod')} of team {waiting.team} ahead of it")
+
+    def _gang_text(self, text: str, gang: GangId) -> str:
+        """Return why a gang waits, by the text on a pod: the leader knows the size, and the text may be older.
+
+        It is not written again for each pod that comes, so the number of those that have come is counted here.
+        """
+        found = _COME.match(text)
+        if found is None:
+            return text
+        members = self._world.waiting.of_gang(gang)
+        is_described = any(pod.pod.gang is not None and pod.pod.gang.is_described for pod in members)
+        others = 0 if is_described else self._world.gangs.others(gang)
+        return f"{sum(pod.has_turn for pod in members) + others:,}{text[found.end() :]}"
 
     def _order(self, waiting: WaitingPod) -> tuple[int, int, str, str]:
         place = self._places.get(waiting.uid)

@@ -9,6 +9,11 @@ def escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
+def keys_of(pointer: str) -> list[str]:
+    """Return the keys of a JSON Pointer."""
+    return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+
+
 def add(path: str, value: object) -> Operation:
     """Return an operation that adds a member, or an element at the end of a list (`…/-`)."""
     return {"op": "add", "path": path, "value": value}

@@ -8,7 +8,7 @@ from typing import Any, Final
 from webhook.kube.objects import bounds, keys
 from webhook.kube.workloads.deadlines import running_deadline
 from webhook.kube.workloads.evictions import eviction_effect
-from webhook.kube.workloads.gang_marks import gang_marks, marks_of
+from webhook.kube.workloads.gang_marks import gang_marks, marked, marks_of
 from webhook.kube.workloads.kind_row import NO_CONTROLLER, OWN_CONTROLLER, KindTable, PodsFound, ReadContext, Row
 from webhook.kube.workloads.model import Json, PodSet, Unknown, Workload, mapping, text
 from webhook.kube.workloads.paths import ControllerKind, Pods, count_at, pods_at
@@ -50,7 +50,7 @@ def expand(
     metadata = mapping(document.get("metadata"))
     name = text(metadata.get("name")) or text(metadata.get("generateName")).rstrip("-")
     context = ReadContext(api_version, text(metadata.get("namespace")) or namespace, name, related)
-    found = _read(document, row, context)
+    found = _read(marked(document), row, context)
     parts = tuple(islice(_of_parts(found.parts, context, kinds), bounds.POD_SETS + 1))
     if len(found.pods) + len(found.later) + len(parts) > bounds.POD_SETS:
         return Unknown(f"it creates more than {bounds.POD_SETS} groups of pods: they are checked one by one")
@@ -156,10 +156,20 @@ def _pod(template: Json, role: str, row: Row, controller: ControllerKind, contex
             metadata["ownerReferences"] = owners
     else:
         metadata["generateName"] = "".join(f"{part}-" for part in (context.name, role.lower()) if part)
-        metadata["ownerReferences"] = [
-            {"apiVersion": controller.api_version, "kind": controller.kind, "name": context.name, "controller": True}
-        ]
+        metadata["ownerReferences"] = [_owner(role, row, controller, context)]
     return {"apiVersion": keys.CORE_API, "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def _owner(role: str, row: Row, controller: ControllerKind, context: ReadContext) -> Json:
+    """Return the controller of a pod that does not exist: other objects than the workload itself make one role each."""
+    made_by = "" if controller.kind == row.kind.kind else f"/{role}"
+    return {
+        "apiVersion": controller.api_version,
+        "kind": controller.kind,
+        "name": context.name,
+        "uid": f"{controller.kind}/{context.name}{made_by}",
+        "controller": True,
+    }
 
 
 def _unknown_kind(document: Json, group: str, kind: str) -> Unknown | None:

@@ -1,11 +1,11 @@
 """Annotations of a workload about its gang, copied to its pod templates: only there do its pods get them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 from webhook.kube.objects import bounds, keys
-from webhook.kube.objects.json_patch import Operation, add, escape
+from webhook.kube.objects.json_patch import Operation, add, escape, keys_of
 from webhook.kube.workloads.model import Json, mapping
 
 _MARK: Final = "true"
@@ -27,6 +27,26 @@ def gang_marks(document: Json) -> tuple[Operation, ...]:
     if len(found) > bounds.POD_SETS:
         return ()
     return tuple(operation for path, template in found for operation in _marks(path, template, marks))
+
+
+def marked(document: Json) -> Json:
+    """Return a workload as its webhook stores it: with these annotations on its pod templates.
+
+    What does not change are the document's own parts.
+    """
+    for operation in gang_marks(document):
+        document = mapping(_added(document, keys_of(str(operation["path"])), operation["value"]))
+    return document
+
+
+def _added(value: object, path: Sequence[str], added: object) -> object:
+    """Return a value with a part added at a path, whose parents exist."""
+    if not path:
+        return added
+    key, rest = path[0], path[1:]
+    if isinstance(value, list):
+        return [_added(item, rest, added) if str(index) == key else item for index, item in enumerate(value)]
+    return {**mapping(value), key: _added(mapping(value).get(key), rest, added)}
 
 
 def marks_of(document: Json) -> Mapping[str, str]:

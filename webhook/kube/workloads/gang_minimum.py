@@ -7,6 +7,7 @@ from webhook.kube.workloads.model import Json, listed, mapping, text
 from webhook.kube.workloads.paths import dig
 
 _REPLICA_SPECS: Final = "ReplicaSpecs"
+_RAY_CLUSTERS: Final = ("rayClusterSpec", "rayClusterConfig")
 
 
 def at_minimum(document: Json) -> Json:
@@ -59,6 +60,12 @@ def _ray_cluster(spec: Json, _status: Json) -> dict[str, Any]:
     return {**spec, "enableInTreeAutoscaling": False, "workerGroupSpecs": groups}
 
 
+def _ray_owner(spec: Json, _status: Json) -> dict[str, Any]:
+    """Return the spec of an object that makes a RayCluster, with that one at its smallest."""
+    found = {key: _ray_cluster(mapping(spec[key]), {}) for key in _RAY_CLUSTERS if key in spec}
+    return {**spec, **found}
+
+
 def _leader_worker_set(spec: Json, _status: Json) -> dict[str, Any]:
     return {**spec, "replicas": 1}  # each of its groups is a gang
 
@@ -68,6 +75,8 @@ _CHANGES: Final[dict[str, Callable[[Json, Json], dict[str, Any]]]] = {
     "JobSet": _job_set,
     "LeaderWorkerSet": _leader_worker_set,
     "RayCluster": _ray_cluster,
+    "RayJob": _ray_owner,
+    "RayService": _ray_owner,
     **dict.fromkeys(("PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob"), _kubeflow),
 }
 

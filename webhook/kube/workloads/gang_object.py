@@ -29,12 +29,14 @@ class _Place(NamedTuple):
     plural: str
 
 
+POD_GROUP: Final = "PodGroup"
+
 _BY_MARKER: Final = {
     keys.JOBSET_NAME: _Place("JobSet", ("jobset.x-k8s.io/v1alpha2",), "jobsets"),
     keys.RAY_CLUSTER: _Place("RayCluster", ("ray.io/v1",), "rayclusters"),
-    keys.VOLCANO_GROUP: _Place("PodGroup", ("scheduling.volcano.sh/v1beta1",), "podgroups"),
-    keys.SCHEDULER_PLUGINS_GROUP: _Place("PodGroup", ("scheduling.x-k8s.io/v1alpha1",), "podgroups"),
-    SCHEDULING_GROUP: _Place("PodGroup", (keys.GROUPS_API,), "podgroups"),
+    keys.VOLCANO_GROUP: _Place(POD_GROUP, ("scheduling.volcano.sh/v1beta1",), "podgroups"),
+    keys.SCHEDULER_PLUGINS_GROUP: _Place(POD_GROUP, ("scheduling.x-k8s.io/v1alpha1",), "podgroups"),
+    SCHEDULING_GROUP: _Place(POD_GROUP, (keys.GROUPS_API,), "podgroups"),
 }
 _LEADER_WORKER_SET: Final = _Place("LeaderWorkerSet", ("leaderworkerset.x-k8s.io/v1",), "leaderworkersets")
 _MPI: Final = _Place("MPIJob", ("kubeflow.org/v2beta1", "kubeflow.org/v1"), "mpijobs")

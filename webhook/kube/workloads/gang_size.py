@@ -1,7 +1,7 @@
 """The gang of an object that makes pods: how many start together, and which are made only once those run."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from webhook.core.model.demand import Weights
 from webhook.core.model.gang import MAX_MEMBERS
@@ -10,13 +10,12 @@ from webhook.core.release.gang_plans import GangPlan
 from webhook.kube.pod.pods import InvalidPod
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_minimum import at_minimum, least_together
+from webhook.kube.workloads.gang_object import POD_GROUP, gang_object
 from webhook.kube.workloads.gang_stages import Stage, Stages, stages_of
 from webhook.kube.workloads.kind_row import KindTable
 from webhook.kube.workloads.model import Json, PodSet, Unknown, mapping, text
 from webhook.kube.workloads.parts import to_part
 from webhook.kube.workloads.paths import dig
-
-_POD_GROUP: Final = "PodGroup"
 
 
 class _Members(NamedTuple):
@@ -37,7 +36,7 @@ def gang_plan(document: Json, *, kinds: KindTable, namespace: str, weights: Weig
     Raises UnknownSizeError, with the reason, if it does not say it.
     """
     source = f"{text(document.get('kind'))} {text(mapping(document.get('metadata')).get('name'))}"
-    if document.get("kind") == _POD_GROUP:
+    if document.get("kind") == POD_GROUP:
         return GangPlan(_least_of_group(document), source=source, counts_all=True)
     workload = expand(at_minimum(document), kinds=kinds, namespace=namespace)
     if workload is None or isinstance(workload, Unknown):
@@ -49,6 +48,17 @@ def gang_plan(document: Json, *, kinds: KindTable, namespace: str, weights: Weig
     if least is not None:
         plan = plan._replace(size=max(1, min(plan.size, least - others)))
     return plan._replace(source=source)
+
+
+def plan_of_workload(document: Json, pod: Pod, *, kinds: KindTable, namespace: str, weights: Weights) -> GangPlan:
+    """Return what a workload says of the gang of one of its pods; nothing where another object describes that."""
+    found = None if pod.gang is None else gang_object(pod, pod.gang.id)
+    if found is None or found.kind == POD_GROUP:
+        return GangPlan()
+    try:
+        return gang_plan(document, kinds=kinds, namespace=namespace, weights=weights)
+    except UnknownSizeError:
+        return GangPlan()
 
 
 def _members(pod_sets: Sequence[PodSet], namespace: str, weights: Weights) -> Iterator[_Members]:

@@ -104,6 +104,7 @@ BUILT_IN: Final[tuple[Row, ...]] = (
         "the jobs of its runtime, which must be given too; `trainer.numNodes` pods train, with `resourcesPerNode`",
         train_job,
         JOB,
+        {"jobset.sigs.k8s.io/jobset-name": "{name}"},
     ),
     Row(
         WorkloadKind("kubeflow.org", "Notebook", "notebooks"),
@@ -119,7 +120,7 @@ BUILT_IN: Final[tuple[Row, ...]] = (
         "a head, and for each group `replicas` between `minReplicas` and `maxReplicas`, times `numOfHosts` (1); "
         "with autoscaling `maxReplicas`",
         ray.ray_cluster,
-        labels=_RAY,
+        labels={**_RAY, "ray.io/cluster": "{name}"},
     ),
     Row(
         _gang("ray.io", "RayJob", "rayjobs"),
