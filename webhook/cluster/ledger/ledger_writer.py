@@ -7,15 +7,15 @@ compare-and-swap on the object's resourceVersion: after any write of another rep
 
 import asyncio
 import logging
-import random
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final
 
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.ledger.ledger_context import LedgerContext
 from webhook.cluster.ledger.ledger_request import AdmittedRequest, LedgerJudge, LedgerRequest
-from webhook.cluster.ledger.team_ledger_client import WRITE_SECONDS, Result, TeamLedgerClient, result_of
+from webhook.cluster.ledger.team_ledger_client import Result, TeamLedgerClient, result_of
 from webhook.cluster.ledger.write_fence import WriteFence
+from webhook.cluster.ledger.write_pace import WritePace
 from webhook.core.explain.team_summary import Summary, summary_of
 from webhook.core.model.decision import Decision, Retry
 from webhook.core.model.names import TeamName, Uid
@@ -28,16 +28,6 @@ from webhook.kube.ledger.team_ledger import TeamLedger
 
 _POLL_SECONDS: Final = 0.002
 """How often a lagging view of the pods is checked again: the missing event is on its way."""
-
-_RIVAL_SECONDS: Final = 1.0
-"""For how long to yield to another replica that wrote: two that write without pause starve a third for seconds (three
-writers at 200 requests/s: p99 5 s before, well under a second with it)."""
-
-_FAILURE_SECONDS: Final = 0.05
-"""Backoff after the first failure; doubled for each further one …"""
-
-_MAX_BACKOFF_SECONDS: Final = 1.0
-"""… up to this: a waiting request has some four seconds."""
 
 MAX_CHARGES: Final = 500
 """Most charges in one write, so that it stays small and fast; halved while the API server rejects it as too large."""
@@ -57,8 +47,7 @@ class LedgerWriter:
         self.problem: str | None = None
         self.wrote_at = 0.0
         self._fence = WriteFence()
-        self._write_seconds = 0.005  # duration of the last write
-        self._rival_at = float("-inf")  # when another replica last wrote
+        self._pace = WritePace()
         self._context = context
         self._session: LedgerSession = context.homes.session(team)
         self._reader = team_ledger.RecordReader()
@@ -94,7 +83,7 @@ class LedgerWriter:
         if found.version > self._session.version:
             self._status = found.status
             if not self._is_writing:
-                self._rival_at = self._loop.time()
+                self._pace.saw_rival()
         is_known = found.version == self._session.version
         record = self._session.record if is_known else self._reader.read(found)
         self._session.see(record, version=found.version, identity=found.metadata.uid, is_live=is_live)
@@ -255,12 +244,12 @@ class LedgerWriter:
                     case Result.WRITTEN:
                         failures = 0
                         self._max_charges = min(2 * self._max_charges, MAX_CHARGES)
-                        await self._yield_to_rival(2.0)
+                        await self._pace.yield_to_rival(2.0)
                     case Result.CONFLICT:
-                        await self._yield_to_rival(1.0)
+                        await self._pace.yield_to_rival(1.0)
                     case Result.UNKNOWN | Result.REFUSED | Result.TOO_LARGE:
                         failures += 1
-                        await asyncio.sleep(_backoff(_FAILURE_SECONDS, failures))
+                        await self._pace.back_off(failures)
         except Exception as bug:
             _log.exception("bug in the ledger of team %s", self.team)
             self._session.discard_draft(is_in_doubt=True)
@@ -268,11 +257,6 @@ class LedgerWriter:
                 if not request.answer.done():
                     request.answer.set_exception(bug)
             self._queue.clear()
-
-    async def _yield_to_rival(self, writes: float) -> None:
-        """Pause for up to so many write durations while another replica writes, too; longer after a success."""
-        if self._loop.time() - self._rival_at < _RIVAL_SECONDS:
-            await asyncio.sleep(random.uniform(0.0, writes) * self._write_seconds)  # noqa: S311 - jitter
 
     async def _attempt(self, waiting: list[LedgerRequest]) -> Result:
         """Read the object if needed, wait for the view of the pods, decide, write, answer."""
@@ -388,13 +372,13 @@ class LedgerWriter:
             result, self.problem = Result.WRITTEN, None
             self.wrote_at = self._loop.time()
             self._fence.note(began)
-            self._write_seconds = min(self.wrote_at - began, WRITE_SECONDS / 30)
+            self._pace.wrote(self.wrote_at - began)
         except (ClusterError, ValueError) as error:
             result = result_of(error, is_new=not session.version)
             session.discard_draft(is_in_doubt=result is Result.UNKNOWN)
             self.problem = None if result is Result.CONFLICT else str(error)
             if result is Result.CONFLICT:
-                self._rival_at = self._loop.time()
+                self._pace.saw_rival()
         finally:
             self._is_writing = False
         self._context.recorder.wrote(result.value, charges=charges, seconds=self._loop.time() - began)
@@ -411,8 +395,3 @@ class LedgerWriter:
             self.problem = str(error)
             return Result.REFUSED
         return Result.WRITTEN
-
-
-def _backoff(first: float, times: int) -> float:
-    """Return a random backoff: replicas that failed together must not retry together."""
-    return random.uniform(0.5, 1.0) * min(_MAX_BACKOFF_SECONDS, first * 2.0 ** min(times - 1, 16))  # noqa: S311 - jitter
