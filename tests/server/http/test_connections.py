@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import socket
+import time
 
 import pytest
 
@@ -114,3 +116,26 @@ async def test_a_client_that_takes_no_responses_is_not_answered_without_end(serv
     assert 0 < len(server.reviewer.calls) < 30
     writer.transport.resume_reading()
     assert [(await response(reader))[0] for _ in range(60)] == [*range(60)]
+
+
+def send_beside(server, sent):
+    """Send a review that waits, then so many bytes, until the server takes no more for a second."""
+    with (
+        socket.create_connection(("127.0.0.1", server.port)) as plain,
+        server.tls.wrap_socket(plain, server_hostname="127.0.0.1") as client,
+    ):
+        client.settimeout(1)
+        client.sendall(message(b"{}", path=b"validate"))
+        while not server.reviewer.calls:
+            time.sleep(0.01)
+        client.sendall(b"x" * sent)
+
+
+async def test_what_a_client_sends_beside_a_review_that_waits_is_not_read_without_end(server):
+    release = asyncio.Event()
+    server.reviewer.work = release.wait
+    with pytest.raises(TimeoutError):
+        await asyncio.to_thread(send_beside, server, 64 * 1024**2)
+    assert server.reviewer.calls == ["validate"]
+    release.set()
+    assert (await server.review()).status == 200
