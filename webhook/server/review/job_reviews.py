@@ -6,8 +6,6 @@ that: one call of the API server instead of up to three.
 
 from typing import Literal, NamedTuple
 
-import jsonpatch
-
 from webhook.core.model.decision import Outcome
 from webhook.core.model.policy import Enforcement, JobEvictions
 from webhook.core.model.reason import Code, Reason
@@ -89,7 +87,6 @@ def _with_workload(verdict: _Verdict, review: JobReview, world: World) -> _Verdi
     """
     gang_reason, marks = gang_change(review, world)
     if marks:
-        review = review._replace(document=jsonpatch.apply_patch(review.document, marks, in_place=True))
         verdict = verdict._replace(patch=(*verdict.patch, *marks))
         if not verdict.warnings:
             verdict = verdict._replace(outcome=Outcome.ADMIT, reason=gang_reason)
