@@ -49,7 +49,7 @@ async def run_bare(certs: Path) -> None:
 class FixedReviewer:
     """Answers like the bare handler, with the record of a decision."""
 
-    async def mutate(self, body: bytes, *, deadline: float) -> Answer:  # noqa: ARG002 (the protocol's)
+    def mutate(self, body: bytes) -> Answer:  # noqa: ARG002 (the protocol's)
         """Return the fixed answer."""
         return Answer(body=FIXED_ANSWER, record=_RECORD)
 

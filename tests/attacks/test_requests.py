@@ -30,7 +30,7 @@ SIZES = {"2 KiB": 2048, "60 KiB": 60 * 1024, "250 KiB": 250 * 1024, "1 MiB": MIB
 def world():
     made = crowded(1000)
     at = reviewer(made)
-    turn(at.mutate(review(pod()), deadline=1e9))  # resolved by the first decision
+    turn(at, "mutate", review(pod()))  # resolved by the first decision
     gc.collect()
     gc.freeze()
     yield made
@@ -44,7 +44,7 @@ def every_shape():
 
 def longest(at, body):
     """The longest of the turns that a pod takes."""
-    return max(turn(call(body, deadline=1e9)).milliseconds for call in (at.mutate, at.validate, at.mutate))
+    return max(turn(at, method, body).milliseconds for method in ("mutate", "validate", "mutate"))
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
@@ -62,7 +62,7 @@ def test_no_shape_of_a_workload_blocks_the_event_loop(world, size):
     at = reviewer(world)
 
     def milliseconds(shape, number):
-        return turn(at.workloads(again(review(shape), number), deadline=1e9)).milliseconds
+        return turn(at, "workloads", again(review(shape), number)).milliseconds
 
     found = {
         name: is_longer(lambda number, shape=shape: milliseconds(shape, number), LONGEST_TURN)
@@ -96,7 +96,7 @@ def test_a_thousand_different_requests_leave_no_memory_behind(world):
 def test_an_exceeded_bound_is_refused_with_its_number(world):
     terms = [{"matchExpressions": [{"key": f"k{n}", "operator": "Exists"}]} for n in range(bounds.NODE_TERMS + 1)]
     asked = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    answer = json.loads(turn(reviewer(world).mutate(review(pod({"affinity": asked})), deadline=1e9)).answer.body)
+    answer = json.loads(turn(reviewer(world), "mutate", review(pod({"affinity": asked}))).answer.body)
     assert answer["response"]["status"]["message"] == (
         "spec.affinity: number of node selector terms 65 is more than the maximum of 64 that Fairgate reads; reduce it "
         "(TooLarge)"
@@ -106,7 +106,7 @@ def test_an_exceeded_bound_is_refused_with_its_number(world):
 def test_a_pod_without_gpus_is_never_refused_for_its_size(world):
     terms = [{"topologyKey": f"k{n}"} for n in range(bounds.POD_TERMS + 1)]
     spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
-    record = turn(reviewer(world).mutate(review(pod(spec, gpus=0)), deadline=1e9)).answer.record
+    record = turn(reviewer(world), "mutate", review(pod(spec, gpus=0))).answer.record
     assert (record.outcome, record.code) == ("skip", Code.NO_GPU)
 
 
@@ -129,12 +129,12 @@ def standing(uid, terms, *, namespace="mallory", node="node-00001"):
 @pytest.mark.parametrize(("number", "terms"), [(6, 6000), (300, bounds.POD_TERMS)])
 def test_existing_pods_do_not_make_decisions_expensive(world, number, terms):
     at, body = reviewer(world), review(pod())
-    usual = min(turn(at.mutate(body, deadline=1e9)).milliseconds for _ in range(5))
+    usual = min(turn(at, "mutate", body).milliseconds for _ in range(5))
     there = [standing(f"u{n}", terms, node=f"node-{n:05}") for n in range(number)]
     for each in there:
         world.set_pod(each)
     try:
-        taken = min(turn(at.mutate(body, deadline=1e9)).milliseconds for _ in range(5))
+        taken = min(turn(at, "mutate", body).milliseconds for _ in range(5))
         assert taken < usual + 2 * slowness()
     finally:
         for each in there:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 import pytest
 
 from tests import builders
-from tests.blackbox.in_process import at_once
 from tests.core.support import make
 from webhook.core.model.names import Namespace
 from webhook.core.model.pod import NamespaceFacts, Owner
@@ -29,7 +28,7 @@ def reviewer(*residents, limit=4):
 
 def answered(place, manifest):
     body = builders.review(manifest, namespace="team-a", username="system:serviceaccount:kube-system:job-controller")
-    answer = at_once(place.mutate(body, deadline=1.0))
+    answer = place.mutate(body)
     return json.loads(answer.body)["response"], answer.record
 
 

@@ -82,7 +82,7 @@ async def test_a_client_that_leaves_while_its_review_waits_is_not_a_bug(server):
     writer.transport.abort()
     await until(server.reviewer.is_gone)
     release.set()
-    assert (await server.review()).status == 200
+    assert (await server.review("/validate")).status == 200
     assert len(server.lines("decision")) == 2
     assert server.lines("bug") == server.lines("library") == []
 
@@ -138,4 +138,4 @@ async def test_what_a_client_sends_beside_a_review_that_waits_is_not_read_withou
         await asyncio.to_thread(send_beside, server, 64 * 1024**2)
     assert server.reviewer.calls == ["validate"]
     release.set()
-    assert (await server.review()).status == 200
+    assert (await server.review("/validate")).status == 200

@@ -33,7 +33,7 @@ async def test_the_first_signal_finishes_what_is_in_flight_and_exits_with_succes
     async with process(tmp_path, drain_seconds=0) as (child, url):
         tls = ssl.create_default_context(cafile=tmp_path / "certs" / "ca.crt")
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls)) as session:
-            asked = asyncio.create_task(session.post(f"{url}/mutate", data=b"{}", headers=REVIEW_HEADERS))
+            asked = asyncio.create_task(session.post(f"{url}/validate", data=b"{}", headers=REVIEW_HEADERS))
             await until(lambda: "reviewing" in events(tmp_path))
             child.send_signal(number)
             async with await asked as response:

@@ -39,7 +39,7 @@ async def test_a_request_in_flight_finishes(tmp_path):
     async with running(tmp_path) as server:
         release = asyncio.Event()
         server.reviewer.work = release.wait
-        asked = asyncio.create_task(server.review())
+        asked = asyncio.create_task(server.review("/validate"))
         await until(lambda: server.reviewer.calls)
         server.stop.set()
         await asyncio.sleep(0.1)

@@ -1,6 +1,5 @@
 """The webhook, the commit, a review and an explanation agree on the same pod in the same world."""
 
-import asyncio
 import base64
 import json
 import re
@@ -12,6 +11,7 @@ import jsonpatch
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from tests.blackbox.in_process import ask
 from tests.cases.test_cases import open_reviewer, pod, review
 from tests.examples import examples
 from tests.server.review.test_sums_agree import OF_DRA, written
@@ -113,8 +113,8 @@ def numbers(text):
     return re.sub(r"used ([\d.]+), reserved ([\d.]+)", lambda found: str(sum(map(Fraction, found.groups()))), text)
 
 
-def call(method, manifest, uid):
-    answer = asyncio.run(method(review(manifest, uid=uid, requester=ALICE.username), deadline=1.0))
+def call(reviewer, method, manifest, uid):
+    answer = ask(reviewer, method, review(manifest, uid=uid, requester=ALICE.username))
     return answer.record, json.loads(answer.body)["response"]
 
 
@@ -151,7 +151,7 @@ def test_webhook_commit_review_and_explanation_agree(nodes, share, pods):
         )
         assert outcome_of(explanation.decision) == outcome_of(reviewed.decision)
         event(outcome_of(explanation.decision)[1])
-        record, response = call(reviewer.mutate, manifest, uid)
+        record, response = call(reviewer, "mutate", manifest, uid)
         same(record, explanation.decision)
         if isinstance(explanation.decision, Admit):
             assert (record.team, record.gpus) == (explanation.team.name, gpu_number(explanation.pod.demand.gpus))
@@ -166,6 +166,6 @@ def test_webhook_commit_review_and_explanation_agree(nodes, share, pods):
         stored = read_template(manifest, namespace=namespace, world=reviewer.world).pod._replace(uid=uid)
         verified = verify(stored, ALICE, reviewer.world)
         assert outcome_of(verified) == outcome_of(explanation.decision)
-        committed, _ = call(reviewer.validate, manifest, uid)
+        committed, _ = call(reviewer, "validate", manifest, uid)
         same(committed, verified)
         assert committed[8:13] == record[8:13]  # outcome, code, team, tier, numbers

@@ -36,7 +36,7 @@ def opened(case, folder, events):
 def mutate(reviewer, step, *, dry_run=False, operation="CREATE"):
     asked = json.loads(review(pod(step), uid="r1", requester="controller", operation=operation))
     asked["request"]["dryRun"] = dry_run
-    answer = asyncio.run(reviewer.mutate(json.dumps(asked).encode(), deadline=1.0))
+    answer = reviewer.mutate(json.dumps(asked).encode())
     return json.loads(answer.body)["response"]
 
 

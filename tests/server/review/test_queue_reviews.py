@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests import builders
-from tests.blackbox.in_process import at_once
+from tests.blackbox.in_process import ask
 from tests.core.support import make
 from webhook.core.admission.queueing import as_requested
 from webhook.core.model.decision import Charge, Outcome
@@ -41,7 +41,7 @@ class Site:
 
     def ask(self, method, pod, *, operation="CREATE", **more):
         body = builders.review(pod, namespace="team-a", username="bob", operation=operation, **more)
-        answer = at_once(getattr(self.reviewer, method)(body, deadline=1.0))
+        answer = ask(self.reviewer, method, body)
         return json.loads(answer.body)["response"], answer.record
 
     def create(self, pod, **more):

@@ -3,7 +3,7 @@
 import json
 
 from tests import builders
-from tests.blackbox.in_process import at_once
+from tests.blackbox.in_process import ask
 from tests.core.support import make
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import TeamName, User
@@ -30,7 +30,7 @@ class Site:
     def refused(self, method, gpus=1):
         pod = builders.pod("p", namespace="team-a", gpus=gpus, uid="u")
         body = builders.review(pod, namespace="team-a", username="bob")
-        answer = at_once(getattr(self.reviewer, method)(body, deadline=1.0))
+        answer = ask(self.reviewer, method, body)
         response = json.loads(answer.body)["response"]
         assert not response["allowed"]
         assert answer.record.message == response["status"]["message"]

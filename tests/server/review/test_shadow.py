@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests import builders
-from tests.blackbox.in_process import at_once
+from tests.blackbox.in_process import ask
 from tests.core.support import make
 from webhook.core.model.decision import Retry
 from webhook.core.model.policy import Enforcement
@@ -31,13 +31,13 @@ def asked(name, gpus, **more):
 
 
 def validated(reviewer_, name, gpus, **more):
-    answer = at_once(reviewer_.validate(asked(name, gpus, **more), deadline=1.0))
+    answer = ask(reviewer_, "validate", asked(name, gpus, **more))
     return json.loads(answer.body)["response"], answer.record
 
 
 @pytest.mark.parametrize("mode", [Enforcement.OFF, Enforcement.SHADOW, Enforcement.WARN])
 def test_the_mutating_webhook_changes_nothing(mode):
-    answer = at_once(reviewer(mode).mutate(asked("p", 99), deadline=1.0))
+    answer = reviewer(mode).mutate(asked("p", 99))
     response = json.loads(answer.body)["response"]
     assert (response["allowed"], "patch" in response, "warnings" in response) == (True, False, False)
     assert (answer.record.outcome, answer.record.would, answer.record.enforce) == ("skip", "", mode)
@@ -135,13 +135,13 @@ def test_workloads_get_warnings_only_in_modes_that_warn(mode, want):
         "kind": "AdmissionReview",
         "request": {"uid": "u", "operation": "CREATE", "namespace": "team-a", "object": job},
     }
-    answer = at_once(reviewer(mode).workloads(json.dumps(body).encode(), deadline=1.0))
+    answer = reviewer(mode).workloads(json.dumps(body).encode())
     response = json.loads(answer.body)["response"]
     assert response["allowed"]
     assert len(response.get("warnings", ())) == want
 
 
 def test_the_patch_is_back_when_policy_is_enforced_again():
-    answer = at_once(reviewer(Enforcement.ENFORCE).mutate(asked("p", 3), deadline=1.0))
+    answer = reviewer(Enforcement.ENFORCE).mutate(asked("p", 3))
     patch = json.loads(base64.b64decode(json.loads(answer.body)["response"]["patch"]))
     assert any("guaranteed" in str(change.get("value")) for change in patch)

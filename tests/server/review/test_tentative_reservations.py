@@ -32,7 +32,7 @@ def decided(reviewer, name, *, dry_run=False, **metadata):
     step = {"gpus": 8, "metadata": {"name": name, "namespace": "team-a", **metadata}}
     asked = json.loads(review(pod(step), uid=f"uid-{name}", requester="alice"))
     asked["request"]["dryRun"] = dry_run
-    answer = asyncio.run(reviewer.mutate(json.dumps(asked).encode(), deadline=1.0))
+    answer = reviewer.mutate(json.dumps(asked).encode())
     response = json.loads(answer.body)["response"]
     assert response["allowed"], response
     changes = {change["path"]: change["value"] for change in json.loads(b64decode(response["patch"]))}

@@ -43,34 +43,40 @@ REVIEW_HEADERS = {"Content-Type": "application/json"}
 
 
 class FakeReviewer:
-    """Answers every body with its length, after `work`, which may wait or raise; `why_not_synced` delays all of it."""
+    """Answers every body with its length, after `work`, which may raise, or wait if it is for /validate.
+
+    `why_not_synced` delays all of it.
+    """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
-        self.seconds_left: list[float] = []
+        self.seconds_left: list[float] = []  # of calls of /validate
         self.record = RECORD
         self.work: Callable[[], object] = lambda: None
         self.why_not_synced: str | None = None
         self.padding = ""
 
-    async def mutate(self, body: bytes, *, deadline: float) -> Answer:
-        return await self._answer("mutate", body, deadline)
+    def mutate(self, body: bytes) -> Answer:
+        self.calls.append("mutate")
+        assert self.work() is None, "only /validate may wait"
+        return self._answer(body)
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool]) -> Answer:
         self.is_gone = is_gone
-        return await self._answer("validate", body, deadline)
-
-    async def workloads(self, body: bytes, *, deadline: float) -> Answer:
-        return await self._answer("workloads", body, deadline)
-
-    claims = jobs = gangs = workloads
-
-    async def _answer(self, phase: str, body: bytes, deadline: float) -> Answer:
-        self.calls.append(phase)
+        self.calls.append("validate")
         self.seconds_left.append(deadline - asyncio.get_running_loop().time())
         waiting = self.work()
         if waiting is not None:
             await waiting
+        return self._answer(body)
+
+    def workloads(self, body: bytes) -> Answer:
+        self.calls.append("workloads")
+        return self._answer(body)
+
+    claims = jobs = gangs = workloads
+
+    def _answer(self, body: bytes) -> Answer:
         answer = {"length": len(body), **({"padding": self.padding} if self.padding else {})}
         return Answer(body=json.dumps(answer).encode(), record=self.record)
 

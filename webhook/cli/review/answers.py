@@ -51,9 +51,9 @@ async def _answer(reviewer: AdmissionReviewer, review: Mapping[str, Any]) -> dic
     """Call both webhooks; the response has the patch and warnings of the first, or the refusal of either."""
     request = mapping(review.get("request"))
     if mapping(request.get("object")).get("kind", "Pod") != "Pod":
-        workload: dict[str, Any] = json.loads((await reviewer.workloads(_bytes(review), deadline=_NO_DEADLINE)).body)
+        workload: dict[str, Any] = json.loads(reviewer.workloads(_bytes(review)).body)
         return workload
-    mutated: dict[str, Any] = json.loads((await reviewer.mutate(_bytes(review), deadline=_NO_DEADLINE)).body)
+    mutated: dict[str, Any] = json.loads(reviewer.mutate(_bytes(review)).body)
     if not mutated["response"]["allowed"]:
         return mutated
     if "patch" in mutated["response"]:

@@ -20,14 +20,15 @@ from aiohttp.web_protocol import RequestHandler
 from webhook.kube.objects.usage_access import USAGE_PATH
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
-from webhook.server.http.connections import Caller, Connections
-from webhook.server.http.handlers import Handlers
+from webhook.server.http.connections import Connections
+from webhook.server.http.handlers import REVIEW_PATHS, Handlers
 from webhook.server.http.http_error import HttpError
 from webhook.server.http.listen import open_sockets
 from webhook.server.http.plain_request import PlainHead
 from webhook.server.http.probes import Readiness
 from webhook.server.http.reply import Reply
 from webhook.server.http.request_target import Target, parse_target
+from webhook.server.http.review_batch import Caller
 from webhook.server.http.usage_endpoint import UsageEndpoint
 from webhook.server.review.answer import Reviewer
 from webhook.server.settings import (
@@ -70,7 +71,7 @@ class App:
         self._handlers = handlers
         self._check_caller = check_caller
         self._routes = {
-            **{path: _Route(("POST",), self._review) for path in handlers.review_paths},
+            **{path: _Route(("POST",), self._review) for path in REVIEW_PATHS},
             "/healthz": _Route(("GET", "HEAD"), handlers.healthz),
             "/readyz": _Route(("GET", "HEAD"), handlers.readyz),
             "/metrics": _Route(("GET", "HEAD"), handlers.metrics),
@@ -85,18 +86,28 @@ class App:
 
     def answers(self, path: str) -> bool:
         """Return whether this is the path of a review."""
-        return path in self._handlers.review_paths
+        return path in REVIEW_PATHS
 
-    async def answer(self, head: PlainHead, body: bytes, caller: Caller) -> Reply:
-        """Respond to a plain review."""
+    def answer(self, head: PlainHead, body: bytes, caller: Caller) -> Reply | Awaitable[Reply]:
+        """Respond to a plain review, at once or when its pod is charged."""
         try:
             if self._check_caller is not None:
                 self._check_caller(caller.transport)
-            return await self._handlers.review(body, head.target, arrived=caller.arrived, is_gone=caller.is_gone)
-        except HttpError as error:
-            return self._handlers.http_error(error, raw_target=head.raw_target, remote=caller.remote)
+            reply = self._handlers.review(body, head.target, arrived=caller.arrived, is_gone=caller.is_gone)
         except Exception as exc:  # as in `handle`
-            return self._handlers.bug(exc, raw_target=head.raw_target, remote=caller.remote)
+            return self._failed(exc, head, caller)
+        return reply if isinstance(reply, Reply) else self._answer_later(reply, head, caller)
+
+    async def _answer_later(self, reply: Awaitable[Reply], head: PlainHead, caller: Caller) -> Reply:
+        try:
+            return await reply
+        except Exception as exc:  # as in `handle`
+            return self._failed(exc, head, caller)
+
+    def _failed(self, exc: Exception, head: PlainHead, caller: Caller) -> Reply:
+        if isinstance(exc, HttpError):
+            return self._handlers.http_error(exc, raw_target=head.raw_target, remote=caller.remote)
+        return self._handlers.bug(exc, raw_target=head.raw_target, remote=caller.remote)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Respond to any request."""

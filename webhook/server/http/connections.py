@@ -11,14 +11,15 @@ aiohttp has a timeout for idle connections only; a client that sends a header by
 import asyncio
 import logging
 from collections import Counter
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
-from webhook.server.http.plain_request import PlainHead, plain_head
+from webhook.server.http.plain_request import plain_head
 from webhook.server.http.reply import Reply
+from webhook.server.http.review_batch import PlainReviews, ReviewBatch
 from webhook.server.settings import HEADER_SECONDS, KEEPALIVE_SECONDS, MAX_CONNECTIONS
 
 HOLD_SECONDS: Final = 0.25
@@ -27,46 +28,15 @@ HOLD_SECONDS: Final = 0.25
 _log: Final = logging.getLogger("webhook.server.http")
 
 
-class Caller(Protocol):
-    """Who sent a request: the connection that it came by."""
-
-    transport: asyncio.Transport | None
-    remote: str
-    """The address of the client."""
-    arrived: float
-    """When the first byte of the request arrived, in the event loop's time."""
-
-    def is_gone(self) -> bool:
-        """Whether the client closed the connection."""
-        ...
-
-
-class PlainReviews(Protocol):
-    """Answers reviews that are read here."""
-
-    @property
-    def is_draining(self) -> bool:
-        """Whether each response closes its connection."""
-        ...
-
-    def answers(self, path: str) -> bool:
-        """Return whether this is the path of a review."""
-        ...
-
-    async def answer(self, head: PlainHead, body: bytes, caller: Caller) -> Reply:
-        """Return the response to a review, whatever happens."""
-        ...
-
-
 class Connection(RequestHandler):
     """One connection. The overridden methods cost a request of aiohttp's less than a microsecond."""
 
     __slots__ = (
-        "_answering",
         "_body",
         "_header_timer",
         "_held",
         "_hold_timer",
+        "_is_answering",
         "_needed_bytes",
         "_server",
         "arrived",
@@ -83,7 +53,7 @@ class Connection(RequestHandler):
         self._held = bytearray()  # a part of a plain review, or what came while one is answered
         self._needed_bytes = 0  # of the plain review that is held in part
         self._hold_timer: asyncio.TimerHandle | None = None
-        self._answering: asyncio.Task[None] | None = None
+        self._is_answering = False  # a plain review has no response yet
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the connection, or close it if its address has too many."""
@@ -106,7 +76,7 @@ class Connection(RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Answer a plain review that is complete; hold a part of one for a moment; give all else to aiohttp."""
-        if self._answering is not None:
+        if self._is_answering:
             self._held += data
             self._pause_reading_for_buffer()
             return
@@ -126,7 +96,27 @@ class Connection(RequestHandler):
             self._needed_bytes = head.ends
             self._hold_timer = self._loop.call_later(HOLD_SECONDS, self._feed_held)
         else:
-            self._answering = self._loop.create_task(self._answer(head, data[head.body_starts :]))
+            # What aiohttp does around a request: count it, do not take the connection for idle, let a shutdown wait.
+            self._server.requests_count += 1
+            self._next_keepalive_close_time = self.arrived + KEEPALIVE_SECONDS
+            self._is_answering = self._request_in_progress = True
+            self._server.batch.add(self, head, data[head.body_starts :])
+
+    def respond(self, reply: Reply) -> None:
+        """Write the response to the plain review, and go on with what came meanwhile."""
+        closes = self._closes or self._server.reviews.is_draining
+        try:
+            if self.transport is not None and not self.transport.is_closing():
+                self.transport.write(reply.encode(closes=closes))
+                if closes:
+                    self.transport.close()
+        finally:
+            self._is_answering = self._request_in_progress = False
+            if self._handler_waiter is not None:
+                self._handler_waiter.set_result(None)
+        if self._held and not closes:
+            self._resume_reading_for_buffer()
+            self._feed_held()
 
     def _is_idle(self) -> bool:
         """Return whether aiohttp waits for the first byte of a request, and the client takes what is written."""
@@ -145,27 +135,6 @@ class Connection(RequestHandler):
     @property
     def _closes(self) -> bool:
         return self._close or self._force_close
-
-    async def _answer(self, head: PlainHead, body: bytes) -> None:
-        # What aiohttp does around a request: count it, do not take the connection for idle, let a shutdown wait.
-        self._server.requests_count += 1
-        self._next_keepalive_close_time = self.arrived + KEEPALIVE_SECONDS
-        self._request_in_progress = True
-        try:
-            reply = await self._server.reviews.answer(head, body, self)
-            closes = self._closes or self._server.reviews.is_draining
-            if self.transport is not None and not self.transport.is_closing():
-                self.transport.write(reply.encode(closes=closes))
-                if closes:
-                    self.transport.close()
-        finally:
-            self._answering = None
-            self._request_in_progress = False
-            if self._handler_waiter is not None:
-                self._handler_waiter.set_result(None)
-        if self._held and not closes:
-            self._resume_reading_for_buffer()
-            self._feed_held()
 
     def _feed_held(self) -> None:
         """Give to aiohttp what is held."""
@@ -206,6 +175,7 @@ class Connections(web.Server):
     def __init__(self, *args: Any, reviews: PlainReviews, **kwargs: Any) -> None:  # noqa: ANN401 - aiohttp's own
         super().__init__(*args, **kwargs)
         self.reviews = reviews
+        self.batch = ReviewBatch(reviews, self._loop)
         self._counts: Counter[str] = Counter()
         self._logged: set[str] = set()
 

@@ -7,7 +7,7 @@ middleware, the body read once.
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -34,6 +34,9 @@ from webhook.server.http.request_target import Target
 from webhook.server.review.answer import Answer, Record, Reviewer
 from webhook.server.settings import BODY_SECONDS
 
+REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH, CLAIMS_PATH, JOBS_PATH, GANGS_PATH)
+"""The paths of reviews."""
+
 _ENFORCE: Final = Enforcement.ENFORCE.value
 _NOT_LOGGED: Final = frozenset({404, 405})
 """Statuses that scanners and typos cause: counted, but not logged."""
@@ -57,27 +60,24 @@ class Handlers:
         self._why_cold = why_not_synced
         self._bodies = BodyReader()
         self._clock = asyncio.get_running_loop().time
-        self._reviews: dict[str, tuple[Phase, Callable[..., Awaitable[Answer]]]] = {
+        self._validate = reviewer.validate
+        self._reviews: dict[str, tuple[Phase, Callable[[bytes], Answer]]] = {
             MUTATE_PATH: (Phase.MUTATE, reviewer.mutate),
-            VALIDATE_PATH: (Phase.VALIDATE, reviewer.validate),
             WORKLOADS_PATH: (Phase.WORKLOADS, reviewer.workloads),
             CLAIMS_PATH: (Phase.CLAIMS, reviewer.claims),
             JOBS_PATH: (Phase.JOBS, reviewer.jobs),
             GANGS_PATH: (Phase.GANGS, reviewer.gangs),
         }
 
-    @property
-    def review_paths(self) -> Collection[str]:
-        """The paths of reviews."""
-        return self._reviews.keys()
-
-    async def review(self, body: bytes, target: Target, *, arrived: float, is_gone: Callable[[], bool]) -> Reply:
+    def review(
+        self, body: bytes, target: Target, *, arrived: float, is_gone: Callable[[], bool]
+    ) -> Reply | Awaitable[Reply]:
         """Return the answer to a review that arrived at a time of the event loop. Raises HttpError.
 
-        `is_gone` returns whether its caller left.
+        An answer that takes a charge is waited for; `is_gone` returns whether its caller left.
         """
         self._check_ready(target)
-        return await self._review(body, target, deadline=arrived + target.work_seconds, is_gone=is_gone)
+        return self._review(body, target, deadline=arrived + target.work_seconds, is_gone=is_gone)
 
     async def read_review(self, request: web.BaseRequest, target: Target) -> Reply:
         """Read a review's body, however large and slow within the bounds, and return the answer. Raises HttpError."""
@@ -91,7 +91,8 @@ class Handlers:
         body = await self._bodies.read(request, within_seconds=min(BODY_SECONDS, target.work_seconds))
         try:
             await self._bodies.wait_turn(body)
-            return await self._review(body.text, target, deadline=deadline, is_gone=is_gone)
+            reply = self._review(body.text, target, deadline=deadline, is_gone=is_gone)
+            return reply if isinstance(reply, Reply) else await reply
         finally:
             self._bodies.release(body)
 
@@ -144,16 +145,29 @@ class Handlers:
         if target.timeout_problem:
             raise HttpError(400, "InvalidTimeout", target.timeout_problem)
 
-    async def _review(self, body: bytes, target: Target, *, deadline: float, is_gone: Callable[[], bool]) -> Reply:
+    def _review(
+        self, body: bytes, target: Target, *, deadline: float, is_gone: Callable[[], bool]
+    ) -> Reply | Awaitable[Reply]:
+        if target.path == VALIDATE_PATH:
+            return self._charge(body, deadline=deadline, is_gone=is_gone)
         phase, review = self._reviews[target.path]
         started = time.perf_counter()
         try:
-            if phase is Phase.VALIDATE:
-                answer = await review(body, deadline=deadline, is_gone=is_gone)
-            else:
-                answer = await review(body, deadline=deadline)
+            answer = review(body)
         except ReviewError as exc:
-            raise HttpError(exc.status, "MalformedReview", exc.text) from exc
+            raise _malformed(exc) from exc
+        return self._recorded(phase, answer, started)
+
+    async def _charge(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool]) -> Reply:
+        started = time.perf_counter()
+        try:
+            answer = await self._validate(body, deadline=deadline, is_gone=is_gone)
+        except ReviewError as exc:
+            raise _malformed(exc) from exc
+        return self._recorded(Phase.VALIDATE, answer, started)
+
+    def _recorded(self, phase: Phase, answer: Answer, started: float) -> Reply:
+        """Count and log a decision; return its response."""
         seconds = time.perf_counter() - started
         record = answer.record
         self._metrics.decision(phase, outcome=record.outcome, code=record.code, team=record.team, seconds=seconds)
@@ -161,6 +175,10 @@ class Handlers:
             self._metrics.shadow_decision(record.enforce, outcome=record.would, code=record.code, team=record.team)
         self._logs.decision(_line(phase, record, seconds))
         return Reply(answer.body)
+
+
+def _malformed(error: ReviewError) -> HttpError:
+    return HttpError(error.status, "MalformedReview", error.text)
 
 
 def _line(phase: Phase, record: Record, seconds: float) -> dict[str, object]:

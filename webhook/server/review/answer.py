@@ -119,31 +119,34 @@ class Answer(NamedTuple):
 class Reviewer(Protocol):
     """Answers admission reviews. Bytes in, bytes out.
 
-    `deadline`, in the event loop's time, is when work must stop, so that nothing is charged after the caller left: the
-    HTTP server never cancels a review that has begun. Raises webhook.kube.admission.review.ReviewError for a malformed
-    review; any other exception is a bug.
+    Raises webhook.kube.admission.review.ReviewError for a malformed review; any other exception is a bug.
     """
 
-    async def mutate(self, body: bytes, *, deadline: float) -> Answer:
+    def mutate(self, body: bytes) -> Answer:
         """Answer a call of the mutating webhook."""
         ...
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool]) -> Answer:
-        """Answer a call of the validating webhook; `is_gone` returns whether the caller closed the connection."""
+        """Answer a call of the validating webhook, which may wait for the ledger.
+
+        `deadline`, in the event loop's time, is when work must stop, so that nothing is charged after the caller left:
+        the HTTP server never cancels a review that has begun. `is_gone` returns whether the caller closed the
+        connection.
+        """
         ...
 
-    async def workloads(self, body: bytes, *, deadline: float) -> Answer:
+    def workloads(self, body: bytes) -> Answer:
         """Answer a call about an object that creates pods."""
         ...
 
-    async def claims(self, body: bytes, *, deadline: float) -> Answer:
+    def claims(self, body: bytes) -> Answer:
         """Answer a call about the allocation of a ResourceClaim."""
         ...
 
-    async def jobs(self, body: bytes, *, deadline: float) -> Answer:
+    def jobs(self, body: bytes) -> Answer:
         """Answer a call about a Job that is created or updated."""
         ...
 
-    async def gangs(self, body: bytes, *, deadline: float) -> Answer:
+    def gangs(self, body: bytes) -> Answer:
         """Answer a call about a created workload whose annotation makes its pods a gang."""
         ...

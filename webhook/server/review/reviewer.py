@@ -78,9 +78,8 @@ class AdmissionReviewer:
         self._shadow = Shadow(world, ledger, shadow_labels or ShadowLabels(world))
         self._now_text = now_text
 
-    async def mutate(self, body: bytes, *, deadline: float) -> Answer:
+    def mutate(self, body: bytes) -> Answer:
         """Return a patch of labels, decision and node selection for a pod that is created, or a refusal."""
-        del deadline  # nothing is awaited
         try:
             review = decode(body)
         except TooLargeError as error:
@@ -146,27 +145,23 @@ class AdmissionReviewer:
         pod = self._read(review, new)
         return guard_demand(pod) if isinstance(pod, Pod) else decision
 
-    async def workloads(self, body: bytes, *, deadline: float) -> Answer:
+    def workloads(self, body: bytes) -> Answer:
         """Warn of a created object whose pods can never all run together."""
-        del deadline  # nothing is charged
         return answer_workload(body, self.world)
 
-    async def claims(self, body: bytes, *, deadline: float) -> Answer:
+    def claims(self, body: bytes) -> Answer:
         """Allow the allocation of a claim if its pods were admitted with as many devices."""
-        del deadline  # nothing is charged
         try:
             return answer_claim(body, self.world)
         except TooLargeError as error:
             return self._too_large(error)
 
-    async def jobs(self, body: bytes, *, deadline: float) -> Answer:
+    def jobs(self, body: bytes) -> Answer:
         """Add a rule to a Job so that evictions of its pods do not count as failures, and judge it as a workload."""
-        del deadline  # nothing is charged
         return answer_job(body, self.world)
 
-    async def gangs(self, body: bytes, *, deadline: float) -> Answer:
+    def gangs(self, body: bytes) -> Answer:
         """Copy the annotation that makes a workload's pods a gang to its pod templates."""
-        del deadline  # nothing is charged
         return answer_gang(body, self.world)
 
     def _too_large(self, error: TooLargeError) -> Answer:
