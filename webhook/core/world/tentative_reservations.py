@@ -9,14 +9,13 @@ came one by one to a node in use. Pods with a reservation count for topology rul
 """
 
 import math
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import Namespace, NodeName, Uid
-from webhook.core.model.pod import Owner, Pod, Resident
-from webhook.core.model.topology import AffinityRule
+from webhook.core.model.pod import Pod, Resident
 from webhook.core.peers.pod_counts import PlacedPod, PodCounts
 from webhook.core.placement.fleet import Fleet
 
@@ -28,18 +27,18 @@ MOST: Final = 1000
 """Open reservations; beyond it the oldest ends. Only pods that are refused after the mutating step leave many, and
 ending all at once, which takes 7 us for each, holds up all requests."""
 
-_Key = tuple[NodeName, Demand]
 
+class _Reservation:
+    """Room on a node. Of the pod it holds no user text of unbounded length."""
 
-class _Reservation(NamedTuple):
-    """One reservation. It holds no user text of unbounded length."""
+    __slots__ = ("anti_affinity_rules", "demand", "expires_at", "holder", "labels", "namespace", "node", "owner")
 
-    expires_at: float
-    holder: Uid
-    namespace: Namespace
-    owner: Owner | None
-    labels: Mapping[str, str]
-    anti_affinity_rules: tuple[AffinityRule, ...]
+    def __init__(self, node: NodeName, pod: Pod, holder: Uid, expires_at: float) -> None:
+        self.node, self.demand = node, pod.demand
+        self.holder, self.expires_at = holder, expires_at
+        self.namespace, self.owner = pod.namespace, pod.owner
+        self.labels: Mapping[str, str] = pod.labels
+        self.anti_affinity_rules = pod.anti_affinity_rules
 
     def has_origin_of(self, pod: Pod | Resident) -> bool:
         """Whether a pod has the namespace and the controller of the reservation."""
@@ -52,65 +51,62 @@ class TentativeReservations:
     def __init__(self, pod_counts: PodCounts | None = None) -> None:
         self._pod_counts = pod_counts or PodCounts()
         self._pod_counts.sources.append(self.placed)
-        self._reservations: dict[_Key, deque[_Reservation]] = {}
-        self._order: deque[tuple[float, _Key]] = deque()  # all reservations, also consumed ones, oldest first
+        self._open: OrderedDict[_Reservation, None] = OrderedDict()  # the oldest first
+        self._by_node: dict[NodeName, list[_Reservation]] = {}
         self._count = 0
-        self._open = 0
 
     def has(self, node: NodeName, demand: Demand) -> bool:
         """Whether the node has a reservation of exactly this demand."""
-        return (node, demand) in self._reservations
+        return any(each.demand == demand for each in self._by_node.get(node, ()))
 
     def reserve(self, fleet: Fleet, node: NodeName, pod: Pod, *, now: float) -> None:
         """Reserve room for a pod on its chosen node."""
-        demand = pod.demand
         self._count += 1
-        holder = Uid(f"tentative-{self._count}")
-        expires_at = now + TENTATIVE_SECONDS
-        reservation = _Reservation(expires_at, holder, pod.namespace, pod.owner, pod.labels, pod.anti_affinity_rules)
-        self._reservations.setdefault((node, demand), deque()).append(reservation)
-        self._order.append((expires_at, (node, demand)))
+        reservation = _Reservation(node, pod, Uid(f"tentative-{self._count}"), now + TENTATIVE_SECONDS)
+        self._open[reservation] = None
+        beside = self._by_node.get(node)
+        if beside is None:
+            self._by_node[node] = [reservation]
+        else:
+            beside.append(reservation)
         self._pod_counts.change(reservation, node, 1)
-        fleet.reserve(node, demand, holder=holder)
-        self._open += 1
-        while self._open > MOST:
-            self.expire(fleet, now=self._order[0][0])
+        fleet.reserve(node, pod.demand, holder=reservation.holder)
+        if len(self._open) > MOST:
+            self._remove(fleet, next(iter(self._open)))
 
     def consume(self, fleet: Fleet, node: NodeName | None, pod: Pod | Resident) -> None:
         """Drop one reservation of exactly this node and demand, whose pod is charged now."""
-        if node is None or not self._reservations:
+        if node is None or not self._open:
             return
-        reservations = self._reservations.get((node, pod.demand))
-        if reservations is not None:
-            chosen = next((each for each in reservations if each.has_origin_of(pod)), reservations[0])
-            self._remove(fleet, node, pod.demand, chosen)
+        reservations = [each for each in self._by_node.get(node, ()) if each.demand == pod.demand]
+        if reservations:
+            own = (each for each in reservations if each.has_origin_of(pod))
+            self._remove(fleet, next(own, reservations[0]))
 
     def expire(self, fleet: Fleet, *, now: float) -> None:
         """Drop the expired reservations."""
-        while self._order and self._order[0][0] <= now:
-            _, key = self._order.popleft()
-            if key in self._reservations and self._reservations[key][0].expires_at <= now:
-                self._remove(fleet, *key, self._reservations[key][0])
+        while self._open and (oldest := next(iter(self._open))).expires_at <= now:
+            self._remove(fleet, oldest)
 
     def clear(self, fleet: Fleet) -> bool:
         """Drop all reservations; return whether there were any."""
-        had_any = bool(self._reservations)
+        had_any = bool(self._open)
         self.expire(fleet, now=math.inf)
         return had_any
 
     def placed(self, namespace: Namespace) -> Iterator[PlacedPod]:
         """Return the pods of a namespace that have a reservation, with their nodes."""
-        for (node, _), reservations in self._reservations.items():
-            for reservation in reservations:
-                if reservation.namespace == namespace:
-                    yield PlacedPod(reservation, node)
+        for reservation in self._open:
+            if reservation.namespace == namespace:
+                yield PlacedPod(reservation, reservation.node)
 
-    def _remove(self, fleet: Fleet, node: NodeName, demand: Demand, reservation: _Reservation) -> None:
-        reservations = self._reservations[node, demand]
-        reservations.remove(reservation)
-        self._open -= 1
-        if not reservations:
-            del self._reservations[node, demand]
-        fleet.reserve(node, demand, sign=-1, holder=reservation.holder)
+    def _remove(self, fleet: Fleet, reservation: _Reservation) -> None:
+        node = reservation.node
+        del self._open[reservation]
+        beside = self._by_node[node]
+        beside.remove(reservation)
+        if not beside:
+            del self._by_node[node]
+        fleet.reserve(node, reservation.demand, sign=-1, holder=reservation.holder)
         fleet.rerank(node)
         self._pod_counts.change(reservation, node, -1)
