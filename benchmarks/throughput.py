@@ -146,7 +146,10 @@ def main() -> None:
         cluster = stack.enter_context(ControlPlane())
         make_nodes(cluster, options.nodes, gpus=8, timeout=600)
         limit = options.pods
-        running = stack.enter_context(replicas(cluster, options.replicas, teams=options.teams, limit=limit))
+        is_direct = options.replicas == 1
+        running = stack.enter_context(
+            replicas(cluster, options.replicas, teams=options.teams, limit=limit, is_direct=is_direct)
+        )
         report(compare(cluster, running, options), options)
 
 

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -184,13 +184,18 @@ def replicas(
     others: Sequence[Mapping[str, object]] = (),
     departments: Sequence[Department] = (),
     policy: str = "",
+    is_direct: bool = False,
 ) -> Iterator[Replicas]:
     """Run replicas that guard teams with a limit and half of it guaranteed, until the end of the block.
 
-    `others` are further teams as in a policy, `policy` adds sections as YAML.
+    `others` are further teams as in a policy, `policy` adds sections as YAML. `is_direct` is for measurements: one
+    replica without balancer and relay, which take processor time that a Service of the kernel's does not take.
     """
+    assert count == 1 or not is_direct, "only a single replica can be called without a balancer"
     suffix = secrets.token_hex(3)
     front, wire_port, *ports = free_ports(count + 2)
+    if is_direct:
+        front, wire_port = ports[0], cluster.ports.api_server
     homes = {number: each.name for each in departments for number in each.teams}
     known = [
         Team(f"t{n}", make_namespace(cluster, f"chaos-{n}-{suffix}"), limit, homes.get(n, "")) for n in range(teams)
@@ -205,10 +210,10 @@ def replicas(
     wired = cluster.kubeconfig.read_text().replace(cluster.server, f"https://127.0.0.1:{wire_port}")
     running.kubeconfig.write_text(wired)
     processes, api_server = cluster.processes, cluster.ports.api_server
-    with (
-        balancer.balancing(processes, running.wire, wire_port, api_server),
-        balancer.balancing(processes, f"{folder.name}-service", front, *ports),
-    ):
+    with ExitStack() as stack:
+        if not is_direct:
+            stack.enter_context(balancer.balancing(processes, running.wire, wire_port, api_server))
+            stack.enter_context(balancer.balancing(processes, f"{folder.name}-service", front, *ports))
         try:
             running.start(0)  # it fills the folder of certificates
             for number in range(1, count):
