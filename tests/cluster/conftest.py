@@ -49,8 +49,8 @@ def watch(connection, book):
 async def make(connection):
     made = []
 
-    def replica():
-        made.append(Replica(connection))
+    def replica(**more):
+        made.append(Replica(connection, **more))
         return made[-1]
 
     yield replica

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.cluster.support.fake_api import Answer, Cut, Held
+from tests.cluster.support.fake_api import Answer, Cut, Held, Slow
 from tests.cluster.support.replica import NO, PODS, YES, A, beside, in_flight
 from tests.cluster.support.stores import FAST, until
 from tests.core.support.make import gpus, policy, team
@@ -31,6 +31,26 @@ async def test_waiting_requests_share_one_write_and_one_limit(api, one):
     assert sorted(answer is YES for answer in answers) == [False] * 5 + [True] * 3
     assert api.count("put") <= 2
     assert max(one.counts.charges) >= 2
+
+
+async def one_pod_after_the_other(replica, name, count, *, pause=0.004):
+    for number in range(count):
+        assert await replica.ask(f"{name}-{number}") is YES
+        await asyncio.sleep(pause)
+
+
+async def test_callers_that_keep_charging_at_once_share_writes_and_one_that_charges_alone_does_not_wait(api, make):
+    api.always["put"] = Slow(0.01)
+    replica, loop = make(limit=1000), asyncio.get_running_loop()
+    began = loop.time()
+    await one_pod_after_the_other(replica, "alone", 20)
+    assert loop.time() - began < 20 * 0.02
+    callers = [one_pod_after_the_other(replica, f"caller-{n}", 20, pause=0.005 + 0.002 * n) for n in range(12)]
+    await asyncio.gather(*callers)
+    alone, shared = replica.counts.charges[:20], replica.counts.charges[20:]
+    assert alone == [1] * 20
+    assert sum(shared) == 240
+    assert len(shared) <= 35
 
 
 async def test_two_replicas_together_never_exceed_the_limit(api, one, other):

@@ -16,13 +16,13 @@ async def seconds_of(pause):
 
 async def test_a_replica_that_writes_alone_does_not_pause():
     pace = WritePace()
-    pace.wrote(0.1)
+    pace.wrote(0.1, charges=1)
     assert await seconds_of(pace.yield_to_rival(2.0)) == 0
 
 
 async def test_beside_another_one_it_pauses_for_up_to_so_many_writes_for_a_second():
     pace = WritePace()
-    pace.wrote(0.02)
+    pace.wrote(0.02, charges=1)
     pace.saw_rival()
     pauses = [await seconds_of(pace.yield_to_rival(2.0)) for _ in range(20)]
     assert 0.02 < max(pauses) <= 0.04 + 1e-6
@@ -32,9 +32,34 @@ async def test_beside_another_one_it_pauses_for_up_to_so_many_writes_for_a_secon
 
 async def test_a_slow_write_does_not_make_long_pauses():
     pace = WritePace()
-    pace.wrote(3.0)
+    pace.wrote(3.0, charges=1)
     pace.saw_rival()
     assert max([await seconds_of(pace.yield_to_rival(1.0)) for _ in range(20)]) <= 0.1 + 1e-6
+
+
+async def after(writes, *, seconds=0.01, charges=4, apart=0.02):
+    pace = WritePace()
+    for _ in range(writes):
+        await asyncio.sleep(apart)
+        pace.wrote(seconds, charges=charges)
+    return pace
+
+
+async def test_the_first_writes_of_a_burst_come_without_a_pause():
+    assert await seconds_of((await after(7)).gather()) == 0
+    assert await seconds_of((await after(8)).gather()) == pytest.approx(0.08, abs=1e-3)
+
+
+@pytest.mark.parametrize(("seconds", "want"), [(0.002, 0.016), (0.01, 0.08), (3.0, 0.1)])
+async def test_while_charges_of_several_callers_are_written_often_more_of_them_share_a_write(seconds, want):
+    pace = await after(8, seconds=seconds)
+    assert await seconds_of(pace.gather()) == pytest.approx(want, abs=1e-3)
+    assert await seconds_of(pace.gather()) == 0, "the pause begins with the end of the last write"
+
+
+@pytest.mark.parametrize("how", [{"charges": 1}, {"charges": 0}, {"apart": 0.2}], ids=str)
+async def test_neither_a_single_caller_nor_rare_writes_wait(how):
+    assert await seconds_of((await after(20, **how)).gather()) == 0
 
 
 @pytest.mark.parametrize(("failures", "most"), [(1, 0.05), (2, 0.1), (3, 0.2), (6, 1.0), (1000, 1.0)])

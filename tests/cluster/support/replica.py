@@ -36,10 +36,11 @@ class Counts:
 
 
 class Replica:
-    """One process's ledger for teams with a limit of four GPUs; a pod requests one."""
+    """One process's ledger for teams with a limit of four GPUs or another one; a pod requests one."""
 
-    def __init__(self, connection):
-        self.world = world(policy(team(guaranteed=4, limit_=4), team("team-b", limit_=4)), nodes=[])
+    def __init__(self, connection, *, limit=4):
+        self.limit = gpus(limit)
+        self.world = world(policy(team(guaranteed=limit, limit_=limit), team("team-b", limit_=limit)), nodes=[])
         self.counts, self.reached = Counts(), 0
         self.known = {}
         self.ledger = ApiLedger(
@@ -49,7 +50,7 @@ class Replica:
 
     def judge(self, uid, team_name=A):
         def decide():
-            if self.world.usage(team_name).total + gpus(1) > gpus(4):
+            if self.world.usage(team_name).total + gpus(1) > self.limit:
                 return LedgerDecision(NO, None)
             pod = resident(1, uid=uid, namespace=team_name)
             return LedgerDecision(YES, InFlightCharge(pod, Charge(team_name, Tier.GUARANTEED, gpus(1)), None))

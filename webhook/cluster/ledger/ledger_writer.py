@@ -236,6 +236,7 @@ class LedgerWriter:
         failures = 0
         try:
             while True:
+                await self._pace.gather()
                 waiting = self._still_waiting([*waiting, *self._queue])
                 self._queue.clear()
                 if not (waiting or self._is_due or self._session.must_write):
@@ -372,7 +373,7 @@ class LedgerWriter:
             result, self.problem = Result.WRITTEN, None
             self.wrote_at = self._loop.time()
             self._fence.note(began)
-            self._pace.wrote(self.wrote_at - began)
+            self._pace.wrote(self.wrote_at - began, charges=charges)
         except (ClusterError, ValueError) as error:
             result = result_of(error, is_new=not session.version)
             session.discard_draft(is_in_doubt=result is Result.UNKNOWN)
