@@ -1,10 +1,10 @@
 """Reviews that arrive together are decided before a response is written, within bounds, and none is lost."""
 
 import asyncio
-import time
 
 import pytest
 
+from webhook.server.http import review_batch
 from webhook.server.http.reply import Reply
 from webhook.server.http.review_batch import MAX_REVIEWS, MAX_SECONDS, ReviewBatch
 
@@ -16,6 +16,7 @@ class Reviews:
 
     def __init__(self):
         self.done = []
+        self.clock = 0.0
         self.seconds = 0.0
         self.charge = None
         self.broken = ()
@@ -25,7 +26,7 @@ class Reviews:
 
     def answer(self, _head, body, _caller):
         self.done.append(f"decide {body}")
-        time.sleep(self.seconds)
+        self.clock += self.seconds
         if f"decide {body}" in self.broken:
             raise RuntimeError(body)
         return Reply(body) if self.charge is None else self._answer_later(body)
@@ -53,8 +54,10 @@ class Caller:
 
 
 @pytest.fixture
-def reviews():
-    return Reviews()
+def reviews(monkeypatch):
+    made = Reviews()
+    monkeypatch.setattr(review_batch, "monotonic", lambda: made.clock)
+    return made
 
 
 async def answered(reviews, count):
