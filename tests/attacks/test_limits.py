@@ -88,7 +88,7 @@ def nothing_left(site: Site) -> Iterator[None]:
     yield
     kinds = "pods,resourceclaims,resourceclaimtemplates"
     for attacker in (site.mallory, site.picky):
-        attacker.kubectl("delete", kinds, "--all", "--grace-period=0", "--force", "--wait=true")
+        attacker.kubectl("delete", kinds, "--all", "--wait=true")  # by force, charges would last for a grace period
     wait_for(site.cluster, lambda: site.fairgate.charged("a") == 0 == site.fairgate.charged("picky"), what="all ended")
 
 

@@ -255,7 +255,7 @@ def test_creating_and_deleting_again_and_again_leaves_no_charge(fairgate, attack
     make_room(fairgate)
     settled(fairgate, 15)
     for number in range(12):
-        attacker.create_pod(sized("p", 5, **FOREIGN))
+        attacker.create_pod(sized("p", 5, terminationGracePeriodSeconds=1, **FOREIGN))  # so long its charge outlives it
         remove = [{"op": "remove", "path": f"/spec/schedulingGates/{gates(attacker, 'p').index('example.com/mine')}"}]
         patch(attacker, remove, "--type=json")
         is_awaited = "true" if number % 2 else "false"

@@ -37,6 +37,10 @@ async def test_a_slow_write_does_not_make_long_pauses():
     assert max([await seconds_of(pace.yield_to_rival(1.0)) for _ in range(20)]) <= 0.1 + 1e-6
 
 
+def none():
+    return 0
+
+
 async def after(writes, *, seconds=0.01, charges=4, apart=0.02):
     pace = WritePace()
     for _ in range(writes):
@@ -46,20 +50,34 @@ async def after(writes, *, seconds=0.01, charges=4, apart=0.02):
 
 
 async def test_the_first_writes_of_a_burst_come_without_a_pause():
-    assert await seconds_of((await after(7)).gather()) == 0
-    assert await seconds_of((await after(8)).gather()) == pytest.approx(0.08, abs=1e-3)
+    assert await seconds_of((await after(7)).gather(none)) == 0
+    assert await seconds_of((await after(8)).gather(none)) == pytest.approx(0.08, abs=1e-3)
 
 
 @pytest.mark.parametrize(("seconds", "want"), [(0.002, 0.016), (0.01, 0.08), (3.0, 0.1)])
 async def test_while_charges_of_several_callers_are_written_often_more_of_them_share_a_write(seconds, want):
     pace = await after(8, seconds=seconds)
-    assert await seconds_of(pace.gather()) == pytest.approx(want, abs=1e-3)
-    assert await seconds_of(pace.gather()) == 0, "the pause begins with the end of the last write"
+    assert await seconds_of(pace.gather(none)) == pytest.approx(want, abs=1e-3)
+    assert await seconds_of(pace.gather(none)) == 0, "the pause begins with the end of the last write"
+
+
+async def test_once_enough_wait_none_waits_for_more():
+    pace, loop = await after(8), asyncio.get_running_loop()
+    began = loop.time()
+    assert await seconds_of(pace.gather(lambda: 8)) == 0
+    took = await seconds_of(pace.gather(lambda: 8 if loop.time() >= began + 0.03 else 7))
+    assert 0.03 <= took <= 0.041
+
+
+async def test_beside_another_replica_that_writes_it_does_not_wait_for_more():
+    pace = await after(8)
+    pace.saw_rival()
+    assert await seconds_of(pace.gather(none)) == 0
 
 
 @pytest.mark.parametrize("how", [{"charges": 1}, {"charges": 0}, {"apart": 0.2}], ids=str)
 async def test_neither_a_single_caller_nor_rare_writes_wait(how):
-    assert await seconds_of((await after(20, **how)).gather()) == 0
+    assert await seconds_of((await after(20, **how)).gather(none)) == 0
 
 
 @pytest.mark.parametrize(("failures", "most"), [(1, 0.05), (2, 0.1), (3, 0.2), (6, 1.0), (1000, 1.0)])

@@ -236,7 +236,7 @@ class LedgerWriter:
         failures = 0
         try:
             while True:
-                await self._pace.gather()
+                await self._pace.gather(self._queue.__len__)
                 waiting = self._still_waiting([*waiting, *self._queue])
                 self._queue.clear()
                 if not (waiting or self._is_due or self._session.must_write):

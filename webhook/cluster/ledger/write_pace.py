@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from webhook.cluster.ledger.team_ledger_client import WRITE_SECONDS
@@ -25,9 +26,11 @@ _SHARED: Final = 1.5
 
 _GATHERING_WRITES: Final = 8
 _MAX_GATHERING_SECONDS: Final = 0.1
-"""While writes are frequent, the next one begins so many durations of a write after the last one, at most this long. It
-saves two of five writes, and a tenth of the processor time that pods cost API server and replica together
-(docs/benchmarks.md, Pods from create to bound)."""
+_ENOUGH: Final = 8
+"""While writes are frequent, the next one begins so many durations of a write after the last one, at most this long, or
+once so many requests wait. It saves two of five writes, and a tenth of the processor time that pods cost API server and
+replica together (docs/benchmarks.md, Pods from create to bound). Longer pauses would let the callers of one busy team
+wait for nothing."""
 
 
 class _Write(NamedTuple):
@@ -49,14 +52,21 @@ class WritePace:
         self._write_seconds = min(seconds, WRITE_SECONDS / 30)
         self._writes.append(_Write(self._loop.time(), charges))
 
-    async def gather(self) -> None:
-        """Pause before a write while writes are frequent, so that the pods that arrive meanwhile share it."""
-        if len(self._writes) < _FREQUENT or self._loop.time() - self._writes[0].ended_at > 1.0:
+    async def gather(self, waiting: Callable[[], int]) -> None:
+        """Pause before a write while writes are frequent, so that more requests share it; `waiting` counts those.
+
+        Not while another replica writes: each then pauses for the other already.
+        """
+        now = self._loop.time()
+        is_frequent = len(self._writes) == _FREQUENT and now - self._writes[0].ended_at <= 1.0
+        if not is_frequent or self._has_rival(now):
             return
-        if sum(write.charges for write in self._writes) > _SHARED * _FREQUENT:
-            pause = min(_GATHERING_WRITES * self._write_seconds, _MAX_GATHERING_SECONDS)
-            if (left := self._writes[-1].ended_at + pause - self._loop.time()) > 0:
-                await asyncio.sleep(left)
+        if sum(write.charges for write in self._writes) <= _SHARED * _FREQUENT:
+            return
+        pause = min(_GATHERING_WRITES * self._write_seconds, _MAX_GATHERING_SECONDS)
+        end = self._writes[-1].ended_at + pause
+        while waiting() < _ENOUGH and (left := end - self._loop.time()) > 0:  # noqa: ASYNC110 - eight times at most
+            await asyncio.sleep(min(left, pause / _GATHERING_WRITES))
 
     def saw_rival(self) -> None:
         """Note that another replica wrote."""
@@ -64,8 +74,11 @@ class WritePace:
 
     async def yield_to_rival(self, writes: float) -> None:
         """Pause for up to so many write durations while another replica writes, too; longer after a success."""
-        if self._loop.time() - self._rival_at < _RIVAL_SECONDS:
+        if self._has_rival(self._loop.time()):
             await asyncio.sleep(random.uniform(0.0, writes) * self._write_seconds)  # noqa: S311 - jitter
+
+    def _has_rival(self, now: float) -> bool:
+        return now - self._rival_at < _RIVAL_SECONDS
 
     async def back_off(self, failures: int) -> None:
         """Pause after so many failures in a row; at random, so that replicas do not retry together."""
