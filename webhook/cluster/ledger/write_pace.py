@@ -28,9 +28,8 @@ _GATHERING_WRITES: Final = 8
 _MAX_GATHERING_SECONDS: Final = 0.1
 _ENOUGH: Final = 8
 """While writes are frequent, the next one begins so many durations of a write after the last one, at most this long, or
-once so many requests wait. It saves two of five writes, and a tenth of the processor time that pods cost API server and
-replica together (docs/benchmarks.md, Pods from create to bound). Longer pauses would let the callers of one busy team
-wait for nothing."""
+once so many requests wait. It saves a fifth of the writes; two of five without the last bound, but then the callers of
+one busy team wait longer (docs/benchmarks.md, Pods from create to bound)."""
 
 
 class _Write(NamedTuple):
