@@ -90,6 +90,11 @@ async def test_a_review_that_takes_long_delays_no_response_but_its_own(reviews):
     assert done == [step for number in range(3) for step in decisions_and_responses(number, number + 1)]
 
 
+async def test_a_finished_response_waits_for_one_review_that_takes_long_and_for_no_second(reviews):
+    reviews.seconds = 0.75 * MAX_SECONDS
+    assert await answered(reviews, 4) == decisions_and_responses(0, 2) + decisions_and_responses(2, 4)
+
+
 async def test_other_work_of_the_event_loop_has_its_turn_between_long_reviews(reviews):
     reviews.seconds = 1.5 * MAX_SECONDS
     asyncio.get_running_loop().call_soon(lambda: asyncio.get_running_loop().call_soon(reviews.done.append, "other"))

@@ -18,8 +18,8 @@ MAX_REVIEWS: Final = 32
 """Decisions without a write, and responses that wait for one. More save nothing that shows, and let callers wait."""
 
 MAX_SECONDS: Final = 0.002
-"""How long decisions go on without a write: a review that takes long delays no finished response for longer, nor the
-other work of the event loop."""
+"""After this long no further decision begins before the finished responses are written and the event loop has done its
+other work. So a finished response waits for one review that takes long, never for two."""
 
 
 class Caller(Protocol):
