@@ -1,6 +1,7 @@
 """The evictor's view of the cluster: the world, the index of its GPU pods, and the holds that nodes state."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,11 @@ from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.world_kinds import reclaim_kinds
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.policy import Policy
+from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import NodeHold
+from webhook.core.release.line_pods import charged_in_line
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
@@ -29,6 +32,8 @@ class ClusterView:
         self.changed = asyncio.Event()
         self._shadow_labels = ShadowLabels(self.world)
         self._claiming: set[Uid] = set()
+        self._in_line: dict[Uid, WaitingPod] = {}
+        self._charges: dict[str, Mapping[Uid, InFlightCharge]] = {}  # of pods in line, by the ledger that lists them
 
     def feed(self, connection: ApiConnection) -> Feed:
         """Return the feed that keeps it up to date."""
@@ -36,6 +41,7 @@ class ClusterView:
             self.world,
             self.reclaim_index,
             pods=self,
+            ledger=self._ledger_changed,
             node=self._node_changed,
             device=self._device_changed,
             other=lambda *_: self.changed.set(),
@@ -63,17 +69,43 @@ class ClusterView:
     def set_pod(self, gpu_pod: ReclaimPod | WaitingPod) -> None:
         """Add a pod, or what changed of it."""
         if isinstance(gpu_pod, WaitingPod):
-            self.world.set_waiting(gpu_pod)
-            self.changed.set()
+            self._in_line[gpu_pod.uid] = gpu_pod
+            self._set_in_line(gpu_pod)
             return
+        self._in_line.pop(gpu_pod.uid, None)
         self._shadow_labels.set_pod(gpu_pod.pod)
         self._index(gpu_pod)
 
     def remove_pod(self, uid: Uid) -> None:
         """Remove a pod that ended."""
+        self._in_line.pop(uid, None)
         self._shadow_labels.remove_pod(uid)
         self.reclaim_index.remove(uid)
         self._claiming.discard(uid)
+        self.changed.set()
+
+    def _ledger_changed(self, ledger: str, charges: Mapping[Uid, InFlightCharge]) -> None:
+        """Note which pods in line are charged: a node is to keep room for these, as for pods without a gate."""
+        before = self._charges.pop(ledger, {})
+        if charges:
+            self._charges[ledger] = charges
+        for uid in before.keys() | charges.keys():
+            if before.get(uid) != charges.get(uid) and (waiting := self._in_line.get(uid)) is not None:
+                self._set_in_line(waiting)
+
+    def _set_in_line(self, waiting: WaitingPod) -> None:
+        """Add or update a pod in line: one that is charged waits like a pod without a gate, any other for its turn."""
+        uid = waiting.uid
+        flight = next((charges[uid] for charges in self._charges.values() if uid in charges), None)
+        charged = None if flight is None else charged_in_line(waiting, flight, self.world)
+        if charged is not None:
+            self._shadow_labels.set_pod(charged.pod)
+            self._index(charged)
+            return
+        if self.reclaim_index.get(uid) is not None:
+            self._shadow_labels.remove_pod(uid)
+            self.reclaim_index.remove(uid)
+        self.world.set_waiting(waiting)
         self.changed.set()
 
     def _index(self, gpu_pod: ReclaimPod) -> None:

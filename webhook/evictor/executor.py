@@ -23,7 +23,7 @@ class NodeActions:
     """The pending actions on one node.
 
     `node_hold` is None where nothing is held any more; `is_news`: the node does not state that yet. `first` are those
-    of `let_in` without any toleration yet.
+    of `let_in` without any toleration yet, `in_line` those with a gate: kube-scheduler does not come to them yet.
     """
 
     node: NodeName
@@ -31,6 +31,7 @@ class NodeActions:
     is_news: bool
     let_in: tuple[Beneficiary, ...] = ()
     first: frozenset[Uid] = frozenset()
+    in_line: frozenset[Uid] = frozenset()
     notices: tuple[tuple[Target, TeamName], ...] = ()
     evictions: tuple[Target, ...] = ()
 
@@ -106,7 +107,8 @@ class Executor:
         """
         if node_actions.node_hold is not None:
             node = node_actions.node_hold.node
-            await asyncio.gather(*(self._nominate(each, node) for each in node_actions.let_in), return_exceptions=True)
+            named = (each for each in node_actions.let_in if each.uid not in node_actions.in_line)
+            await asyncio.gather(*(self._nominate(each, node) for each in named), return_exceptions=True)
         if node_actions.is_news and self._is_leading():
             await self._limited(holds.write_hold(self._connection, node_actions.node, node_actions.node_hold))
             progress.wrote(node_actions.node, node_actions.node_hold)

@@ -10,7 +10,6 @@ from typing import Final
 
 from webhook.cluster.writes.evictions import Evicted, Later, Outcome, Refused
 from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
-from webhook.core.model.selector import HELD
 from webhook.core.reclaim.held_room import current, holds, is_short
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_plan import Hold, Move
@@ -203,7 +202,8 @@ class HoldManager:
             node_hold,
             is_news=not (_says(self._written.get(node), node_hold) and self._evictions.is_written(node_hold)),
             let_in=tuple([b for b in node_hold.beneficiaries if b.uid in waiting and not self._is_in(b, node_hold)]),
-            first=frozenset(uid for uid, gpu_pod in waiting.items() if not gpu_pod.constraints.tolerations),
+            first=frozenset(uid for uid, gpu_pod in waiting.items() if not gpu_pod.has_tolerations),
+            in_line=frozenset(uid for uid, gpu_pod in waiting.items() if gpu_pod.in_line is not None),
             notices=tuple([(t, waiting[t.beneficiary].team) for t in announced if t.beneficiary in waiting]),
             evictions=self._evictions.due(node_hold, now=now),
         )
@@ -222,7 +222,8 @@ class HoldManager:
     def admitted(self, beneficiary: Beneficiary, node_hold: NodeHold) -> None:
         """Record that a waiting pod tolerates the taint of a hold."""
         self._let_in.add((beneficiary.uid, node_hold.id))
-        self._nominated[beneficiary.uid] = beneficiary, node_hold.node
+        if (gpu_pod := self._reclaim_index.get(beneficiary.uid)) is None or gpu_pod.in_line is None:
+            self._nominated[beneficiary.uid] = beneficiary, node_hold.node
 
     def released(self) -> list[Beneficiary]:
         """Return the pods that still wait and whose nomination is to be withdrawn."""
@@ -278,10 +279,8 @@ class HoldManager:
     def _is_in(self, beneficiary: Beneficiary, node_hold: NodeHold) -> bool:
         """Whether a waiting pod tolerates the taint of a hold, by a patch of this leader or of an earlier one."""
         gpu_pod = self._reclaim_index.get(beneficiary.uid)
-        held = () if gpu_pod is None else gpu_pod.constraints.tolerations
-        return (beneficiary.uid, node_hold.id) in self._let_in or any(
-            toleration.key == HELD and toleration.value == node_hold.id for toleration in held
-        )
+        holds = () if gpu_pod is None else gpu_pod.holds
+        return (beneficiary.uid, node_hold.id) in self._let_in or node_hold.id in holds
 
     def _is_noticed(self, uid: Uid) -> bool:
         gpu_pod = self._reclaim_index.get(uid)
@@ -364,9 +363,9 @@ class HoldManager:
         return kept.given_up()
 
     def _may_come(self, beneficiary: Beneficiary, node: NodeName) -> bool:
-        """Whether kube-scheduler may not have come yet to a pod that a node keeps room for."""
+        """Whether kube-scheduler may not have come yet to a pod that room is kept for; to one in line it cannot."""
         gpu_pod = self._reclaim_index.get(beneficiary.uid)
-        return gpu_pod is not None and self._scheduler.is_behind(node, gpu_pod)
+        return gpu_pod is not None and (gpu_pod.in_line is not None or self._scheduler.is_behind(node, gpu_pod))
 
     def _give_up(self, node_hold: NodeHold, *, has_room: bool) -> None:
         """Give up a hold. The waiting pods themselves are at fault where kube-scheduler came to them in free room."""

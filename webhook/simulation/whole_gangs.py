@@ -16,7 +16,7 @@ from webhook.core.queue.queued_pod import entry_of
 from webhook.core.queue.verdict import Fits, Way
 from webhook.core.release.gang_judge import judge_gang
 from webhook.core.release.gang_plans import GangPlan
-from webhook.core.release.judge import Judged, charge_of
+from webhook.core.release.judge import Judged
 from webhook.core.release.queue_view import queued_pod
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
@@ -106,7 +106,7 @@ def _started(
     role_of = dict(zip((each.waiting.uid for each in judged), numbers, strict=True))
     for each in judged:
         if isinstance(each.decision, Admit):
-            flight = charge_of(each.waiting, each.decision)
+            flight = each.flight
             simulator.add(flight)
             number = role_of[each.waiting.uid]
             answers[number].append(Answer(each.decision, 1, flight.node, roles[number].answer.patched))

@@ -15,7 +15,17 @@ from webhook.core.world.waiting_pods import WaitingPod
 def waiting(name: str, count: int = 1, *, namespace: str = "team-a", created: int = 0, **more) -> WaitingPod:
     facts = {
         key: more.pop(key)
-        for key in ("user", "priority", "text", "version", "is_terminating", "problem", "keeps_room", "gang_whole")
+        for key in (
+            "user",
+            "priority",
+            "text",
+            "version",
+            "is_terminating",
+            "problem",
+            "keeps_room",
+            "gang_whole",
+            "holds",
+        )
         if key in more
     }
     made = pod(count, namespace=namespace, name=name, uid=Uid(f"uid-{name}"), **more)

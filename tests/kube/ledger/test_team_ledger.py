@@ -19,7 +19,7 @@ from webhook.core.model.pod import Owner
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
 from webhook.core.quota.ledger_moves import Moves, department_ledger
-from webhook.kube.ledger.team_ledger import decode, encode, object_name
+from webhook.kube.ledger.team_ledger import decode, encode, object_name, reclaiming
 
 A = TeamName("team-a")
 words = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=12)
@@ -34,7 +34,7 @@ def stored(body, version="7"):
 
 def flights():
     return st.builds(
-        lambda number, units, tier, model, user, node, owner, label, labels: InFlightCharge(
+        lambda number, units, tier, model, user, node, owner, label, labels, takes_back: InFlightCharge(
             resident(
                 1,
                 uid=f"uid-{number}",
@@ -46,6 +46,7 @@ def flights():
             ),
             Charge(A, tier, units, model, user),
             node,
+            takes_back=takes_back,
         ),
         st.integers(0, 1000),
         st.integers(1, 2**53) | st.builds(Fraction, st.integers(1, 2**53), st.integers(1, 10**9)),
@@ -56,6 +57,7 @@ def flights():
         st.none() | st.builds(Owner, words, words),
         st.none() | st.sampled_from(["guaranteed", "preemptible"]),
         st.dictionaries(label_words, label_words, max_size=2),
+        st.booleans(),
     )
 
 
@@ -75,6 +77,16 @@ def test_a_malformed_rest_is_an_error(rest):
     assert b'"rest":"1/3"' in written
     with pytest.raises(ValueError, match="part of a GPU unit"):
         _ = decode(stored(written.replace(b"1/3", rest.encode()))).record
+
+
+def test_the_evictor_reads_only_the_charges_of_pods_whose_room_it_makes():
+    charge = Charge(A, Tier.GUARANTEED, gpus(1))
+    plain, reclaims = (InFlightCharge(resident(1, uid=uid), charge, NodeName("n0")) for uid in ("plain", "reclaims"))
+    reclaims = reclaims._replace(takes_back=True)
+    flights = {each.pod.uid: each for each in (plain, reclaims)}
+    found = decode(stored(encode(LedgerRecord(flights), summary_of(A, world()), version=3)))
+    (read,) = reclaiming(found).items()
+    assert (read[0], read[1].charge, read[1].node, read[1].takes_back) == ("reclaims", charge, "n0", True)
 
 
 def test_room_that_is_kept_for_a_gang_is_decoded_with_its_gang_and_its_time():

@@ -33,7 +33,7 @@ def test_the_schema_has_every_field_that_is_written():
         gang="ns/g",
     )
     charge = Charge(TeamName("b"), Tier.GUARANTEED, gpus(1) + Fraction(2, 3), GpuModel("A100"), User("ada"))
-    flights = {pod.uid: InFlightCharge(pod, charge, NodeName("n0"), 35, 99)}
+    flights = {pod.uid: InFlightCharge(pod, charge, NodeName("n0"), 35, 99, takes_back=True)}
     moves = Moves(1, DepartmentName("left"), {DepartmentName("right"): 2}, {A: 1})
     sent = json.loads(encode(LedgerRecord(flights, moves=moves), summary_of(A, world()), version=0))
     assert sent["status"].keys() <= parts["status"]["properties"].keys()

@@ -143,3 +143,16 @@ def test_the_size_of_a_whole_gang_is_a_number_of_pods_whatever_its_owner_writes(
     manifest = gated()
     manifest["metadata"]["annotations"][keys.GANG_WHOLE] = text
     assert to_waiting(read(manifest), BUILT_IN_RESOURCES).gang_whole == want
+
+
+def test_a_toleration_of_held_nodes_is_the_evictors_and_no_part_of_what_its_user_asked_for():
+    own = {"key": "gold", "operator": "Exists"}
+    held = [{"key": keys.HELD, "operator": "Equal", "value": f"h{n}", "effect": "NoSchedule"} for n in range(2)]
+    manifest = gated()
+    manifest["spec"]["tolerations"] = [own]
+    asked = to_waiting(read(manifest), BUILT_IN_RESOURCES)
+    manifest["spec"]["tolerations"] = [held[0], own, held[1]]
+    found = to_waiting(read(manifest), BUILT_IN_RESOURCES)
+    assert (asked.holds, found.holds) == ((), ("h0", "h1"))
+    assert found.pod == asked.pod
+    assert b"h1" in bytes(found.parts.spec.tolerations), "its release leaves them on the object"

@@ -1,6 +1,6 @@
 """Everything that the server and the evictor watch: one list for both, and what only one of them needs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +13,12 @@ from webhook.core.model.demand import Weights
 from webhook.core.model.names import Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
+from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
+from webhook.kube.ledger.team_ledger import TeamLedger, object_name, reclaiming
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.existing_pods import to_resident
@@ -78,13 +80,15 @@ def reclaim_kinds(
     reclaim_index: ReclaimIndex,
     *,
     pods: PodStore[ReclaimPod | WaitingPod],
+    ledger: Callable[[str, Mapping[Uid, InFlightCharge]], None],
     node: Changed,
     device: Changed,
     other: Changed,
 ) -> tuple[WatchedKind[Any], ...]:
     """Return what the evictor watches to keep a world in which held nodes are open, an index of its pods, and the line.
 
-    Each change calls `node`, `device` or `other` afterwards, by its kind; `pods` notes changes of pods itself.
+    Each change calls `node`, `device` or `other` afterwards, by its kind; `pods` notes changes of pods itself, and
+    `ledger` receives the charges of pods in line whose room reclaim makes, by the UID of their ledger.
     """
     bounds = (
         *failure_kinds(reclaim_index.set_failure_budget),
@@ -95,11 +99,33 @@ def reclaim_kinds(
         followed(namespace_kind(world, objects.Namespace, to_namespace), other),
         *(followed(kind, device) for kind in device_kinds(world)),
         *(followed(kind, other) for kind in bounds),
+        _ledger_kind(ledger),
         pod_kind(
             pods,
             ReclaimPodObject,
             lambda pod: to_reclaim_pod(pod, world.policy.resources) or to_waiting(pod, world.policy.resources),
         ),
+    )
+
+
+def _ledger_kind(changed: Callable[[str, Mapping[Uid, InFlightCharge]], None]) -> WatchedKind[TeamLedger]:
+    """Watch the charges of pods in line whose room reclaim makes. Before the first server starts there are none."""
+
+    def apply(found: TeamLedger) -> bool:
+        is_ours = found.metadata.name == object_name(found.team)
+        if is_ours:
+            changed(found.metadata.uid, reclaiming(found))
+        return is_ours
+
+    return WatchedKind(
+        name=keys.TEAM_LEDGERS,
+        path=f"/apis/{keys.OWN_API}/{keys.TEAM_LEDGERS}",
+        item=TeamLedger,
+        key=lambda found: found.metadata.name,
+        handle=lambda found: found.metadata.uid,
+        apply=apply,
+        remove=lambda uid: changed(uid, {}),
+        is_optional=True,
     )
 
 

@@ -59,6 +59,7 @@ class QueueRow:
 
 _STARTS: Final = "it may start now, with the next release"
 _COME: Final = re.compile(r"[\d,]+(?= of [\d,]+ members of gang )")
+_AWAITS_ROOM: Final = "borrowed GPUs are taken back for it, and it starts once they are free"
 _TAKEN_BACK: Final = "borrowed GPUs are taken back for it, with one of the next releases"
 
 
@@ -105,7 +106,7 @@ class QueueReader:
         if waiting.problem:
             return replace(row, cause=waiting.problem, start=_UNREADABLE)
         if place is None or not self._world.policy.is_enforced:
-            return replace(row, cause="it is about to be released", start=_NOW)
+            return replace(row, cause=_AWAITS_ROOM if waiting.holds else "it is about to be released", start=_NOW)
         return self._in_line(row, place)
 
     def _in_line(self, row: QueueRow, place: Place) -> QueueRow:

@@ -22,7 +22,7 @@ def as_asked(pod: Pod, policy: Policy) -> Pod:
     annotation = (
         None if pod.decision_annotation is None else decision_annotation.read(pod.decision_annotation, pod.constraints)
     )
-    pod = pod._replace(constraints=_without_holds(pod.constraints))
+    pod = pod._replace(constraints=without_holds(pod.constraints))
     if pod.handling is Handling.NODE_NAME:
         pod = pod._replace(node_name=None, handling=Handling.MANAGED)
     if annotation is None:
@@ -35,7 +35,8 @@ def as_asked(pod: Pod, policy: Policy) -> Pod:
     )
 
 
-def _without_holds(constraints: Constraints) -> Constraints:
+def without_holds(constraints: Constraints) -> Constraints:
+    """Return constraints without tolerations of held nodes."""
     kept = tuple(each for each in constraints.tolerations if each.key != HELD)
     return constraints if kept == constraints.tolerations else replace(constraints, tolerations=kept)
 

@@ -155,6 +155,11 @@ class Fleet:
         """Whether more of the devices of a demand is taken on a node than it has, as where reclaim is to make room."""
         return any(self.free(name, resource) < 0 for resource, _ in demand.devices)
 
+    def tainted(self, key: str) -> dict[str, NodeName]:
+        """Return one node by each value that a taint with this key has."""
+        found = ((value, self.names_of(bits)) for value, bits in self._labels.tainted(key))
+        return {value: names[0] for value, names in found if names}
+
     def fits(self, name: NodeName, demand: Demand) -> bool:
         """Whether a node is open and has room for the whole demand."""
         slot = self._slots.get(name)

@@ -4,7 +4,7 @@ Every expression is evaluated for all nodes at once, from the nodes of each valu
 terms costs a thousand unions of bitmaps, not a thousand scans of the nodes.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -85,6 +85,11 @@ class NodeLabelIndex:
         if mask.position < position:
             mask.bits, mask.position = self._meeting(constraints), position
         return mask.bits
+
+    def tainted(self, key: str) -> Iterator[tuple[str, int]]:
+        """Yield the values of the taints with a key, each with its slots."""
+        for taints, bits in self._by_taints.items():
+            yield from ((taint.value, bits) for taint in taints if taint.key == key)
 
     def meeting(self, requirements: tuple[Requirement, ...]) -> int:
         """Return the slots whose labels meet all of these requirements."""

@@ -22,7 +22,8 @@ class InFlightCharge(NamedTuple):
 
     Or a running pod that is promoted: charged as guaranteed while its label still says preemptible. Or a pod deleted by
     force: with `lingers`, the seconds for which its node may still run it. Or room that is kept for a pod of a gang,
-    for at most `lingers` seconds: `until` is when that ends, in seconds of Unix time.
+    for at most `lingers` seconds: `until` is when that ends, in seconds of Unix time. Or, with `takes_back`, a pod that
+    keeps its gate until reclaim has taken back its room.
     """
 
     pod: Resident
@@ -30,6 +31,7 @@ class InFlightCharge(NamedTuple):
     node: NodeName | None
     lingers: int = 0
     until: int = 0
+    takes_back: bool = False
 
     @property
     def is_promotion(self) -> bool:

@@ -1,6 +1,6 @@
 """A GPU pod in reclaim, and its roles: a possible victim, a waiting pod, a leaving pod."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
@@ -10,11 +10,12 @@ from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import NO_KEYS, Resident
 from webhook.core.model.policy import LabelSelector, ReclaimRules
-from webhook.core.model.selector import NO_CONSTRAINTS, Constraints
+from webhook.core.model.selector import HELD, NO_CONSTRAINTS, Constraints
 from webhook.core.model.tier import Tier
 from webhook.core.model.topology import AffinityRule, TopologyRule, anti_affinity
 from webhook.core.reclaim.failures import Loss, WorkloadId
 from webhook.core.reclaim.victim import GuardId, Victim
+from webhook.core.world.waiting_pods import WaitingPod
 
 TWO_BUDGETS: Final = GuardId("more than one budget")
 """Guards the pods that several PodDisruptionBudgets cover: the API server refuses to evict those."""
@@ -52,7 +53,7 @@ class ReclaimPod:
     (`report`) is known only while it waits. `gang_size` is the declared size of its gang, 0 without one. `controller`
     is its owner reference; `workload` is the same object as a key, and `loss` the effect of its eviction on it.
     `domain` is the domain that it asks for its gang, None without a request. Its `scheduler` takes pods of
-    a higher `priority` first.
+    a higher `priority` first. `in_line`: it is charged, and keeps Fairgate's own gate until its room is made.
     """
 
     pod: Resident
@@ -76,6 +77,20 @@ class ReclaimPod:
     domain: DomainRequest | None = None
     scheduler: str = ""
     priority: int = 0
+    in_line: WaitingPod | None = None
+
+    @property
+    def holds(self) -> Iterable[str]:
+        """The values of the taint of held nodes that it tolerates."""
+        if self.in_line is not None:
+            return self.in_line.holds
+        return [each.value for each in self.constraints.tolerations if each.key == HELD]
+
+    @property
+    def has_tolerations(self) -> bool:
+        """Whether the object has any tolerations; those of its pool are written when it starts."""
+        tolerations = self.constraints.tolerations if self.in_line is None else self.in_line.pod.constraints.tolerations
+        return bool(tolerations or self.holds)
 
     @property
     def is_waiting(self) -> bool:

@@ -5,6 +5,7 @@ line, as many as its share has room for: others would borrow once they start.
 """
 
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
@@ -12,15 +13,14 @@ from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.placement_options import placement_options
 from webhook.core.admission.queueing import LEVELS, share_used
 from webhook.core.model.amount import Units, exceeds
-from webhook.core.model.decision import Charge
 from webhook.core.model.names import GangId, TeamName, User
 from webhook.core.model.policy import Team
 from webhook.core.model.tier import Tier
-from webhook.core.quota.charged_pod import flight_of
 from webhook.core.reclaim.limit_levels import is_anything_borrowed, level_names
 from webhook.core.reclaim.limit_plan import Entitled, LevelName
 from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
 from webhook.core.release.judge import NO_REQUESTER
+from webhook.core.release.line_pods import as_guaranteed
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
@@ -133,7 +133,9 @@ class _Share:
         self._taken += gpus
         if user is not None:
             self._by_user[user] = self._by_user.get(user, 0) + gpus
-        return Entitled(_as_reclaim_pod(waiting, assessed), slots, self._levels)
+        found = as_guaranteed(waiting, assessed.pod, team=team.name, user=user)
+        report = Report(waiting.created, is_for_room=True)
+        return Entitled(replace(found, report=report), slots, self._levels)
 
 
 def _slots(assessed: Assessment, world: World) -> int:
@@ -148,18 +150,6 @@ def _slots(assessed: Assessment, world: World) -> int:
         if option.tier is Tier.GUARANTEED and not is_refused:
             slots |= option.slots
     return slots
-
-
-def _as_reclaim_pod(waiting: WaitingPod, assessed: Assessment) -> ReclaimPod:
-    pod = assessed.pod._replace(team_label=assessed.team.name, tier_label=str(Tier.GUARANTEED))
-    charge = Charge(assessed.team.name, Tier.GUARANTEED, pod.demand.gpus, None, waiting.user)
-    return ReclaimPod(
-        flight_of(pod, charge).pod._replace(created=waiting.created),
-        labels=pod.labels,
-        constraints=pod.constraints,
-        topology=pod.topology,
-        report=Report(waiting.created, is_for_room=True),
-    )
 
 
 def _turn(waiting: WaitingPod) -> tuple[int, int, str, str, str]:

@@ -16,7 +16,7 @@ from webhook.core.queue.queued_pod import QueueEntry
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Way
 from webhook.core.quota.limits import AppliedLimit
 from webhook.core.release.gang_domains import GangDomains
-from webhook.core.release.judge import NO_REQUESTER, Judged, charge_of, judge_pod
+from webhook.core.release.judge import NO_REQUESTER, Judged, judge_pod
 from webhook.core.release.queue_view import DEPARTMENT, TEAM, USER
 from webhook.core.release.reclaimable import BorrowedRoom, nodes_for
 from webhook.core.world.waiting_pods import WaitingPod
@@ -71,7 +71,7 @@ def _together(
             found.append(judged)
             if not (isinstance(judged.verdict, Fits) and isinstance(judged.decision, Admit)):
                 break
-            assume(charge_of(member, judged.decision))
+            assume(judged.flight)
     return found
 
 

@@ -59,6 +59,23 @@ class Judged(NamedTuple):
     gang_whole: int = 0
     takes_back: bool = False
 
+    @property
+    def flight(self) -> InFlightCharge:
+        """Its charge in flight; only of a pod that starts.
+
+        A pod alone whose room reclaim makes on one node keeps its gate for that: kube-scheduler would try it again and
+        again meanwhile. Members of gangs start together, and pods whose demand or model depends on the nodes that they
+        are bound to are planned for as they are bound.
+        """
+        if not isinstance(admit := self.decision, Admit):
+            raise TypeError(f"a pod that does not start has no charge: {admit}")
+        charge, pod = admit.charge, self.waiting.pod
+        made = pod._replace(demand=admit.demand, team_label=charge.team, tier_label=str(charge.tier))
+        flight = flight_of(made, charge, nodes=admit.node_choice.nodes)
+        is_alone = self.takes_back and pod.gang is None and flight.node is not None
+        is_plain = charge.model is None and admit.demand == self.pod.demand
+        return flight._replace(takes_back=True) if is_alone and is_plain else flight
+
 
 def judge_pod(
     waiting: WaitingPod,
@@ -199,13 +216,6 @@ def _no_room(assessed: Assessment, charge: Charge | None, world: World, before: 
         return NoRoom(reach=reach)
     rooms = (NodeRoom(name, free, size) for name, free, size in nodes_for(assessed, world))
     return NoRoom(kept_nodes((assessed.pod.demand.gpus,), rooms, before=before), reach)
-
-
-def charge_of(waiting: WaitingPod, admit: Admit) -> InFlightCharge:
-    """Return the charge in flight of a waiting pod that is released."""
-    charge = admit.charge
-    pod = waiting.pod._replace(demand=admit.demand, team_label=charge.team, tier_label=str(charge.tier))
-    return flight_of(pod, charge, nodes=admit.node_choice.nodes)
 
 
 def released_unjudged(waiting: WaitingPod, world: World) -> Judged:

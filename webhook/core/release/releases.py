@@ -7,16 +7,18 @@ from webhook.core.admission.domain_rules import place_of_node
 from webhook.core.admission.node_choice import choice_of_node, in_domain
 from webhook.core.admission.pools import allowed_pools
 from webhook.core.model.decision import Admit, NodeChoice, Retry
+from webhook.core.model.demand import Demand
 from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.names import GangId, NodeName, TeamName, Uid
 from webhook.core.model.policy import Mode
 from webhook.core.model.reason import Code, Reason
+from webhook.core.model.selector import HELD, Toleration
 from webhook.core.model.tier import Tier
 from webhook.core.queue.release import ReleasePass
 from webhook.core.queue.verdict import Fits, Never, NoRoom, Way
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.release.gang_rests import GangRests
-from webhook.core.release.judge import Judged, charge_of, judge_pod, released_unjudged
+from webhook.core.release.judge import Judged, judge_pod, released_unjudged
 from webhook.core.release.late_members import as_reservation
 from webhook.core.release.queue_view import QueueView
 from webhook.core.release.reclaim_starts import ReclaimStarts
@@ -143,7 +145,7 @@ class Releases:
         if (flight := self._listed(turn.admit.charge.team, uid)) is not None:
             if waiting is None:
                 return LedgerDecision(_NOT_ANY_MORE, None)
-            return LedgerDecision(_resumed(waiting, flight, world), flight)
+            return LedgerDecision(resumed(waiting, flight, world), flight)
         world.drop_reservation(uid)
         if turn.reservation is not None:
             world.drop_reservation(turn.reservation.pod.uid)
@@ -151,7 +153,7 @@ class Releases:
         if judged is None or not (isinstance(judged.verdict, Fits) and isinstance(judged.decision, Admit)):
             self.keep_reservation(turn)
             return LedgerDecision(_NOT_ANY_MORE, None)
-        flight = charge_of(judged.waiting, judged.decision)
+        flight = judged.flight
         replaces = None if turn.reservation is None else turn.reservation.pod.uid
         return LedgerDecision(
             judged.decision, as_reservation(flight, world) if turn.is_reservation else flight, replaces
@@ -167,7 +169,7 @@ class Releases:
 
     def _assumed(self, judged: Judged, way: Way, *, gang: GangId | None = None) -> Iterator[Turn]:
         if isinstance(judged.decision, Admit):
-            world, flight = self._world, charge_of(judged.waiting, judged.decision)
+            world, flight = self._world, judged.flight
             is_expected = judged.waiting.uid in world.waiting.expected
             world.assume(as_reservation(flight, world) if is_expected else flight)
             turn = Turn(
@@ -190,7 +192,7 @@ class Releases:
                     self._keep(reservation)
                     continue
                 self.view.queue.remove(pod.uid)
-                world.assume(charge_of(pod, judged.decision))
+                world.assume(judged.flight)
                 self._open[pod.uid] = Turn(pod, judged.decision, Way.IN_TURN, reservation=reservation)
                 yield self._open[pod.uid]
 
@@ -213,19 +215,32 @@ def _waits_inside_its_share(judged: Judged) -> bool:
 def unfinished(world: World, charged: Iterable[InFlightCharge]) -> list[tuple[WaitingPod, Admit]]:
     """Return the pods that are charged and still have the gate, with the decision that was charged."""
     found = ((world.waiting.get(flight.pod.uid), flight) for flight in charged)
-    return [(waiting, _resumed(waiting, flight, world)) for waiting, flight in found if waiting is not None]
+    return [(waiting, resumed(waiting, flight, world)) for waiting, flight in found if waiting is not None]
 
 
-def _resumed(waiting: WaitingPod, flight: InFlightCharge, world: World) -> Admit:
+def resumed(waiting: WaitingPod, flight: InFlightCharge, world: World, *, has_room: bool = False) -> Admit:
+    """Return the decision on a waiting pod that is charged already. `has_room`: its room is free on the node charged.
+
+    Where it is not, reclaim is to make it, there or elsewhere: the node is preferred then.
+    """
     charge, pod = flight.charge, waiting.pod
+    held = tuple([Toleration(HELD, value=hold) for hold in waiting.holds])
+    pod = pod._replace(constraints=pod.constraints.joined(tolerations=held)) if held else pod
     pools = allowed_pools(pod, charge.team, world).allowed
     choice = NodeChoice(Mode.OFF) if flight.node is None else choice_of_node(pod, flight.node, pools, world)
-    if flight.node is not None and world.fleet.is_overbooked(flight.node, flight.pod.demand):
-        choice = choice._replace(mode=Mode.PREFER)  # reclaim is to make its room, there or elsewhere
+    demand = demand_charged(waiting, flight, world)
+    if flight.node is not None and not has_room and world.fleet.is_overbooked(flight.node, demand):
+        choice = choice._replace(mode=Mode.PREFER)
     node = None if flight.node is None else world.fleet.get(flight.node)
     if (place := place_of_node(pod.gang, node, world)) is not None:
         choice = in_domain(choice, place)
     is_guaranteed = charge.tier is Tier.GUARANTEED
     reason = Reason(Code.WITHIN_SHARE if is_guaranteed else Code.BORROWS, f"charged to team {charge.team}")
     requested = pod.requested_tier
-    return Admit(charge, flight.pod.demand, choice, reason, world.policy.hash, requested_tier=requested)
+    return Admit(charge, demand, choice, reason, world.policy.hash, requested_tier=requested)
+
+
+def demand_charged(waiting: WaitingPod, flight: InFlightCharge, world: World) -> Demand:
+    """Return what a waiting pod is charged for: a ledger does not say which of its resources are devices."""
+    asked = world.with_claims(waiting.pod).demand
+    return asked if asked.gpus == flight.charge.gpus else flight.pod.demand

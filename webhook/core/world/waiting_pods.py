@@ -23,6 +23,7 @@ class WaitingPod:
     owner changed it while it waited. Then `pod` has only its name, and the pod keeps its place without a turn.
     `keeps_room`: reclaim takes back borrowed GPUs under its limits for it, which no borrowing pod may have meanwhile.
     `gang_whole` is the number of pods with which its gang is whole and kept out by borrowers alone, 0 if it is not.
+    `holds` are the values of the taint of held nodes that the evictor made it tolerate.
     """
 
     pod: Pod
@@ -36,6 +37,7 @@ class WaitingPod:
     problem: str = ""
     keeps_room: bool = False
     gang_whole: int = 0
+    holds: tuple[str, ...] = ()
 
     @property
     def uid(self) -> Uid:

@@ -57,7 +57,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     `requests` are as the core counts them, `label` is the pod's tier label; `labels` are those of topology spread
     rules, which count the pod before the watch delivers it. `lingers` is for how many seconds its node may still run a
     pod that was force-deleted. `team` is set in the ledger of a department. `until` and `gang` are set on room that is
-    kept for a pod of a gang.
+    kept for a pod of a gang. `reclaims` is set for a pod that keeps its gate until reclaim has taken back its room.
     """
 
     uid: Uid
@@ -78,6 +78,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     team: str = ""
     until: int = 0
     gang: str = ""
+    reclaims: bool = False
 
 
 class Ledger(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -132,6 +133,12 @@ class TeamLedger(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     def record(self) -> LedgerRecord:
         """The exact part as core values. Raises ValueError if it is malformed."""
         return RecordReader().read(self)
+
+
+def reclaiming(found: TeamLedger) -> dict[Uid, InFlightCharge]:
+    """Return the charges of pods that keep their gate until reclaim has made their room. Raises ValueError."""
+    entries = (entry for entry in found.ledger.in_flight if entry.reclaims)
+    return {entry.uid: _flight(entry, TeamName(entry.team or found.team)) for entry in entries}
 
 
 class RecordReader:
@@ -259,6 +266,7 @@ def _entry(flight: InFlightCharge, ledger: TeamName) -> Entry:
         team="" if charge.team == ledger else charge.team,
         until=flight.until,
         gang=(pod.gang or "") if flight.until else "",
+        reclaims=flight.takes_back,
     )
 
 
@@ -297,4 +305,4 @@ def _flight(entry: Entry, team: TeamName) -> InFlightCharge:
         gang=GangId(entry.gang) if entry.gang else None,
     )
     charge = Charge(team, entry.tier, gpus, entry.model, entry.user)
-    return InFlightCharge(pod, charge, entry.node, entry.lingers, entry.until)
+    return InFlightCharge(pod, charge, entry.node, entry.lingers, entry.until, entry.reclaims)

@@ -12,6 +12,7 @@ from webhook.core.model.decision import Queue
 from webhook.core.model.demand import Weights
 from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.names import Namespace, TeamName, Uid
+from webhook.core.model.original_request import without_holds
 from webhook.core.model.pod import Pod
 from webhook.core.model.text import printable, shortened
 from webhook.core.world.waiting_pods import WaitingPod
@@ -22,6 +23,9 @@ MAX_TEXT: Final = 1000
 """Characters of the text that says why a pod waits."""
 
 _DIGITS: Final = len(str(MAX_MEMBERS))
+
+_MAX_HOLDS: Final = 100
+"""Held nodes that a waiting pod tolerates: one for each plan for it. Only the evictor may add them."""
 
 _MAX_PARTS: Final = 4096
 """Bytes of what a release changes of a pod that are kept while it waits: a larger pod is read again."""
@@ -54,8 +58,9 @@ def to_waiting(pod: objects.Pod, weights: Weights, *, is_trusted: bool = False) 
     if team is None or (decision is None and not is_trusted):
         return None
     read, problem = _read(pod, weights)
+    tolerations, kept = read.constraints.tolerations, without_holds(read.constraints)
     return WatchedPod(
-        pod=as_requested(read, read.tier_label if decision is None else decision.asked),
+        pod=as_requested(read._replace(constraints=kept), read.tier_label if decision is None else decision.asked),
         team=TeamName(team),
         user=None if decision is None else decision.user,
         priority=spec.priority or 0,
@@ -66,6 +71,7 @@ def to_waiting(pod: objects.Pod, weights: Weights, *, is_trusted: bool = False) 
         problem=problem,
         keeps_room=keys.RECLAIMING in annotations,
         gang_whole=_gang_whole(annotations.get(keys.GANG_WHOLE, "")),
+        holds=tuple([each.value for each in tolerations if each.key == keys.HELD])[:_MAX_HOLDS],
         parts=_parts(pod),
     )
 

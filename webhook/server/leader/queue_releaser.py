@@ -16,6 +16,7 @@ from webhook.core.model.decision import Admit, Decision
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.queue.verdict import Way
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
+from webhook.core.release.awaited_room import AwaitedRoom
 from webhook.core.release.releases import Releases, Turn, unfinished
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
@@ -142,6 +143,7 @@ class QueueReleaser:
     async def run(self) -> NoReturn:
         """Release pods until cancelled. Each term begins with the world as it is, and what the ledger lists."""
         self._active: set[Uid] = set()  # being charged, patched or held
+        self._awaited_room = AwaitedRoom(self._world)
         self._releases = releases = Releases(self._world, listed=self._ledger.listed, active=self._active)
         self._judged_seconds = 0.0
         self._term = term = object()
@@ -180,6 +182,7 @@ class QueueReleaser:
         self._released = {uid for uid in self._released if uid in self._world.waiting}
         self._held = {uid: version for uid, version in self._held.items() if uid in self._world.waiting}
         self._releases.sync(now=now)
+        self._start_with_room(group)
         unfinished_charges = await self._unfinished()
         charged = {flight.pod.uid for flight in self._in_line()}
         for waiting, admit in unfinished(self._world, unfinished_charges):
@@ -199,6 +202,13 @@ class QueueReleaser:
             group.create_task(self._texts.write(judged))
         return self._gangs.has_unread(self._releases.view.gangs, now=int(time.time()))
 
+    def _start_with_room(self, group: asyncio.TaskGroup) -> None:
+        """Remove the gates of charged pods whose room reclaim has taken back."""
+        loop_time, count = asyncio.get_running_loop().time(), AT_ONCE - len(self._active)
+        for waiting, admit in self._awaited_room.take(now=loop_time, count=count):
+            self._active.add(waiting.uid)
+            group.create_task(self._remove_gate(waiting, admit, Way.IN_TURN))
+
     def _in_line(self) -> list[InFlightCharge]:
         """Return the charges of pods that still have the gate."""
         waiting = self._world.waiting
@@ -215,7 +225,8 @@ class QueueReleaser:
         fenced: set[Uid] = set()
         for flight in self._in_line():
             uid, team = flight.pod.uid, flight.charge.team
-            if any(uid in left_alone for left_alone in (self._active, self._resting, self._released)):
+            left_alone = (self._active, self._resting, self._released, self._awaited_room)
+            if any(uid in pods for pods in left_alone):
                 continue
             if await self._ledger.fence(team, uid, since=self._began, deadline=deadline):
                 fenced.add(uid)
@@ -229,6 +240,8 @@ class QueueReleaser:
         if is_partly is None:
             return
         if not is_partly:
+            if self._awaits_room(waiting, admit.charge.team):
+                return
             self._active.add(waiting.uid)
             group.create_task(self._remove_gate(waiting, admit, Way.IN_TURN))
         elif waiting.uid not in self._held:
@@ -236,6 +249,14 @@ class QueueReleaser:
             group.create_task(self._hold(waiting, admit.charge.team))
         elif int(waiting.version) >= self._held[waiting.uid]:  # seen since: the others have not started before that
             self._withdraw(waiting, admit.charge.team)
+
+    def _awaits_room(self, waiting: WaitingPod, team: TeamName) -> bool:
+        """Whether a charged pod keeps its gate until reclaim has taken back its room; it is looked after, then."""
+        flight = self._ledger.listed(team, waiting.uid)
+        if flight is None or not flight.takes_back:
+            return False
+        self._awaited_room.add(waiting, flight, now=asyncio.get_running_loop().time())
+        return True
 
     def _put_back(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -249,10 +270,13 @@ class QueueReleaser:
             charges = [charging.create_task(self._charge(turn)) for turn in turns]
         charged = [each.result() for each in charges]
         if all(isinstance(each.decision, Admit) for each in charged):
+            stay: set[Uid] = set()
             for turn, decision, _ in charged:
-                if isinstance(decision, Admit) and not turn.is_reservation:
+                if turn.is_reservation or self._awaits_room(turn.waiting, turn.admit.charge.team):
+                    stay.add(turn.waiting.uid)
+                elif isinstance(decision, Admit):
                     group.create_task(self._remove_gate(turn.waiting, decision, turn.way))
-            self._end({turn.waiting.uid for turn in turns if turn.is_reservation})
+            self._end(stay)
             return
         self._end({turn.waiting.uid for turn in turns})
         self.wake()

@@ -1,0 +1,166 @@
+"""Room for pods in line that the leader of the webhook has charged, against an API server."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+from tests.core.support import make
+from tests.evictor.support.line import in_line
+from tests.evictor.support.stage import PODS, POOR, fill
+from webhook.core.explain.team_summary import summary_of
+from webhook.core.model.decision import Charge
+from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
+from webhook.core.model.policy import Enforcement, ReclaimRules
+from webhook.core.model.tier import Tier
+from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
+from webhook.evictor.backoff import TOGETHER_SECONDS
+from webhook.kube.ledger.team_ledger import encode
+from webhook.kube.objects import keys
+
+TEAM_LEDGERS = "/apis/fairgate.dev/v1alpha1/teamledgers"
+B = TeamName("team-b")
+
+
+def charge(stage, *uids, node="n0", takes_back=True, tier=Tier.GUARANTEED, gpus=1):
+    """Write the ledger of team-b: these pods and no others are charged."""
+    listed = {
+        Uid(uid): InFlightCharge(
+            make.resident(gpus, uid=uid, namespace=Namespace("team-b")),
+            Charge(B, tier, make.gpus(gpus)),
+            NodeName(node),
+            takes_back=takes_back,
+        )
+        for uid in uids
+    }
+    body = json.loads(encode(LedgerRecord(listed), summary_of(B, make.world(POOR)), version=0))
+    stage.api.put(TEAM_LEDGERS, "team-b", **body)
+
+
+def tolerates(stage, name="b"):
+    return [each["value"] for each in stage.tolerations(name) if each["key"] == keys.HELD]
+
+
+def starts(stage, name="b", *, on="n0"):
+    """Do what the leader and kube-scheduler do."""
+    pod = stage.api.objects[PODS][f"team-b/{name}"]
+    labels = {**pod["metadata"]["labels"], keys.TIER: "guaranteed"}
+    spec = {key: value for key, value in pod["spec"].items() if key != "schedulingGates"} | {"nodeName": on}
+    stage.api.keep(PODS, f"team-b/{name}", {**pod, "metadata": {**pod["metadata"], "labels": labels}, "spec": spec})
+
+
+async def test_a_node_keeps_the_room_of_a_charged_pod_which_tolerates_its_taint_before_anything_is_evicted(stage):
+    fill(stage, "n0")
+    async with stage.leader():
+        uid = in_line(stage)
+        await asyncio.sleep(20)
+        assert (stage.real_evictions(), stage.taints("n0")) == (0, []), "it is not charged"
+        charge(stage, uid)
+        await stage.until(lambda: stage.real_evictions() == 1)
+        (taint,) = stage.taints("n0")
+        assert tolerates(stage) == [taint["value"]]
+        assert stage.locked() == {"n0": [uid]}
+        asked = [(each.verb, each.path) for each in stage.api.asked]
+        let_in = asked.index(("patch", "/api/v1/namespaces/team-b/pods/b"))
+        assert let_in < next(n for n, (_, path) in enumerate(asked) if path.endswith("/eviction"))
+        assert not any(path.endswith("/pods/b/status") for _, path in asked), "kube-scheduler does not come to it yet"
+        await asyncio.sleep(20)
+        assert stage.real_evictions() == 1
+        starts(stage)
+        charge(stage)
+        await stage.until(lambda: not stage.taints("n0"))
+        assert stage.real_evictions() == 1
+
+
+async def test_a_pod_with_tolerations_of_its_own_keeps_them(stage):
+    fill(stage, "n0")
+    own = {"key": "gold", "operator": "Exists"}
+    async with stage.leader():
+        charge(stage, in_line(stage, tolerations=[own]))
+        await stage.until(lambda: stage.real_evictions() == 1)
+    assert stage.tolerations("b")[0] == own
+    assert len(tolerates(stage)) == 1
+
+
+async def test_nothing_is_evicted_for_a_charge_that_needs_no_reclaim_or_borrows(stage):
+    fill(stage, "n0")
+    async with stage.leader():
+        uid = in_line(stage)
+        charge(stage, uid, takes_back=False)
+        await asyncio.sleep(20)
+        charge(stage, uid, tier=Tier.PREEMPTIBLE)
+        await asyncio.sleep(20)
+    assert (stage.real_evictions(), stage.taints("n0"), tolerates(stage)) == (0, [], [])
+
+
+async def test_a_charge_that_ends_before_the_eviction_leaves_all_as_it_was(stage):
+    fill(stage, "n0")
+    policy = replace(POOR, reclaim=ReclaimRules(notice_seconds=120))
+    async with stage.leader(policy):
+        charge(stage, in_line(stage))
+        await stage.until(lambda: bool(tolerates(stage)))
+        charge(stage)
+        await stage.until(lambda: not stage.taints("n0"))
+        await asyncio.sleep(300)
+    assert stage.real_evictions() == 0
+
+
+async def test_a_pod_that_goes_back_to_the_line_waits_there_and_is_charged_again(stage):
+    fill(stage, "n0")
+    policy = replace(POOR, reclaim=ReclaimRules(notice_seconds=120))
+    async with stage.leader(policy):
+        uid = in_line(stage)
+        for _ in range(2):
+            charge(stage, uid)
+            await stage.until(lambda: bool(stage.taints("n0")))
+            charge(stage)
+            await stage.until(lambda: not stage.taints("n0"))
+        charge(stage, uid)
+        await asyncio.sleep(200)
+        assert stage.real_evictions() == 1
+
+
+async def test_the_next_leader_goes_on_with_the_room_of_a_pod_that_is_still_in_line(stage):
+    fill(stage, "n0")
+    policy = replace(POOR, reclaim=ReclaimRules(notice_seconds=60))
+    async with stage.leader(policy):
+        uid = in_line(stage)
+        charge(stage, uid)
+        await stage.until(lambda: bool(tolerates(stage)))
+    async with stage.leader(policy):
+        await asyncio.sleep(120)
+        assert stage.real_evictions() == 1
+        assert len(stage.taints("n0")) == len(tolerates(stage)) == 1
+
+
+async def test_a_user_whose_charged_pods_never_start_makes_no_more_evictions(stage):
+    """It is deleted once its victim is gone, and the next one comes: the team is paused as for pods without a gate."""
+    fill(stage, "n0", "n1")
+    async with stage.leader():
+        for number in range(8):
+            name = f"b{number}"
+            charge(stage, in_line(stage, name))
+            await asyncio.sleep(TOGETHER_SECONDS + 1)
+            if tolerates(stage, name):
+                stage.api.delete(PODS, name, namespace="team-b")
+            charge(stage)
+            await asyncio.sleep(1)
+        assert stage.real_evictions() <= 4
+
+
+async def test_room_that_no_leader_uses_is_given_up_and_is_not_the_pods_fault(stage):
+    fill(stage, "n0")
+    async with stage.leader() as manager:
+        charge(stage, in_line(stage))
+        await stage.until(lambda: stage.real_evictions() == 1)
+        await asyncio.sleep(200)
+        assert stage.taints("n0"), "the webhook may be restarting"
+        await asyncio.sleep(300)
+        assert not manager.teams.resting()
+
+
+async def test_without_enforcement_nothing_is_evicted_for_it(stage):
+    fill(stage, "n0")
+    async with stage.leader(replace(POOR, enforce=Enforcement.OFF)):
+        charge(stage, in_line(stage))
+        await asyncio.sleep(30)
+    assert (stage.real_evictions(), stage.taints("n0"), tolerates(stage)) == (0, [], [])
