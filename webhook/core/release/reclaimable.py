@@ -7,7 +7,7 @@ from webhook.core.admission.assessment import Assessment
 from webhook.core.model.amount import Units
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, ResourceName, TeamName, Uid
-from webhook.core.model.policy import ReclaimRules
+from webhook.core.model.pod import Resident
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_pod import is_protected_by
 from webhook.core.world.world import World
@@ -27,13 +27,17 @@ class BorrowedRoom:
     """What borrowing pods hold on each node, by resource in pieces; counted once, when it is first asked for.
 
     Whether the evictor finds victims at once depends on more (minimum runtimes, budgets, notice). A pod that is
-    released for room that it can take back waits for that in kube-scheduler, inside its guaranteed share. `is_paced`
-    says of which teams so many wait there that the next follow later.
+    charged for room that it can take back waits for that, inside its guaranteed share. `is_paced` says of which teams so
+    many wait for it that the next follow later. `first` is a node that serves if it can still hold the pod: then no
+    others are counted.
     """
 
-    def __init__(self, world: World, *, is_paced: Callable[[TeamName], bool] = _never) -> None:
+    def __init__(
+        self, world: World, *, is_paced: Callable[[TeamName], bool] = _never, first: NodeName | None = None
+    ) -> None:
         self.is_paced = is_paced
         self._world = world
+        self._first = first
         self._held: dict[NodeName, dict[ResourceName, int]] | None = None
 
     def node_for(self, assessed: Assessment) -> NodeName | None:
@@ -41,11 +45,23 @@ class BorrowedRoom:
 
         It is the one where the least is missing, then the first by name.
         """
-        return self._best_node(assessed.pod.demand, _slots(assessed, self._world))
+        demand, slots, first = assessed.pod.demand, _slots(assessed, self._world), self._first
+        if first is not None and slots & self._world.fleet.bit(first) and self._can_hold(first, demand):
+            return first
+        return self._best_node(demand, slots)
 
     def could_hold(self, demand: Demand, slots: int) -> bool:
         """Whether one of the slots would have the devices of a pod free if borrowing pods on it were evicted."""
         return self._best_node(demand, self._world.fleet.with_capacity(demand, slots)) is not None
+
+    def _can_hold(self, name: NodeName, demand: Demand) -> bool:
+        held: dict[ResourceName, int] = {}
+        for pod in self._world.pods_on(name):
+            charge = self._world.charge_of(pod.uid)
+            if charge is not None and charge.tier is Tier.PREEMPTIBLE:
+                self._add(held, pod)
+        free = self._world.fleet.free
+        return all(free(name, resource) + held.get(resource, 0) >= amount for resource, amount in demand.devices)
 
     def _best_node(self, demand: Demand, slots: int) -> NodeName | None:
         fleet, devices = self._world.fleet, demand.devices
@@ -81,21 +97,20 @@ class BorrowedRoom:
         held: dict[NodeName, dict[ResourceName, int]] = {}
         for uid in self._borrowers():
             pod = self._world.pod(uid)
-            if pod is None or pod.node is None or is_protected_by(self._rules, pod.namespace, pod.labels):
-                continue
-            of_node = held.setdefault(pod.node, {})
-            for resource, amount in pod.demand.devices:
-                of_node[resource] = of_node.get(resource, 0) + amount
+            if pod is not None and pod.node is not None:
+                self._add(held.setdefault(pod.node, {}), pod)
         return held
+
+    def _add(self, held: dict[ResourceName, int], pod: Resident) -> None:
+        """Add what a borrowing pod holds, unless it is never evicted."""
+        if not is_protected_by(self._world.policy.reclaim, pod.namespace, pod.labels):
+            for resource, amount in pod.demand.devices:
+                held[resource] = held.get(resource, 0) + amount
 
     def _borrowers(self) -> Iterator[Uid]:
         for usage in self._world.usage_by_team().values():
             if usage.preemptible:
                 yield from (uid for uid, entry in usage.entries() if entry.charge.tier is Tier.PREEMPTIBLE)
-
-    @property
-    def _rules(self) -> ReclaimRules:
-        return self._world.policy.reclaim
 
 
 def nodes_for(assessed: Assessment, world: World) -> Iterator[tuple[NodeName, Units, Units]]:

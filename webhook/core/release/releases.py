@@ -164,7 +164,8 @@ class Releases:
         if not world.policy.is_enforced:
             return released_unjudged(waiting, world)
         is_member = turn.gang is not None
-        borrowed = BorrowedRoom(world)
+        nodes = turn.admit.node_choice.nodes
+        borrowed = BorrowedRoom(world, first=nodes[0] if nodes else None)
         return judge_pod(waiting, world, borrowed, way=turn.way, kept=turn.kept, is_member=is_member, place=turn.place)
 
     def _assumed(self, judged: Judged, way: Way, *, gang: GangId | None = None) -> Iterator[Turn]:
