@@ -147,6 +147,19 @@ async def test_a_user_whose_charged_pods_never_start_makes_no_more_evictions(sta
         assert stage.real_evictions() <= 4
 
 
+async def test_a_user_who_changes_a_pod_whenever_its_room_is_made_makes_no_more_evictions(stage):
+    """The leader then withdraws its charge, and charges it again in its next turn."""
+    fill(stage, "n0", "n1")
+    async with stage.leader():
+        uid = in_line(stage)
+        for _ in range(8):
+            charge(stage, uid)
+            await asyncio.sleep(TOGETHER_SECONDS + 1)
+            charge(stage)
+            await asyncio.sleep(1)
+        assert stage.real_evictions() <= 4
+
+
 async def test_room_that_no_leader_uses_is_given_up_and_is_not_the_pods_fault(stage):
     fill(stage, "n0")
     async with stage.leader() as manager:

@@ -1,13 +1,20 @@
 """The server and the evictor watch the same kinds, except for what only one of them needs."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
 from tests.core.support import make
 from webhook.cluster.watch.world_kinds import followed, reclaim_kinds, world_kinds
+from webhook.core.explain.team_summary import summary_of
+from webhook.core.model.decision import Charge
+from webhook.core.model.names import TeamName
 from webhook.core.model.policy import ReclaimRules
+from webhook.core.model.tier import Tier
+from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.world.world import World
+from webhook.kube.ledger.team_ledger import decode, encode
 from webhook.kube.objects import objects
 
 BOUNDS = {"jobs", "poddisruptionbudgets"} | {
@@ -17,10 +24,11 @@ BOUNDS = {"jobs", "poddisruptionbudgets"} | {
 
 def evictor_kinds(world, changes):
     pods = SimpleNamespace(set_pod=None, remove_pod=None)
-    node, device, other = (
-        lambda *change, name=name: changes.append((name, *change)) for name in ("node", "device", "other")
+    ledger, node, device, other = (
+        lambda *change, name=name: changes.append((name, *change)) for name in ("ledger", "node", "device", "other")
     )
-    return reclaim_kinds(world, ReclaimIndex(ReclaimRules()), pods=pods, node=node, device=device, other=other)
+    index = ReclaimIndex(ReclaimRules())
+    return reclaim_kinds(world, index, pods=pods, ledger=ledger, node=node, device=device, other=other)
 
 
 def test_both_watch_the_same_objects_in_the_same_way():
@@ -30,7 +38,7 @@ def test_both_watch_the_same_objects_in_the_same_way():
         for kinds in (world_kinds(world, pods=world), evictor_kinds(world, []))
     )
     assert server.keys() - evictor.keys() == {"priorityclasses"}
-    assert evictor.keys() - server.keys() == BOUNDS
+    assert evictor.keys() - server.keys() == {*BOUNDS, "teamledgers"}, "the server's own ledger watches those"
     assert {name: server[name] for name in server.keys() & evictor} == {
         name: evictor[name] for name in server.keys() & evictor
     }
@@ -45,6 +53,26 @@ def test_for_the_evictor_a_held_node_is_open_and_each_change_is_reported_once_ap
     assert [node.taints for node in world.fleet.nodes()] == [()]
     nodes.remove("n0")
     assert changes == [("node", held, "n0"), ("node", None, "n0")]
+
+
+def test_the_evictor_reads_of_ledgers_the_charges_of_pods_whose_room_it_makes():
+    world, changes = World(make.policy()), []
+    kind = next(kind for kind in evictor_kinds(world, changes) if kind.name == "teamledgers")
+    charge = Charge(TeamName("team-a"), Tier.GUARANTEED, make.gpus(1))
+    flights = {
+        uid: InFlightCharge(make.resident(1, uid=uid), charge, None, takes_back=uid == "reclaims")
+        for uid in ("plain", "reclaims")
+    }
+    body = json.loads(encode(LedgerRecord(flights), summary_of(TeamName("team-a"), world), version=7))
+    body["metadata"]["uid"] = "u"
+    found = decode(json.dumps(body).encode())
+    assert kind.apply(found)
+    ((_, handle, charges),) = changes
+    assert (handle, set(charges)) == ("u", {"reclaims"})
+    kind.remove(kind.handle(found))
+    assert changes[1:] == [("ledger", "u", {})]
+    body["metadata"]["name"] = "another"
+    assert not kind.apply(decode(json.dumps(body).encode())), "only the object of its team's name counts"
 
 
 def test_an_object_that_is_not_kept_is_no_change():

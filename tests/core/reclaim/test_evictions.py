@@ -173,6 +173,29 @@ def test_an_eviction_counts_for_a_minute_and_once():
     assert (table.losses({}.get, now=5 + RATE_SECONDS), table.get("a")) == ({}, None)
 
 
+@pytest.mark.parametrize("answer", [refused, put_off])
+def test_a_victim_whose_room_is_used_before_the_answer_comes_stays_in_the_table_until_then(answer):
+    """The watch may be faster than the response, and the pod that waits for the room is bound at once."""
+    table, now = Evictions(), 1_900_000_000
+    for event in (planned, written, sent, gone):
+        event(table)
+    table.keep("n0", None, is_going=yes)
+    for _ in range(2):
+        table.end_finished(yes, now=now)
+    assert table.get("a").state is State.PLACED
+    table.accept("a", now=now, lost_by="team-a", lost_for="team-b")
+    assert table.losses(lambda _: None, now=now + 1) == {"team-a": 1}, "it counts like any other"
+    table.end_finished(yes, now=now + RATE_SECONDS)
+    assert table.get("a") is None
+    for event in (planned, written, sent, gone):
+        event(table)
+    table.keep("n0", None, is_going=yes)
+    table.end_finished(yes, now=now)
+    answer(table)
+    table.end_finished(yes, now=now)
+    assert table.get("a") is None
+
+
 def test_a_notice_that_arrives_after_the_end_is_taken_back_once():
     table = walked(planned, written, ended)
     table.end_finished(stays, now=0)
@@ -211,7 +234,7 @@ class Lives(RuleBasedStateMachine):
         self.asked = set()  # that were not answered
         self.accepted = set()  # that the watch has not shown
         self.states = {}
-        self.now = 0.0
+        self.now = 1_900_000_000.0
 
     def is_going(self, uid):
         return uid not in self.there or uid in self.accepted

@@ -55,7 +55,7 @@ class Eviction:
     `is_listed`: the hold still lists it as to be evicted. `is_held`: its node lists it for its beneficiary.
     `is_noticed`: its annotations announce it, in any state. It is not sent before `retry_at`. `accepted_at` is when the
     API server accepted it, None before; `lost_by` and `lost_for` are the teams of the victim and of the waiting pod
-    then, None where the victim was gone already.
+    then, None where the victim was gone already. `is_asked`: the API server has not answered yet.
     """
 
     target: Target
@@ -68,6 +68,7 @@ class Eviction:
     accepted_at: float | None = None
     lost_by: TeamName | None = None
     lost_for: TeamName | None = None
+    is_asked: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -209,30 +210,34 @@ class Evictions:
             return False
         if known.state not in _SENDABLE:
             return False
-        self._move(uid, State.SENT, accepted_at=None, lost_by=None, lost_for=None)
+        self._move(uid, State.SENT, accepted_at=None, lost_by=None, lost_for=None, is_asked=True)
         return True
 
     def put_off(self, uid: Uid, *, until: float) -> None:
         """The API server requests to send an eviction again later."""
         known = self._by_uid.get(uid)
         if known is not None and known.state is State.SENT:
-            self._move(uid, _before_sent(known), retry_at=until)
+            self._move(uid, _before_sent(known), retry_at=until, is_asked=False)
+        elif known is not None:
+            self._move(uid, known.state, is_asked=False)
 
     def refuse(self, uid: Uid) -> None:
         """The API server does not evict a victim: its hold does without it."""
         known = self._by_uid.get(uid)
-        if known is not None and not known.is_over:
+        if known is not None:
             if known.is_listed:
                 holds = self._holds_like(known.node)
                 holds[known.node] = holds[known.node].without(uid)
-            self._move(uid, known.state if known.state is State.GONE else State.GIVEN_UP, is_listed=False)
+            is_given_up = not (known.is_over or known.state is State.GONE)
+            state = State.GIVEN_UP if is_given_up else known.state
+            self._move(uid, state, is_listed=False, is_asked=False)
 
     def accept(
         self, uid: Uid, *, now: float, lost_by: TeamName | None = None, lost_for: TeamName | None = None
     ) -> None:
         """The API server evicts a victim, or has it no more."""
         known = self._by_uid[uid]
-        self._move(uid, known.state, accepted_at=now, lost_by=lost_by, lost_for=lost_for)
+        self._move(uid, known.state, accepted_at=now, lost_by=lost_by, lost_for=lost_for, is_asked=False)
 
     def gone(self, uid: Uid) -> None:
         """The watch shows that a pod terminates or ended."""
@@ -248,11 +253,14 @@ class Evictions:
         return found
 
     def end_finished(self, is_placed: Callable[[Uid], bool], *, now: float) -> None:
-        """End the evictions whose beneficiaries no longer wait for their hold; drop ended ones that do not count."""
+        """End the evictions whose beneficiaries no longer wait for their hold; drop ended ones that do not count.
+
+        One without an answer counts: the watch may show its victim gone, and the room used, before the answer comes.
+        """
         for uid, each in list(self._by_uid.items()):
             if each.state is State.GONE and not each.is_listed and not self._is_kept_for(each):
                 self._move(uid, State.PLACED if is_placed(each.target.beneficiary) else State.GIVEN_UP)
-            elif each.is_over and not each.is_noticed and (each.accepted_at or 0.0) <= now - RATE_SECONDS:
+            elif each.is_over and not (each.is_noticed or each.is_asked) and _is_old(each, now):
                 del self._by_uid[uid]
 
     def take_withdrawn(self) -> list[Target]:
@@ -285,6 +293,11 @@ class Evictions:
             self._awaited[uid] = moved.accepted_at
         else:
             self._awaited.pop(uid, None)
+
+
+def _is_old(eviction: Eviction, now: float) -> bool:
+    """Whether an eviction counts no more against what its team may lose."""
+    return (eviction.accepted_at or 0.0) <= now - RATE_SECONDS
 
 
 def _before_sent(eviction: Eviction) -> State:

@@ -22,6 +22,10 @@ UNHELD_SECONDS: Final = 30.0
 """A pod for which no node keeps room for so long starts all the same, and waits for room in kube-scheduler: the evictor
 does not run, or may not evict anything for it now."""
 
+FREE_SECONDS: Final = 0.1
+"""Room must be free for so long: kube-scheduler may see a victim go later than this replica, and lets a pod that it
+found no room for rest for a second or more."""
+
 LONGEST_SECONDS: Final = 330.0
 """So long after notice and grace periods a pod starts in any case. The evictor keeps no room for longer than 300 s."""
 
@@ -33,6 +37,7 @@ class _Awaiting:
     since: float
     unheld_since: float
     node: NodeName | None = None
+    free_since: float | None = None
 
 
 class AwaitedRoom:
@@ -41,6 +46,11 @@ class AwaitedRoom:
     def __init__(self, world: World) -> None:
         self._world = world
         self._pods: dict[Uid, _Awaiting] = {}
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether the room of a pod is free, and it starts soon."""
+        return any(each.free_since is not None for each in self._pods.values())
 
     def __contains__(self, uid: Uid) -> bool:
         return uid in self._pods
@@ -88,8 +98,10 @@ class AwaitedRoom:
         if not world.policy.is_enforced or waiting is None or not waiting.has_turn:
             return True  # the release finds out what became of it
         rules = world.policy.reclaim
-        if each.node is not None and free.takes(each.node, each.flight.pod.demand):
-            return True
+        is_free = each.node is not None and free.takes(each.node, each.flight.pod.demand)
+        each.free_since = None if not is_free else now if each.free_since is None else each.free_since
+        if each.free_since is not None:
+            return now >= each.free_since + FREE_SECONDS
         if now >= each.since + rules.notice_seconds + rules.longest_grace_seconds + LONGEST_SECONDS:
             return True
         return each.node is None and now >= each.unheld_since + UNHELD_SECONDS

@@ -18,7 +18,7 @@ from webhook.core.model.amount import exceeds
 from webhook.core.model.decision import Admit, Charge, Decision, Deny, NodeChoice, NotApplicable, Retry
 from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.names import NodeName
-from webhook.core.model.pod import Pod, Requester
+from webhook.core.model.pod import NO_LABELS, Pod, Requester
 from webhook.core.model.policy import Mode
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.text import plural, plural_gpus
@@ -74,7 +74,10 @@ class Judged(NamedTuple):
         flight = flight_of(made, charge, nodes=admit.node_choice.nodes)
         is_alone = self.takes_back and pod.gang is None and flight.node is not None
         is_plain = charge.model is None and admit.demand == self.pod.demand
-        return flight._replace(takes_back=True) if is_alone and is_plain else flight
+        if not (is_alone and is_plain):
+            return flight
+        bare = flight.pod._replace(packed=NO_LABELS)  # it may be listed for long, and tenants choose their length
+        return flight._replace(pod=bare, takes_back=True)
 
 
 def judge_pod(

@@ -1,4 +1,4 @@
-"""Pods that were released for room that reclaim takes back: so many of each team at a time, until they have a node."""
+"""Pods that are charged for room that reclaim takes back: so many of each team at a time, until they have a node."""
 
 from typing import Final
 
@@ -6,22 +6,23 @@ from webhook.core.model.names import TeamName, Uid
 from webhook.core.world.world import World
 
 MOST: Final = 64
-"""Pods of one team that wait in kube-scheduler for such room. The evictor has room for fewer of a team under way at a
-time (UNDER_WAY in webhook.core.reclaim.reclaim); more pods would only be tried again whenever a node changes."""
+"""Pods of one team that wait for such room. Their ledger, which may be one for a whole department, lists each of them
+until then, and the evictor has room for few more of a team under way at a time (UNDER_WAY in
+webhook.core.reclaim.reclaim)."""
 
 SECONDS: Final = 30
 """After so long a pod no longer counts: some can never be bound, and must not keep the others of their team in line."""
 
 
 class ReclaimStarts:
-    """The pods that wait in kube-scheduler for room that reclaim takes back, by team. Times are in Unix seconds."""
+    """The pods that wait for room that reclaim takes back, by team. Times are in Unix seconds."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._released: dict[TeamName, dict[Uid, int]] = {}
 
     def note(self, team: TeamName, uid: Uid, *, now: int) -> None:
-        """Note that a pod is released for such room."""
+        """Note that a pod is charged for such room."""
         self._released.setdefault(team, {})[uid] = now
 
     def are_enough(self, team: TeamName, *, now: int) -> bool:

@@ -27,8 +27,8 @@ class BorrowedRoom:
     """What borrowing pods hold on each node, by resource in pieces; counted once, when it is first asked for.
 
     Whether the evictor finds victims at once depends on more (minimum runtimes, budgets, notice). A pod that is
-    charged for room that it can take back waits for that, inside its guaranteed share. `is_paced` says of which teams so
-    many wait for it that the next follow later. `first` is a node that serves if it can still hold the pod: then no
+    charged for room that it can take back waits for that, inside its guaranteed share. `is_paced` says of which teams
+    so many wait for it that the next follow later. `first` is a node that serves if it can still hold the pod: then no
     others are counted.
     """
 

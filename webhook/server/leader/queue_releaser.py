@@ -16,7 +16,7 @@ from webhook.core.model.decision import Admit, Decision
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.queue.verdict import Way
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
-from webhook.core.release.awaited_room import AwaitedRoom
+from webhook.core.release.awaited_room import FREE_SECONDS, AwaitedRoom
 from webhook.core.release.releases import Releases, Turn, unfinished
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
@@ -163,7 +163,7 @@ class QueueReleaser:
                     if is_current and await self._reconcile(group):
                         continue
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(POLL_SECONDS):
+                        async with asyncio.timeout(FREE_SECONDS if self._awaited_room.is_settling else POLL_SECONDS):
                             await self._has_changed.wait()
                     await asyncio.sleep(self._pause())
         finally:
