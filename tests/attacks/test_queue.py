@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
+from http import HTTPStatus
 
 import pytest
 
@@ -272,7 +274,11 @@ def test_creating_and_deleting_again_and_again_leaves_no_charge(fairgate, attack
 
 @pytest.mark.long
 def test_who_creates_pods_until_one_finds_room_gets_no_more_than_who_waits(cluster):
-    """A pod that has to wait is deleted and created again, so that it may come just when a GPU is free."""
+    """A pod that has to wait is deleted and created again, so that it may come just when a GPU is free.
+
+    GPUs are compared, not pods: those that are let in at once hold theirs for a shorter time than those that are
+    charged in line.
+    """
     make_nodes(cluster, 1, gpus=12)
     with serve_fairgate(cluster, policy=POLICY.replace(f"depth: {DEPTH}", "depth: 500")) as fairgate:
         file = fairgate.policy / "teams.yaml"
@@ -284,21 +290,20 @@ def test_who_creates_pods_until_one_finds_room_gets_no_more_than_who_waits(clust
         for number in range(120):
             create_pod(cluster, fairgate.team_a, sized(f"honest-{number}", restartPolicy="Never", **ends))
         attacker = make_attacker(cluster, fairgate.team_b)
-        taken = 0
-        began, before = time.monotonic(), released(fairgate, "a")
+        held: Counter[str] = Counter()
+        began = time.monotonic()
         while time.monotonic() - began < 15:
-            made = attacker.create_pod(sized(f"m-{time.monotonic_ns()}", restartPolicy="Never", **ends))
-            name = made["metadata"]["name"]
+            held.update({team: round(fairgate.charged(team)) for team in ("a", "b")})
+            try:
+                made = attacker.create_pod(sized(f"m-{time.monotonic_ns()}", restartPolicy="Never", **ends))
+            except ApiError as error:  # the next in line was faster: clients try again by themselves
+                if error.status != HTTPStatus.TOO_MANY_REQUESTS:
+                    raise
+                continue
             if made["spec"].get("schedulingGates"):
-                attacker.api.delete(f"/api/v1/namespaces/{attacker.namespace}/pods/{name}", {"gracePeriodSeconds": 0})
-            else:
-                taken += 1
-        waited = released(fairgate, "a") - before
-        assert taken <= waited, f"{taken} taken at the door, {waited} in turn"
-
-
-def released(fairgate: FairgateServer, team: str) -> float:
-    return fairgate.metric("fairgate_queue_releases_total", team=team)
+                path = f"/api/v1/namespaces/{attacker.namespace}/pods/{made['metadata']['name']}"
+                attacker.api.delete(path, {"gracePeriodSeconds": 0})
+        assert 0 < held["b"] <= held["a"], held
 
 
 def test_texts_of_the_owner_reach_no_terminal_and_no_event(fairgate, attacker):

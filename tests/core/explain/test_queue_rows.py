@@ -11,9 +11,12 @@ from tests.core.support.waiting import member, waiting
 from webhook.core.explain import queue_rows
 from webhook.core.explain.likely_start import StartRange, UnknownStart
 from webhook.core.explain.queue_rows import QueueReader
+from webhook.core.model.decision import Charge
 from webhook.core.model.pod import Owner
 from webhook.core.model.policy import Enforcement, OnLimit, OnNoRoom
 from webhook.core.model.reason import Code
+from webhook.core.model.tier import Tier
+from webhook.core.quota.charged_pod import flight_of
 
 QUEUES = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 HOUR = 3600
@@ -135,6 +138,14 @@ def test_the_members_of_a_gang_that_have_come_are_counted_whatever_the_older_tex
     [row] = [each for each in found if each.waiting.pod.name == "a"]
     assert row.code is Code.WAITS_FOR_GANG
     assert row.cause.startswith(want)
+
+
+def test_a_charged_pod_for_which_a_node_keeps_room_waits_for_that():
+    found = waiting("a", 1, holds=("h1",))
+    there = line(found)
+    there.assume(flight_of(found.pod, Charge(found.team, Tier.GUARANTEED, found.pod.demand.gpus)))
+    [row] = rows(there)
+    assert row.cause == "borrowed GPUs are taken back for it, and it starts once they are free"
 
 
 def test_where_policy_is_not_enforced_every_pod_is_about_to_be_released():

@@ -106,7 +106,8 @@ class QueueReader:
         if waiting.problem:
             return replace(row, cause=waiting.problem, start=_UNREADABLE)
         if place is None or not self._world.policy.is_enforced:
-            return replace(row, cause=_AWAITS_ROOM if waiting.holds else "it is about to be released", start=_NOW)
+            awaits_room = waiting.holds and self._world.policy.is_enforced
+            return replace(row, cause=_AWAITS_ROOM if awaits_room else "it is about to be released", start=_NOW)
         return self._in_line(row, place)
 
     def _in_line(self, row: QueueRow, place: Place) -> QueueRow:
