@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 
 from tests.core.support import make
+from tests.core.support.waiting import waiting
 from tests.evictor.support.line import in_line
 from tests.evictor.support.stage import PODS, POOR, fill
 from webhook.core.explain.team_summary import summary_of
@@ -14,7 +15,8 @@ from webhook.core.model.policy import Enforcement, ReclaimRules
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
 from webhook.evictor.backoff import TOGETHER_SECONDS
-from webhook.kube.ledger.team_ledger import encode
+from webhook.evictor.cluster_view import ClusterView
+from webhook.kube.ledger.team_ledger import decode, encode
 from webhook.kube.objects import keys
 
 TEAM_LEDGERS = "/apis/fairgate.dev/v1alpha1/teamledgers"
@@ -177,3 +179,17 @@ async def test_without_enforcement_nothing_is_evicted_for_it(stage):
         charge(stage, in_line(stage))
         await asyncio.sleep(30)
     assert (stage.real_evictions(), stage.taints("n0"), tolerates(stage)) == (0, [], [])
+
+
+async def test_an_edit_of_the_pools_holds_for_pods_that_are_charged_already():
+    view, found = ClusterView(POOR), waiting("b", namespace="team-b")
+    charge_ = Charge(B, Tier.GUARANTEED, found.pod.demand.gpus)
+    view.set_pod(found)
+    kind = next(kind for kind in view.feed(object()).watches if kind.kind.name == "teamledgers").kind
+    listed = {found.uid: InFlightCharge(make.resident(1, uid=found.uid), charge_, None, takes_back=True)}
+    body = json.loads(encode(LedgerRecord(listed), summary_of(B, make.world(POOR)), version=1))
+    kind.apply(decode(json.dumps(body).encode()))
+    assert view.reclaim_index.get(found.uid).constraints.node_selector == ()
+    pool = make.pool("gold", node_selector=(("pool", "gold"),))
+    view.set_policy(replace(POOR, pools=(pool,)))
+    assert view.reclaim_index.get(found.uid).constraints.node_selector == (("pool", "gold"),)

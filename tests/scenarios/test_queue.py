@@ -20,7 +20,7 @@ from tests.control_plane.workbench import (
     wait_bound,
     wait_for,
 )
-from tests.scenarios.evictor import evictor, fill, held_nodes
+from tests.scenarios.evictor import HELD, evictor, fill, held_nodes
 from tests.scenarios.standing_fairgate import DECISION, TEAM, TIER, serve_fairgate
 from webhook.cli.main import main
 
@@ -311,24 +311,35 @@ def test_small_pods_run_ahead_as_preemptible_until_the_head_can_start(cluster):
         assert waits(cluster, fairgate.team_a, "small-3"), "nothing starts on the room that the head takes"
 
 
-def test_kube_scheduler_comes_to_a_pod_in_line_once_its_room_is_taken_back(cluster):
+def test_a_pod_in_line_keeps_its_gate_until_its_room_is_taken_back(cluster):
     make_nodes(cluster, 4)
-    with serve_fairgate(cluster, limit_a=40, limit_b=40, policy=QUEUES) as fairgate, evictor(fairgate) as running:
+    policy = f"{QUEUES}reclaim: {{notice: 5s}}\n"
+    names = [f"asks-{number}" for number in range(6)]
+    with serve_fairgate(cluster, limit_a=40, limit_b=40, policy=policy) as fairgate, evictor(fairgate) as running:
         fill(cluster, fairgate.team_a, 40)
-        names = [f"asks-{number}" for number in range(6)]
         for name in names:
             create_pod(cluster, fairgate.team_b, pod(name, gpus=2, **SIZE))
+        wait_for(cluster, lambda: all(tolerates_hold(cluster, fairgate, name) for name in names), what="room is kept")
+        assert all(waits(cluster, fairgate.team_b, name) for name in names)
+        assert fairgate.charged("b") == 12, "they count from now on"
+        in_line = {each["name"]: each["cause"] for each in line_of(fairgate, pods=6)["pods"]}
+        assert set(in_line) == set(names)
+        assert all("borrowed GPUs are taken back for it" in text for text in in_line.values()), in_line
+        tried = cluster.api.list(f"/api/v1/namespaces/{fairgate.team_b}/events")
+        assert not [event for event in tried if event["reason"] == "FailedScheduling"], "it does not know them yet"
         for name in names:
-            wait_bound(cluster, fairgate.team_b, name)
+            wait_bound(cluster, fairgate.team_b, name, timeout=60)
         wait_for(cluster, lambda: not held_nodes(cluster), what="no node keeps room any more")
         assert len(running.said("evicted")) == 12
-        tried = cluster.api.list(f"/api/v1/namespaces/{fairgate.team_b}/events")
-        assert not [event for event in tried if event["reason"] == "FailedScheduling"]
         for name in names:
             found = get_pod(cluster, fairgate.team_b, name)
-            node = found["spec"]["nodeName"]
             assert found["metadata"]["labels"][TIER] == "guaranteed"
-            assert f'["{node}"]' in json.dumps(found["spec"]["affinity"]["nodeAffinity"]), "bound by the webhook"
+            assert f'["{found["spec"]["nodeName"]}"]' in json.dumps(found["spec"]["affinity"]), "bound by the webhook"
+
+
+def tolerates_hold(cluster, fairgate, name):
+    found = get_pod(cluster, fairgate.team_b, name)
+    return any(each.get("key") == HELD for each in found["spec"].get("tolerations", ()))
 
 
 def test_a_borrower_that_is_created_again_at_once_gets_no_room_that_was_made_for_a_pod_in_line(cluster):

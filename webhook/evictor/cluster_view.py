@@ -57,6 +57,8 @@ class ClusterView:
             gpu_pod = self.reclaim_index.get(pod.uid)
             if gpu_pod is not None and gpu_pod.pod.tier_label != pod.tier_label:
                 self._index(gpu_pod)
+        for waiting in self._in_line.values():  # pools may be others now
+            self._set_in_line(waiting)
         self.changed.set()
 
     def update_tiers(self) -> None:

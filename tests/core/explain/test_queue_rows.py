@@ -15,6 +15,7 @@ from webhook.core.model.decision import Charge
 from webhook.core.model.pod import Owner
 from webhook.core.model.policy import Enforcement, OnLimit, OnNoRoom
 from webhook.core.model.reason import Code
+from webhook.core.model.selector import HELD, Effect, Taint
 from webhook.core.model.tier import Tier
 from webhook.core.quota.charged_pod import flight_of
 
@@ -140,12 +141,17 @@ def test_the_members_of_a_gang_that_have_come_are_counted_whatever_the_older_tex
     assert row.cause.startswith(want)
 
 
-def test_a_charged_pod_for_which_a_node_keeps_room_waits_for_that():
-    found = waiting("a", 1, holds=("h1",))
-    there = line(found)
-    there.assume(flight_of(found.pod, Charge(found.team, Tier.GUARANTEED, found.pod.demand.gpus)))
-    [row] = rows(there)
-    assert row.cause == "borrowed GPUs are taken back for it, and it starts once they are free"
+@pytest.mark.parametrize("is_charged", [True, False], ids=["by the leader", "without the ledgers in view"])
+def test_a_charged_pod_for_which_a_node_keeps_room_waits_for_that(is_charged):
+    found, behind = waiting("a", 1, holds=("old", "h1")), waiting("b", 1, created=1, holds=("old",))
+    there = line(found, behind)
+    there.set_node(node("n0", taints=(Taint(HELD, Effect.NO_SCHEDULE, "h1"),)))
+    if is_charged:
+        there.assume(flight_of(found.pod, Charge(found.team, Tier.GUARANTEED, found.pod.demand.gpus)))
+    causes = {row.waiting.pod.name: (row.cause, row.start) for row in rows(there)}
+    assert causes["a"][0] == "borrowed GPUs are taken back for it, and it starts once they are free"
+    assert isinstance(causes["a"][1], UnknownStart)
+    assert causes["b"][0] != causes["a"][0], "no node keeps room for it any more"
 
 
 def test_where_policy_is_not_enforced_every_pod_is_about_to_be_released():

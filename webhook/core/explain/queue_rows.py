@@ -17,6 +17,7 @@ from webhook.core.model.amount import Units
 from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.model.pod import Requester
 from webhook.core.model.reason import Code
+from webhook.core.model.selector import HELD
 from webhook.core.model.text import plural
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced
 from webhook.core.quota.holders import Holder
@@ -59,6 +60,8 @@ class QueueRow:
 
 _STARTS: Final = "it may start now, with the next release"
 _COME: Final = re.compile(r"[\d,]+(?= of [\d,]+ members of gang )")
+_RELEASED: Final = "it is about to be released"
+_LEAVING: Final = UnknownStart("borrowing pods have to leave the node that keeps its room")
 _AWAITS_ROOM: Final = "borrowed GPUs are taken back for it, and it starts once they are free"
 _TAKEN_BACK: Final = "borrowed GPUs are taken back for it, with one of the next releases"
 
@@ -81,6 +84,7 @@ class QueueReader:
         self._is_room_known = is_room_known
         self._places = places(world)
         self._borrowed = BorrowedRoom(world)
+        self._held_room = world.fleet.tainted(HELD)
         self._causes: dict[Hashable, _Cause] = {}
 
     def rows(self, team: TeamName | None = None) -> list[QueueRow]:
@@ -105,9 +109,12 @@ class QueueReader:
             return replace(row, code=Code.WAITS_FOR_GATE, cause=cause, gates=gates, start=_HELD)
         if waiting.problem:
             return replace(row, cause=waiting.problem, start=_UNREADABLE)
-        if place is None or not self._world.policy.is_enforced:
-            awaits_room = waiting.holds and self._world.policy.is_enforced
-            return replace(row, cause=_AWAITS_ROOM if awaits_room else "it is about to be released", start=_NOW)
+        if not self._world.policy.is_enforced:
+            return replace(row, cause=_RELEASED, start=_NOW)
+        if not self._held_room.keys().isdisjoint(waiting.holds):
+            return replace(row, cause=_AWAITS_ROOM, start=_LEAVING)
+        if place is None:
+            return replace(row, cause=_RELEASED, start=_NOW)
         return self._in_line(row, place)
 
     def _in_line(self, row: QueueRow, place: Place) -> QueueRow:
