@@ -182,6 +182,11 @@ class Constraints:
         """Whether a cache may keep them: text of any length that a tenant writes must not fill the memory."""
         return self._bytes() <= _SMALL_BYTES
 
+    @property
+    def holds(self) -> tuple[str, ...]:
+        """The values of the taint of held nodes that the pod tolerates."""
+        return tuple([each.value for each in self.tolerations if each.key == HELD])
+
     def joined(
         self,
         *,

@@ -10,7 +10,7 @@ from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import NO_KEYS, Resident
 from webhook.core.model.policy import LabelSelector, ReclaimRules
-from webhook.core.model.selector import HELD, NO_CONSTRAINTS, Constraints
+from webhook.core.model.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.model.tier import Tier
 from webhook.core.model.topology import AffinityRule, TopologyRule, anti_affinity
 from webhook.core.reclaim.failures import Loss, WorkloadId
@@ -82,9 +82,7 @@ class ReclaimPod:
     @property
     def holds(self) -> Iterable[str]:
         """The values of the taint of held nodes that it tolerates."""
-        if self.in_line is not None:
-            return self.in_line.holds
-        return [each.value for each in self.constraints.tolerations if each.key == HELD]
+        return self.constraints.holds if self.in_line is None else self.in_line.holds
 
     @property
     def has_tolerations(self) -> bool:

@@ -57,11 +57,11 @@ def select_pods(
 ) -> PodSelection:
     """Return which of the pods within their share can be planned for.
 
-    Plans are only made for pods for which kube-scheduler reports no room, since an eviction solves nothing else. Taints
-    count as that where room is held, since kube-scheduler reports no more of a held node. For charged pods in line the
-    leader of the webhook found no room. A gang is planned for whole, once it has stopped growing.
+    Plans are only made for pods for which kube-scheduler reports no room: an eviction solves nothing else. Taints count
+    as that where room is held, since kube-scheduler reports no more of a held node. What is in line is reported by the
+    leader of the webhook. A gang is planned for whole, once it has stopped growing.
     """
-    reported = [gpu_pod for gpu_pod in gpu_pods if gpu_pod.report is not None or gpu_pod.in_line is not None]
+    reported = [gpu_pod for gpu_pod in gpu_pods if gpu_pod.report is not None]
     ready = {gpu_pod.uid: gpu_pod for gpu_pod in reported if _lacks_room(gpu_pod, has_holds)}
     refused = [Refused(each, Cause.NOT_FOR_ROOM) for each in reported if each.pod.uid not in ready]
     able = ready.keys() - resting
@@ -91,8 +91,6 @@ def _is_complete(members: Iterable[ReclaimPod], ready: Set[Uid]) -> bool:
 
 def _lacks_room(gpu_pod: ReclaimPod, has_holds: bool) -> bool:
     report = gpu_pod.report
-    if gpu_pod.in_line is not None:
-        return True
     return report is not None and (report.is_for_room or (has_holds and report.is_for_taints))
 
 

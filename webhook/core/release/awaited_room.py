@@ -5,7 +5,6 @@ tolerate the taint of that node, and evicts. Then the leader removes the gate: k
 Until then the pod is assumed on the node that keeps its room. Without an evictor, it starts after a while as it is.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,7 +31,10 @@ LONGEST_SECONDS: Final = 330.0
 
 @dataclass(slots=True)
 class _Awaiting:
+    """A pod as it was charged, and as it was `seen` last."""
+
     waiting: WaitingPod
+    seen: WaitingPod
     flight: InFlightCharge
     since: float
     unheld_since: float
@@ -59,7 +61,7 @@ class AwaitedRoom:
         """Add a pod whose charge is listed."""
         demand = demand_charged(waiting, flight, self._world)
         flight = flight._replace(pod=flight.pod._replace(demand=demand))
-        self._pods[waiting.uid] = _Awaiting(waiting, flight, since=now, unheld_since=now)
+        self._pods[waiting.uid] = _Awaiting(waiting, waiting, flight, since=now, unheld_since=now)
 
     def take(self, *, now: float, count: int) -> list[tuple[WaitingPod, Admit]]:
         """Return at most so many pods that start now, those that were charged first before others; forget them."""
@@ -72,9 +74,8 @@ class AwaitedRoom:
         for uid, each in list(self._pods.items()):
             if len(found) < count and self._starts(each, free, now=now):
                 del self._pods[uid]
-                seen = self._world.waiting.get(uid) or each.waiting
                 has_room = each.node is not None
-                found.append((each.waiting, resumed(seen, each.flight, self._world, has_room=has_room)))
+                found.append((each.waiting, resumed(each.seen, each.flight, self._world, has_room=has_room)))
         return found
 
     def _follow(self, uid: Uid, each: _Awaiting, held: dict[str, NodeName], free: "_Free", *, now: float) -> None:
@@ -83,6 +84,7 @@ class AwaitedRoom:
         if waiting is None:
             del self._pods[uid]
             return
+        each.seen = waiting
         each.node = next((node for hold in reversed(waiting.holds) if (node := held.get(hold)) is not None), None)
         if each.node is None:
             return
@@ -94,10 +96,10 @@ class AwaitedRoom:
         free.add(each.node, each.flight.pod.demand)
 
     def _starts(self, each: _Awaiting, free: "_Free", *, now: float) -> bool:
-        world, waiting = self._world, self._world.waiting.get(each.waiting.uid)
-        if not world.policy.is_enforced or waiting is None or not waiting.has_turn:
+        policy = self._world.policy
+        if not (policy.is_enforced and each.seen.has_turn):
             return True  # the release finds out what became of it
-        rules = world.policy.reclaim
+        rules = policy.reclaim
         is_free = each.node is not None and free.takes(each.node, each.flight.pod.demand)
         each.free_since = None if not is_free else now if each.free_since is None else each.free_since
         if each.free_since is not None:
@@ -116,17 +118,18 @@ class _Free:
 
     def add(self, node: NodeName, demand: Demand) -> None:
         """Add the room of a pod that is assumed on a node."""
-        for key, amount in self._of(node, demand):
+        for key, amount in _amounts(node, demand).items():
             self._amounts[key] = self._amounts.get(key, self._world.fleet.free(*key)) + amount
 
     def takes(self, node: NodeName, demand: Demand) -> bool:
         """Take the room of a pod; False where it is not there yet."""
-        amounts = dict(self._of(node, demand))
+        amounts = _amounts(node, demand)
         if any(self._amounts.get(key, 0) < amount for key, amount in amounts.items()):
             return False
         for key, amount in amounts.items():
             self._amounts[key] -= amount
         return True
 
-    def _of(self, node: NodeName, demand: Demand) -> Iterator[tuple[tuple[NodeName, ResourceName], int]]:
-        yield from (((node, resource), amount) for resource, amount in demand.requests)
+
+def _amounts(node: NodeName, demand: Demand) -> dict[tuple[NodeName, ResourceName], int]:
+    return {(node, resource): amount for resource, amount in demand.requests}

@@ -5,7 +5,6 @@ line, as many as its share has room for: others would borrow once they start.
 """
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
@@ -18,7 +17,7 @@ from webhook.core.model.policy import Team
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.limit_levels import is_anything_borrowed, level_names
 from webhook.core.reclaim.limit_plan import Entitled, LevelName
-from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.release.judge import NO_REQUESTER
 from webhook.core.release.line_pods import as_guaranteed
 from webhook.core.world.waiting_pods import WaitingPod
@@ -133,9 +132,7 @@ class _Share:
         self._taken += gpus
         if user is not None:
             self._by_user[user] = self._by_user.get(user, 0) + gpus
-        found = as_guaranteed(waiting, assessed.pod, team=team.name, user=user)
-        report = Report(waiting.created, is_for_room=True)
-        return Entitled(replace(found, report=report), slots, self._levels)
+        return Entitled(as_guaranteed(waiting, assessed.pod, team=team.name, user=user), slots, self._levels)
 
 
 def _slots(assessed: Assessment, world: World) -> int:

@@ -9,13 +9,13 @@ from webhook.core.model.pod import Pod
 from webhook.core.model.tier import Tier
 from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import InFlightCharge
-from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
 
 def as_guaranteed(waiting: WaitingPod, pod: Pod, *, team: TeamName, user: User | None) -> ReclaimPod:
-    """Return a pod in line as a guaranteed pod without a node; `pod` has its demand resolved."""
+    """Return a pod in line as a guaranteed pod that finds no room; `pod` has its demand resolved."""
     labeled = pod._replace(team_label=team, tier_label=str(Tier.GUARANTEED))
     charge = Charge(team, Tier.GUARANTEED, pod.demand.gpus, None, user)
     return ReclaimPod(
@@ -23,6 +23,7 @@ def as_guaranteed(waiting: WaitingPod, pod: Pod, *, team: TeamName, user: User |
         labels=pod.labels,
         constraints=pod.constraints,
         topology=pod.topology,
+        report=Report(waiting.created, is_for_room=True),
     )
 
 

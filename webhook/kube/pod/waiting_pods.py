@@ -58,7 +58,7 @@ def to_waiting(pod: objects.Pod, weights: Weights, *, is_trusted: bool = False) 
     if team is None or (decision is None and not is_trusted):
         return None
     read, problem = _read(pod, weights)
-    tolerations, kept = read.constraints.tolerations, without_holds(read.constraints)
+    kept = without_holds(read.constraints)
     return WatchedPod(
         pod=as_requested(read._replace(constraints=kept), read.tier_label if decision is None else decision.asked),
         team=TeamName(team),
@@ -71,7 +71,7 @@ def to_waiting(pod: objects.Pod, weights: Weights, *, is_trusted: bool = False) 
         problem=problem,
         keeps_room=keys.RECLAIMING in annotations,
         gang_whole=_gang_whole(annotations.get(keys.GANG_WHOLE, "")),
-        holds=tuple([each.value for each in tolerations if each.key == keys.HELD])[-_MAX_HOLDS:],
+        holds=read.constraints.holds[-_MAX_HOLDS:],
         parts=_parts(pod),
     )
 
