@@ -11,7 +11,7 @@ from webhook.cluster.api.live_pod import read_live_pod
 from webhook.cluster.ledger.ledger_context import LedgerContext, Recorder
 from webhook.cluster.ledger.ledger_request import LedgerJudge
 from webhook.cluster.ledger.ledger_writer import ELSEWHERE, LedgerWriter
-from webhook.cluster.ledger.team_ledger_client import PATH
+from webhook.cluster.watch.kinds import ledger_kind
 from webhook.cluster.watch.quotas import live_quotas
 from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.core.model.decision import Decision, Deny, NotApplicable
@@ -24,8 +24,7 @@ from webhook.core.world.ledger_homes import LedgerHomes
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.admission.review import Review
-from webhook.kube.ledger.team_ledger import TeamLedger, object_name
-from webhook.kube.objects.keys import TEAM_LEDGERS
+from webhook.kube.ledger.team_ledger import TeamLedger
 
 UNSEEN_SECONDS: Final = 40.0
 """When to read a charged pod that was not seen: kube-apiserver ends a request after 34 s, so it cannot come later."""
@@ -194,22 +193,7 @@ class ApiLedger:
 
     def kind(self) -> WatchedKind[TeamLedger]:
         """Return how to watch TeamLedgers."""
-        return WatchedKind(
-            name=TEAM_LEDGERS,
-            path=PATH,
-            item=TeamLedger,
-            key=lambda found: found.metadata.name,
-            handle=lambda found: found.metadata.uid,
-            apply=self._observe,
-            remove=self._forget,
-        )
-
-    def _observe(self, found: TeamLedger) -> bool:
-        """Store a team's object; ignore one whose name is not the team's."""
-        is_ours = found.metadata.name == object_name(found.team)
-        if is_ours:
-            self._writer(found.team).observe(found)
-        return is_ours
+        return ledger_kind(lambda found: self._writer(found.team).observe(found), remove=self._forget)
 
     def _forget(self, identity: str) -> None:
         for writer in self._writers.values():

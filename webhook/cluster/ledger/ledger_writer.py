@@ -197,13 +197,9 @@ class LedgerWriter:
         return self.is_current and self._context.homes.is_ready(self.team)
 
     async def drop_orphans(self, unseen_seconds: float) -> AsyncIterator[InFlightCharge]:
-        """Read the pods that were charged so long ago and not seen since; drop and yield charges of missing pods.
-
-        Those that the watch shows in line exist: such a pod may keep its gate for long after its charge.
-        """
+        """Read the pods charged so long ago and not seen since, nor in line; drop and yield charges of missing pods."""
         for flight in self._session.unseen():
-            is_in_line = flight.pod.uid in self._context.world.waiting
-            if self._is_late(flight, unseen_seconds) and not is_in_line:
+            if self._is_late(flight, unseen_seconds) and flight.pod.uid not in self._context.world.waiting:
                 evidence = ENDED if flight.lingers else await self._client.pod_evidence(flight)
                 self._session.note(flight.pod.uid, evidence)
                 self.refresh()

@@ -8,6 +8,8 @@ from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple
+from webhook.kube.ledger.team_ledger import TeamLedger, object_name
+from webhook.kube.objects import keys
 from webhook.kube.objects.large_objects import without_large_parts
 
 ALIVE: Final = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
@@ -135,6 +137,29 @@ def priority_class_kind(
         item,
         keep=lambda found: sink.set_priority_class(to_triple(found)),
         remove=sink.remove_priority_class,
+    )
+
+
+def ledger_kind(
+    keep: Callable[[TeamLedger], None], *, remove: Callable[[str], None], is_optional: bool = False
+) -> WatchedKind[TeamLedger]:
+    """Watch TeamLedgers, by UID; an object whose name is not its team's is ignored."""
+
+    def apply(found: TeamLedger) -> bool:
+        is_ours = found.metadata.name == object_name(found.team)
+        if is_ours:
+            keep(found)
+        return is_ours
+
+    return WatchedKind(
+        name=keys.TEAM_LEDGERS,
+        path=f"/apis/{keys.OWN_API}/{keys.TEAM_LEDGERS}",
+        item=TeamLedger,
+        key=_name,
+        handle=lambda found: found.metadata.uid,
+        apply=apply,
+        remove=remove,
+        is_optional=is_optional,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from webhook.cluster.watch.dra_kinds import device_kinds
 from webhook.cluster.watch.failures import disruption_kind, failure_kinds
 from webhook.cluster.watch.feed import PodSink
-from webhook.cluster.watch.kinds import PodStore, namespace_kind, node_kind, pod_kind, priority_class_kind
+from webhook.cluster.watch.kinds import PodStore, ledger_kind, namespace_kind, node_kind, pod_kind, priority_class_kind
 from webhook.cluster.watch.watched_kind import T, WatchedKind
 from webhook.core.model.demand import Weights
 from webhook.core.model.names import Uid
@@ -18,7 +18,7 @@ from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
-from webhook.kube.ledger.team_ledger import TeamLedger, object_name, reclaiming
+from webhook.kube.ledger.team_ledger import reclaiming
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.existing_pods import to_resident
@@ -99,33 +99,16 @@ def reclaim_kinds(
         followed(namespace_kind(world, objects.Namespace, to_namespace), other),
         *(followed(kind, device) for kind in device_kinds(world)),
         *(followed(kind, other) for kind in bounds),
-        _ledger_kind(ledger),
+        ledger_kind(
+            lambda found: ledger(found.metadata.uid, reclaiming(found)),
+            remove=lambda uid: ledger(uid, {}),
+            is_optional=True,  # before the first server starts there are none
+        ),
         pod_kind(
             pods,
             ReclaimPodObject,
             lambda pod: to_reclaim_pod(pod, world.policy.resources) or to_waiting(pod, world.policy.resources),
         ),
-    )
-
-
-def _ledger_kind(changed: Callable[[str, Mapping[Uid, InFlightCharge]], None]) -> WatchedKind[TeamLedger]:
-    """Watch the charges of pods in line whose room reclaim makes. Before the first server starts there are none."""
-
-    def apply(found: TeamLedger) -> bool:
-        is_ours = found.metadata.name == object_name(found.team)
-        if is_ours:
-            changed(found.metadata.uid, reclaiming(found))
-        return is_ours
-
-    return WatchedKind(
-        name=keys.TEAM_LEDGERS,
-        path=f"/apis/{keys.OWN_API}/{keys.TEAM_LEDGERS}",
-        item=TeamLedger,
-        key=lambda found: found.metadata.name,
-        handle=lambda found: found.metadata.uid,
-        apply=apply,
-        remove=lambda uid: changed(uid, {}),
-        is_optional=True,
     )
 
 

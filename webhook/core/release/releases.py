@@ -1,6 +1,6 @@
 """The pods to release now, one after the other: each is assumed in the world before the next one is judged."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from webhook.core.admission.domain_rules import place_of_node
@@ -211,6 +211,17 @@ def _waits_inside_its_share(judged: Judged) -> bool:
     decision = judged.decision
     is_guaranteed = isinstance(decision, Admit) and decision.charge.tier is Tier.GUARANTEED
     return isinstance(judged.verdict, NoRoom) and is_guaranteed
+
+
+def together(turns: Sequence[Turn]) -> list[list[Turn]]:
+    """Return the turns in groups that start together or not at all: a pod alone, or the members of a gang."""
+    found: list[list[Turn]] = []
+    for turn in turns:
+        if found and turn.gang is not None and turn.gang == found[-1][0].gang:
+            found[-1].append(turn)
+        else:
+            found.append([turn])
+    return found
 
 
 def unfinished(world: World, charged: Iterable[InFlightCharge]) -> list[tuple[WaitingPod, Admit]]:

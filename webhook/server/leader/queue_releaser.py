@@ -17,7 +17,7 @@ from webhook.core.model.names import TeamName, Uid
 from webhook.core.queue.verdict import Way
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.release.awaited_room import FREE_SECONDS, AwaitedRoom
-from webhook.core.release.releases import Releases, Turn, unfinished
+from webhook.core.release.releases import Releases, Turn, together, unfinished
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.observe.logs import Logs
@@ -193,7 +193,7 @@ class QueueReleaser:
         began = time.perf_counter()
         turns = self._releases.due(now=now, count=room)
         self._judged_seconds = time.perf_counter() - began
-        for members in _together(turns):
+        for members in together(turns):
             self._active |= {turn.waiting.uid for turn in members}
             group.create_task(self._release(group, members))
         self._gangs.update(self._releases)
@@ -392,17 +392,6 @@ class QueueReleaser:
             self.counts.on_wait(admit.charge.team, max(0.0, time.time() - waiting.created))
         terms = {"tier": admit.charge.tier, "nodes": ",".join(admit.node_choice.nodes), "way": way}
         self._logs.event.info("pod released", **_subject(waiting), **terms)
-
-
-def _together(turns: Sequence[Turn]) -> list[list[Turn]]:
-    """Return the turns in groups that start together or not at all: a pod alone, or the members of a gang."""
-    found: list[list[Turn]] = []
-    for turn in turns:
-        if found and turn.gang is not None and turn.gang == found[-1][0].gang:
-            found[-1].append(turn)
-        else:
-            found.append([turn])
-    return found
 
 
 def _subject(waiting: WaitingPod) -> dict[str, str]:
