@@ -20,7 +20,7 @@ from tests.control_plane.workbench import (
     wait_bound,
     wait_for,
 )
-from tests.scenarios.evictor import HELD, evictor, fill, held_nodes
+from tests.scenarios.evictor import evictor
 from tests.scenarios.standing_fairgate import DECISION, TEAM, TIER, serve_fairgate
 from webhook.cli.main import main
 
@@ -309,71 +309,6 @@ def test_small_pods_run_ahead_as_preemptible_until_the_head_can_start(cluster):
         left = {each["metadata"]["name"] for each in list_pods(cluster, fairgate.team_a)}
         assert not {"small-0", "small-1"} <= left, "what ran ahead gave room back"
         assert waits(cluster, fairgate.team_a, "small-3"), "nothing starts on the room that the head takes"
-
-
-def test_a_pod_in_line_keeps_its_gate_until_its_room_is_taken_back(cluster):
-    make_nodes(cluster, 4)
-    policy = f"{QUEUES}reclaim: {{notice: 5s}}\n"
-    names = [f"asks-{number}" for number in range(6)]
-    with serve_fairgate(cluster, limit_a=40, limit_b=40, policy=policy) as fairgate, evictor(fairgate) as running:
-        fill(cluster, fairgate.team_a, 40)
-        for name in names:
-            create_pod(cluster, fairgate.team_b, pod(name, gpus=2, **SIZE))
-        wait_for(cluster, lambda: all(tolerates_hold(cluster, fairgate, name) for name in names), what="room is kept")
-        assert all(waits(cluster, fairgate.team_b, name) for name in names)
-        assert fairgate.charged("b") == 12, "they count from now on"
-        in_line = {each["name"]: each["cause"] for each in line_of(fairgate, pods=6)["pods"]}
-        assert set(in_line) == set(names)
-        assert all("borrowed GPUs are taken back for it" in text for text in in_line.values()), in_line
-        tried = cluster.api.list(f"/api/v1/namespaces/{fairgate.team_b}/events")
-        assert not [event for event in tried if event["reason"] == "FailedScheduling"], "it does not know them yet"
-        for name in names:
-            wait_bound(cluster, fairgate.team_b, name, timeout=60)
-        wait_for(cluster, lambda: not held_nodes(cluster), what="no node keeps room any more")
-        assert len(running.said("evicted")) == 12
-        for name in names:
-            found = get_pod(cluster, fairgate.team_b, name)
-            assert found["metadata"]["labels"][TIER] == "guaranteed"
-            assert f'["{found["spec"]["nodeName"]}"]' in json.dumps(found["spec"]["affinity"]), "bound by the webhook"
-
-
-def tolerates_hold(cluster, fairgate, name):
-    found = get_pod(cluster, fairgate.team_b, name)
-    return any(each.get("key") == HELD for each in found["spec"].get("tolerations", ()))
-
-
-def test_a_borrower_that_is_created_again_at_once_gets_no_room_that_was_made_for_a_pod_in_line(cluster):
-    """Nor does a pod that tolerates every taint, though the pod that the room is for has its gate meanwhile."""
-    make_nodes(cluster, 2, gpus=4)
-    with serve_fairgate(cluster, policy=QUEUES) as fairgate, evictor(fairgate):
-        teams = [
-            {"name": "a", "namespaces": [fairgate.team_a], "gpus": {"guaranteed": 0}, "onNoRoom": "wait"},
-            {"name": "b", "namespaces": [fairgate.team_b], "gpus": {"guaranteed": 8}},
-        ]
-        head = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
-        (fairgate.policy / "teams.yaml").write_text(
-            f"{head}teams: {json.dumps(teams)}\ndefaults: {{onNoRoom: queue}}\n"
-        )
-        wait_for(cluster, lambda: cluster_knows(fairgate, "b"), what="the teams are known")
-        time.sleep(2)
-        tolerant = {"tolerations": [{"operator": "Exists"}], "terminationGracePeriodSeconds": 1}
-        cluster.api.create(
-            f"/apis/batch/v1/namespaces/{fairgate.team_a}/jobs", job("borrows", pods=8, gpus=1, **tolerant, **SIZE)
-        )
-        wait_for(cluster, lambda: len(bound(cluster, fairgate.team_a)) == 8, what="all GPUs are borrowed", timeout=60)
-        for number in range(3):
-            create_pod(cluster, fairgate.team_b, pod(f"asks-{number}", gpus=2, **SIZE))
-        for number in range(3):
-            wait_bound(cluster, fairgate.team_b, f"asks-{number}", timeout=60)
-        wait_for(cluster, lambda: len(bound(cluster, fairgate.team_a)) == 2, what="two are left", timeout=60)
-
-
-def bound(cluster, namespace):
-    return [found for found in list_pods(cluster, namespace) if found["spec"].get("nodeName") and is_alive(found)]
-
-
-def is_alive(found):
-    return "deletionTimestamp" not in found["metadata"] and found["status"].get("phase") == "Running"
 
 
 def end(cluster, namespace, name):

@@ -3,10 +3,11 @@
 import pytest
 
 from tests.core.support.departments import department, tree_policy
-from tests.core.support.make import node, policy, pool, resident, team, world
-from tests.core.support.waiting import waiting
+from tests.core.support.make import node, policy, pool, requirement, resident, team, world
+from tests.core.support.waiting import member, waiting
 from webhook.core.model.decision import Admit
-from webhook.core.model.policy import OnLimit, OnNoRoom
+from webhook.core.model.policy import LabelSelector, Mode, OnLimit, OnNoRoom, PlacementRules
+from webhook.core.model.topology import SpreadRule
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Way
 from webhook.core.release.judge import KEPT, judge_pod
 from webhook.core.release.queue_view import TEAM, USER
@@ -53,6 +54,61 @@ class TestKeptRoom:
         """Its verdict must not stand for pods of its size that do not borrow."""
         found = judged(waiting("borrower", 1, tier_label="preemptible"), self.place())
         assert found.verdict == OverLimit((KEPT, "team-a"))
+
+
+def full_of_borrowers(*teams, **more):
+    borrowers = [resident(1, uid=f"b{n}", node="n0", namespace="team-b", tier="preemptible") for n in range(8)]
+    teams = teams or (team(guaranteed=8, limit_=None, **LIMITED), team("team-b"))
+    return world(policy(*teams, **more), nodes=[node("n0", gpus=8)], residents=borrowers)
+
+
+class TestWhoKeepsItsGate:
+    """Of the pods that start on room that reclaim is to make."""
+
+    def test_a_pod_alone_and_its_listed_charge_has_no_labels_of_its_owner(self):
+        place, app = full_of_borrowers(), {"app": "x" * 500}
+        selects = LabelSelector((requirement("app", "In", app["app"]),))
+        spread = (SpreadRule("kubernetes.io/hostname", 1, is_hard=False, selector=selects),)
+        found = judged(waiting("a", labels=app, topology=spread), place)
+        assert (found.takes_back, found.flight.takes_back, found.flight.node) == (True, True, "n0")
+        assert not found.flight.pod.labels
+
+    def test_none_whose_room_is_there(self):
+        place = full_of_borrowers()
+        place.remove_pod("b0")
+        assert not judged(waiting("a"), place).flight.takes_back
+
+    def test_none_of_a_gang(self):
+        found = judged(member("a"), full_of_borrowers(), is_member=True)
+        assert (found.takes_back, found.flight.takes_back) == (True, False)
+
+    def test_none_where_no_node_is_chosen(self):
+        placement = PlacementRules(mode=Mode.OFF)
+        found = judged(waiting("a"), full_of_borrowers(placement=placement))
+        assert (found.takes_back, found.flight.takes_back) == (True, False)
+
+    def test_of_a_pod_that_does_not_start_there_is_no_charge(self):
+        place = world(policy(team(**LIMITED, limit_=0, guaranteed=0)))
+        with pytest.raises(TypeError, match="no charge"):
+            _ = judged(waiting("a"), place).flight
+
+
+def test_a_pod_judged_again_stays_with_its_node_while_that_can_hold_it():
+    nodes = [node("n0", gpus=2), node("n1", gpus=2)]
+    borrowers = [resident(1, uid=f"b{n}", node=f"n{n % 2}", namespace="team-b", tier="preemptible") for n in range(4)]
+    teams = (team(guaranteed=8, limit_=None, **LIMITED), team("team-b"))
+    place = world(policy(*teams), nodes=nodes, residents=borrowers)
+
+    def chosen():
+        return judge_pod(waiting("a"), place, BorrowedRoom(place, first="n1")).decision.node_choice.nodes
+
+    assert judged(waiting("a"), place).decision.node_choice.nodes == ("n0",)
+    assert chosen() == ("n1",)
+    for name in ("b1", "b3"):
+        place.remove_pod(name)
+    for number in range(2):
+        place.set_pod(resident(1, uid=f"g{number}", node="n1", namespace="team-b"))
+    assert chosen() == ("n0",)
 
 
 def test_the_user_of_the_first_decision_is_charged():

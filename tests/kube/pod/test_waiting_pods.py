@@ -7,7 +7,7 @@ import pytest
 
 from tests import builders as b
 from webhook.core.model.policy import BUILT_IN_RESOURCES
-from webhook.kube.objects import keys, objects
+from webhook.kube.objects import bounds, keys, objects
 from webhook.kube.objects.large_objects import without_large_parts
 from webhook.kube.pod.existing_pods import to_resident
 from webhook.kube.pod.waiting_pods import to_waiting
@@ -156,3 +156,13 @@ def test_a_toleration_of_held_nodes_is_the_evictors_and_no_part_of_what_its_user
     assert (asked.holds, found.holds) == ((), ("h0", "h1"))
     assert found.pod == asked.pod
     assert b"h1" in bytes(found.parts.spec.tolerations), "its release leaves them on the object"
+
+
+@pytest.mark.parametrize(("count", "want"), [(bounds.TOLERATIONS, True), (bounds.TOLERATIONS + 1, False)])
+def test_a_pod_with_more_tolerations_than_are_read_has_no_turn_and_no_held_node(count, want):
+    manifest = gated()
+    manifest["spec"]["tolerations"] = [
+        {"key": keys.HELD, "operator": "Equal", "value": f"h{n}", "effect": "NoSchedule"} for n in range(count)
+    ]
+    found = to_waiting(read(manifest), BUILT_IN_RESOURCES)
+    assert (found.has_turn, len(found.holds) == count) == (want, want)

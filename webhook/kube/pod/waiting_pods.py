@@ -24,9 +24,6 @@ MAX_TEXT: Final = 1000
 
 _DIGITS: Final = len(str(MAX_MEMBERS))
 
-_MAX_HOLDS: Final = 100
-"""Held nodes that a waiting pod tolerates, the latest ones: one for each plan. Only the evictor may add them."""
-
 _MAX_PARTS: Final = 4096
 """Bytes of what a release changes of a pod that are kept while it waits: a larger pod is read again."""
 
@@ -71,7 +68,7 @@ def to_waiting(pod: objects.Pod, weights: Weights, *, is_trusted: bool = False) 
         problem=problem,
         keeps_room=keys.RECLAIMING in annotations,
         gang_whole=_gang_whole(annotations.get(keys.GANG_WHOLE, "")),
-        holds=read.constraints.holds[-_MAX_HOLDS:],
+        holds=read.constraints.holds,
         parts=_parts(pod),
     )
 
