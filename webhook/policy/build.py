@@ -208,6 +208,8 @@ def _unique(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _is_hashed(part: "Field[object]", value: object) -> bool:
+    if not part.init:  # made from the others
+        return False
     is_always = bool(part.metadata.get("is_hashed_by_default", True))
     return is_always or getattr(value, part.name) != part.default
 

@@ -1,5 +1,7 @@
 """What a policy answers: its teams, who may use a pool, and whether it is enforced."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.core.support.make import policy, pool, requirement, team
@@ -10,6 +12,12 @@ def test_a_team_is_found_by_name():
     rules = policy(team(), team("team-b"))
     assert rules.team("team-b") == team("team-b")
     assert rules.team("team-c") is None
+
+
+def test_a_changed_policy_finds_its_own_teams():
+    changed = replace(policy(team(), team("team-b")), teams=(team("team-c"),))
+    assert changed.team("team-c") == team("team-c")
+    assert changed.team("team-b") is None
 
 
 @pytest.mark.parametrize("enforce", Enforcement)

@@ -240,7 +240,7 @@ class ApiLedger:
             return
         is_in_policy = (
             writer.team == UNASSIGNED
-            or any(team.name == writer.team for team in self._world.policy.teams)
+            or self._world.policy.team(writer.team) is not None
             or self._homes.is_needed(writer.team)
         )
         if not is_in_policy and not writer.in_flight and not writer.lingering:
