@@ -213,11 +213,11 @@ def _department(usage: DepartmentUsage) -> DepartmentRow:
 
 
 def _teams(world: World, *, holders: int) -> Iterator[TeamRow]:
-    known = {team.name: team for team in world.policy.teams}
+    known = dict.fromkeys(team.name for team in world.policy.teams)
     holding = (name for name, book in world.usage_by_team().items() if len(book))
     others = sorted({*holding, *world.waiting.teams()} - known.keys())
     for name in (*known, *others):
-        row = _team(known.get(name, Team(name)), world.usage(name), holders=holders)
+        row = _team(world.policy.team(name) or Team(name), world.usage(name), holders=holders)
         yield replace(row, queued=world.waiting.size(name), queued_gpus=world.waiting.gpus(name))
 
 

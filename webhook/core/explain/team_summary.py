@@ -43,9 +43,8 @@ def summary_of(name: TeamName, world: World) -> Summary:
 
 def summaries(world: World) -> Iterator[Summary]:
     """Return the summary of every team, including those without pods and those charged but unknown to policy."""
-    named = {team.name: team for team in world.policy.teams}
-    for name in dict.fromkeys([*named, *world.usage_by_team()]):
-        yield _summary(named.get(name) or Team(name), world)
+    for name in dict.fromkeys([*(team.name for team in world.policy.teams), *world.usage_by_team()]):
+        yield _summary(world.policy.team(name) or Team(name), world)
 
 
 def department_summary(level: DepartmentUsage) -> Summary:
