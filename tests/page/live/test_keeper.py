@@ -1,6 +1,7 @@
 """The state is kept by watches; where a right is missing, by reading again; a policy and Events are followed."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -148,6 +149,40 @@ async def test_where_watching_is_not_allowed_what_may_be_read_is_read_again(api,
     await kept.until(lambda: kept.state.problem == "the API server is away")
     await kept.until(lambda: not kept.state.problem)
     assert kept.keeper.is_listed.is_set()
+
+
+class ForbiddenFeed:
+    """A feed that may watch nothing, and that takes a moment to end."""
+
+    is_ending = asyncio.Event()
+
+    def __init__(self, _connection, _kinds):
+        self.watches = (SimpleNamespace(is_forbidden=True, problem="forbidden"),)
+
+    def why_not_synced(self):
+        return "not listed yet"
+
+    async def run(self):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.is_ending.set()
+            await asyncio.sleep(0.05)
+
+
+async def test_it_ends_when_cancelled_while_it_stops_to_watch(keep, monkeypatch):
+    monkeypatch.setattr(keepers, "Feed", ForbiddenFeed)
+    monkeypatch.setattr(ForbiddenFeed, "is_ending", asyncio.Event())
+
+    async def reread():
+        raise AssertionError("it was cancelled before")
+
+    kept = await keep(reread=reread)
+    await ForbiddenFeed.is_ending.wait()
+    kept.task.cancel()
+    done, _ = await asyncio.wait([kept.task], timeout=5)
+    assert done
+    assert kept.task.cancelled()
 
 
 async def test_while_the_cluster_does_not_answer_the_page_says_that_it_reads(api, keep):

@@ -21,10 +21,6 @@ _NO_EVENTS: Final = "decisions are those on existing pods: you may not list Even
 _log: Final = logging.getLogger(__name__)
 
 
-class ForbiddenError(ClusterError):
-    """A right to watch the cluster is missing."""
-
-
 Reread = Callable[[], Awaitable[Reading]]
 """Reads once what may be read. Raises ClusterError."""
 
@@ -46,26 +42,27 @@ class ClusterKeeper:
         self._state = state
         self._reread = reread
         self._read_policy = read_policy
+        self._is_forbidden = asyncio.Event()
 
     async def run(self) -> None:
         """Keep the state until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._follow_events())
-                group.create_task(self._follow_policy())
-                group.create_task(self._follow())
-        except* ForbiddenError:
-            pass
+        async with asyncio.TaskGroup() as group:
+            parts = (self._follow_events(), self._follow_policy(), self._follow())
+            following = [group.create_task(part) for part in parts]
+            await self._is_forbidden.wait()
+            for each in following:
+                each.cancel()  # an error would do it, too, but a group that ends by one loses a cancellation meanwhile
         await self._read_again()
 
     async def _follow(self) -> None:
-        """Watch everything. Raises ForbiddenError where that is not allowed."""
+        """Watch everything; set `_is_forbidden` where that is not allowed."""
         state, feed = self._state, Feed(self._connection, page_kinds(self._state))
         async with asyncio.TaskGroup() as group:
             group.create_task(feed.run())
             while feed.why_not_synced() is not None:
                 if any(watch.is_forbidden for watch in feed.watches):
-                    raise ForbiddenError("watching is not allowed")
+                    self._is_forbidden.set()
+                    return
                 if problem := next((watch.problem for watch in feed.watches if watch.problem), None):
                     state.problem = f"{READING} {problem}"
                 await asyncio.sleep(_POLL_SECONDS)
