@@ -60,6 +60,7 @@ class DryRun:
         self._cluster_view.update_tiers()
         reclaim_index, world = self._cluster_view.reclaim_index, self._cluster_view.world
         now = int(time.time())
+        world.tick(now)
         selected = select_pods(pods_within_share(reclaim_index, world), reclaim_index, now=now)
         found = (
             plan(selected.waiting, take_snapshot(reclaim_index, world, now=now)) if selected.waiting else Round((), ())

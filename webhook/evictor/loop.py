@@ -110,6 +110,7 @@ class Reclaimer:
             while True:
                 began = asyncio.get_running_loop().time()
                 self._cluster_view.changed.clear()
+                self._cluster_view.world.tick(int(self._clock()))
                 if self._why_stale() is None and self._cluster_view.world.knows_all_namespaces:
                     if not has_resumed:
                         self._manager.resume()

@@ -15,7 +15,6 @@ from webhook.core.reclaim.reclaim_outlook import WHY_NOT
 from webhook.core.reclaim.reclaim_plan import Cause, Move
 from webhook.core.reclaim.reclaim_plan import Refused as NotPlanned
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reclaim_snapshot import over_share
 from webhook.core.reclaim.reservation import Beneficiary, Target
 from webhook.core.reclaim.victim import Victim
 from webhook.core.world.world import World
@@ -199,7 +198,6 @@ class _Sums:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._over = over_share(world)
 
     def of(self, team: TeamName) -> str:
         found = self._world.policy.team(team)
@@ -208,7 +206,9 @@ class _Sums:
         return f"team {team}'s guaranteed share is {gpus_text(share)}, {taken} taken"
 
     def over(self, team: TeamName) -> str:
-        return f"team {team} holds {plural_gpus(self._over.get(team, 0))} beyond its share"
+        found, held = self._world.policy.team(team), self._world.usage(team).total
+        over = max(0, held - (0 if found is None else found.gpus.guaranteed))
+        return f"team {team} holds {plural_gpus(over)} beyond its share"
 
 
 def plan_fields(move: Move) -> dict[str, object]:

@@ -145,6 +145,7 @@ def _reclaim(spec: schema.Reclaim, defaults: teams.Defaults) -> ReclaimRules:
         minimum_runtime_seconds=spec.minimum_runtime,
         protected_namespaces=_unique(item for item in spec.protect if isinstance(item, str)),
         protected_selectors=tuple(sorted(protected, key=repr)),
+        start_within_seconds=spec.start_within,
     )
 
 
@@ -154,6 +155,7 @@ def _queue(spec: schema.Queue) -> QueueRules:
         half_life_seconds=spec.half_life,
         strict_after_seconds=spec.strict_after,
         gang_timeout_seconds=spec.gang_timeout,
+        hold_back_seconds=spec.hold_back,
     )
 
 

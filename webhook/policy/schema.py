@@ -124,6 +124,12 @@ class Reclaim(Spec):
         description="How long PodDisruptionBudgets of borrowing pods are respected while a pod waits; then the pods "
         "are deleted. Or the word unlimited.",
     )
+    start_within: SecondsLimit = Field(
+        default="24h",
+        validate_default=True,
+        description="A charged pod that something else than room keeps off every node for so long, such as a volume "
+        "that does not exist, is deleted. Or the word unlimited.",
+    )
     protect: list[Protected] = Field(
         default=[], description="Never victims: namespaces (names or globs), or selectors of pods by their labels."
     )
@@ -154,6 +160,11 @@ class Queue(Spec):
         validate_default=True,
         description="How long the pods of a gang may take to come, and for how long room is kept for those that come "
         "after the first ones run.",
+    )
+    hold_back: SecondsLimit = Field(
+        default="24h",
+        validate_default=True,
+        description="How long a pod that finds no room holds back those behind it. Or the word unlimited.",
     )
 
 

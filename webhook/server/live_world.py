@@ -1,12 +1,13 @@
 """A world that a cluster's watches keep current, with the ledger on the cluster's API."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NoReturn
 
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.api.errors import ClusterError
@@ -28,6 +29,8 @@ from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
 from webhook.server.leader.bypass_detector import BypassDetector
 from webhook.server.settings import StartupError
+
+TICK_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class LiveWorld:
             self.reports.ensure(),
             self.feed.run(),
             self._prepare(logs, on_synced),
+            self._keep_time(),
             self.ledger.drop_orphans(is_leader=is_leader, report=lambda flight: self._report_orphan(flight, logs)),
             self.ledger.reconcile(is_leader=is_leader),
         ]
@@ -115,6 +119,12 @@ class LiveWorld:
     def why_not_synced(self) -> str | None:
         """Return why nothing can be decided yet."""
         return self.feed.why_not_synced()
+
+    async def _keep_time(self) -> NoReturn:
+        """Have promises of room end, and deadlines pass, also while no request comes: later events are seen in time."""
+        while True:
+            self.world.tick(int(time.time()))
+            await asyncio.sleep(TICK_SECONDS)
 
     async def _prepare(self, logs: Logs, on_synced: Callable[[], None]) -> None:
         """After the first lists, order the nodes by name and start to report pods that bypass the webhook."""

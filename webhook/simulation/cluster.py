@@ -11,7 +11,7 @@ from typing import Final
 from webhook.core.model.decision import Admit, Charge
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import UNASSIGNED, NodeName, Uid
-from webhook.core.model.pod import Pod, Resident
+from webhook.core.model.pod import Obstacle, Pod, Resident, Unbound
 from webhook.core.model.reason import Code
 from webhook.core.model.selector import HELD, NO_CONSTRAINTS, Constraints, Effect, Taint
 from webhook.core.model.tier import Tier
@@ -60,25 +60,23 @@ class SimulatedCluster:
         self.unbound: dict[Uid, PodOf] = {}
         self.changes = 0
         self.version = 0
-        self._promised: dict[Uid, tuple[NodeName, Demand]] = {}
-        self._is_lifted = False
+        self._lifted: dict[Uid, tuple[NodeName, Demand]] = {}  # promises that take no room now
 
     def admit(self, pod_of: PodOf, admitted: Admit) -> None:
         """Create a pod that was admitted, or take its gate; it waits in kube-scheduler until it is bound."""
-        pod, uid, charge, choice = pod_of.pod, pod_of.uid, admitted.charge, admitted.node_choice
+        pod, charge, choice = pod_of.pod, admitted.charge, admitted.node_choice
         pod_of.constraints = patched_constraints(pod, choice)
         promised = choice.nodes[0] if choice.nodes else None
         decided = pod._replace(demand=admitted.demand, team_label=charge.team, tier_label=str(charge.tier))
         found = flight_of(decided, charge, is_watched=False).pod._replace(
             promised=promised,
+            unbound=Unbound(Obstacle.ROOM),  # kube-scheduler comes to it at once
             requested_tier=pod.requested_tier,
             created=self.world.now,
             model=charge.model,
             is_backfill=admitted.reason.code is Code.BACKFILLS,
         )
         self._create(pod_of, found)
-        if promised is not None:
-            self._promised[uid] = promised, found.demand
         report = Report(self.world.now, is_for_room=True)
         reclaimable = self._reclaimable(pod_of, found._replace(promised=None))
         self.index.set(replace(reclaimable, constraints=pod_of.constraints, chosen=choice.nodes, report=report))
@@ -106,11 +104,11 @@ class SimulatedCluster:
         self.version += 1
         uid, now = pod_of.uid, self.world.now
         del self.unbound[uid]
-        if (promise := self._promised.pop(uid, None)) is not None and self._is_lifted:
+        if (promise := self._lifted.pop(uid, None)) is not None:
             self.world.fleet.take(promise[0], promise[1], holder=uid)
         pod_of.since = now
         found = pod_of.resident or flight_of(pod_of.pod, _NO_CHARGE, is_watched=False).pod._replace(created=now)
-        pod_of.resident = bound = found._replace(node=node, promised=None)
+        pod_of.resident = bound = found._replace(node=node, promised=None, unbound=None)
         self.world.set_pod(bound)
         if bound.demand.gpus:
             self.index.set(replace(self._reclaimable(pod_of, bound), started_at=now))
@@ -148,7 +146,7 @@ class SimulatedCluster:
         self.version += 1
         self.pods.pop(uid, None)
         self.unbound.pop(uid, None)
-        self._promised.pop(uid, None)
+        self._lifted.pop(uid, None)
         self.world.remove_pod(uid)
         self.world.drop_reservation(uid)
         self.index.remove(uid)
@@ -169,15 +167,17 @@ class SimulatedCluster:
     def as_bound(self) -> Iterator[None]:
         """Count only pods on nodes, as kube-scheduler and the evictor do: a promise takes no room for them."""
         fleet = self.world.fleet
-        for uid, (node, demand) in self._promised.items():
-            fleet.take(node, demand, sign=-1, holder=uid)
-        self._is_lifted = True
+        for uid in self.unbound:
+            pod, node = self.world.pod(uid), self.world.node_of(uid)
+            if pod is not None and node is not None:
+                self._lifted[uid] = node, pod.demand
+                fleet.take(node, pod.demand, sign=-1, holder=uid)
         try:
             yield
         finally:
-            self._is_lifted = False
-            for uid, (node, demand) in self._promised.items():
+            for uid, (node, demand) in self._lifted.items():
                 fleet.take(node, demand, holder=uid)
+            self._lifted.clear()
 
     def _create(self, pod_of: PodOf, found: Resident) -> None:
         self.version += 1

@@ -44,13 +44,21 @@ def victims(reclaim_index):
     [
         reclaim_pod("p", on="n0", team="team-a", tier="guaranteed"),
         reclaim_pod("p", on="n0", team="team-a", tier=None),
-        borrower("p", on=None),
         borrower("p", is_terminating=True),
+        borrower("p", on=None, is_terminating=True),
     ],
-    ids=["it is guaranteed", "it bypassed the webhook", "it is on no node", "it is leaving"],
+    ids=["it is guaranteed", "it bypassed the webhook", "it is leaving", "it is on no node and deleted"],
 )
 def test_some_pods_are_never_victims(never):
     assert victims(index_of(never)) == []
+
+
+def test_a_borrower_without_a_node_is_a_victim_of_no_node():
+    index = index_of(borrower("p", on=None), borrower("q"))
+    assert sorted(victims(index)) == ["p", "q"]
+    assert index.victim_index.on("") is None
+    index.remove("p")
+    assert victims(index) == ["q"]
 
 
 def stages(*stages_, **more):

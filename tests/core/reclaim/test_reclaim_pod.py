@@ -4,11 +4,12 @@ import pytest
 
 from tests.core.support.reclaim_pods import borrower, reclaim_pod
 from webhook.core.model.names import Namespace
-from webhook.core.model.policy import LabelSelector, ReclaimRules
+from webhook.core.model.policy import LabelSelector, ReclaimCost, ReclaimRules
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.reclaim.failures import Loss, WorkloadId
 from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, is_protected, victim_of
-from webhook.core.reclaim.victim import GuardId
+from webhook.core.reclaim.victim import NOWHERE, GuardId
+from webhook.core.reclaim.victim_search import Scale
 
 APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))
 NO_RULES = ReclaimRules()
@@ -34,12 +35,22 @@ def victim(pod, rules=NO_RULES, **more):
     [
         pytest.param(reclaim_pod("p", on="n0", team="team-a", tier="guaranteed"), id="guaranteed"),
         pytest.param(reclaim_pod("p", on="n0", team="team-a", tier=None), id="without a decision"),
-        pytest.param(borrower("p", on=None), id="on no node"),
+        pytest.param(borrower("p", on=None, is_terminating=True), id="on no node and deleted"),
         pytest.param(borrower("p", is_terminating=True), id="leaving"),
     ],
 )
 def test_a_pod_is_no_victim(never):
     assert victim(never) is None
+
+
+def test_a_pod_without_a_node_loses_no_work_and_nothing_covers_it():
+    """The API server deletes a pending pod whatever its budgets say, and at once."""
+    unbound = victim(borrower("p", on=None, created=5), ReclaimRules(minimum_runtime_seconds=600), guards=(GUARD,))
+    scale = Scale(now=10_000, over_share={}, order=tuple(ReclaimCost), left={}, gone=frozenset())
+    assert (unbound.node, unbound.guards, unbound.grace_seconds) == (NOWHERE, (), None)
+    assert scale.is_past_minimum_runtime(unbound)
+    cost = scale.cost_of((unbound,), gangs=0)
+    assert (cost.lost_work, cost.age) == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_pods_that_bypassed_the_webhook_take_room_and_displace_no_pod():
 
 
 def test_terminating_pods_keep_their_room_until_they_are_gone_and_demote_no_pod():
-    leaving = guaranteed_pod("leaving", 10, created=1, is_terminating=True)
+    leaving = guaranteed_pod("leaving", 10, created=1, is_terminating=True, node="n0")
     assert changed_tiers(made(leaving, guaranteed_pod("k", 10, created=2), borrower("p", 1))) == []
     assert changed_tiers(made(leaving, guaranteed_pod("k", 10, created=2), borrower("p", 1), guaranteed=10)) == []
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.core.support.make import gpus, policy, resident, world
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import Namespace, TeamName, Uid
+from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge
@@ -35,7 +35,7 @@ def detector(place, reported):
 
 def test_a_pod_without_our_label_is_reported_once_and_stored(detector, place, reported):
     detector.set_pod(BARE)
-    detector.set_pod(BARE._replace(is_terminating=True))
+    detector.set_pod(BARE._replace(node=NodeName("n0"), is_terminating=True))
     assert reported == ["bare"]
     assert place.usage(TeamName("team-a")).total == gpus(1)
     detector.remove_pod(BARE.uid)
@@ -72,5 +72,5 @@ def test_existing_pods_are_returned_at_the_start(place, reported):
     detector.set_pod(BARE)
     detector.set_pod(resident(1, uid="labeled"))
     assert [pod.uid for pod in detector.start()] == ["bare"]
-    detector.set_pod(BARE._replace(is_terminating=True))
+    detector.set_pod(BARE._replace(node=NodeName("n0"), is_terminating=True))
     assert reported == []

@@ -141,6 +141,10 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
     subject: str
     count: int | None
     pods: Annotated[str | None, msgspec.Meta(description="of a workload of the cluster: how many of its pods exist")]
+    stage: Annotated[
+        str | None, msgspec.Meta(description="of a pod that exists and is not in line: where it is in its life")
+    ]
+    stage_message: Annotated[str | None, msgspec.Meta(description="what is unusual about that")]
     demand: dict[str, str]
     requests: dict[str, int]
     gpus: str
@@ -175,6 +179,8 @@ def report_of(explained: ExplainedSubject) -> ExplanationReport:
         subject=subject.title,
         count=subject.count,
         pods=subject.pods or None,
+        stage=subject.existing.stage or None if subject.existing is not None else None,
+        stage_message=subject.existing.stage_text or None if subject.existing is not None else None,
         demand=_devices(explanation.pod.demand),
         requests={str(name): amount for name, amount in explanation.pod.demand.requests},
         gpus=format_gpus(gpus),

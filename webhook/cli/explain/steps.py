@@ -46,6 +46,8 @@ def to_steps(explained: ExplainedSubject, *, policy_hash: str, width: int, is_co
     if subject.existing is not None:
         if line := eviction_line(subject.existing, explained.beneficiary):
             console.print(Text(line, style="yellow"))
+        if subject.existing.stage_text:
+            console.print(Text(f"Stage {subject.existing.stage}: {subject.existing.stage_text}.", style="yellow"))
         console.print(Text(_existing_line(subject.existing, policy_hash)))
     grid = Table(box=None, pad_edge=False, show_header=False)
     grid.add_column(style="bold")

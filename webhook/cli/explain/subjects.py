@@ -4,11 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from webhook.core.explain.unusual_pods import stage_text
 from webhook.core.model.decision import Deny
-from webhook.core.model.names import Namespace
+from webhook.core.model.names import Namespace, Uid
 from webhook.core.release.gang_plans import GangPlan
 from webhook.core.world.world import World
 from webhook.kube.objects import keys
+from webhook.kube.pod.pods import fallback_uid
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_size import plan_of_workload
 from webhook.kube.workloads.kind_row import KindTable
@@ -23,7 +25,8 @@ _ENDED: Final = frozenset({"Succeeded", "Failed"})
 class Existing:
     """A pod that exists: its node and the decision at its creation.
 
-    `evict_at` and `evict_for` announce its eviction, "" without one; `evicted_at` is when it was evicted.
+    `evict_at` and `evict_for` announce its eviction, "" without one; `evicted_at` is when it was evicted. `stage` is
+    where it is in its life, "" where that is not known, and `stage_text` what is unusual about it, "" for nothing.
     """
 
     node: str
@@ -33,6 +36,8 @@ class Existing:
     evict_at: str = ""
     evict_for: str = ""
     evicted_at: str = ""
+    stage: str = ""
+    stage_text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,8 @@ def subject_of_pod(pod: Mapping[str, Any], *, namespace: str, world: World, pods
     """Return the subject of a pod that exists."""
     metadata = mapping(pod.get("metadata"))
     labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
+    known = uid_of(metadata, namespace)
+    found, stage = world.pod(known), world.stage_of(known)
     existing = Existing(
         text(mapping(pod.get("spec")).get("nodeName")),
         text(labels.get(keys.TIER)),
@@ -77,10 +84,17 @@ def subject_of_pod(pod: Mapping[str, Any], *, namespace: str, world: World, pods
         text(annotations.get(keys.EVICT_AT)),
         text(annotations.get(keys.EVICT_FOR)),
         _evicted_at(pod),
+        "" if stage is None else str(stage),
+        "" if found is None or stage is None else stage_text(found, stage),
     )
     template = read_template(pod, namespace=Namespace(namespace), world=world)
     title = title or f"Pod {namespace}/{text(metadata.get('name'))}"
     return Subject(title, Namespace(namespace), template, existing=existing, pods=pods)
+
+
+def uid_of(metadata: Mapping[str, Any], namespace: str) -> Uid:
+    """Return the UID of a pod by its metadata, as the world knows it."""
+    return Uid(text(metadata.get("uid"))) or fallback_uid(namespace, text(metadata.get("name")))
 
 
 def has_ended(pod: Mapping[str, Any]) -> bool:

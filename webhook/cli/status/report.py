@@ -112,6 +112,15 @@ class FreeReport(msgspec.Struct, rename="camel"):
     closed: Annotated[int, msgspec.Meta(description="free on nodes that take no pods")]
 
 
+class UnusualReport(msgspec.Struct):
+    """GPU pods whose charge may surprise, at one stage of their lives."""
+
+    stage: Annotated[str, msgspec.Meta(description="stalled, overdue or lost")]
+    pods: Annotated[list[str], msgspec.Meta(description="NAMESPACE/NAME")]
+    gpus: Annotated[str, msgspec.Meta(description=_GPUS)]
+    message: str
+
+
 class StatusReport(msgspec.Struct, rename="camel", omit_defaults=True):
     """The output of `fairgate status`."""
 
@@ -124,6 +133,9 @@ class StatusReport(msgspec.Struct, rename="camel", omit_defaults=True):
     departments: Annotated[
         list[DepartmentReport], msgspec.Meta(description="by name; left out where policy has none")
     ] = []
+    unusual: Annotated[
+        list[UnusualReport], msgspec.Meta(description="pods whose charge may surprise; left out if there are none")
+    ] = []
 
 
 def report_of(board: Board, left_out: list[str]) -> StatusReport:
@@ -134,6 +146,12 @@ def report_of(board: Board, left_out: list[str]) -> StatusReport:
         [_free(row) for row in board.free],
         left_out,
         [_department(row) for row in board.departments],
+        [
+            UnusualReport(
+                str(each.stage), [f"{pod.namespace}/{pod.name}" for pod in each.pods], format_gpus(each.gpus), each.text
+            )
+            for each in board.unusual
+        ],
     )
 
 

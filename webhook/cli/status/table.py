@@ -43,6 +43,8 @@ def to_table(
             console.print("", _free(board, is_wide=is_wide), sep="\n")
     elif has_nodes:
         console.print("no node has GPUs that the policy counts")
+    if board.unusual:
+        console.print("", *[Line(each.text, style="yellow") for each in board.unusual], sep="\n")
     console.print("", *map(Line, source.split("\n")), sep="\n", soft_wrap=not is_colored)
     return console.text
 

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Final
 
+from webhook.core.explain.unusual_pods import UnusualPods, unusual_pods
 from webhook.core.model.amount import ONE_GPU, Limit, Units
 from webhook.core.model.names import PODS, DepartmentName, GpuModel, NodeName, ResourceName, TeamName
 from webhook.core.model.node import Node
@@ -151,13 +152,14 @@ class FreeRow:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """The whole status. `plain_nodes` counts nodes without GPUs."""
+    """The whole status. `plain_nodes` counts nodes without GPUs, `unusual` has pods whose charge may surprise."""
 
     teams: tuple[TeamRow, ...]
     nodes: tuple[NodeRow, ...]
     free: tuple[FreeRow, ...]
     plain_nodes: int = 0
     departments: tuple[DepartmentRow, ...] = ()
+    unusual: tuple[UnusualPods, ...] = ()
 
     def tree(self) -> Iterator[tuple[int, DepartmentRow | TeamRow]]:
         """Yield departments and teams with their depth, what is below a department after it; its departments first."""
@@ -190,6 +192,7 @@ def board_of(world: World, *, holders: int = 3) -> Board:
         nodes=tuple(nodes),
         free=tuple(_free(nodes, world)),
         plain_nodes=len(rows) - len(nodes),
+        unusual=tuple(unusual_pods(world)),
     )
 
 

@@ -147,6 +147,26 @@ class Admitted(NamedTuple):
     claims: tuple[Uid, ...] = ()
 
 
+class Obstacle(StrEnum):
+    """What keeps a pod off every node, by the scheduler's report.
+
+    ROOM: some node lacks what it requests. NODES: no node is there that it may use: an autoscaler, a repair or an end
+    of maintenance brings one. GATE: a scheduling gate. OTHER: anything else, such as a volume that does not exist.
+    """
+
+    ROOM = "room"
+    NODES = "nodes"
+    GATE = "gate"
+    OTHER = "other"
+
+
+class Unbound(NamedTuple):
+    """Why a pod has no node; `why` are the scheduler's words, for obstacles other than room."""
+
+    obstacle: Obstacle
+    why: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class NamespaceFacts:
     """The fields of a namespace that a decision reads."""
@@ -171,7 +191,9 @@ class Resident(NamedTuple):
     labels as one string. `anti_affinity_rules` are its required anti-affinity rules. `shares_by` is the scheduler that
     shares of devices are requested from, "" where none are. `slices` are as in a Pod. `admitted` is set for pods with
     claims that Fairgate admitted. `grace_seconds` is how long its node may run it after its deletion. `is_backfill`: it
-    started ahead of pods that wait for room. `gang` is the gang that it is a member of.
+    started ahead of pods that wait for room. `gang` is the gang that it is a member of. `deadline` is when its node had
+    time enough to end it, in seconds of Unix time, 0 while it is not deleted. `unbound` is why it has no node, None
+    before its scheduler reports that.
     """
 
     uid: Uid
@@ -199,6 +221,8 @@ class Resident(NamedTuple):
     grace_seconds: int = DEFAULT_GRACE_SECONDS
     is_backfill: bool = False
     gang: GangId | None = None
+    deadline: int = 0
+    unbound: Unbound | None = None
     version: int = 0  # also changes with fields that are not read; it stays last, comparisons leave it out
 
     def __eq__(self, other: object) -> bool:

@@ -255,7 +255,8 @@ class ReclaimRules:
     """When and how borrowed GPUs are reclaimed; read by the evictor. `order` lists the criteria, the first one first.
 
     `evictions_per_minute` limits the pods each team may lose. `budget_seconds` is for how long a waiting pod respects
-    borrowers' PodDisruptionBudgets. A victim gets at most `longest_grace_seconds` to end.
+    borrowers' PodDisruptionBudgets. A victim gets at most `longest_grace_seconds` to end. A charged pod that something
+    else than room keeps off every node for `start_within_seconds` is deleted.
     """
 
     order: tuple[ReclaimCost, ...] = tuple(ReclaimCost)
@@ -266,6 +267,7 @@ class ReclaimRules:
     minimum_runtime_seconds: int = 0
     protected_namespaces: tuple[str, ...] = ()
     protected_selectors: tuple[LabelSelector, ...] = ()
+    start_within_seconds: Limit = field(default=86_400, metadata=ADDED)
 
 
 class OnWorkloadLimit(StrEnum):
@@ -323,13 +325,15 @@ class QueueRules:
 
     With `half_life_seconds`, past use counts in the order of teams, and half as much after that time; 0: it does not.
     A pod that waited `strict_after_seconds` for a limit is not passed by smaller pods of the same limit any more.
-    `gang_timeout_seconds` is how long a gang may take to come, and for how long room is kept for its later pods.
+    `gang_timeout_seconds` is how long a gang may take to come, and for how long room is kept for its later pods. A pod
+    that finds no room holds back those behind it for at most `hold_back_seconds`.
     """
 
     depth: int = 1000
     half_life_seconds: int = 0
     strict_after_seconds: Limit = 600
     gang_timeout_seconds: int = field(default=300, metadata=ADDED)
+    hold_back_seconds: Limit = field(default=86_400, metadata=ADDED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ class Fleet:
         self._used: dict[NodeName, dict[ResourceName, int]] = {}  # also of nodes that are unknown (yet, or no longer)
         self._free: dict[ResourceName, AmountIndex] = {}
         self._capacity: dict[ResourceName, AmountIndex] = {}
+        self._standing: dict[NodeName, dict[ResourceName, int]] = {}  # what pods that come with each node take
+        self._startable: dict[ResourceName, AmountIndex] = {}  # capacity less that
         self._device_slots: dict[NodeName, DeviceSlots] = {}  # single devices and their holders; also of unknown nodes
         self._device_room = DeviceIndex()
         self._tier_mix = company or TierMix()
@@ -191,6 +193,20 @@ class Fleet:
         among = _with_amounts(self._capacity, demand, among)
         return among if demand.per_device is None else among & self._device_room.with_capacity(demand.per_device)
 
+    def could_start(self, demand: Demand, among: int) -> int:
+        """Return those of the slots that would have room for the demand beside nothing but their nodes' own pods."""
+        return self.with_capacity(demand, _with_amounts(self._startable, demand, among))
+
+    def stand(self, name: NodeName, demand: Demand, *, sign: int = 1) -> None:
+        """Count a pod that comes with a node, such as that of a DaemonSet (sign -1: count it no longer)."""
+        standing = self._standing.setdefault(name, {})
+        for resource, amount in demand.requests:
+            standing[resource] = standing.get(resource, 0) + sign * amount
+            if (node := self.get(name)) is not None:
+                self._update_startable(self._slots[name], node, resource)
+        if not any(standing.values()):
+            del self._standing[name]
+
     def offering(self, resource: ResourceName, amount: int, among: int) -> int:
         """Return those of the slots with at least this allocatable amount of one resource, free or not."""
         index = self._capacity.get(resource)
@@ -274,7 +290,7 @@ class Fleet:
     def sorted_copy(self) -> "Fleet":
         """Return a copy with slots in the order of names, after many nodes came at once (a list, a world file)."""
         copy = Fleet(self.gpus.demand_mix, self._tier_mix)
-        copy._used = self._used
+        copy._used, copy._standing = self._used, self._standing
         copy._device_slots.update(self._device_slots)
         for resource in self.gpus.tracked:
             copy.track(resource)
@@ -333,6 +349,15 @@ class Fleet:
         if whole is None:
             whole = self._capacity[resource] = AmountIndex()
         whole.change(slot, bit, capacity)
+        self._update_startable(slot, node, resource)
+
+    def _update_startable(self, slot: int, node: Node, resource: ResourceName) -> None:
+        capacity = node.allocatable.get(resource, 0)
+        standing = self._standing.get(node.name)
+        index = self._startable.get(resource)
+        if index is None:
+            index = self._startable[resource] = AmountIndex()
+        index.change(slot, 1 << slot, capacity if standing is None else capacity - standing.get(resource, 0))
 
 
 def _with_amounts(indexes: dict[ResourceName, AmountIndex], demand: Demand, among: int) -> int:

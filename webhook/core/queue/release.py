@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol, assert_never
 from webhook.core.model.amount import Units, Unlimited
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.policy import QueueRules
+from webhook.core.queue.hold_backs import HoldBacks
 from webhook.core.queue.order import Order, Skipped, Turn
 from webhook.core.queue.pod_queue import LaneKey, LotNumber, PodQueue, RowHead
 from webhook.core.queue.queued_pod import QueueEntry
@@ -40,10 +41,19 @@ class Release(NamedTuple):
 class ReleasePass:
     """Finds the entries that may start, one after the other."""
 
-    def __init__(self, queue: PodQueue, standings: Standings, rules: QueueRules, *, now: int) -> None:
+    def __init__(
+        self,
+        queue: PodQueue,
+        standings: Standings,
+        rules: QueueRules,
+        *,
+        now: int,
+        hold_backs: HoldBacks | None = None,
+    ) -> None:
         self._order = Order(queue, standings)
         self._rules = rules
         self._now = now
+        self._hold_backs = hold_backs or HoldBacks()
         self._no_room: dict[tuple[LotNumber, Way, frozenset[NodeName]], NoRoom | Paced] = {}
         self._never: set[Hashable] = set()
         self._least_over: dict[Hashable, Units] = {}
@@ -67,6 +77,8 @@ class ReleasePass:
                     return Release(entry, way)
                 case OverLimit(limit):
                     self._wait_for_limit(limit, turn, walk)
+                case NoRoom() if self._is_passed_over(entry, way, verdict):
+                    walk.skipped.lots.add(turn.head.lot)
                 case NoRoom(keep, reach):
                     walk.wait_for_room(turn.head, keep=keep if way is Way.IN_TURN else _NOWHERE, reach=reach)
                 case Paced():
@@ -95,6 +107,11 @@ class ReleasePass:
         if not entry.can_run_ahead:
             return Way.BACKFILL, beside
         return Way.BACKFILL, self._verdict(head, Way.BACKFILL, walk.kept, judge)
+
+    def _is_passed_over(self, entry: QueueEntry, way: Way, verdict: NoRoom) -> bool:
+        """Whether an entry that waits for room has held those behind it back for too long."""
+        bound = self._rules.hold_back_seconds
+        return way is Way.IN_TURN and self._hold_backs.is_over(entry.key, verdict, now=self._now, bound_seconds=bound)
 
     def _wait_for_limit(self, limit: Hashable, turn: Turn, walk: "_Walk") -> None:
         """Note that an entry waits for a limit, and the rest of its team if the limit has no room for any of it."""

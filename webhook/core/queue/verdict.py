@@ -31,11 +31,13 @@ class NoRoom:
     """No nodes have room, and reclaim cannot make it now. `reach` are the nodes that it may ever use, None for all.
 
     `keep` are nodes that back-fill must leave alone for it (`kept_nodes`). It is empty where reclaim takes room from
-    back-fill for it: then back-fill may have every node.
+    back-fill for it: then back-fill may have every node. `has_devices`: one of its nodes has the GPUs free that it asks
+    for, and lacks something else.
     """
 
     keep: frozenset[NodeName] = frozenset()
     reach: frozenset[NodeName] | None = None
+    has_devices: bool = False
 
 
 @dataclass(frozen=True, slots=True)

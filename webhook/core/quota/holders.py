@@ -18,7 +18,7 @@ class Holder(NamedTuple):
     """A controller, or a bare pod, that holds GPUs.
 
     `user` is None where no user is known. `since`, in seconds of Unix time, is when the first of its pods was created,
-    0 where that is not known. `is_waiting`: none of its pods is on a node yet.
+    0 where that is not known. `is_waiting`: none of its pods is on a node yet. `is_leaving`: all of them are deleted.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Holder(NamedTuple):
     user: User | None = None
     since: int = 0
     is_waiting: bool = False
+    is_leaving: bool = False
 
 
 class Holders:
@@ -79,11 +80,12 @@ class Holders:
 class HolderDetails:
     """Details of one holder besides its sums."""
 
-    __slots__ = ("gpus", "pods", "since", "user", "waiting")
+    __slots__ = ("gpus", "leaving", "pods", "since", "user", "waiting")
 
     def __init__(self) -> None:
         self.pods = 0
         self.gpus: Units = 0
         self.waiting: Units = 0
+        self.leaving: Units = 0
         self.since = 0
         self.user: User | None = None

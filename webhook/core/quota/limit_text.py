@@ -20,6 +20,8 @@ _LONGEST_USER: Final = 63
 _WAITING_SECONDS: Final = 60
 """The age at which a pod is reported as waiting: kube-scheduler binds a pod that fits within seconds."""
 
+_ENDING: Final = "wait until the nodes of the deleted pods have ended them"
+
 _NO_WEIGHTS: Final[Weights] = {}
 
 
@@ -75,6 +77,8 @@ def violation_text(
     used = f"used {gpus_text(taken - (reserved or 0))}"
     besides = "" if reserved is None else f", reserved {gpus_text(reserved)}"
     besides += f", kept for pods inside their guaranteed shares {gpus_text(kept)}" if kept else ""
+    if holders and all(holder.is_leaving for holder in holders):
+        wait = _ENDING
     return f"{summary}, {used}{besides}{held}; {_advice(request, limit, room, wait)}"
 
 
@@ -125,7 +129,9 @@ def _holder(holder: Holder, now: int) -> str:
     age = max(0, now - holder.since) if now and holder.since else None
     if age is not None and (coarse := coarse_age(age)):
         details.append(coarse)
-    if holder.is_waiting and (age is None or age >= _WAITING_SECONDS):
+    if holder.is_leaving:
+        details.append("deleted, its node has not ended it")
+    elif holder.is_waiting and (age is None or age >= _WAITING_SECONDS):
         details.append("waiting")
     besides = f" ({', '.join(details)})" if details else ""
     return f"{printable(holder.name)} {gpus_text(holder.gpus)}{besides}"

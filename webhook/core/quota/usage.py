@@ -27,7 +27,8 @@ class Entry:
     """One pod's charge. `holder` is the name of the controller, or of the bare pod.
 
     `is_unlabeled`: the pod bypassed the webhook, so it has no tier; it counts against the guaranteed share.
-    `is_waiting`: it is on no node yet. `created` is in seconds of Unix time, 0 where that is not known.
+    `is_waiting`: it is on no node yet. `is_leaving`: it is deleted. `created` is in seconds of Unix time, 0 where that
+    is not known.
     """
 
     charge: Charge
@@ -35,6 +36,7 @@ class Entry:
     is_reserved: bool = False
     is_unlabeled: bool = False
     is_waiting: bool = False
+    is_leaving: bool = False
     created: int = 0
 
     @property
@@ -150,7 +152,14 @@ class TeamUsage:
 
     def _with_details(self, name: str, gpus: Units) -> Holder:
         details = self._details[name]
-        return Holder(name, gpus, details.user, details.since, details.waiting == details.gpus)
+        return Holder(
+            name,
+            gpus,
+            details.user,
+            details.since,
+            is_waiting=details.waiting == details.gpus,
+            is_leaving=details.leaving == details.gpus,
+        )
 
     def entries(self) -> Iterator[tuple[Uid, Entry]]:
         """Return all entries by pod UID."""
@@ -212,6 +221,8 @@ class TeamUsage:
         details.gpus += gpus
         if entry.is_waiting and not entry.is_reserved:
             details.waiting += gpus
+        if entry.is_leaving:
+            details.leaving += gpus
         if sign > 0:
             if entry.charge.user is not None:
                 details.user = entry.charge.user

@@ -10,6 +10,7 @@ from itertools import chain, islice
 from typing import Final, TypeVar
 
 from webhook.core.model.names import GangId, Namespace, NodeName, Uid
+from webhook.core.model.pod import Obstacle
 from webhook.core.model.policy import ReclaimRules
 from webhook.core.reclaim.attempts import Attempts
 from webhook.core.reclaim.evictions import Evictions
@@ -39,6 +40,7 @@ class ReclaimIndex:
         self._pods: dict[Uid, ReclaimPod] = {}
         self._waiting: dict[Uid, ReclaimPod] = {}
         self._pinned: dict[Uid, ReclaimPod] = {}
+        self._stalled: dict[Uid, ReclaimPod] = {}
         self._terminating: dict[Uid, ReclaimPod] = {}
         self._disruptions: dict[Namespace, dict[str, Disruption]] = {}
         self._budget_names: dict[Namespace, list[str]] = {}  # in order
@@ -55,6 +57,10 @@ class ReclaimIndex:
     def pinned(self) -> Iterable[ReclaimPod]:
         """Return the pods without a node that are restricted to chosen nodes."""
         return self._pinned.values()
+
+    def stalled(self) -> Iterable[ReclaimPod]:
+        """Return the pods decided on that something else than room, nodes or a gate keeps off every node."""
+        return self._stalled.values()
 
     def waiting(self) -> Iterable[ReclaimPod]:
         """Return the guaranteed pods without a node."""
@@ -123,8 +129,10 @@ class ReclaimIndex:
             self._waiting[uid] = gpu_pod
         if gpu_pod.chosen and not is_going:
             self._pinned[uid] = gpu_pod
-        if gpu_pod.pod.node is not None:
-            self._sort(gpu_pod)
+        unbound = gpu_pod.pod.unbound
+        if unbound is not None and unbound.obstacle is Obstacle.OTHER and gpu_pod.pod.tier is not None and not is_going:
+            self._stalled[uid] = gpu_pod
+        self._sort(gpu_pod)
 
     def remove(self, uid: Uid) -> None:
         """Remove a pod that ended."""
@@ -215,6 +223,7 @@ class ReclaimIndex:
     def _leave(self, uid: Uid) -> None:
         self._waiting.pop(uid, None)
         self._pinned.pop(uid, None)
+        self._stalled.pop(uid, None)
         self._terminating.pop(uid, None)
         self.victim_index.remove(uid)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
+from webhook.core.life.pod_life import Removal, removal_of
 from webhook.core.model.demand import Demand
 from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
@@ -14,7 +15,7 @@ from webhook.core.model.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.model.tier import Tier
 from webhook.core.model.topology import AffinityRule, TopologyRule, anti_affinity
 from webhook.core.reclaim.failures import Loss, WorkloadId
-from webhook.core.reclaim.victim import GuardId, Victim
+from webhook.core.reclaim.victim import NEVER, NOWHERE, GuardId, Victim
 from webhook.core.world.waiting_pods import WaitingPod
 
 TWO_BUDGETS: Final = GuardId("more than one budget")
@@ -158,11 +159,13 @@ def victim_of(
     `guards` are the budgets that cover it; a terminating pod is covered by none, and its long grace period is cut.
     `has_budget`: its workload fails after some failures.
     """
-    pod = gpu_pod.pod
-    if pod.tier is not Tier.PREEMPTIBLE or pod.node is None or gpu_pod.is_leaving(rules):
+    pod, removal = gpu_pod.pod, removal_of(gpu_pod.pod)
+    if pod.tier is not Tier.PREEMPTIBLE or removal is Removal.NEVER or gpu_pod.is_leaving(rules):
         return None
     if is_protected(gpu_pod, rules):
         return None
+    if removal is Removal.DELETE:
+        return _without_node(gpu_pod, has_budget=has_budget)
     started_at = gpu_pod.started_at or pod.created
     own_grace = gpu_pod.leave_seconds if pod.is_terminating else gpu_pod.grace_seconds
     grace = min(own_grace, rules.longest_grace_seconds)
@@ -171,7 +174,7 @@ def victim_of(
         namespace=pod.namespace,
         name=pod.name,
         team=gpu_pod.team,
-        node=pod.node,
+        node=pod.node or NOWHERE,
         demand=pod.demand,
         started_at=started_at,
         saved_at=max(started_at, gpu_pod.saved_at) - grace,
@@ -179,6 +182,28 @@ def victim_of(
         gang=gpu_pod.gang,
         guards=() if pod.is_terminating else guards if len(guards) <= 1 else (*guards, TWO_BUDGETS),
         grace_seconds=grace if grace < own_grace else None,
+        workload=gpu_pod.workload if has_budget else None,
+        is_counted=has_budget and gpu_pod.loss is not Loss.HARMLESS,
+    )
+
+
+def _without_node(gpu_pod: ReclaimPod, *, has_budget: bool) -> Victim:
+    """Return a pod without a node as a victim: it frees limits, loses no work, and no budget covers it.
+
+    The API server carries out the eviction of a pending pod whatever its budgets say
+    (kubernetes/pkg/registry/core/pod/storage/eviction.go, canIgnorePDB).
+    """
+    pod = gpu_pod.pod
+    return Victim(
+        uid=pod.uid,
+        namespace=pod.namespace,
+        name=pod.name,
+        team=gpu_pod.team,
+        node=NOWHERE,
+        demand=pod.demand,
+        started_at=NEVER,
+        saved_at=NEVER,
+        gang=gpu_pod.gang,
         workload=gpu_pod.workload if has_budget else None,
         is_counted=has_budget and gpu_pod.loss is not Loss.HARMLESS,
     )

@@ -20,7 +20,7 @@ from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.failures import FailureLimits, Remaining, WorkloadId
 from webhook.core.reclaim.reclaim_plan import Cause, Move, ReclaimSnapshot, Refused
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.victim import Victim
+from webhook.core.reclaim.victim import NOWHERE, Victim
 from webhook.core.reclaim.victim_search import Cost, Need, Scale, VictimChoice, clear, departures
 
 
@@ -94,7 +94,8 @@ class Trial:
             if step.victim is not None:
                 self._draw(step.victim, 1)
             self._coming = step.coming
-            self._fleet.take(step.node, step.demand, sign=-step.sign, holder=step.uid, devices=step.devices)
+            if step.node != NOWHERE:
+                self._fleet.take(step.node, step.demand, sign=-step.sign, holder=step.uid, devices=step.devices)
         self._offers.clear()
 
     def place(self, waiting: ReclaimPod, *, among: int = -1) -> Move | Refused:
@@ -300,7 +301,8 @@ class Trial:
             change(victim.team)
 
     def _change(self, step: _Step) -> None:
-        self._fleet.take(step.node, step.demand, sign=step.sign, holder=step.uid)
+        if step.node != NOWHERE:
+            self._fleet.take(step.node, step.demand, sign=step.sign, holder=step.uid)
         self._steps.append(step)
         for offers in self._offers.values():
             offers.note(step.node)

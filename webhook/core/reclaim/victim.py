@@ -3,7 +3,7 @@
 from bisect import insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, NewType
+from typing import Final, NamedTuple, NewType
 
 from webhook.core.model.amount import Units
 from webhook.core.model.demand import Demand
@@ -13,9 +13,15 @@ from webhook.core.reclaim.failures import WorkloadId
 GuardId = NewType("GuardId", str)
 """A bound on the number of victims: a PodDisruptionBudget."""
 
+NOWHERE: Final = NodeName("")
+"""The node of a victim that has none: it frees limits, and no room."""
+
+NEVER: Final = 1 << 40
+"""The start of a victim that has not started, in seconds of Unix time: later than any time."""
+
 
 class Victim(NamedTuple):
-    """A borrowing pod that runs. Times are seconds of Unix time.
+    """A borrowing pod. Times are seconds of Unix time.
 
     `saved_at` is its last checkpoint, or its start, less its grace period: while it ends its GPUs do no work either.
     Before `until` its minimum runtime protects it. `guards` are the budgets that its eviction counts against.
@@ -152,41 +158,51 @@ class VictimIndex:
         """Add a pod that may be evicted, or what changed of it."""
         self.remove(victim.uid)
         self._by_uid[victim.uid] = victim
-        node_victims = self._by_node.get(victim.node)
-        if node_victims is None:
-            node_victims = self._by_node[victim.node] = NodeVictims()
-        node_victims.save(victim.saved_at, victim.demand.gpus)
         if victim.workload is not None:
             self._workloads.setdefault(victim.workload, {})[victim.uid] = victim
-        if victim.gang is None:
-            insort(node_victims.rows.setdefault(_alike(victim), []), (_order(victim), victim))
-        else:
+        if victim.gang is not None:
             self._gangs.setdefault(victim.gang, {})[victim.uid] = victim
-            node_victims.gangs[victim.gang] = node_victims.gangs.get(victim.gang, 0) + 1
+        if victim.node != NOWHERE:
+            self._add_to_node(victim)
 
     def remove(self, uid: Uid) -> None:
         """Remove a pod that ended or does not borrow any more."""
         victim = self._by_uid.pop(uid, None)
         if victim is None:
             return
-        node_victims = self._by_node[victim.node]
-        node_victims.unsave(victim.saved_at, victim.demand.gpus)
+        if victim.node != NOWHERE:
+            self._remove_from_node(victim)
         if victim.workload is not None:
             del self._workloads[victim.workload][uid]
             if not self._workloads[victim.workload]:
                 del self._workloads[victim.workload]
+        if victim.gang is not None:
+            del self._gangs[victim.gang][uid]
+            if not self._gangs[victim.gang]:
+                del self._gangs[victim.gang]
+
+    def _add_to_node(self, victim: Victim) -> None:
+        node_victims = self._by_node.get(victim.node)
+        if node_victims is None:
+            node_victims = self._by_node[victim.node] = NodeVictims()
+        node_victims.save(victim.saved_at, victim.demand.gpus)
+        if victim.gang is None:
+            insort(node_victims.rows.setdefault(_alike(victim), []), (_order(victim), victim))
+        else:
+            node_victims.gangs[victim.gang] = node_victims.gangs.get(victim.gang, 0) + 1
+
+    def _remove_from_node(self, victim: Victim) -> None:
+        node_victims = self._by_node[victim.node]
+        node_victims.unsave(victim.saved_at, victim.demand.gpus)
         if victim.gang is None:
             row = node_victims.rows[_alike(victim)]
             row.remove((_order(victim), victim))
             if not row:
                 del node_victims.rows[_alike(victim)]
         else:
-            del self._gangs[victim.gang][uid]
             node_victims.gangs[victim.gang] -= 1
             if not node_victims.gangs[victim.gang]:
                 del node_victims.gangs[victim.gang]
-            if not self._gangs[victim.gang]:
-                del self._gangs[victim.gang]
         if not node_victims.rows and not node_victims.gangs:
             del self._by_node[victim.node]
 

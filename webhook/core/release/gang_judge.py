@@ -122,7 +122,8 @@ def _all_wait(
         assessed = assess(last.waiting.pod, NO_REQUESTER, world)
         rooms = [NodeRoom(node, free, size) for node, free, size in nodes_for(assessed, world)]
         sizes = [pod.gpus for pod in entry.pods]
-        verdict = NoRoom(kept_nodes(sizes, domains.to_keep(rooms, before=before), before=before))
+        keep = kept_nodes(sizes, domains.to_keep(rooms, before=before), before=before)
+        verdict = NoRoom(keep, has_devices=verdict.has_devices)
     cause = last.text.removeprefix("waits: ")
     where, short = domains.waits_for()
     text = f"waits: gang {printable(name)} starts whole, with {len(members)} pods{where}; "

@@ -29,7 +29,7 @@ from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.release.queue_view import DEPARTMENT, MODEL, SHARE, TEAM, USER
 from webhook.core.release.reclaim_starts import MOST
-from webhook.core.release.reclaimable import BorrowedRoom, nodes_for, reachable
+from webhook.core.release.reclaimable import BorrowedRoom, has_free_devices, nodes_for, reachable
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
@@ -39,6 +39,9 @@ KEPT: Final = "kept"
 _NO_NODE: Final = frozenset({Code.NEVER_FITS, Code.POOL_UNFIT})
 """The codes of pods for which there is no node."""
 _NO_OTHER_NODE: Final = "waits: no other node could hold it"
+_NEVER_BESIDE: Final = (
+    "but none beside its own pods, such as those of DaemonSets: request less; no other pod is kept waiting for it"
+)
 _BACKFILLS: Final = "runs ahead of pods that wait for room, and gives it back when they can start"
 
 
@@ -125,7 +128,10 @@ def judge_pod(
         text = (
             f"{judged.text}; room on {plural(len(kept), 'node')} is kept for pods ahead of it" if kept else judged.text
         )
-        return judged._replace(verdict=_no_room(assessed, charge, world, before), text=text)
+        reach = reachable(assessed, world)
+        if reach is not None and not (reach or kept):
+            return judged._replace(verdict=Never(), text=f"{judged.text}, {_NEVER_BESIDE}")
+        return judged._replace(verdict=_no_room(assessed, charge, world, before, reach), text=text)
     return judged
 
 
@@ -211,14 +217,20 @@ def _full_department(assessed: Assessment) -> str | None:
     return None if level is None else level.department.name
 
 
-def _no_room(assessed: Assessment, charge: Charge | None, world: World, before: frozenset[NodeName]) -> NoRoom:
+def _no_room(
+    assessed: Assessment,
+    charge: Charge | None,
+    world: World,
+    before: frozenset[NodeName],
+    reach: frozenset[NodeName] | None,
+) -> NoRoom:
     """Return what back-fill must leave alone: nothing for a pod that reclaim makes room for."""
     tier = assessed.tier(assessed.pod.demand, None) if charge is None else charge.tier
-    reach = reachable(assessed, world)
+    idle = has_free_devices(assessed, world)
     if tier is Tier.GUARANTEED:
-        return NoRoom(reach=reach)
+        return NoRoom(reach=reach, has_devices=idle)
     rooms = (NodeRoom(name, free, size) for name, free, size in nodes_for(assessed, world))
-    return NoRoom(kept_nodes((assessed.pod.demand.gpus,), rooms, before=before), reach)
+    return NoRoom(kept_nodes((assessed.pod.demand.gpus,), rooms, before=before), reach, idle)
 
 
 def released_unjudged(waiting: WaitingPod, world: World) -> Judged:

@@ -52,7 +52,7 @@ class BorrowedRoom:
 
     def could_hold(self, demand: Demand, slots: int) -> bool:
         """Whether one of the slots would have the devices of a pod free if borrowing pods on it were evicted."""
-        return self._best_node(demand, self._world.fleet.with_capacity(demand, slots)) is not None
+        return self._best_node(demand, self._world.fleet.could_start(demand, slots)) is not None
 
     def _can_hold(self, name: NodeName, demand: Demand) -> bool:
         held: dict[ResourceName, int] = {}
@@ -80,7 +80,7 @@ class BorrowedRoom:
     def able(self, demand: Demand, among: int) -> int:
         """Return those of the slots where a pod would have room for all but its devices; implements Supply."""
         fleet = self._world.fleet
-        return fleet.with_capacity(demand, among & fleet.open_bits)
+        return fleet.could_start(demand, among & fleet.open_bits)
 
     def amounts(self, resource: ResourceName, slots: Sequence[int]) -> Sequence[int]:
         """Return what is free or held by borrowing pods; of resources that are no devices, all there is."""
@@ -114,7 +114,7 @@ class BorrowedRoom:
 
 
 def nodes_for(assessed: Assessment, world: World) -> Iterator[tuple[NodeName, Units, Units]]:
-    """Yield the nodes that could hold a pod when empty, with their free and their allocatable GPU units."""
+    """Yield the nodes that could hold a pod beside their own pods, with their free and their allocatable GPU units."""
     fleet = world.fleet
     weights = [(name, world.policy.resources.get(name, 0)) for name, _ in assessed.pod.demand.devices]
     for name in fleet.names_of(_slots(assessed, world)):
@@ -126,14 +126,22 @@ def nodes_for(assessed: Assessment, world: World) -> Iterator[tuple[NodeName, Un
 
 
 def reachable(assessed: Assessment, world: World) -> frozenset[NodeName] | None:
-    """Return the nodes that could hold a pod when empty; None if these are many, or all that there are."""
+    """Return the nodes that could hold a pod beside their own pods; None if these are many, or all that there are."""
     slots = _slots(assessed, world)
     count = slots.bit_count()
     return None if count > MAX_REACH or count == len(world.fleet) else frozenset(world.fleet.names_of(slots))
+
+
+def has_free_devices(assessed: Assessment, world: World) -> bool:
+    """Whether a node that could hold a pod has all of its devices free, counted in pieces; what it lacks is other."""
+    slots = _slots(assessed, world) & world.fleet.open_bits
+    for resource, amount in assessed.pod.demand.devices:
+        slots = world.fleet.having(resource, amount, slots)
+    return bool(slots)
 
 
 def _slots(assessed: Assessment, world: World) -> int:
     pod, slots = assessed.pod, 0
     for pool in assessed.pools.allowed:
         slots |= world.fleet.matching(world.joined(pod.constraints, pool))
-    return world.fleet.with_capacity(pod.demand, slots)
+    return world.fleet.could_start(pod.demand, slots)

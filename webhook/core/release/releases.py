@@ -14,6 +14,7 @@ from webhook.core.model.policy import Mode
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import HELD, Toleration
 from webhook.core.model.tier import Tier
+from webhook.core.queue.hold_backs import HoldBacks
 from webhook.core.queue.release import ReleasePass
 from webhook.core.queue.verdict import Fits, Never, NoRoom, Way
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
@@ -80,6 +81,7 @@ class Releases:
         self._kept: dict[Uid, frozenset[NodeName]] = {}
         self._rests = GangRests()
         self._reclaim_starts = ReclaimStarts(world)
+        self._hold_backs = HoldBacks()
 
     def due(self, *, now: int, count: int) -> list[Turn]:
         """Return at most so many pods that start now, in order, and assume their charges. `now` is in Unix seconds."""
@@ -88,7 +90,8 @@ class Releases:
         return self._due(now=now, count=count)
 
     def sync(self, *, now: int) -> None:
-        """Take note of the pods that came, went or changed; `due` does so, too."""
+        """Take note of the time and of the pods that came, went or changed; `due` does so, too."""
+        self._world.tick(now)
         self._noted |= dict.fromkeys(self.view.sync(now=now))
 
     def close(self) -> None:
@@ -108,7 +111,8 @@ class Releases:
             waiting = [pod for pod in world.waiting.all() if not self.view.is_on_its_way(pod.uid)][:count]
             return [turn for pod in waiting for turn in self._assumed(released_unjudged(pod, world), Way.IN_TURN)]
         found += self._of_reservations()
-        turns = ReleasePass(queue, self.view, world.policy.queue, now=now)
+        self._hold_backs.begin()
+        turns = ReleasePass(queue, self.view, world.policy.queue, now=now, hold_backs=self._hold_backs)
         while len(found) < count and (release := turns.next(judge)) is not None:
             queue.remove(release.entry.key)
             for pod in release.entry.pods:

@@ -4,22 +4,30 @@ Both change together, for any reason: a pod is added or removed, its claims, nod
 policy changes. The world translates events into these reasons.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
 
 from webhook.core.dra.dra_claims import Claims, ResolvedDemand
+from webhook.core.life.pod_life import TERMS
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import reweighed
 from webhook.core.model.names import ANY_MODEL, DepartmentName, GpuModel, Namespace, ResourceName, TeamName, Uid
-from webhook.core.model.pod import Pod, Resident
+from webhook.core.model.pod import Handling, Pod, Resident
 from webhook.core.model.policy import Policy, Team
 from webhook.core.model.tier import TIERS, Tier
 from webhook.core.peers.pod_counts import PodCounts
 from webhook.core.placement.fleet import Fleet
 from webhook.core.quota.departments import DepartmentUsage
-from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, Unseen
+from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFlightCharge, Unseen
 from webhook.core.quota.tenancy import Tenancies
 from webhook.core.quota.usage import TeamUsage
 from webhook.core.world.pod_index import PodIndex, PodRecord
+from webhook.core.world.pod_stages import Place
+
+_STANDING: Final = frozenset({Handling.DAEMON_SET, Handling.MIRROR})
+"""Pods that come with a node: no end of other pods makes their room free."""
 
 
 class ChargedPods:
@@ -81,8 +89,31 @@ class ChargedPods:
         if not record.is_reserved:
             self._tenancies.note_pods(record.pod.namespace, are_there=True)
         self._charge(record, charge, is_placed=False)
-        if record.node is not None:
-            self.fleet.take(record.node, record.pod.demand, holder=uid, devices=devices)
+        self._take(record, devices=devices)
+
+    def place(self, record: PodRecord, place: Place) -> None:
+        """Charge a known pod, and take its room, by its stage now."""
+        if place != (record.stage, record.node):
+            devices = () if place.node is None else self.fleet.devices_of(place.node, record.pod.uid)
+            self.add(replace(record, stage=place.stage, node=place.node), devices=devices)
+
+    @contextmanager
+    def what_if(self) -> Iterator[Callable[[InFlightCharge], None]]:
+        """Give a function that charges pods until the context ends: nothing is woken, and nothing is learned."""
+        assumed: list[Uid] = []
+        listeners, self.on_change, self.on_pod = (self.on_change, self.on_pod), _no_listener, _no_pod_listener
+
+        def assume(flight: InFlightCharge) -> None:
+            if flight.pod.uid not in self.pods:
+                assumed.append(flight.pod.uid)
+                self.add(PodRecord(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
+
+        try:
+            yield assume
+        finally:
+            for uid in assumed:
+                self.remove(uid)
+            self.on_change, self.on_pod = listeners
 
     def remove(self, uid: Uid) -> None:
         """Remove a pod."""
@@ -190,8 +221,7 @@ class ChargedPods:
         namespace = record.pod.namespace
         if self._tenancies.is_unseen_with_pods(namespace):
             self._tenancies.note_pods(namespace, are_there=self.pods.has_seen_pods(namespace))
-        if record.node is not None:
-            self.fleet.take(record.node, record.pod.demand, sign=-1, holder=uid)
+        self._take(record, sign=-1)
         self.fleet.set_borrowed(uid, record.pod.demand, is_borrowed=False)
         if (usage := self.usage.get(record.team)) is not None:
             usage.release(uid)
@@ -215,13 +245,22 @@ class ChargedPods:
         """Change the demand of a pod, and its room on its node."""
         if record.node is not None and pod.demand.requests != record.pod.demand.requests:
             devices = self.fleet.devices_of(record.node, pod.uid)
-            self.fleet.take(record.node, record.pod.demand, sign=-1, holder=pod.uid)
-            self.fleet.take(record.node, pod.demand, holder=pod.uid, devices=devices)
+            self._take(record, sign=-1)
+            record.pod = pod
+            self._take(record, devices=devices)
         record.pod = pod
+
+    def _take(self, record: PodRecord, *, sign: int = 1, devices: tuple[int, ...] = ()) -> None:
+        """Take a pod's room on its node, or (sign -1) give it back."""
+        pod, node = record.pod, record.node
+        if node is not None:
+            self.fleet.take(node, pod.demand, sign=sign, holder=pod.uid, devices=devices)
+            if pod.handling in _STANDING:
+                self.fleet.stand(node, pod.demand, sign=sign)
 
     def _charge(self, record: PodRecord, charge: Charge | None = None, *, is_placed: bool = True) -> None:
         self.on_pod(record.pod.uid)
-        if not record.pod.demand.gpus:
+        if not (record.pod.demand.gpus and TERMS[record.stage].is_charged):
             return
         if charge is None:
             charge = self._charge_of(record)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
+from webhook.core.life.pod_life import Stage
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import Owner, Resident
@@ -16,13 +17,14 @@ _Key = TypeVar("_Key", Namespace, NodeName)
 
 @dataclass(slots=True)
 class PodRecord:
-    """A pod of the world, the team charged, the node whose room it takes, and whether it is only reserved."""
+    """A pod of the world: the team charged, the node whose room it takes, its stage, whether it is only reserved."""
 
     pod: Resident
     team: TeamName
     node: NodeName | None
     is_reserved: bool = False
     since: int = 0  # the resourceVersion at which the pod was first seen
+    stage: Stage = Stage.ADMITTED
 
     def entry(self, charge: Charge) -> Entry:
         """Return the usage entry of a charge."""
@@ -32,6 +34,7 @@ class PodRecord:
             is_reserved=self.is_reserved,
             is_unlabeled=self.pod.tier_label not in TIERS,
             is_waiting=self.pod.node is None,
+            is_leaving=self.pod.is_terminating,
             created=self.pod.created,
         )
 

@@ -6,11 +6,12 @@ the watch shows it, or *forgotten* when the ledger reports that the reservation 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from webhook.core.dra.dra_claims import ClaimKey, ClaimSpec, GroupEntry, ResolvedDemand
 from webhook.core.dra.dra_slices import Condition, DraSlices, Slice
+from webhook.core.life.pod_life import Stage
 from webhook.core.model.decision import Charge
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.domain_request import DomainRequest
@@ -31,6 +32,7 @@ from webhook.core.world.entrances import Entrances
 from webhook.core.world.gang_members import GangMembers
 from webhook.core.world.gang_reservations import GangReservations
 from webhook.core.world.pod_index import PodRecord
+from webhook.core.world.pod_stages import Place, PodStages, is_lost
 from webhook.core.world.tentative_reservations import TentativeReservations
 from webhook.core.world.waiting_pods import WaitingPod, WaitingPods
 
@@ -59,6 +61,7 @@ class World:
         self.priority_classes: dict[str, PriorityTriple] = {}
         self._entrances = Entrances(policy)
         self._assumed: dict[Uid, Evidence] = {}
+        self._stages = PodStages()
         self.waiting = WaitingPods()
         self.waiting.on_kept = self._keep_room
         self.waiting.is_charged = self.is_assumed
@@ -108,6 +111,11 @@ class World:
         if record is not None and not record.is_reserved:
             return Alive(record.since)
         return self._assumed.get(uid, UNSEEN)
+
+    def node_of(self, uid: Uid) -> NodeName | None:
+        """Return the node whose room a pod takes: its own, or the one promised to it; None for none."""
+        record = self._pods.get(uid)
+        return None if record is None else record.node
 
     def promotion(self, uid: Uid) -> Evidence:
         """Return what was seen of the label of a promoted pod."""
@@ -185,9 +193,10 @@ class World:
     def tick(self, now: int) -> None:
         """Set the time, in seconds of Unix time."""
         if now != self.now:
-            self.now = now
+            is_first, self.now = not self.now, now
             self.absent_nodes.tick(now)
             self.waiting.tick(now)
+            self._place_again(self._stages.due(now, is_first=is_first))
 
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy; every pod is weighed and charged again."""
@@ -204,17 +213,20 @@ class World:
         """Add or update a node."""
         before = self.fleet.get(node.name)
         self._set_fleet_node(self._dra_slices.set_node(node))
+        if is_lost(before) is not is_lost(node):
+            self._place_again(self._pods.on_node(node.name))
         if before is None or before.model != node.model:
             if node.slice or (before is not None and before.slice):
                 self._charged.recount(self._pods.on_node(node.name))
             self._charged.recharge(self._pods.on_node(node.name))
 
     def remove_node(self, name: NodeName) -> None:
-        """Remove a node; its pods stay charged until they are seen to end."""
+        """Remove a node; its pods stay charged until they are seen to end, or their deletion is overdue."""
         self._dra_slices.remove_node(name)
         if self.is_live and (before := self.fleet.get(name)) is not None:
             self.absent_nodes.note(before)
         self.fleet.remove(name)
+        self._place_again(self._pods.on_node(name))
 
     def set_pod(self, pod: Resident) -> None:
         """Add or update a pod as reported by the cluster; this confirms an assumed one."""
@@ -222,22 +234,23 @@ class World:
         if pod.uid in self.waiting:
             self.waiting.discard(pod.uid)
         self.gangs.set(pod)
-        node, since, devices = pod.node or pod.promised, pod.version, pod.devices
+        since, devices, reserved = pod.version, pod.devices, None if before is None else before.node
+        stage, node = self._place(pod, reserved or pod.promised)
         if before is None:
             self.fleet.gpus.demand_mix.note(pod.demand)
             self.tentative.consume(self.fleet, node, pod)
         else:
             if pod.user is None and before.pod.user is not None:
                 pod = pod._replace(user=before.pod.user)
-            node = pod.node or before.node or node  # still waiting for the scheduler: keep the reserved room
             if not before.is_reserved:
-                if before.pod == pod and before.node == node:
+                if before.pod == pod and before.node == node and before.stage is stage:
                     return
                 since = before.since
             if node is not None and node == before.node and not pod.devices:
                 devices = self.fleet.devices_of(node, pod.uid)
         self._charged.confirm_promotion(pod)
-        self._charged.add(PodRecord(pod, self.tenancy(pod.namespace).team_name, node, since=since), devices=devices)
+        team = self.tenancy(pod.namespace).team_name
+        self._charged.add(PodRecord(pod, team, node, since=since, stage=stage), devices=devices)
 
     def set_waiting(self, pod: WaitingPod) -> None:
         """Add or update a pod that waits in line; it is charged nothing, unless the ledger lists it already.
@@ -253,6 +266,7 @@ class World:
             self._assumed[uid] = ENDED
         self.waiting.discard(uid)
         self.gangs.discard(uid)
+        self._stages.forget(uid)
         self._charged.end_promotion(uid)
         self._charged.remove(uid)
 
@@ -320,26 +334,9 @@ class World:
             self._charged.add(PodRecord(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
         self.waiting.keep_room(uid)
 
-    @contextmanager
-    def what_if(self) -> Iterator[Callable[[InFlightCharge], None]]:
+    def what_if(self) -> AbstractContextManager[Callable[[InFlightCharge], None]]:
         """Give a function that charges pods until the context ends: nothing is woken, and nothing is learned."""
-        assumed: list[Uid] = []
-        listener, self._charged.on_change = self._charged.on_change, _ignore
-        pod_listener, self._charged.on_pod = self._charged.on_pod, _ignore_pod
-
-        def assume(flight: InFlightCharge) -> None:
-            if flight.pod.uid not in self._pods:
-                assumed.append(flight.pod.uid)
-                self._charged.add(
-                    PodRecord(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge
-                )
-
-        try:
-            yield assume
-        finally:
-            for uid in assumed:
-                self._charged.remove(uid)
-            self._charged.on_change, self._charged.on_pod = listener, pod_listener
+        return self._charged.what_if()
 
     def drop_reservation(self, uid: Uid) -> None:
         """Drop the reservation of an assumed pod; a pod that was seen stays charged like any other."""
@@ -364,6 +361,27 @@ class World:
         """Charge a pod by its label again."""
         self._charged.cancel_promotion(uid)
 
+    # -- stages
+
+    def stage_of(self, uid: Uid) -> Stage | None:
+        """Return the stage of a pod's life; None where it is unknown, or waits in line."""
+        record = self._pods.get(uid)
+        return None if record is None else record.stage
+
+    def next_due(self) -> int | None:
+        """Return when the stage of a pod may change next with time alone, in seconds of Unix time; None: never."""
+        return self._stages.next_due()
+
+    def _place(self, pod: Resident, chosen: NodeName | None) -> Place:
+        node = None if pod.node is None else self.fleet.get(pod.node)
+        return self._stages.place(pod, chosen, node, now=self.now, rules=self.policy.reclaim)
+
+    def _place_again(self, uids: Iterable[Uid]) -> None:
+        """Charge pods and take their room by their stages now."""
+        for record in [self._pods[uid] for uid in uids if uid in self._pods]:
+            if not record.is_reserved:
+                self._charged.place(record, self._place(record.pod, record.node))
+
     # -- nodes
 
     def _set_fleet_node(self, node: Node) -> None:
@@ -386,11 +404,3 @@ class World:
         for resource in self.policy.resources:
             self.fleet.track(resource)
         self.fleet.gpus.demand_mix.set_prior(self.policy.placement.demand_mix)
-
-
-def _ignore() -> None:
-    """Do nothing."""
-
-
-def _ignore_pod(_uid: Uid) -> None:
-    """Do nothing."""

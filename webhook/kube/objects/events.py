@@ -45,6 +45,7 @@ class EventReason(StrEnum):
     RECLAIMED = "Reclaimed"
     REPLACED = "Replaced"
     STRANDED = "Stranded"
+    NEVER_STARTED = "NeverStarted"
 
 
 class EventType(StrEnum):

@@ -131,6 +131,7 @@ class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A pod's status."""
 
     phase: str = ""
+    conditions: msgspec.Raw = NOTHING
     resource_claim_statuses: list[PodResourceClaimStatus] | None = None
 
 

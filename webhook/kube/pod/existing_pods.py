@@ -31,6 +31,7 @@ from webhook.kube.pod.pods import (
     scheduler_of,
     unix_seconds,
 )
+from webhook.kube.pod.unbound import read_condition
 
 _NO_KEYS: Final[Mapping[str, str]] = {}
 _MAX_DIGITS: Final = 3
@@ -104,6 +105,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
     decision = _read_decision((metadata.annotations or _NO_KEYS).get(keys.DECISION))
     is_ours = keys.TEAM in labels
     target = _NO_TARGET if spec.node_name else _target_of_decision(decision, spec) if is_ours else _target_of_spec(spec)
+    report = None if spec.node_name else read_condition(pod.status)
     return Resident(
         uid=Uid(metadata.uid) if metadata.uid else fallback_uid(namespace, metadata.name),
         namespace=Namespace(namespace),
@@ -131,6 +133,10 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         grace_seconds=max(grace_seconds(spec), metadata.deletion_grace_period_seconds or 0),
         is_backfill=is_ours and decision.code == Code.BACKFILLS,
         gang=gang_id(metadata, spec, namespace=namespace),
+        deadline=0
+        if metadata.deletion_timestamp is None
+        else unix_seconds(metadata.deletion_timestamp) + (metadata.deletion_grace_period_seconds or 0),
+        unbound=None if report is None else report.unbound,
     )
 
 

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-import msgspec
-
 from webhook.core.model.demand import Weights
 from webhook.core.model.pod import NO_KEYS
 from webhook.core.reclaim.failures import Loss
@@ -17,42 +15,21 @@ from webhook.kube.pod.domain_requests import domain_request
 from webhook.kube.pod.existing_pods import chosen_nodes, to_resident
 from webhook.kube.pod.gangs import declared_size
 from webhook.kube.pod.pods import grace_seconds, scheduler_of, unix_seconds
+from webhook.kube.pod.unbound import read_condition
 from webhook.kube.reclaim.job_failures import loss_of, workload_id
 
 _PLACED: Final = Placement()
 
-_NO_ROOM: Final = ("Insufficient ", "Too many pods", "cannot allocate all claims")
-"""In messages of kube-scheduler's resource and device filters, and of its extenders that share GPUs."""
-_TAINTED: Final = "untolerated taint"
-
-
-class ReclaimPodMetadata(objects.ObjectMeta, frozen=True, gc=False, rename="camel"):
-    """A pod's metadata, with the grace period of its deletion."""
-
-    deletion_grace_period_seconds: int | None = None
-
-
-class Condition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A condition of a pod."""
-
-    type: str
-    status: str = ""
-    reason: str | None = None
-    message: str | None = None
-    last_transition_time: str | None = None
-
 
 class ReclaimPodStatus(objects.PodStatus, frozen=True, gc=False, rename="camel"):
-    """A pod's status, with its start and its conditions."""
+    """A pod's status, with its start."""
 
     start_time: str | None = None
-    conditions: list[Condition] | None = None
 
 
 class ReclaimPodObject(objects.Pod, frozen=True, gc=False, rename="camel"):
     """A pod, with fields that only reclaim reads."""
 
-    metadata: ReclaimPodMetadata
     status: ReclaimPodStatus | None = None
 
 
@@ -107,16 +84,11 @@ def _known_controller(api_version: str, kind: str, name: str, uid: str) -> Contr
 
 
 def _report(status: ReclaimPodStatus | None) -> Report | None:
-    """Return why kube-scheduler cannot place a pod. Only kube-scheduler and admins may write a pod's status."""
-    for condition in (status.conditions if status is not None else None) or ():
-        if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
-            message = condition.message or ""
-            return Report(
-                unix_seconds(condition.last_transition_time or ""),
-                is_for_room=any(words in message for words in _NO_ROOM),
-                is_for_taints=_TAINTED in message,
-            )
-    return None
+    """Return why kube-scheduler cannot place a pod."""
+    found = read_condition(status)
+    if found is None or not found.is_unschedulable:
+        return None
+    return Report(unix_seconds(found.since), is_for_room=found.is_for_room, is_for_taints=found.is_for_taints)
 
 
 def _time(annotations: Mapping[str, str], key: str) -> int | None:

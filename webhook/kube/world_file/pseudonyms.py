@@ -16,6 +16,7 @@ from typing import Any, Final
 from webhook.core.model.policy import Policy
 from webhook.core.model.selector import NODE_NAME_FIELD
 from webhook.kube.objects import keys
+from webhook.kube.pod.unbound import without_names
 
 Json = Mapping[str, Any]
 
@@ -196,6 +197,8 @@ class Pseudonyms:
         return name if "/" in name and _KNOWN_DOMAINS.search(name.partition("/")[0]) else self.of("gate", name)
 
     def _field(self, key: str, value: Any) -> Any:  # noqa: ANN401 - JSON values have no common type
+        if key == "conditions" and isinstance(value, list):
+            return [each | {"message": without_names(each.get("message"))} for each in value if isinstance(each, dict)]
         if key == "attributes":
             return {name: each for name, each in value.items() if name.rpartition("/")[2] not in _UNIQUE}
         if key == "schedulingGates" and isinstance(value, list):

@@ -79,8 +79,15 @@ _POD: Final[Shape] = {
             _ALL,
         ),
     },
-    "status": {"phase": _ALL, "startTime": _ALL, "resourceClaimStatuses": {"name": _ALL, "resourceClaimName": _ALL}},
+    "status": {
+        "phase": _ALL,
+        "startTime": _ALL,
+        "conditions": _ALL,
+        "resourceClaimStatuses": {"name": _ALL, "resourceClaimName": _ALL},
+    },
 }
+_CONDITIONS: Final = frozenset({"PodScheduled"})
+"""The conditions of pods that are kept, while they do not hold."""
 _REQUEST: Final[Shape] = dict.fromkeys(
     ("name", "deviceClassName", "allocationMode", "count", "adminAccess", "selectors"), _ALL
 )
@@ -143,7 +150,18 @@ def kept_fields(found: Json, *, annotations: frozenset[str]) -> Json | None:
         }
         if selected:
             metadata["annotations"] = selected
+    if kind == "Pod" and isinstance(status := kept.get("status"), dict) and "conditions" in status:
+        conditions = [each for each in status.pop("conditions") or () if _is_kept(each)]
+        if conditions:
+            status["conditions"] = conditions
     return kept
+
+
+def _is_kept(condition: object) -> bool:
+    """Whether a condition of a pod says what keeps it from running."""
+    return (
+        isinstance(condition, Mapping) and condition.get("type") in _CONDITIONS and condition.get("status") == "False"
+    )
 
 
 def _picked(value: Any, shape: Shape) -> Any:  # noqa: ANN401 - JSON values have no common type

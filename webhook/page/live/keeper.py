@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NoReturn
 
@@ -16,6 +17,7 @@ AGAIN_SECONDS: Final = 15.0
 """Between two readings where watching is not allowed."""
 
 _POLL_SECONDS: Final = 0.05
+_TICK_SECONDS: Final = 1.0
 READING: Final = "The cluster is being read. Load this page again in a few seconds."
 _NO_EVENTS: Final = "decisions are those on existing pods: you may not list Events in all namespaces"
 _log: Final = logging.getLogger(__name__)
@@ -69,6 +71,9 @@ class ClusterKeeper:
             state.world.sort_nodes()
             state.why_stale = feed.readiness
             self._show()
+            while True:  # promises of room end, and deadlines pass
+                state.world.tick(int(time.time()))
+                await asyncio.sleep(_TICK_SECONDS)
 
     async def _follow_events(self) -> None:
         """Follow Events as far as that is allowed: without them the page has less to say, and still works."""

@@ -177,7 +177,6 @@ class QueueReleaser:
     async def _reconcile(self, group: asyncio.TaskGroup) -> bool:
         """Begin to finish what is charged, and to release who is next; return whether more may be due at once."""
         now = int(time.time())
-        self._world.tick(now)
         self._put_back()
         self._released = {uid for uid in self._released if uid in self._world.waiting}
         self._held = {uid: version for uid, version in self._held.items() if uid in self._world.waiting}

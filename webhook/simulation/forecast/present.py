@@ -145,7 +145,7 @@ def _running(resident: Resident, run: Run | None, world: World, now: int) -> Run
     team = UNASSIGNED if charge is None else charge.team
     user = resident.user if charge is None else charge.user
     since = min(now, run.started if run is not None else resident.created or now)
-    found = resident._replace(node=resident.node or resident.promised, claims=(), shares_by="", slices=())
+    found = resident._replace(node=world.node_of(resident.uid), claims=(), shares_by="", slices=())
     return Running(found, since, Likeness(team, exact_units(resident.demand.gpus), user))
 
 
