@@ -77,14 +77,16 @@ class TestAPodThatNeverIsBound:
         place.tick(NOW + 10)
         assert changes, "the line is judged again"
 
-    def test_deleted_it_is_charged_nothing_though_a_finalizer_keeps_it(self):
-        place = there(resident(4, uid="p", promised="n0"))
-        place.set_pod(resident(4, uid="p", promised="n0", is_terminating=True, deadline=NOW + 30))
-        assert (free(place), charged(place)) == (10, 0)
-
     def test_the_time_of_the_first_tick_counts_for_pods_seen_before_it(self):
         place = there(resident(4, uid="p", promised="n0", unbound=STALLED), now=0)
         assert free(place) == 10, "the time is not known"
+
+
+def test_deleted_it_is_charged_nothing_though_a_finalizer_keeps_it():
+    """Without a node it never runs: kube-scheduler skips it, and the API server refuses to bind it."""
+    place = there(resident(4, uid="p", promised="n0"))
+    place.set_pod(resident(4, uid="p", promised="n0", is_terminating=True, deadline=NOW + 30))
+    assert (free(place), charged(place)) == (10, 0)
 
 
 class TestADeletedPod:

@@ -1,0 +1,54 @@
+"""Pods whose charge may surprise, for people."""
+
+from tests.core.support.make import gpus, node, resident, world
+from webhook.core.explain.unusual_pods import stage_text, unusual_pods
+from webhook.core.life.pod_life import Stage
+from webhook.core.model.pod import Obstacle, Unbound
+
+WHY = Unbound(Obstacle.OTHER, 'persistentvolumeclaim "data" not found')
+GONE = {"is_terminating": True, "deadline": 100}
+
+
+def there(*pods):
+    made = world(nodes=[node("n0"), node("n1", is_ready=False)], residents=list(pods))
+    made.tick(1000)
+    return made
+
+
+def test_pods_are_listed_by_their_stage():
+    place = there(
+        resident(4, uid="running", node="n0"),
+        resident(4, uid="stalled", unbound=WHY),
+        resident(2, uid="overdue", node="n0", **GONE),
+        resident(8, uid="lost", node="n1", **GONE),
+    )
+    found = {each.stage: each for each in unusual_pods(place)}
+    assert {stage: ([pod.name for pod in each.pods], each.gpus) for stage, each in found.items()} == {
+        Stage.STALLED: (["stalled"], gpus(4)),
+        Stage.OVERDUE: (["overdue"], gpus(2)),
+        Stage.LOST: (["lost"], gpus(8)),
+    }
+    assert found[Stage.STALLED].text == (
+        "1 pod of 4 GPUs kept off every node by something else than room: charged, without room, and the first to go "
+        'where they borrow: team-a/stalled (persistentvolumeclaim "data" not found)'
+    )
+    assert found[Stage.LOST].text.endswith("charged to no team: team-a/lost (n1)")
+
+
+def test_of_many_pods_the_first_are_named():
+    (found,) = unusual_pods(there(*[resident(1, uid=f"p{n}", unbound=WHY) for n in range(5)]))
+    assert found.text.startswith("5 pods of 5 GPUs")
+    assert found.text.endswith("and 2 more")
+    assert "p3" not in found.text
+
+
+def test_pods_without_gpus_and_usual_ones_are_left_out():
+    assert list(unusual_pods(there(resident(0, unbound=WHY), resident(1, node="n0"), resident(1)))) == []
+
+
+def test_the_stage_of_one_pod_is_explained_where_it_is_unusual():
+    pod = resident(1, unbound=WHY)
+    assert 'persistentvolumeclaim "data" not found' in stage_text(pod, Stage.STALLED)
+    assert "charged to no team" in stage_text(pod, Stage.LOST)
+    assert "has not reported" in stage_text(pod, Stage.OVERDUE)
+    assert [stage_text(pod, each) for each in (Stage.ADMITTED, Stage.WAITS, Stage.BOUND, Stage.ENDING)] == [""] * 4
