@@ -43,10 +43,9 @@ class Condition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ReclaimPodStatus(objects.PodStatus, frozen=True, gc=False, rename="camel"):
-    """A pod's status, with its start and its conditions."""
+    """A pod's status, with its start."""
 
     start_time: str | None = None
-    conditions: list[Condition] | None = None
 
 
 class ReclaimPodObject(objects.Pod, frozen=True, gc=False, rename="camel"):
@@ -54,6 +53,9 @@ class ReclaimPodObject(objects.Pod, frozen=True, gc=False, rename="camel"):
 
     metadata: ReclaimPodMetadata
     status: ReclaimPodStatus | None = None
+
+
+_conditions_decoder: Final = msgspec.json.Decoder(list[Condition])
 
 
 def to_reclaim_pod(pod: ReclaimPodObject, weights: Weights) -> ReclaimPod | None:
@@ -108,7 +110,8 @@ def _known_controller(api_version: str, kind: str, name: str, uid: str) -> Contr
 
 def _report(status: ReclaimPodStatus | None) -> Report | None:
     """Return why kube-scheduler cannot place a pod. Only kube-scheduler and admins may write a pod's status."""
-    for condition in (status.conditions if status is not None else None) or ():
+    conditions = b"" if status is None else bytes(status.conditions)
+    for condition in objects.read_part(_conditions_decoder, conditions, where="status.conditions") or ():
         if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
             message = condition.message or ""
             return Report(

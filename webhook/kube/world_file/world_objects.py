@@ -46,6 +46,7 @@ _CONTAINER: Final[Shape] = {
     "ports": {"hostPort": _ALL},
     "restartPolicy": _ALL,
 }
+_CONTAINER_STATUS: Final[Shape] = dict.fromkeys(("name", "allocatedResources", "resources"), _ALL)
 _POD: Final[Shape] = {
     **_HEAD,
     "metadata": {
@@ -79,7 +80,16 @@ _POD: Final[Shape] = {
             _ALL,
         ),
     },
-    "status": {"phase": _ALL, "startTime": _ALL, "resourceClaimStatuses": {"name": _ALL, "resourceClaimName": _ALL}},
+    "status": {
+        "phase": _ALL,
+        "startTime": _ALL,
+        "resourceClaimStatuses": {"name": _ALL, "resourceClaimName": _ALL},
+        "containerStatuses": _CONTAINER_STATUS,
+        "initContainerStatuses": _CONTAINER_STATUS,
+        "allocatedResources": _ALL,
+        "resources": _ALL,
+        "conditions": {"type": _ALL, "status": _ALL, "reason": _ALL},
+    },
 }
 _REQUEST: Final[Shape] = dict.fromkeys(
     ("name", "deviceClassName", "allocationMode", "count", "adminAccess", "selectors"), _ALL
