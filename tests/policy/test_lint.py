@@ -218,3 +218,10 @@ def test_a_match_by_the_absence_of_a_label_selects_gpu_pods():
     assert f"{which}; such pods can run only in this pool; {text}" in found(absent, "{at: x}")
     present = "[{key: team, operator: Exists}, {key: app, operator: NotIn, values: [kafka]}]"
     assert not [each for each in found(present, "{at: y}") if "podSelector" in each]
+
+
+def test_devices_that_a_node_has_and_does_not_offer_now_count_for_shares():
+    restarts = b.node("a", gpus=0)
+    restarts["status"]["capacity"] = {**restarts["status"]["allocatable"], b.GPU: "8"}
+    share = "teams: [{name: v, namespaces: [vision, nlp], gpus: {guaranteed: 8, limit: 8}}]"
+    assert warnings(share, nodes=[restarts]) == []

@@ -232,7 +232,7 @@ def _listed(names: list[NodeName], *, most: int = 5) -> str:
 
 
 def _gpus(node: Node, policy: Policy) -> Units:
-    return node.gpus(policy.resources)
+    return node.recovered.gpus(policy.resources)
 
 
 def _of_model(model: GpuModel, nodes: Iterable[Node], policy: Policy) -> Units:

@@ -32,8 +32,10 @@ class Fleet:
         self._used: dict[NodeName, dict[ResourceName, int]] = {}  # also of nodes that are unknown (yet, or no longer)
         self._free: dict[ResourceName, AmountIndex] = {}
         self._capacity: dict[ResourceName, AmountIndex] = {}
+        self._at_best: dict[ResourceName, AmountIndex] = {}  # only of nodes that offer less now
         self._device_slots: dict[NodeName, DeviceSlots] = {}  # single devices and their holders; also of unknown nodes
         self._device_room = DeviceIndex()
+        self._devices_at_best = DeviceIndex()  # only of nodes that offer less now
         self._tier_mix = company or TierMix()
         self.gpus = GpuIndex(demand_mix or DemandMix(), self._free, self._device_slots, self._tier_mix)
         self._by_model: dict[tuple[GpuModel, str], int] = {}
@@ -79,6 +81,7 @@ class Fleet:
         for name in node.allocatable.keys() | (before.allocatable.keys() if before else frozenset()):
             self._update_indexes(slot, node, name)
         self._set_devices(slot, node.name, node.devices)
+        self._set_at_best(slot, before, node)
         self.gpus.set(slot, node)
 
     def remove(self, name: NodeName) -> None:
@@ -97,6 +100,7 @@ class Fleet:
         for resource in node.allocatable:
             self._update_indexes(slot, gone, resource)
         self._set_devices(slot, name, NO_DEVICES)
+        self._set_at_best(slot, node, gone)
         self.gpus.remove(slot)
 
     def take(
@@ -191,25 +195,37 @@ class Fleet:
         among = _with_amounts(self._capacity, demand, among)
         return among if demand.per_device is None else among & self._device_room.with_capacity(demand.per_device)
 
+    def could_hold(self, demand: Demand, among: int) -> int:
+        """Return those of the slots that would have room for the demand if they were empty, with all of their devices.
+
+        Of some devices a node may offer none for a while: `with_capacity` says what it could hold without them.
+        """
+        if not self._at_best:
+            return self.with_capacity(demand, among)
+        for resource, amount in demand.requests:
+            among &= self._having_at_best(resource, amount)
+        if demand.per_device is None:
+            return among
+        devices = self._device_room.with_capacity(demand.per_device)
+        return among & (devices | self._devices_at_best.with_capacity(demand.per_device))
+
     def offering(self, resource: ResourceName, amount: int, among: int) -> int:
-        """Return those of the slots with at least this allocatable amount of one resource, free or not."""
-        index = self._capacity.get(resource)
-        return 0 if index is None else among & index.at_least(amount)
+        """Return those of the slots with at least this amount of one resource at their best, free or not."""
+        return among & self._having_at_best(resource, amount)
 
     def offers(self, resource: ResourceName) -> bool:
-        """Whether any node has a resource."""
-        index = self._capacity.get(resource)
-        return index is not None and bool(index.at_least(1))
+        """Whether any node has a resource at its best."""
+        return bool(self._having_at_best(resource, 1))
 
     def having(self, resource: ResourceName, amount: int, among: int) -> int:
         """Return those of the slots with at least this free amount of one resource."""
         index = self._free.get(resource)
         return 0 if index is None else among & index.at_least(amount)
 
-    def largest_allocatable(self, resource: ResourceName, among: int) -> int:
-        """Return the largest allocatable amount of a resource on one of the slots, free or not."""
-        index = self._capacity.get(resource)
-        return 0 if index is None else index.most(among)
+    def largest_amount(self, resource: ResourceName, among: int) -> int:
+        """Return the largest amount of a resource on one of the slots at its best, free or not."""
+        indexes = [self._capacity.get(resource), self._at_best.get(resource)]
+        return max((index.most(among) for index in indexes if index is not None), default=0)
 
     def bit(self, name: NodeName) -> int:
         """Return the bitmap of one node; 0 where it is unknown."""
@@ -245,6 +261,11 @@ class Fleet:
         """Return the allocatable amount of a resource on some slots."""
         index = self._capacity.get(resource)
         return [0] * len(slots) if index is None else index.held_at(slots)
+
+    def amounts_at_best(self, slots: Sequence[int], resource: ResourceName) -> list[int]:
+        """Return the amount of a resource that some slots have at their best."""
+        offered, more = self.allocatable_at(slots, resource), self._at_best.get(resource)
+        return offered if more is None else list(map(max, offered, more.held_at(slots)))
 
     def names(self, slots: Sequence[int]) -> tuple[NodeName, ...]:
         """Return the names of the nodes in a list of slots."""
@@ -292,6 +313,23 @@ class Fleet:
         device_slots.set_devices(devices)
         self._device_room.change(slot, devices, device_slots.free)
         self._drop_unused(name, device_slots)
+
+    def _set_at_best(self, slot: int, before: Node | None, node: Node) -> None:
+        for resource in node.at_best.keys() | (before.at_best.keys() if before else frozenset()):
+            index = self._at_best.get(resource)
+            if index is None:
+                index = self._at_best[resource] = AmountIndex()
+            index.change(slot, 1 << slot, node.at_best.get(resource, 0))
+        devices = node.devices_at_best
+        self._devices_at_best.change(slot, devices, list(devices.capacities))
+
+    def _having_at_best(self, resource: ResourceName, amount: int) -> int:
+        indexes = (self._capacity.get(resource), self._at_best.get(resource))
+        bits = 0
+        for index in indexes:
+            if index is not None:
+                bits |= index.at_least(amount)
+        return bits
 
     def _take_devices(
         self, name: NodeName, ask: PerDevice, *, sign: int, holder: Uid, devices: tuple[int, ...]
