@@ -29,6 +29,8 @@ NODE = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "10", "pods": "110"}
 
 def node(name, given):
     status = {"allocatable": NODE | given.get("allocatable", {}), "conditions": [{"type": "Ready", "status": "True"}]}
+    if "capacity" in given:
+        status["capacity"] = NODE | given["capacity"]
     labels = {"kubernetes.io/hostname": name} | given.get("labels", {})
     spec = {key: given[key] for key in ("taints", "unschedulable") if key in given}
     return {

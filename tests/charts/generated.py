@@ -12,7 +12,7 @@ import yaml
 
 from tests.charts.helm import CHART
 from tests.charts.readme import readme
-from webhook.core.model.gpu_names import PATTERN, looks_like_gpu
+from webhook.core.model.gpu_names import OTHER_DEVICES, PATTERN, looks_like_gpu
 from webhook.core.model.names import ResourceName
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.kube.ledger.report_crd import report_crd
@@ -54,6 +54,7 @@ def _webhooks() -> dict[str, object]:
         "guards": guards(guarded, trusted_users=[USER]),
         "tenancyKey": changed_keys_expression([("labels", [KEY])]),
         "lookalike": PATTERN,
+        "otherDevices": OTHER_DEVICES,
         "counted": sorted(name for name, weight in BUILT_IN.items() if weight),
         "ignored": sorted(name for name, weight in BUILT_IN.items() if not weight and looks_like_gpu(name)),
         "kinds": [

@@ -34,6 +34,10 @@ def warnings(text, *objects, nodes=NODES, namespaces=NAMESPACES, about_taints=Fa
     return [each for each in found if about_taints or "kubectl taint" not in each]
 
 
+GTX = "nvidia.com/gtx-1080-ti"
+UNKNOWN = f"resources: {GTX} looks like a GPU, is offered by a, and policy does not say how much of one it is"
+NAMED = "name it in resources: gpus or perGpu for what it counts, gpus: 0 if it is none"
+
 CASES = {
     "no warnings": (
         "teams: [{name: v, namespaces: [vision, 'n*'], gpus: {guaranteed: 14, limit: 14}, perPod: {limit: 10}}]",
@@ -218,3 +222,32 @@ def test_a_match_by_the_absence_of_a_label_selects_gpu_pods():
     assert f"{which}; such pods can run only in this pool; {text}" in found(absent, "{at: x}")
     present = "[{key: team, operator: Exists}, {key: app, operator: NotIn, values: [kafka]}]"
     assert not [each for each in found(present, "{at: y}") if "podSelector" in each]
+
+
+def test_devices_that_a_node_has_and_does_not_offer_now_count_for_shares():
+    restarts = b.node("a", gpus=0)
+    restarts["status"]["capacity"] = {**restarts["status"]["allocatable"], b.GPU: "8"}
+    share = "teams: [{name: v, namespaces: [vision, nlp], gpus: {guaranteed: 8, limit: 8}}]"
+    assert warnings(share, nodes=[restarts]) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "pods", "want"),
+    [
+        ("", [], f"{UNKNOWN}: pods that ask for it are refused; {NAMED}"),
+        (
+            "defaults: {unknownGpu: ignore}",
+            [b.pod("p", resource=GTX, gpus=3, node="a")],
+            f"{UNKNOWN}: pods that ask for it count nothing (unknownGpu: ignore); 1 pod here has 3, uncounted; {NAMED}",
+        ),
+        (f"resources: {{{GTX}: {{gpus: 0}}}}", [], ""),
+        (f"resources: {{{GTX}: {{gpus: 1}}}}", [], ""),
+    ],
+    ids=["refused", "ignored, and held by a pod", "none, says policy", "one, says policy"],
+)
+def test_devices_in_the_domain_of_a_gpu_vendor_are_named_until_policy_names_them(policy, pods, want):
+    """Of the same domain, network devices are not named."""
+    offering = b.node("a", resource=GTX, gpus=3)
+    offering["status"]["allocatable"]["nvidia.com/rdma_vf"] = "8"
+    found = warnings(f"{GOOD_TEAM}{policy}\n", *pods, nodes=[offering, b.node("b")])
+    assert [each for each in found if "looks like a GPU" in each] == ([f"p: {want}"] if want else [])

@@ -7,7 +7,7 @@ from itertools import filterfalse
 
 from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.model.amount import Limit, Units, Unlimited, format_limit, gpus_text
-from webhook.core.model.names import GpuModel, Namespace, NodeName
+from webhook.core.model.names import GpuModel, Namespace
 from webhook.core.model.node import Node
 from webhook.core.model.policy import LabelSelector, Policy, Pool, Team, UnknownTeam
 from webhook.core.model.selector import NO_CONSTRAINTS
@@ -16,6 +16,7 @@ from webhook.core.world.hidden_usage import is_hidden_usage
 from webhook.core.world.world import World
 from webhook.policy import schema
 from webhook.policy.located import Located
+from webhook.policy.offered_devices import listed, unknown_devices
 from webhook.policy.problems import Problem
 from webhook.policy.teams import Team as TeamSpec
 from webhook.policy.untainted_nodes import contains_node, untainted
@@ -48,6 +49,7 @@ def lint(
             *_without_label(draft, context),
             *_without_pool(context, origin),
             *(Problem(origin, 0, "pools", text) for text in untainted(policy, world)),
+            *(Problem(origin, 0, "resources", text) for text in unknown_devices(policy, world)),
         ]
     return tuple(sorted(found, key=lambda p: (p.file, p.line, p.path, p.message)))
 
@@ -222,17 +224,12 @@ def _without_pool(context: _Context, origin: str) -> Iterator[Problem]:
         node.name for node in context.world.fleet.nodes() if _gpus(node, context.policy) and node.name not in inside
     ]
     if outside:
-        text = f"GPU nodes that are in no pool, so no pod is placed there: {_listed(outside)}"
+        text = f"GPU nodes that are in no pool, so no pod is placed there: {listed(outside)}"
         yield Problem(origin, 0, "pools", text)
 
 
-def _listed(names: list[NodeName], *, most: int = 5) -> str:
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
-
-
 def _gpus(node: Node, policy: Policy) -> Units:
-    return node.gpus(policy.resources)
+    return node.recovered.gpus(policy.resources)
 
 
 def _of_model(model: GpuModel, nodes: Iterable[Node], policy: Policy) -> Units:

@@ -142,13 +142,13 @@ once it serves. What it has set stays: an upgrade reads it from the cluster.
 {{- $ignored = without $ignored $name -}}
 {{- if not (regexMatch "^0+(\\.0*)?(/.*)?$" (hasKey $resource "gpus" | ternary (toString $resource.gpus) "1")) -}}
 {{- $counted = append $counted $name -}}
-{{- else if regexMatch $.base.lookalike $name -}}
+{{- else if and (regexMatch $.base.lookalike $name) (not (regexMatch $.base.otherDevices $name)) -}}
 {{- $ignored = append $ignored $name -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- $known := printf "k in [\"@ignored-gpu@\"]" -}}
-{{- $pattern := printf "k.matches(%s)" (toRawJson .base.lookalike) -}}
+{{- $pattern := printf "k.matches(%s) && !k.matches(%s)" (toRawJson .base.lookalike) (toRawJson .base.otherDevices) -}}
 {{- $text := .text -}}
 {{- if eq $unknown "ignore" -}}
 {{- $text = replace (printf " || (%s && !(%s))" $pattern $known) "" $text -}}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.core.support.make import ALICE, GIB, demand, gpus, node, pod, policy, pool, resident, team, world
-from tests.core.support.outcomes import outcome_of, selecting
+from tests.core.support.make import ALICE, GIB, GPU, demand, gpus, node, pod, policy, pool, resident, team, world
+from tests.core.support.outcomes import admitted, outcome_of, selecting
 from webhook.core.admission.admission import admit
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Deny, NotApplicable
@@ -158,3 +158,51 @@ class TestWhy:
         place = world(policy(limited), nodes=nodes, residents=[resident(8, node="a")])
         assert outcome_of(pod(6), place)[:2] == ("refused", Code.MODEL_LIMIT_EXCEEDED)
         assert outcome_of(pod(4), place)[0] == "runs"
+
+
+class TestDevicesNotOfferedNow:
+    """A device is unhealthy, or their plugin restarts: capacity still says how many there are."""
+
+    RESTARTS = node("n0", gpus=0, at_best={GPU: 8})
+    UNHEALTHY = node("n1", gpus=7, at_best={GPU: 8})
+
+    @pytest.mark.parametrize(
+        ("nodes", "want"),
+        [
+            ([RESTARTS], "node n0 offers 0 of 8 nvidia.com/gpu now: the pod waits; 1 node could hold it"),
+            ([UNHEALTHY], "node n1 offers 7 of 8 nvidia.com/gpu now: the pod waits; 1 node could hold it"),
+            ([RESTARTS, UNHEALTHY], "node n0 offers 0 of 8 nvidia.com/gpu now: the pod waits; 2 nodes could hold it"),
+        ],
+        ids=["plugin restarts", "one device is unhealthy", "both"],
+    )
+    def test_the_pod_waits_and_the_text_says_what_is_offered(self, nodes, want):
+        outcome, code, text = outcome_of(pod(8), world(nodes=nodes))
+        assert (outcome, code, text) == ("waits", Code.NO_ROOM_NOW, f"{want} with all of their devices")
+
+    def test_more_than_the_node_ever_has_is_refused_by_what_it_has(self):
+        outcome, code, text = outcome_of(pod(9), world(nodes=[self.UNHEALTHY]))
+        assert (outcome, code) == ("refused", Code.NEVER_FITS)
+        assert "it asks for nvidia.com/gpu 9, the only node has 8; ask for less" in text
+
+    def test_a_pod_pinned_to_a_pool_is_refused_for_now(self):
+        place = world(policy(pools=(pool("a"),)), nodes=[self.RESTARTS])
+        outcome, code, text = outcome_of(pod(8, pool="a"), place)
+        assert (outcome, code) == ("refused", Code.POOL_FULL)
+        assert "node n0 offers 0 of 8 nvidia.com/gpu now" in text
+
+    def test_nothing_is_placed_on_what_is_not_offered(self):
+        place = world(nodes=[self.RESTARTS, node("n2", gpus=1)])
+        decision = admitted(admit(pod(1), ALICE, place))
+        assert decision.node_choice.nodes == ("n2",)
+        assert outcome_of(pod(1), world(nodes=[self.RESTARTS]))[0] == "waits"
+
+    def test_a_node_that_recovers_is_used_and_one_that_changes_is_forgotten(self):
+        place = world(nodes=[self.RESTARTS])
+        place.set_node(node("n0", gpus=8))
+        assert outcome_of(pod(8), place)[0] == "runs"
+        place.set_node(node("n0", gpus=2))
+        assert outcome_of(pod(8), place)[:2] == ("refused", Code.NEVER_FITS)
+        place.set_node(self.RESTARTS)
+        place.remove_node("n0")
+        place.set_node(node("n3", gpus=2))
+        assert outcome_of(pod(8), place)[:2] == ("refused", Code.NEVER_FITS)

@@ -50,6 +50,7 @@ def test_every_other_node_is_counted_under_its_first_obstacle():
     place = fleet(
         node("room", gpus=8),
         node("small", gpus=2),
+        node("plugin-restarts", gpus=0, at_best={GPU: 8}),
         node("full", gpus=8),
         node("full-too", gpus=8),
         node("few-cores", gpus=8),
@@ -68,6 +69,7 @@ def test_every_other_node_is_counted_under_its_first_obstacle():
         Filtered(Cause.CORDONED, ("drained",)),
         Filtered(Cause.HELD, ("held",)),
         Filtered(Cause.NOT_READY, ("down",)),
+        Filtered(Cause.LESSENED, ("plugin-restarts",)),
         Filtered(Cause.CONSTRAINTS, ("tainted",)),
         Filtered("too little cpu free", ("few-cores",)),
         Filtered(Cause.NEVER, ("small",)),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.support.make import demand, node, requirement, resident, world
+from tests.core.support.make import GPU, demand, node, requirement, resident, world
 from webhook.core.explain.obstacles import obstacles
 from webhook.core.model.labels import pack
 from webhook.core.model.policy import LabelSelector
@@ -94,3 +94,10 @@ def test_other_pods_are_the_last_cause():
     want = ("too many matching pods in its zone",)
     assert obstacles(place.fleet, nodes[0], demand(1), NO_CONSTRAINTS, spread=spread) == want
     assert obstacles(place.fleet, nodes[1], demand(1), NO_CONSTRAINTS, spread=spread) == ()
+
+
+@pytest.mark.parametrize(("offered", "asked"), [(0, 4), (7, 8)])
+def test_devices_that_are_not_offered_now_are_named(offered, asked):
+    one = node("n", gpus=offered, at_best={GPU: 8})
+    want = f"the pod asks for {asked} nvidia.com/gpu, it offers {offered} of 8 now"
+    assert obstacles_of(one, demand(asked)) == (want,)

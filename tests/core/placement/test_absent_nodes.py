@@ -2,7 +2,9 @@
 
 from tests.core.support.make import GPU, demand, node, pod, policy, world
 from tests.core.support.outcomes import outcome_of, selecting
-from webhook.core.model.names import Namespace, ResourceName
+from webhook.core.dra.dra_slices import Device, Slice
+from webhook.core.model.device_class import DeviceClass
+from webhook.core.model.names import Namespace, NodeName, ResourceName
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.reason import Code
 from webhook.core.model.selector import Constraints
@@ -36,6 +38,26 @@ class TestAway:
             place.set_node(node("large", gpus=left))
             place.tick(place.now + 10)
             assert outcome_of(pod(16), place)[:2] == ("waits", Code.NO_ROOM_NOW)
+
+    def test_devices_that_only_capacity_had_are_remembered(self):
+        """Fairgate starts while a plugin is gone; five minutes after that kubelet takes its devices out of capacity."""
+        place = self.live()
+        place.set_node(node("large", gpus=0, at_best={GPU: 24}))
+        place.set_node(node("large", gpus=0))
+        place.tick(2_000)
+        assert outcome_of(pod(24), place)[:2] == ("waits", Code.NO_ROOM_NOW)
+        assert outcome_of(pod(25), place)[:2] == ("refused", Code.NEVER_FITS)
+        place.tick(2_000 + ABSENT_SECONDS)
+        assert outcome_of(pod(24), place)[:2] == ("refused", Code.NEVER_FITS)
+
+    def test_devices_of_withdrawn_slices_are_remembered(self):
+        place = self.live()
+        place.set_device_class("gpu.nvidia.com", DeviceClass("gpu.nvidia.com", extended_resource=ResourceName(GPU)))
+        place.set_node(node("dra", gpus=0))
+        place.set_slice("s", Slice(NodeName("dra"), "pool", 1, (Device("gpu.nvidia.com", {}),) * 24))
+        assert outcome_of(pod(24), place)[0] == "runs"
+        place.set_slice("s", None)
+        assert outcome_of(pod(24), place)[:2] == ("waits", Code.NO_ROOM_NOW)
 
     def test_a_node_that_lost_its_label_counts_too(self):
         place = self.live()

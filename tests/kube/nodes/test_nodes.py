@@ -133,3 +133,29 @@ def test_shared_devices_are_read_one_by_one(offered, labels, want):
     manifest = b.node(labels=labels)
     manifest["status"]["allocatable"] = offered
     assert translated(manifest).devices.capacities == want
+
+
+@pytest.mark.parametrize(
+    ("capacity", "allocatable", "want"),
+    [
+        ({b.GPU: "8"}, {b.GPU: "8"}, {}),
+        ({b.GPU: "8"}, {b.GPU: "0"}, {b.GPU: 8}),
+        ({b.GPU: "8"}, {b.GPU: "7"}, {b.GPU: 8}),
+        ({b.GPU: "8"}, {}, {b.GPU: 8}),
+        ({b.GPU: "0"}, {b.GPU: "0"}, {}),
+        ({"cpu": "64", "memory": "512Gi"}, {"cpu": "62", "memory": "500Gi"}, {}),
+        ({b.GPU: "8"}, None, {}),
+    ],
+    ids=["as it is", "plugin restarts", "one is unhealthy", "not offered yet", "plugin is gone", "reserved", "default"],
+)
+def test_what_a_node_has_at_its_best_is_in_its_capacity(capacity, allocatable, want):
+    manifest = b.node()
+    manifest["status"] |= {"capacity": capacity, "allocatable": allocatable}
+    assert translated(manifest).at_best == want
+
+
+def test_shared_devices_at_their_best_are_in_the_capacity():
+    manifest = b.node(labels={"nvidia.com/gpu.count": "2"})
+    manifest["status"] |= {"capacity": {"aliyun.com/gpu-mem": "32"}, "allocatable": {"aliyun.com/gpu-mem": "0"}}
+    found = translated(manifest)
+    assert (found.devices.capacities, found.devices_at_best.capacities) == ((), (16, 16))

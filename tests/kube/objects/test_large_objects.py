@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests import builders as b
 from tests.attacks.shapes import pods
 from tests.kube.support.created import PODS, resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES
@@ -37,3 +38,19 @@ def test_trimming_does_not_change_what_counts(name):
 def test_a_stored_pod_that_cannot_be_trimmed_is_an_error(name):
     with pytest.raises(ValueError, match="longer than in any admitted pod"):
         decoded_by_a_watch(SHAPES[name])
+
+
+def test_what_kubelet_reports_of_a_large_pod_still_counts():
+    containers = [{"name": f"c{n}", "resources": {"requests": {"cpu": "1"}}} for n in range(400)]
+    statuses = [
+        {"name": f"c{n}", "allocatedResources": {"cpu": "2"}, "state": {"waiting": {"message": "x" * 500}}}
+        for n in range(400)
+    ]
+    made = b.pod(containers=containers, phase="Running") | {"status": {"containerStatuses": statuses}}
+    assert dict(decoded_by_a_watch(made).demand.requests)["cpu"] == 800_000
+
+
+def test_statuses_of_too_many_containers_are_dropped():
+    statuses = [{"name": f"c{n}", "imageID": "x" * 100} for n in range(2000)]
+    made = json.dumps(b.pod(phase="Running") | {"status": {"phase": "Running", "containerStatuses": statuses}})
+    assert json.loads(without_large_parts(made.encode()))["status"] == {"phase": "Running", "containerStatuses": None}

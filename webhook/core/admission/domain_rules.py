@@ -51,7 +51,7 @@ def domain_refusal(pods: Sequence[Pod], request: DomainRequest | None, team: Tea
         return None
     kinds = kinds_of(pods, team, world, ignores_taints=True)
     fleet = world.fleet
-    if len(pods) == 1 and fleet.with_capacity(kinds[0].demand, kinds[0].slots & fleet.domains(request.key).bits):
+    if len(pods) == 1 and fleet.could_hold(kinds[0].demand, kinds[0].slots & fleet.domains(request.key).bits):
         return None  # without a pass over the nodes
     if not all(kind.slots for kind in kinds) or any(_may_change(pod, request.key, team, world) for pod in pods):
         return None

@@ -117,7 +117,7 @@ def _on_full_models(
     pod: Pod, options: list[PlacementOption], refused: list[tuple[PlacementOption, Reason]], world: World
 ) -> tuple[Reason, ...]:
     """Return the refusals if only nodes of GPU models at their limit could hold the pod."""
-    able = world.fleet.with_capacity
+    able = world.fleet.could_hold
     if any(able(pod.demand, option.slots) for option in options):
         return ()
     return tuple(dict.fromkeys(why for option, why in refused if able(pod.demand, option.slots)))

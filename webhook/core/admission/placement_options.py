@@ -61,7 +61,7 @@ def placement_options(pod: Pod, pools: tuple[Pool, ...], assessed: Assessment, w
             options.append(PlacementOption(pool, slots, pod.demand, tier, mode_for(pod, (pool,), world)))
     if has_slices:
         within = [option for option in options if not _breaks_limit(option, assessed)]
-        if any(fleet.with_capacity(pod.demand, option.slots) for option in within):
+        if any(fleet.could_hold(pod.demand, option.slots) for option in within):
             return within
     return options
 

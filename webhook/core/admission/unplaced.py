@@ -1,8 +1,9 @@
 """Why no node has room for a pod: which resources are short, and whether any node could ever hold it.
 
-"Never" is judged by allocatable resources, used or not. It is certain, and the pod is refused, only if the pool has
-nodes, they offer every requested resource but too little of it, no autoscaler adds others, and no fitting node left
-within the last hour. Taints may go away: a pod that only taints exclude may wait.
+"Never" is judged by what nodes have at their best, used or not: of their devices they may offer fewer for a while. It
+is certain, and the pod is refused, only if the pool has nodes, they have every requested resource but too little of it,
+no autoscaler adds others, and no fitting node left within the last hour. Taints may go away: a pod that only taints
+exclude may wait.
 """
 
 from collections.abc import Iterable
@@ -53,6 +54,9 @@ def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World) 
     if able:
         text = f"{_short(pod.demand, able, world)}: the pod waits; {plural(able.bit_count(), 'node')} could hold it"
         return Reason(Code.NO_ROOM_NOW, f"{text} when free and open")
+    if lessened := world.fleet.could_hold(pod.demand, slots):
+        waits = f"the pod waits; {plural(lessened.bit_count(), 'node')} could hold it with all of their devices"
+        return Reason(Code.NO_ROOM_NOW, f"{_lessened(pod.demand, lessened, world)}: {waits}")
     if closed := _closed(pod, pools, world):
         text = "all nodes that could hold the pod are not ready, cordoned or held for other pods: the pod waits"
         return Reason(Code.NO_ROOM_NOW, f"{text}; {_nodes(closed)} could hold it when free and open")
@@ -105,15 +109,15 @@ def _reach(pod: Pod, pools: tuple[Pool, ...], world: World) -> _Reach:
     for pool in pools:
         members |= fleet.matching(membership(pool))
         allowed |= fleet.matching(world.joined(pod.constraints, pool).joined(tolerations=EVERY_TAINT))
-    return _Reach(members, allowed, fleet.with_capacity(pod.demand, allowed))
+    return _Reach(members, allowed, fleet.could_hold(pod.demand, allowed))
 
 
 def _closed(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
-    """Return the nodes with capacity for the pod, temporary taints ignored."""
+    """Return the nodes that could hold the pod at their best, temporary taints ignored."""
     fleet, matching = world.fleet, 0
     for pool in pools:
         matching |= fleet.matching(world.joined(pod.constraints, pool).joined(tolerations=_TEMPORARY))
-    return fleet.with_capacity(pod.demand, matching)
+    return fleet.could_hold(pod.demand, matching)
 
 
 def _recently_left(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
@@ -150,12 +154,24 @@ def _short(demand: Demand, able: int, world: World) -> str:
     return f"no node has {_listed(demand, rare)} free at once"
 
 
+def _lessened(demand: Demand, slots: int, world: World) -> str:
+    """Return what the first of these nodes offers less of now than it has: `gpu-0 offers 0 of 8 nvidia.com/gpu now`."""
+    node = world.fleet.get(world.fleet.names_of(slots & -slots)[0])
+    offered = {} if node is None else node.at_best
+    listed = [name for name, _ in demand.requests if name in offered]
+    name = "" if node is None else node.name
+    amounts = ", ".join(
+        f"{'0' if node is None else node.allocatable.get(each, 0)} of {offered[each]} {each}" for each in listed
+    )
+    return f"node {name} offers {amounts} now"
+
+
 def _too_much(demand: Demand, slots: int, of: str, world: World) -> Iterable[str]:
     """Yield each resource of which the pod requests too much, with the amount of the largest node."""
     fleet, number = world.fleet, slots.bit_count()
     excessive = [(name, amount) for name, amount in demand.requests if not fleet.offering(name, amount, slots)]
     for name, amount in excessive:
-        most = fleet.largest_allocatable(name, slots)
+        most = fleet.largest_amount(name, slots)
         largest = f"the largest of {number} nodes" if number > 1 else "the only node"
         has = f"{largest}{of} has {amount_text(name, most)}" if most else f"{_nodes(slots)}{of}: none has any"
         yield f"{name} {amount_text(name, amount)}, {has}"

@@ -127,7 +127,7 @@ def _at_least(part: _GpuPart, world: World) -> _GpuPart:
     sliced, pod = world.fleet.mig_slots, part.pod
     if not sliced or pod.demand.own is not None or pod.handling is not Handling.MANAGED:
         return part
-    able = world.fleet.with_capacity(pod.demand, world.fleet.matching(pod.constraints) & sliced)
+    able = world.fleet.could_hold(pod.demand, world.fleet.matching(pod.constraints) & sliced)
     products = [model for (model, _), members in world.fleet.by_model().items() if members & able]
     demands = (in_slices(pod.demand, slices_of((product,)), world.policy.resources) for product in products)
     least = min(demands, key=lambda demand: demand.gpus, default=pod.demand)
@@ -203,7 +203,7 @@ def _without_node(part: _GpuPart, team: Team, world: World) -> Iterable[Reason]:
     slots = 0
     for pool in pools.allowed:
         slots |= fleet.matching(world.joined(part.pod.constraints, pool))
-    able = fleet.with_capacity(demand, slots)
+    able = fleet.could_hold(demand, slots)
     requested = ", ".join(f"{name} {amount}" for name, amount in demand.devices)
     if not able:
         yield Reason(Code.NEVER_FITS, never_text(part.pod, pools.allowed, world, what=part.label))
@@ -243,7 +243,7 @@ def _room(able: int, part: _GpuPart, world: World) -> int:
     for name in world.fleet.names(slots):
         node = world.fleet.get(name)
         if node is not None:
-            room += min(node.allocatable.get(resource, 0) // amount for resource, amount in part.pod.demand.requests)
+            room += min(node.amount_at_best(resource) // amount for resource, amount in part.pod.demand.requests)
     return room
 
 

@@ -101,9 +101,11 @@ class DraSlices:
             return node
         offered = {name: amount for name, amount in node.allocatable.items() if amount}
         counts = self._counts(node.name)
+        allocatable = {**node.allocatable, **counts, **offered}
         return replace(
             node,
-            allocatable={**node.allocatable, **counts, **offered},
+            allocatable=allocatable,
+            at_best={name: amount for name, amount in node.at_best.items() if amount > allocatable.get(name, 0)},
             alias_of={
                 device_class.implicit_resource: name
                 for name, device_class in self._class_of_resource().items()

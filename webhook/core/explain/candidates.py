@@ -27,6 +27,7 @@ class Cause(StrEnum):
     HELD = "held for waiting pods"
     CONSTRAINTS = "selectors, affinity or taints"
     NEVER = "too small even when empty"
+    LESSENED = "offers fewer devices now than it has"
     DEVICES = "no room on single GPUs"
 
 
@@ -67,13 +68,20 @@ def candidates(
     spread_slots = spread.narrowed(matching & fleet.open_bits, lambda among: fleet.with_room(demand, among))
     best = best_nodes(fleet, demand, spread_slots, count=count, tier=tier, keep_whole=keep_whole)
     room = fleet.with_room(demand, matching & fleet.open_bits & spread.allowed)
-    able = fleet.with_capacity(demand, matching)
+    able, could = fleet.with_capacity(demand, matching), fleet.could_hold(demand, matching)
     matching_if_held = fleet.matching(_with_held(constraints))
     causes: dict[str, list[NodeName]] = {}
     for node in fleet.nodes():
         if not room & fleet.bit(node.name):
             cause = _cause(
-                fleet, node.name, demand, matching=matching, matching_if_held=matching_if_held, able=able, spread=spread
+                fleet,
+                node.name,
+                demand,
+                matching=matching,
+                matching_if_held=matching_if_held,
+                able=able,
+                could=could,
+                spread=spread,
             )
             causes.setdefault(cause, []).append(node.name)
     return Candidates(
@@ -113,6 +121,7 @@ def _cause(
     matching: int,
     matching_if_held: int,
     able: int,
+    could: int,
     spread: TopologyFilter,
 ) -> str:
     node, bit = fleet.get(name), fleet.bit(name)
@@ -123,7 +132,7 @@ def _cause(
     if not matching & bit:
         return Cause.HELD if matching_if_held & bit else Cause.CONSTRAINTS
     if not able & bit:
-        return Cause.NEVER
+        return Cause.LESSENED if could & bit else Cause.NEVER
     if (why := topology_obstacle(spread, bit)) is not None:
         return why
     short = next((resource for resource, amount in demand.requests if fleet.free(name, resource) < amount), None)

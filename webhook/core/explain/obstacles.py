@@ -94,8 +94,11 @@ def _taint(taint: Taint) -> str:
 def _lacking(fleet: Fleet, node: Node, demand: Demand) -> Iterator[str]:
     for resource, requested in demand.requests:
         offered, free = node.allocatable.get(resource, 0), fleet.free(node.name, resource)
+        whole = node.amount_at_best(resource)
         asks = f"the pod asks for {_amount(resource, requested)} {resource}"
-        if not offered:
+        if offered < requested <= whole:
+            yield f"{asks}, it offers {offered} of {whole} now"
+        elif not offered:
             yield f"it offers no {resource}"
         elif requested > offered:
             yield f"{asks}, it has {_amount(resource, offered)} in all"

@@ -2,7 +2,8 @@
 
 Source of the formula: k8s.io/component-helpers/resource/helpers.go (PodRequests, AggregateContainerRequests): max(sum
 of app containers + sum of restartable init containers, max over init containers of (its own + restartable ones before
-it)) + overhead.
+it)) + overhead. Cpu and memory of a running pod, which an in-place resize changes, are the most of what its spec asks
+for, what its kubelet allocated and what its cgroups have.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import NamedTuple
 from webhook.core.model.amount import Units, exact_units
 from webhook.core.model.gpu_shares import DEVICE, weight_of, whole_weight_of
 from webhook.core.model.mig_slices import piece_weight
-from webhook.core.model.names import DEVICE_CLASS, ResourceName, Uid
+from webhook.core.model.names import CPU, DEVICE_CLASS, MEMORY, ResourceName, Uid
 
 Amounts = Mapping[ResourceName, int]
 """Resource amounts: cpu in milli-cores, memory in bytes, everything else in pieces."""
@@ -26,6 +27,18 @@ class Container:
 
     requests: Amounts
     is_restartable: bool = False
+
+
+class Reported(NamedTuple):
+    """The cpu and memory of a pod as its kubelet reports them, each the larger of allocated and actual.
+
+    `pod_level` is what it reports for the whole pod, None where it reports nothing. With `is_infeasible` the node can
+    never grant what the spec asks for now: then only what is reported counts.
+    """
+
+    containers: Amounts
+    pod_level: Amounts | None = None
+    is_infeasible: bool = False
 
 
 class PerDevice(NamedTuple):
@@ -75,12 +88,33 @@ def pod_requests(
     init: Sequence[Container] = (),
     overhead: Amounts | None = None,
     pod_level: Amounts | None = None,
+    reported: Reported | None = None,
 ) -> dict[ResourceName, int]:
     """Return the sum of a pod's requests on its node.
 
     Pod-level requests, where given, replace the containers' sum for the resources they name (cpu, memory, hugepages);
-    the overhead is added to the result.
+    the overhead is added to the result. `reported` is given for a pod whose kubelet reports other amounts than its spec
+    asks for; a resize changes cpu and memory only, so all else is as the spec says.
     """
+    total = at_once(containers, init=init)
+    if reported is not None:
+        if reported.is_infeasible:
+            total.update((name, 0) for name in (CPU, MEMORY))
+        _raise(total, reported.containers)
+    if pod_level:
+        whole = dict(pod_level)
+        if reported is not None and reported.pod_level is not None:
+            if reported.is_infeasible:
+                whole.clear()
+            _raise(whole, reported.pod_level)
+        total.update(whole)
+    if overhead:
+        _add(total, overhead)
+    return total
+
+
+def at_once(containers: Sequence[Container], *, init: Sequence[Container] = ()) -> dict[ResourceName, int]:
+    """Return the most that a pod's containers use at once."""
     running: dict[ResourceName, int] = {}
     for container in containers:
         _add(running, container.requests)
@@ -92,14 +126,10 @@ def pod_requests(
             _add(sidecars, container.requests)
             _raise(peak, sidecars)
         else:
-            at_once = dict(sidecars)
-            _add(at_once, container.requests)
-            _raise(peak, at_once)
+            needed = dict(sidecars)
+            _add(needed, container.requests)
+            _raise(peak, needed)
     _raise(running, peak)
-    if pod_level:
-        running.update(pod_level)
-    if overhead:
-        _add(running, overhead)
     return running
 
 

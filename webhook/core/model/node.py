@@ -1,7 +1,7 @@
 """A node, as far as placing GPU pods depends on it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -30,6 +30,7 @@ class Offer(NamedTuple):
 
 
 _NO_ALIASES: Final[Mapping[ResourceName, ResourceName]] = MappingProxyType({})
+NO_AMOUNTS: Final[Mapping[ResourceName, int]] = MappingProxyType({})
 NO_DEVICES: Final = Devices(ResourceName(""), ())
 
 
@@ -40,6 +41,10 @@ class Node:
     `model` is the GPU model by the node's labels, "" where no label names it; `model_label` is the label that does.
     `devices` are its GPUs where they are shared in parts. `alias_of`: a resource in it is a second name for devices
     that the node has under the mapped name, and only says that the node has them.
+
+    `at_best` are the resources of which it offers fewer devices now than it has, with the number that it has: a device
+    is unhealthy, or their plugin restarts. `devices_at_best` are its GPUs that are shared in parts, where the node
+    offers less of them now.
     """
 
     name: NodeName
@@ -52,6 +57,8 @@ class Node:
     is_cordoned: bool = False
     devices: Devices = NO_DEVICES
     alias_of: Mapping[ResourceName, ResourceName] = field(default_factory=lambda: _NO_ALIASES)
+    at_best: Mapping[ResourceName, int] = field(default_factory=lambda: NO_AMOUNTS)
+    devices_at_best: Devices = NO_DEVICES
 
     @property
     def slice(self) -> ResourceName | None:
@@ -67,6 +74,19 @@ class Node:
     def gpus(self, weights: Weights) -> Units:
         """Return the sum of its GPUs, in GPU units."""
         return exact_units(sum(offer.pieces * offer.weight for offer in self.offers(weights)))
+
+    def amount_at_best(self, resource: ResourceName) -> int:
+        """Return how much of a resource it has once all of its devices are offered."""
+        return self.at_best.get(resource) or self.allocatable.get(resource, 0)
+
+    @property
+    def recovered(self) -> "Node":
+        """The node as it is once all of its devices are offered."""
+        if not self.at_best:
+            return self
+        devices = self.devices_at_best if self.devices_at_best.capacities else self.devices
+        whole = {**self.allocatable, **self.at_best}
+        return replace(self, allocatable=whole, devices=devices, at_best=NO_AMOUNTS, devices_at_best=NO_DEVICES)
 
     @property
     def is_open(self) -> bool:

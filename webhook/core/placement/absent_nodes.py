@@ -1,7 +1,9 @@
 """Nodes that left or shrank recently: a node that reboots, or whose device plugin restarts, comes back.
 
 Such a node is remembered for an hour, so that a pod that only this node could hold is not reported as one that never
-fits.
+fits. A node counts by what it has at its best: its capacity says so while a device is unhealthy, and for five minutes
+after a device plugin is gone. A kubelet that restarts without the plugin, and a driver whose ResourceSlices are
+withdrawn, report nothing.
 """
 
 from dataclasses import replace
@@ -29,7 +31,8 @@ class AbsentNodes:
 
     def note(self, before: Node, now: Node | None = None) -> None:
         """Record that a node is gone, or its present state."""
-        if now is not None and now.labels == before.labels and not _shrank(now, before):
+        before = before.recovered
+        if now is not None and now.labels == before.labels and not _shrank(now.recovered, before):
             return
         remembered = self._fleet.get(before.name)
         self._left_at.pop(before.name, None)

@@ -61,17 +61,17 @@ class FreeRoom:
 
 @dataclass(frozen=True, slots=True)
 class EmptyRoom:
-    """What there would be if no pod ran."""
+    """What there would be if no pod ran, and every node offered all of its devices."""
 
     fleet: Fleet
 
     def able(self, demand: Demand, among: int) -> int:
         """Return those of the slots where one pod would have room."""
-        return self.fleet.with_capacity(demand, among)
+        return self.fleet.could_hold(demand, among)
 
     def amounts(self, resource: ResourceName, slots: Sequence[int]) -> Sequence[int]:
-        """Return the allocatable amounts on these slots."""
-        return self.fleet.allocatable_at(slots, resource)
+        """Return the amounts that these slots have at their best."""
+        return self.fleet.amounts_at_best(slots, resource)
 
 
 class DomainRoom(NamedTuple):

@@ -18,6 +18,7 @@ from webhook.core.placement.gpu_index import GpuIndex
 from webhook.core.placement.node_groups import NodeGroups
 from webhook.core.placement.node_labels import NodeLabelIndex
 from webhook.core.placement.slot_index import AmountIndex
+from webhook.core.placement.standing_use import StandingUse
 from webhook.core.placement.tier_mix import TierMix
 
 
@@ -32,10 +33,11 @@ class Fleet:
         self._used: dict[NodeName, dict[ResourceName, int]] = {}  # also of nodes that are unknown (yet, or no longer)
         self._free: dict[ResourceName, AmountIndex] = {}
         self._capacity: dict[ResourceName, AmountIndex] = {}
-        self._standing: dict[NodeName, dict[ResourceName, int]] = {}  # what pods that come with each node take
-        self._startable: dict[ResourceName, AmountIndex] = {}  # capacity less that
+        self._standing = StandingUse()
+        self._at_best: dict[ResourceName, AmountIndex] = {}  # only of nodes that offer less now
         self._device_slots: dict[NodeName, DeviceSlots] = {}  # single devices and their holders; also of unknown nodes
         self._device_room = DeviceIndex()
+        self._devices_at_best = DeviceIndex()  # only of nodes that offer less now
         self._tier_mix = company or TierMix()
         self.gpus = GpuIndex(demand_mix or DemandMix(), self._free, self._device_slots, self._tier_mix)
         self._by_model: dict[tuple[GpuModel, str], int] = {}
@@ -81,6 +83,7 @@ class Fleet:
         for name in node.allocatable.keys() | (before.allocatable.keys() if before else frozenset()):
             self._update_indexes(slot, node, name)
         self._set_devices(slot, node.name, node.devices)
+        self._set_at_best(slot, before, node)
         self.gpus.set(slot, node)
 
     def remove(self, name: NodeName) -> None:
@@ -99,6 +102,7 @@ class Fleet:
         for resource in node.allocatable:
             self._update_indexes(slot, gone, resource)
         self._set_devices(slot, name, NO_DEVICES)
+        self._set_at_best(slot, node, gone)
         self.gpus.remove(slot)
 
     def take(
@@ -195,37 +199,46 @@ class Fleet:
 
     def could_start(self, demand: Demand, among: int) -> int:
         """Return those of the slots that would have room for the demand beside nothing but their nodes' own pods."""
-        return self.with_capacity(demand, _with_amounts(self._startable, demand, among))
+        return self.could_hold(demand, self._standing.leaves(demand, among))
 
     def stand(self, name: NodeName, demand: Demand, *, sign: int = 1) -> None:
-        """Count a pod that comes with a node, such as that of a DaemonSet (sign -1: count it no longer)."""
-        standing = self._standing.setdefault(name, {})
+        """Count a pod that comes with a node (sign -1: count it no longer)."""
+        self._standing.change(name, demand, sign=sign)
+        if (node := self.get(name)) is not None:
+            for resource, _ in demand.requests:
+                self._standing.update(self._slots[name], node, resource)
+
+    def could_hold(self, demand: Demand, among: int) -> int:
+        """Return those of the slots that would have room for the demand if they were empty, with all of their devices.
+
+        Of some devices a node may offer none for a while: `with_capacity` says what it could hold without them.
+        """
+        if not self._at_best:
+            return self.with_capacity(demand, among)
         for resource, amount in demand.requests:
-            standing[resource] = standing.get(resource, 0) + sign * amount
-            if (node := self.get(name)) is not None:
-                self._update_startable(self._slots[name], node, resource)
-        if not any(standing.values()):
-            del self._standing[name]
+            among &= self._having_at_best(resource, amount)
+        if demand.per_device is None:
+            return among
+        devices = self._device_room.with_capacity(demand.per_device)
+        return among & (devices | self._devices_at_best.with_capacity(demand.per_device))
 
     def offering(self, resource: ResourceName, amount: int, among: int) -> int:
-        """Return those of the slots with at least this allocatable amount of one resource, free or not."""
-        index = self._capacity.get(resource)
-        return 0 if index is None else among & index.at_least(amount)
+        """Return those of the slots with at least this amount of one resource at their best, free or not."""
+        return among & self._having_at_best(resource, amount)
 
     def offers(self, resource: ResourceName) -> bool:
-        """Whether any node has a resource."""
-        index = self._capacity.get(resource)
-        return index is not None and bool(index.at_least(1))
+        """Whether any node has a resource at its best."""
+        return bool(self._having_at_best(resource, 1))
 
     def having(self, resource: ResourceName, amount: int, among: int) -> int:
         """Return those of the slots with at least this free amount of one resource."""
         index = self._free.get(resource)
         return 0 if index is None else among & index.at_least(amount)
 
-    def largest_allocatable(self, resource: ResourceName, among: int) -> int:
-        """Return the largest allocatable amount of a resource on one of the slots, free or not."""
-        index = self._capacity.get(resource)
-        return 0 if index is None else index.most(among)
+    def largest_amount(self, resource: ResourceName, among: int) -> int:
+        """Return the largest amount of a resource on one of the slots at its best, free or not."""
+        indexes = [self._capacity.get(resource), self._at_best.get(resource)]
+        return max((index.most(among) for index in indexes if index is not None), default=0)
 
     def bit(self, name: NodeName) -> int:
         """Return the bitmap of one node; 0 where it is unknown."""
@@ -262,6 +275,11 @@ class Fleet:
         index = self._capacity.get(resource)
         return [0] * len(slots) if index is None else index.held_at(slots)
 
+    def amounts_at_best(self, slots: Sequence[int], resource: ResourceName) -> list[int]:
+        """Return the amount of a resource that some slots have at their best."""
+        offered, more = self.allocatable_at(slots, resource), self._at_best.get(resource)
+        return offered if more is None else list(map(max, offered, more.held_at(slots)))
+
     def names(self, slots: Sequence[int]) -> tuple[NodeName, ...]:
         """Return the names of the nodes in a list of slots."""
         names = self._names
@@ -290,7 +308,7 @@ class Fleet:
     def sorted_copy(self) -> "Fleet":
         """Return a copy with slots in the order of names, after many nodes came at once (a list, a world file)."""
         copy = Fleet(self.gpus.demand_mix, self._tier_mix)
-        copy._used, copy._standing = self._used, self._standing
+        copy._used, copy._standing = self._used, StandingUse(self._standing.used)
         copy._device_slots.update(self._device_slots)
         for resource in self.gpus.tracked:
             copy.track(resource)
@@ -308,6 +326,24 @@ class Fleet:
         device_slots.set_devices(devices)
         self._device_room.change(slot, devices, device_slots.free)
         self._drop_unused(name, device_slots)
+
+    def _set_at_best(self, slot: int, before: Node | None, node: Node) -> None:
+        for resource in node.at_best.keys() | (before.at_best.keys() if before else frozenset()):
+            index = self._at_best.get(resource)
+            if index is None:
+                index = self._at_best[resource] = AmountIndex()
+            index.change(slot, 1 << slot, node.at_best.get(resource, 0))
+            self._standing.update(slot, node, resource)
+        devices = node.devices_at_best
+        self._devices_at_best.change(slot, devices, list(devices.capacities))
+
+    def _having_at_best(self, resource: ResourceName, amount: int) -> int:
+        indexes = (self._capacity.get(resource), self._at_best.get(resource))
+        bits = 0
+        for index in indexes:
+            if index is not None:
+                bits |= index.at_least(amount)
+        return bits
 
     def _take_devices(
         self, name: NodeName, ask: PerDevice, *, sign: int, holder: Uid, devices: tuple[int, ...]
@@ -349,15 +385,7 @@ class Fleet:
         if whole is None:
             whole = self._capacity[resource] = AmountIndex()
         whole.change(slot, bit, capacity)
-        self._update_startable(slot, node, resource)
-
-    def _update_startable(self, slot: int, node: Node, resource: ResourceName) -> None:
-        capacity = node.allocatable.get(resource, 0)
-        standing = self._standing.get(node.name)
-        index = self._startable.get(resource)
-        if index is None:
-            index = self._startable[resource] = AmountIndex()
-        index.change(slot, 1 << slot, capacity if standing is None else capacity - standing.get(resource, 0))
+        self._standing.update(slot, node, resource)
 
 
 def _with_amounts(indexes: dict[ResourceName, AmountIndex], demand: Demand, among: int) -> int:

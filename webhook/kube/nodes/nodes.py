@@ -5,7 +5,7 @@ from sys import intern
 from typing import Final
 
 from webhook.core.model.names import GpuModel, Namespace, NodeName, ResourceName
-from webhook.core.model.node import NO_DEVICES, NO_MODEL, Devices, Node
+from webhook.core.model.node import NO_AMOUNTS, NO_DEVICES, NO_MODEL, Devices, Node
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple
 from webhook.core.model.selector import Effect, Taint
 from webhook.kube.objects import keys, objects, quantity
@@ -14,6 +14,8 @@ _NO_SPEC: Final = objects.NodeSpec()
 _NO_STATUS: Final = objects.NodeStatus()
 _MAX_DEVICES: Final = 256
 _MAX_DIGITS: Final = 4
+_NATIVE: Final = "kubernetes.io/"
+_DEVICES: Final = frozenset({keys.GPU_MEMORY, keys.GPU_COUNT})
 _EFFECTS: Final = {effect.value: effect for effect in Effect}
 
 
@@ -27,7 +29,9 @@ def to_node(node: objects.Node) -> Node:
     # the nodes of a cluster have the same labels: without interning, those of 5,000 nodes take 20 MB
     labels = {intern(key): intern(value) for key, value in (node.metadata.labels or {}).items()}
     # the API server also defaults allocatable to capacity
-    allocatable = _amounts(status.capacity if status.allocatable is None else status.allocatable)
+    allocatable = _amounts(status.capacity if status.allocatable is None else status.allocatable, "allocatable")
+    at_best = NO_AMOUNTS if status.allocatable is None else _at_best(status.capacity, status.allocatable, allocatable)
+    devices = _devices(allocatable, labels)
     model_label = next((key for key in keys.GPU_MODEL_LABELS if labels.get(key)), "")
     return Node(
         name=NodeName(node.metadata.name),
@@ -42,7 +46,9 @@ def to_node(node: objects.Node) -> Node:
         model_label=model_label,
         is_ready=all(c.status == "True" for c in status.conditions or () if c.type == "Ready"),
         is_cordoned=bool(spec.unschedulable),
-        devices=_devices(allocatable, labels),
+        devices=devices,
+        at_best=at_best,
+        devices_at_best=_devices({**allocatable, **at_best}, labels) if _DEVICES & at_best.keys() else NO_DEVICES,
     )
 
 
@@ -72,11 +78,32 @@ def _devices(allocatable: Mapping[ResourceName, int], labels: Mapping[str, str])
     return Devices(ResourceName(keys.GPU_MEMORY), (memory // number,) * number)
 
 
-def _amounts(listed: Mapping[str, quantity.Quantity] | None) -> dict[ResourceName, int]:
+def _at_best(
+    capacity: Mapping[str, quantity.Quantity] | None,
+    offered: Mapping[str, quantity.Quantity],
+    allocatable: Mapping[ResourceName, int],
+) -> Mapping[ResourceName, int]:
+    """Return the extended resources of which a node has more than it offers now.
+
+    Kubelet keeps unhealthy devices, and for five minutes those of a plugin that is gone, in capacity alone
+    (pkg/kubelet/cm/devicemanager, GetCapacity). Capacity of cpu, memory and storage includes what the system reserves.
+    """
+    more = {
+        name: value
+        for name, value in (capacity or {}).items()
+        if "/" in name and value != offered.get(name) and not name.startswith(_NATIVE)
+    }
+    if not more:
+        return NO_AMOUNTS
+    found = _amounts(more, "capacity")
+    return {name: amount for name, amount in found.items() if amount > allocatable.get(name, 0)}
+
+
+def _amounts(listed: Mapping[str, quantity.Quantity] | None, field: str) -> dict[ResourceName, int]:
     amounts: dict[ResourceName, int] = {}
     for name, value in (listed or {}).items():
         try:
             amounts[ResourceName(name)] = max(0, quantity.amount(name, value))
         except ValueError as error:
-            raise ValueError(f"status.allocatable.{name}: {error}") from error
+            raise ValueError(f"status.{field}.{name}: {error}") from error
     return amounts

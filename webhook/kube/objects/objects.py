@@ -127,12 +127,24 @@ class PodResourceClaimStatus(msgspec.Struct, frozen=True, gc=False, rename="came
     resource_claim_name: str | None = None
 
 
+class ContainerStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The resources of a container as its kubelet reports them."""
+
+    name: str = ""
+    allocated_resources: msgspec.Raw = NOTHING
+    resources: msgspec.Raw = NOTHING
+
+
 class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A pod's status."""
+    """A pod's status. `allocated_resources` and `resources` are of the whole pod."""
 
     phase: str = ""
-    conditions: msgspec.Raw = NOTHING
     resource_claim_statuses: list[PodResourceClaimStatus] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    conditions: msgspec.Raw = NOTHING
+    allocated_resources: msgspec.Raw = NOTHING
+    resources: msgspec.Raw = NOTHING
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -1,6 +1,7 @@
 """A pod's demand: from the raw resources of its containers to a core Demand. No placement, no metadata.
 
-Pods of one template have identical bytes in their resources, so the demand is cached by those bytes.
+Pods of one template have identical bytes in their resources, so the demand is cached by those bytes. A pod that exists
+counts what its kubelet reports as well (see resizes.py).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,9 +12,10 @@ import msgspec
 
 from webhook.core.model.demand import Container, Demand, PerDevice, Weights, demand_of, pod_requests
 from webhook.core.model.gpu_shares import SHARES, shaped, unshared
-from webhook.core.model.names import CPU, MEMORY, PODS, ResourceName
+from webhook.core.model.names import PODS, ResourceName
 from webhook.kube.objects import bounds, keys, objects, quantity
 from webhook.kube.objects.quantity import Quantity
+from webhook.kube.pod.resizes import Named, ReportedParts, is_pod_level, reported_amounts, reported_parts
 
 MAX_DEVICES: Final = 1_000_000
 """Maximum number of devices of one kind in a pod: a larger number is a typing error or an attack on the arithmetic."""
@@ -26,8 +28,7 @@ _T = TypeVar("_T")
 _CACHED_POLICIES: Final = 8
 _CONTAINER_BYTES: Final = 64
 
-_Named = tuple[str, bytes, bool]
-_Source = tuple[tuple[_Named, ...], tuple[_Named, ...], bytes, bytes]
+_Source = tuple[tuple[Named, ...], tuple[Named, ...], bytes, bytes, ReportedParts | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +63,17 @@ _resources_decoder: Final = msgspec.json.Decoder(_ResourceList)
 _amounts_decoder: Final = msgspec.json.Decoder(dict[str, Quantity])
 
 
-def read_demand(spec: objects.PodSpec, weights: Weights) -> Reading:
+def read_demand(spec: objects.PodSpec, weights: Weights, *, status: objects.PodStatus | None = None) -> Reading:
     """Return a pod's total demand; `weights` maps each GPU resource to the GPU units of one device.
 
-    The cache identifies the mapping by identity: pass the same policy's mapping each time, and never change it.
+    `status` is given for a pod that exists: as in kube-scheduler, what its kubelet reports counts. The cache identifies
+    the weights by identity: pass the same policy's mapping each time, and never change it.
     """
-    init = spec.init_containers
-    source = (
-        tuple([(c.name, bytes(c.resources), False) for c in spec.containers]),
-        tuple([(c.name, bytes(c.resources), c.restart_policy == "Always") for c in init]) if init else (),
-        bytes(spec.overhead),
-        bytes(spec.resources),
-    )
+    listed = spec.init_containers
+    app = tuple([(c.name, bytes(c.resources), False) for c in spec.containers])
+    init = tuple([(c.name, bytes(c.resources), c.restart_policy == "Always") for c in listed]) if listed else ()
+    reported = None if status is None else reported_parts(app, init, status)
+    source = (app, init, bytes(spec.overhead), bytes(spec.resources), reported)
     known = _READINGS.get(id(weights))
     if known is None or known.weights is not weights:
         known = _new_cache(weights)
@@ -100,26 +100,31 @@ def _new_cache(weights: Weights) -> _Readings:
 
 
 def _read_and_cache(known: _Readings, source: _Source) -> Reading:
-    app, init, overhead, pod_level = source
+    app, init, overhead, pod_level, reported = source
     reading = _read(known.weights, source)
     size = (
         len(overhead) + len(pod_level) + sum(_CONTAINER_BYTES + len(name) + len(raw) for name, raw, _ in (*app, *init))
-    )
+    ) + (0 if reported is None else reported.size)
     known.by_source.keep(source, reading, size)
     return reading
 
 
 def _read(weights: Weights, source: _Source) -> Reading:
-    app, init, overhead, pod_level = source
+    app, init, overhead, pod_level, parts = source
     findings = _Findings()
     containers = [_container(c, what="container", weights=weights, findings=findings) for c in app]
     inits = [_container(c, what="init container", weights=weights, findings=findings) for c in init]
     over = _amounts(_part(_amounts_decoder, overhead, where="overhead", findings=findings), "overhead", findings)
     whole_pod = _pod_level(pod_level, [*containers, *inits], weights=weights, findings=findings)
+    reported = None
+    try:
+        reported = None if parts is None else reported_amounts(parts, containers, init=inits)
+    except ValueError as error:
+        findings.unreadable(f"status: {error}")
     problems = tuple(findings.problems)
     if not findings.is_readable:
         return Reading(None, problems)
-    requests = pod_requests(containers, init=inits, overhead=over, pod_level=whole_pod)
+    requests = pod_requests(containers, init=inits, overhead=over, pod_level=whole_pod, reported=reported)
     excess = tuple(_excess(requests))
     requests[PODS] = 1  # every pod uses one of its node's `pods`
     counted = None
@@ -154,7 +159,7 @@ def _whole(container: Container) -> Container:
     return Container(unshared(container.requests), is_restartable=container.is_restartable)
 
 
-def _container(named: _Named, *, what: str, weights: Weights, findings: _Findings) -> Container:
+def _container(named: Named, *, what: str, weights: Weights, findings: _Findings) -> Container:
     name, raw, is_restartable = named
     where = f"{what} {bounds.shortened(name)}"
     listed = _part(_resources_decoder, raw, where=where, findings=findings) or _ResourceList()
@@ -181,7 +186,7 @@ def _pod_level(
     # a pod-level limit is the request where neither the pod nor any container has one (setDefaultPodRequests)
     effective = {name: value for name, value in limits.items() if name not in requested} | requests
     amounts = _amounts(effective, "pod resources", findings)
-    return {name: value for name, value in amounts.items() if name in (CPU, MEMORY) or name.startswith("hugepages-")}
+    return {name: value for name, value in amounts.items() if is_pod_level(name)}
 
 
 def _gpu_problem(resource: str, request: Quantity | None, limit: Quantity | None) -> str | None:

@@ -95,7 +95,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         return None
     if len(spec.containers) + len(spec.init_containers or ()) > bounds.CONTAINERS:
         spec = _with_devices(spec)
-    reading = read_demand(spec, weights)
+    reading = read_demand(spec, weights, status=pod.status if spec.node_name else None)
     if reading.demand is None:
         raise ValueError("; ".join(reading.problems))
     if not (reading.demand.gpus or reading.demand.strange or spec.resource_claims or spec.node_name):

@@ -46,7 +46,9 @@ def _with_amounts(pod: objects.Pod) -> objects.Pod:
         resource_claims=pod.spec.resource_claims,
         termination_grace_period_seconds=pod.spec.termination_grace_period_seconds,
     )
-    return objects.Pod(pod.metadata, spec, pod.status)
+    status = pod.status
+    kept = None if status is None else objects.PodStatus(status.phase, status.resource_claim_statuses)
+    return objects.Pod(pod.metadata, spec, kept)
 
 
 def _readable(container: objects.Container) -> objects.Container:

@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final, assert_never
 
-from webhook.core.model.gpu_names import PATTERN, looks_like_gpu
+from webhook.core.model.gpu_names import OTHER_DEVICES, PATTERN, looks_like_gpu
 from webhook.core.model.names import DEVICE_CLASS
 from webhook.core.model.policy import LabelSelector, Policy, UnknownGpu
 from webhook.core.model.selector import Operator, Requirement
@@ -95,7 +95,12 @@ def _concerning(policy: Policy) -> str:
     if policy.defaults.unknown_gpu is UnknownGpu.IGNORE:
         return counted
     known = ", ".join(quoted(name) for name in sorted(policy.ignored_resources) if looks_like_gpu(name))
-    return f"{counted} || (k.matches({quoted(PATTERN)})" + (f" && !(k in [{known}]))" if known else ")")
+    return f"{counted} || ({gpu_name_expression()}" + (f" && !(k in [{known}]))" if known else ")")
+
+
+def gpu_name_expression() -> str:
+    """Return a CEL expression: the resource named k looks like a GPU, as `looks_like_gpu` says."""
+    return f"k.matches({quoted(PATTERN)}) && !k.matches({quoted(OTHER_DEVICES)})"
 
 
 def _matching(selector: LabelSelector) -> str:

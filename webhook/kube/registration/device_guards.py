@@ -9,11 +9,10 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from webhook.core.model.gpu_names import PATTERN
 from webhook.core.model.policy import Policy
 from webhook.core.model.reason import Code
 from webhook.kube.registration.admission_policy import EXEMPT_LABEL, admission_policy, core_rule, not_exempt_expression
-from webhook.kube.registration.conditions import quoted
+from webhook.kube.registration.conditions import gpu_name_expression, quoted
 from webhook.kube.registration.registration import namespace_selector
 
 DEVICES: Final = "fairgate-devices"
@@ -256,7 +255,7 @@ _CONTAINER_VIOLATIONS: Final = (
 )
 _ASKS_FOR_DEVICES: Final = (
     "(has(c.resources) && ((has(c.resources.claims) && c.resources.claims.size() > 0) || (has(c.resources.limits) && "
-    f'c.resources.limits.exists(k, k.matches({quoted(PATTERN)}) && !(string(c.resources.limits[k]) in ["0"])))))'
+    f'c.resources.limits.exists(k, {gpu_name_expression()} && !(string(c.resources.limits[k]) in ["0"])))))'
 )
 _POD_VIOLATIONS: Final = (
     (

@@ -46,6 +46,7 @@ _CONTAINER: Final[Shape] = {
     "ports": {"hostPort": _ALL},
     "restartPolicy": _ALL,
 }
+_CONTAINER_STATUS: Final[Shape] = dict.fromkeys(("name", "allocatedResources", "resources"), _ALL)
 _POD: Final[Shape] = {
     **_HEAD,
     "metadata": {
@@ -82,12 +83,17 @@ _POD: Final[Shape] = {
     "status": {
         "phase": _ALL,
         "startTime": _ALL,
-        "conditions": _ALL,
         "resourceClaimStatuses": {"name": _ALL, "resourceClaimName": _ALL},
+        "containerStatuses": _CONTAINER_STATUS,
+        "initContainerStatuses": _CONTAINER_STATUS,
+        "allocatedResources": _ALL,
+        "resources": _ALL,
+        "conditions": dict.fromkeys(("type", "status", "reason", "message", "lastTransitionTime"), _ALL),
     },
 }
-_CONDITIONS: Final = frozenset({"PodScheduled"})
-"""The conditions of pods that are kept, while they do not hold."""
+_OBSTACLE: Final = "PodScheduled"
+_RESIZE: Final = "PodResize"
+"""The conditions of pods that are kept: what keeps it off every node, and how its resize stands."""
 _REQUEST: Final[Shape] = dict.fromkeys(
     ("name", "deviceClassName", "allocationMode", "count", "adminAccess", "selectors"), _ALL
 )
@@ -158,10 +164,11 @@ def kept_fields(found: Json, *, annotations: frozenset[str]) -> Json | None:
 
 
 def _is_kept(condition: object) -> bool:
-    """Whether a condition of a pod says what keeps it from running."""
-    return (
-        isinstance(condition, Mapping) and condition.get("type") in _CONDITIONS and condition.get("status") == "False"
-    )
+    """Whether a condition of a pod says something that a decision reads."""
+    if not isinstance(condition, Mapping):
+        return False
+    kind, status = condition.get("type"), condition.get("status")
+    return (kind == _OBSTACLE and status == "False") or (isinstance(kind, str) and kind.startswith(_RESIZE))
 
 
 def _picked(value: Any, shape: Shape) -> Any:  # noqa: ANN401 - JSON values have no common type
