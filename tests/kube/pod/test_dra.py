@@ -87,8 +87,28 @@ def test_an_allocated_claim_counts_its_allocation():
     assert got == (DeviceRequest((ClassCount(GPU, 2),)), DeviceRequest((ClassCount(MIG, 2),)))
 
 
-def test_a_claim_for_an_extended_resource_is_not_counted():
-    assert claim(exactly(), annotations={"resource.kubernetes.io/extended-resource-claim": "true"}) is None
+def test_an_annotation_of_kube_scheduler_changes_nothing_for_pods_that_name_the_claim():
+    marked = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    assert claim(exactly(), annotations=marked) == claim(exactly())
+
+
+@pytest.mark.parametrize(
+    ("selector", "want"),
+    [
+        ([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}], "n1"),
+        ([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1", "n2"]}]}], None),
+        ([{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}]}], None),
+        ([{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["n1"]}]}], None),
+        ([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}] * 2, None),
+        (None, None),
+    ],
+    ids=["a node", "two nodes", "any other node", "a zone", "alternatives", "everywhere"],
+)
+def test_an_allocated_claim_has_the_node_of_its_devices(selector, want):
+    allocation = {"devices": {}, "nodeSelector": None if selector is None else {"nodeSelectorTerms": selector}}
+    found = read(dra.ResourceClaim, spec={}, status={"allocation": allocation})
+    assert dra.node_of_claim(found) == want
+    assert dra.node_of_claim(read(dra.ResourceClaim, spec={})) is None
 
 
 def device_class(*expressions, **spec):

@@ -4,7 +4,7 @@ from typing import Any
 
 from webhook.cluster.watch.kinds import grouped_kind, split_path
 from webhook.cluster.watch.watched_kind import WatchedKind
-from webhook.core.dra.dra_claims import ClaimKey
+from webhook.core.dra.claim_users import ClaimKey
 from webhook.core.world.world import World
 from webhook.kube.objects import keys
 from webhook.kube.pod import dra
@@ -67,10 +67,9 @@ def _set_class(world: World, found: dra.DeviceClassObject) -> bool:
 
 
 def _set_claim(world: World, found: dra.ResourceClaim) -> bool:
-    spec = dra.to_claim(found)
-    if spec is not None:
-        world.set_claim(dra.claim_key(found.metadata), spec, found.metadata.uid)
-    return spec is not None
+    key = dra.claim_key(found.metadata)
+    world.set_claim(key, dra.to_claim(found), found.metadata.uid, node=dra.node_of_claim(found))
+    return True
 
 
 def _set_template(world: World, found: dra.ResourceClaimTemplate) -> bool:

@@ -6,7 +6,7 @@ policy changes. The world translates events into these reasons.
 
 from collections.abc import Callable, Iterable
 
-from webhook.core.dra.dra_claims import Claims, ResolvedDemand
+from webhook.core.dra.dra_claims import AS_IS, Claims, Instead, ResolvedDemand
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import reweighed
 from webhook.core.model.names import ANY_MODEL, DepartmentName, GpuModel, Namespace, ResourceName, TeamName, Uid
@@ -73,9 +73,9 @@ class ChargedPods:
         self._take_off(uid)
         self.pods.add(record)
         if record.pod.claims or record.pod.demand.strange or record.pod.shares_by:
-            new_payers = self.claims.join(uid, record.pod.namespace, record.pod.claims)
+            changed = self.claims.join(uid, record.pod.namespace, record.pod.claims, node=record.node)
             record.pod = self._resolved(record.pod)
-            self.recount(new_payers)
+            self.recount(changed)
         elif record.pod.slices or self.fleet.mig_slots:
             record.pod = self._resolved(record.pod)
         if not record.is_reserved:
@@ -116,7 +116,7 @@ class ChargedPods:
         if self._tenancies.reassign(namespace):
             self.recharge(self.pods.in_namespace(namespace))
 
-    def resolve(self, pod: Pod | Resident) -> ResolvedDemand:
+    def resolve(self, pod: Pod | Resident, *, instead: Instead = AS_IS) -> ResolvedDemand:
         """Resolve a pod's demand: its claims, the device classes of its resources, and its shares of devices."""
         return self.claims.resolve(
             pod.demand,
@@ -127,7 +127,15 @@ class ChargedPods:
             shares_by=pod.shares_by,
             slices=self._slices(pod),
             policy=self._policy,
+            may_inherit=self._was_admitted_with,
+            instead=instead,
         )
+
+    def _was_admitted_with(self, payer: Uid, claim: Uid) -> bool:
+        """Whether the pod that is charged for a claim was admitted with it, or with as many GPUs as it is charged."""
+        record = self.pods.get(payer)
+        held = None if record is None else record.pod.admitted
+        return record is not None and held is not None and (claim in held.claims or record.pod.demand.gpus <= held.gpus)
 
     # -- promotions
 

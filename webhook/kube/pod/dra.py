@@ -8,12 +8,14 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.dra.dra_claims import ALL_DEVICES, ClaimKey, ClaimSpec, ClassCount, DeviceRequest, GroupEntry
+from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.dra_claims import ALL_DEVICES, ClaimSpec, ClassCount, DeviceRequest, GroupEntry
 from webhook.core.dra.dra_slices import Condition, Device, Slice, Value
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.gpu_names import looks_like_gpu
-from webhook.core.model.names import Namespace, NodeName, ResourceName
+from webhook.core.model.names import Namespace, NodeName, ResourceName, Uid
+from webhook.core.model.selector import NODE_NAME_FIELD, Operator
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.domain_requests import required_by_key
 
@@ -76,8 +78,23 @@ class _Allocated(msgspec.Struct, frozen=True, gc=False):
     results: tuple[_Result, ...] | None = None
 
 
-class _Allocation(msgspec.Struct, frozen=True, gc=False):
+class _NodeField(msgspec.Struct, frozen=True, gc=False):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class _NodeTerm(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    match_fields: tuple[_NodeField, ...] | None = None
+
+
+class _NodeSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    node_selector_terms: tuple[_NodeTerm, ...] | None = None
+
+
+class _Allocation(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     devices: _Allocated = _Allocated()
+    node_selector: _NodeSelector | None = None
 
 
 class _Consumer(msgspec.Struct, frozen=True, gc=False):
@@ -215,12 +232,42 @@ def template_key(metadata: objects.ObjectMeta) -> ClaimKey:
     return ClaimKey("template", metadata.namespace or Namespace("default"), metadata.name)
 
 
-def to_claim(claim: ResourceClaim) -> ClaimSpec | None:
-    """Return what a claim counts as; None if kube-scheduler made it for container requests, which are counted there."""
-    if keys.EXTENDED_CLAIM in (claim.metadata.annotations or {}):
-        return None
+def to_claim(claim: ResourceClaim) -> ClaimSpec:
+    """Return what a claim counts as, for each pod that names it.
+
+    That includes claims with the annotation of those that kube-scheduler makes for container requests: no pod names
+    one of these, and tenants may write the annotation.
+    """
     found = allocated(claim)
     return _requested(claim.spec) if found is None else found
+
+
+def node_of_claim(claim: ResourceClaim) -> NodeName | None:
+    """Return the only node where the allocated devices can be used; None if there is no allocation, or several are.
+
+    kube-scheduler selects a single node by its name (allocator, createNodeSelector).
+    """
+    allocation = claim.status.allocation if claim.status is not None else None
+    selector = None if allocation is None else allocation.node_selector
+    terms = () if selector is None else selector.node_selector_terms or ()
+    fields = terms[0].match_fields or () if len(terms) == 1 else ()
+    for each in fields:
+        if each.key == NODE_NAME_FIELD and each.operator == Operator.IN and len(each.values or ()) == 1:
+            return NodeName((each.values or ("",))[0])
+    return None
+
+
+def made_for(claim: ResourceClaim) -> Uid | None:
+    """Return the pod that kube-scheduler made a claim for, to serve its containers' requests, if the claim says so.
+
+    kube-scheduler makes it with this annotation and the pod as its controller, allocates it, and only then writes its
+    name into the pod's status (extendeddynamicresources.go). Tenants may write the same.
+    """
+    metadata = claim.metadata
+    if (metadata.annotations or {}).get(keys.EXTENDED_CLAIM) != "true":
+        return None
+    owners = (owner for owner in metadata.owner_references or () if owner.controller and owner.kind == "Pod")
+    return next((Uid(owner.uid) for owner in owners), None)
 
 
 def allocated(claim: ResourceClaim) -> ClaimSpec | None:

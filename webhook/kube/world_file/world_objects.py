@@ -100,7 +100,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
         **_HEAD,
         "spec": _CLAIM,
         "status": {
-            "allocation": {"devices": {"results": {"request": _ALL, "driver": _ALL}}},
+            "allocation": {"devices": {"results": {"request": _ALL, "driver": _ALL}}, "nodeSelector": _ALL},
             "reservedFor": {"resource": _ALL, "uid": _ALL},
         },
     },
@@ -120,7 +120,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
 _READ_ANNOTATIONS: Final = frozenset(
     {
         *(keys.DECISION, *keys.LINE_ANNOTATIONS, keys.REQUIRES, keys.POOL),
-        *(keys.MIRROR, keys.GPUSHARE_DEVICE, keys.EXTENDED_CLAIM),
+        *(keys.MIRROR, keys.GPUSHARE_DEVICE),
     }
 )
 
