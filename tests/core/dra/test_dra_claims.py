@@ -21,8 +21,9 @@ from tests.core.support.claims import (
     with_devices,
     world,
 )
+from webhook.core.dra.claim_spec import GroupEntry
 from webhook.core.dra.claim_users import ClaimKey
-from webhook.core.dra.dra_claims import ADMIN_ACCESS, GroupEntry
+from webhook.core.dra.dra_claims import ADMIN_ACCESS
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Retry

@@ -10,7 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
+from webhook.core.dra.claim_spec import ALL_DEVICES, ClaimSpec, DeviceRequest, GroupEntry
 from webhook.core.dra.claim_users import ClaimKey, ClaimUsers, group_key, keys_of, named_claims
+from webhook.core.dra.device_parts import DeviceSizes, SizedDevice
 from webhook.core.model.amount import ONE_GPU, Units, exact_units
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.demand import Demand, Weights, in_shares, in_slices
@@ -19,40 +21,11 @@ from webhook.core.model.gpu_names import looks_like_gpu
 from webhook.core.model.names import DEVICE_CLASS, Namespace, NodeName, ResourceName, Uid
 from webhook.core.model.policy import Policy
 
-ALL_DEVICES: Final = 32
-"""The most devices in one claim (AllocationResultsMaxSize), and what `All` counts until it is allocated."""
-
 ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
 """Namespace label: its pods may monitor devices that other pods use; that takes no device away."""
 
 
 _BY_CLAIM: Final = ResourceName("")
-
-
-class ClassCount(NamedTuple):
-    """A number of devices of one DeviceClass. `driver` is "" where the claim does not name one."""
-
-    device_class: str
-    number: int
-    driver: str = ""
-
-
-class DeviceRequest(NamedTuple):
-    """One request of a claim: the first alternative that can be satisfied."""
-
-    alternatives: tuple[ClassCount, ...]
-    is_admin: bool = False
-
-
-class GroupEntry(NamedTuple):
-    """A claim shared by the pods of a PodGroup whose entry has this name and template."""
-
-    name: str
-    template: str
-
-
-ClaimSpec = tuple[DeviceRequest, ...]
-"""The requests of a claim or a claim template; for an allocated claim its devices."""
 
 
 class ResolvedDemand(NamedTuple):
@@ -118,6 +91,7 @@ class Claims:
         self._classes: dict[str, DeviceClass] = {}
         self._by_resource: dict[ResourceName, DeviceClass] = {}
         self.users = ClaimUsers()
+        self.sizes = DeviceSizes()
         self._nodes: dict[ClaimKey, NodeName] = {}
         self._groups: dict[ClaimKey, frozenset[GroupEntry]] = {}
         self._deleted: set[ClaimKey] = set()  # deleted, still in use
@@ -160,6 +134,10 @@ class Claims:
         ordered = sorted(self._classes.values(), key=age_order)
         self._by_resource = {known.extended_resource: known for known in ordered if known.extended_resource}
         return self.users.pods()
+
+    def set_sizes(self, slice_name: str, pool: str, devices: tuple[SizedDevice, ...]) -> Iterable[Uid]:
+        """Set the devices of a slice that claims may share; return the pods whose demand may have changed."""
+        return self.users.pods() if self.sizes.set(slice_name, pool, devices) else ()
 
     def knows(self, name: ResourceName) -> bool:
         """Whether a class provides this resource, or may provide it."""
@@ -346,7 +324,7 @@ class Claims:
         """Count a request by its most expensive alternative."""
         weights, ignored = policy.resources, policy.ignored_resources
         most_expensive: _ClassDemand | None = None
-        for name, number, driver in request.alternatives:
+        for name, number, driver, parts, may_be_part in request.alternatives:
             device_class = self._classes.get(name)
             known = device_class or DeviceClass(name)
             weight = _weight(known, weights)
@@ -363,8 +341,9 @@ class Claims:
                 continue
             # node resources are requested only where it is certain which devices are meant, and how many
             is_certain = device_class is not None and len(request.alternatives) == 1 and number < ALL_DEVICES
-            is_certain = is_certain and not is_guess
-            each = _ClassDemand(known, number, number * weight, is_certain)
+            is_certain = is_certain and not (is_guess or parts or may_be_part)
+            units = number * weight - sum((1 - self.sizes.share_of(part)) * weight for part in parts)
+            each = _ClassDemand(known, number, units, is_certain)
             if most_expensive is None or each.units > most_expensive.units:
                 most_expensive = each
         return most_expensive

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
+from webhook.core.dra.claim_spec import ClaimSpec, GroupEntry
 from webhook.core.dra.claim_users import ClaimKey
-from webhook.core.dra.dra_claims import AS_IS, ClaimSpec, GroupEntry, Instead, ResolvedDemand
+from webhook.core.dra.dra_claims import AS_IS, Instead, ResolvedDemand
 from webhook.core.dra.dra_slices import Condition, DraSlices, Slice
 from webhook.core.model.decision import Charge
 from webhook.core.model.device_class import DeviceClass
@@ -299,6 +300,7 @@ class World:
         """Set or remove (None) the devices that a driver offers on a node."""
         for node in self._dra_slices.set_slice(name, found):
             self._set_fleet_node(node)
+        self._charged.recount(self.claims.set_sizes(name, *(("", ()) if found is None else (found.pool, found.sized))))
 
     def sort_nodes(self) -> None:
         """Sort nodes by name, after a first list or a world file brought many at once."""

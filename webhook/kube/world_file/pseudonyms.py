@@ -30,6 +30,8 @@ _UNIQUE: Final = frozenset({"uuid", "parentUUID", "pciBusID", "pcieRoot", "hostn
 _NAMED: Final = {
     "name": "part",
     "request": "part",
+    "pool": "part",
+    "device": "part",
     "podGroupName": "podgroup",
     "resourceClaimName": "resourceclaim",
     "resourceClaimTemplateName": "resourceclaimtemplate",

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from webhook.core.dra.claim_spec import ClaimSpec
 from webhook.core.dra.claim_users import ClaimKey
-from webhook.core.dra.dra_claims import ClaimSpec
 from webhook.core.dra.dra_slices import Condition, Slice
 from webhook.core.model.demand import Weights
 from webhook.core.model.device_class import DeviceClass
@@ -23,7 +23,7 @@ from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
-from webhook.kube.pod import dra
+from webhook.kube.pod import dra, dra_devices
 from webhook.kube.pod.existing_pods import to_resident
 from webhook.kube.pod.waiting_pods import to_waiting
 from webhook.yaml_reader import DocumentError, read_documents
@@ -98,10 +98,10 @@ _pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
 _namespace_decoder: Final = msgspec.json.Decoder(objects.Namespace)
 _priority_decoder: Final = msgspec.json.Decoder(objects.PriorityClass)
 
-_class_decoder: Final = msgspec.json.Decoder(dra.DeviceClassObject)
+_class_decoder: Final = msgspec.json.Decoder(dra_devices.DeviceClassObject)
 _claim_decoder: Final = msgspec.json.Decoder(dra.ResourceClaim)
 _template_decoder: Final = msgspec.json.Decoder(dra.ResourceClaimTemplate)
-_slice_decoder: Final = msgspec.json.Decoder(dra.ResourceSlice)
+_slice_decoder: Final = msgspec.json.Decoder(dra_devices.ResourceSlice)
 
 _KINDS: Final = {
     "Node": keys.CORE_API,
@@ -154,7 +154,9 @@ class _Found:
         match kind:
             case "DeviceClass":
                 device_class = _class_decoder.decode(raw)
-                self.device_classes.append((dra.to_class(device_class), dra.conditions_of(device_class)))
+                self.device_classes.append(
+                    (dra_devices.to_class(device_class), dra_devices.conditions_of(device_class))
+                )
             case "ResourceClaim":
                 claim = _claim_decoder.decode(raw)
                 self.claims.append(
@@ -165,7 +167,7 @@ class _Found:
                 self.claims.append(KnownClaim(dra.template_key(template.metadata), dra.to_template(template)))
             case _:
                 resource_slice = _slice_decoder.decode(raw)
-                if (found := dra.to_slice(resource_slice)) is not None:
+                if (found := dra_devices.to_slice(resource_slice)) is not None:
                     self.slices.append((resource_slice.metadata.name, found))
 
 

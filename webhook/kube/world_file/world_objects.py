@@ -82,9 +82,10 @@ _POD: Final[Shape] = {
     "status": {"phase": _ALL, "startTime": _ALL, "resourceClaimStatuses": {"name": _ALL, "resourceClaimName": _ALL}},
 }
 _REQUEST: Final[Shape] = dict.fromkeys(
-    ("name", "deviceClassName", "allocationMode", "count", "adminAccess", "selectors"), _ALL
+    ("name", "deviceClassName", "allocationMode", "count", "adminAccess", "selectors", "capacity"), _ALL
 )
 _CLAIM: Final[Shape] = {"devices": {"requests": {"name": _ALL, "exactly": _REQUEST, "firstAvailable": _REQUEST}}}
+_RESULT: Final[Shape] = dict.fromkeys(("request", "driver", "pool", "device", "shareID", "consumedCapacity"), _ALL)
 _NODE: Final[Shape] = {
     **_HEAD,
     "spec": {"unschedulable": _ALL, "taints": {"key": _ALL, "value": _ALL, "effect": _ALL}},
@@ -100,7 +101,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
         **_HEAD,
         "spec": _CLAIM,
         "status": {
-            "allocation": {"devices": {"results": {"request": _ALL, "driver": _ALL}}, "nodeSelector": _ALL},
+            "allocation": {"devices": {"results": _RESULT}, "nodeSelector": _ALL},
             "reservedFor": {"resource": _ALL, "uid": _ALL},
         },
     },
@@ -111,7 +112,10 @@ SHAPES: Final[Mapping[str, Shape]] = {
             "driver": _ALL,
             "pool": {"name": _ALL, "generation": _ALL},
             "nodeName": _ALL,
-            "devices": {"attributes": _ALL, "taints": {"effect": _ALL}},
+            "devices": {
+                **dict.fromkeys(("name", "attributes", "allowMultipleAllocations", "capacity"), _ALL),
+                "taints": {"effect": _ALL},
+            },
         },
     },
 }
