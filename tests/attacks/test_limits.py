@@ -204,6 +204,48 @@ def test_a_claim_that_grows_after_the_decision_gets_no_devices(site: Site):
 
 
 @pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("is_owned", [False, True], ids=["annotation", "annotation and owner"])
+def test_claims_that_grow_and_pose_as_kube_schedulers_own_get_no_devices(site: Site, *, is_owned: bool):
+    """kube-scheduler marks the claims that it makes for container requests, which count there; a tenant may as well."""
+    names = [f"c{number}" for number in range(4)]
+    for name in names:
+        site.mallory.create(claim("ResourceClaim", name, 1))
+    site.cluster.pause("kube-scheduler")
+    made = pod("first", resourceClaims=[{"name": f"d{name}", "resourceClaimName": name} for name in names])
+    wait_admitted(site, made)
+    uid = get_pod(site.cluster, site.mallory.namespace, "first")["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "first", "uid": uid, "controller": True}
+    for name in names:
+        site.mallory.kubectl("delete", "resourceclaim", name)
+        forged = claim("ResourceClaim", name, 4)
+        forged["metadata"] |= {"annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}}
+        forged["metadata"] |= {"ownerReferences": [owner]} if is_owned else {}
+        assert site.mallory.create(forged).returncode == 0
+    site.cluster.resume("kube-scheduler")
+    wait_refused_allocation(site, "first")
+    assert allocated(site) == 0
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_claim_that_grew_gets_no_devices_after_its_pod_made_way_for_another(site: Site):
+    """The second pod joins the claim that grew: it is charged nothing, until the first is gone."""
+    site.mallory.create(claim("ResourceClaim", "mine", 1))
+    first, second = (claiming(name, resourceClaimName="mine") for name in ("first", "second"))
+    for each in (first, second):
+        each["spec"]["nodeSelector"] = {"later": "yes"}  # no node has the label yet
+    wait_admitted(site, first)
+    wait_for(site.cluster, lambda: site.fairgate.charged("a") == 1, what="the first is charged")
+    site.mallory.kubectl("delete", "resourceclaim", "mine")
+    site.mallory.create(claim("ResourceClaim", "mine", 12))
+    wait_for(site.cluster, lambda: site.fairgate.charged("a") == 12, what="the charge follows")
+    assert site.mallory.create(second).returncode == 0
+    site.mallory.kubectl("delete", "pod", "first", "--wait=true")
+    site.cluster.kubectl("label", "node", site.open_node, "later=yes")
+    wait_refused_allocation(site, "second")
+    assert allocated(site) == 0
+
+
+@pytest.mark.usefixtures("nothing_left")
 def test_an_identical_recreated_claim_gets_its_devices(site: Site):
     site.mallory.create(claim("ResourceClaim", "mine", 2))
     site.cluster.pause("kube-scheduler")

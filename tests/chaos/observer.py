@@ -125,12 +125,11 @@ class Observer:
             self._look(f"{kind} of {meta['namespace']}/{meta['name']}")
 
     def _take_claim(self, kind: str, claim: dict[str, Any], *, look: bool) -> None:
-        """Count the devices of a claim, unless a pod's containers request them by an extended resource."""
+        """Count the devices of a claim; no pod names one that serves extended resources of its containers."""
         meta = claim["metadata"]
-        is_counted = "resource.kubernetes.io/extended-resource-claim" not in (meta.get("annotations") or {})
         allocated = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results") or ()
         key = (meta["namespace"], meta["name"])
-        self._claims[key] = len(allocated) if is_counted and kind != "DELETED" else 0
+        self._claims[key] = len(allocated) if kind != "DELETED" else 0
         self._count_claim(key)
         if look:
             self._look(f"{kind} of claim {meta['namespace']}/{meta['name']}")

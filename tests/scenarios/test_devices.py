@@ -6,7 +6,8 @@ from tests.builders import decision_of
 from tests.control_plane.api import ApiError
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_for
-from tests.scenarios.standing_fairgate import serve_fairgate
+from tests.scenarios.evictor import evicted, evictor, held_nodes
+from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -32,8 +33,8 @@ def wanted(count):
     return {"devices": {"requests": [{"name": "gpus", "exactly": {"deviceClassName": DRIVER, "count": count}}]}}
 
 
-def claiming(name, **source):
-    return pod(name, gpus=0, resourceClaims=[{"name": "gpus", **source}])
+def claiming(name, *, labels=None, **source):
+    return pod(name, gpus=0, labels=labels, resourceClaims=[{"name": "gpus", **source}])
 
 
 def refusal(cluster, namespace, made):
@@ -84,6 +85,32 @@ def test_claims_are_charged_a_shared_one_once_and_the_limit_holds_with_numbers(c
         missing = refusal(cluster, fairgate.team_a, claiming("early", resourceClaimTemplateName="none"))
         assert (missing.status, missing.body["details"]["retryAfterSeconds"]) == (429, 1)
         assert f"not known yet: ResourceClaimTemplate {fairgate.team_a}/none" in missing.message
+
+
+def test_users_of_a_device_share_its_room_and_leave_it_together(cluster, with_devices):
+    with serve_fairgate(cluster, limit_a=20, limit_b=20) as fairgate, evictor(fairgate):
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        for namespace in (mine, theirs):
+            made = f"{DEVICES}/namespaces/{namespace}/resourceclaimtemplates"
+            cluster.api.create(made, {"metadata": {"name": "two"}, "spec": {"spec": wanted(2)}})
+            cluster.api.create(made, {"metadata": {"name": "six"}, "spec": {"spec": wanted(6)}})
+        cluster.api.create(
+            f"{DEVICES}/namespaces/{mine}/resourceclaims", {"metadata": {"name": "shared"}, "spec": wanted(6)}
+        )
+        names = ["first", "second", "third"]
+        for name in names:
+            borrows = claiming(name, labels={TIER: "preemptible"}, resourceClaimName="shared")
+            wait_for(cluster, lambda borrows=borrows: create_pod(cluster, mine, borrows), what="the claim is known")
+            wait_bound(cluster, mine, name)
+            assert decision_of(get_pod(cluster, mine, name))["nodes"] == [with_devices]
+        create_pod(cluster, mine, claiming("own", resourceClaimTemplateName="two"))
+        wait_bound(cluster, mine, "own")
+        assert decision_of(get_pod(cluster, mine, "own"))["nodes"] == [with_devices], "two of eight are free"
+
+        create_pod(cluster, theirs, claiming("large", resourceClaimTemplateName="six"))
+        wait_bound(cluster, theirs, "large", timeout=90)
+        assert sorted(evicted(cluster, mine, [*names, "own"])) == names
+        wait_for(cluster, lambda: not held_nodes(cluster), what="no hold is left")
 
 
 def test_an_extended_resource_of_a_class_counts_once_beside_the_claim_that_kube_scheduler_makes(cluster, with_devices):

@@ -32,6 +32,10 @@ class ClusterView:
         self.changed = asyncio.Event()
         self._shadow_labels = ShadowLabels(self.world)
         self._claiming: set[Uid] = set()
+        self._recounted: set[Uid] = (
+            set()
+        )  # of those, pods that the world counts otherwise now: another user came or went
+        self.world.notify_of_pods(self._note_recounted)
         self._in_line: dict[Uid, WaitingPod] = {}
         self._charges: dict[str, Mapping[Uid, InFlightCharge]] = {}  # of pods in line, by the ledger that lists them
 
@@ -77,6 +81,7 @@ class ClusterView:
         self._in_line.pop(gpu_pod.uid, None)
         self._shadow_labels.set_pod(gpu_pod.pod)
         self._index(gpu_pod)
+        self._index_recounted()
 
     def remove_pod(self, uid: Uid) -> None:
         """Remove a pod that ended."""
@@ -84,6 +89,7 @@ class ClusterView:
         self._shadow_labels.remove_pod(uid)
         self.reclaim_index.remove(uid)
         self._claiming.discard(uid)
+        self._index_recounted()
         self.changed.set()
 
     def _ledger_changed(self, ledger: str, charges: Mapping[Uid, InFlightCharge]) -> None:
@@ -115,7 +121,7 @@ class ClusterView:
         uid, counted = gpu_pod.uid, self.world.pod(gpu_pod.uid) or gpu_pod.pod
         if counted.claims:
             self._claiming.add(uid)
-        if counted.demand.gpus:
+        if counted.demand.gpus or counted.demand.devices:  # one that shares a claim may be charged nothing
             self.reclaim_index.set(replace(gpu_pod, pod=counted))
             self.changed.set()
         elif self.reclaim_index.get(uid) is not None:
@@ -123,11 +129,20 @@ class ClusterView:
 
     def _device_changed(self, _found: Any, _handle: str) -> None:  # noqa: ANN401 - of any kind of device
         """Count the pods again that claim devices: a claim, a class or a device changed."""
-        for uid in self._claiming:
+        self._recounted |= self._claiming
+        self._index_recounted()
+        self.changed.set()
+
+    def _note_recounted(self, uid: Uid) -> None:
+        if uid in self._claiming:
+            self._recounted.add(uid)
+
+    def _index_recounted(self) -> None:
+        while self._recounted:
+            uid = self._recounted.pop()
             gpu_pod, counted = self.reclaim_index.get(uid), self.world.pod(uid)
             if gpu_pod is not None and counted is not None and gpu_pod.demand != counted.demand:
                 self._index(gpu_pod)
-        self.changed.set()
 
     def _node_changed(self, node: objects.Node | None, name: str) -> None:
         if node is not None and is_marked(node):

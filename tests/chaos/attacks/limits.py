@@ -49,7 +49,7 @@ def every_node_by_a_daemon_set(attacker: Attacker, scene: Scene, dice: random.Ra
 
 
 def claim_made_larger(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # noqa: ARG001
-    """Gate a pod with a small claim, then put a large one in its place and open the gate."""
+    """Gate a pod with a small claim, then put a large one in its place, at times marked as kube-scheduler's own."""
     claims, name = collection(attacker, "resource.k8s.io/v1", "resourceclaims"), named(dice)
     attacker.api.create(claims, {"metadata": {"name": name}, "spec": _devices("gpu.nvidia.com", 1)})
     made = gpu_pod(dice, 0, name=name, resourceClaims=[{"name": "gpus", "resourceClaimName": name}])
@@ -58,7 +58,9 @@ def claim_made_larger(attacker: Attacker, scene: Scene, dice: random.Random) -> 
     attacker.api.delete(f"{claims}/{name}")
     with suppress(ApiError):
         attacker.api.patch(f"{claims}/{name}", {"metadata": {"finalizers": None}})
-    attacker.api.create(claims, {"metadata": {"name": name}, "spec": _devices("gpu.nvidia.com", dice.choice((6, 16)))})
+    marked = {"annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}} if dice.random() < 0.5 else {}
+    spec = _devices("gpu.nvidia.com", dice.choice((6, 16)))
+    attacker.api.create(claims, {"metadata": {"name": name, **marked}, "spec": spec})
     attacker.api.patch(f"{collection(attacker, 'v1', 'pods')}/{name}", {"spec": {"schedulingGates": None}})
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.core.support import claims
 from tests.core.support.make import ALICE, demand, gpus, pod, policy, team, world
 from tests.core.support.outcomes import codes
 from webhook.core.admission.admission import admit
@@ -9,6 +10,7 @@ from webhook.core.admission.assessment import assess
 from webhook.core.model.decision import Admit
 from webhook.core.model.pod import Handling
 from webhook.core.model.reason import Code
+from webhook.core.model.tier import Tier
 
 
 @pytest.mark.parametrize(
@@ -36,3 +38,19 @@ def test_a_pod_on_slices_is_held_against_the_limits_with_what_it_counts_there():
     assessed = assess(pod(2), ALICE, world(rules))
     smaller = assessed.with_demand(demand(1), rules)
     assert ([reason.code for reason in assessed.broken], smaller.broken) == ([Code.POD_LIMIT_EXCEEDED], ())
+
+
+def test_a_pod_that_shares_borrowed_devices_borrows_too():
+    """It counts 0, which every share has room for; as a guaranteed pod it would keep the devices from their owner."""
+    place = claims.with_devices(8, "n1", "n2")
+    place.set_claim(claims.SHARED, claims.spec(2))
+    place.set_pod(claims.resident("a", claims.SHARING, tier="preemptible", node="n1"))
+    joining = pod(demand=claims.bare(), claims=(claims.SHARING,))
+    admitted = admit(joining, ALICE, place)
+    assert isinstance(admitted, Admit)
+    assert (admitted.charge.gpus, admitted.charge.tier) == (0, Tier.PREEMPTIBLE)
+    assert admitted.reason.text == "shares ResourceClaim shared, whose GPUs are borrowed"
+    assert admitted.node_choice.nodes == ("n1",)
+    assert codes(admit(joining._replace(tier_label="guaranteed"), ALICE, place)) == [Code.GUARANTEED_SHARE_USED]
+    place.set_pod(claims.resident("a", claims.SHARING, tier="guaranteed", node="n1"))
+    assert admit(joining, ALICE, place).charge.tier is Tier.GUARANTEED

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.core.support import make
 from tests.core.support.make import demand, policy, resident, team, world
 from webhook.core.admission.claim_allocation import Allocation, judge_allocation
-from webhook.core.dra.dra_claims import ClaimKey, ClassCount, DeviceRequest
+from webhook.core.dra.claim_spec import ClassCount, DeviceRequest
+from webhook.core.dra.claim_users import ClaimKey
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Deny, NotApplicable, Retry
@@ -114,7 +116,55 @@ def test_a_class_without_a_weight_is_refused_or_retried():
     assert isinstance(judge_allocation(missing, here), Retry)
 
 
+MADE = CLAIM._replace(name="x")
+
+
 @pytest.mark.parametrize(("number", "want"), [(2, NotApplicable), (3, Deny)])
 def test_a_claim_created_by_kube_scheduler_is_what_the_containers_request(number, want):
     here = place(1, resident(2, uid="u1"))
-    assert isinstance(judge_allocation(asked(number, key=CLAIM._replace(name="x"), is_extended=True), here), want)
+    assert isinstance(judge_allocation(asked(number, key=MADE, made_for=Uid("u1")), here), want)
+
+
+@pytest.mark.parametrize(
+    ("pod", "made_for", "want"),
+    [
+        (resident(0, uid="u1", demand=demand(2), claims=SHARING), "u1", NotApplicable),
+        # what its claims count is no room for its containers' claim
+        (resident(0, uid="u1", demand=demand(1), claims=SHARING), "u1", Deny),
+        (resident(2, uid="u1"), None, Retry),
+        (resident(2, uid="u1"), "u2", Retry),
+        # kube-controller-manager gives it a claim from the template, and the watch has not shown which
+        (resident(0, uid="u1", demand=demand(2), claims=(ClaimRef(template="t"),)), "u1", Retry),
+    ],
+    ids=["its own", "less", "not marked", "made for another pod", "a template"],
+)
+def test_a_claim_that_its_pod_does_not_name_is_believed_only_as_far_as_containers_request(pod, made_for, want):
+    here = place(4, pod)
+    answer = judge_allocation(asked(2, key=MADE, made_for=made_for and Uid(made_for)), here)
+    assert isinstance(answer, want), answer
+
+
+def test_claims_that_a_pod_names_are_compared_together_whatever_they_say_of_themselves():
+    """Four claims of one device, made again with four each and the mark of kube-scheduler's own claims."""
+    names = [f"c{number}" for number in range(4)]
+    here = place(1, user(admitted=4, claims=tuple(map(Uid, names)), refs=tuple(ClaimRef(claim=name) for name in names)))
+    for name in names:
+        here.set_claim(CLAIM._replace(name=name), devices(1), Uid(name))
+    assert here.charge_of("u1").gpus == 4 * ONE_GPU
+    for name in names:
+        here.set_claim(CLAIM._replace(name=name), devices(4), Uid(f"{name}-again"))
+    for name in names:
+        forged = asked(4, key=CLAIM._replace(name=name), uid=f"{name}-again", made_for=Uid("u1"))
+        assert judge_allocation(forged, here).reasons[0].code is Code.CLAIM_CHANGED
+
+
+def test_a_claim_that_grew_is_not_passed_on_by_a_pod_that_joined_it():
+    """The pod that joins is admitted with 0: the new claim was compared with no limit."""
+    here = place(1, user(admitted=1, claims=(Uid("c1"),)))
+    here.set_claim(CLAIM, devices(8), Uid("c2"))
+    joining = here.with_claims(make.pod(uid="u2", demand=demand(0), claims=SHARING)).demand
+    assert (joining.gpus, joining.claims) == (0, ())
+    here.set_pod(user("u2", admitted=0, claims=joining.claims))
+    here.remove_pod("u1")
+    answer = judge_allocation(asked(8, "u2", uid="c2"), here)
+    assert answer.reasons[0].code is Code.CLAIM_CHANGED

@@ -18,14 +18,17 @@ from tests.core.support.claims import (
     resident,
     resolve_for,
     spec,
+    with_devices,
     world,
 )
-from webhook.core.dra.dra_claims import ADMIN_ACCESS, ClaimKey, GroupEntry
+from webhook.core.dra.claim_spec import GroupEntry
+from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.dra_claims import ADMIN_ACCESS
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Retry
 from webhook.core.model.device_class import DeviceClass
-from webhook.core.model.pod import NamespaceFacts
+from webhook.core.model.pod import Admitted, NamespaceFacts
 from webhook.policy.builtin import BUILT_IN
 
 
@@ -131,3 +134,94 @@ def test_each_claim_in_use_is_charged_once_in_any_order_of_events(events):
     for number in there:
         place.remove_pod(f"u{number}")
     assert all(place.fleet.free(f"n{i}", "cpu") == 64_000 for i in range(4))
+
+
+def free(place, name="n0"):
+    return place.fleet.free(name, GPU_CLASS.implicit_resource)
+
+
+def test_a_shared_claim_takes_its_room_once_on_a_node_until_its_last_pod_leaves():
+    place = with_devices(8)
+    place.set_claim(SHARED, spec(3))
+    for number in range(8):
+        place.set_pod(resident(f"u{number}", SHARING, node="n0"))
+        assert free(place) == 5
+    for number in range(8):
+        assert (free(place), charged(place)) == (5, 3)
+        place.remove_pod(f"u{number}")
+    assert (free(place), charged(place)) == (8, 0)
+
+
+def test_pods_with_claims_of_their_own_beside_a_shared_one_take_room_for_those():
+    place = with_devices(8)
+    place.set_claim(SHARED, spec(3))
+    place.set_claim(TEMPLATE, spec(1))
+    for uid in ("a", "b"):
+        place.set_pod(resident(uid, SHARING, MAKING, node="n0"))
+    assert (free(place), charged(place)) == (3, 5)
+
+
+def test_a_pod_that_joins_a_claim_needs_no_room_and_goes_where_the_claim_is():
+    place = with_devices(1, "n0", "n1")
+    place.set_claim(SHARED, spec(1))
+    alone = resolve_for(place, SHARING)
+    assert dict(alone.demand.requests)[GPU_CLASS.implicit_resource] == 1
+    assert place.fleet.matching(alone.constraints).bit_count() == 4
+    place.set_pod(resident("a", SHARING, node="n1"))
+    joining = resolve_for(place, SHARING)
+    assert GPU_CLASS.implicit_resource not in dict(joining.demand.requests)
+    assert (joining.demand.gpus, joining.demand.devices) == (0, ((GPU_CLASS.implicit_resource, 1),))
+    assert place.fleet.names_of(place.fleet.matching(joining.constraints)) == ["n1"]
+
+
+def test_an_allocated_claim_binds_its_pods_to_its_node_before_any_is_there():
+    place = with_devices(1, "n0", "n1")
+    place.set_claim(SHARED, spec(1), node="n1")
+    joining = resolve_for(place, SHARING)
+    assert place.fleet.names_of(place.fleet.matching(joining.constraints)) == ["n1"]
+    place.set_claim(SHARED, spec(1))
+    assert place.fleet.matching(resolve_for(place, SHARING).constraints).bit_count() == 4
+
+
+PLACES = st.sampled_from([None, "n0", "n1"])
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), PLACES, st.sampled_from([(SHARING,), (MAKING,), (SHARING, MAKING)])), max_size=25
+    )
+)
+def test_room_on_a_node_is_that_of_its_claims_each_once_in_any_order_of_events(events):
+    place = with_devices(20, "n0", "n1")
+    place.set_claim(SHARED, spec(3))
+    place.set_claim(TEMPLATE, spec(1))
+    there = {}
+    for number, node, refs in events:
+        uid = f"u{number}"
+        if there.get(uid) == (node, refs):
+            del there[uid]
+            place.remove_pod(uid)
+        else:
+            on = node or there.get(uid, (None,))[0]  # a pod does not leave its node
+            there[uid] = (on, refs)
+            place.set_pod(resident(uid, *refs, node=on))
+        for name in ("n0", "n1"):
+            here = [refs for node, refs in there.values() if node == name]
+            want = 3 * any(SHARING in refs for refs in here) + sum(MAKING in refs for refs in here)
+            assert 20 - free(place, name) == want
+        want = 3 * any(SHARING in refs for _, refs in there.values()) + sum(
+            MAKING in refs for _, refs in there.values()
+        )
+        assert charged(place) == want
+
+
+def test_a_pod_records_only_claims_that_were_compared_with_a_limit():
+    place = world()
+    place.set_claim(SHARED, spec(1), "c1")
+    assert resolve_for(place, SHARING).demand.claims == ("c1",)
+    place.set_pod(resident("a", SHARING)._replace(admitted=Admitted(ONE_GPU, "p1", ("c1",))))
+    assert resolve_for(place, SHARING).demand.claims == ("c1",), "its payer was admitted with it"
+    place.set_claim(SHARED, spec(1), "c2")
+    assert resolve_for(place, SHARING).demand.claims == ("c2",), "made again as it was"
+    place.set_claim(SHARED, spec(16), "c3")
+    assert resolve_for(place, SHARING).demand.claims == (), "made again larger: no limit was asked"

@@ -1,8 +1,11 @@
 """Claims, their class, and a world in which they count."""
 
+from dataclasses import replace
+
 from tests.core.support import make
 from webhook.core.admission.resolve_demand import resolve_demand
-from webhook.core.dra.dra_claims import ClaimKey, ClassCount, DeviceRequest
+from webhook.core.dra.claim_spec import ClassCount, DeviceRequest
+from webhook.core.dra.claim_users import ClaimKey
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.device_class import DeviceClass
@@ -28,6 +31,15 @@ def resident(uid, *claims, **more):
 def world(**more):
     made = make.world(make.policy(resources=BUILT_IN, **more))
     made.set_device_class(GPU_CLASS.name, GPU_CLASS)
+    return made
+
+
+def with_devices(number, *nodes):
+    """A world in which these nodes offer so many devices of the class each."""
+    made = world()
+    for name in nodes or ("n0",):
+        found = make.node(name, gpus=0)
+        made.set_node(replace(found, allocatable={**found.allocatable, GPU_CLASS.implicit_resource: number}))
     return made
 
 

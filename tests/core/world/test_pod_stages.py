@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.core.support import claims
 from tests.core.support.make import GPU, gpus, node, resident, world
 from webhook.core.life.pod_life import Stage
 from webhook.core.model.names import NodeName, TeamName
@@ -141,3 +142,34 @@ class TestADeletedPod:
         assert charged(place) == 0, "in a world file the deadline has passed"
         place.tick(NOW)
         assert charged(place) == gpus(4)
+
+
+class TestASharedClaim:
+    """A tenant owns the pod that is charged for a claim, and another one that uses its devices."""
+
+    def test_a_payer_that_is_charged_nothing_leaves_the_claim_to_the_other_user(self):
+        place = claims.world()
+        place.tick(NOW)
+        place.set_claim(claims.SHARED, claims.spec(8), "claim-1")
+        place.set_pod(claims.resident("payer", claims.SHARING))
+        place.set_pod(claims.resident("user", claims.SHARING, node="n0"))
+        assert (claims.charged(place), place.charge_of("user")) == (8, None)
+        place.set_pod(claims.resident("payer", claims.SHARING, is_terminating=True, deadline=NOW + 30))
+        assert place.stage_of("payer") is Stage.ENDED
+        assert (claims.charged(place), place.charge_of("payer")) == (8, None)
+        assert place.charge_of("user").gpus == gpus(8)
+
+    def test_on_a_lost_node_the_user_that_is_not_deleted_pays(self):
+        place = claims.world()
+        place.tick(NOW)
+        place.set_claim(claims.SHARED, claims.spec(8), "claim-1")
+        place.set_pod(claims.resident("payer", claims.SHARING, node="n0", is_terminating=True, deadline=NOW + 30))
+        place.set_pod(claims.resident("user", claims.SHARING, node="n0"))
+        place.remove_node("n0")
+        place.tick(NOW + 31)
+        assert place.stage_of("payer") is Stage.LOST
+        assert (claims.charged(place), place.charge_of("user").gpus) == (8, gpus(8))
+        place.remove_pod("user")
+        assert claims.charged(place) == 0
+        place.set_node(node("n0"))
+        assert claims.charged(place) == 8, "its kubelet may still run it"

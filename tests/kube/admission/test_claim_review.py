@@ -3,7 +3,7 @@
 import pytest
 
 from tests.builders import encode
-from webhook.core.dra.dra_claims import ClaimKey
+from webhook.core.dra.claim_users import ClaimKey
 from webhook.kube.admission.claim_review import decode_claim
 from webhook.kube.admission.review import Operation, ReviewError
 from webhook.kube.objects import keys
@@ -36,7 +36,7 @@ def test_an_allocation_has_its_devices_and_only_the_pods_that_reserve_it():
     found = review.allocation
     assert (found.key, found.uid, found.pods) == (ClaimKey("claim", "team-a", "mine"), "c1", ("u1",))
     assert len(found.devices) == 1
-    assert not found.is_extended
+    assert found.made_for is None
 
 
 def test_the_namespace_is_that_of_the_request():
@@ -45,8 +45,14 @@ def test_the_namespace_is_that_of_the_request():
     assert review.allocation.key.namespace == "team-a"
 
 
-def test_a_claim_of_container_requests_is_marked():
-    assert decoded(claim(allocated(), annotations={keys.EXTENDED_CLAIM: "true"})).allocation.is_extended
+def test_a_claim_for_container_requests_says_for_which_pod():
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1", "controller": True}
+    marked = {"annotations": {keys.EXTENDED_CLAIM: "true"}}
+    assert decoded(claim(allocated(), **marked, ownerReferences=[owner])).allocation.made_for == "u1"
+    assert decoded(claim(allocated(), **marked)).allocation.made_for is None
+    assert decoded(claim(allocated(), ownerReferences=[owner])).allocation.made_for is None
+    other = owner | {"controller": None}
+    assert decoded(claim(allocated(), **marked, ownerReferences=[other])).allocation.made_for is None
 
 
 @pytest.mark.parametrize("found", [None, claim({}), claim(None)], ids=["no object", "no allocation", "no status"])

@@ -1,13 +1,13 @@
-"""Claims, templates, classes and slices of resource.k8s.io/v1 as core values."""
+"""Claims, templates and PodGroups as core values."""
 
 import json
+from fractions import Fraction
 
 import msgspec
 import pytest
 
-from webhook.core.dra.dra_claims import ALL_DEVICES, ClassCount, DeviceRequest, GroupEntry
-from webhook.core.dra.dra_slices import Condition, Device, Slice
-from webhook.core.model.device_class import DeviceClass
+from webhook.core.dra.claim_spec import ALL_DEVICES, ClassCount, DeviceRequest, GroupEntry
+from webhook.core.dra.device_parts import DevicePart
 from webhook.core.model.domain_request import DomainRequest
 from webhook.kube.pod import dra
 
@@ -87,75 +87,28 @@ def test_an_allocated_claim_counts_its_allocation():
     assert got == (DeviceRequest((ClassCount(GPU, 2),)), DeviceRequest((ClassCount(MIG, 2),)))
 
 
-def test_a_claim_for_an_extended_resource_is_not_counted():
-    assert claim(exactly(), annotations={"resource.kubernetes.io/extended-resource-claim": "true"}) is None
-
-
-def device_class(*expressions, **spec):
-    selectors = [{"cel": {"expression": text}} for text in expressions]
-    metadata = {"name": "x", "creationTimestamp": None}
-    return read(dra.DeviceClassObject, metadata=metadata, spec={"selectors": selectors, **spec})
+def test_an_annotation_of_kube_scheduler_changes_nothing_for_pods_that_name_the_claim():
+    marked = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    assert claim(exactly(), annotations=marked) == claim(exactly())
 
 
 @pytest.mark.parametrize(
-    ("expression", "want"),
+    ("selector", "want"),
     [
-        ("device.driver == 'gpu.nvidia.com'", (Condition("", GPU),)),
-        (
-            'device.driver == "gpu.nvidia.com" && device.attributes["gpu.nvidia.com"].type == "mig"',
-            (Condition("", GPU), Condition("gpu.nvidia.com/type", "mig")),
-        ),
-        ("device.attributes['x.dev'].cores == 42", (Condition("x.dev/cores", 42),)),
-        ("device.attributes['x.dev'].fast == true", (Condition("x.dev/fast", True),)),
-        ("device.attributes['x.dev'].uuid == 'GPU-1'", ()),
-        ("device.driver == 'a' || device.driver == 'b'", ()),
-        ("device.capacity['x.dev'].memory.compareTo(quantity('1Gi')) > 0", ()),
+        ([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}], "n1"),
+        ([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1", "n2"]}]}], None),
+        ([{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}]}], None),
+        ([{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["n1"]}]}], None),
+        ([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}] * 2, None),
+        (None, None),
     ],
+    ids=["a node", "two nodes", "any other node", "a zone", "alternatives", "everywhere"],
 )
-def test_plain_conditions_of_a_class_are_read(expression, want):
-    assert dra.conditions_of(device_class(expression)) == want
-
-
-@pytest.mark.parametrize(
-    ("found", "want"),
-    [
-        (device_class(), DeviceClass("x", is_open=True)),
-        (device_class("device.driver == 'nic.x.dev'"), DeviceClass("x")),
-        (device_class("device.driver == 'gpu.x.dev'"), DeviceClass("x", mentions_gpus=True)),
-        (
-            device_class(extendedResourceName="nvidia.com/gpu"),
-            DeviceClass("x", "nvidia.com/gpu", mentions_gpus=True, is_open=True),
-        ),
-        (device_class("device.driver in ['a.dev', 'b.dev'] && true"), DeviceClass("x")),
-        (device_class("device.driver == 'a.dev' || device.driver == 'b.dev'"), DeviceClass("x")),
-        (device_class("device.driver == 'a.dev' || device.attributes['a'].b"), DeviceClass("x", is_open=True)),
-        (device_class("device.driver == 'a.dev' ? true : true"), DeviceClass("x", is_open=True)),
-        (device_class("!(device.driver == 'a.dev')"), DeviceClass("x", is_open=True)),
-        (device_class("true", "device.driver == 'a.dev'"), DeviceClass("x")),
-    ],
-)
-def test_a_class_concerns_gpus_by_name_resource_or_selector(found, want):
-    assert dra.to_class(found) == want
-
-
-def test_a_slice_has_qualified_attributes_and_no_tainted_devices():
-    spec = {
-        "driver": GPU,
-        "nodeName": "n0",
-        "pool": {"name": "n0", "generation": 3},
-        "devices": [
-            {
-                "name": "a",
-                "attributes": {"type": {"string": "gpu"}, "x.dev/index": {"int": 0}, "uuid": {"string": "GPU-1"}},
-            },
-            {"name": "b", "attributes": {"ecc": {"bool": False}}, "taints": [{"effect": "None"}]},
-            {"name": "c", "taints": [{"effect": "NoSchedule"}]},
-        ],
-    }
-    found = dra.to_slice(read(dra.ResourceSlice, spec=spec))
-    devices = (Device(GPU, {f"{GPU}/type": "gpu", "x.dev/index": 0}), Device(GPU, {f"{GPU}/ecc": False}))
-    assert found == Slice("n0", f"{GPU}/n0", 3, devices)
-    assert dra.to_slice(read(dra.ResourceSlice, spec={**spec, "nodeName": None, "allNodes": True})) is None
+def test_an_allocated_claim_has_the_node_of_its_devices(selector, want):
+    allocation = {"devices": {}, "nodeSelector": None if selector is None else {"nodeSelectorTerms": selector}}
+    found = read(dra.ResourceClaim, spec={}, status={"allocation": allocation})
+    assert dra.node_of_claim(found) == want
+    assert dra.node_of_claim(read(dra.ResourceClaim, spec={})) is None
 
 
 def test_a_pod_group_may_ask_for_one_domain():
@@ -174,3 +127,34 @@ def test_a_pod_group_shares_claims_from_templates():
     group = read(dra.PodGroup, spec={"resourceClaims": claims, "schedulingPolicy": {"gang": {"minCount": 2}}})
     assert dra.to_group(group) == {GroupEntry("gpus", "two")}
     assert dra.to_group(read(dra.PodGroup)) == frozenset()
+
+
+def test_an_allocated_claim_has_its_parts_of_shared_devices():
+    memory = {"shareID": "a671734a", "consumedCapacity": {"memory": "10Gi"}}
+    results = [
+        {"request": "gpus", "driver": GPU, "pool": "n0", "device": "gpu-0", **memory},
+        {"request": "gpus", "driver": GPU, "pool": "n0", "device": "gpu-1"},
+        {
+            "request": "gpus",
+            "driver": GPU,
+            "pool": "n0",
+            "device": "gpu-2",
+            **memory,
+            "consumedCapacity": {"memory": "?"},
+        },
+    ]
+    found = read(
+        dra.ResourceClaim,
+        spec={"devices": {"requests": [exactly(count=3)]}},
+        status={"allocation": {"devices": {"results": results}}},
+    )
+    parts = (
+        DevicePart(f"{GPU}/n0", "gpu-0", (("memory", Fraction(10 * 2**30)),)),
+        DevicePart(f"{GPU}/n0", "gpu-2", ()),
+    )
+    assert dra.to_claim(found) == (DeviceRequest((ClassCount(GPU, 3, GPU, parts),)),)
+
+
+def test_a_request_for_some_of_a_capacity_may_get_a_part():
+    wanted = exactly(count=1, capacity={"requests": {"memory": "10Gi"}})
+    assert claim(wanted) == (DeviceRequest((ClassCount(GPU, 1, may_be_part=True),)),)

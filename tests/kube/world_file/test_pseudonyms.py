@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests import builders as b
+from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
 from webhook.kube.objects import keys
@@ -86,10 +87,14 @@ def written(policy=POLICY):
     return [names.rewritten(kept_fields(found, annotations=frozenset())) for found in OBJECTS], names
 
 
+def parsed(found):
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": found})
+    return parse_world(listed, POLICY.resources, name="w")
+
+
 def world(found):
     made = World(POLICY)
-    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": found})
-    parse_world(listed, POLICY.resources, name="w").fill(made)
+    parsed(found).fill(made)
     return made
 
 
@@ -182,6 +187,10 @@ CLAIM = {
 DRA = "resource.k8s.io/v1"
 
 
+RESULT = {"request": "secret-gpus", "driver": "gpu.nvidia.com", "pool": "secret-node", "device": "secret-gpu"}
+PART = {"shareID": "a671734a", "consumedCapacity": {"memory": "10Gi"}}
+
+
 def test_pods_still_refer_to_their_claims():
     objects = [
         {"apiVersion": DRA, "kind": "DeviceClass", "metadata": {"name": "gpu.nvidia.com"}},
@@ -197,7 +206,14 @@ def test_pods_still_refer_to_their_claims():
             "metadata": {"name": "secret-claim", "namespace": "vision"},
             "spec": CLAIM,
             "status": {
-                "allocation": {"devices": {"results": [{"request": "secret-gpus"}, {"request": "secret-gpus"}]}}
+                "allocation": {
+                    "devices": {"results": [RESULT, RESULT | PART]},
+                    "nodeSelector": {
+                        "nodeSelectorTerms": [
+                            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["secret-node"]}]}
+                        ]
+                    },
+                }
             },
         },
         b.pod(
@@ -215,7 +231,12 @@ def test_pods_still_refer_to_their_claims():
                 "pool": {"name": "secret-node", "generation": 1},
                 "nodeName": "secret-node",
                 "devices": [
-                    {"name": "secret", "attributes": {"uuid": {"string": "secret"}, "type": {"string": "gpu"}}}
+                    {
+                        "name": "secret-gpu",
+                        "attributes": {"uuid": {"string": "secret"}, "type": {"string": "gpu"}},
+                        "allowMultipleAllocations": True,
+                        "capacity": {"memory": {"value": "80Gi"}},
+                    }
                 ],
             },
         },
@@ -225,3 +246,6 @@ def test_pods_still_refer_to_their_claims():
     assert "secret" not in json.dumps(found)
     assert sums(world(found)) == sums(world(objects))
     assert sums(world(objects))["vision"][0] > 0
+    assert any(each.demand.gpus % ONE_GPU for each in world(objects).pods()), "one has a part of a device"
+    (key,) = [claim.key for claim in parsed(found).claims if claim.node is not None]
+    assert world(found).claims.node_of(key, "another") == names.of("node", "secret-node")

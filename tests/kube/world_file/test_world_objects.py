@@ -13,7 +13,7 @@ from tests import builders as b
 from tests.realistic import realistic_pod
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.objects import keys, objects
-from webhook.kube.pod import dra
+from webhook.kube.pod import dra, dra_devices
 from webhook.kube.world_file.world_file import parse_world
 from webhook.kube.world_file.world_objects import SHAPES, kept_fields
 
@@ -23,10 +23,10 @@ STRUCTS = {
     "Node": objects.Node,
     "Namespace": objects.Namespace,
     "PriorityClass": objects.PriorityClass,
-    "DeviceClass": dra.DeviceClassObject,
+    "DeviceClass": dra_devices.DeviceClassObject,
     "ResourceClaim": dra.ResourceClaim,
     "ResourceClaimTemplate": dra.ResourceClaimTemplate,
-    "ResourceSlice": dra.ResourceSlice,
+    "ResourceSlice": dra_devices.ResourceSlice,
 }
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from webhook.cluster.watch.kinds import grouped_kind, split_path
 from webhook.cluster.watch.watched_kind import WatchedKind
-from webhook.core.dra.dra_claims import ClaimKey
+from webhook.core.dra.claim_users import ClaimKey
 from webhook.core.world.world import World
 from webhook.kube.objects import keys
-from webhook.kube.pod import dra
+from webhook.kube.pod import dra, dra_devices
 from webhook.kube.pod.gangs import gang_of_pod_group
 
 
@@ -21,14 +21,14 @@ def _capacity_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
         grouped_kind(
             "deviceclasses",
             keys.DEVICES_API,
-            dra.DeviceClassObject,
+            dra_devices.DeviceClassObject,
             apply=lambda found: _set_class(world, found),
             remove=lambda name: world.set_device_class(name, None),
         ),
         grouped_kind(
             "resourceslices",
             keys.DEVICES_API,
-            dra.ResourceSlice,
+            dra_devices.ResourceSlice,
             apply=lambda found: _set_slice(world, found),
             remove=lambda name: world.set_slice(name, None),
         ),
@@ -61,16 +61,15 @@ def _claim_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
     )
 
 
-def _set_class(world: World, found: dra.DeviceClassObject) -> bool:
-    world.set_device_class(found.metadata.name, dra.to_class(found), *dra.conditions_of(found))
+def _set_class(world: World, found: dra_devices.DeviceClassObject) -> bool:
+    world.set_device_class(found.metadata.name, dra_devices.to_class(found), *dra_devices.conditions_of(found))
     return True
 
 
 def _set_claim(world: World, found: dra.ResourceClaim) -> bool:
-    spec = dra.to_claim(found)
-    if spec is not None:
-        world.set_claim(dra.claim_key(found.metadata), spec, found.metadata.uid)
-    return spec is not None
+    key = dra.claim_key(found.metadata)
+    world.set_claim(key, dra.to_claim(found), found.metadata.uid, node=dra.node_of_claim(found))
+    return True
 
 
 def _set_template(world: World, found: dra.ResourceClaimTemplate) -> bool:
@@ -78,8 +77,8 @@ def _set_template(world: World, found: dra.ResourceClaimTemplate) -> bool:
     return True
 
 
-def _set_slice(world: World, found: dra.ResourceSlice) -> bool:
-    devices = dra.to_slice(found)
+def _set_slice(world: World, found: dra_devices.ResourceSlice) -> bool:
+    devices = dra_devices.to_slice(found)
     if devices is not None:
         world.set_slice(found.metadata.name, devices)
     return devices is not None

@@ -93,6 +93,8 @@ def _admitted(assessed: Assessment, choice: ChargedChoice, world: World) -> Admi
     tier = choice.tier
     if tier is _GUARANTEED:
         reason = reasons.within_share
+    elif assessed.borrowed is not None:
+        reason = Reason(Code.BORROWS, f"shares ResourceClaim {assessed.borrowed.name}, whose GPUs are borrowed")
     else:
         reason = reasons.by_choice if requested is _PREEMPTIBLE else reasons.borrows
     priority = None

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 from webhook.core.admission.external_placement import check_externally_placed
 from webhook.core.admission.pod_rules import broken_rules, rules_broken_if_external, without_gpus
 from webhook.core.admission.pools import Pools, allowed_pools
-from webhook.core.admission.resolve_demand import resolve_demand
+from webhook.core.admission.resolve_demand import borrowed_claim, resolve_demand
+from webhook.core.dra.claim_users import ClaimKey
 from webhook.core.model.amount import Unlimited
 from webhook.core.model.decision import Charge, Deny, NotApplicable, Retry
 from webhook.core.model.demand import Demand, in_slices
@@ -35,6 +36,7 @@ from webhook.core.quota.usage import EMPTY_USAGE, TeamUsage
 from webhook.core.world.world import World
 
 _MANAGED, _MIRROR = Handling.MANAGED, Handling.MIRROR  # access to an enum member costs 0.1 us
+_PREEMPTIBLE: Final = Tier.PREEMPTIBLE
 _NO_POOLS: Final = Pools(())
 _NO_REASONS: Final[tuple[Reason, ...]] = ()
 
@@ -48,7 +50,9 @@ class Assessment(NamedTuple):
     `pod` has its demand resolved, except where `is_counted` is false. `early_decision` is set where no placement
     follows: pods without GPUs, of exempt namespaces or unknown teams, externally placed pods, unknown devices. Then
     `broken` and `pools` may be empty. `rules` are broken at any usage of the team. `broken` are all limits and rules
-    that the pod breaks on every node. Limits per GPU model depend on the node, see `model_refusal`.
+    that the pod breaks on every node. Limits per GPU model depend on the node, see `model_refusal`. `borrowed` is a
+    claim that another pod is charged for as borrowed: who shares borrowed devices borrows, or they could not be
+    reclaimed.
     """
 
     pod: Pod
@@ -59,6 +63,7 @@ class Assessment(NamedTuple):
     pools: Pools = _NO_POOLS
     early_decision: EarlyDecision | None = None
     is_counted: bool = True
+    borrowed: ClaimKey | None = None
 
     @property
     def team(self) -> Team:
@@ -114,6 +119,8 @@ class Assessment(NamedTuple):
 
     def tier(self, demand: Demand, model: GpuModel | None) -> Tier:
         """Return the tier that the pod would get on a GPU model, None for any."""
+        if self.borrowed is not None:
+            return _PREEMPTIBLE
         team, usage, _, _ = self.account
         pod = self.pod
         return tier_for(demand.gpus, team, usage, model, requested=pod.requested_tier if pod.tier_label else None)
@@ -131,12 +138,18 @@ class Assessment(NamedTuple):
             label = f"label fairgate.dev/tier is {pod.tier_label!r}"
             text = f"{label}; write guaranteed (never borrow), preemptible, or leave it"
             return (Reason(Code.INVALID_REQUEST, text),)
+        if self.borrowed is not None and pod.requested_tier is Tier.GUARANTEED:
+            text = f"label fairgate.dev/tier is guaranteed, and ResourceClaim {self.borrowed.name} is borrowed"
+            advice = "the pod would share borrowed GPUs; drop the label, or claim GPUs of its own"
+            return (Reason(Code.GUARANTEED_SHARE_USED, f"{text}: {advice}"),)
         is_met = pod.requested_tier is not Tier.GUARANTEED or self.has_guaranteed_room(model)
         return () if is_met else (guaranteed_violation(self.request, account.team, account.usage, model),)
 
     def has_guaranteed_room(self, model: GpuModel | None) -> bool:
         """Whether the guaranteed share of the team, and of the model if it has one, has room for the pod."""
-        return has_guaranteed_room(self.pod.demand.gpus, self.account.team, self.account.usage, model)
+        return self.borrowed is None and has_guaranteed_room(
+            self.pod.demand.gpus, self.account.team, self.account.usage, model
+        )
 
 
 def assess(pod: Pod, requester: Requester, world: World, *, node: Node | None = None) -> Assessment:
@@ -177,7 +190,8 @@ def assess(pod: Pod, requester: Requester, world: World, *, node: Node | None = 
     if pod.handling is not _MANAGED:
         assessed = Assessment(pod, account, request, rules, broken)
         return assessed._replace(early_decision=_externally_placed(assessed, tenancy, world))
-    return Assessment(pod, account, request, rules, broken, allowed_pools(pod, team.name, world))
+    borrowed = borrowed_claim(pod, world) if pod.claims else None
+    return Assessment(pod, account, request, rules, broken, allowed_pools(pod, team.name, world), borrowed=borrowed)
 
 
 def _decided_early(pod: Pod, tenancy: Tenancy, user: User | None, decision: EarlyDecision) -> Assessment:

@@ -2,7 +2,12 @@
 
 Until allocation a claim can be deleted and created again, larger, under the same name, or a template can change before
 its claim is created: pods refer to both by name. So a claim may request more than its pods were admitted with. An
-allocated claim cannot change.
+allocated claim cannot change. All claims of a pod together are compared with what it was admitted with: several may
+have grown, each by little.
+
+The claim that kube-scheduler makes for the extended resources of a pod's containers is named by no pod; at this time
+not even by the status of its own. What it says of itself is the tenant's to write, so it is recognized by that: the
+pod that it is reserved for does not name it.
 """
 
 from typing import NamedTuple
@@ -10,7 +15,8 @@ from typing import NamedTuple
 from webhook.core.admission.assessment import default_team, unknown_team
 from webhook.core.admission.pod_rules import NO_GPU
 from webhook.core.admission.resolve_demand import unknown_gpu
-from webhook.core.dra.dra_claims import ClaimKey, ClaimSpec
+from webhook.core.dra.claim_spec import ClaimSpec
+from webhook.core.dra.claim_users import ClaimKey
 from webhook.core.model.amount import Units, gpus_text
 from webhook.core.model.decision import Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.model.names import Uid
@@ -27,14 +33,14 @@ from webhook.core.world.world import World
 class Allocation(NamedTuple):
     """The devices assigned to a claim, and the pods it is reserved for.
 
-    `is_extended`: kube-scheduler created the claim itself, for extended resources of the pod's containers.
+    `made_for` is the pod for whose containers kube-scheduler made it, if it says so itself.
     """
 
     key: ClaimKey
     uid: Uid
     devices: ClaimSpec
     pods: tuple[Uid, ...]
-    is_extended: bool = False
+    made_for: Uid | None = None
 
 
 def judge_allocation(request: Allocation, world: World) -> Decision:
@@ -49,27 +55,43 @@ def judge_allocation(request: Allocation, world: World) -> Decision:
         )
     if worth.missing:
         return _retry(f"not known yet: {', '.join(dict.fromkeys(worth.missing))}")
-    if not worth.gpus:
-        return NO_GPU
     team = tenancy.team or default_team(policy)
-    if team is None:
+    if team is None and worth.gpus:
         return Deny((unknown_team(request.key.namespace, policy),))
-    current = world.claims.uid_of(request.key)
-    if not request.is_extended and current != request.uid:
-        return _retry(f"ResourceClaim {request.key.namespace}/{request.key.name} is not known yet as it is now")
-    payer = request.pods[:1] if request.is_extended else world.claims.payer_of(request.key)
-    pods = [world.pod(uid) for uid in dict.fromkeys((*payer, *request.pods))]
-    if not pods or None in pods:
+    return _judge_gpus(request, worth.gpus, team, world) if team is not None and worth.gpus else NO_GPU
+
+
+def _judge_gpus(request: Allocation, gpus: Units, team: Team, world: World) -> Decision:
+    found = [world.pod(uid) for uid in dict.fromkeys(request.pods)]
+    pods = [pod for pod in found if pod is not None]
+    if len(pods) < len(found):
         return _retry("the pods that it is reserved for are not known yet")
-    return _judge(request, [pod for pod in pods if pod is not None], worth.gpus, team, world)
+    unnamed = [pod for pod in pods if request.key not in world.claims.users.keys_of(pod.uid)]
+    if unnamed:
+        return _judge_containers(request, unnamed[0], gpus, world)
+    if world.claims.uid_of(request.key) != request.uid:
+        return _retry(f"ResourceClaim {request.key.namespace}/{request.key.name} is not known yet as it is now")
+    payer = world.claims.users.payer(request.key)
+    paying = None if payer is None else world.pod(payer)
+    if paying is None:
+        return _retry("the pods that use it are not known yet")
+    return _judge_named(request, [paying, *(pod for pod in pods if pod.uid != payer)], gpus, team, world)
 
 
-def _judge(request: Allocation, pods: list[Resident], gpus: Units, team: Team, world: World) -> Decision:
+def _judge_containers(request: Allocation, pod: Resident, gpus: Units, world: World) -> Decision:
+    """Return whether a claim that its pod does not name serves the pod's containers, and no more than they request."""
+    if request.pods != (request.made_for,) or any(ref.template and not ref.claim for ref in pod.claims):
+        return _retry(f"pod {pod.name} is not known yet to use ResourceClaim {request.key.name}")
+    charge = world.charge_of(pod.uid)
+    requested = world.with_claims(pod._replace(claims=())).demand.gpus
+    if charge is None or gpus > requested:
+        return Deny((_changed(request, pod, gpus),))
+    return _covered(charge)
+
+
+def _judge_named(request: Allocation, pods: list[Resident], gpus: Units, team: Team, world: World) -> Decision:
+    """Return whether the first of the pods, which is charged for the claim, was admitted with as many GPUs."""
     charge = world.charge_of(pods[0].uid)
-    allowed = NotApplicable(Reason(Code.CLAIM_COVERED, f"team {team.name} is charged for it"), charge)
-    if request.is_extended:
-        is_covered = charge is not None and charge.gpus >= gpus
-        return allowed if is_covered else Deny((_changed(request, pods[0], gpus),))
     for pod in pods:
         if pod.admitted is None and not isinstance(world.evidence(pod.uid), Alive):
             return _retry(f"pod {pod.name} is not known yet")
@@ -81,9 +103,13 @@ def _judge(request: Allocation, pods: list[Resident], gpus: Units, team: Team, w
     held = payer.admitted
     if held is None or held.policy != world.policy.hash or any(ref.group for ref in payer.claims):
         broken = _broken(payer, charge, team, world)
-        return Deny(broken) if broken else allowed
+        return Deny(broken) if broken else _covered(charge)
     is_covered = request.uid in held.claims or charge.gpus <= held.gpus
-    return allowed if is_covered else Deny((_changed(request, payer, gpus),))
+    return _covered(charge) if is_covered else Deny((_changed(request, payer, gpus),))
+
+
+def _covered(charge: Charge) -> NotApplicable:
+    return NotApplicable(Reason(Code.CLAIM_COVERED, f"team {charge.team} is charged for it"), charge)
 
 
 def _broken(payer: Resident, charge: Charge, team: Team, world: World) -> tuple[Reason, ...]:

@@ -1,12 +1,17 @@
 """The demand of a pod with its claims, shares and slices; pods with unknown GPU resources are refused here."""
 
+from collections.abc import Iterable
+
+from webhook.core.dra.claim_users import ClaimKey
 from webhook.core.model.decision import Deny, Retry
 from webhook.core.model.demand import in_shares
 from webhook.core.model.gpu_names import closest_name
+from webhook.core.model.names import NodeName
 from webhook.core.model.pod import Handling, Pod, Requester
 from webhook.core.model.policy import Policy, UnknownGpu
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.text import printable
+from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
 
 _MIRROR = Handling.MIRROR
@@ -19,6 +24,8 @@ def resolve_demand(pod: Pod, requester: Requester, world: World) -> Pod | Deny |
     The result is idempotent. Objects that are not known yet are never guessed: they cause a Retry. Pods that are only
     counted are never refused here.
     """
+    for node in claimed_nodes(pod, world) if pod.claims else ():
+        pod = pod._replace(constraints=pod.constraints.on_node(node))
     is_sliced = pod.slices or (pod.node_name and world.fleet.mig_slots)
     if not (pod.claims or pod.shares_by or is_sliced) and world.are_ordinary(pod.demand.strange):
         return pod
@@ -40,6 +47,22 @@ def resolve_demand(pod: Pod, requester: Requester, world: World) -> Pod | Deny |
         missing = ", ".join(dict.fromkeys(resolved.missing))
         return Retry(Reason(Code.CLAIM_UNKNOWN, f"not known yet: {missing}; create what is missing, or try again"))
     return pod._replace(demand=resolved.demand)
+
+
+def claimed_nodes(pod: Pod, world: World) -> Iterable[NodeName]:
+    """Return the nodes where the claims that a pod shares are allocated, or expected: it can run nowhere else."""
+    keys = world.claims.shared_by(pod.namespace, pod.claims)
+    return dict.fromkeys(node for key in keys if (node := world.claims.node_of(key, pod.uid)) is not None)
+
+
+def borrowed_claim(pod: Pod, world: World) -> ClaimKey | None:
+    """Return a claim of a pod that another pod is charged for as borrowed; None where there is none."""
+    for key in world.claims.shared_by(pod.namespace, pod.claims):
+        payer = world.claims.users.payer(key)
+        charge = None if payer is None or payer == pod.uid else world.charge_of(payer)
+        if charge is not None and charge.tier is Tier.PREEMPTIBLE:
+            return key
+    return None
 
 
 def as_created(pod: Pod, policy: Policy) -> Pod:

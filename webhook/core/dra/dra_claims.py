@@ -1,65 +1,31 @@
 """ResourceClaims (DRA): which pod uses which claim, and how many GPUs the devices count.
 
 Until a claim is allocated it counts the worst case of Kubernetes: `All` is 32 devices, and of several alternatives the
-most expensive one. A shared claim is charged to the first of its pods in the world, then to the next. Extended
-resources backed by a DeviceClass are counted here too.
+most expensive one. A shared claim is charged to the first of its pods in the world, then to the next, and takes its
+room once on a node (claim_users.py). Extended resources backed by a DeviceClass are counted here too: by the containers
+that request them. The claim that kube-scheduler makes for those is named by no pod, so it counts for none.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
-from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
+from webhook.core.dra.claim_spec import ALL_DEVICES, ClaimSpec, DeviceRequest, GroupEntry
+from webhook.core.dra.claim_users import ClaimKey, ClaimUsers, group_key, keys_of, named_claims
+from webhook.core.dra.device_parts import DeviceSizes, SizedDevice
 from webhook.core.model.amount import ONE_GPU, Units, exact_units
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.demand import Demand, Weights, in_shares, in_slices
 from webhook.core.model.device_class import DeviceClass, age_order
 from webhook.core.model.gpu_names import looks_like_gpu
-from webhook.core.model.names import DEVICE_CLASS, Namespace, ResourceName, Uid
+from webhook.core.model.names import DEVICE_CLASS, Namespace, NodeName, ResourceName, Uid
 from webhook.core.model.policy import Policy
-
-ALL_DEVICES: Final = 32
-"""The most devices in one claim (AllocationResultsMaxSize), and what `All` counts until it is allocated."""
 
 ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
 """Namespace label: its pods may monitor devices that other pods use; that takes no device away."""
 
 
 _BY_CLAIM: Final = ResourceName("")
-
-
-class ClassCount(NamedTuple):
-    """A number of devices of one DeviceClass. `driver` is "" where the claim does not name one."""
-
-    device_class: str
-    number: int
-    driver: str = ""
-
-
-class DeviceRequest(NamedTuple):
-    """One request of a claim: the first alternative that can be satisfied."""
-
-    alternatives: tuple[ClassCount, ...]
-    is_admin: bool = False
-
-
-class GroupEntry(NamedTuple):
-    """A claim shared by the pods of a PodGroup whose entry has this name and template."""
-
-    name: str
-    template: str
-
-
-ClaimSpec = tuple[DeviceRequest, ...]
-"""The requests of a claim or a claim template; for an allocated claim its devices."""
-
-
-class ClaimKey(NamedTuple):
-    """The key of a claim, template or group in the cluster."""
-
-    kind: str
-    namespace: Namespace
-    name: str
 
 
 class ResolvedDemand(NamedTuple):
@@ -74,6 +40,17 @@ class ResolvedDemand(NamedTuple):
     unknown: tuple[str, ...] = ()
 
 
+class Instead(NamedTuple):
+    """Roles that a pod would have in claims: those it would not use, whose room it would take, that it would pay."""
+
+    without: Collection[ClaimKey] = ()
+    taking: Collection[ClaimKey] = ()
+    paying: Collection[ClaimKey] = ()
+
+
+AS_IS: Final = Instead()
+
+
 class ClaimValue(NamedTuple):
     """GPU units of the devices of a claim; `missing` and `unknown` as in the resolved demand."""
 
@@ -85,7 +62,8 @@ class ClaimValue(NamedTuple):
 class _ClassDemand(NamedTuple):
     """Devices of a class: how many, and the GPU units beyond what the containers' own resources count already.
 
-    `requested_as` is the containers' resource that requests them, "" where a claim does.
+    `requested_as` is the containers' resource that requests them, "" where a claim does. `takes_room`: no other pod
+    takes their room.
     """
 
     device_class: DeviceClass
@@ -93,9 +71,15 @@ class _ClassDemand(NamedTuple):
     units: Units
     is_certain: bool
     requested_as: ResourceName = _BY_CLAIM
+    takes_room: bool = True
 
 
 _Spec = TypeVar("_Spec", ClaimSpec, frozenset[GroupEntry])
+_Value = TypeVar("_Value", Uid, NodeName)
+
+
+def _never(_payer: Uid, _claim: Uid) -> bool:
+    return False
 
 
 class Claims:
@@ -106,21 +90,22 @@ class Claims:
         self._uids: dict[ClaimKey, Uid] = {}
         self._classes: dict[str, DeviceClass] = {}
         self._by_resource: dict[ResourceName, DeviceClass] = {}
-        self._users: dict[ClaimKey, dict[Uid, None]] = {}
-        self._pods: dict[Uid, tuple[ClaimKey, ...]] = {}
+        self.users = ClaimUsers()
+        self.sizes = DeviceSizes()
+        self._nodes: dict[ClaimKey, NodeName] = {}
         self._groups: dict[ClaimKey, frozenset[GroupEntry]] = {}
         self._deleted: set[ClaimKey] = set()  # deleted, still in use
 
-    def set(self, key: ClaimKey, spec: ClaimSpec | None, uid: Uid | None = None) -> Iterable[Uid]:
+    def set(
+        self, key: ClaimKey, spec: ClaimSpec | None, uid: Uid | None = None, *, node: NodeName | None = None
+    ) -> Iterable[Uid]:
         """Set or remove (None) a claim or a template; return the pods whose demand may have changed.
 
         Pods keep the devices of a claim whose template was deleted: a deleted object counts until its last pod is gone.
-        `uid` distinguishes a claim from an earlier one of the same name.
+        `uid` distinguishes a claim from an earlier one of the same name, `node` is where it is allocated.
         """
-        if uid is None:
-            self._uids.pop(key, None)
-        else:
-            self._uids[key] = uid
+        _put(self._uids, key, uid)
+        _put(self._nodes, key, node)
         return self._set(self._specs, key, spec)
 
     def set_group(self, key: ClaimKey, entries: frozenset[GroupEntry] | None) -> Iterable[Uid]:
@@ -134,7 +119,7 @@ class Claims:
             self._drop_if_unused(key)
         elif known.get(key) != now:
             known[key] = now
-            return tuple(self._users.get(key, ()))
+            return self.users.of(key)
         return ()
 
     def set_class(self, name: str, device_class: DeviceClass | None) -> Iterable[Uid]:
@@ -148,7 +133,11 @@ class Claims:
         # of two classes with the same resource the newer wins, as in kube-scheduler
         ordered = sorted(self._classes.values(), key=age_order)
         self._by_resource = {known.extended_resource: known for known in ordered if known.extended_resource}
-        return tuple(self._pods)
+        return self.users.pods()
+
+    def set_sizes(self, slice_name: str, pool: str, devices: tuple[SizedDevice, ...]) -> Iterable[Uid]:
+        """Set the devices of a slice that claims may share; return the pods whose demand may have changed."""
+        return self.users.pods() if self.sizes.set(slice_name, pool, devices) else ()
 
     def knows(self, name: ResourceName) -> bool:
         """Whether a class provides this resource, or may provide it."""
@@ -158,9 +147,13 @@ class Claims:
         """Return the UID of the claim with this key; None where there is none."""
         return self._uids.get(key)
 
-    def payer_of(self, key: ClaimKey) -> tuple[Uid, ...]:
-        """Return the pod charged for a claim, if there is one."""
-        return tuple(islice(self._users.get(key, ()), 1))
+    def shared_by(self, namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterator[ClaimKey]:
+        """Yield the keys of claims that a pod uses and that others may use as well."""
+        return filter(None, (self._shared_key(namespace, ref) for ref in refs))
+
+    def node_of(self, key: ClaimKey, uid: Uid) -> NodeName | None:
+        """Return the node that a pod must be on to use a claim: where it is allocated, or other users are expected."""
+        return self._nodes.get(key) or self.users.node(key, uid)
 
     def worth(self, spec: ClaimSpec, policy: Policy, *, is_admin: bool) -> ClaimValue:
         """Count the devices of a claim, independent of the pod charged for it."""
@@ -169,20 +162,24 @@ class Claims:
         units = sum(each.units for each in self._class_demands(spec, policy, missing, unknown, is_admin=is_admin))
         return ClaimValue(exact_units(units), tuple(missing), tuple(unknown))
 
-    def join(self, uid: Uid, namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterable[Uid]:
-        """Set the claims that a pod uses; return the pods now charged for the claims it no longer uses.
+    def join(
+        self, uid: Uid, namespace: Namespace, refs: tuple[ClaimRef, ...], *, node: NodeName | None = None
+    ) -> Iterable[Uid]:
+        """Set the claims that a pod uses, and its node; return the other pods whose charge or room changed by that.
 
         A pod without claims joins too: it may request an extended resource of a class.
         """
-        before, keys = self._pods.get(uid, ()), tuple(dict.fromkeys(_keys(namespace, refs)))
-        self._pods[uid] = keys
-        for key in keys:
-            self._users.setdefault(key, {})[uid] = None
-        return self._detach(uid, [key for key in before if key not in keys])
+        before, keys = self.users.keys_of(uid), tuple(dict.fromkeys(keys_of(namespace, refs)))
+        changed = self.users.join(uid, keys, node)
+        self._drop_unused(before)
+        return changed
 
     def leave(self, uid: Uid) -> Iterable[Uid]:
-        """Remove a pod; return the pods now charged for its shared claims."""
-        return self._detach(uid, self._pods.pop(uid, ()))
+        """Remove a pod; return the pods whose charge or room changed by that."""
+        before = self.users.keys_of(uid)
+        changed = self.users.leave(uid)
+        self._drop_unused(before)
+        return changed
 
     def resolve(
         self,
@@ -195,8 +192,13 @@ class Claims:
         shares_by: str,
         slices: tuple[ResourceName, ...],
         policy: Policy,
+        may_inherit: Callable[[Uid, Uid], bool] = _never,
+        instead: Instead = AS_IS,
     ) -> ResolvedDemand:
-        """Add a pod's claims to what its containers request, by shares where its scheduler enforces them."""
+        """Add a pod's claims to what its containers request, by shares where its scheduler enforces them.
+
+        `may_inherit` says whether a pod that is charged for a claim was admitted with the claim of this UID.
+        """
         own = demand.own or demand
         counted = in_shares(own, policy.resources) if shares_by in policy.defaults.share_schedulers else own
         counted = in_slices(counted, slices, policy.resources)
@@ -211,9 +213,15 @@ class Claims:
                 kind, name = ("ResourceClaim", ref.claim) if ref.claim else ("ResourceClaimTemplate", ref.template)
                 missing.append(f"{kind} {namespace}/{name}")
                 continue
+            key = self._shared_key(namespace, ref)
+            if key in instead.without:
+                continue
             of_claim = self._class_demands(spec, policy, missing, unknown, is_admin=is_admin)
+            if key is not None and key not in instead.taking and not self.users.takes_room(key, uid):
+                of_claim = [each._replace(takes_room=False) for each in of_claim]
             class_demands += of_claim
-            units += sum(each.units for each in of_claim) if self._is_payer(uid, namespace, ref) else 0
+            is_charged = key is None or key in instead.paying or self.users.payer(key) in (None, uid)
+            units += sum(each.units for each in of_claim) if is_charged else 0
         if not class_demands:
             return ResolvedDemand(counted, tuple(missing), tuple(unknown))
         requests, devices = dict(own.requests), dict(own.devices)
@@ -226,9 +234,21 @@ class Claims:
             devices=tuple(sorted(devices.items())),
             requests=tuple(sorted(requests.items())),
             own=own,
-            claims=tuple(sorted(filter(None, (self._uids.get(key) for key in _named_claims(namespace, refs))))),
+            claims=tuple(sorted(self._admitted_with(uid, namespace, refs, may_inherit))),
         )
         return ResolvedDemand(full, tuple(missing), tuple(unknown))
+
+    def _admitted_with(
+        self, uid: Uid, namespace: Namespace, refs: tuple[ClaimRef, ...], may_inherit: Callable[[Uid, Uid], bool]
+    ) -> Iterator[Uid]:
+        """Yield the named claims that the pod is charged for, or that another pod was admitted with.
+
+        A claim that was made again after its payer was admitted was never compared with a limit.
+        """
+        for key in named_claims(namespace, refs):
+            payer, claim = self.users.payer(key), self._uids.get(key)
+            if claim is not None and (payer in (None, uid) or (payer is not None and may_inherit(payer, claim))):
+                yield claim
 
     def _add_devices(
         self,
@@ -240,10 +260,11 @@ class Claims:
         """Count devices of a class under the one node resource that all names of the class share.
 
         The implicit resource of the class is requested as well: nodes whose device plugin has the devices do not have
-        it.
+        it. Where another user of a claim takes the room, nothing is requested.
         """
         resource = self._node_resource(each.device_class, weights)
-        for name in {resource, each.device_class.implicit_resource} - {each.requested_as}:
+        names = {resource, each.device_class.implicit_resource} - {each.requested_as} if each.takes_room else ()
+        for name in names:
             requests[name] = requests.get(name, 0) + each.number
         if each.requested_as in devices:
             devices[each.requested_as] -= each.number
@@ -257,21 +278,12 @@ class Claims:
         is_known = mapped is not None and mapped in weights and self._by_resource.get(mapped) == device_class
         return mapped if mapped is not None and is_known else device_class.implicit_resource
 
-    def _detach(self, uid: Uid, keys: Iterable[ClaimKey]) -> Iterable[Uid]:
-        payers: dict[Uid, None] = {}
+    def _drop_unused(self, keys: Iterable[ClaimKey]) -> None:
         for key in keys:
-            users = self._users[key]
-            was_payer = next(iter(users)) == uid
-            del users[uid]
-            if not users:
-                del self._users[key]
-                self._drop_if_unused(key)
-            elif was_payer:
-                payers[next(iter(users))] = None
-        return payers
+            self._drop_if_unused(key)
 
     def _drop_if_unused(self, key: ClaimKey) -> None:
-        if key in self._deleted and key not in self._users:
+        if key in self._deleted and key not in self.users:
             self._deleted.discard(key)
             self._specs.pop(key, None)
             self._groups.pop(key, None)
@@ -312,7 +324,7 @@ class Claims:
         """Count a request by its most expensive alternative."""
         weights, ignored = policy.resources, policy.ignored_resources
         most_expensive: _ClassDemand | None = None
-        for name, number, driver in request.alternatives:
+        for name, number, driver, parts, may_be_part in request.alternatives:
             device_class = self._classes.get(name)
             known = device_class or DeviceClass(name)
             weight = _weight(known, weights)
@@ -329,8 +341,9 @@ class Claims:
                 continue
             # node resources are requested only where it is certain which devices are meant, and how many
             is_certain = device_class is not None and len(request.alternatives) == 1 and number < ALL_DEVICES
-            is_certain = is_certain and not is_guess
-            each = _ClassDemand(known, number, number * weight, is_certain)
+            is_certain = is_certain and not (is_guess or parts or may_be_part)
+            units = number * weight - sum((1 - self.sizes.share_of(part)) * weight for part in parts)
+            each = _ClassDemand(known, number, units, is_certain)
             if most_expensive is None or each.units > most_expensive.units:
                 most_expensive = each
         return most_expensive
@@ -339,34 +352,18 @@ class Claims:
         found = self._specs.get(ClaimKey("claim", namespace, ref.claim)) if ref.claim else None
         return self._specs.get(ClaimKey("template", namespace, ref.template)) if found is None else found
 
-    def _is_payer(self, uid: Uid, namespace: Namespace, ref: ClaimRef) -> bool:
-        users: Iterable[Uid] = ()
-        if ref.claim:
-            users = self._users.get(ClaimKey("claim", namespace, ref.claim), ())
+    def _shared_key(self, namespace: Namespace, ref: ClaimRef) -> ClaimKey | None:
+        """Return the key under which pods use the same claim; None where the claim is the pod's own as far as known."""
         if ref.group and (ref.entry, ref.template) in self._groups.get(ClaimKey("group", namespace, ref.group), ()):
-            users = self._users.get(_group_key(namespace, ref), ())
-        return next(iter(users), uid) == uid
+            return group_key(namespace, ref)
+        return ClaimKey("claim", namespace, ref.claim) if ref.claim else None
 
 
-def _group_key(namespace: Namespace, ref: ClaimRef) -> ClaimKey:
-    return ClaimKey("entry", namespace, f"{ref.group}/{ref.entry}/{ref.template}")
-
-
-def _named_claims(namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterator[ClaimKey]:
-    """Return the claims that a pod names itself: they exist independent of the pod."""
-    return (ClaimKey("claim", namespace, ref.claim) for ref in refs if ref.claim and not ref.template)
-
-
-def _keys(namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterator[ClaimKey]:
-    """Return all objects that a pod's demand depends on."""
-    for ref in refs:
-        if ref.group:
-            yield ClaimKey("group", namespace, ref.group)
-            yield _group_key(namespace, ref)
-        if ref.claim:
-            yield ClaimKey("claim", namespace, ref.claim)
-        if ref.template:
-            yield ClaimKey("template", namespace, ref.template)
+def _put(known: "dict[ClaimKey, _Value]", key: ClaimKey, value: "_Value | None") -> None:
+    if value is None:
+        known.pop(key, None)
+    else:
+        known[key] = value
 
 
 def _weight(device_class: DeviceClass, weights: Weights) -> Units | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from webhook.core.dra.device_parts import SizedDevice
 from webhook.core.model.device_class import DeviceClass, age_order
 from webhook.core.model.names import NodeName, ResourceName
 from webhook.core.model.node import Node
@@ -38,12 +39,13 @@ class Condition(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Devices of one node; only slices of a pool's newest generation count."""
+    """Devices of one node; only slices of a pool's newest generation count. `sized` are those that claims may share."""
 
     node: NodeName
     pool: str
     generation: int
     devices: tuple[Device, ...]
+    sized: tuple[SizedDevice, ...] = ()
 
 
 class _ClassSelector(NamedTuple):

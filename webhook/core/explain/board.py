@@ -259,7 +259,7 @@ def _group(node: Node, resource: ResourceName, pods: list[Resident], world: Worl
     allocations = [
         (pod, Allocation(f"{pod.namespace}/{pod.name}", *_charged_as(pod, world), pieces))
         for pod in pods
-        if (pieces := dict(pod.demand.devices).get(resource, 0))
+        if (pieces := dict(pod.demand.held).get(resource, 0))
     ]
     if resource == node.devices.resource:
         return DeviceGroup(resource, _by_device(node, allocations, world), is_packed=True)

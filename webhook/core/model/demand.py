@@ -63,8 +63,9 @@ class Demand:
     """The resources that a pod takes.
 
     `gpus` is its charge in GPU units; `devices` are the GPU resources behind it, by name in pieces, sorted; `requests`
-    are all requests of the pod on its node, sorted, those devices included; `per_device` is what must fit on single
-    devices, None where pieces are only counted. Hashable on purpose.
+    are all requests of the pod on its node, sorted, those devices included except where they are of a claim whose room
+    another pod takes; `per_device` is what must fit on single devices, None where pieces are only counted. Hashable on
+    purpose.
 
     `counted` is the input of the charge where that is not `requests`: shares of devices by their shape, each as a whole
     device (see `in_shares`). `strange` are extended resources without a weight, and all resources named after a
@@ -80,6 +81,15 @@ class Demand:
     strange: tuple[ResourceName, ...] = ()
     own: "Demand | None" = None
     claims: tuple[Uid, ...] = field(default=(), compare=False)
+
+    @property
+    def held(self) -> tuple[tuple[ResourceName, int], ...]:
+        """Its devices without those of claims whose room another pod takes."""
+        if self.own is None:
+            return self.devices
+        requests = dict(self.requests)
+        taken = ((name, min(amount, requests.get(name, 0))) for name, amount in self.devices)
+        return tuple([(name, amount) for name, amount in taken if amount])
 
 
 def pod_requests(

@@ -207,9 +207,15 @@ class Constraints:
 
     def excluding(self, nodes: Iterable[str]) -> "Constraints":
         """Add that the pod must not run on these nodes."""
-        excluded = Requirement(NODE_NAME_FIELD, Operator.NOT_IN, tuple(sorted(nodes)))
+        return self._with_name(Requirement(NODE_NAME_FIELD, Operator.NOT_IN, tuple(sorted(nodes))))
+
+    def on_node(self, node: str) -> "Constraints":
+        """Add that the pod must run on this node."""
+        return self._with_name(Requirement(NODE_NAME_FIELD, Operator.IN, (node,)))
+
+    def _with_name(self, required: Requirement) -> "Constraints":
         terms = [term for term in self.terms or () if term != NodeTerm()] if self.terms is not None else [NodeTerm()]
-        narrowed = tuple(NodeTerm(term.labels, (*term.fields, excluded)) for term in terms)
+        narrowed = tuple(NodeTerm(term.labels, (*term.fields, required)) for term in terms)
         return Constraints(self.node_selector, narrowed, self.tolerations)
 
     @property

@@ -18,6 +18,7 @@ from webhook.core.model.names import TeamName, Uid
 from webhook.core.reclaim.limit_victims import cheapest_under
 from webhook.core.reclaim.reclaim_plan import Cause, ReclaimSnapshot, Refused
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.shared_devices import Sharing, freeing
 from webhook.core.reclaim.trial import Trial
 from webhook.core.reclaim.victim import Victim
 
@@ -174,7 +175,7 @@ class _Planner:
         if found is None:
             return None
         victims = found.victims
-        for unit in reversed(_units(victims)):
+        for unit in reversed(_units(victims, self._snapshot.sharing)):
             rest = tuple([victim for victim in victims if victim not in unit])
             if self._is_enough(each, rest) and (not found.frees_node or self._frees_node(each, rest)):
                 victims = rest
@@ -186,7 +187,8 @@ class _Planner:
         if not uids:
             return None
         spared = self._snapshot.spared | self._snapshot.refused | self._gone
-        victims = tuple([victim for victim in self._under(each) if victim.uid in uids and victim.uid not in spared])
+        kept = (victim for victim in self._under(each) if victim.uid in uids and victim.uid not in spared)
+        victims = freeing(kept, self._snapshot.sharing, gone=self.trial.gone)
         if not self._is_enough(each, victims):
             return None
         frees_node = self._frees_node(each, victims)
@@ -284,9 +286,15 @@ def _together(found: list[LimitMove | Refused]) -> list[LimitMove | Refused]:
     return [move._replace(levels=levels) for move in moves]
 
 
-def _units(victims: Sequence[Victim]) -> list[set[Victim]]:
-    """Return victims as they are evicted: a gang together, the others one by one."""
+def _units(victims: Sequence[Victim], sharing: Sharing) -> list[set[Victim]]:
+    """Return victims as they are evicted: a gang together, the users of a claim as well, the others one by one."""
     found: dict[object, set[Victim]] = {}
     for victim in victims:
-        found.setdefault(victim.gang or victim.uid, set()).add(victim)
-    return list(found.values())
+        others = () if victim.demand.own is None else chain.from_iterable(sharing.others(victim.uid).values())
+        names = {victim.gang or victim.uid, *others}
+        together = {id(unit): unit for name in names if (unit := found.get(name)) is not None}
+        unit = {victim}.union(*together.values())
+        for each in unit:
+            found[each.uid] = unit
+            found[each.gang or each.uid] = unit
+    return list({id(unit): unit for unit in found.values()}.values())

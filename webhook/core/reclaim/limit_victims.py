@@ -1,11 +1,12 @@
 """The cheapest borrowing pods whose end makes room under a limit, wherever they run."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from webhook.core.model.amount import Units
 from webhook.core.model.demand import PerDevice
-from webhook.core.model.names import GangId, ResourceName
+from webhook.core.model.names import GangId, ResourceName, Uid
 from webhook.core.reclaim.victim import Victim
 from webhook.core.reclaim.victim_search import Need, Scale, Unit, VictimChoice, cheapest, departures
 
@@ -25,24 +26,51 @@ class _Anywhere:
         return ()
 
 
+@dataclass(slots=True)
+class _Among:
+    """The victims that do not go alone; implements webhook.core.reclaim.shared_devices.Among."""
+
+    by_uid: dict[Uid, Victim] = field(default_factory=dict)
+    by_gang: dict[GangId, list[Victim]] = field(default_factory=dict)
+
+    def add(self, victim: Victim) -> None:
+        self.by_uid[victim.uid] = victim
+        if victim.gang is not None:
+            self.by_gang.setdefault(victim.gang, []).append(victim)
+
+    def get(self, uid: Uid) -> Victim | None:
+        return self.by_uid.get(uid)
+
+    def members(self, gang: GangId) -> Iterable[Victim]:
+        return self.by_gang.get(gang, ())
+
+
 def cheapest_under(missing: Units, victims: Iterable[Victim], *, scale: Scale) -> VictimChoice | None:
     """Return the victims of the least cost that hold so many units together; None where all of them hold less.
 
-    Gangs go whole. Each row has no more of equal victims than one choice could need.
+    Gangs go whole, and so do the users of a claim. Each row has no more of equal victims than one choice could need.
     """
     rows: dict[object, list[Unit]] = {}
-    gangs: dict[GangId, list[Victim]] = {}
+    groups: dict[object, list[Victim]] = {}
+    among = _Among()
     for victim in victims:
         if not scale.may_go(victim):
             continue
-        if victim.gang is not None:
-            gangs.setdefault(victim.gang, []).append(victim)
-        elif scale.is_past_minimum_runtime(victim):
+        is_shared = scale.shares(victim)
+        if is_shared or victim.gang is not None:
+            groups.setdefault(victim.gang or victim.uid, []).append(victim)
+            among.add(victim)
+        elif victim.demand.gpus and scale.is_past_minimum_runtime(victim):
             alike = (victim.demand.gpus, victim.team, victim.guards, victim.workload, victim.is_counted)
             rows.setdefault(alike, []).append(_unit((victim,), scale))
-    for gang, members in gangs.items():
-        if any(map(scale.is_past_minimum_runtime, members)):
-            rows[gang] = [_unit(tuple(members), scale)]
+    seen: set[Uid] = set()
+    for name, members in groups.items():
+        if seen.isdisjoint(member.uid for member in members):
+            group = scale.with_companions(members, among)
+            seen.update(member.uid for member in group)
+            unit = _unit(group, scale)
+            if unit.gpus and any(map(scale.is_past_minimum_runtime, group)):
+                rows[name] = [unit]
     need = Need({_LIMIT: missing}, missing)
     return cheapest(need, _enough(rows.values(), missing, scale), room=_Anywhere(), scale=scale)
 

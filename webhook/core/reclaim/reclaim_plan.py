@@ -14,6 +14,7 @@ from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.failures import Remaining, WorkloadId
 from webhook.core.reclaim.kinship import NO_KINSHIP, Kinship
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.shared_devices import NO_SHARING, Sharing
 from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_search import Cost
 
@@ -77,7 +78,8 @@ class ReclaimSnapshot:
     On nodes with `holds` no room counts as free for other pods: a taint keeps it, and a pod that gets some of it needs
     the toleration. `pod_counts` are the pods on nodes, leaving ones included, since they may stay for a while.
     `budget_seconds` and `minimum_runtime` are the policy's. `kinship` orders victims by their departments. `levels` are
-    those of the policy's domains, and `group_domains` the domains that PodGroups ask for.
+    those of the policy's domains, and `group_domains` the domains that PodGroups ask for. `sharing` says which pods
+    share devices.
     """
 
     fleet: Fleet
@@ -97,4 +99,5 @@ class ReclaimSnapshot:
     failures: Mapping[WorkloadId, Remaining] = field(default_factory=dict)
     kinship: Kinship = NO_KINSHIP
     levels: tuple[str, ...] = ()
+    sharing: Sharing = NO_SHARING
     group_domains: Mapping[GangId, DomainRequest] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from webhook.core.reclaim.kinship import NO_KINSHIP, Kinship
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Cause, Hold, ReclaimSnapshot, Refused
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.shared_devices import WorldSharing
 from webhook.core.tiers.tier_changes import tier_changes
 from webhook.core.world.world import World
 
@@ -133,6 +134,7 @@ def take_snapshot(
         failures=reclaim_index.failures(chosen),
         kinship=Kinship(world.policy.teams, world.departments()) if world.policy.departments else NO_KINSHIP,
         levels=world.policy.topology.levels,
+        sharing=WorldSharing(world),
         group_domains=world.group_domains,
     )
 

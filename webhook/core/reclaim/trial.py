@@ -4,7 +4,7 @@ What one pod's victims free beyond its need, the next pod may use.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, NamedTuple
@@ -20,6 +20,7 @@ from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.failures import FailureLimits, Remaining, WorkloadId
 from webhook.core.reclaim.reclaim_plan import Cause, Move, ReclaimSnapshot, Refused
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.shared_devices import Going
 from webhook.core.reclaim.victim import NOWHERE, Victim
 from webhook.core.reclaim.victim_search import Cost, Need, Scale, VictimChoice, clear, departures
 
@@ -75,11 +76,17 @@ class Trial:
         place = snapshot.order.index(ReclaimCost.LOST_WORK)
         self._ahead, self._behind = (0,) * (place + 1), (0,) * (len(snapshot.order) - place - 1)
         self._offers: dict[tuple[Demand, int, Overrides, DepartmentName | None], _Offers] = {}
+        going = Going(snapshot.sharing, together=[leaving.uid for leaving in snapshot.leaving])
         for leaving in snapshot.leaving:
             if (node := leaving.pod.node) is not None:
-                self._give(node, leaving.uid, leaving.demand)
+                self._give(node, leaving.uid, going.freed(leaving.uid, leaving.demand))
         for hold in snapshot.holds:
             self._take(hold.node, hold.waiting)
+
+    @property
+    def gone(self) -> Set[Uid]:
+        """The pods that leave, or are evicted in this round."""
+        return self._gone
 
     def savepoint(self) -> int:
         """Return a name of the present state for `undo`."""
@@ -107,6 +114,8 @@ class Trial:
     ) -> Move | Refused:
         """Find room for one pod on slots that match it, and take it; no pod of the teams `outside` is evicted."""
         fleet, demand = self._fleet, waiting.demand
+        for node in self._snapshot.sharing.nodes(waiting.uid) if demand.own is not None else ():
+            slots &= fleet.bit(node)
         able = fleet.with_capacity(demand, slots & fleet.open_bits)
         if not able:
             return Refused(waiting, Cause.NO_NODE)
@@ -240,6 +249,7 @@ class Trial:
             how.no_minimum_after,
             FailureLimits(self._failures, may_break=how.may_break),
             snapshot.kinship.costs(team),
+            snapshot.sharing,
         )
 
     def allows(self, choice: VictimChoice, how: Overrides) -> bool:
@@ -257,15 +267,15 @@ class Trial:
 
         On slices each piece is less than the pod counts, if the pod may get whole GPUs.
         """
-        if len(demand.devices) != 1 or self._fleet.bit(node) & self._fleet.mig_slots:
+        if len(demand.held) != 1 or self._fleet.bit(node) & self._fleet.mig_slots:
             return 0
-        ((resource, amount),) = demand.devices
+        ((resource, amount),) = demand.held
         return max(0, amount - self._fleet.free(node, resource)) * (demand.gpus // amount)
 
     def _missing_on(self, among: int, demand: Demand) -> list[tuple[NodeName, int]]:
-        if len(demand.devices) != 1:
+        if len(demand.held) != 1:
             return [(node, 0) for node in self._fleet.names_of(among)]
-        ((resource, amount),) = demand.devices
+        ((resource, amount),) = demand.held
         each, sliced = demand.gpus // amount, among & self._fleet.mig_slots
         missing = [
             (node, (amount - free) * each if free < amount else 0)

@@ -4,7 +4,7 @@ Exact: victims that free the same are interchangeable except for their cost, so 
 searched, and a branch ends as soon as it costs more than the best so far. A node has at most a few dozen GPU pods.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple, Protocol
@@ -14,6 +14,7 @@ from webhook.core.model.demand import PerDevice
 from webhook.core.model.names import NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.policy import ReclaimCost
 from webhook.core.reclaim.failures import Departure, FailureLimits, WorkloadId, share_used
+from webhook.core.reclaim.shared_devices import NO_SHARING, Among, Sharing, companions, freeing
 from webhook.core.reclaim.victim import GuardId, NodeVictims, Victim, VictimIndex
 
 _STEPS: Final = 20_000
@@ -81,6 +82,7 @@ class Scale:
     `gone` are those that are evicted already, `spared` those that must not be; teams that are `exhausted` lose no more
     pods for now. `left` is None where budgets do not count. Pods that started after `no_minimum_after` have no minimum
     runtime. `failure_limits` are the workloads' failure budgets, `kinship` is what a GPU unit of each team costs.
+    `sharing` says which victims share devices.
     """
 
     now: int
@@ -93,10 +95,19 @@ class Scale:
     no_minimum_after: int | None = None
     failure_limits: FailureLimits = field(default_factory=lambda: _NO_FAILURE_LIMITS)
     kinship: Mapping[TeamName, int] = field(default_factory=dict)
+    sharing: Sharing = NO_SHARING
 
     def may_go(self, victim: Victim) -> bool:
         """Whether a victim is still there and may be evicted, apart from its minimum runtime."""
         return victim.uid not in self.gone and victim.uid not in self.spared and victim.team not in self.exhausted
+
+    def shares(self, victim: Victim) -> bool:
+        """Whether other pods use devices of a victim."""
+        return victim.demand.own is not None and bool(self.sharing.others(victim.uid))
+
+    def with_companions(self, victims: Sequence[Victim], among: Among) -> tuple[Victim, ...]:
+        """Return victims with those that go with them, each with what it frees."""
+        return companions(victims, among, self.sharing, gone=self.gone, may_go=self.may_go)
 
     def is_past_minimum_runtime(self, victim: Victim) -> bool:
         """Whether a victim had its minimum runtime, or is not protected by it."""
@@ -123,7 +134,10 @@ class Scale:
 
 
 class Unit(NamedTuple):
-    """Victims that are evicted together: one single, a gang or a workload. `here` is what they free on this node."""
+    """Victims that are evicted together: one single, a gang, the users of a claim or a workload.
+
+    `here` is what they free on this node.
+    """
 
     victims: tuple[Victim, ...]
     here: tuple[Units, ...]
@@ -139,7 +153,7 @@ def clear(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, 
         return None
     made = (
         *_singles(need, node_victims, room, scale),
-        *_gangs(need, node, victim_index, scale),
+        *_groups(need, node, victim_index, scale),
         *_whole(need, node, victim_index, scale),
     )
     return cheapest(need, made, room=room, scale=scale)
@@ -171,7 +185,7 @@ def _singles(need: Need, node_victims: NodeVictims, room: Room, scale: Scale) ->
         here = tuple([requests.get(resource, 0) for resource in need.amounts])
         if any(here) or need.per_device is not None:
             for _, victim in row:
-                if scale.is_past_minimum_runtime(victim) and scale.may_go(victim):
+                if scale.is_past_minimum_runtime(victim) and scale.may_go(victim) and not scale.shares(victim):
                     key = (alike, room.devices_of(victim)) if need.per_device is not None else alike
                     cost = scale.cost_of((victim,), gangs=0)
                     unit = Unit((victim,), here, victim.demand.gpus, cost, departures((victim,)))
@@ -195,21 +209,31 @@ def _limiting(row: Sequence[Unit]) -> WorkloadId | None:
     return victims[0].workload if len(victims) == 1 and victims[0].is_counted and victims[0].gang is None else None
 
 
-def _gangs(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) -> list[list[Unit]]:
-    """Return a row for each gang: all of its borrowing members are evicted.
+def _groups(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) -> list[list[Unit]]:
+    """Return a row for each gang, and for the users of each shared claim: all that go with one of them are evicted.
 
-    Members that must not be, such as guaranteed ones, protect no others, and its minimum runtime is that of its oldest
-    member: a user who labels pods defines what a gang is.
+    Members that must not be, such as guaranteed ones, protect no others, and their minimum runtime is that of the
+    oldest: a user who labels pods defines what a gang is.
     """
-    rows = []
-    for gang in victim_index.gangs_on(node):
-        there = victim_index.members(gang)
-        members = tuple([member for member in there if scale.may_go(member)])
-        if any(member.node == node for member in members) and any(
-            scale.is_past_minimum_runtime(member) for member in there
-        ):
-            rows.append([_together(members, need, node, scale)])
+    rows: list[list[Unit]] = []
+    seen: set[Uid] = set()
+    for there in _starts(node, victim_index, scale):
+        members = [member for member in there if scale.may_go(member)]
+        if seen.isdisjoint(member.uid for member in members) and any(member.node == node for member in members):
+            group = scale.with_companions(members, victim_index)
+            seen.update(member.uid for member in group)
+            if any(map(scale.is_past_minimum_runtime, (*there, *group))):
+                rows.append([_together(group, need, node, scale)])
     return rows
+
+
+def _starts(node: NodeName, victim_index: VictimIndex, scale: Scale) -> Iterator[Sequence[Victim]]:
+    """Yield the gangs on a node, then the singles there that share a claim."""
+    for gang in victim_index.gangs_on(node):
+        yield victim_index.members(gang)
+    node_victims = victim_index.on(node)
+    for row in () if node_victims is None else node_victims.rows.values():
+        yield from ((victim,) for _, victim in row if scale.shares(victim))
 
 
 def _whole(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) -> list[list[Unit]]:
@@ -229,7 +253,7 @@ def _whole(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) 
         )
         is_whole = len(members) >= scale.failure_limits.pods(workload)
         if is_whole and all(each.gang is None for each in members) and any(each.node == node for each in members):
-            rows.append([_together(members, need, node, scale)])
+            rows.append([_together(freeing(members, scale.sharing, gone=scale.gone), need, node, scale)])
     return rows
 
 

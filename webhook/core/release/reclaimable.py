@@ -61,10 +61,10 @@ class BorrowedRoom:
             if charge is not None and charge.tier is Tier.PREEMPTIBLE:
                 self._add(held, pod)
         free = self._world.fleet.free
-        return all(free(name, resource) + held.get(resource, 0) >= amount for resource, amount in demand.devices)
+        return all(free(name, resource) + held.get(resource, 0) >= amount for resource, amount in demand.held)
 
     def _best_node(self, demand: Demand, slots: int) -> NodeName | None:
-        fleet, devices = self._world.fleet, demand.devices
+        fleet, devices = self._world.fleet, demand.held
         if self._held is None:
             self._held = self._count()
         found: list[tuple[int, NodeName]] = []
@@ -104,7 +104,7 @@ class BorrowedRoom:
     def _add(self, held: dict[ResourceName, int], pod: Resident) -> None:
         """Add what a borrowing pod holds, unless it is never evicted."""
         if not is_protected_by(self._world.policy.reclaim, pod.namespace, pod.labels):
-            for resource, amount in pod.demand.devices:
+            for resource, amount in pod.demand.held:
                 held[resource] = held.get(resource, 0) + amount
 
     def _borrowers(self) -> Iterator[Uid]:

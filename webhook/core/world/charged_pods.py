@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-from webhook.core.dra.dra_claims import Claims, ResolvedDemand
+from webhook.core.dra.dra_claims import AS_IS, Claims, Instead, ResolvedDemand
 from webhook.core.life.pod_life import TERMS
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import reweighed
@@ -81,15 +81,25 @@ class ChargedPods:
         self._take_off(uid)
         self.pods.add(record)
         if record.pod.claims or record.pod.demand.strange or record.pod.shares_by:
-            new_payers = self.claims.join(uid, record.pod.namespace, record.pod.claims)
+            changed = self._join(record)
             record.pod = self._resolved(record.pod)
-            self.recount(new_payers)
+            self.recount(changed)
         elif record.pod.slices or self.fleet.mig_slots:
             record.pod = self._resolved(record.pod)
         if not record.is_reserved:
             self._tenancies.note_pods(record.pod.namespace, are_there=True)
         self._charge(record, charge, is_placed=False)
         self._take(record, devices=devices)
+
+    def _join(self, record: PodRecord) -> Iterable[Uid]:
+        """Set the claims that a pod uses; return the pods whose part of a claim changed.
+
+        A pod that is not charged pays for none: another user does.
+        """
+        pod = record.pod
+        if not TERMS[record.stage].is_charged:
+            return self.claims.leave(pod.uid)
+        return self.claims.join(pod.uid, pod.namespace, pod.claims, node=record.node)
 
     def place(self, record: PodRecord, place: Place) -> None:
         """Charge a known pod, and take its room, by its stage now."""
@@ -147,7 +157,7 @@ class ChargedPods:
         if self._tenancies.reassign(namespace):
             self.recharge(self.pods.in_namespace(namespace))
 
-    def resolve(self, pod: Pod | Resident) -> ResolvedDemand:
+    def resolve(self, pod: Pod | Resident, *, instead: Instead = AS_IS) -> ResolvedDemand:
         """Resolve a pod's demand: its claims, the device classes of its resources, and its shares of devices."""
         return self.claims.resolve(
             pod.demand,
@@ -158,7 +168,15 @@ class ChargedPods:
             shares_by=pod.shares_by,
             slices=self._slices(pod),
             policy=self._policy,
+            may_inherit=self._was_admitted_with,
+            instead=instead,
         )
+
+    def _was_admitted_with(self, payer: Uid, claim: Uid) -> bool:
+        """Whether the pod that is charged for a claim was admitted with it, or with as many GPUs as it is charged."""
+        record = self.pods.get(payer)
+        held = None if record is None else record.pod.admitted
+        return record is not None and held is not None and (claim in held.claims or record.pod.demand.gpus <= held.gpus)
 
     # -- promotions
 

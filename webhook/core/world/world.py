@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from webhook.core.dra.dra_claims import ClaimKey, ClaimSpec, GroupEntry, ResolvedDemand
+from webhook.core.dra.claim_spec import ClaimSpec, GroupEntry
+from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.dra_claims import AS_IS, Instead, ResolvedDemand
 from webhook.core.dra.dra_slices import Condition, DraSlices, Slice
 from webhook.core.life.pod_life import Stage
 from webhook.core.model.decision import Charge
@@ -180,9 +182,9 @@ class World:
         """Return a pod's constraints with a pool's conditions added."""
         return self._entrances.joined(constraints, pool)
 
-    def with_claims(self, pod: Pod | Resident) -> ResolvedDemand:
+    def with_claims(self, pod: Pod | Resident, *, instead: Instead = AS_IS) -> ResolvedDemand:
         """Resolve a pod's demand: its claims, the device classes of its resources, and its shares of devices."""
-        return self._charged.resolve(pod)
+        return self._charged.resolve(pod, instead=instead)
 
     def are_ordinary(self, resources: tuple[ResourceName, ...]) -> bool:
         """Whether none of these resources, which policy does not weigh, can be a GPU."""
@@ -292,9 +294,11 @@ class World:
         """Remove a PriorityClass."""
         self.priority_classes.pop(name, None)
 
-    def set_claim(self, key: ClaimKey, spec: ClaimSpec | None, uid: Uid | None = None) -> None:
-        """Set or remove (None) a claim or a claim template."""
-        self._charged.recount(self.claims.set(key, spec, uid))
+    def set_claim(
+        self, key: ClaimKey, spec: ClaimSpec | None, uid: Uid | None = None, *, node: NodeName | None = None
+    ) -> None:
+        """Set or remove (None) a claim or a claim template; `node` is where a claim is allocated."""
+        self._charged.recount(self.claims.set(key, spec, uid, node=node))
 
     def set_group(self, key: ClaimKey, entries: frozenset[GroupEntry] | None) -> None:
         """Set or remove (None) the claims shared by the pods of a PodGroup."""
@@ -310,6 +314,7 @@ class World:
         """Set or remove (None) the devices that a driver offers on a node."""
         for node in self._dra_slices.set_slice(name, found):
             self._set_fleet_node(node)
+        self._charged.recount(self.claims.set_sizes(name, *(("", ()) if found is None else (found.pool, found.sized))))
 
     def sort_nodes(self) -> None:
         """Sort nodes by name, after a first list or a world file brought many at once."""

@@ -8,7 +8,7 @@ from webhook.core.admission.claim_allocation import Allocation
 from webhook.core.model.names import Namespace, Uid
 from webhook.kube.admission.object_review import ObjectReview, read_request
 from webhook.kube.admission.review import NO_USER, Operation, RequestFields
-from webhook.kube.objects import bounds, keys
+from webhook.kube.objects import bounds
 from webhook.kube.pod import dra
 
 _PODS: Final = "pods"
@@ -68,5 +68,5 @@ def _allocation(claim: dra.ResourceClaim, namespace: Namespace) -> Allocation | 
         uid=claim.metadata.uid,
         devices=allocated,
         pods=tuple(Uid(each.uid) for each in reserved if each.resource == _PODS),
-        is_extended=keys.EXTENDED_CLAIM in (claim.metadata.annotations or {}),
+        made_for=dra.made_for(claim),
     )

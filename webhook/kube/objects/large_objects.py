@@ -20,7 +20,6 @@ _ANNOTATIONS: Final = (
     keys.CHECKPOINTED,
     keys.EVICT_AT,
     keys.EVICT_FOR,
-    keys.EXTENDED_CLAIM,
     keys.GANG,
     keys.GPUSHARE_DEVICE,
     keys.MIRROR,

@@ -1,56 +1,37 @@
-"""From ResourceClaims, their templates, DeviceClasses and ResourceSlices (resource.k8s.io/v1) to core values."""
+"""From ResourceClaims, their templates (resource.k8s.io/v1) and PodGroups to core values: who claims how much."""
 
-import re
 from collections import Counter
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from webhook.core.dra.dra_claims import ALL_DEVICES, ClaimKey, ClaimSpec, ClassCount, DeviceRequest, GroupEntry
-from webhook.core.dra.dra_slices import Condition, Device, Slice, Value
-from webhook.core.model.device_class import DeviceClass
+from webhook.core.dra.claim_spec import ALL_DEVICES, ClaimSpec, ClassCount, DeviceRequest, GroupEntry
+from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.device_parts import DevicePart
 from webhook.core.model.domain_request import DomainRequest
-from webhook.core.model.gpu_names import looks_like_gpu
-from webhook.core.model.names import Namespace, NodeName, ResourceName
+from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.model.selector import NODE_NAME_FIELD, Operator
 from webhook.kube.objects import keys, objects
+from webhook.kube.objects.quantity import Quantity, exact
 from webhook.kube.pod.domain_requests import required_by_key
+from webhook.kube.pod.dra_devices import Selector, condition_of
 
 _ALL: Final = "All"
-_CLOSED_TO_PODS: Final = frozenset({"NoSchedule", "NoExecute"})
-
-_Attributed = tuple[str, Value, type]  # the type too: True and 1 are equal in Python but not in CEL
-_UNIQUE: Final = frozenset({"uuid", "parentUUID", "pciBusID", "pcieRoot"})
-"""Attributes that are unique to a device. They are not counted by; without them equal devices share an object."""
-
-# `device.driver == "gpu.nvidia.com"` and `device.attributes["gpu.nvidia.com"].type == "gpu"`, alone or joined by &&
-_DRIVER: Final = re.compile(r"""device\.driver\s*==\s*(["'])(?P<value>[^"']*)\1""")
-_ATTRIBUTE: Final = re.compile(
-    r"""device\.attributes\[(["'])(?P<domain>[^"']+)\1\]\.(?P<name>\w+)\s*==\s*"""
-    r"""((["'])(?P<text>[^"']*)\5|(?P<number>-?\d{1,18})|(?P<bool>true|false))"""
-)
-
-# several drivers: `device.driver in ["a", "b"]`; no escapes in a driver's name, which could hide another one
-_DRIVER_NAME: Final = r"""(["'])[a-z0-9.-]+\1"""
-_SOME_DRIVER: Final = re.compile(rf"device\.driver\s*==\s*{_DRIVER_NAME}|device\.driver\s+in\s+\[[^\]\\]+\]")
 
 
-class _Cel(msgspec.Struct, frozen=True, gc=False):
-    expression: str = ""
-
-
-class _Selector(msgspec.Struct, frozen=True, gc=False):
-    cel: _Cel = _Cel()
+class _Capacities(msgspec.Struct, frozen=True, gc=False):
+    """Some of a device's capacity; how much is counted once it is allocated."""
 
 
 class _DeviceSubRequest(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     device_class_name: str = ""
-    selectors: tuple[_Selector, ...] | None = None
+    selectors: tuple[Selector, ...] | None = None
     allocation_mode: str = ""
     count: int = 1
     admin_access: bool | None = None
+    capacity: _Capacities | None = None
 
 
 class _DeviceRequest(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -70,14 +51,33 @@ class _ClaimSpec(msgspec.Struct, frozen=True, gc=False):
 class _Result(msgspec.Struct, frozen=True, gc=False):
     request: str
     driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share: str = msgspec.field(default="", name="shareID")
+    consumed: dict[str, Quantity] | None = msgspec.field(default=None, name="consumedCapacity")
 
 
 class _Allocated(msgspec.Struct, frozen=True, gc=False):
     results: tuple[_Result, ...] | None = None
 
 
-class _Allocation(msgspec.Struct, frozen=True, gc=False):
+class _NodeField(msgspec.Struct, frozen=True, gc=False):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class _NodeTerm(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    match_fields: tuple[_NodeField, ...] | None = None
+
+
+class _NodeSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    node_selector_terms: tuple[_NodeTerm, ...] | None = None
+
+
+class _Allocation(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     devices: _Allocated = _Allocated()
+    node_selector: _NodeSelector | None = None
 
 
 class _Consumer(msgspec.Struct, frozen=True, gc=False):
@@ -107,56 +107,6 @@ class ResourceClaimTemplate(msgspec.Struct, frozen=True, gc=False):
 
     metadata: objects.ObjectMeta
     spec: _TemplateSpec
-
-
-class _DeviceClassSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    selectors: tuple[_Selector, ...] | None = None
-    extended_resource_name: str | None = None
-
-
-class _Dated(objects.ObjectMeta, frozen=True, gc=False, rename="camel"):
-    creation_timestamp: str | None = None
-
-
-class DeviceClassObject(msgspec.Struct, frozen=True, gc=False):
-    """A DeviceClass."""
-
-    metadata: _Dated
-    spec: _DeviceClassSpec = _DeviceClassSpec()
-
-
-class _Attribute(msgspec.Struct, frozen=True, gc=False):
-    text: str | None = msgspec.field(default=None, name="string")
-    number: int | None = msgspec.field(default=None, name="int")
-    flag: bool | None = msgspec.field(default=None, name="bool")
-
-
-class _Taint(msgspec.Struct, frozen=True, gc=False):
-    effect: str = ""
-
-
-class _Device(msgspec.Struct, frozen=True, gc=False):
-    attributes: dict[str, _Attribute] | None = None
-    taints: tuple[_Taint, ...] | None = None
-
-
-class _Pool(msgspec.Struct, frozen=True, gc=False):
-    name: str = ""
-    generation: int = 0
-
-
-class _SliceSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    driver: str = ""
-    pool: _Pool = _Pool()
-    node_name: str | None = None
-    devices: tuple[_Device, ...] | None = None
-
-
-class ResourceSlice(msgspec.Struct, frozen=True, gc=False):
-    """A ResourceSlice: devices that a driver offers."""
-
-    metadata: objects.ObjectMeta
-    spec: _SliceSpec
 
 
 class _GroupClaim(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -215,12 +165,42 @@ def template_key(metadata: objects.ObjectMeta) -> ClaimKey:
     return ClaimKey("template", metadata.namespace or Namespace("default"), metadata.name)
 
 
-def to_claim(claim: ResourceClaim) -> ClaimSpec | None:
-    """Return what a claim counts as; None if kube-scheduler made it for container requests, which are counted there."""
-    if keys.EXTENDED_CLAIM in (claim.metadata.annotations or {}):
-        return None
+def to_claim(claim: ResourceClaim) -> ClaimSpec:
+    """Return what a claim counts as, for each pod that names it.
+
+    That includes claims with the annotation of those that kube-scheduler makes for container requests: no pod names
+    one of these, and tenants may write the annotation.
+    """
     found = allocated(claim)
     return _requested(claim.spec) if found is None else found
+
+
+def node_of_claim(claim: ResourceClaim) -> NodeName | None:
+    """Return the only node where the allocated devices can be used; None if there is no allocation, or several are.
+
+    kube-scheduler selects a single node by its name (allocator, createNodeSelector).
+    """
+    allocation = claim.status.allocation if claim.status is not None else None
+    selector = None if allocation is None else allocation.node_selector
+    terms = () if selector is None else selector.node_selector_terms or ()
+    fields = terms[0].match_fields or () if len(terms) == 1 else ()
+    for each in fields:
+        if each.key == NODE_NAME_FIELD and each.operator == Operator.IN and len(each.values or ()) == 1:
+            return NodeName((each.values or ("",))[0])
+    return None
+
+
+def made_for(claim: ResourceClaim) -> Uid | None:
+    """Return the pod that kube-scheduler made a claim for, to serve its containers' requests, if the claim says so.
+
+    kube-scheduler makes it with this annotation and the pod as its controller, allocates it, and only then writes its
+    name into the pod's status (extendeddynamicresources.go). Tenants may write the same.
+    """
+    metadata = claim.metadata
+    if (metadata.annotations or {}).get(keys.EXTENDED_CLAIM) != "true":
+        return None
+    owners = (owner for owner in metadata.owner_references or () if owner.controller and owner.kind == "Pod")
+    return next((Uid(owner.uid) for owner in owners), None)
 
 
 def allocated(claim: ResourceClaim) -> ClaimSpec | None:
@@ -228,51 +208,13 @@ def allocated(claim: ResourceClaim) -> ClaimSpec | None:
     allocation = claim.status.allocation if claim.status is not None else None
     if allocation is None:
         return None
-    counts = Counter((result.request, result.driver) for result in allocation.devices.results or ())
-    return tuple(each for request in claim.spec.devices.requests or () for each in _allocated_to(request, counts))
+    results = allocation.devices.results or ()
+    return tuple(each for request in claim.spec.devices.requests or () for each in _allocated_to(request, results))
 
 
 def to_template(template: ResourceClaimTemplate) -> ClaimSpec:
     """Return what a claim from this template counts as."""
     return _requested(template.spec.spec)
-
-
-def to_class(found: DeviceClassObject) -> DeviceClass:
-    """Translate a DeviceClass."""
-    spec, name = found.spec, found.metadata.name
-    resource = spec.extended_resource_name
-    expressions = [selector.cel.expression for selector in spec.selectors or ()]
-    return DeviceClass(
-        name,
-        ResourceName(resource) if resource else None,
-        found.metadata.creation_timestamp or "",
-        mentions_gpus=any(map(looks_like_gpu, (name, resource or "", *expressions))),
-        is_open=not any(map(_names_drivers, expressions)),
-    )
-
-
-def conditions_of(found: DeviceClassObject) -> tuple[Condition, ...]:
-    """Return a class's conditions on driver and attributes; other conditions in its CEL are ignored."""
-    return tuple(
-        condition
-        for selector in found.spec.selectors or ()
-        if "||" not in selector.cel.expression and "?" not in selector.cel.expression
-        for part in selector.cel.expression.split("&&")
-        if (condition := _condition(part.strip())) is not None
-    )
-
-
-def to_slice(found: ResourceSlice) -> Slice | None:
-    """Translate a ResourceSlice; None if its devices do not belong to a single node."""
-    spec = found.spec
-    if not spec.node_name:
-        return None
-    devices = tuple(
-        _device(spec.driver, _attributes(device, spec.driver))
-        for device in spec.devices or ()
-        if not any(taint.effect in _CLOSED_TO_PODS for taint in device.taints or ())
-    )
-    return Slice(NodeName(spec.node_name), f"{spec.driver}/{spec.pool.name}", spec.pool.generation, devices)
 
 
 def _requested(spec: _ClaimSpec) -> ClaimSpec:
@@ -283,17 +225,26 @@ def _requested(spec: _ClaimSpec) -> ClaimSpec:
     )
 
 
-def _allocated_to(request: _DeviceRequest, counts: Mapping[tuple[str, str], int]) -> ClaimSpec:
+def _allocated_to(request: _DeviceRequest, results: Sequence[_Result]) -> ClaimSpec:
     """Return the devices allocated to a request, by driver, of the alternative that was chosen."""
     found: list[DeviceRequest] = []
     for sub in _alternatives(request):
         name = request.name if request.exactly is not None else f"{request.name}/{sub.name}"
-        found += (
-            DeviceRequest((ClassCount(sub.device_class_name, number, driver),), bool(sub.admin_access))
-            for (allocated_for, driver), number in counts.items()
-            if allocated_for == name
-        )
+        own = [result for result in results if result.request == name]
+        for driver, number in Counter(result.driver for result in own).items():
+            parts = tuple(_part(result) for result in own if result.driver == driver and result.share)
+            counted = ClassCount(sub.device_class_name, number, driver, parts)
+            found.append(DeviceRequest((counted,), bool(sub.admin_access)))
     return tuple(found)
+
+
+def _part(result: _Result) -> DevicePart:
+    """Return the part of a device that a claim has; one whose amounts cannot be read counts as all of it."""
+    try:
+        consumed = tuple(sorted((name, exact(amount)) for name, amount in (result.consumed or {}).items()))
+    except ValueError:
+        consumed = ()
+    return DevicePart(f"{result.driver}/{result.pool}", result.device, consumed)
 
 
 def _alternatives(request: _DeviceRequest) -> tuple[_DeviceSubRequest, ...]:
@@ -303,53 +254,13 @@ def _alternatives(request: _DeviceRequest) -> tuple[_DeviceSubRequest, ...]:
 def _counted(sub: _DeviceSubRequest) -> ClassCount:
     number = ALL_DEVICES if sub.allocation_mode == _ALL else max(0, sub.count)
     drivers = (_driver_of(selector.cel.expression) for selector in sub.selectors or ())
-    return ClassCount(sub.device_class_name, number, next(filter(None, drivers), ""))
+    driver = next(filter(None, drivers), "")
+    return ClassCount(sub.device_class_name, number, driver, may_be_part=sub.capacity is not None)
 
 
 def _driver_of(expression: str) -> str:
     """Return the driver that a claim's own CEL selects; "" unless it is only plain conditions: tenants write it."""
-    conditions = [_condition(part.strip()) for part in expression.split("&&")]
+    conditions = [condition_of(part.strip()) for part in expression.split("&&")]
     if None in conditions:
         return ""
     return next((str(each.value) for each in conditions if each is not None and not each.attribute), "")
-
-
-def _names_drivers(expression: str) -> bool:
-    """Whether a class selects only devices of the drivers that its CEL names."""
-    return "?" not in expression and all(
-        any(_SOME_DRIVER.fullmatch(part.strip(" \n()")) for part in alternative.split("&&"))
-        for alternative in expression.split("||")
-    )
-
-
-def _condition(text: str) -> Condition | None:
-    driver = _DRIVER.fullmatch(text)
-    if "\\" in text:
-        return None  # an escape may spell any other value
-    if driver is not None:
-        return Condition("", driver["value"])
-    found = _ATTRIBUTE.fullmatch(text)
-    if found is None or found["name"] in _UNIQUE:
-        return None
-    value: Value = found["text"] or ""
-    if found["number"] is not None:
-        value = int(found["number"])
-    elif found["bool"] is not None:
-        value = found["bool"] == "true"
-    return Condition(f"{found['domain']}/{found['name']}", value)
-
-
-def _attributes(device: _Device, driver: str) -> tuple[_Attributed, ...]:
-    """Return the attributes by qualified name: the driver is the domain of one without a domain."""
-    found: dict[str, Value] = {}
-    for name, given in (device.attributes or {}).items():
-        value = next((v for v in (given.text, given.number, given.flag) if v is not None), None)
-        if value is not None and name.rpartition("/")[2] not in _UNIQUE:
-            found[name if "/" in name else f"{driver}/{name}"] = value
-    return tuple((name, found[name], type(found[name])) for name in sorted(found))
-
-
-@lru_cache(maxsize=4096)
-def _device(driver: str, attributes: tuple[_Attributed, ...]) -> Device:
-    """Return one shared object for equal devices: a cluster has few kinds; 40,000 separate objects take 80 MB."""
-    return Device(driver, {name: value for name, value, _ in attributes})

@@ -31,6 +31,8 @@ _UNIQUE: Final = frozenset({"uuid", "parentUUID", "pciBusID", "pcieRoot", "hostn
 _NAMED: Final = {
     "name": "part",
     "request": "part",
+    "pool": "part",
+    "device": "part",
     "podGroupName": "podgroup",
     "resourceClaimName": "resourceclaim",
     "resourceClaimTemplateName": "resourceclaimtemplate",
@@ -183,7 +185,7 @@ class Pseudonyms:
             return [self.namespace(each) if under == "namespaces" else self._walk(each) for each in value]
         if not isinstance(value, Mapping):
             return value
-        if under in {"nodeSelector", "matchLabels"}:
+        if under in {"nodeSelector", "matchLabels"} and "nodeSelectorTerms" not in value:  # a claim's has terms
             return self._labels(value)
         made = {key: self._field(key, each) for key, each in value.items()}
         if isinstance(made.get("key"), str):

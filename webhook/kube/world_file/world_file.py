@@ -7,21 +7,23 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from webhook.core.dra.dra_claims import ClaimKey, ClaimSpec
+from webhook.core.dra.claim_spec import ClaimSpec
+from webhook.core.dra.claim_users import ClaimKey
 from webhook.core.dra.dra_slices import Condition, Slice
 from webhook.core.model.demand import Weights
 from webhook.core.model.device_class import DeviceClass
+from webhook.core.model.names import NodeName
 from webhook.core.model.node import Node
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Resident
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
-from webhook.kube.pod import dra
+from webhook.kube.pod import dra, dra_devices
 from webhook.kube.pod.existing_pods import to_resident
 from webhook.kube.pod.waiting_pods import to_waiting
 from webhook.yaml_reader import DocumentError, read_documents
@@ -38,6 +40,14 @@ class WorldFileError(Exception):
         self.problems = problems
 
 
+class KnownClaim(NamedTuple):
+    """A claim or a template; `node` is where a claim is allocated."""
+
+    key: ClaimKey
+    spec: ClaimSpec
+    node: NodeName | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class WorldFile:
     """The content of a file, without pods that use nothing (ended, or without GPUs and without a node).
@@ -50,7 +60,7 @@ class WorldFile:
     namespaces: tuple[NamespaceFacts, ...] = ()
     priority_classes: tuple[PriorityTriple, ...] = ()
     device_classes: tuple[tuple[DeviceClass, tuple[Condition, ...]], ...] = ()
-    claims: tuple[tuple[ClaimKey, ClaimSpec], ...] = ()
+    claims: tuple[KnownClaim, ...] = ()
     slices: tuple[tuple[str, Slice], ...] = ()
     waiting: tuple[WaitingPod, ...] = ()
 
@@ -62,8 +72,8 @@ class WorldFile:
             world.set_priority_class(priority_class)
         for device_class, conditions in self.device_classes:
             world.set_device_class(device_class.name, device_class, *conditions)
-        for key, spec in self.claims:
-            world.set_claim(key, spec)
+        for claim in self.claims:
+            world.set_claim(claim.key, claim.spec, node=claim.node)
         for name, found in self.slices:
             world.set_slice(name, found)
         for node in self.nodes:
@@ -88,10 +98,10 @@ _pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
 _namespace_decoder: Final = msgspec.json.Decoder(objects.Namespace)
 _priority_decoder: Final = msgspec.json.Decoder(objects.PriorityClass)
 
-_class_decoder: Final = msgspec.json.Decoder(dra.DeviceClassObject)
+_class_decoder: Final = msgspec.json.Decoder(dra_devices.DeviceClassObject)
 _claim_decoder: Final = msgspec.json.Decoder(dra.ResourceClaim)
 _template_decoder: Final = msgspec.json.Decoder(dra.ResourceClaimTemplate)
-_slice_decoder: Final = msgspec.json.Decoder(dra.ResourceSlice)
+_slice_decoder: Final = msgspec.json.Decoder(dra_devices.ResourceSlice)
 
 _KINDS: Final = {
     "Node": keys.CORE_API,
@@ -115,7 +125,7 @@ class _Found:
     namespaces: list[NamespaceFacts] = field(default_factory=list)
     priority_classes: list[PriorityTriple] = field(default_factory=list)
     device_classes: list[tuple[DeviceClass, tuple[Condition, ...]]] = field(default_factory=list)
-    claims: list[tuple[ClaimKey, ClaimSpec]] = field(default_factory=list)
+    claims: list[KnownClaim] = field(default_factory=list)
     slices: list[tuple[str, Slice]] = field(default_factory=list)
     waiting: list[WaitingPod] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -144,17 +154,20 @@ class _Found:
         match kind:
             case "DeviceClass":
                 device_class = _class_decoder.decode(raw)
-                self.device_classes.append((dra.to_class(device_class), dra.conditions_of(device_class)))
+                self.device_classes.append(
+                    (dra_devices.to_class(device_class), dra_devices.conditions_of(device_class))
+                )
             case "ResourceClaim":
                 claim = _claim_decoder.decode(raw)
-                if (spec := dra.to_claim(claim)) is not None:
-                    self.claims.append((dra.claim_key(claim.metadata), spec))
+                self.claims.append(
+                    KnownClaim(dra.claim_key(claim.metadata), dra.to_claim(claim), dra.node_of_claim(claim))
+                )
             case "ResourceClaimTemplate":
                 template = _template_decoder.decode(raw)
-                self.claims.append((dra.template_key(template.metadata), dra.to_template(template)))
+                self.claims.append(KnownClaim(dra.template_key(template.metadata), dra.to_template(template)))
             case _:
                 resource_slice = _slice_decoder.decode(raw)
-                if (found := dra.to_slice(resource_slice)) is not None:
+                if (found := dra_devices.to_slice(resource_slice)) is not None:
                     self.slices.append((resource_slice.metadata.name, found))
 
 
@@ -253,7 +266,9 @@ def _duplicates(found: _Found, where: str) -> Iterator[str]:
         "Namespace": [str(namespace.name) for namespace in found.namespaces],
         "PriorityClass": [priority_class.name for priority_class in found.priority_classes],
         "DeviceClass": [device_class.name for device_class, _ in found.device_classes],
-        "ResourceClaim or its template": [f"{key.namespace}/{key.name} ({key.kind})" for key, _ in found.claims],
+        "ResourceClaim or its template": [
+            f"{each.key.namespace}/{each.key.name} ({each.key.kind})" for each in found.claims
+        ],
         "ResourceSlice": [name for name, _ in found.slices],
     }
     for kind, names in named.items():

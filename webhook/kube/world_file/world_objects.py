@@ -95,9 +95,10 @@ _OBSTACLE: Final = "PodScheduled"
 _RESIZE: Final = "PodResize"
 """The conditions of pods that are kept: what keeps it off every node, and how its resize stands."""
 _REQUEST: Final[Shape] = dict.fromkeys(
-    ("name", "deviceClassName", "allocationMode", "count", "adminAccess", "selectors"), _ALL
+    ("name", "deviceClassName", "allocationMode", "count", "adminAccess", "selectors", "capacity"), _ALL
 )
 _CLAIM: Final[Shape] = {"devices": {"requests": {"name": _ALL, "exactly": _REQUEST, "firstAvailable": _REQUEST}}}
+_RESULT: Final[Shape] = dict.fromkeys(("request", "driver", "pool", "device", "shareID", "consumedCapacity"), _ALL)
 _NODE: Final[Shape] = {
     **_HEAD,
     "spec": {"unschedulable": _ALL, "taints": {"key": _ALL, "value": _ALL, "effect": _ALL}},
@@ -113,7 +114,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
         **_HEAD,
         "spec": _CLAIM,
         "status": {
-            "allocation": {"devices": {"results": {"request": _ALL, "driver": _ALL}}},
+            "allocation": {"devices": {"results": _RESULT}, "nodeSelector": _ALL},
             "reservedFor": {"resource": _ALL, "uid": _ALL},
         },
     },
@@ -124,7 +125,10 @@ SHAPES: Final[Mapping[str, Shape]] = {
             "driver": _ALL,
             "pool": {"name": _ALL, "generation": _ALL},
             "nodeName": _ALL,
-            "devices": {"attributes": _ALL, "taints": {"effect": _ALL}},
+            "devices": {
+                **dict.fromkeys(("name", "attributes", "allowMultipleAllocations", "capacity"), _ALL),
+                "taints": {"effect": _ALL},
+            },
         },
     },
 }
@@ -133,7 +137,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
 _READ_ANNOTATIONS: Final = frozenset(
     {
         *(keys.DECISION, *keys.LINE_ANNOTATIONS, keys.REQUIRES, keys.POOL),
-        *(keys.MIRROR, keys.GPUSHARE_DEVICE, keys.EXTENDED_CLAIM),
+        *(keys.MIRROR, keys.GPUSHARE_DEVICE),
     }
 )
 

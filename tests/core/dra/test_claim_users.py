@@ -1,0 +1,104 @@
+"""Users of claims: one is charged, and one takes the room on each node, in any order of events."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.core.dra.claim_users import ClaimKey, ClaimUsers, keys_of
+from webhook.core.model.claim_ref import ClaimRef
+from webhook.core.model.names import Namespace, NodeName, Uid
+
+ONE, TWO = (ClaimKey("claim", Namespace("team-a"), name) for name in ("one", "two"))
+TEMPLATE = ClaimKey("template", Namespace("team-a"), "made")
+
+
+def roles(users: ClaimUsers, uids) -> dict[tuple[Uid, ClaimKey], tuple[bool, bool]]:
+    """Whether each pod pays for each claim that it uses, and whether it takes its room."""
+    return {
+        (uid, key): (users.payer(key) == uid, users.takes_room(key, uid)) for uid in uids for key in users.keys_of(uid)
+    }
+
+
+EVENTS = st.tuples(
+    st.sampled_from([Uid(f"u{number}") for number in range(5)]),
+    st.sampled_from([None, NodeName("n0"), NodeName("n1")]),
+    st.sampled_from([(), (ONE,), (TWO,), (ONE, TWO), (ONE, TEMPLATE)]),
+    st.booleans(),
+)
+
+
+@given(st.lists(EVENTS, max_size=40))
+def test_one_pays_one_takes_the_room_on_a_node_and_every_other_pod_that_changed_is_returned(events):
+    users, there, nodes = ClaimUsers(), {}, {}
+    for uid, node, keys, leaves in events:
+        before = roles(users, there)
+        changed = users.leave(uid) if leaves else users.join(uid, keys, node)
+        there.pop(uid, None) if leaves else there.setdefault(uid)
+        nodes[uid] = node
+        after = roles(users, there)
+        assert uid not in changed
+        others = {other for (other, key), role in after.items() if key != TEMPLATE and before.get((other, key)) != role}
+        assert others - {uid} <= changed <= there.keys()
+        for key in (ONE, TWO):
+            using = users.of(key)
+            assert (
+                [users.payer(key) == each for each in using] == [True] + [False] * (len(using) - 1) if using else True
+            )
+            taking = [nodes[each] for each in using if users.takes_room(key, each)]
+            want = {nodes[each] for each in using} - {None} or ({None} if using else set())
+            assert sorted(map(str, taking)) == sorted(map(str, want))
+    for uid in list(there):
+        users.leave(uid)
+    assert not any(key in users for key in (ONE, TWO, TEMPLATE))
+
+
+def test_the_payer_takes_the_room_of_its_node_and_the_others_follow_it():
+    users = ClaimUsers()
+    users.join(Uid("a"), (ONE,), None)
+    assert users.takes_room(ONE, Uid("a"))
+    assert users.join(Uid("b"), (ONE,), NodeName("n1")) == {Uid("a")}, "b is on a node, so a needs no room elsewhere"
+    assert [users.takes_room(ONE, Uid(uid)) for uid in "ab"] == [False, True]
+    assert users.node(ONE, Uid("c")) == "n1"
+    assert users.join(Uid("a"), (ONE,), NodeName("n1")) == {Uid("b")}, "the room is the payer's again"
+    assert users.leave(Uid("a")) == {Uid("b")}
+    assert (users.payer(ONE), users.takes_room(ONE, Uid("b"))) == ("b", True)
+    assert users.node(ONE, Uid("b")) is None, "b alone may go anywhere"
+
+
+def test_a_pod_that_is_no_user_yet_needs_room_only_if_there_is_none():
+    users = ClaimUsers()
+    assert users.takes_room(ONE, Uid("new"))
+    users.join(Uid("a"), (ONE,), NodeName("n0"))
+    assert not users.takes_room(ONE, Uid("new"))
+    assert list(users.others_on_nodes(ONE, Uid("new"))) == ["a"]
+    assert list(users.others_on_nodes(ONE, Uid("a"))) == []
+
+
+def test_events_of_one_of_many_users_return_few():
+    users = ClaimUsers()
+    for number in range(5_000):
+        assert len(users.join(Uid(f"u{number}"), (ONE,), NodeName(f"n{number % 7}"))) <= 3
+    for number in range(5_000):
+        assert len(users.leave(Uid(f"u{number}"))) <= 3
+
+
+def test_a_pod_depends_on_its_claims_templates_and_groups():
+    refs = (
+        ClaimRef(claim="one"),
+        ClaimRef(claim="p-made", template="made"),
+        ClaimRef(template="made", group="g", entry="e"),
+    )
+    found = [(key.kind, key.name) for key in keys_of(Namespace("team-a"), refs)]
+    assert found == [
+        ("claim", "one"),
+        *(("claim", "p-made"), ("template", "made")),
+        *(("group", "g"), ("entry", "g/e/made"), ("template", "made")),
+    ]
+
+
+def test_who_pays_next_takes_the_room_on_its_node_from_the_user_that_had_it():
+    users = ClaimUsers()
+    for uid, node in (("gone", None), ("next", None), ("first", "n0"), ("next", "n0")):
+        users.join(uid, (ONE,), node)
+    assert users.takes_room(ONE, "first")
+    assert users.leave("gone") == {"first", "next"}
+    assert (users.takes_room(ONE, "first"), users.takes_room(ONE, "next")) == (False, True)

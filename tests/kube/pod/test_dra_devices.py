@@ -1,0 +1,107 @@
+"""Classes and slices of resource.k8s.io/v1 as core values."""
+
+import json
+from fractions import Fraction
+
+import msgspec
+import pytest
+
+from webhook.core.dra.device_parts import SizedDevice
+from webhook.core.dra.dra_slices import Condition, Device, Slice
+from webhook.core.model.device_class import DeviceClass
+from webhook.kube.pod import dra_devices
+
+GPU = "gpu.nvidia.com"
+
+
+def read(kind, **manifest):
+    manifest.setdefault("metadata", {"name": "x"})
+    return msgspec.json.decode(json.dumps(manifest), type=kind)
+
+
+def device_class(*expressions, **spec):
+    selectors = [{"cel": {"expression": text}} for text in expressions]
+    metadata = {"name": "x", "creationTimestamp": None}
+    return read(dra_devices.DeviceClassObject, metadata=metadata, spec={"selectors": selectors, **spec})
+
+
+@pytest.mark.parametrize(
+    ("expression", "want"),
+    [
+        ("device.driver == 'gpu.nvidia.com'", (Condition("", GPU),)),
+        (
+            'device.driver == "gpu.nvidia.com" && device.attributes["gpu.nvidia.com"].type == "mig"',
+            (Condition("", GPU), Condition("gpu.nvidia.com/type", "mig")),
+        ),
+        ("device.attributes['x.dev'].cores == 42", (Condition("x.dev/cores", 42),)),
+        ("device.attributes['x.dev'].fast == true", (Condition("x.dev/fast", True),)),
+        ("device.attributes['x.dev'].uuid == 'GPU-1'", ()),
+        ("device.driver == 'a' || device.driver == 'b'", ()),
+        ("device.capacity['x.dev'].memory.compareTo(quantity('1Gi')) > 0", ()),
+    ],
+)
+def test_plain_conditions_of_a_class_are_read(expression, want):
+    assert dra_devices.conditions_of(device_class(expression)) == want
+
+
+@pytest.mark.parametrize(
+    ("found", "want"),
+    [
+        (device_class(), DeviceClass("x", is_open=True)),
+        (device_class("device.driver == 'nic.x.dev'"), DeviceClass("x")),
+        (device_class("device.driver == 'gpu.x.dev'"), DeviceClass("x", mentions_gpus=True)),
+        (
+            device_class(extendedResourceName="nvidia.com/gpu"),
+            DeviceClass("x", "nvidia.com/gpu", mentions_gpus=True, is_open=True),
+        ),
+        (device_class("device.driver in ['a.dev', 'b.dev'] && true"), DeviceClass("x")),
+        (device_class("device.driver == 'a.dev' || device.driver == 'b.dev'"), DeviceClass("x")),
+        (device_class("device.driver == 'a.dev' || device.attributes['a'].b"), DeviceClass("x", is_open=True)),
+        (device_class("device.driver == 'a.dev' ? true : true"), DeviceClass("x", is_open=True)),
+        (device_class("!(device.driver == 'a.dev')"), DeviceClass("x", is_open=True)),
+        (device_class("true", "device.driver == 'a.dev'"), DeviceClass("x")),
+    ],
+)
+def test_a_class_concerns_gpus_by_name_resource_or_selector(found, want):
+    assert dra_devices.to_class(found) == want
+
+
+def test_a_slice_has_qualified_attributes_and_no_tainted_devices():
+    spec = {
+        "driver": GPU,
+        "nodeName": "n0",
+        "pool": {"name": "n0", "generation": 3},
+        "devices": [
+            {
+                "name": "a",
+                "attributes": {"type": {"string": "gpu"}, "x.dev/index": {"int": 0}, "uuid": {"string": "GPU-1"}},
+            },
+            {"name": "b", "attributes": {"ecc": {"bool": False}}, "taints": [{"effect": "None"}]},
+            {"name": "c", "taints": [{"effect": "NoSchedule"}]},
+        ],
+    }
+    found = dra_devices.to_slice(read(dra_devices.ResourceSlice, spec=spec))
+    devices = (Device(GPU, {f"{GPU}/type": "gpu", "x.dev/index": 0}), Device(GPU, {f"{GPU}/ecc": False}))
+    assert found == Slice("n0", f"{GPU}/n0", 3, devices)
+    assert (
+        dra_devices.to_slice(read(dra_devices.ResourceSlice, spec={**spec, "nodeName": None, "allNodes": True})) is None
+    )
+
+
+def test_a_slice_has_the_sizes_of_devices_that_claims_may_share():
+    spec = {
+        "driver": GPU,
+        "nodeName": "n0",
+        "pool": {"name": "n0", "generation": 1},
+        "devices": [
+            {
+                "name": "gpu-0",
+                "allowMultipleAllocations": True,
+                "capacity": {"memory": {"value": "80Gi"}, "cores": {"value": "?"}},
+            },
+            {"name": "gpu-1", "capacity": {"memory": {"value": "80Gi"}}},
+        ],
+    }
+    found = dra_devices.to_slice(read(dra_devices.ResourceSlice, spec=spec))
+    assert len(found.devices) == 2
+    assert found.sized == (SizedDevice("gpu-0", (("memory", Fraction(80 * 2**30)),)),)

@@ -1,0 +1,39 @@
+"""What claims and claim templates request, and what PodGroups share. Values only."""
+
+from typing import Final, NamedTuple
+
+from webhook.core.dra.device_parts import DevicePart
+
+ALL_DEVICES: Final = 32
+"""The most devices in one claim (AllocationResultsMaxSize), and what `All` counts until it is allocated."""
+
+
+class ClassCount(NamedTuple):
+    """A number of devices of one DeviceClass. `driver` is "" where the claim does not name one.
+
+    `parts` are those of them of which the claim has a part. `may_be_part`: it asks for some of a device's capacity.
+    """
+
+    device_class: str
+    number: int
+    driver: str = ""
+    parts: tuple[DevicePart, ...] = ()
+    may_be_part: bool = False
+
+
+class DeviceRequest(NamedTuple):
+    """One request of a claim: the first alternative that can be satisfied."""
+
+    alternatives: tuple[ClassCount, ...]
+    is_admin: bool = False
+
+
+class GroupEntry(NamedTuple):
+    """A claim shared by the pods of a PodGroup whose entry has this name and template."""
+
+    name: str
+    template: str
+
+
+ClaimSpec = tuple[DeviceRequest, ...]
+"""The requests of a claim or a claim template; for an allocated claim its devices."""

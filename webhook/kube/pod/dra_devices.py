@@ -1,0 +1,193 @@
+"""From DeviceClasses and ResourceSlices (resource.k8s.io/v1) to core values: which devices there are."""
+
+import re
+from contextlib import suppress
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from webhook.core.dra.device_parts import SizedDevice
+from webhook.core.dra.dra_slices import Condition, Device, Slice, Value
+from webhook.core.model.device_class import DeviceClass
+from webhook.core.model.gpu_names import looks_like_gpu
+from webhook.core.model.names import NodeName, ResourceName
+from webhook.kube.objects import objects
+from webhook.kube.objects.quantity import Quantity, exact
+
+_CLOSED_TO_PODS: Final = frozenset({"NoSchedule", "NoExecute"})
+
+_Attributed = tuple[str, Value, type]  # the type too: True and 1 are equal in Python but not in CEL
+_UNIQUE: Final = frozenset({"uuid", "parentUUID", "pciBusID", "pcieRoot"})
+"""Attributes that are unique to a device. They are not counted by; without them equal devices share an object."""
+
+# `device.driver == "gpu.nvidia.com"` and `device.attributes["gpu.nvidia.com"].type == "gpu"`, alone or joined by &&
+_DRIVER: Final = re.compile(r"""device\.driver\s*==\s*(["'])(?P<value>[^"']*)\1""")
+_ATTRIBUTE: Final = re.compile(
+    r"""device\.attributes\[(["'])(?P<domain>[^"']+)\1\]\.(?P<name>\w+)\s*==\s*"""
+    r"""((["'])(?P<text>[^"']*)\5|(?P<number>-?\d{1,18})|(?P<bool>true|false))"""
+)
+
+# several drivers: `device.driver in ["a", "b"]`; no escapes in a driver's name, which could hide another one
+_DRIVER_NAME: Final = r"""(["'])[a-z0-9.-]+\1"""
+_SOME_DRIVER: Final = re.compile(rf"device\.driver\s*==\s*{_DRIVER_NAME}|device\.driver\s+in\s+\[[^\]\\]+\]")
+
+
+class Cel(msgspec.Struct, frozen=True, gc=False):
+    """An expression in CEL that selects devices."""
+
+    expression: str = ""
+
+
+class Selector(msgspec.Struct, frozen=True, gc=False):
+    """A selector of a class or of a claim."""
+
+    cel: Cel = Cel()
+
+
+class _DeviceClassSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    selectors: tuple[Selector, ...] | None = None
+    extended_resource_name: str | None = None
+
+
+class _Dated(objects.ObjectMeta, frozen=True, gc=False, rename="camel"):
+    creation_timestamp: str | None = None
+
+
+class DeviceClassObject(msgspec.Struct, frozen=True, gc=False):
+    """A DeviceClass."""
+
+    metadata: _Dated
+    spec: _DeviceClassSpec = _DeviceClassSpec()
+
+
+class _Attribute(msgspec.Struct, frozen=True, gc=False):
+    text: str | None = msgspec.field(default=None, name="string")
+    number: int | None = msgspec.field(default=None, name="int")
+    flag: bool | None = msgspec.field(default=None, name="bool")
+
+
+class _Taint(msgspec.Struct, frozen=True, gc=False):
+    effect: str = ""
+
+
+class _Capacity(msgspec.Struct, frozen=True, gc=False):
+    value: Quantity = 0
+
+
+class _Device(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    name: str = ""
+    attributes: dict[str, _Attribute] | None = None
+    taints: tuple[_Taint, ...] | None = None
+    allow_multiple_allocations: bool | None = None
+    capacity: dict[str, _Capacity] | None = None
+
+
+class _Pool(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    generation: int = 0
+
+
+class _SliceSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    driver: str = ""
+    pool: _Pool = _Pool()
+    node_name: str | None = None
+    devices: tuple[_Device, ...] | None = None
+
+
+class ResourceSlice(msgspec.Struct, frozen=True, gc=False):
+    """A ResourceSlice: devices that a driver offers."""
+
+    metadata: objects.ObjectMeta
+    spec: _SliceSpec
+
+
+def to_class(found: DeviceClassObject) -> DeviceClass:
+    """Translate a DeviceClass."""
+    spec, name = found.spec, found.metadata.name
+    resource = spec.extended_resource_name
+    expressions = [selector.cel.expression for selector in spec.selectors or ()]
+    return DeviceClass(
+        name,
+        ResourceName(resource) if resource else None,
+        found.metadata.creation_timestamp or "",
+        mentions_gpus=any(map(looks_like_gpu, (name, resource or "", *expressions))),
+        is_open=not any(map(_names_drivers, expressions)),
+    )
+
+
+def conditions_of(found: DeviceClassObject) -> tuple[Condition, ...]:
+    """Return a class's conditions on driver and attributes; other conditions in its CEL are ignored."""
+    return tuple(
+        condition
+        for selector in found.spec.selectors or ()
+        if "||" not in selector.cel.expression and "?" not in selector.cel.expression
+        for part in selector.cel.expression.split("&&")
+        if (condition := condition_of(part.strip())) is not None
+    )
+
+
+def to_slice(found: ResourceSlice) -> Slice | None:
+    """Translate a ResourceSlice; None if its devices do not belong to a single node."""
+    spec = found.spec
+    if not spec.node_name:
+        return None
+    devices = tuple(
+        _device(spec.driver, _attributes(device, spec.driver))
+        for device in spec.devices or ()
+        if not any(taint.effect in _CLOSED_TO_PODS for taint in device.taints or ())
+    )
+    sized = tuple(_sized(device) for device in spec.devices or () if device.allow_multiple_allocations)
+    return Slice(NodeName(spec.node_name), f"{spec.driver}/{spec.pool.name}", spec.pool.generation, devices, sized)
+
+
+def _sized(device: _Device) -> SizedDevice:
+    """Return a device that claims may share; an amount that cannot be read is left out, so parts of it count whole."""
+    found: list[tuple[str, Fraction]] = []
+    for name, capacity in sorted((device.capacity or {}).items()):
+        with suppress(ValueError):
+            found.append((name, exact(capacity.value)))
+    return SizedDevice(device.name, tuple(found))
+
+
+def _names_drivers(expression: str) -> bool:
+    """Whether a class selects only devices of the drivers that its CEL names."""
+    return "?" not in expression and all(
+        any(_SOME_DRIVER.fullmatch(part.strip(" \n()")) for part in alternative.split("&&"))
+        for alternative in expression.split("||")
+    )
+
+
+def condition_of(text: str) -> Condition | None:
+    """Return the condition that a part of an expression is; None where it is none on driver or attributes."""
+    driver = _DRIVER.fullmatch(text)
+    if "\\" in text:
+        return None  # an escape may spell any other value
+    if driver is not None:
+        return Condition("", driver["value"])
+    found = _ATTRIBUTE.fullmatch(text)
+    if found is None or found["name"] in _UNIQUE:
+        return None
+    value: Value = found["text"] or ""
+    if found["number"] is not None:
+        value = int(found["number"])
+    elif found["bool"] is not None:
+        value = found["bool"] == "true"
+    return Condition(f"{found['domain']}/{found['name']}", value)
+
+
+def _attributes(device: _Device, driver: str) -> tuple[_Attributed, ...]:
+    """Return the attributes by qualified name: the driver is the domain of one without a domain."""
+    found: dict[str, Value] = {}
+    for name, given in (device.attributes or {}).items():
+        value = next((v for v in (given.text, given.number, given.flag) if v is not None), None)
+        if value is not None and name.rpartition("/")[2] not in _UNIQUE:
+            found[name if "/" in name else f"{driver}/{name}"] = value
+    return tuple((name, found[name], type(found[name])) for name in sorted(found))
+
+
+@lru_cache(maxsize=4096)
+def _device(driver: str, attributes: tuple[_Attributed, ...]) -> Device:
+    """Return one shared object for equal devices: a cluster has few kinds; 40,000 separate objects take 80 MB."""
+    return Device(driver, {name: value for name, value, _ in attributes})
