@@ -1,0 +1,317 @@
+"""A cluster in the field as a model: nodes that are lost and come back, pods that never are bound or never end.
+
+It has the truth, as kubelets know it; Fairgate's worlds see what the API server would show of it. The leader and the
+evictor are the code of the core; API server, kube-scheduler and kubelets are these few lines.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from tests.core.support import make
+from tests.core.support.waiting import waiting
+from webhook.core.admission.admission import admit
+from webhook.core.life.pod_life import TERMS
+from webhook.core.model.decision import Admit, Deny, Queue
+from webhook.core.model.names import NodeName, TeamName, Uid
+from webhook.core.model.pod import Obstacle, Resident, Unbound
+from webhook.core.model.policy import Department, OnLimit, OnNoRoom, ReclaimRules, Share
+from webhook.core.model.tier import Tier
+from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
+from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
+from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
+from webhook.core.release.judge import Judged
+from webhook.core.release.line_plan import plan_line
+from webhook.core.release.releases import Releases
+from webhook.core.world.world import World
+
+NODES = ("n0", "n1", "n2")
+GPUS = 4
+GRACE, NOTICE, LONGEST_GRACE = 30, 5, 60
+RULES = ReclaimRules(notice_seconds=NOTICE, longest_grace_seconds=LONGEST_GRACE)
+LIMIT = 10
+START = 1_000_000
+
+
+def policy():
+    """Two teams of one department, each guaranteed 4 of its 10 GPUs; all wait in line where they may not start."""
+    above = Department("d", gpus=Share(make.gpus(8), make.gpus(LIMIT)))
+    line = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE, "departments": (above,)}
+    teams = [make.team(name, guaranteed=4, limit_=LIMIT, **line) for name in ("team-a", "team-b")]
+    return make.policy(*teams, departments=(above,), reclaim=RULES)
+
+
+@dataclass
+class FieldPod:
+    """A pod as its kubelet and its owner know it. `never`: something else than room keeps it off every node."""
+
+    uid: Uid
+    team: str
+    gpus: int
+    created: int
+    tier: str | None = None
+    node: str | None = None
+    promised: str | None = None
+    never: bool = False
+    is_tried: bool = False
+    is_gated: bool = False
+    wants: Tier | None = None
+    deadline: int | None = None
+
+    @property
+    def obstacle(self):
+        if self.node is not None or not self.is_tried:
+            return None
+        return Unbound(Obstacle.OTHER, "a volume") if self.never else Unbound(Obstacle.ROOM)
+
+
+@dataclass
+class Field:
+    """The cluster, the leader's world and line, the evictor's world and index."""
+
+    now: int = START
+    pods: dict[Uid, FieldPod] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    first_unbound: dict[Uid, int] = field(default_factory=dict)
+    count: int = 0
+
+    def __post_init__(self):
+        self.world, self.view = World(policy()), World(policy())
+        self.index = ReclaimIndex(RULES)
+        self.releases = Releases(self.world)
+        for world in (self.world, self.view):
+            world.tick(self.now)
+        for name in NODES:
+            self._show_node(name)
+
+    # -- owners
+
+    def create(self, team, gpus, *, wants=None, never=False):
+        """A pod is created: it is refused, waits in line, or is admitted and charged."""
+        self.count += 1
+        uid = Uid(f"uid-p{self.count}")
+        asked = waiting(f"p{self.count}", gpus, namespace=team, created=self.now, tier_label=wants and str(wants))
+        decision = admit(asked.pod, make.ALICE, self.world)
+        if isinstance(decision, Deny):
+            return None
+        found = self.pods[uid] = FieldPod(uid, team, gpus, self.now, never=never, wants=wants)
+        if isinstance(decision, Queue):
+            found.is_gated = True
+            self.world.set_waiting(asked)
+            self.view.set_waiting(asked)
+        elif isinstance(decision, Admit):
+            self._start(found, decision)
+        return found
+
+    def delete(self, pod, grace=GRACE):
+        """An owner deletes a pod, or the API server does for the evictor."""
+        if pod.is_gated:
+            self._forget(pod)
+        else:
+            pod.deadline = min(self.now + grace, pod.deadline or self.now + grace)
+            self._show(pod)
+
+    def mend(self, pod):
+        """What kept a pod off every node is there now."""
+        pod.never = False
+        self._show(pod)
+
+    # -- nodes
+
+    def lose(self, name):
+        self.lost.add(name)
+        self._show_node(name)
+
+    def remove(self, name):
+        self.gone.add(name)
+        for world in (self.world, self.view):
+            world.remove_node(NodeName(name))
+
+    def bring_back(self, name):
+        self.lost.discard(name)
+        self.gone.discard(name)
+        self._show_node(name)
+
+    def reject(self, pod):
+        """A kubelet rejects a pod that it was given, or it fails."""
+        self._forget(pod)
+
+    # -- what goes on by itself
+
+    def wait(self, seconds):
+        self.now += seconds
+        for world in (self.world, self.view):
+            world.tick(self.now)
+
+    def schedule(self):
+        """kube-scheduler tries each pod once: those inside shares first, then the oldest; the first node with room."""
+        order = sorted(self.pods.values(), key=lambda pod: (pod.tier != "guaranteed", pod.created, pod.uid))
+        for pod in order:
+            if pod.node is None and not pod.is_gated and pod.deadline is None:
+                free = [name for name in self.healthy() if self.room(name) >= pod.gpus]
+                wanted = [name for name in free if name == pod.promised] or free
+                pod.is_tried = True
+                if wanted and not pod.never:
+                    pod.node = wanted[0]
+                self._show(pod)
+
+    def end_due(self):
+        """Healthy kubelets end what was deleted and had its time; the API server removes what never had a node."""
+        for pod in list(self.pods.values()):
+            is_over = pod.deadline is not None and pod.deadline <= self.now
+            if is_over and (pod.node is None or pod.node in self.healthy()):
+                self._forget(pod)
+
+    def release(self):
+        """The leader looks at the line once."""
+        for turn in self.releases.due(now=self.now, count=100):
+            pod = self.pods[turn.waiting.uid]
+            self.releases._open.pop(pod.uid, None)
+            pod.is_gated = False
+            self.view.remove_pod(pod.uid)
+            self._start(pod, turn.admit)
+
+    def reclaim(self):
+        """The evictor looks once: what it plans is evicted after the notice, which has passed."""
+        self.index.expire(before=self.now)
+
+        def snapshot():
+            return take_snapshot(self.index, self.view, now=self.now)
+
+        asking = [each for each in pods_within_share(self.index, self.view) if each.report and each.report.is_for_room]
+        moves = [*plan(asking, snapshot()).moves, *plan_line(self.view, self.index, snapshot).moves]
+        for victim in dict.fromkeys(victim for move in moves for victim in move.victims):
+            pod = self.pods[victim.uid]
+            assert pod.tier == "preemptible", "no guaranteed pod is evicted"
+            self.delete(pod, min(LONGEST_GRACE, 0 if pod.node is None else GRACE))
+
+    def live(self, seconds, *, step=5):
+        """Everything that goes on by itself does, for so long."""
+        for _ in range(0, seconds, step):
+            self.end_due()
+            self.schedule()
+            self.release()
+            self.reclaim()
+            self.wait(step)
+
+    # -- what is true
+
+    def healthy(self):
+        return [name for name in NODES if name not in self.lost and name not in self.gone]
+
+    def room(self, name):
+        """What a kubelet has not handed out."""
+        return GPUS - sum(pod.gpus for pod in self.pods.values() if pod.node == name)
+
+    def held(self, team):
+        """What kubelets may have handed out to a team, those of lost nodes past their deadlines left out."""
+        return sum(
+            pod.gpus
+            for pod in self.pods.values()
+            if pod.team == team and pod.node is not None and not self.is_written_off(pod)
+        )
+
+    def is_written_off(self, pod):
+        return pod.deadline is not None and pod.deadline < self.now and pod.node not in self.healthy()
+
+    # -- what the API server shows
+
+    def _start(self, pod, admit):
+        pod.tier, nodes = str(admit.charge.tier), admit.node_choice.nodes
+        pod.promised = nodes[0] if nodes else None
+        self.first_unbound[pod.uid] = self.now
+        self._show(pod)
+        self.world.drop_reservation(pod.uid)
+
+    def _show(self, pod):
+        if pod.is_gated:
+            return
+        is_deleted = pod.deadline is not None
+        found = make.resident(
+            pod.gpus,
+            uid=pod.uid,
+            namespace=pod.team,
+            tier=pod.tier,
+            node=pod.node,
+            promised=None if pod.node else pod.promised,
+            unbound=pod.obstacle,
+            is_terminating=is_deleted,
+            deadline=pod.deadline or 0,
+            created=pod.created,
+            requested_tier=pod.wants,
+        )
+        self.world.set_pod(found)
+        self.view.set_pod(found._replace(promised=None))
+        self.index.set(self._reclaim_pod(found._replace(promised=None), pod))
+
+    def _reclaim_pod(self, found: Resident, pod: FieldPod) -> ReclaimPod:
+        report = None if pod.obstacle is None else Report(pod.created, is_for_room=not pod.never)
+        leaves = {"leaves_at": pod.deadline, "leave_seconds": GRACE} if pod.deadline is not None else {}
+        return ReclaimPod(
+            found, report=report, started_at=pod.created if pod.node else 0, grace_seconds=GRACE, **leaves
+        )
+
+    def _forget(self, pod):
+        del self.pods[pod.uid]
+        for world in (self.world, self.view):
+            world.remove_pod(pod.uid)
+        self.index.remove(pod.uid)
+
+    def _show_node(self, name):
+        found = replace(make.node(name, gpus=GPUS), is_ready=name not in self.lost)
+        for world in (self.world, self.view):
+            world.set_node(found)
+
+    # -- invariants
+
+    def why_waiting(self):
+        """What the leader says of each pod in line, for messages."""
+        blocked: dict[Uid, Judged] = self.releases.blocked
+        return {uid: judged.text for uid, judged in blocked.items()}
+
+    def starved(self):
+        """Pods in line or unbound, inside their team's share, that would fit if all borrowers were gone."""
+        owned = dict.fromkeys(("team-a", "team-b"), 0)
+        for pod in self.pods.values():
+            if pod.tier == "guaranteed" and not (pod.node is None and pod.deadline is not None):
+                owned[pod.team] += 0 if self.is_written_off(pod) else pod.gpus
+        found = []
+        for pod in sorted(self.pods.values(), key=lambda pod: (pod.created, int(pod.uid[5:]))):
+            is_unbound = pod.tier == "guaranteed" and pod.node is None
+            if pod.deadline is not None or pod.never or not (pod.is_gated or is_unbound):
+                continue
+            if pod.wants is Tier.PREEMPTIBLE:
+                continue
+            own = owned[pod.team] - (pod.gpus if is_unbound else 0)
+            fits = any(self._room_without_borrowers(name, pod) >= pod.gpus for name in self.healthy())
+            if own + pod.gpus <= 4 and fits:
+                found.append(pod)
+                break  # those behind it wait for it
+        return found
+
+    def _room_without_borrowers(self, name, asking):
+        return GPUS - sum(
+            pod.gpus
+            for pod in self.pods.values()
+            if pod is not asking and pod.node == name and (pod.tier == "guaranteed" or pod.node not in self.healthy())
+        )
+
+    def check(self):
+        """The invariants that hold at every moment."""
+        for team in ("team-a", "team-b"):
+            assert self.world.usage(TeamName(team)).total >= make.gpus(self.held(team)), "charged at least what is held"
+        for name in NODES:
+            if name in self.gone:
+                continue
+            taken = sum(pod.gpus for pod in self.pods.values() if self.world.node_of(pod.uid) == name)
+            assert GPUS - self.world.fleet.free(NodeName(name), make.GPU) == taken, "each device is taken once"
+        for pod in self.pods.values():
+            if pod.node is not None:
+                assert self.world.node_of(pod.uid) == pod.node
+            elif self.world.node_of(pod.uid) is not None:
+                bound = 300 + NOTICE + LONGEST_GRACE + 330
+                assert self.now - self.first_unbound[pod.uid] <= bound, "every promise ends"
+            stage = self.world.stage_of(pod.uid)
+            if stage is not None and pod.uid in self.pods:
+                charge = self.world.charge_of(pod.uid)
+                assert (charge is not None) == TERMS[stage].is_charged

@@ -1,0 +1,101 @@
+"""A guaranteed share comes back, whatever pods and nodes do: events of the field in any order, against four invariants.
+
+(1) What is charged is never less than what kubelets may hand out. (2) Each device is taken once. (3) Every promise
+ends. (4) A pod inside its team's share that would fit if all borrowers were gone starts within notice, grace and a
+documented bound, whatever state the borrowers are in.
+"""
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.core.life.field import GRACE, LONGEST_GRACE, NODES, NOTICE, Field
+from tests.examples import examples
+from webhook.core.model.tier import Tier
+from webhook.core.world.promises import BORROWING_SECONDS, UNREPORTED_SECONDS
+
+TEAMS = st.sampled_from(["team-a", "team-b"])
+WISHES = st.sampled_from([None, None, Tier.PREEMPTIBLE, Tier.GUARANTEED])
+COMES_BACK = NOTICE + LONGEST_GRACE + GRACE + BORROWING_SECONDS + UNREPORTED_SECONDS + 60
+"""Two evictions in a row, one under a limit and one on a node, and every promise over."""
+
+
+class AnyOrder(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.field = Field()
+
+    def pick(self, number, those):
+        return those[number % len(those)]
+
+    @rule(team=TEAMS, gpus=st.sampled_from([1, 2, 4]), wants=WISHES, never=st.booleans())
+    def create(self, team, gpus, wants, never):
+        if len(self.field.pods) < 12:
+            self.field.create(team, gpus, wants=wants, never=never)
+
+    @rule(seconds=st.sampled_from([1, 5, 11, 35, 61, 400]))
+    def wait(self, seconds):
+        self.field.wait(seconds)
+
+    @rule()
+    def schedule(self):
+        self.field.schedule()
+
+    @rule()
+    def end_due(self):
+        self.field.end_due()
+
+    @rule()
+    def release(self):
+        self.field.release()
+
+    @rule()
+    def reclaim(self):
+        self.field.reclaim()
+
+    @precondition(lambda self: self.field.pods)
+    @rule(number=st.integers(0, 20), grace=st.sampled_from([0, GRACE, 10_000]))
+    def delete(self, number, grace):
+        self.field.delete(self.pick(number, list(self.field.pods.values())), grace)
+
+    @precondition(lambda self: any(pod.node for pod in self.field.pods.values()))
+    @rule(number=st.integers(0, 20))
+    def reject(self, number):
+        self.field.reject(self.pick(number, [pod for pod in self.field.pods.values() if pod.node]))
+
+    @precondition(lambda self: any(pod.never for pod in self.field.pods.values()))
+    @rule(number=st.integers(0, 20))
+    def mend(self, number):
+        self.field.mend(self.pick(number, [pod for pod in self.field.pods.values() if pod.never]))
+
+    @rule(name=st.sampled_from(NODES), how=st.sampled_from(["lose", "remove", "bring_back"]))
+    def node(self, name, how):
+        getattr(self.field, how)(name)
+
+    @invariant()
+    def holds(self):
+        self.field.check()
+
+    def teardown(self):
+        self.field.live(COMES_BACK)
+        self.field.check()
+        assert self.field.starved() == [], self.field.why_waiting()
+
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = examples(60, stateful_step_count=25)
+
+
+@pytest.mark.parametrize("never", [False, True], ids=["bound", "never bound"])
+def test_a_share_comes_back_from_borrowers(never):
+    """The machine can see a share that does not come back: without the evictor it does not."""
+    field = Field()
+    for _ in range(5):
+        field.create("team-a", 2, wants=Tier.PREEMPTIBLE, never=never)
+    field.live(30)
+    asks = field.create("team-b", 4)
+    assert asks.is_gated
+    assert field.starved() == [asks]
+    field.live(COMES_BACK)
+    assert (field.starved(), asks.tier) == ([], "guaranteed")
+    assert asks.node is not None
