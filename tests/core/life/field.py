@@ -22,6 +22,7 @@ from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapsh
 from webhook.core.release.judge import Judged
 from webhook.core.release.line_plan import plan_line
 from webhook.core.release.releases import Releases
+from webhook.core.tiers.tier_changes import tier_changes
 from webhook.core.world.world import World
 
 NODES = ("n0", "n1", "n2")
@@ -185,12 +186,21 @@ class Field:
             assert pod.tier == "preemptible", "no guaranteed pod is evicted"
             self.delete(pod, min(LONGEST_GRACE, 0 if pod.node is None else GRACE))
 
+    def change_tiers(self):
+        """The leader makes the tiers match the shares."""
+        for team in self.world.policy.teams:
+            for change in tier_changes(team, self.world):
+                pod = self.pods[change.pod.uid]
+                pod.tier = str(change.charge.tier)
+                self._show(pod)
+
     def live(self, seconds, *, step=5):
         """Everything that goes on by itself does, for so long."""
         for _ in range(0, seconds, step):
             self.end_due()
             self.schedule()
             self.release()
+            self.change_tiers()
             self.reclaim()
             self.wait(step)
 

@@ -50,6 +50,10 @@ class AnyOrder(RuleBasedStateMachine):
         self.field.release()
 
     @rule()
+    def change_tiers(self):
+        self.field.change_tiers()
+
+    @rule()
     def reclaim(self):
         self.field.reclaim()
 
