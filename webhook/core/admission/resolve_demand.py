@@ -19,7 +19,7 @@ def resolve_demand(pod: Pod, requester: Requester, world: World) -> Pod | Deny |
     The result is idempotent. Objects that are not known yet are never guessed: they cause a Retry. Pods that are only
     counted are never refused here.
     """
-    is_sliced = pod.slices or (pod.node_name and world.fleet.mig_slots)
+    is_sliced = pod.slices or (pod.node_name and world.fleet.slices.slots)
     if not (pod.claims or pod.shares_by or is_sliced) and world.are_ordinary(pod.demand.strange):
         return pod
     resolved = world.with_claims(pod)

@@ -10,13 +10,15 @@ from webhook.core.model.demand import Demand, PerDevice
 from webhook.core.model.names import GpuModel, NodeName, ResourceName, Uid
 from webhook.core.model.node import NO_DEVICES, Devices, Node
 from webhook.core.model.pod import NO_UID
-from webhook.core.model.selector import Constraints, Requirement
+from webhook.core.model.replicas import REPLICAS, replica_slice
+from webhook.core.model.selector import Constraints, Operator, Requirement
 from webhook.core.model.topology import Domains
 from webhook.core.placement.demand_mix import DemandMix
 from webhook.core.placement.device_slots import DeviceIndex, DeviceSlots
 from webhook.core.placement.gpu_index import GpuIndex
 from webhook.core.placement.node_groups import NodeGroups
 from webhook.core.placement.node_labels import NodeLabelIndex
+from webhook.core.placement.slice_slots import SliceSlots
 from webhook.core.placement.slot_index import AmountIndex
 from webhook.core.placement.tier_mix import TierMix
 
@@ -41,7 +43,7 @@ class Fleet:
         self._by_model: dict[tuple[GpuModel, str], int] = {}
         self._labels = NodeLabelIndex(self._nodes, self._slots)
         self.open_bits = 0
-        self.mig_slots = 0  # slots whose `nvidia.com/gpu` are MIG devices
+        self.slices = SliceSlots()
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -75,7 +77,7 @@ class Fleet:
         model = (node.model, node.model_label)
         self._by_model[model] = self._by_model.get(model, 0) | bit
         self.open_bits = self.open_bits | bit if node.is_open else self.open_bits & ~bit
-        self.mig_slots = self.mig_slots & ~bit if node.slice is None else self.mig_slots | bit
+        self.slices.change(bit, before, node)
         if before is None or before.labels != node.labels or before.taints != node.taints:
             self._labels.change(slot, before, node)
         for name in node.allocatable.keys() | (before.allocatable.keys() if before else frozenset()):
@@ -93,7 +95,6 @@ class Fleet:
         self._nodes[slot] = None
         self._free_slots.append(slot)
         self.open_bits &= ~(1 << slot)
-        self.mig_slots &= ~(1 << slot)
         self._leave_model(node, 1 << slot)
         self._labels.change(slot, node, None)
         gone = Node(name=name, allocatable={})
@@ -101,6 +102,7 @@ class Fleet:
             self._update_indexes(slot, gone, resource)
         self._set_devices(slot, name, NO_DEVICES)
         self._set_at_best(slot, node, gone)
+        self.slices.change(1 << slot, node, gone)
         self.gpus.remove(slot)
 
     def take(
@@ -231,6 +233,11 @@ class Fleet:
         """Return the bitmap of one node; 0 where it is unknown."""
         slot = self._slots.get(name)
         return 0 if slot is None else 1 << slot
+
+    def are_replicas(self, replicas: int) -> bool:
+        """Whether there are nodes labelled with so many replicas, and a piece of each of them is one of so many."""
+        labelled = self._labels.meeting((Requirement(REPLICAS, Operator.IN, (str(replicas),)),))
+        return bool(labelled) and not labelled & ~self.slices.by_name.get(replica_slice(replicas), 0)
 
     def by_model(self) -> dict[tuple[GpuModel, str], int]:
         """Return the slots of each GPU model, with the label that names the model."""

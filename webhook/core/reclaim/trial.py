@@ -256,7 +256,7 @@ class Trial:
 
         On slices each piece is less than the pod counts, if the pod may get whole GPUs.
         """
-        if len(demand.devices) != 1 or self._fleet.bit(node) & self._fleet.mig_slots:
+        if len(demand.devices) != 1 or self._fleet.bit(node) & self._fleet.slices.slots:
             return 0
         ((resource, amount),) = demand.devices
         return max(0, amount - self._fleet.free(node, resource)) * (demand.gpus // amount)
@@ -265,7 +265,7 @@ class Trial:
         if len(demand.devices) != 1:
             return [(node, 0) for node in self._fleet.names_of(among)]
         ((resource, amount),) = demand.devices
-        each, sliced = demand.gpus // amount, among & self._fleet.mig_slots
+        each, sliced = demand.gpus // amount, among & self._fleet.slices.slots
         missing = [
             (node, (amount - free) * each if free < amount else 0)
             for node, free in self._fleet.free_on(among ^ sliced, resource)

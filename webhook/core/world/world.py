@@ -191,7 +191,10 @@ class World:
 
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy; every pod is weighed and charged again."""
-        self.policy = policy
+        counted, self.policy = self.policy.counts_replicas, policy
+        if counted != policy.counts_replicas:
+            for node in list(self.fleet.nodes()):
+                self.fleet.set(node.by_replicas(is_counted=policy.counts_replicas))
         self._tenancies.set_policy(policy)
         self._entrances = Entrances(policy)
         self._track()
@@ -204,7 +207,8 @@ class World:
         """Add or update a node."""
         before = self.fleet.get(node.name)
         self._set_fleet_node(self._dra_slices.set_node(node))
-        if before is None or before.model != node.model:
+        node = self.fleet.get(node.name) or node
+        if before is None or before.model != node.model or before.slice != node.slice:
             if node.slice or (before is not None and before.slice):
                 self._charged.recount(self._pods.on_node(node.name))
             self._charged.recharge(self._pods.on_node(node.name))
@@ -367,6 +371,7 @@ class World:
     # -- nodes
 
     def _set_fleet_node(self, node: Node) -> None:
+        node = node.by_replicas(is_counted=self.policy.counts_replicas)
         if self.is_live and (before := self.fleet.get(node.name)) is not None:
             self.absent_nodes.note(before, node)
         self.fleet.set(node)
