@@ -45,7 +45,7 @@ def total(place):
 
 @pytest.mark.parametrize(
     ("label", "want"),
-    [("12", 12), ("1", 1), ("0", 1), ("", 1), (None, 1), ("many", 1), ("-4", 1), ("99999", 1), ("¹²", 1)],
+    [("12", 12), ("1", 1), ("0", 1), ("012", 1), ("", 1), (None, 1), ("many", 1), ("-4", 1), ("99999", 1), ("¹²", 1)],
 )
 def test_the_label_says_how_many_pieces_a_gpu_has(label, want):
     assert replicas_by({} if label is None else {REPLICAS: label}) == want

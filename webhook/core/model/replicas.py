@@ -41,4 +41,4 @@ def replica_slices(values: Collection[str]) -> tuple[ResourceName, ...]:
 
 def _number(value: str) -> int:
     is_number = value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS
-    return max(1, int(value)) if is_number else 1
+    return int(value) if is_number and value[0] != "0" else 1

@@ -191,10 +191,7 @@ class World:
 
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy; every pod is weighed and charged again."""
-        counted, self.policy = self.policy.counts_replicas, policy
-        if counted != policy.counts_replicas:
-            for node in list(self.fleet.nodes()):
-                self.fleet.set(node.by_replicas(is_counted=policy.counts_replicas))
+        self.policy = policy
         self._tenancies.set_policy(policy)
         self._entrances = Entrances(policy)
         self._track()
@@ -371,7 +368,6 @@ class World:
     # -- nodes
 
     def _set_fleet_node(self, node: Node) -> None:
-        node = node.by_replicas(is_counted=self.policy.counts_replicas)
         if self.is_live and (before := self.fleet.get(node.name)) is not None:
             self.absent_nodes.note(before, node)
         self.fleet.set(node)
@@ -388,6 +384,7 @@ class World:
             usage.keep_room(team, self.waiting.kept(team), share=found.gpus.guaranteed)
 
     def _track(self) -> None:
+        self.fleet.count_replicas(is_counted=self.policy.counts_replicas)
         for resource in self.policy.resources:
             self.fleet.track(resource)
         self.fleet.gpus.demand_mix.set_prior(self.policy.placement.demand_mix)
