@@ -251,3 +251,24 @@ def test_devices_in_the_domain_of_a_gpu_vendor_are_named_until_policy_names_them
     offering["status"]["allocatable"]["nvidia.com/rdma_vf"] = "8"
     found = warnings(f"{GOOD_TEAM}{policy}\n", *pods, nodes=[offering, b.node("b")])
     assert [each for each in found if "looks like a GPU" in each] == ([f"p: {want}"] if want else [])
+
+
+@pytest.mark.parametrize(
+    ("policy", "replicas", "is_named"),
+    [("", "12", True), ("", "1", False), (f"resources: {{{b.GPU}: {{perReplica: true}}}}", "12", False)],
+    ids=["each counts a GPU", "whole GPUs", "counted by replicas"],
+)
+def test_gpus_that_are_offered_as_several_are_named_until_policy_counts_by_replicas(policy, replicas, is_named):
+    sliced = b.node("a", gpus=12, labels={"nvidia.com/gpu.replicas": replicas})
+    found = [each for each in warnings(f"{GOOD_TEAM}{policy}\n", nodes=[sliced]) if "offered as" in each]
+    want = "p: resources: one GPU is offered as 12 pieces of nvidia.com/gpu by a (label nvidia.com/gpu.replicas), and"
+    assert [each.startswith(want) for each in found] == [True] * is_named
+
+
+def test_shares_are_compared_with_gpus_not_with_their_replicas():
+    counted = f"resources: {{{b.GPU}: {{perReplica: true}}}}\n"
+    team = "teams: [{name: v, namespaces: [vision, nlp], gpus: {guaranteed: 2}}]\n"
+    sliced = b.node("a", gpus=12, labels={"nvidia.com/gpu.replicas": "12"})
+    assert "teams[0].gpus.guaranteed: cannot be met: all nodes together have 1 GPU" in "\n".join(
+        warnings(team + counted, nodes=[sliced])
+    )

@@ -19,6 +19,20 @@ ONE_FILE = QUEUE_PROBLEMS | {
         "placement: {zzz: 1}",
         "3: placement.zzz: unknown field; known here: mode, keepWhole, demandMix",
     ),
+    "replicas of another resource": (
+        "resources: {nvidia.com/gpu.shared: {perReplica: true}}",
+        "3: resources[nvidia.com/gpu.shared].perReplica: only nvidia.com/gpu is counted by replicas; weigh replicas"
+        " under a name of their own by perGpu",
+    ),
+    "replicas and an amount": (
+        "resources: {nvidia.com/gpu: {perReplica: true, gpus: 1}}",
+        "3: resources[nvidia.com/gpu]: expected exactly one of gpus (of one piece), perGpu (pieces of one GPU) and"
+        " perReplica",
+    ),
+    "replicas that do not count": (
+        "resources: {nvidia.com/gpu: {perReplica: false}}",
+        "3: resources[nvidia.com/gpu].perReplica: expected true; got the word false",
+    ),
     "a section misspelt": ("pool: []", '3: pool: unknown field; did you mean "pools"?'),
     "a field in the wrong case": (TEAM % ", perpod: {}", '3: teams[0].perpod: unknown field; did you mean "perPod"?'),
     "a list where a mapping belongs": ("defaults: []", "3: defaults: expected a mapping, got a list"),

@@ -48,6 +48,27 @@ def offer(cluster, node, **amounts):
     cluster.api.patch(f"/api/v1/nodes/{node}/status", {"status": status})
 
 
+def test_a_pod_for_devices_that_are_not_offered_now_waits_and_one_for_more_is_refused(cluster):
+    """Of a device that is unhealthy, or whose plugin restarts, kubelet reports capacity that is not allocatable."""
+    (node,) = make_nodes(cluster, 1, gpus=7)
+    with serve_fairgate(cluster) as fairgate:
+        pods = f"/api/v1/namespaces/{fairgate.team_a}/pods"
+
+        def is_refused(gpus, text):
+            try:
+                cluster.api.create(pods, pod("p", gpus=gpus), dryRun="All")
+            except ApiError as error:
+                return text in error.message
+            return False
+
+        wait_for(cluster, lambda: is_refused(8, "the only node has 7; ask for less"), what="the node is known")
+        cluster.api.patch(f"/api/v1/nodes/{node}/status", {"status": {"capacity": {"nvidia.com/gpu": "8"}}})
+        wait_for(cluster, lambda: is_refused(9, "the only node has 8; ask for less"), what="its capacity is known")
+        create_pod(cluster, fairgate.team_a, pod("waits", gpus=8))
+        offer(cluster, node, **{"nvidia.com/gpu": "8"})
+        assert wait_bound(cluster, fairgate.team_a, "waits") == node
+
+
 def test_decisions_follow_the_nodes(cluster):
     (first,) = make_nodes(cluster, 1, gpus=2)
     with serve_fairgate(cluster) as fairgate:

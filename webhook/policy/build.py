@@ -74,6 +74,7 @@ def build(draft: Draft) -> Policy:
         topology=TopologyRules(tuple(draft.section("topology", schema.Topology()).levels)),
         resources={name: weight for name, weight in weights.items() if weight},
         ignored_resources=frozenset(name for name, weight in weights.items() if not weight),
+        counts_replicas=any(resource.value.per_replica for resource in draft.resources.values()),
         priority_classes={tier: name for tier, name in named.items() if name is not None},
         exempt_namespaces=_unique(name.value for name in draft.exempt),
         workloads=_workloads(draft.section("workloads", Workloads())),

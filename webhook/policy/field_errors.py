@@ -45,7 +45,7 @@ def _message(details: ErrorDetails, path: Path, model: type[BaseModel]) -> str:
             text = f"required: {(field.description or '').rstrip('.')}"
         case "enum" | "literal_error":
             words = str(context["expected"]).replace(" or ", ", ").split(", ")
-            text = expected_one_of([word.strip("'") for word in words], got)
+            text = expected_one_of(["true" if word == "True" else word.strip("'") for word in words], got)
         case "too_short":
             text = "expected at least one item; otherwise leave the field out"
         case "greater_than_equal":

@@ -16,7 +16,7 @@ from webhook.core.world.hidden_usage import is_hidden_usage
 from webhook.core.world.world import World
 from webhook.policy import schema
 from webhook.policy.located import Located
-from webhook.policy.offered_devices import listed, unknown_devices
+from webhook.policy.offered_devices import counted_replicas, listed, unknown_devices
 from webhook.policy.problems import Problem
 from webhook.policy.teams import Team as TeamSpec
 from webhook.policy.untainted_nodes import contains_node, untainted
@@ -50,6 +50,7 @@ def lint(
             *_without_pool(context, origin),
             *(Problem(origin, 0, "pools", text) for text in untainted(policy, world)),
             *(Problem(origin, 0, "resources", text) for text in unknown_devices(policy, world)),
+            *(Problem(origin, 0, "resources", text) for text in counted_replicas(policy, world)),
         ]
     return tuple(sorted(found, key=lambda p: (p.file, p.line, p.path, p.message)))
 

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from webhook.core.model.gpu_names import looks_like_gpu
+from webhook.core.model.gpu_shares import DEVICE
 from webhook.core.model.names import DEVICE_CLASS, NodeName, ResourceName
 from webhook.core.model.policy import Policy, UnknownGpu
+from webhook.core.model.replicas import REPLICAS
 from webhook.core.model.text import plural, printable
 from webhook.core.world.world import World
 
@@ -27,6 +29,23 @@ def unknown_devices(policy: Policy, world: World) -> Iterator[str]:
             f"{printable(name)} looks like a GPU, is offered by {listed(offering)}, and policy does not say how much "
             f"of one it is: pods that ask for it {effect}{pods}; name it in resources: gpus or perGpu for what it "
             "counts, gpus: 0 if it is none"
+        )
+
+
+def counted_replicas(policy: Policy, world: World) -> Iterator[str]:
+    """Yield a text for each number of replicas that nodes offer of a GPU while policy counts a GPU for each."""
+    if policy.counts_replicas or DEVICE not in policy.resources:
+        return
+    nodes: dict[int, list[NodeName]] = {}
+    for node in world.fleet.nodes():
+        replicas = node.by_replicas(is_counted=True).replicas
+        if replicas > 1 and node.slice is None and node.amount_at_best(DEVICE):
+            nodes.setdefault(replicas, []).append(node.name)
+    for replicas, offering in sorted(nodes.items()):
+        yield (
+            f"one GPU is offered as {replicas} pieces of {DEVICE} by {listed(offering)} (label {REPLICAS}), and each "
+            f"of them counts a GPU; write resources: {{{DEVICE}: {{perReplica: true}}}} to count parts, or have the "
+            "device plugin rename them (renameByDefault) and weigh nvidia.com/gpu.shared"
         )
 
 

@@ -193,6 +193,11 @@ class Resource(Spec):
     gpus: Gpus | None = Field(
         default=None, description='GPUs that one piece counts, such as 1 or "1/7"; 0: known, and not a GPU.'
     )
+    per_replica: Literal[True] | None = Field(
+        default=None,
+        description="Only for nvidia.com/gpu: a piece counts one GPU divided by the replicas that its node offers of "
+        "each, by label nvidia.com/gpu.replicas (time slicing or MPS without renameByDefault).",
+    )
     per_gpu: Annotated[int, Strict(), Field(ge=1, le=1_000_000_000)] | None = Field(
         default=None, description="Pieces that make one GPU: its memory in the resource's unit, or its replicas."
     )
@@ -200,11 +205,13 @@ class Resource(Spec):
     @model_validator(mode="after")
     def _says_one(self) -> Self:
         if len(self.model_fields_set) != 1:
-            raise ValueError("expected exactly one of gpus (of one piece) and perGpu (pieces of one GPU)")
+            raise ValueError("expected exactly one of gpus (of one piece), perGpu (pieces of one GPU) and perReplica")
         return self
 
     def weight(self) -> int | Fraction:
-        """Return the GPU units of one piece."""
+        """Return the GPU units of one piece, of a whole GPU where it counts by replicas."""
+        if self.per_replica:
+            return ONE_GPU
         if self.per_gpu is None:
             return self.gpus or 0
         exact = Fraction(ONE_GPU, self.per_gpu)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from webhook.core.model.gpu_shares import DEVICE
 from webhook.policy import schema
 from webhook.policy.department_tree import check_tree
 from webhook.policy.departments import Department
@@ -212,6 +213,9 @@ def _read_resources(document: Document, value: object, draft: Draft) -> None:
         except ValueError as error:
             draft.problems.append(document.problem(path, str(error)))
         checked = _checked(document, path, item, schema.Resource, draft)
+        if checked is not None and checked.value.per_replica and name != DEVICE:
+            text = f"only {DEVICE} is counted by replicas; weigh replicas under a name of their own by perGpu"
+            draft.problems.append(document.problem((*path, "perReplica"), text))
         if name in draft.resources:
             draft.problems.append(document.problem(path, _twice(name, draft.resources[name].place)))
         elif checked is not None:

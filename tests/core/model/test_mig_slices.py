@@ -94,7 +94,7 @@ def test_a_repartitioned_node_counts_its_new_slices():
     assert total(place) == 2 * 3 * ONE_GPU // 7
     place.set_node(node("n0", WHOLE, 2))
     assert total(place) == gpus(2)
-    assert place.fleet.mig_slots == 0
+    assert place.fleet.slices.slots == 0
 
 
 def test_the_share_left_by_slices_promotes_borrowers():

@@ -8,7 +8,7 @@ from tests.kube.support.created import pod_of, struct
 from webhook.core.model.selector import Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
 from webhook.kube.objects import bounds, objects
 from webhook.kube.pod import constraints
-from webhook.kube.pod.constraints import read_placement
+from webhook.kube.pod.constraints import read_placement, read_slices
 
 
 def test_selector_affinity_and_tolerations_become_constraints():
@@ -137,3 +137,18 @@ def test_a_tenant_who_sends_ever_new_affinities_fills_no_memory_and_changes_no_r
     assert again == want
     assert again is not want, "it was dropped: the flood is larger than the cache"
     assert read_placement(spec_of(neighbor)) is again, "parsed once more, and known again"
+
+
+@pytest.mark.parametrize(
+    ("selector", "want"),
+    [
+        ({"nvidia.com/gpu.replicas": "12"}, ("nvidia.com/gpu/12",)),
+        ({"nvidia.com/gpu.replicas": "1"}, ()),
+        ({"nvidia.com/gpu.product": "A100-MIG-1g.5gb", "nvidia.com/gpu.replicas": "2"}, ("nvidia.com/mig-1g.5gb",)),
+        ({"nvidia.com/gpu.product": "A10G"}, ()),
+    ],
+    ids=["replicas", "whole GPUs", "replicas of MIG devices", "a product"],
+)
+def test_the_number_of_replicas_that_a_pod_names_is_the_slice_that_it_gets(selector, want):
+    spec = struct(b.pod(nodeSelector=selector)).spec
+    assert read_placement(spec).slices == read_slices(spec) == want

@@ -11,9 +11,10 @@ from webhook.core.admission.assessment import Assessment
 from webhook.core.admission.external_placement import model_requirements
 from webhook.core.model.demand import Demand, in_slices
 from webhook.core.model.mig_slices import PRODUCT, slices_of
-from webhook.core.model.names import GpuModel
+from webhook.core.model.names import GpuModel, ResourceName
 from webhook.core.model.pod import Pod
 from webhook.core.model.policy import Mode, Pool
+from webhook.core.model.replicas import REPLICAS, replica_slices, replicas_of
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.model.tier import Tier
 from webhook.core.quota.limits import violations
@@ -50,7 +51,7 @@ def placement_options(pod: Pod, pools: tuple[Pool, ...], assessed: Assessment, w
         slots = fleet.matching(world.joined(pod.constraints, pool))
         if not slots:
             continue
-        sliced = slots & fleet.mig_slots if fleet.mig_slots and pod.demand.own is None else 0
+        sliced = slots & fleet.slices.slots if fleet.slices.slots and pod.demand.own is None else 0
         has_slices = has_slices or bool(sliced)
         if assessed.account.team.has_model_shares:
             options += _by_model(pod, pool, slots, assessed, world)
@@ -86,56 +87,98 @@ def mode_for(pod: Pod, pools: tuple[Pool, ...], world: World) -> Mode:
 def merged(options: list[PlacementOption], pod: Pod, assessed: Assessment, world: World) -> PlacementOption | None:
     """Return one option that binds the pod to the slices of all options; None if one is not of slices."""
     pools = {option.pool for option in options}
-    if len(pools) != 1 or not all(option.is_sliced for option in options):
+    labels = {requirement.key for option in options for requirement in option.requirements}
+    if len(pools) != 1 or len(labels) != 1 or not all(option.is_sliced for option in options):
         return None
-    products = {value for option in options for requirement in option.requirements for value in requirement.values}
+    values = {value for option in options for requirement in option.requirements for value in requirement.values}
     slots = 0
     for option in options:
         slots |= option.slots
-    return _sliced(pod, pools.pop(), slots, products=products, assessed=assessed, world=world)
+    group = _SliceGroup(labels.pop(), frozenset(values), slots)
+    return _sliced(pod, pools.pop(), group, assessed=assessed, world=world)
+
+
+class _SliceGroup(NamedTuple):
+    """Nodes of slices that a pod can be bound to by these values of one label."""
+
+    label: str
+    values: frozenset[str]
+    slots: int
+
+    @property
+    def requirement(self) -> Requirement:
+        """The requirement that binds a pod to these nodes."""
+        return Requirement(self.label, Operator.IN, tuple(sorted(self.values)))
+
+    @property
+    def slices(self) -> tuple[ResourceName, ...]:
+        """The slices of these nodes."""
+        return slices_of(self.values) if self.label == PRODUCT else replica_slices(self.values)
+
+
+def _slice_groups(slots: int, world: World) -> list[_SliceGroup]:
+    """Return the slices of some nodes: MIG devices by product, replicas by their number.
+
+    Replicas are left out if nodes that offer something else have the same label.
+    """
+    fleet = world.fleet
+    members = {model: slots & bits for (model, _), bits in fleet.by_model().items() if slices_of((model,))}
+    found = [_SliceGroup(PRODUCT, frozenset((model,)), bits) for model, bits in members.items() if bits]
+    for name, bits in fleet.slices.among(slots).items():
+        if (number := replicas_of(name)) and fleet.are_replicas(number):
+            found.append(_SliceGroup(REPLICAS, frozenset((str(number),)), bits))
+    return found
 
 
 def _by_model(pod: Pod, pool: Pool, slots: int, assessed: Assessment, world: World) -> Iterator[PlacementOption]:
-    """Yield one option per GPU model of a pool, for a team with shares per model."""
+    """Yield the options per GPU model of a pool, for a team with shares per model: slices apart from whole GPUs."""
     mode = mode_for(pod, (pool,), world)
     for (model, label), members in world.fleet.by_model().items():
-        if slots & members:
-            names = slices_of((model,)) if pod.demand.own is None else ()
-            demand = in_slices(pod.demand, names, world.policy.resources)
-            tier, required = assessed.tier(demand, model), model_requirements(model, label, world)
-            yield PlacementOption(pool, slots & members, demand, tier, mode, model, required, demand is not pod.demand)
+        whole = slots & members
+        if not whole:
+            continue
+        required = model_requirements(model, label, world)
+        groups = _slice_groups(whole, world) if whole & world.fleet.slices.slots and pod.demand.own is None else []
+        for group in groups:
+            whole &= ~group.slots
+        if whole:
+            yield PlacementOption(pool, whole, pod.demand, assessed.tier(pod.demand, model), mode, model, required)
+        for group in groups:
+            demand = in_slices(pod.demand, group.slices, world.policy.resources)
+            tier, is_sliced = assessed.tier(demand, model), demand is not pod.demand
+            bound = required if group.label == label else (*required, group.requirement)
+            yield PlacementOption(pool, group.slots, demand, tier, mode, model, bound, is_sliced)
 
 
 def _by_slice(pod: Pod, pool: Pool, slots: int, assessed: Assessment, world: World) -> Iterator[PlacementOption]:
-    """Yield the options of a pool: whole GPUs, and the slices of each product.
+    """Yield the options of a pool: whole GPUs, and the slices of each kind.
 
     If nodes are only preferred, nothing binds the pod to either. It then counts as whole GPUs if it may get one, now or
-    from an autoscaler.
+    from an autoscaler, or slices of several labels.
     """
-    whole = slots & ~world.fleet.mig_slots
+    groups = _slice_groups(slots, world)
+    whole = slots
+    for group in groups:
+        whole &= ~group.slots
     mode = mode_for(pod, (pool,), world)
     is_required = mode in (_AUTO, _REQUIRE)
-    if pool.is_autoscaled or (whole and not is_required):
+    is_bound = is_required or len({group.label for group in groups}) == 1
+    if pool.is_autoscaled or not is_bound or (whole and not is_required):
         yield PlacementOption(pool, slots, pod.demand, assessed.tier(pod.demand, None), mode)
         return
     if whole:
         yield PlacementOption(pool, whole, pod.demand, assessed.tier(pod.demand, None), mode)
-    members = {model: slots & bits for (model, _), bits in world.fleet.by_model().items()}
-    products = {model: bits for model, bits in members.items() if bits & world.fleet.mig_slots}
     if not is_required:
-        yield _sliced(pod, pool, slots, products=set(products), assessed=assessed, world=world)
-        return
-    for product, bits in products.items():
-        yield _sliced(pod, pool, bits, products={product}, assessed=assessed, world=world)
+        values = frozenset(value for group in groups for value in group.values)
+        groups = [_SliceGroup(groups[0].label, values, slots)]
+    for group in groups:
+        yield _sliced(pod, pool, group, assessed=assessed, world=world)
 
 
-def _sliced(
-    pod: Pod, pool: Pool, slots: int, *, products: set[str], assessed: Assessment, world: World
-) -> PlacementOption:
-    demand = in_slices(pod.demand, slices_of(products), world.policy.resources)
-    required = (Requirement(PRODUCT, Operator.IN, tuple(sorted(products))),)
-    mode = mode_for(pod, (pool,), world)
-    return PlacementOption(pool, slots, demand, assessed.tier(demand, None), mode, None, required, is_sliced=True)
+def _sliced(pod: Pod, pool: Pool, group: _SliceGroup, *, assessed: Assessment, world: World) -> PlacementOption:
+    demand, mode = in_slices(pod.demand, group.slices, world.policy.resources), mode_for(pod, (pool,), world)
+    required = (group.requirement,)
+    return PlacementOption(pool, group.slots, demand, assessed.tier(demand, None), mode, None, required, is_sliced=True)
 
 
 def _breaks_limit(option: PlacementOption, assessed: Assessment) -> bool:

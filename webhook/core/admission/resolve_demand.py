@@ -26,7 +26,7 @@ def resolve_demand(pod: Pod, requester: Requester, world: World) -> Pod | Deny |
     """
     for node in claimed_nodes(pod, world) if pod.claims else ():
         pod = pod._replace(constraints=pod.constraints.on_node(node))
-    is_sliced = pod.slices or (pod.node_name and world.fleet.mig_slots)
+    is_sliced = pod.slices or (pod.node_name and world.fleet.slices.slots)
     if not (pod.claims or pod.shares_by or is_sliced) and world.are_ordinary(pod.demand.strange):
         return pod
     resolved = world.with_claims(pod)

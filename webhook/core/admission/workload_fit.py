@@ -16,7 +16,6 @@ from webhook.core.model.decision import Deny
 from webhook.core.model.demand import in_slices
 from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.gang import MAX_MEMBERS
-from webhook.core.model.mig_slices import slices_of
 from webhook.core.model.node import NO_MODEL
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import Policy, Team, UnknownTeam
@@ -124,12 +123,12 @@ def _assessed(parts: Sequence[Part], requester: Requester, world: World) -> tupl
 
 def _at_least(part: _GpuPart, world: World) -> _GpuPart:
     """Return the part counted by the smallest slices that it may be bound to, if its pods may get slices."""
-    sliced, pod = world.fleet.mig_slots, part.pod
+    sliced, pod = world.fleet.slices.slots, part.pod
     if not sliced or pod.demand.own is not None or pod.handling is not Handling.MANAGED:
         return part
     able = world.fleet.could_hold(pod.demand, world.fleet.matching(pod.constraints) & sliced)
-    products = [model for (model, _), members in world.fleet.by_model().items() if members & able]
-    demands = (in_slices(pod.demand, slices_of((product,)), world.policy.resources) for product in products)
+    names = world.fleet.slices.among(able)
+    demands = (in_slices(pod.demand, (name,), world.policy.resources) for name in names)
     least = min(demands, key=lambda demand: demand.gpus, default=pod.demand)
     return part._replace(assessed=part.assessed.with_demand(least, world.policy))
 

@@ -6,16 +6,19 @@ weight of `nvidia.com/mig-PROFILE` in policy; a profile without a weight counts 
 
 A pod counts by slices only where its product is certain: its required node affinity or nodeSelector names products of
 such nodes and no others, or it is on such a node. Every other pod may get whole GPUs, so it counts whole GPUs.
+Replicas of GPUs (replicas.py) are slices as well.
 """
 
 import re
 from collections.abc import Collection, Mapping
+from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from webhook.core.model.amount import Units
+from webhook.core.model.amount import Units, exact_units
 from webhook.core.model.gpu_shares import DEVICE
 from webhook.core.model.names import ResourceName
+from webhook.core.model.replicas import replicas_of
 
 PRODUCT: Final = "nvidia.com/gpu.product"
 """The node label with the product name."""
@@ -36,15 +39,27 @@ def slices_of(products: Collection[str]) -> tuple[ResourceName, ...]:
 
 
 def piece_weight(slices: Collection[ResourceName], weights: Mapping[ResourceName, Units]) -> Units:
-    """Return the units of a piece of `nvidia.com/gpu` that may be any of these slices: the largest of their weights."""
+    """Return the units of a piece of `nvidia.com/gpu` that may be any of these slices: the largest of their weights.
+
+    A slice is a MIG device, or one of the replicas of a GPU.
+    """
     whole = weights.get(DEVICE, 0)
-    return max((weights.get(name, whole) for name in slices), default=whole)
+    return max((_slice_weight(name, whole, weights) for name in slices), default=whole)
 
 
-def weight_at(resource: ResourceName, product: str, weights: Mapping[ResourceName, Units]) -> Units:
-    """Return the units of a piece of a resource on nodes of a product; 0 for a resource that is not a GPU."""
-    name = slice_of(product) if resource == DEVICE and resource in weights else None
-    return weights.get(resource, 0) if name is None else piece_weight((name,), weights)
+def weight_at(resource: ResourceName, piece: ResourceName | None, weights: Mapping[ResourceName, Units]) -> Units:
+    """Return the units of a piece of a resource on a node; 0 for a resource that is not a GPU.
+
+    `piece` is the slice that `nvidia.com/gpu` is there, None where it is a whole GPU.
+    """
+    if piece is None or resource != DEVICE or resource not in weights:
+        return weights.get(resource, 0)
+    return piece_weight((piece,), weights)
+
+
+def _slice_weight(name: ResourceName, whole: Units, weights: Mapping[ResourceName, Units]) -> Units:
+    replicas = replicas_of(name)
+    return exact_units(Fraction(whole) / replicas) if replicas else weights.get(name, whole)
 
 
 @lru_cache(maxsize=1024)

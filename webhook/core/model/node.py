@@ -7,8 +7,10 @@ from typing import Final, NamedTuple
 
 from webhook.core.model.amount import Units, exact_units
 from webhook.core.model.demand import Weights
+from webhook.core.model.gpu_shares import DEVICE
 from webhook.core.model.mig_slices import slice_of, weight_at
 from webhook.core.model.names import GpuModel, NodeName, ResourceName
+from webhook.core.model.replicas import replica_slice, replicas_by
 from webhook.core.model.selector import Taint
 
 NO_MODEL = GpuModel("")
@@ -44,7 +46,8 @@ class Node:
 
     `at_best` are the resources of which it offers fewer devices now than it has, with the number that it has: a device
     is unhealthy, or their plugin restarts. `devices_at_best` are its GPUs that are shared in parts, where the node
-    offers less of them now.
+    offers less of them now. `replicas` is the number of pieces of `nvidia.com/gpu` that make one GPU, where policy
+    counts by that.
     """
 
     name: NodeName
@@ -59,17 +62,28 @@ class Node:
     alias_of: Mapping[ResourceName, ResourceName] = field(default_factory=lambda: _NO_ALIASES)
     at_best: Mapping[ResourceName, int] = field(default_factory=lambda: NO_AMOUNTS)
     devices_at_best: Devices = NO_DEVICES
+    replicas: int = 1
 
     @property
     def slice(self) -> ResourceName | None:
-        """Return the MIG resource that its `nvidia.com/gpu` are pieces of; None where they are whole GPUs."""
-        return slice_of(self.model)
+        """Return the MIG device or the replica that a piece of `nvidia.com/gpu` is there; None for whole GPUs."""
+        return slice_of(self.model) or (replica_slice(self.replicas) if self.replicas > 1 else None)
+
+    def by_replicas(self, *, is_counted: bool) -> "Node":
+        """Return the node with the replicas that its label names, or with none if policy does not count by them.
+
+        A node that has fewer pieces than one GPU has replicas offers whole GPUs, whatever its label says.
+        """
+        replicas = replicas_by(self.labels) if is_counted else 1
+        if replicas > 1 and 0 < self.amount_at_best(DEVICE) < replicas:
+            replicas = 1
+        return self if replicas == self.replicas else replace(self, replicas=replicas)
 
     def offers(self, weights: Weights) -> Iterator[Offer]:
         """Return its GPU resources, each of its devices under one name only."""
         for name, pieces in self.allocatable.items():
             if pieces > 0 and name in weights and self.alias_of.get(name) not in weights:
-                yield Offer(name, pieces, weight_at(name, self.model, weights))
+                yield Offer(name, pieces, weight_at(name, self.slice, weights))
 
     def gpus(self, weights: Weights) -> Units:
         """Return the sum of its GPUs, in GPU units."""

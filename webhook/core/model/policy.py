@@ -352,7 +352,8 @@ BUILT_IN_RESOURCES: Weights = {
 class Policy:
     """The merged policy folder. `hash` identifies its content: equal hashes, equal policies.
 
-    `resources` are the weights; `ignored_resources` are listed explicitly as counting nothing. Teams are found by name
+    `resources` are the weights; `ignored_resources` are listed explicitly as counting nothing. With `counts_replicas` a
+    piece of `nvidia.com/gpu` counts by the number of replicas on its node. Teams are found by name
     in constant time: several look-ups are made for each request and each change of a pod.
     """
 
@@ -367,6 +368,7 @@ class Policy:
     topology: TopologyRules = field(default=TopologyRules(), metadata=ADDED)
     resources: Weights = field(default_factory=lambda: BUILT_IN_RESOURCES)
     ignored_resources: frozenset[ResourceName] = frozenset()
+    counts_replicas: bool = field(default=False, metadata=ADDED)
     priority_classes: Mapping[Tier, str] = field(default_factory=dict)
     exempt_namespaces: tuple[str, ...] = ()
     workloads: WorkloadRules = WorkloadRules()

@@ -10,13 +10,16 @@ from webhook.core.model.demand import Demand, PerDevice
 from webhook.core.model.names import GpuModel, NodeName, ResourceName, Uid
 from webhook.core.model.node import NO_DEVICES, Devices, Node
 from webhook.core.model.pod import NO_UID
-from webhook.core.model.selector import Constraints, Requirement
+from webhook.core.model.replicas import REPLICAS, replica_slice
+from webhook.core.model.selector import Constraints, Operator, Requirement
 from webhook.core.model.topology import Domains
 from webhook.core.placement.demand_mix import DemandMix
 from webhook.core.placement.device_slots import DeviceIndex, DeviceSlots
 from webhook.core.placement.gpu_index import GpuIndex
+from webhook.core.placement.missing_devices import MissingDevices
 from webhook.core.placement.node_groups import NodeGroups
 from webhook.core.placement.node_labels import NodeLabelIndex
+from webhook.core.placement.slice_slots import SliceSlots
 from webhook.core.placement.slot_index import AmountIndex
 from webhook.core.placement.standing_use import StandingUse
 from webhook.core.placement.tier_mix import TierMix
@@ -34,16 +37,16 @@ class Fleet:
         self._free: dict[ResourceName, AmountIndex] = {}
         self._capacity: dict[ResourceName, AmountIndex] = {}
         self._standing = StandingUse()
-        self._at_best: dict[ResourceName, AmountIndex] = {}  # only of nodes that offer less now
+        self._missing = MissingDevices()
         self._device_slots: dict[NodeName, DeviceSlots] = {}  # single devices and their holders; also of unknown nodes
         self._device_room = DeviceIndex()
-        self._devices_at_best = DeviceIndex()  # only of nodes that offer less now
         self._tier_mix = company or TierMix()
         self.gpus = GpuIndex(demand_mix or DemandMix(), self._free, self._device_slots, self._tier_mix)
         self._by_model: dict[tuple[GpuModel, str], int] = {}
         self._labels = NodeLabelIndex(self._nodes, self._slots)
         self.open_bits = 0
-        self.mig_slots = 0  # slots whose `nvidia.com/gpu` are MIG devices
+        self.slices = SliceSlots()
+        self._counts_replicas = False
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -59,6 +62,7 @@ class Fleet:
 
     def set(self, node: Node) -> None:
         """Add or update a node; where capacity is cut below the used amount, the free amount is negative."""
+        node = node.by_replicas(is_counted=self._counts_replicas)
         slot = self._slots.get(node.name)
         if slot is None:
             slot = self._free_slots.pop() if self._free_slots else len(self._nodes)
@@ -77,13 +81,14 @@ class Fleet:
         model = (node.model, node.model_label)
         self._by_model[model] = self._by_model.get(model, 0) | bit
         self.open_bits = self.open_bits | bit if node.is_open else self.open_bits & ~bit
-        self.mig_slots = self.mig_slots & ~bit if node.slice is None else self.mig_slots | bit
+        self.slices.change(bit, before, node)
         if before is None or before.labels != node.labels or before.taints != node.taints:
             self._labels.change(slot, before, node)
-        for name in node.allocatable.keys() | (before.allocatable.keys() if before else frozenset()):
+        known = frozenset() if before is None else before.allocatable.keys() | before.at_best.keys()
+        for name in node.allocatable.keys() | node.at_best.keys() | known:
             self._update_indexes(slot, node, name)
         self._set_devices(slot, node.name, node.devices)
-        self._set_at_best(slot, before, node)
+        self._missing.change(slot, before, node)
         self.gpus.set(slot, node)
 
     def remove(self, name: NodeName) -> None:
@@ -95,14 +100,14 @@ class Fleet:
         self._nodes[slot] = None
         self._free_slots.append(slot)
         self.open_bits &= ~(1 << slot)
-        self.mig_slots &= ~(1 << slot)
         self._leave_model(node, 1 << slot)
         self._labels.change(slot, node, None)
         gone = Node(name=name, allocatable={})
         for resource in node.allocatable:
             self._update_indexes(slot, gone, resource)
         self._set_devices(slot, name, NO_DEVICES)
-        self._set_at_best(slot, node, gone)
+        self._missing.change(slot, node, gone)
+        self.slices.change(1 << slot, node, gone)
         self.gpus.remove(slot)
 
     def take(
@@ -213,14 +218,14 @@ class Fleet:
 
         Of some devices a node may offer none for a while: `with_capacity` says what it could hold without them.
         """
-        if not self._at_best:
+        if not self._missing:
             return self.with_capacity(demand, among)
         for resource, amount in demand.requests:
             among &= self._having_at_best(resource, amount)
         if demand.per_device is None:
             return among
         devices = self._device_room.with_capacity(demand.per_device)
-        return among & (devices | self._devices_at_best.with_capacity(demand.per_device))
+        return among & (devices | self._missing.with_capacity(demand.per_device))
 
     def offering(self, resource: ResourceName, amount: int, among: int) -> int:
         """Return those of the slots with at least this amount of one resource at their best, free or not."""
@@ -237,13 +242,18 @@ class Fleet:
 
     def largest_amount(self, resource: ResourceName, among: int) -> int:
         """Return the largest amount of a resource on one of the slots at its best, free or not."""
-        indexes = [self._capacity.get(resource), self._at_best.get(resource)]
-        return max((index.most(among) for index in indexes if index is not None), default=0)
+        index = self._capacity.get(resource)
+        return max(0 if index is None else index.most(among), self._missing.most(resource, among))
 
     def bit(self, name: NodeName) -> int:
         """Return the bitmap of one node; 0 where it is unknown."""
         slot = self._slots.get(name)
         return 0 if slot is None else 1 << slot
+
+    def are_replicas(self, replicas: int) -> bool:
+        """Whether there are nodes labelled with so many replicas, and a piece of each of them is one of so many."""
+        labelled = self._labels.meeting((Requirement(REPLICAS, Operator.IN, (str(replicas),)),))
+        return bool(labelled) and not labelled & ~self.slices.by_name.get(replica_slice(replicas), 0)
 
     def by_model(self) -> dict[tuple[GpuModel, str], int]:
         """Return the slots of each GPU model, with the label that names the model."""
@@ -277,8 +287,8 @@ class Fleet:
 
     def amounts_at_best(self, slots: Sequence[int], resource: ResourceName) -> list[int]:
         """Return the amount of a resource that some slots have at their best."""
-        offered, more = self.allocatable_at(slots, resource), self._at_best.get(resource)
-        return offered if more is None else list(map(max, offered, more.held_at(slots)))
+        offered = self.allocatable_at(slots, resource)
+        return list(map(max, offered, self._missing.held_at(slots, resource))) if self._missing else offered
 
     def names(self, slots: Sequence[int]) -> tuple[NodeName, ...]:
         """Return the names of the nodes in a list of slots."""
@@ -301,6 +311,12 @@ class Fleet:
         """Return the nodes by the value of a label."""
         return self._labels.domains(key)
 
+    def count_replicas(self, *, is_counted: bool) -> None:
+        """Set whether a piece of `nvidia.com/gpu` is one of several replicas on nodes whose label says so."""
+        self._counts_replicas = is_counted
+        for node in list(self.nodes()):
+            self.set(node)
+
     def track(self, resource: ResourceName) -> None:
         """Rank nodes by a GPU resource from now on."""
         self.gpus.track(resource)
@@ -309,6 +325,7 @@ class Fleet:
         """Return a copy with slots in the order of names, after many nodes came at once (a list, a world file)."""
         copy = Fleet(self.gpus.demand_mix, self._tier_mix)
         copy._used, copy._standing = self._used, StandingUse(self._standing.used)
+        copy._counts_replicas = self._counts_replicas
         copy._device_slots.update(self._device_slots)
         for resource in self.gpus.tracked:
             copy.track(resource)
@@ -327,23 +344,9 @@ class Fleet:
         self._device_room.change(slot, devices, device_slots.free)
         self._drop_unused(name, device_slots)
 
-    def _set_at_best(self, slot: int, before: Node | None, node: Node) -> None:
-        for resource in node.at_best.keys() | (before.at_best.keys() if before else frozenset()):
-            index = self._at_best.get(resource)
-            if index is None:
-                index = self._at_best[resource] = AmountIndex()
-            index.change(slot, 1 << slot, node.at_best.get(resource, 0))
-            self._standing.update(slot, node, resource)
-        devices = node.devices_at_best
-        self._devices_at_best.change(slot, devices, list(devices.capacities))
-
     def _having_at_best(self, resource: ResourceName, amount: int) -> int:
-        indexes = (self._capacity.get(resource), self._at_best.get(resource))
-        bits = 0
-        for index in indexes:
-            if index is not None:
-                bits |= index.at_least(amount)
-        return bits
+        index = self._capacity.get(resource)
+        return (0 if index is None else index.at_least(amount)) | self._missing.at_least(resource, amount)
 
     def _take_devices(
         self, name: NodeName, ask: PerDevice, *, sign: int, holder: Uid, devices: tuple[int, ...]

@@ -120,11 +120,15 @@ class GpuView:
 
 
 class GpuGroup(NamedTuple):
-    """The key of devices that are counted together; `is_packed` where they are shared in parts."""
+    """The key of devices that are counted together; `is_packed` where they are shared in parts.
+
+    `piece` is the slice that `nvidia.com/gpu` is on their nodes, None where it is a whole GPU.
+    """
 
     model: GpuModel
     resource: ResourceName
     is_packed: bool
+    piece: ResourceName | None = None
 
 
 class GpuCount(NamedTuple):
@@ -244,7 +248,7 @@ class GpuIndex:
         """Add a node's devices to the counts, or subtract them."""
         for resource in self._of_slot.get(slot, ()):
             node = self._nodes[slot]
-            group_key = GpuGroup(node.model, resource, resource == node.devices.resource)
+            group_key = GpuGroup(node.model, resource, resource == node.devices.resource, node.slice)
             devices, number = sign * _devices(node, resource), self.numbers.get(group_key, GpuCount())
             number = GpuCount(number.devices + devices, number.closed + (0 if node.is_open else devices))
             if number.devices:

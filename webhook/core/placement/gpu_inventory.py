@@ -33,6 +33,10 @@ class GpuInventory(NamedTuple):
     whole_nodes: int
 
 
+_Kind = tuple[GpuModel, ResourceName | None]
+"""A GPU model, and the slice that a piece of `nvidia.com/gpu` is on its nodes."""
+
+
 class _Free(NamedTuple):
     """Free devices in thousandths; `useful` by the fragmentation measure."""
 
@@ -44,16 +48,17 @@ class _Free(NamedTuple):
 def gpu_inventory(fleet: Fleet, policy: Policy) -> Iterator[GpuInventory]:
     """Return the GPUs of all nodes; resources without a weight in policy are left out."""
     members = _members(fleet)
-    free: dict[ResourceName, dict[GpuModel, _Free]] = {}
-    for (model, resource, is_packed), (capacity, closed) in fleet.gpus.numbers.items():
-        weight = ONE_GPU if is_packed else weight_at(resource, model, policy.resources)
+    free: dict[ResourceName, dict[_Kind, _Free]] = {}
+    found: dict[tuple[GpuModel, ResourceName], GpuInventory] = {}
+    for (model, resource, is_packed, piece), (capacity, closed) in fleet.gpus.numbers.items():
+        weight = ONE_GPU if is_packed else weight_at(resource, piece, policy.resources)
         if not weight:
             continue
-        view = fleet.gpus.latest(resource)
+        view, kind = fleet.gpus.latest(resource), (model, piece)
         if resource not in free:
             free[resource] = _free(view, members, fleet.open_bits)
-        devices, useful, largest = free[resource].get(model, _Free())
-        yield GpuInventory(
+        devices, useful, largest = free[resource].get(kind, _Free())
+        part = GpuInventory(
             model,
             resource,
             capacity=int(capacity * weight),
@@ -61,26 +66,46 @@ def gpu_inventory(fleet: Fleet, policy: Policy) -> Iterator[GpuInventory]:
             free=int(devices * weight) // WHOLE,
             fragmented=int((devices - useful // view.fragmentation.total) * weight) // WHOLE,
             largest=int(largest * weight) // WHOLE,
-            whole_nodes=(view.classes.whole & members[model] & fleet.open_bits).bit_count(),
+            whole_nodes=(view.classes.whole & members[kind] & fleet.open_bits).bit_count(),
         )
+        known = found.get((model, resource))
+        found[model, resource] = part if known is None else _sum(known, part)
+    yield from found.values()
 
 
-def _members(fleet: Fleet) -> dict[GpuModel, int]:
-    members: dict[GpuModel, int] = {}
+def _sum(one: GpuInventory, other: GpuInventory) -> GpuInventory:
+    """Return the GPUs of one model that some nodes offer whole, and others in parts."""
+    return GpuInventory(
+        one.model,
+        one.resource,
+        capacity=one.capacity + other.capacity,
+        closed=one.closed + other.closed,
+        free=one.free + other.free,
+        fragmented=one.fragmented + other.fragmented,
+        largest=max(one.largest, other.largest),
+        whole_nodes=one.whole_nodes + other.whole_nodes,
+    )
+
+
+def _members(fleet: Fleet) -> dict[_Kind, int]:
+    members: dict[_Kind, int] = {}
     for (model, _), bits in fleet.by_model().items():
-        members[model] = members.get(model, 0) | bits
+        parts: list[tuple[ResourceName | None, int]] = [(None, bits & ~fleet.slices.slots)]
+        parts += fleet.slices.among(bits).items()
+        for piece, slots in parts:
+            members[model, piece] = members.get((model, piece), 0) | slots
     return members
 
 
-def _free(view: GpuView, members: dict[GpuModel, int], open_bits: int) -> dict[GpuModel, _Free]:
+def _free(view: GpuView, members: dict[_Kind, int], open_bits: int) -> dict[_Kind, _Free]:
     found = dict.fromkeys(members, _Free())
     for each in view.classes.all:
         left = each.members & open_bits
         devices = each.kind.devices
-        for model, bits in members.items() if left else ():
+        for kind, bits in members.items() if left else ():
             if number := (left & bits).bit_count():
-                total, useful, largest = found[model]
-                found[model] = _Free(
+                total, useful, largest = found[kind]
+                found[kind] = _Free(
                     total + number * (devices.whole * WHOLE + sum(devices.partly)),
                     useful + number * each.useful,
                     max(largest, devices.whole * WHOLE, *devices.partly),

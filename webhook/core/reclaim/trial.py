@@ -267,7 +267,7 @@ class Trial:
 
         On slices each piece is less than the pod counts, if the pod may get whole GPUs.
         """
-        if len(demand.held) != 1 or self._fleet.bit(node) & self._fleet.mig_slots:
+        if len(demand.held) != 1 or self._fleet.bit(node) & self._fleet.slices.slots:
             return 0
         ((resource, amount),) = demand.held
         return max(0, amount - self._fleet.free(node, resource)) * (demand.gpus // amount)
@@ -276,7 +276,7 @@ class Trial:
         if len(demand.held) != 1:
             return [(node, 0) for node in self._fleet.names_of(among)]
         ((resource, amount),) = demand.held
-        each, sliced = demand.gpus // amount, among & self._fleet.mig_slots
+        each, sliced = demand.gpus // amount, among & self._fleet.slices.slots
         missing = [
             (node, (amount - free) * each if free < amount else 0)
             for node, free in self._fleet.free_on(among ^ sliced, resource)

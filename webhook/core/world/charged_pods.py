@@ -16,6 +16,7 @@ from webhook.core.model.demand import reweighed
 from webhook.core.model.names import ANY_MODEL, DepartmentName, GpuModel, Namespace, ResourceName, TeamName, Uid
 from webhook.core.model.pod import Handling, Pod, Resident
 from webhook.core.model.policy import Policy, Team
+from webhook.core.model.replicas import replicas_of
 from webhook.core.model.tier import TIERS, Tier
 from webhook.core.peers.pod_counts import PodCounts
 from webhook.core.placement.fleet import Fleet
@@ -84,7 +85,7 @@ class ChargedPods:
             changed = self._join(record)
             record.pod = self._resolved(record.pod)
             self.recount(changed)
-        elif record.pod.slices or self.fleet.mig_slots:
+        elif record.pod.slices or self.fleet.slices.slots:
             record.pod = self._resolved(record.pod)
         if not record.is_reserved:
             self._tenancies.note_pods(record.pod.namespace, are_there=True)
@@ -216,7 +217,7 @@ class ChargedPods:
         before, pod = self.pods.get(record.pod.uid), record.pod
         if before is None or before.node != record.node or before.pod.demand != pod.demand:
             return False
-        is_resolved = not (pod.claims or pod.demand.strange or pod.shares_by or pod.slices or self.fleet.mig_slots)
+        is_resolved = not (pod.claims or pod.demand.strange or pod.shares_by or pod.slices or self.fleet.slices.slots)
         return is_resolved and pod.demand.per_device is None and not before.pod.claims
 
     def _replace(self, record: PodRecord, charge: Charge | None) -> None:
@@ -252,11 +253,13 @@ class ChargedPods:
         return pod._replace(demand=self.resolve(pod).demand)
 
     def _slices(self, pod: Pod | Resident) -> tuple[ResourceName, ...]:
-        """Return the MIG resources behind a pod's `nvidia.com/gpu`: those of its node, or of all nodes it may be on."""
+        """Return the slices behind a pod's `nvidia.com/gpu`: those of its node, or of all nodes it may be on."""
         name = pod.node_name if isinstance(pod, Pod) else pod.node
         node = None if name is None else self.fleet.get(name)
         if node is None:
-            return pod.slices
+            # replicas of a policy that does not count by them, or of nodes that are not known, may be whole GPUs
+            numbers = map(replicas_of, pod.slices)
+            return pod.slices if all(self.fleet.are_replicas(number) for number in numbers if number) else ()
         return () if node.slice is None else (node.slice,)
 
     def _change_demand(self, record: PodRecord, pod: Resident) -> None:

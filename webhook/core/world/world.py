@@ -217,7 +217,8 @@ class World:
         self._set_fleet_node(self._dra_slices.set_node(node))
         if is_lost(before) is not is_lost(node):
             self._place_again(self._pods.on_node(node.name))
-        if before is None or before.model != node.model:
+        node = self.fleet.get(node.name) or node
+        if before is None or before.model != node.model or before.slice != node.slice:
             if node.slice or (before is not None and before.slice):
                 self._charged.recount(self._pods.on_node(node.name))
             self._charged.recharge(self._pods.on_node(node.name))
@@ -406,6 +407,7 @@ class World:
             usage.keep_room(team, self.waiting.kept(team), share=found.gpus.guaranteed)
 
     def _track(self) -> None:
+        self.fleet.count_replicas(is_counted=self.policy.counts_replicas)
         for resource in self.policy.resources:
             self.fleet.track(resource)
         self.fleet.gpus.demand_mix.set_prior(self.policy.placement.demand_mix)

@@ -13,6 +13,7 @@ import msgspec
 
 from webhook.core.model.mig_slices import PRODUCT, slices_of
 from webhook.core.model.names import ResourceName
+from webhook.core.model.replicas import REPLICAS, replica_slices
 from webhook.core.model.selector import (
     NO_CONSTRAINTS,
     Constraints,
@@ -100,6 +101,7 @@ _anti_affinity_part_decoder: Final = msgspec.json.Decoder(_AntiAffinityPart)
 _anti_decoder: Final = msgspec.json.Decoder(Terms)
 _tolerations_decoder: Final = msgspec.json.Decoder(list[_Toleration])
 
+_OF_SLICES: Final = (b"-MIG-", REPLICAS.encode())
 _EFFECTS: Final = {effect.value: effect for effect in Effect}
 
 
@@ -119,8 +121,9 @@ def read_placement(spec: objects.PodSpec) -> Placement:
 
 
 def read_slices(spec: objects.PodSpec) -> tuple[ResourceName, ...]:
-    """Return the MIG resources that a pod's `nvidia.com/gpu` must be (see slices.py); few pods constrain this."""
-    if b"-MIG-" in bytes(spec.node_selector) or b"-MIG-" in bytes(spec.affinity):
+    """Return the slices that a pod's `nvidia.com/gpu` must be (mig_slices.py, replicas.py); few pods constrain this."""
+    selector, affinity = bytes(spec.node_selector), bytes(spec.affinity)
+    if any(words in part for part in (selector, affinity) for words in _OF_SLICES):
         return read_placement(spec).slices
     return ()
 
@@ -195,7 +198,7 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
         spreading,
         interpod,
         undecided_excess=tuple(_too_large_undecided(affinity, constraints)),
-        slices=slices_of(constraints.possible(PRODUCT)),
+        slices=slices_of(constraints.possible(PRODUCT)) or replica_slices(constraints.possible(REPLICAS)),
     )
 
 
