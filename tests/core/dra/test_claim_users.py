@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.dra.claim_users import ClaimKey, ClaimUsers, keys_of
+from webhook.core.dra.claim_spec import ClaimKey
+from webhook.core.dra.claim_users import ClaimUsers, keys_of
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.names import Namespace, NodeName, Uid
 
@@ -69,8 +70,12 @@ def test_a_pod_that_is_no_user_yet_needs_room_only_if_there_is_none():
     assert users.takes_room(ONE, Uid("new"))
     users.join(Uid("a"), (ONE,), NodeName("n0"))
     assert not users.takes_room(ONE, Uid("new"))
-    assert list(users.others_on_nodes(ONE, Uid("new"))) == ["a"]
-    assert list(users.others_on_nodes(ONE, Uid("a"))) == []
+    users.join(Uid("b"), (ONE,), NodeName("n0"), is_expected=True)
+    users.join(Uid("c"), (ONE,), None)
+    assert users.on_nodes(ONE) == ["a"]
+    users.join(Uid("b"), (ONE,), NodeName("n0"))
+    assert users.on_nodes(ONE) == ["a", "b"]
+    assert users.on_nodes(TWO) == []
 
 
 def test_events_of_one_of_many_users_return_few():

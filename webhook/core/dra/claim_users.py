@@ -7,19 +7,11 @@ however many pods use a claim: a tenant may create thousands.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
+from webhook.core.dra.claim_spec import ClaimKey
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.names import Namespace, NodeName, Uid
-
-
-class ClaimKey(NamedTuple):
-    """The key of a claim, template or group in the cluster."""
-
-    kind: str
-    namespace: Namespace
-    name: str
-
 
 _SHARED_KINDS: Final = frozenset({"claim", "entry"})
 """Kinds of keys that stand for devices; templates and groups are only read."""
@@ -78,6 +70,7 @@ class ClaimUsers:
     def __init__(self) -> None:
         self._users: dict[ClaimKey, _Users] = {}
         self._keys: dict[Uid, tuple[ClaimKey, ...]] = {}
+        self._expected: set[Uid] = set()  # not on their nodes yet
 
     def __contains__(self, key: ClaimKey) -> bool:
         return key in self._users
@@ -95,12 +88,16 @@ class ClaimUsers:
         users = self._users.get(key)
         return () if users is None else tuple(users.nodes)
 
-    def others_on_nodes(self, key: ClaimKey, uid: Uid) -> Iterator[Uid]:
-        """Yield the other users that are on a node, or expected there."""
+    def on_nodes(self, key: ClaimKey) -> list[Uid]:
+        """Return the users that are on a node, not only expected there, in the order in which they came."""
         users = self._users.get(key)
-        for node, there in () if users is None else users.on.items():
-            if node is not None:
-                yield from (other for other in there if other != uid)
+        there = () if users is None else users.nodes.items()
+        return [uid for uid, node in there if node is not None and uid not in self._expected]
+
+    def replace(self, uid: Uid, key: ClaimKey, new: ClaimKey) -> None:
+        """Have a pod use another key in place of one that it uses."""
+        node = self._users[key].nodes[uid]
+        self.join(uid, tuple([new if each == key else each for each in self._keys[uid]]), node)
 
     def payer(self, key: ClaimKey) -> Uid | None:
         """Return the pod charged for a claim, if there is one."""
@@ -124,9 +121,15 @@ class ClaimUsers:
         used = (node for node, there in users.on.items() if any(other != uid for other in there))
         return next(filter(None, used), None)
 
-    def join(self, uid: Uid, keys: tuple[ClaimKey, ...], node: NodeName | None) -> set[Uid]:
-        """Set what a pod uses, and its node; return the other pods that pay or take room for something else now."""
+    def join(
+        self, uid: Uid, keys: tuple[ClaimKey, ...], node: NodeName | None, *, is_expected: bool = False
+    ) -> set[Uid]:
+        """Set what a pod uses, and its node; return the other pods that pay or take room for something else now.
+
+        `is_expected`: it is not on that node yet.
+        """
         changed: set[Uid] = set()
+        (self._expected.add if is_expected else self._expected.discard)(uid)
         before, self._keys[uid] = self._keys.get(uid, ()), keys
         for key in keys:
             users = self._users.setdefault(key, _Users())
@@ -145,6 +148,7 @@ class ClaimUsers:
     def leave(self, uid: Uid) -> set[Uid]:
         """Remove a pod; return the pods that pay or take room for something else now."""
         changed: set[Uid] = set()
+        self._expected.discard(uid)
         for key in self._keys.pop(uid, ()):
             changed |= self._remove(uid, key)
         changed.discard(uid)

@@ -73,8 +73,10 @@ class ChargedPods:
         self._take_off(uid)
         self.pods.add(record)
         if record.pod.claims or record.pod.demand.strange or record.pod.shares_by:
-            changed = self.claims.join(uid, record.pod.namespace, record.pod.claims, node=record.node)
-            record.pod = self._resolved(record.pod)
+            pod = record.pod
+            is_expected = pod.node is None
+            changed = self.claims.join(uid, pod.namespace, pod.claims, node=record.node, is_expected=is_expected)
+            record.pod = self._resolved(pod)
             self.recount(changed)
         elif record.pod.slices or self.fleet.mig_slots:
             record.pod = self._resolved(record.pod)

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from webhook.core.dra.claim_spec import ClaimSpec, GroupEntry
-from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.claim_spec import AllocatedAt, ClaimKey, ClaimSpec, GroupEntry
 from webhook.core.dra.dra_claims import AS_IS, Instead, ResolvedDemand
 from webhook.core.dra.dra_slices import Condition, DraSlices, Slice
 from webhook.core.model.decision import Charge
@@ -281,10 +280,10 @@ class World:
         self.priority_classes.pop(name, None)
 
     def set_claim(
-        self, key: ClaimKey, spec: ClaimSpec | None, uid: Uid | None = None, *, node: NodeName | None = None
+        self, key: ClaimKey, spec: ClaimSpec | None, uid: Uid | None = None, *, allocated: AllocatedAt | None = None
     ) -> None:
-        """Set or remove (None) a claim or a claim template; `node` is where a claim is allocated."""
-        self._charged.recount(self.claims.set(key, spec, uid, node=node))
+        """Set or remove (None) a claim or a claim template."""
+        self._charged.recount(self.claims.set(key, spec, uid, allocated=allocated))
 
     def set_group(self, key: ClaimKey, entries: frozenset[GroupEntry] | None) -> None:
         """Set or remove (None) the claims shared by the pods of a PodGroup."""
@@ -300,7 +299,7 @@ class World:
         """Set or remove (None) the devices that a driver offers on a node."""
         for node in self._dra_slices.set_slice(name, found):
             self._set_fleet_node(node)
-        self._charged.recount(self.claims.set_sizes(name, *(("", ()) if found is None else (found.pool, found.sized))))
+        self._charged.recount(self.claims.set_slice(name, found))
 
     def sort_nodes(self) -> None:
         """Sort nodes by name, after a first list or a world file brought many at once."""
