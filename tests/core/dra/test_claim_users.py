@@ -41,6 +41,7 @@ def test_one_pays_one_takes_the_room_on_a_node_and_every_other_pod_that_changed_
         assert others - {uid} <= changed <= there.keys()
         for key in (ONE, TWO):
             using = users.of(key)
+            assert sorted(users.on_nodes(key)) == sorted(each for each in using if nodes[each] is not None)
             assert (
                 [users.payer(key) == each for each in using] == [True] + [False] * (len(using) - 1) if using else True
             )
@@ -74,7 +75,13 @@ def test_a_pod_that_is_no_user_yet_needs_room_only_if_there_is_none():
     users.join(Uid("c"), (ONE,), None)
     assert users.on_nodes(ONE) == ["a"]
     users.join(Uid("b"), (ONE,), NodeName("n0"))
-    assert users.on_nodes(ONE) == ["a", "b"]
+    assert users.on_nodes(ONE) == list(users.on_node(ONE, NodeName("n0"))) == ["a", "b"]
+    users.join(Uid("c"), (ONE,), NodeName("n1"))
+    assert users.on_nodes(ONE) == ["a", "b", "c"]
+    assert list(users.on_node(ONE, NodeName("n1"))) == ["c"]
+    users.leave(Uid("c"))
+    users.join(Uid("b"), (ONE,), None)
+    assert (users.on_nodes(ONE), list(users.on_node(ONE, NodeName("n1")))) == (["a"], [])
     assert users.on_nodes(TWO) == []
 
 

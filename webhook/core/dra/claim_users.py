@@ -23,6 +23,7 @@ class _Users:
 
     nodes: dict[Uid, NodeName | None] = field(default_factory=dict)
     on: dict[NodeName | None, dict[Uid, None]] = field(default_factory=dict)
+    there: dict[NodeName, dict[Uid, None]] = field(default_factory=dict)  # not only expected there
 
     @property
     def payer(self) -> Uid | None:
@@ -47,6 +48,16 @@ class _Users:
         where = {*nodes, None, self.nodes[payer] if payer is not None else None}
         return {(payer, None, True), *((self.holder(node), node, False) for node in where)}
 
+    def set_there(self, uid: Uid, node: NodeName | None) -> None:
+        """Note on which node a user is, not only expected; None for no node."""
+        before = self.nodes.get(uid)
+        if before is not None and before != node and uid in self.there.get(before, ()):
+            del self.there[before][uid]
+            if not self.there[before]:
+                del self.there[before]
+        if node is not None:
+            self.there.setdefault(node, {})[uid] = None
+
     def set(self, uid: Uid, node: NodeName | None) -> None:
         if uid in self.nodes and self.nodes[uid] != node:
             self._leave_node(uid)
@@ -54,6 +65,7 @@ class _Users:
         self.on.setdefault(node, {})[uid] = None
 
     def remove(self, uid: Uid) -> None:
+        self.set_there(uid, None)
         self._leave_node(uid)
         del self.nodes[uid]
 
@@ -70,7 +82,6 @@ class ClaimUsers:
     def __init__(self) -> None:
         self._users: dict[ClaimKey, _Users] = {}
         self._keys: dict[Uid, tuple[ClaimKey, ...]] = {}
-        self._expected: set[Uid] = set()  # not on their nodes yet
 
     def __contains__(self, key: ClaimKey) -> bool:
         return key in self._users
@@ -89,10 +100,14 @@ class ClaimUsers:
         return () if users is None else tuple(users.nodes)
 
     def on_nodes(self, key: ClaimKey) -> list[Uid]:
-        """Return the users that are on a node, not only expected there, in the order in which they came."""
+        """Return the users that are on a node, not only expected there."""
         users = self._users.get(key)
-        there = () if users is None else users.nodes.items()
-        return [uid for uid, node in there if node is not None and uid not in self._expected]
+        return [] if users is None else [uid for there in users.there.values() for uid in there]
+
+    def on_node(self, key: ClaimKey, node: NodeName) -> Iterable[Uid]:
+        """Return the users that are on this node, not only expected there."""
+        users = self._users.get(key)
+        return () if users is None else users.there.get(node, ())
 
     def replace(self, uid: Uid, key: ClaimKey, new: ClaimKey) -> None:
         """Have a pod use another key in place of one that it uses."""
@@ -129,10 +144,10 @@ class ClaimUsers:
         `is_expected`: it is not on that node yet.
         """
         changed: set[Uid] = set()
-        (self._expected.add if is_expected else self._expected.discard)(uid)
         before, self._keys[uid] = self._keys.get(uid, ()), keys
         for key in keys:
             users = self._users.setdefault(key, _Users())
+            users.set_there(uid, None if is_expected else node)
             if uid in users.nodes and users.nodes[uid] == node:
                 continue
             where = (node, users.nodes.get(uid))
@@ -148,7 +163,6 @@ class ClaimUsers:
     def leave(self, uid: Uid) -> set[Uid]:
         """Remove a pod; return the pods that pay or take room for something else now."""
         changed: set[Uid] = set()
-        self._expected.discard(uid)
         for key in self._keys.pop(uid, ()):
             changed |= self._remove(uid, key)
         changed.discard(uid)

@@ -21,7 +21,10 @@ class Sharing(Protocol):
     """Which claims pods share, and what they hold without them."""
 
     def others(self, uid: Uid) -> Mapping[ClaimKey, Sequence[Uid]]:
-        """Return the claims of a pod that other pods use as well, with those of them that are on a node."""
+        """Return the claims of a pod that other pods on its node use as well, with these.
+
+        Devices are on one node: a kubelet elsewhere, or a pod that only waits for its node, uses none of them.
+        """
         ...
 
     def has_room(self, key: ClaimKey, uid: Uid) -> bool:
@@ -70,12 +73,12 @@ class WorldSharing:
     world: World
 
     def others(self, uid: Uid) -> Mapping[ClaimKey, Sequence[Uid]]:
-        """Return the claims of a pod that other pods use as well, with those of them that are on a node."""
+        """Return the claims of a pod that other pods on its node use as well, with these."""
         pod, claims = self.world.pod(uid), self.world.claims
-        if pod is None or not pod.claims:
+        if pod is None or not pod.claims or pod.node is None:
             return {}
         keys = claims.shared_by(pod.uid, pod.namespace, pod.claims)
-        found = {key: [other for other in claims.users.on_nodes(key) if other != uid] for key in keys}
+        found = {key: [other for other in claims.users.on_node(key, pod.node) if other != uid] for key in keys}
         return {key: others for key, others in found.items() if others}
 
     def has_room(self, key: ClaimKey, uid: Uid) -> bool:

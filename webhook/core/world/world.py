@@ -152,9 +152,9 @@ class World:
             if pod.node == node:
                 yield pod
 
-    def without_decision(self) -> Iterable[Uid]:
-        """Return the GPU pods without a decision of the webhook."""
-        return self._pods.without_decision()
+    def without_decision(self, *, sharing: bool = False) -> Iterable[Uid]:
+        """Return the GPU pods without a decision of the webhook; or those that share what others are charged for."""
+        return self._pods.sharing_without_decision() if sharing else self._pods.without_decision()
 
     def namespaces(self) -> Iterable[NamespaceFacts]:
         """Return the known namespaces."""
