@@ -66,9 +66,20 @@ def test_the_payer_takes_the_room_of_its_node_and_the_others_follow_it():
     assert users.node(ONE, Uid("b")) is None, "b alone may go anywhere"
 
 
+def test_the_room_goes_to_the_next_payer_where_that_is():
+    users = ClaimUsers()
+    for uid, node in (("a", None), ("b", None), ("c", "n0"), ("b", "n0")):
+        users.join(Uid(uid), (ONE,), node and NodeName(node))
+    assert users.takes_room(ONE, Uid("c"))
+    assert users.leave(Uid("a")) == {"b", "c"}
+    assert [users.takes_room(ONE, Uid(uid)) for uid in "bc"] == [True, False]
+
+
 def test_a_pod_that_is_no_user_yet_needs_room_only_if_there_is_none():
     users = ClaimUsers()
     assert users.takes_room(ONE, Uid("new"))
+    users.join(Uid("a"), (ONE,), None)
+    assert users.takes_room(ONE, Uid("new")), "the other waits for the same room"
     users.join(Uid("a"), (ONE,), NodeName("n0"))
     assert not users.takes_room(ONE, Uid("new"))
     users.join(Uid("b"), (ONE,), NodeName("n0"), is_expected=True)

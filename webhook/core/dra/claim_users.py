@@ -7,6 +7,7 @@ however many pods use a claim: a tenant may create thousands.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from webhook.core.dra.claim_spec import ClaimKey
@@ -43,10 +44,9 @@ class _Users:
         return next(iter(self.on.get(node, ())), None)
 
     def roles(self, nodes: Iterable[NodeName | None]) -> set[tuple[Uid | None, NodeName | None, bool]]:
-        """Return the payer, and who takes the room on these nodes, on the payer's, or asks for it."""
-        payer = self.payer
-        where = {*nodes, None, self.nodes[payer] if payer is not None else None}
-        return {(payer, None, True), *((self.holder(node), node, False) for node in where)}
+        """Return the payer, and who takes the room, or asks for it, on these nodes and those of the first two users."""
+        where = {*nodes, None, *(self.nodes[uid] for uid in islice(self.nodes, 2))}
+        return {(self.payer, None, True), *((self.holder(node), node, False) for node in where)}
 
     def set_there(self, uid: Uid, node: NodeName | None) -> None:
         """Note on which node a user is, not only expected; None for no node."""
@@ -120,11 +120,11 @@ class ClaimUsers:
         return None if users is None else users.payer
 
     def takes_room(self, key: ClaimKey, uid: Uid) -> bool:
-        """Whether a pod takes, or asks for, the room of a claim's devices; a pod that is no user yet if it is alone."""
+        """Whether a pod takes, or asks for, the room of a claim's devices; a new user does if no other has a node."""
         users = self._users.get(key)
-        if users is None:
-            return True
-        return uid in users.nodes and users.holder(users.nodes[uid]) == uid
+        if users is None or uid not in users.nodes:
+            return users is None or not users.has_node
+        return users.holder(users.nodes[uid]) == uid
 
     def node(self, key: ClaimKey, uid: Uid) -> NodeName | None:
         """Return the node where others than this pod use a claim: the payer's, or the first; None without one."""
