@@ -263,8 +263,8 @@ def _asker(waiting: ReclaimPod) -> _Asker:
 
 
 def _reason(waiting: _Asker, team: TeamName, gpus: Units, sums: _Sums) -> str:
+    borrows = f"borrows {plural_gpus(gpus)}" if gpus else "shares GPUs that another pod borrows"
     return (
         f"team {waiting.team} takes its share back for pod {waiting.namespace}/{waiting.name} of "
-        f"{plural_gpus(waiting.gpus)} ({sums.of(waiting.team)}); this pod borrows {plural_gpus(gpus)}, "
-        f"{sums.over(team)}"
+        f"{plural_gpus(waiting.gpus)} ({sums.of(waiting.team)}); this pod {borrows}, {sums.over(team)}"
     )

@@ -91,7 +91,7 @@ class Simulation:
         self._released_at: object = None
         self._promoted_at: object = None
         for resident in world.pods():
-            if resident.demand.gpus:
+            if resident.demand.gpus or resident.demand.devices:
                 self.cluster.adopt(resident)
 
     @property

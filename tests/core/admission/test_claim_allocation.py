@@ -7,8 +7,7 @@ import pytest
 from tests.core.support import make
 from tests.core.support.make import demand, policy, resident, team, world
 from webhook.core.admission.claim_allocation import Allocation, judge_allocation
-from webhook.core.dra.claim_spec import ClassCount, DeviceRequest
-from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.claim_spec import ClaimKey, ClassCount, DeviceRequest
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Deny, NotApplicable, Retry

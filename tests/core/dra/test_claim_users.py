@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.dra.claim_users import ClaimKey, ClaimUsers, keys_of
+from webhook.core.dra.claim_spec import ClaimKey
+from webhook.core.dra.claim_users import ClaimUsers, keys_of
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.names import Namespace, NodeName, Uid
 
@@ -40,6 +41,7 @@ def test_one_pays_one_takes_the_room_on_a_node_and_every_other_pod_that_changed_
         assert others - {uid} <= changed <= there.keys()
         for key in (ONE, TWO):
             using = users.of(key)
+            assert sorted(users.on_nodes(key)) == sorted(each for each in using if nodes[each] is not None)
             assert (
                 [users.payer(key) == each for each in using] == [True] + [False] * (len(using) - 1) if using else True
             )
@@ -64,13 +66,34 @@ def test_the_payer_takes_the_room_of_its_node_and_the_others_follow_it():
     assert users.node(ONE, Uid("b")) is None, "b alone may go anywhere"
 
 
+def test_the_room_goes_to_the_next_payer_where_that_is():
+    users = ClaimUsers()
+    for uid, node in (("a", None), ("b", None), ("c", "n0"), ("b", "n0")):
+        users.join(Uid(uid), (ONE,), node and NodeName(node))
+    assert users.takes_room(ONE, Uid("c"))
+    assert users.leave(Uid("a")) == {"b", "c"}
+    assert [users.takes_room(ONE, Uid(uid)) for uid in "bc"] == [True, False]
+
+
 def test_a_pod_that_is_no_user_yet_needs_room_only_if_there_is_none():
     users = ClaimUsers()
     assert users.takes_room(ONE, Uid("new"))
+    users.join(Uid("a"), (ONE,), None)
+    assert users.takes_room(ONE, Uid("new")), "the other waits for the same room"
     users.join(Uid("a"), (ONE,), NodeName("n0"))
     assert not users.takes_room(ONE, Uid("new"))
-    assert list(users.others_on_nodes(ONE, Uid("new"))) == ["a"]
-    assert list(users.others_on_nodes(ONE, Uid("a"))) == []
+    users.join(Uid("b"), (ONE,), NodeName("n0"), is_expected=True)
+    users.join(Uid("c"), (ONE,), None)
+    assert users.on_nodes(ONE) == ["a"]
+    users.join(Uid("b"), (ONE,), NodeName("n0"))
+    assert users.on_nodes(ONE) == list(users.on_node(ONE, NodeName("n0"))) == ["a", "b"]
+    users.join(Uid("c"), (ONE,), NodeName("n1"))
+    assert users.on_nodes(ONE) == ["a", "b", "c"]
+    assert list(users.on_node(ONE, NodeName("n1"))) == ["c"]
+    users.leave(Uid("c"))
+    users.join(Uid("b"), (ONE,), None)
+    assert (users.on_nodes(ONE), list(users.on_node(ONE, NodeName("n1")))) == (["a"], [])
+    assert users.on_nodes(TWO) == []
 
 
 def test_events_of_one_of_many_users_return_few():

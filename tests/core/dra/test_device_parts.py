@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tests.core.support import make
 from tests.core.support.claims import GPU_CLASS, charged, resident, resolve_for, spec, world
-from webhook.core.dra.claim_spec import ClassCount, DeviceRequest
-from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.claim_spec import ClaimKey, ClassCount, DeviceRequest
 from webhook.core.dra.device_parts import DevicePart, DeviceSizes, SizedDevice
 from webhook.core.dra.dra_slices import Slice
 from webhook.core.model.claim_ref import ClaimRef

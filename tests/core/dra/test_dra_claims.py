@@ -21,8 +21,7 @@ from tests.core.support.claims import (
     with_devices,
     world,
 )
-from webhook.core.dra.claim_spec import GroupEntry
-from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.claim_spec import AllocatedAt, ClaimKey, GroupEntry
 from webhook.core.dra.dra_claims import ADMIN_ACCESS
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.claim_ref import ClaimRef
@@ -176,7 +175,7 @@ def test_a_pod_that_joins_a_claim_needs_no_room_and_goes_where_the_claim_is():
 
 def test_an_allocated_claim_binds_its_pods_to_its_node_before_any_is_there():
     place = with_devices(1, "n0", "n1")
-    place.set_claim(SHARED, spec(1), node="n1")
+    place.set_claim(SHARED, spec(1), allocated=AllocatedAt("n1"))
     joining = resolve_for(place, SHARING)
     assert place.fleet.names_of(place.fleet.matching(joining.constraints)) == ["n1"]
     place.set_claim(SHARED, spec(1))
@@ -225,3 +224,46 @@ def test_a_pod_records_only_claims_that_were_compared_with_a_limit():
     assert resolve_for(place, SHARING).demand.claims == ("c2",), "made again as it was"
     place.set_claim(SHARED, spec(16), "c3")
     assert resolve_for(place, SHARING).demand.claims == (), "made again larger: no limit was asked"
+
+
+def test_a_pod_keeps_what_it_has_of_a_claim_that_was_removed_and_made_again():
+    """Its finalizer keeps a claim in use, and a tenant may remove that; the devices stay with the pod."""
+    place = with_devices(8, "n0", "n1")
+    place.set_claim(SHARED, spec(4), "c1", allocated=AllocatedAt("n0"))
+    for uid in ("a", "b"):
+        place.set_pod(resident(uid, SHARING, node="n0"))
+    place.set_claim(SHARED, None)
+    place.set_claim(SHARED, spec(1), "c2")
+    assert (charged(place), free(place)) == (4, 4)
+    place.set_pod(resident("late", SHARING, node="n1"))
+    assert (charged(place), free(place), free(place, "n1")) == (5, 4, 7)
+    place.set_pod(resident("a", SHARING, node="n0")._replace(version=2, tier_label="preemptible"))
+    place.remove_pod("a")
+    assert (charged(place), free(place)) == (5, 4)
+    place.remove_pod("b")
+    assert (charged(place), free(place)) == (1, 8)
+    place.set_claim(SHARED, None)
+    place.remove_pod("late")
+    assert (charged(place), place.claims.users.pods()) == (0, ())
+    assert isinstance(resolve_for(place, SHARING), Retry)
+
+
+def test_a_claim_that_was_made_again_before_it_was_allocated_counts_as_it_is_now():
+    place = world()
+    place.set_claim(SHARED, spec(4), "c1")
+    place.set_pod(resident("a", SHARING, node="n0"))
+    place.set_claim(SHARED, None)
+    place.set_claim(SHARED, spec(1), "c2")
+    assert charged(place) == 1
+
+
+def test_a_pod_that_waits_for_its_node_uses_the_claim_that_is_made_again():
+    """The deletion of the allocated claim is all that a list after a lost watch shows."""
+    place = with_devices(8)
+    place.set_claim(SHARED, spec(4), "c1", allocated=AllocatedAt("n0"))
+    place.set_pod(resident("a", SHARING, node="n0"))
+    place.set_pod(resident("waits", SHARING, promised="n0"))
+    place.set_claim(SHARED, None)
+    place.remove_pod("a")
+    place.set_claim(SHARED, spec(1), "c2")
+    assert (charged(place), free(place)) == (1, 7)

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tests.core.support.make import ALICE, GPU, demand, gpus, node, pod, policy, pool, resident, team, world
 from webhook.core.admission.admission import admit
-from webhook.core.dra.claim_spec import ClassCount, DeviceRequest
-from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.claim_spec import ClaimKey, ClassCount, DeviceRequest
 from webhook.core.explain.explanation import explain
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Admit, Deny

@@ -1,5 +1,7 @@
 """The mix of sizes expected of future pods."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,3 +81,9 @@ def test_a_world_learns_from_the_pods_that_run_and_from_each_only_once():
 def test_a_world_expects_what_policy_says():
     rules = PlacementRules(demand_mix=((Shape(5), 1),))
     assert set(world(policy(placement=rules)).fleet.gpus.demand_mix.expected(GPU)) == {Shape(5)}
+
+
+def test_a_pod_that_shares_the_devices_of_another_is_no_size():
+    alone = demand(2)
+    joining = replace(alone, requests=tuple(each for each in alone.requests if each[0] != GPU), own=demand(0))
+    assert learned(*[joining] * 640).expected(GPU) == learned().expected(GPU)

@@ -1,5 +1,6 @@
 """What is free under each limit, as plans read it."""
 
+from tests.core.support import claims
 from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import gpus, policy, resident, team, world
 from webhook.core.reclaim.limit_levels import is_anything_borrowed, level_names, limit_levels
@@ -15,6 +16,17 @@ def test_every_limit_above_a_team_is_there_with_its_teams_and_what_is_coming():
         ("department left", ["team-a", "team-b"], gpus(1), gpus(3)),
         ("department top", ["team-a", "team-b", "team-c"], gpus(10), gpus(5)),
     ]
+
+
+def test_a_claim_that_another_pod_uses_is_not_coming():
+    place = claims.with_devices(8)
+    place.set_policy(policy(team(limit_=10), resources=claims.BUILT_IN))
+    place.set_claim(claims.SHARED, claims.spec(2))
+    place.set_claim(claims.TEMPLATE, claims.spec(1))
+    for uid in ("a", "b"):
+        place.set_pod(claims.resident(uid, claims.SHARING, claims.MAKING, node="n0"))
+    coming = {leaving: limit_levels(["team-a"], place, leaving=leaving)[0].coming for leaving in ("a", "b", "ab")}
+    assert coming == {"a": gpus(1), "b": gpus(1), "ab": gpus(4)}
 
 
 def test_levels_of_several_teams_are_there_once_and_unlimited_ones_not_at_all():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.core.support import claims, make
 from tests.core.support.reclaim_pods import NOW
-from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.claim_spec import ClaimKey
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.names import GangId, NodeName, TeamName
 from webhook.core.reclaim.limit_victims import cheapest_under

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from tests.core.support import make
 from webhook.core.admission.resolve_demand import resolve_demand
-from webhook.core.dra.claim_spec import ClassCount, DeviceRequest
-from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.claim_spec import ClaimKey, ClassCount, DeviceRequest
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.device_class import DeviceClass

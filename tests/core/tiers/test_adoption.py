@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.support import make
+from tests.core.support import claims, make
 from webhook.core.model.pod import Handling
 from webhook.core.model.policy import NO_TEAM
 from webhook.core.tiers.adoption import adoptions
@@ -79,3 +79,17 @@ def test_guaranteed_usage_never_grows_and_a_second_pass_finds_nothing(kinds):
     labelled = sum(make.gpus(size) for size, _, is_labelled in kinds if is_labelled)
     assert book.guaranteed <= max(TEAM.gpus.guaranteed, labelled)
     assert adoptions(TEAM, world) == ()
+
+
+@pytest.mark.parametrize("tier", ["guaranteed", "preemptible"])
+def test_pods_that_share_a_claim_get_the_tier_of_the_pod_that_is_charged(tier):
+    """They count 0: without a label they could not be evicted, and would keep borrowed devices."""
+    place = claims.with_devices(8)
+    place.set_claim(claims.SHARED, claims.spec(2))
+    place.set_pod(claims.resident("a", claims.SHARING, tier=tier, node="n0"))
+    bare = {"tier": None, "node": "n0", "handling": Handling.NODE_NAME}
+    place.set_pod(claims.resident("shares", claims.SHARING, **bare))
+    place.set_pod(make.resident(0, uid="plain", **bare))
+    place.set_pod(claims.resident("theirs", claims.SHARING, namespace="team-b", **bare))
+    (adoption,) = adoptions(place.policy.team("team-a"), place)
+    assert (adoption.pod.uid, adoption.charge.gpus, adoption.charge.tier) == ("shares", 0, tier)

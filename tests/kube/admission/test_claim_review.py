@@ -3,7 +3,7 @@
 import pytest
 
 from tests.builders import encode
-from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.claim_spec import ClaimKey
 from webhook.kube.admission.claim_review import decode_claim
 from webhook.kube.admission.review import Operation, ReviewError
 from webhook.kube.objects import keys

@@ -6,7 +6,7 @@ from fractions import Fraction
 import msgspec
 import pytest
 
-from webhook.core.dra.claim_spec import ALL_DEVICES, ClassCount, DeviceRequest, GroupEntry
+from webhook.core.dra.claim_spec import ALL_DEVICES, AllocatedAt, ClassCount, DeviceRequest, GroupEntry
 from webhook.core.dra.device_parts import DevicePart
 from webhook.core.model.domain_request import DomainRequest
 from webhook.kube.pod import dra
@@ -107,8 +107,8 @@ def test_an_annotation_of_kube_scheduler_changes_nothing_for_pods_that_name_the_
 def test_an_allocated_claim_has_the_node_of_its_devices(selector, want):
     allocation = {"devices": {}, "nodeSelector": None if selector is None else {"nodeSelectorTerms": selector}}
     found = read(dra.ResourceClaim, spec={}, status={"allocation": allocation})
-    assert dra.node_of_claim(found) == want
-    assert dra.node_of_claim(read(dra.ResourceClaim, spec={})) is None
+    assert dra.allocated_at(found) == AllocatedAt(want)
+    assert dra.allocated_at(read(dra.ResourceClaim, spec={})) is None
 
 
 def test_a_pod_group_may_ask_for_one_domain():

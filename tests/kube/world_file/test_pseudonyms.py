@@ -247,5 +247,5 @@ def test_pods_still_refer_to_their_claims():
     assert sums(world(found)) == sums(world(objects))
     assert sums(world(objects))["vision"][0] > 0
     assert any(each.demand.gpus % ONE_GPU for each in world(objects).pods()), "one has a part of a device"
-    (key,) = [claim.key for claim in parsed(found).claims if claim.node is not None]
+    (key,) = [claim.key for claim in parsed(found).claims if claim.allocated is not None]
     assert world(found).claims.node_of(key, "another") == names.of("node", "secret-node")

@@ -106,5 +106,5 @@ def _index(found: Mapping[str, Any], reclaim_index: ReclaimIndex, world: World, 
     unpromised = counted._replace(promised=None)
     if counted.promised is not None:
         world.set_pod(unpromised)
-    if counted.demand.gpus:
+    if counted.demand.gpus or counted.demand.devices:
         reclaim_index.set(replace(gpu_pod, pod=unpromised))

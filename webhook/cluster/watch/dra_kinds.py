@@ -4,7 +4,7 @@ from typing import Any
 
 from webhook.cluster.watch.kinds import grouped_kind, split_path
 from webhook.cluster.watch.watched_kind import WatchedKind
-from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.claim_spec import ClaimKey
 from webhook.core.world.world import World
 from webhook.kube.objects import keys
 from webhook.kube.pod import dra, dra_devices
@@ -68,7 +68,7 @@ def _set_class(world: World, found: dra_devices.DeviceClassObject) -> bool:
 
 def _set_claim(world: World, found: dra.ResourceClaim) -> bool:
     key = dra.claim_key(found.metadata)
-    world.set_claim(key, dra.to_claim(found), found.metadata.uid, node=dra.node_of_claim(found))
+    world.set_claim(key, dra.to_claim(found), found.metadata.uid, allocated=dra.allocated_at(found))
     return True
 
 

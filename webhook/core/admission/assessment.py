@@ -10,7 +10,7 @@ from webhook.core.admission.external_placement import check_externally_placed
 from webhook.core.admission.pod_rules import broken_rules, rules_broken_if_external, without_gpus
 from webhook.core.admission.pools import Pools, allowed_pools
 from webhook.core.admission.resolve_demand import borrowed_claim, resolve_demand
-from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.claim_spec import ClaimKey
 from webhook.core.model.amount import Unlimited
 from webhook.core.model.decision import Charge, Deny, NotApplicable, Retry
 from webhook.core.model.demand import Demand, in_slices

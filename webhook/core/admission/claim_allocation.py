@@ -15,8 +15,7 @@ from typing import NamedTuple
 from webhook.core.admission.assessment import default_team, unknown_team
 from webhook.core.admission.pod_rules import NO_GPU
 from webhook.core.admission.resolve_demand import unknown_gpu
-from webhook.core.dra.claim_spec import ClaimSpec
-from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.claim_spec import ClaimKey, ClaimSpec
 from webhook.core.model.amount import Units, gpus_text
 from webhook.core.model.decision import Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.model.names import Uid

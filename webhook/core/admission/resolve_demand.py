@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.claim_spec import ClaimKey
 from webhook.core.model.decision import Deny, Retry
 from webhook.core.model.demand import in_shares
 from webhook.core.model.gpu_names import closest_name
@@ -51,13 +51,13 @@ def resolve_demand(pod: Pod, requester: Requester, world: World) -> Pod | Deny |
 
 def claimed_nodes(pod: Pod, world: World) -> Iterable[NodeName]:
     """Return the nodes where the claims that a pod shares are allocated, or expected: it can run nowhere else."""
-    keys = world.claims.shared_by(pod.namespace, pod.claims)
+    keys = world.claims.shared_by(pod.uid, pod.namespace, pod.claims)
     return dict.fromkeys(node for key in keys if (node := world.claims.node_of(key, pod.uid)) is not None)
 
 
 def borrowed_claim(pod: Pod, world: World) -> ClaimKey | None:
     """Return a claim of a pod that another pod is charged for as borrowed; None where there is none."""
-    for key in world.claims.shared_by(pod.namespace, pod.claims):
+    for key in world.claims.shared_by(pod.uid, pod.namespace, pod.claims):
         payer = world.claims.users.payer(key)
         charge = None if payer is None or payer == pod.uid else world.charge_of(payer)
         if charge is not None and charge.tier is Tier.PREEMPTIBLE:

@@ -3,9 +3,18 @@
 from typing import Final, NamedTuple
 
 from webhook.core.dra.device_parts import DevicePart
+from webhook.core.model.names import Namespace, NodeName
 
 ALL_DEVICES: Final = 32
 """The most devices in one claim (AllocationResultsMaxSize), and what `All` counts until it is allocated."""
+
+
+class ClaimKey(NamedTuple):
+    """The key of a claim, template or group in the cluster."""
+
+    kind: str
+    namespace: Namespace
+    name: str
 
 
 class ClassCount(NamedTuple):
@@ -33,6 +42,12 @@ class GroupEntry(NamedTuple):
 
     name: str
     template: str
+
+
+class AllocatedAt(NamedTuple):
+    """Where the devices of an allocated claim can be used: on this node only; on several if it is None."""
+
+    node: NodeName | None = None
 
 
 ClaimSpec = tuple[DeviceRequest, ...]

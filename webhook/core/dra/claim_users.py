@@ -8,19 +8,11 @@ however many pods use a claim: a tenant may create thousands.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
+from webhook.core.dra.claim_spec import ClaimKey
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.names import Namespace, NodeName, Uid
-
-
-class ClaimKey(NamedTuple):
-    """The key of a claim, template or group in the cluster."""
-
-    kind: str
-    namespace: Namespace
-    name: str
-
 
 _SHARED_KINDS: Final = frozenset({"claim", "entry"})
 """Kinds of keys that stand for devices; templates and groups are only read."""
@@ -32,6 +24,7 @@ class _Users:
 
     nodes: dict[Uid, NodeName | None] = field(default_factory=dict)
     on: dict[NodeName | None, dict[Uid, None]] = field(default_factory=dict)
+    there: dict[NodeName, dict[Uid, None]] = field(default_factory=dict)  # not only expected there
 
     @property
     def payer(self) -> Uid | None:
@@ -55,10 +48,19 @@ class _Users:
         return next(iter(self.on.get(node, ())), None)
 
     def roles(self, nodes: Iterable[NodeName | None]) -> set[tuple[Uid | None, NodeName | None, bool]]:
-        """Return the payer, and who takes the room on these nodes, on the payer's, or asks for it."""
-        payer = self.payer
-        where = {*nodes, None, self.nodes[payer] if payer is not None else None}
-        return {(payer, None, True), *((self.holder(node), node, False) for node in where)}
+        """Return the payer, and who takes the room, or asks for it, on these nodes and those of the first two users."""
+        where = {*nodes, None, *(self.nodes[uid] for uid in islice(self.nodes, 2))}
+        return {(self.payer, None, True), *((self.holder(node), node, False) for node in where)}
+
+    def set_there(self, uid: Uid, node: NodeName | None) -> None:
+        """Note on which node a user is, not only expected; None for no node."""
+        before = self.nodes.get(uid)
+        if before is not None and before != node and uid in self.there.get(before, ()):
+            del self.there[before][uid]
+            if not self.there[before]:
+                del self.there[before]
+        if node is not None:
+            self.there.setdefault(node, {})[uid] = None
 
     def set(self, uid: Uid, node: NodeName | None) -> None:
         if uid in self.nodes and self.nodes[uid] != node:
@@ -67,6 +69,7 @@ class _Users:
         self.on.setdefault(node, {})[uid] = None
 
     def remove(self, uid: Uid) -> None:
+        self.set_there(uid, None)
         self._leave_node(uid)
         del self.nodes[uid]
 
@@ -100,12 +103,20 @@ class ClaimUsers:
         users = self._users.get(key)
         return () if users is None else tuple(users.nodes)
 
-    def others_on_nodes(self, key: ClaimKey, uid: Uid) -> Iterator[Uid]:
-        """Yield the other users that are on a node, or expected there."""
+    def on_nodes(self, key: ClaimKey) -> list[Uid]:
+        """Return the users that are on a node, not only expected there."""
         users = self._users.get(key)
-        for node, there in () if users is None else users.on.items():
-            if node is not None:
-                yield from (other for other in there if other != uid)
+        return [] if users is None else [uid for there in users.there.values() for uid in there]
+
+    def on_node(self, key: ClaimKey, node: NodeName) -> Iterable[Uid]:
+        """Return the users that are on this node, not only expected there."""
+        users = self._users.get(key)
+        return () if users is None else users.there.get(node, ())
+
+    def replace(self, uid: Uid, key: ClaimKey, new: ClaimKey) -> None:
+        """Have a pod use another key in place of one that it uses."""
+        node = self._users[key].nodes[uid]
+        self.join(uid, tuple([new if each == key else each for each in self._keys[uid]]), node)
 
     def payer(self, key: ClaimKey) -> Uid | None:
         """Return the pod charged for a claim, if there is one."""
@@ -113,11 +124,11 @@ class ClaimUsers:
         return None if users is None else users.payer
 
     def takes_room(self, key: ClaimKey, uid: Uid) -> bool:
-        """Whether a pod takes, or asks for, the room of a claim's devices; a pod that is no user yet if it is alone."""
+        """Whether a pod takes, or asks for, the room of a claim's devices; a new user does if no other has a node."""
         users = self._users.get(key)
-        if users is None:
-            return True
-        return uid in users.nodes and users.holder(users.nodes[uid]) == uid
+        if users is None or uid not in users.nodes:
+            return users is None or not users.has_node
+        return users.holder(users.nodes[uid]) == uid
 
     def node(self, key: ClaimKey, uid: Uid) -> NodeName | None:
         """Return the node where others than this pod use a claim: the payer's, or the first; None without one."""
@@ -129,12 +140,18 @@ class ClaimUsers:
         used = (node for node, there in users.on.items() if any(other != uid for other in there))
         return next(filter(None, used), None)
 
-    def join(self, uid: Uid, keys: tuple[ClaimKey, ...], node: NodeName | None) -> set[Uid]:
-        """Set what a pod uses, and its node; return the other pods that pay or take room for something else now."""
+    def join(
+        self, uid: Uid, keys: tuple[ClaimKey, ...], node: NodeName | None, *, is_expected: bool = False
+    ) -> set[Uid]:
+        """Set what a pod uses, and its node; return the other pods that pay or take room for something else now.
+
+        `is_expected`: it is not on that node yet.
+        """
         changed: set[Uid] = set()
         before, self._keys[uid] = self._keys.get(uid, ()), keys
         for key in keys:
             users = self._users.setdefault(key, _Users())
+            users.set_there(uid, None if is_expected else node)
             if uid in users.nodes and users.nodes[uid] == node:
                 continue
             where = (node, users.nodes.get(uid))

@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
-from webhook.core.dra.claim_spec import ALL_DEVICES, ClaimSpec, DeviceRequest, GroupEntry
-from webhook.core.dra.claim_users import ClaimKey, ClaimUsers, group_key, keys_of, named_claims
-from webhook.core.dra.device_parts import DeviceSizes, SizedDevice
+from webhook.core.dra.claim_spec import ALL_DEVICES, AllocatedAt, ClaimKey, ClaimSpec, DeviceRequest, GroupEntry
+from webhook.core.dra.claim_users import ClaimUsers, group_key, keys_of, named_claims
+from webhook.core.dra.device_parts import DeviceSizes
+from webhook.core.dra.dra_slices import Slice
 from webhook.core.model.amount import ONE_GPU, Units, exact_units
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.demand import Demand, Weights, in_shares, in_slices
@@ -75,7 +76,7 @@ class _ClassDemand(NamedTuple):
 
 
 _Spec = TypeVar("_Spec", ClaimSpec, frozenset[GroupEntry])
-_Value = TypeVar("_Value", Uid, NodeName)
+_Value = TypeVar("_Value", Uid, AllocatedAt)
 
 
 def _never(_payer: Uid, _claim: Uid) -> bool:
@@ -92,21 +93,38 @@ class Claims:
         self._by_resource: dict[ResourceName, DeviceClass] = {}
         self.users = ClaimUsers()
         self.sizes = DeviceSizes()
-        self._nodes: dict[ClaimKey, NodeName] = {}
+        self._allocated: dict[ClaimKey, AllocatedAt] = {}
+        self._lost: dict[Uid, dict[ClaimKey, ClaimKey]] = {}  # claims that were removed while pods had their devices
         self._groups: dict[ClaimKey, frozenset[GroupEntry]] = {}
         self._deleted: set[ClaimKey] = set()  # deleted, still in use
 
     def set(
-        self, key: ClaimKey, spec: ClaimSpec | None, uid: Uid | None = None, *, node: NodeName | None = None
+        self, key: ClaimKey, spec: ClaimSpec | None, uid: Uid | None = None, *, allocated: AllocatedAt | None = None
     ) -> Iterable[Uid]:
         """Set or remove (None) a claim or a template; return the pods whose demand may have changed.
 
         Pods keep the devices of a claim whose template was deleted: a deleted object counts until its last pod is gone.
-        `uid` distinguishes a claim from an earlier one of the same name, `node` is where it is allocated.
+        `uid` distinguishes a claim from an earlier one of the same name.
         """
+        moved = self._keep_devices(key) if spec is None and key in self._allocated else ()
         _put(self._uids, key, uid)
-        _put(self._nodes, key, node)
-        return self._set(self._specs, key, spec)
+        _put(self._allocated, key, allocated)
+        return (*moved, *self._set(self._specs, key, spec))
+
+    def _keep_devices(self, key: ClaimKey) -> tuple[Uid, ...]:
+        """Count a removed claim for the pods that have its devices, whatever claim gets its name; return these.
+
+        kube-scheduler's finalizer keeps a claim in use, and users who may write claims can remove that.
+        """
+        users = self.users.on_nodes(key)
+        lost = key._replace(name=f"{key.name} {self._uids.get(key, '')}")  # no object has a name with a space
+        if users:
+            self._specs[lost] = self._specs[key]
+            self._deleted.add(lost)
+        for uid in users:
+            self._lost.setdefault(uid, {})[key] = lost
+            self.users.replace(uid, key, lost)
+        return (*users, *self.users.of(key))
 
     def set_group(self, key: ClaimKey, entries: frozenset[GroupEntry] | None) -> Iterable[Uid]:
         """Set or remove (None) the claims shared by the pods of a PodGroup, as `set` does."""
@@ -135,9 +153,10 @@ class Claims:
         self._by_resource = {known.extended_resource: known for known in ordered if known.extended_resource}
         return self.users.pods()
 
-    def set_sizes(self, slice_name: str, pool: str, devices: tuple[SizedDevice, ...]) -> Iterable[Uid]:
-        """Set the devices of a slice that claims may share; return the pods whose demand may have changed."""
-        return self.users.pods() if self.sizes.set(slice_name, pool, devices) else ()
+    def set_slice(self, name: str, found: Slice | None) -> Iterable[Uid]:
+        """Set or remove (None) the sizes of a slice's devices; return the pods whose demand may have changed."""
+        pool, sized = ("", ()) if found is None else (found.pool, found.sized)
+        return self.users.pods() if self.sizes.set(name, pool, sized) else ()
 
     def knows(self, name: ResourceName) -> bool:
         """Whether a class provides this resource, or may provide it."""
@@ -147,13 +166,14 @@ class Claims:
         """Return the UID of the claim with this key; None where there is none."""
         return self._uids.get(key)
 
-    def shared_by(self, namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterator[ClaimKey]:
+    def shared_by(self, uid: Uid, namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterator[ClaimKey]:
         """Yield the keys of claims that a pod uses and that others may use as well."""
-        return filter(None, (self._shared_key(namespace, ref) for ref in refs))
+        return filter(None, (self._shared_key(uid, namespace, ref) for ref in refs))
 
     def node_of(self, key: ClaimKey, uid: Uid) -> NodeName | None:
         """Return the node that a pod must be on to use a claim: where it is allocated, or other users are expected."""
-        return self._nodes.get(key) or self.users.node(key, uid)
+        allocated = self._allocated.get(key)
+        return (None if allocated is None else allocated.node) or self.users.node(key, uid)
 
     def worth(self, spec: ClaimSpec, policy: Policy, *, is_admin: bool) -> ClaimValue:
         """Count the devices of a claim, independent of the pod charged for it."""
@@ -163,14 +183,15 @@ class Claims:
         return ClaimValue(exact_units(units), tuple(missing), tuple(unknown))
 
     def join(
-        self, uid: Uid, namespace: Namespace, refs: tuple[ClaimRef, ...], *, node: NodeName | None = None
+        self, uid: Uid, namespace: Namespace, refs: tuple[ClaimRef, ...], *, node: NodeName | None, is_expected: bool
     ) -> Iterable[Uid]:
         """Set the claims that a pod uses, and its node; return the other pods whose charge or room changed by that.
 
         A pod without claims joins too: it may request an extended resource of a class.
         """
-        before, keys = self.users.keys_of(uid), tuple(dict.fromkeys(keys_of(namespace, refs)))
-        changed = self.users.join(uid, keys, node)
+        before, lost = self.users.keys_of(uid), self._lost.get(uid, {})
+        keys = dict.fromkeys(lost.get(key, key) for key in keys_of(namespace, refs))
+        changed = self.users.join(uid, tuple(keys), node, is_expected=is_expected)
         self._drop_unused(before)
         return changed
 
@@ -178,6 +199,7 @@ class Claims:
         """Remove a pod; return the pods whose charge or room changed by that."""
         before = self.users.keys_of(uid)
         changed = self.users.leave(uid)
+        self._lost.pop(uid, None)
         self._drop_unused(before)
         return changed
 
@@ -208,12 +230,12 @@ class Claims:
         units: Units = sum(each.units for each in class_demands)
         # several entries may name the same claim
         for ref in {(ref.claim, "" if ref.claim else ref.entry): ref for ref in refs}.values():
-            spec = self._spec(namespace, ref)
+            spec = self._spec(uid, namespace, ref)
             if spec is None:
                 kind, name = ("ResourceClaim", ref.claim) if ref.claim else ("ResourceClaimTemplate", ref.template)
                 missing.append(f"{kind} {namespace}/{name}")
                 continue
-            key = self._shared_key(namespace, ref)
+            key = self._shared_key(uid, namespace, ref)
             if key in instead.without:
                 continue
             of_claim = self._class_demands(spec, policy, missing, unknown, is_admin=is_admin)
@@ -348,15 +370,20 @@ class Claims:
                 most_expensive = each
         return most_expensive
 
-    def _spec(self, namespace: Namespace, ref: ClaimRef) -> ClaimSpec | None:
-        found = self._specs.get(ClaimKey("claim", namespace, ref.claim)) if ref.claim else None
+    def _spec(self, uid: Uid, namespace: Namespace, ref: ClaimRef) -> ClaimSpec | None:
+        found = self._specs.get(self._claim_key(uid, namespace, ref)) if ref.claim else None
         return self._specs.get(ClaimKey("template", namespace, ref.template)) if found is None else found
 
-    def _shared_key(self, namespace: Namespace, ref: ClaimRef) -> ClaimKey | None:
+    def _claim_key(self, uid: Uid, namespace: Namespace, ref: ClaimRef) -> ClaimKey:
+        """Return the key of the claim that a pod has by this name."""
+        key = ClaimKey("claim", namespace, ref.claim)
+        return self._lost.get(uid, {}).get(key, key)
+
+    def _shared_key(self, uid: Uid, namespace: Namespace, ref: ClaimRef) -> ClaimKey | None:
         """Return the key under which pods use the same claim; None where the claim is the pod's own as far as known."""
         if ref.group and (ref.entry, ref.template) in self._groups.get(ClaimKey("group", namespace, ref.group), ()):
             return group_key(namespace, ref)
-        return ClaimKey("claim", namespace, ref.claim) if ref.claim else None
+        return self._claim_key(uid, namespace, ref) if ref.claim else None
 
 
 def _put(known: "dict[ClaimKey, _Value]", key: ClaimKey, value: "_Value | None") -> None:

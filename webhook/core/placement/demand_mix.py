@@ -80,6 +80,8 @@ class DemandMix:
             return
         counts = self._counts.setdefault(resource, {})
         shape = shape_of(demand.requests, resource, demand.per_device)
+        if not shape.number:  # it shares a claim whose room another pod takes
+            return
         counts[shape] = counts.get(shape, 0) + _ARRIVAL_COUNT
         if len(counts) > _MAX_SHAPES:
             del counts[min(counts, key=lambda each: (counts[each], each == shape, each))]

@@ -6,17 +6,25 @@ from webhook.core.model.amount import Units, Unlimited
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.policy import Team
 from webhook.core.reclaim.limit_plan import LevelName, LimitLevel
+from webhook.core.reclaim.shared_devices import Going, WorldSharing
 from webhook.core.world.world import World
 
 
 def limit_levels(teams: Iterable[TeamName], world: World, *, leaving: Iterable[Uid] = ()) -> list[LimitLevel]:
-    """Return the limits above some teams, each once; what the pods that leave hold is coming."""
+    """Return the limits above some teams, each once.
+
+    What the pods that leave hold is coming, except what is then charged to another user of their claims.
+    """
     homes = {team.name: level_names(team) for team in world.policy.teams}
     coming: dict[LevelName, Units] = {}
-    for uid in set(leaving):
-        if (charge := world.charge_of(uid)) is not None:
+    gone = set(leaving)
+    going = Going(WorldSharing(world), together=gone)
+    for uid in gone:
+        pod, charge = world.pod(uid), world.charge_of(uid)
+        if pod is not None and charge is not None:
+            gpus = charge.gpus if pod.demand.own is None else going.freed(uid, pod.demand).gpus
             for name in homes.get(charge.team, ()):
-                coming[name] = coming.get(name, 0) + charge.gpus
+                coming[name] = coming.get(name, 0) + gpus
     below: dict[LevelName, set[TeamName]] = {}
     for team, names in homes.items():
         for name in names:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.claim_spec import ClaimKey
 from webhook.core.dra.dra_claims import Instead
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import GangId, NodeName, Uid
@@ -21,7 +21,10 @@ class Sharing(Protocol):
     """Which claims pods share, and what they hold without them."""
 
     def others(self, uid: Uid) -> Mapping[ClaimKey, Sequence[Uid]]:
-        """Return the claims of a pod that other pods use as well, with those of them that are on a node."""
+        """Return the claims of a pod that other pods on its node use as well, with these.
+
+        Devices are on one node: a kubelet elsewhere, or a pod that only waits for its node, uses none of them.
+        """
         ...
 
     def has_room(self, key: ClaimKey, uid: Uid) -> bool:
@@ -70,17 +73,13 @@ class WorldSharing:
     world: World
 
     def others(self, uid: Uid) -> Mapping[ClaimKey, Sequence[Uid]]:
-        """Return the claims of a pod that other pods use as well, with those of them that are on a node."""
+        """Return the claims of a pod that other pods on its node use as well, with these."""
         pod, claims = self.world.pod(uid), self.world.claims
-        if pod is None or not pod.claims:
+        if pod is None or not pod.claims or pod.node is None:
             return {}
-        keys = claims.shared_by(pod.namespace, pod.claims)
-        found = {key: tuple(filter(self._is_on_node, claims.users.others_on_nodes(key, uid))) for key in keys}
+        keys = claims.shared_by(pod.uid, pod.namespace, pod.claims)
+        found = {key: [other for other in claims.users.on_node(key, pod.node) if other != uid] for key in keys}
         return {key: others for key, others in found.items() if others}
-
-    def _is_on_node(self, uid: Uid) -> bool:
-        pod = self.world.pod(uid)
-        return pod is not None and pod.node is not None
 
     def has_room(self, key: ClaimKey, uid: Uid) -> bool:
         """Whether a pod is the one that takes the room of a claim on its node."""
@@ -99,7 +98,7 @@ class WorldSharing:
     def nodes(self, uid: Uid) -> Iterable[NodeName]:
         """Return the nodes that the claims of a pod bind it to."""
         pod, claims = self.world.pod(uid), self.world.claims
-        keys = () if pod is None else claims.shared_by(pod.namespace, pod.claims)
+        keys = () if pod is None else claims.shared_by(pod.uid, pod.namespace, pod.claims)
         return [node for key in keys if (node := claims.node_of(key, uid)) is not None]
 
 

@@ -3,8 +3,12 @@
 Before adoption all of them count against the guaranteed share. Those that fit into the part of it that labeled pods
 leave become guaranteed, the oldest first; the rest borrows. So no team's guaranteed usage grows, no pod loses its
 place, and no new charge is needed.
+
+A pod that shares claims which other pods are charged for has the tier of those: guaranteed if all of them are. Without
+a label it could not be evicted, and would keep borrowed devices from their owner.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from webhook.core.model.decision import Charge
@@ -25,6 +29,10 @@ class Adoption(NamedTuple):
 
 def adoptions(team: Team, world: World) -> tuple[Adoption, ...]:
     """Return the pods of a team without a decision that may be labeled, and their new charges."""
+    return (*_charged(team, world), *_sharing(team, world))
+
+
+def _charged(team: Team, world: World) -> list[Adoption]:
     room, unlabeled = Room(team), []
     for uid, entry in world.usage(team.name).entries():
         pod = world.pod(uid)
@@ -39,13 +47,29 @@ def adoptions(team: Team, world: World) -> tuple[Adoption, ...]:
             tier = Tier.GUARANTEED
             room.take(entry.charge)
         adopted.append(Adoption(pod, entry.charge._replace(tier=tier)))
-    return tuple(adopted)
+    return adopted
+
+
+def _sharing(team: Team, world: World) -> Iterator[Adoption]:
+    for uid in world.without_decision(sharing=True):
+        pod = world.pod(uid)
+        if pod is None or world.tenancy(pod.namespace).team_name != team.name or not _can_label(pod, world):
+            continue
+        keys = world.claims.shared_by(uid, pod.namespace, pod.claims)
+        charges = [world.charge_of(payer) for key in keys if (payer := world.claims.users.payer(key)) is not None]
+        is_guaranteed = all(charge is not None and charge.tier is Tier.GUARANTEED for charge in charges)
+        yield Adoption(
+            pod, Charge(team.name, Tier.GUARANTEED if is_guaranteed else Tier.PREEMPTIBLE, 0, None, pod.user)
+        )
 
 
 def _may_be_labeled(pod: Resident, entry: Entry, world: World) -> bool:
+    return not entry.is_reserved and _can_label(pod, world)
+
+
+def _can_label(pod: Resident, world: World) -> bool:
     """Whether a pod may be labeled now: not while the ledger still lists it.
 
     A terminating pod may be: its grace period can be as long as a year.
     """
-    can_label = pod.may_be_labeled and not entry.is_reserved
-    return can_label and not world.is_assumed(pod.uid) and not world.tenancy(pod.namespace).is_exempt
+    return pod.may_be_labeled and not world.is_assumed(pod.uid) and not world.tenancy(pod.namespace).is_exempt

@@ -100,7 +100,8 @@ class ChargedPods:
         pod = record.pod
         if not TERMS[record.stage].is_charged:
             return self.claims.leave(pod.uid)
-        return self.claims.join(pod.uid, pod.namespace, pod.claims, node=record.node)
+        is_expected = pod.node is None
+        return self.claims.join(pod.uid, pod.namespace, pod.claims, node=record.node, is_expected=is_expected)
 
     def place(self, record: PodRecord, place: Place) -> None:
         """Charge a known pod, and take its room, by its stage now."""

@@ -73,6 +73,11 @@ class PodIndex:
         """Return the GPU pods without a decision of the webhook."""
         return (uid for uid in self._without_decision if self._records[uid].pod.demand.gpus)
 
+    def sharing_without_decision(self) -> Iterator[Uid]:
+        """Return the others without one that use devices: another pod is charged for these."""
+        demands = ((uid, self._records[uid].pod.demand) for uid in self._without_decision)
+        return (uid for uid, demand in demands if demand.devices and not demand.gpus)
+
     def in_namespace(self, namespace: Namespace) -> Collection[Uid]:
         """Return the pods of a namespace."""
         return self._by_namespace.get(namespace, ())

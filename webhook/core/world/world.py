@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from webhook.core.dra.claim_spec import ClaimSpec, GroupEntry
-from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.claim_spec import AllocatedAt, ClaimKey, ClaimSpec, GroupEntry
 from webhook.core.dra.dra_claims import AS_IS, Instead, ResolvedDemand
 from webhook.core.dra.dra_slices import Condition, DraSlices, Slice
 from webhook.core.life.pod_life import Stage
@@ -161,9 +160,9 @@ class World:
             if pod.node == node:
                 yield pod
 
-    def without_decision(self) -> Iterable[Uid]:
-        """Return the GPU pods without a decision of the webhook."""
-        return self._pods.without_decision()
+    def without_decision(self, *, sharing: bool = False) -> Iterable[Uid]:
+        """Return the GPU pods without a decision of the webhook; or those that share what others are charged for."""
+        return self._pods.sharing_without_decision() if sharing else self._pods.without_decision()
 
     def namespaces(self) -> Iterable[NamespaceFacts]:
         """Return the known namespaces."""
@@ -296,10 +295,10 @@ class World:
         self.priority_classes.pop(name, None)
 
     def set_claim(
-        self, key: ClaimKey, spec: ClaimSpec | None, uid: Uid | None = None, *, node: NodeName | None = None
+        self, key: ClaimKey, spec: ClaimSpec | None, uid: Uid | None = None, *, allocated: AllocatedAt | None = None
     ) -> None:
-        """Set or remove (None) a claim or a claim template; `node` is where a claim is allocated."""
-        self._charged.recount(self.claims.set(key, spec, uid, node=node))
+        """Set or remove (None) a claim or a claim template."""
+        self._charged.recount(self.claims.set(key, spec, uid, allocated=allocated))
 
     def set_group(self, key: ClaimKey, entries: frozenset[GroupEntry] | None) -> None:
         """Set or remove (None) the claims shared by the pods of a PodGroup."""
@@ -315,7 +314,7 @@ class World:
         """Set or remove (None) the devices that a driver offers on a node."""
         for node in self._dra_slices.set_slice(name, found):
             self._set_fleet_node(node)
-        self._charged.recount(self.claims.set_sizes(name, *(("", ()) if found is None else (found.pool, found.sized))))
+        self._charged.recount(self.claims.set_slice(name, found))
 
     def sort_nodes(self) -> None:
         """Sort nodes by name, after a first list or a world file brought many at once."""

@@ -6,8 +6,15 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.dra.claim_spec import ALL_DEVICES, ClaimSpec, ClassCount, DeviceRequest, GroupEntry
-from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.claim_spec import (
+    ALL_DEVICES,
+    AllocatedAt,
+    ClaimKey,
+    ClaimSpec,
+    ClassCount,
+    DeviceRequest,
+    GroupEntry,
+)
 from webhook.core.dra.device_parts import DevicePart
 from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.names import Namespace, NodeName, Uid
@@ -175,19 +182,21 @@ def to_claim(claim: ResourceClaim) -> ClaimSpec:
     return _requested(claim.spec) if found is None else found
 
 
-def node_of_claim(claim: ResourceClaim) -> NodeName | None:
-    """Return the only node where the allocated devices can be used; None if there is no allocation, or several are.
+def allocated_at(claim: ResourceClaim) -> AllocatedAt | None:
+    """Return where the allocated devices can be used; None if there is no allocation.
 
     kube-scheduler selects a single node by its name (allocator, createNodeSelector).
     """
     allocation = claim.status.allocation if claim.status is not None else None
-    selector = None if allocation is None else allocation.node_selector
+    if allocation is None:
+        return None
+    selector = allocation.node_selector
     terms = () if selector is None else selector.node_selector_terms or ()
     fields = terms[0].match_fields or () if len(terms) == 1 else ()
     for each in fields:
         if each.key == NODE_NAME_FIELD and each.operator == Operator.IN and len(each.values or ()) == 1:
-            return NodeName((each.values or ("",))[0])
-    return None
+            return AllocatedAt(NodeName((each.values or ("",))[0]))
+    return AllocatedAt()
 
 
 def made_for(claim: ResourceClaim) -> Uid | None:

@@ -11,12 +11,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from webhook.core.dra.claim_spec import ClaimSpec
-from webhook.core.dra.claim_users import ClaimKey
+from webhook.core.dra.claim_spec import AllocatedAt, ClaimKey, ClaimSpec
 from webhook.core.dra.dra_slices import Condition, Slice
 from webhook.core.model.demand import Weights
 from webhook.core.model.device_class import DeviceClass
-from webhook.core.model.names import NodeName
 from webhook.core.model.node import Node
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Resident
 from webhook.core.world.waiting_pods import WaitingPod
@@ -41,11 +39,11 @@ class WorldFileError(Exception):
 
 
 class KnownClaim(NamedTuple):
-    """A claim or a template; `node` is where a claim is allocated."""
+    """A claim or a template."""
 
     key: ClaimKey
     spec: ClaimSpec
-    node: NodeName | None = None
+    allocated: AllocatedAt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ class WorldFile:
         for device_class, conditions in self.device_classes:
             world.set_device_class(device_class.name, device_class, *conditions)
         for claim in self.claims:
-            world.set_claim(claim.key, claim.spec, node=claim.node)
+            world.set_claim(claim.key, claim.spec, allocated=claim.allocated)
         for name, found in self.slices:
             world.set_slice(name, found)
         for node in self.nodes:
@@ -160,7 +158,7 @@ class _Found:
             case "ResourceClaim":
                 claim = _claim_decoder.decode(raw)
                 self.claims.append(
-                    KnownClaim(dra.claim_key(claim.metadata), dra.to_claim(claim), dra.node_of_claim(claim))
+                    KnownClaim(dra.claim_key(claim.metadata), dra.to_claim(claim), dra.allocated_at(claim))
                 )
             case "ResourceClaimTemplate":
                 template = _template_decoder.decode(raw)

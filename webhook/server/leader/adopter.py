@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import chain
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
@@ -47,7 +48,8 @@ class Adopter:
                 await self._adopt(adoption)
 
     def _has_candidates(self) -> bool:
-        pods = map(self._world.pod, self._world.without_decision())
+        found = chain(self._world.without_decision(), self._world.without_decision(sharing=True))
+        pods = map(self._world.pod, found)
         return any(pod is not None and pod.may_be_labeled for pod in pods)
 
     async def _adopt(self, adoption: Adoption) -> None:
