@@ -7,7 +7,15 @@ from webhook.core.model.amount import Units
 from webhook.core.model.demand import PerDevice
 from webhook.core.model.names import GangId, ResourceName
 from webhook.core.reclaim.victim import Victim
-from webhook.core.reclaim.victim_search import Need, Scale, Unit, VictimChoice, cheapest, departures
+from webhook.core.reclaim.victim_search import (
+    Need,
+    Scale,
+    Unit,
+    VictimChoice,
+    cheapest,
+    departures,
+    is_more_than_needed,
+)
 
 ROWS: Final = 24
 """Rows of equal victims that are searched, the cheapest first, and more only where these do not free enough."""
@@ -25,11 +33,15 @@ class _Anywhere:
         return ()
 
 
+_ANYWHERE: Final = _Anywhere()
+
+
 def cheapest_under(missing: Units, victims: Iterable[Victim], *, scale: Scale) -> VictimChoice | None:
     """Return the victims of the least cost that hold so many units together; None where all of them hold less.
 
     Gangs go whole. Each row has no more of equal victims than one choice could need.
     """
+    need = Need({_LIMIT: missing}, missing)
     rows: dict[object, list[Unit]] = {}
     gangs: dict[GangId, list[Victim]] = {}
     for victim in victims:
@@ -39,18 +51,18 @@ def cheapest_under(missing: Units, victims: Iterable[Victim], *, scale: Scale) -
             gangs.setdefault(victim.gang, []).append(victim)
         elif scale.is_past_minimum_runtime(victim):
             alike = (victim.demand.gpus, victim.team, victim.guards, victim.workload, victim.is_counted)
-            rows.setdefault(alike, []).append(_unit((victim,), scale))
+            rows.setdefault(alike, []).append(_unit((victim,), need, scale))
     for gang, members in gangs.items():
         if any(map(scale.is_past_minimum_runtime, members)):
-            rows[gang] = [_unit(tuple(members), scale)]
-    need = Need({_LIMIT: missing}, missing)
-    return cheapest(need, _enough(rows.values(), missing, scale), room=_Anywhere(), scale=scale)
+            rows[gang] = [_unit(tuple(members), need, scale)]
+    return cheapest(need, _enough(rows.values(), missing, scale), room=_ANYWHERE, scale=scale)
 
 
-def _unit(victims: tuple[Victim, ...], scale: Scale) -> Unit:
+def _unit(victims: tuple[Victim, ...], need: Need, scale: Scale) -> Unit:
+    freed = [(victim.demand.gpus,) for victim in victims]
     gpus: Units = sum(victim.demand.gpus for victim in victims)
-    cost = scale.cost_of(victims, gangs=int(len(victims) > 1))
-    return Unit(victims, (gpus,), gpus, cost, departures(victims))
+    is_broken = is_more_than_needed(victims, freed, need, room=_ANYWHERE)
+    return Unit(victims, (gpus,), gpus, scale.cost_of(victims, gangs=int(is_broken)), departures(victims))
 
 
 def _enough(rows: Iterable[list[Unit]], missing: Units, scale: Scale) -> list[list[Unit]]:
