@@ -23,6 +23,9 @@ GPU_POD_BYTES: Final = 512 * 1024
 etcd takes 1.5 MiB, and what is added later must fit, too. A pod with 1,000 variables has 100 KiB, and 90 KiB of names.
 """
 
+EVICTABLE_BYTES: Final = 1280 * 1024
+"""Size of a pod as JSON above which etcd may refuse what its eviction writes."""
+
 GROWTH_BYTES: Final = 128 * 1024
 APPLIED: Final = 3
 """What may be added to a pod with GPUs later: bytes of its metadata, and bytes of what of its spec may change, as the
