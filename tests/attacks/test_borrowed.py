@@ -99,7 +99,8 @@ def test_neither_budgets_nor_grace_periods_nor_gangs_keep_borrowed_gpus(cluster)
         wait_bound(cluster, theirs, "b0", "b2")
         assert len(evicted(cluster, mine, kept)) == 1
         assert [line["is_past_budgets"] for line in running.said("evicted") if line["name"] in kept] == [True]
-        assert evicted(cluster, mine, [shield, *gangers]) == gangers
+        assert len(evicted(cluster, mine, gangers)) == 1
+        assert evicted(cluster, mine, [shield]) == []
         left = wait_for(
             cluster,
             lambda: (found := get_pod(cluster, mine, dying)["metadata"]["deletionGracePeriodSeconds"]) < YEAR and found,
@@ -108,6 +109,27 @@ def test_neither_budgets_nor_grace_periods_nor_gangs_keep_borrowed_gpus(cluster)
         assert left <= 600
         attacker.kubectl("delete", "pod", dying, "--force", "--grace-period=0")
         wait_bound(cluster, theirs, "b1")
+
+
+def test_gang_labels_on_running_pods_send_no_eviction_to_others(cluster):
+    make_nodes(cluster, 2)
+    honest = make_namespace(cluster)
+    with (
+        serve_fairgate(cluster, limit_a=60, limit_b=40, policy="defaults: {unknownTeam: preemptible}") as fairgate,
+        evictor(fairgate),
+    ):
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        attacker = make_attacker(cluster, mine)
+        older = fill(cluster, honest, 5, prefix="honest", gpus=2, **on("node-0"))
+        time.sleep(1.1)  # times of pods are whole seconds
+        own = fill(cluster, mine, 10, prefix="own", labels=BORROW, **on("node-1"))
+        for number, name in enumerate(own):
+            done = attacker.kubectl("label", "pod", name, f"ray.io/cluster=pair-{number // 2}")
+            assert done.returncode == 0, done.stderr
+        ask(cluster, theirs, "b", gpus=1)
+        wait_bound(cluster, theirs, "b")
+        assert evicted(cluster, honest, older) == []
+        assert len(evicted(cluster, mine, own)) == 1
 
 
 def test_no_eviction_is_for_a_pod_that_does_not_wait_or_cannot_be_placed(cluster):

@@ -63,6 +63,8 @@ def test_the_definition_and_two_configurations_are_printed_for_a_url(folder, ca)
         "fairgate-tenancy",
         "fairgate-forged",
         "fairgate-grace",
+        "fairgate-sizes",
+        "fairgate-binding-sizes",
         "fairgate-held-bindings",
         "fairgate-held-node-names",
         "fairgate-held-devices",
@@ -87,7 +89,8 @@ def test_guards_follow_the_policys_enforcement(folder, mode, want, devices):
         for made in yaml.safe_load_all(printed)
         if made["kind"] == "ValidatingAdmissionPolicyBinding"
     }
-    names = ("labels", "held-room", "tenancy", "forged", "grace", "held-bindings", "held-node-names", "held-devices")
+    held = ("held-bindings", "held-node-names", "held-devices")
+    names = ("labels", "held-room", "tenancy", "forged", "grace", "sizes", "binding-sizes", *held)
     assert bound == dict.fromkeys([f"fairgate-{name}" for name in names], want) | dict.fromkeys(DEVICES, devices)
 
 

@@ -50,13 +50,37 @@ def pod(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     namespace: str | None = None,
+    owners: Iterable[Mapping[str, Any]] = (),
     **spec: Any,
 ) -> dict[str, Any]:
     """A pod; `gpus`, `cpu`, `memory` and fields of the spec as in `pod_spec`."""
     metadata: dict[str, Any] = {"name": name, "labels": dict(labels or {}), "annotations": dict(annotations or {})}
     if namespace:
         metadata["namespace"] = namespace
+    if owners:
+        metadata["ownerReferences"] = [dict(each) for each in owners]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec(**spec)}
+
+
+def definition(group: str, version: str, *, kind: str) -> dict[str, Any]:
+    """The definition of a namespaced kind of which any object is valid."""
+    plural = f"{kind.lower()}s"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+        },
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
+        },
+    }
 
 
 def job(

@@ -53,6 +53,21 @@ def test_run_times_are_those_of_pods_that_ended_last(path):
     assert len(read_run_times(path, most=100)) == 5
 
 
+def test_run_times_of_a_team_or_user_with_many_pods_do_not_displace_others(path):
+    def ran(name, *, team, user, end):
+        return PodRow(name, team, name, "o", team, user, created=T0, bound=T0, ended=T0 + end)
+
+    flood = [ran(f"f{n}", team="flood", user=f"robot-{n % 20}", end=1000 + n) for n in range(300)]
+    own = [ran(f"o{n}", team="flood", user="ada", end=n) for n in range(3)]
+    honest = [ran(f"h{n}", team="honest", user="bob", end=n) for n in range(30)]
+    store = Store(path)
+    store.write(Batch((), T0, Trace((*flood, *own, *honest))))
+    store.close()
+    kept = [row.uid for row in read_run_times(path, most=100)]
+    assert len(kept) == 100
+    assert {row.uid for row in (*honest, *own)} <= set(kept)
+
+
 @pytest.mark.parametrize("part", [0.9, 0.5, 0.1, 0.001])
 def test_a_truncated_file_is_refused_with_the_reason(path, part):
     content = path.read_bytes()

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.control_plane.objects import pod, pod_spec
+from tests.control_plane.objects import definition, pod, pod_spec
 from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_bound, wait_for
 from tests.scenarios.standing_fairgate import serve_fairgate
 from tests.scenarios.test_gangs import member, started, texts
@@ -120,26 +120,6 @@ def test_a_leader_that_is_killed_while_it_releases_a_gang_of_200_leaves_no_part_
         assert all(not each["spec"].get("schedulingGates") for each in list_pods(cluster, fairgate.team_a))
 
 
-def pod_group_kind(group, version):
-    """The definition of a PodGroup, as far as Fairgate reads it."""
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    names = {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup", "listKind": "PodGroupList"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"podgroups.{group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
-        },
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": names,
-            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
-        },
-    }
-
-
 @pytest.mark.parametrize(
     ("group", "version", "marks"),
     [
@@ -150,7 +130,7 @@ def pod_group_kind(group, version):
 )
 def test_pods_of_a_pod_group_wait_for_as_many_as_it_wants(cluster, group, version, marks):
     make_nodes(cluster, 1)
-    cluster.kubectl.apply([pod_group_kind(group, version)])
+    cluster.kubectl.apply([definition(group, version, kind="PodGroup")])
     try:
         with serve_fairgate(cluster, policy=QUEUES) as fairgate:
             made = {"apiVersion": f"{group}/{version}", "kind": "PodGroup", "metadata": {"name": "g"}}

@@ -7,6 +7,7 @@ import pytest
 
 from tests.control_plane.workbench import list_pods, make_nodes, wait_for
 from tests.scenarios.evictor import HOLD, alive, ask, evicted, evictor, fill, held_nodes, node_of, wait_bound
+from tests.scenarios.ray import RAY, ray_cluster, ray_clusters
 from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
@@ -116,8 +117,9 @@ def test_a_leader_killed_between_plan_and_eviction_leaves_no_second_victim(clust
 def test_a_leader_killed_while_it_evicts_leaves_no_second_victim(cluster):
     """How many were evicted before it was killed is random: it evicts a gang within milliseconds."""
     make_nodes(cluster, 4)
-    with serve_fairgate(cluster, limit_a=60, limit_b=40) as fairgate:
-        gang = fill(cluster, fairgate.team_a, 40, labels={**BORROW, "scheduling.x-k8s.io/pod-group": "train"})
+    with serve_fairgate(cluster, limit_a=60, limit_b=40) as fairgate, ray_clusters(cluster):
+        owner = ray_cluster(cluster, fairgate.team_a, "train")
+        gang = fill(cluster, fairgate.team_a, 40, labels={**BORROW, RAY: "train"}, owners=[owner])
         with evictor(fairgate) as first:
             ask(cluster, fairgate.team_b, "b", gpus=2)
             wait_for(cluster, lambda: first.said("evicted"), what="the first eviction of the gang", timeout=60)

@@ -30,11 +30,18 @@ from webhook.policy.load import parse, with_enforcement
 from webhook.policy.problems import PolicyError
 
 ENDED_PODS: Final = "500"
-"""Ended pods that are read: enough for how long pods run."""
+ENDED_READS: Final = 8
+"""Ended pods that are read at once, enough for how long pods run, and how often: each time of other namespaces, so that
+those of one do not keep the others' from being read."""
+
+
+class _ListMeta(msgspec.Struct, frozen=True, rename={"next": "continue"}):
+    next: str = ""
 
 
 class _Listed(msgspec.Struct, frozen=True):
     items: list[dict[str, Any]] | None = None
+    metadata: _ListMeta = _ListMeta()
 
 
 class NothingReadableError(ClusterError):
@@ -108,12 +115,22 @@ async def read_ended(kubeconfig: Path | None, namespaces: Sequence[str]) -> list
 
 
 async def _ended(connection: ApiConnection, path: str) -> list[dict[str, Any]]:
-    params = {"fieldSelector": "status.phase=Succeeded", "labelSelector": keys.TEAM, "limit": ENDED_PODS}
-    body = await connection.send("GET", path, action="list pods", params=params)
-    try:
-        return msgspec.json.decode(body, type=_Listed).items or []
-    except msgspec.DecodeError as cause:
-        raise ClusterError(f"cannot list pods: the response is not a list: {cause}") from cause
+    found: list[dict[str, Any]] = []
+    selector = "status.phase=Succeeded"
+    for _ in range(ENDED_READS):
+        params = {"fieldSelector": selector, "labelSelector": keys.TEAM, "limit": ENDED_PODS}
+        body = await connection.send("GET", path, action="list pods", params=params)
+        try:
+            listed = msgspec.json.decode(body, type=_Listed)
+        except msgspec.DecodeError as cause:
+            raise ClusterError(f"cannot list pods: the response is not a list: {cause}") from cause
+        items = listed.items or []
+        found += items
+        if not listed.metadata.next or not items or not path.endswith("/api/v1/pods"):
+            break
+        read = dict.fromkeys(str(each.get("metadata", {}).get("namespace", "")) for each in items)
+        selector += "".join(f",metadata.namespace!={namespace}" for namespace in read)
+    return found
 
 
 async def read_policy(kubeconfig: Path | None) -> Policy:

@@ -101,13 +101,21 @@ def read_trace(connection: sqlite3.Connection, since: float, until: float) -> Tr
     return Trace(_rows(PodRow, pods), _rows(ObjectRow, objects), _rows(PolicyRow, policies))
 
 
+_ENDED: Final = """
+WITH ran AS (
+  SELECT *, row_number() OVER (PARTITION BY team, user ORDER BY ended DESC, uid) AS of_user
+  FROM pods WHERE code = '' AND bound > 0 AND ended >= bound
+), ranked AS (
+  SELECT *, row_number() OVER (PARTITION BY team ORDER BY of_user, ended DESC, uid) AS of_team FROM ran
+), latest AS (SELECT * FROM ranked ORDER BY of_team, ended DESC, uid LIMIT ?)
+SELECT uid, namespace, name, owner, team, user, tier, gpus, created, bound, ended, code, times, ''
+FROM latest ORDER BY ended DESC, uid
+"""
+
+
 def read_ended(connection: sqlite3.Connection, most: int) -> tuple[PodRow, ...]:
-    """Return the pods that ran and ended last, without their objects."""
-    found = connection.execute(
-        "SELECT uid, namespace, name, owner, team, user, tier, gpus, created, bound, ended, code, times, '' "
-        "FROM pods WHERE code = '' AND bound > 0 AND ended >= bound ORDER BY ended DESC, uid LIMIT ?",
-        (most,),
-    )
+    """Return the pods that ran and ended last, without their objects: of each team and user as many as of others."""
+    found = connection.execute(_ENDED, (most,))
     return _rows(PodRow, found)
 
 

@@ -124,7 +124,7 @@ class SimulatedCluster:
     def adopt(self, resident: Resident) -> None:
         """Index a pod that the world has from the beginning."""
         gang = resident.gang
-        self.index.set(ReclaimPod(resident, labels=resident.labels, gang=gang, started_at=resident.created))
+        self.index.set(ReclaimPod(resident, resident.labels, gang=gang, goes_with=gang, started_at=resident.created))
 
     def set_tier(self, uid: Uid, tier: Tier) -> None:
         """Write the tier label of a pod."""
@@ -193,6 +193,7 @@ class SimulatedCluster:
             labels=pod.labels,
             topology=pod.topology,
             gang=found.gang,
+            goes_with=found.gang,
             gang_size=0 if gang is None else gang.size,
             grace_seconds=found.grace_seconds,
         )

@@ -100,7 +100,10 @@ once it serves. What it has set stays: an upgrade reads it from the cluster.
 {{- $_ := set $validation "messageExpression" (replace "600 seconds" (printf "%s seconds" $grace) $validation.messageExpression) -}}
 {{- $_ := set $guard.spec.matchConstraints "namespaceSelector" $exempt.selector -}}
 {{- else if hasKey $guard.spec.matchConstraints "namespaceSelector" -}}
-{{- $_ := set (first $guard.spec.matchConditions) "expression" $exempt.globs -}}
+{{- range $guard.spec.matchConditions -}}
+{{- $expression := eq .name "is-not-exempt" | ternary $exempt.globs .expression -}}
+{{- $_ := set . "expression" (include "fairgate.filled" (dict "base" $base "documents" $documents "text" $expression)) -}}
+{{- end -}}
 {{- $_ := set $guard.spec.matchConstraints "namespaceSelector" $exempt.selector -}}
 {{- end -}}
 {{- range $guard.spec.variables -}}

@@ -87,6 +87,7 @@ def evidence(**more):
         "guards": guard_objects(),
         "ledgers": ReadValue([{"status": {"team": "vision"}}]),
         "deployments": ReadValue([]),
+        "large_pods": ReadValue([]),
     }
     return InstallationState(**parts | more)
 

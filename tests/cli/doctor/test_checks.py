@@ -260,6 +260,7 @@ def test_a_missing_right_makes_a_check_unknown_and_is_named():
         guards=dict.fromkeys(stage.guard_objects(), secret),
         ledgers=secret,
         deployments=secret,
+        large_pods=secret,
     )
     assert {each.state for each in found} == {State.UNKNOWN}
     assert {each.check for each in found} == set(Check)
@@ -271,3 +272,20 @@ def test_unreadable_deployments_are_not_a_problem():
     [found] = [each for each in findings(deployments=ReadForbidden("list deployments")) if each.check is Check.SERVER]
     assert found.state is State.OK
     assert "list deployments" in found.message
+
+
+def test_pods_that_are_too_large_to_be_evicted_are_named():
+    [fine] = [each for each in findings() if each.check is Check.PODS]
+    assert (fine.state, fine.message) == (State.OK, "none is too large to be evicted")
+    large = [
+        each
+        for each in findings(large_pods=ReadValue([f"vision/p-{n}" for n in range(12)]))
+        if each.check is Check.PODS
+    ]
+    assert {each.state for each in large} == {State.WRONG}
+    assert (
+        large[0].message == "pod vision/p-0 has more than 1,310,720 bytes: it may be too large to be evicted or deleted"
+    )
+    assert large[-1].message == "2 more pods are as large"
+    [hidden] = [each for each in findings(large_pods=ReadForbidden("list pods")) if each.check is Check.PODS]
+    assert (hidden.state, hidden.remedy) == (State.UNKNOWN, "the ClusterRole view grants it")

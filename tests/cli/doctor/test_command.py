@@ -65,3 +65,13 @@ async def test_the_age_of_a_report_is_measured_by_the_api_servers_clock(api, tmp
     [dry] = [request for request in api.asked if request.verb == "post"]
     assert dry.query == {"dryRun": "All"}
     assert POLICY.hash in done.stdout
+
+
+async def test_a_padded_pod_is_named(api, tmp_path):
+    team = {"labels": {"fairgate.dev/team": "vision"}}
+    padded = team | {"ownerReferences": [{"name": "o" * 1_400_000}]}
+    for name, metadata in (("padded", padded), ("fine", team)):
+        api.put("/api/v1/pods", name, namespace="vision", metadata=metadata, spec={})
+    done = await asyncio.to_thread(call, write_kubeconfig(tmp_path / "kubeconfig", api.url), "-o", "json")
+    found = [each["message"] for each in json.loads(done.stdout)["findings"] if each["check"] == "pods"]
+    assert [message.split()[1] for message in found] == ["vision/padded"]

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections import deque
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from tests import builders as b
 from tests.cli import sample_world
 from tests.cluster.support.fake_api import Answer, FakeApi
 from tests.cluster.support.stores import write_kubeconfig
+from webhook.cli.live_cluster import ENDED_PODS, read_ended
 from webhook.cli.main import main
 from webhook.cli.queue.report import QueueReport
 from webhook.history.store import Batch, Store
@@ -202,6 +204,7 @@ def live(api, tmp_path):
         options = ["--policy", str(tmp_path / "policy.yaml"), "--kubeconfig", str(config), *words]
         return await asyncio.to_thread(CliRunner().invoke, main, [command, *options], catch_exceptions=False)
 
+    run.config = config
     return run
 
 
@@ -219,6 +222,26 @@ async def test_of_a_live_cluster_ended_pods_say_how_long_pods_run(api, live):
     assert first.likely_start.earliest_seconds <= 15 * 3600 <= first.likely_start.latest_seconds, (
         "it ran 6 of about 21 h"
     )
+
+
+async def test_many_ended_pods_of_one_namespace_do_not_keep_those_of_others_from_being_read(api, live):
+    """The API server lists by namespace, and a tenant may leave any number of ended pods."""
+
+    def put(name, namespace, *, hours):
+        ended = holder(name, started=ago(hours=100 + hours))
+        metadata = ended["metadata"] | {"namespace": namespace}
+        terminated = {"state": {"terminated": {"finishedAt": ago(hours=100)}}}
+        status = ended["status"] | {"phase": "Succeeded", "containerStatuses": [terminated]}
+        api.put("/api/v1/pods", name, namespace=namespace, metadata=metadata, spec=ended["spec"], status=status)
+
+    for number in range(int(ENDED_PODS) + 10):
+        put(f"short-{number}", "a-flood", hours=0.001)
+    for number in range(6):
+        put(f"old-{number}", "vision", hours=20)
+    found = await read_ended(Path(live.config), ())
+    names = [each["metadata"]["name"] for each in found]
+    assert sum(name.startswith("short-") for name in names) == int(ENDED_PODS)
+    assert sum(name.startswith("old-") for name in names) == 6
 
 
 def recorded(path, *, runs=8, hours=10.0):

@@ -351,7 +351,7 @@ class FakeApi:
 
 def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:
     terms = [term for term in query.get("fieldSelector", "").split(",") if term]
-    hidden = {term.split("!=")[1] for term in terms if "!=" in term}
+    hidden = [term.split("!=") for term in terms if "!=" in term]
     wanted = [term.partition("=") for term in terms if "!=" not in term]
 
     def field(obj: Obj, path: str) -> Any:
@@ -361,7 +361,8 @@ def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:
         return obj
 
     return lambda obj: (
-        obj.get("status", {}).get("phase") not in hidden and all(field(obj, path) == value for path, _, value in wanted)
+        all(field(obj, path) != value for path, value in hidden)
+        and all(field(obj, path) == value for path, _, value in wanted)
     )
 
 

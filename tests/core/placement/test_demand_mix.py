@@ -87,3 +87,47 @@ def test_a_pod_that_shares_the_devices_of_another_is_no_size():
     alone = demand(2)
     joining = replace(alone, requests=tuple(each for each in alone.requests if each[0] != GPU), own=demand(0))
     assert learned(*[joining] * 640).expected(GPU) == learned().expected(GPU)
+
+
+def part_of(demand_mix, made):
+    expected = demand_mix.expected(GPU)
+    return expected.get(shape(made), 0) / sum(expected.values())
+
+
+def test_a_team_that_creates_any_number_of_pods_fills_no_more_than_its_part():
+    """They place the pods of all teams; a user's pods count in the team the same way."""
+    demand_mix = DemandMix()
+    for number in range(2_000):
+        demand_mix.note(demand(8), team=f"team-{number % 4}", user="ada")
+    before = part_of(demand_mix, demand(8))
+    for number in range(9_000):
+        demand_mix.note(demand(1), team="flood", user=f"robot-{number}")
+    assert before > 0.9
+    assert part_of(demand_mix, demand(8)) > 0.7
+    assert 0.1 < part_of(demand_mix, demand(1)) < 0.25
+    one_user = DemandMix()
+    for number in range(2_000):
+        one_user.note(demand(8), team="team-a", user=f"user-{number % 4}")
+    for _ in range(9_000):
+        one_user.note(demand(1), team="team-a", user="flood")
+    assert part_of(one_user, demand(8)) > 0.7
+
+
+def test_a_world_counts_pods_by_team_and_those_of_no_team_by_namespace():
+    place = world()
+    for number in range(1_000):
+        place.set_pod(resident(1, uid=f"f{number}", namespace="flood"))
+    for number in range(400):
+        place.set_pod(resident(8, uid=f"h{number}", namespace=f"team-{'ab'[number % 2]}"))
+    assert part_of(place.fleet.gpus.demand_mix, demand(8)) > 0.5
+
+
+def test_sizes_of_one_team_do_not_displace_those_of_others():
+    demand_mix = DemandMix()
+    for _ in range(100):
+        demand_mix.note(demand(8), team="team-a")
+    for cpu in range(1, 2_000):
+        demand_mix.note(demand(1, cpu=cpu), team="flood", user=f"u{cpu}")
+    expected = demand_mix.expected(GPU)
+    assert len(expected) <= 512 + len(DEFAULT_PRIOR)
+    assert expected[shape(demand(8))] >= 100 * 16

@@ -70,6 +70,7 @@ def held(demand):
 
 def user(uid, *refs, tier="preemptible", started=0, **more):
     pod = claims.resident(uid, *refs, node="n0", tier=tier, created=started)
+    more.setdefault("goes_with", more.get("gang"))
     return ReclaimPod(pod._replace(is_terminating=more.pop("is_terminating", False)), **more)
 
 

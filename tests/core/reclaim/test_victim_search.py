@@ -3,8 +3,20 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.support.make import gpus
-from tests.core.support.scenes import NOW, causes, cheapest, cost, gone, scene, scenes, units, victim, waiting
+from tests.core.support.make import GPU, gpus
+from tests.core.support.scenes import (
+    NOW,
+    causes,
+    cheapest,
+    cost,
+    gone,
+    loses_more,
+    scene,
+    scenes,
+    units,
+    victim,
+    waiting,
+)
 from webhook.core.model.names import TeamName
 from webhook.core.model.policy import ReclaimCost
 from webhook.core.reclaim.reclaim import plan
@@ -90,3 +102,26 @@ def test_no_victim_can_be_left_out(scene_, count):
         for left_out in chosen:
             rest = [unit for unit in chosen if unit != left_out]
             assert cost(scene_, rest, move.waiting.demand, move.node) is None
+
+
+def test_a_gang_is_broken_where_one_of_its_pods_goes_for_nothing():
+    """Then it goes after single pods that lose more; where the room of each is needed, it costs what its pods cost."""
+    pair = [victim(f"g{n}", gang="pair", saved=NOW - 5) for n in range(2)]
+    singles = [victim(f"s{n}", saved=10) for n in range(6)]
+    assert gone(plan([waiting(count=2)], scene([*pair, *singles]))) == ["g0", "g1"]
+    assert gone(plan([waiting(count=1)], scene([*pair, *singles]))) == ["s0"]
+    apart = [pair[0], pair[1]._replace(node="n1")]
+    elsewhere = scene([*apart, *singles], others=[victim("x", 6, on="n1")], nodes=2, size=7)
+    assert sorted(gone(plan([waiting(count=2)], elsewhere))) == ["s0", "s1"]
+
+
+@given(scenes(), st.integers(1, 6))
+def test_pods_that_go_together_cost_no_more_where_the_room_of_each_is_needed(scene_, count):
+    """A user who makes an object for each two pods gains nothing by it then."""
+    for move in plan([waiting(count=count)], scene_).moves:
+        missing = count - scene_.fleet.free(move.node, GPU)
+        groups = {each.gang: [] for each in move.victims if each.gang is not None}
+        for each in move.victims:
+            if each.gang is not None:
+                groups[each.gang].append(each)
+        assert move.cost.gangs == sum(loses_more(unit, missing, move.node) for unit in groups.values())

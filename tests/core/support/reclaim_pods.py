@@ -26,6 +26,7 @@ def reclaim_pod(uid, count=1, *, on, team, tier, created=0, is_terminating=False
     pod = make.resident(
         count, uid=uid, namespace=team, tier=tier, node=node, created=created, is_terminating=is_terminating
     )
+    more.setdefault("goes_with", more.get("gang"))
     return ReclaimPod(pod._replace(is_backfill=is_backfill), **more)
 
 

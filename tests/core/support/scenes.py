@@ -138,13 +138,19 @@ def cost(scene_, chosen, asked, place):
         return None
     most = max(scene_.over_share.values())
     return Cost(
-        sum(len(each) > 1 for each in chosen),
+        sum(loses_more(each, missing, place) for each in chosen),
         max(0, sum(each.demand.gpus for each in members) - missing * ONE_GPU),
         sum(each.demand.gpus * (NOW - each.saved_at) for each in members),
         0,
         sum(each.demand.gpus * (most - scene_.over_share[each.team]) for each in members),
         sum(NOW - each.started_at for each in members),
     )
+
+
+def loses_more(unit, missing, place):
+    """Whether pods that go together make the room also without one of them."""
+    held = [dict(each.demand.requests)[GPU] if each.node == place else 0 for each in unit]
+    return len(unit) > 1 and (not all(held) or any(sum(held) - own >= missing for own in held))
 
 
 def cheapest(scene_, asked):

@@ -1,10 +1,12 @@
 """The shared state: rows that changed, policies, replacements, run times."""
 
+from collections import Counter
+
 from tests import builders as b
 from tests.cli.sample_world import POLICY
 from tests.page.support.pages import policy_of, sample_objects, state_of
 from webhook.core.explain.likely_start import Run
-from webhook.core.model.names import NodeName, TeamName, Uid
+from webhook.core.model.names import NodeName, TeamName, Uid, User
 from webhook.page.live.cluster_state import ENDED, RunTimes
 
 
@@ -52,3 +54,14 @@ def test_runs_that_end_are_remembered_up_to_a_number():
     found = list(runs)
     assert len(found) == ENDED
     assert {run.ended - run.started for run in found} == {60}
+
+
+def test_a_team_and_a_user_with_many_short_runs_forget_their_own_first():
+    runs = RunTimes()
+    for number in range(50):
+        runs.add(Run(Uid(f"h{number}"), TeamName("honest"), started=1, ended=9_000, user=User("ada")))
+        runs.add(Run(Uid(f"o{number}"), TeamName("flood"), started=1, ended=9_000, user=User("bob")))
+    for number in range(3 * ENDED):
+        runs.add(Run(Uid(f"f{number}"), TeamName("flood"), started=1, ended=3, user=User("eve")))
+    kept = Counter(run.user for run in runs)
+    assert kept == {"ada": 50, "bob": 50, "eve": ENDED - 100}

@@ -105,7 +105,8 @@ def test_where_only_the_latest_ends_are_known_long_runs_count_from_then_on():
 def test_it_is_drawn_from_the_most_similar_pods(likeness, want):
     runs = [
         *ended(*[8000] * 30, gpus=8),
-        *ended(*[1000] * 90, gpus=1),
+        *ended(*[1000] * 45, gpus=1),
+        *ended(*[1000] * 45, gpus=1, user="bob"),
         *ended(*[100] * 30, gpus=1, user="ann"),
     ]
     assert 0.9 * want <= median(draws(RunTimes(runs, now=NOW), likeness)) <= want
@@ -120,3 +121,27 @@ def test_too_few_ended_pods_are_not_known():
 def test_pods_without_gpus_stay_where_none_of_them_ended():
     run_times = RunTimes(ended(*[60] * 50), now=NOW)
     assert set(draws(run_times, Likeness("", 0), count=5)) == {MAX_SECONDS}
+
+
+HONEST = ended(*[10 * HOUR + n for n in range(200)], team="b", user="bob", before=2 * HOUR)
+SHORT = [Run(f"s{n}", "a", NOW - 3 * n - 5, NOW - 3 * n - 3, 1, f"robot-{n % 500}") for n in range(10_000)]
+
+
+def test_short_pods_of_one_team_do_not_displace_what_is_known_of_others():
+    run_times = RunTimes([*HONEST, *SHORT], now=NOW)
+    assert 9 * HOUR <= median(draws(run_times, Likeness("b", 1, "bob"))) <= 10.1 * HOUR
+    assert median(draws(run_times, Likeness("a", 1, "robot-0"))) <= 3
+
+
+def test_short_pods_of_one_team_are_no_more_than_their_part_of_what_teams_share():
+    """A team of which little is known is drawn like all teams: of four, one has short pods."""
+    others = [run for team in "bcd" for run in ended(*[10 * HOUR + n for n in range(200)], team=team, user="u")]
+    run_times = RunTimes([*others, *SHORT], now=NOW)
+    assert median(draws(run_times, Likeness("new", 1, "eve"))) >= 9 * HOUR
+
+
+def test_short_pods_of_one_user_are_no_more_than_its_part_of_the_team():
+    others = [run for user in "xyz" for run in ended(*[10 * HOUR + n for n in range(100)], user=user)]
+    short = [run._replace(user="robot") for run in SHORT]
+    run_times = RunTimes([*others, *short], now=NOW)
+    assert median(draws(run_times, Likeness("a", 1, "new"))) >= 9 * HOUR

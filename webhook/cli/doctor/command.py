@@ -41,10 +41,12 @@ def doctor(
 
     The checks: servers are ready and have a leader, the evictor has a leader, all have the same policy in force,
     certificates are valid and trusted by the webhooks, webhooks and guards are registered as the policy requires, the
-    API server reaches Fairgate (a dry run creates a pod, which is not stored), no ledger is missing or behind.
+    API server reaches Fairgate (a dry run creates a pod, which is not stored), no ledger is missing or behind, no pod
+    is too large to be evicted.
 
     The ClusterRole fairgate-viewer is enough for all but the dry run, which needs the right to create pods in a
-    namespace. Checks for which you lack a right are reported as unknown.
+    namespace, and the sizes of pods, which need the right to list them. Checks for which you lack a right are reported
+    as unknown.
     """
     # pydantic and rich are slow to import, and --help needs neither
     from webhook.cli.doctor.run import Options, run  # noqa: PLC0415

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import click
 import msgspec
 
-from webhook.cli.doctor import processes, registration
+from webhook.cli.doctor import pods, processes, registration
 from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, State, exit_status, missing_right
 from webhook.cli.doctor.table import to_table
 from webhook.cli.options import Layout, columns, is_colored
@@ -139,6 +139,7 @@ def judge(observed: Observations) -> list[Finding]:
     )
     findings += registration.check_guards(evidence.guards, policy)
     findings += processes.check_ledger(processes_alive, evidence.ledgers, policy)
+    findings += pods.check_pods(evidence.large_pods)
     return findings
 
 

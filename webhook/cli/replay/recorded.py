@@ -145,13 +145,13 @@ def _who(row: PodRow) -> tuple[str, str, float]:
 
 
 def _run_times(rows: Iterable[PodRow]) -> dict[str, int]:
-    """Return how long pods of each team ran, the median; under "" that of all."""
-    times: dict[str, list[float]] = {"": []}
+    """Return how long pods of each team ran, the median; under "" that of the teams, each of which counts once."""
+    times: dict[str, list[float]] = {}
     for row in rows:
         if row.bound and row.ended:
-            times[""].append(row.ended - row.bound)
             times.setdefault(row.team, []).append(row.ended - row.bound)
-    return {team: max(1, round(median(found))) if found else _UNKNOWN_SECONDS for team, found in times.items()}
+    typical = {team: max(1, round(median(found))) for team, found in times.items()}
+    return typical | {"": round(median(typical.values())) if typical else _UNKNOWN_SECONDS}
 
 
 def _asked(row: PodRow, world: World) -> Pod | str:

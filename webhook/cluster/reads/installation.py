@@ -9,12 +9,13 @@ import msgspec
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.ledger.team_ledger_client import PATH as LEDGERS
-from webhook.cluster.reads.listing import list_objects
+from webhook.cluster.reads.listing import list_objects, names_of_large
 from webhook.cluster.writes.reports import read_report
 from webhook.core.model.policy import Policy
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import Report
 from webhook.kube.objects import keys
+from webhook.kube.objects.bounds import EVICTABLE_BYTES
 from webhook.kube.registration import installation
 from webhook.kube.registration.installation import Probe
 from webhook.kube.registration.registration_sync import GUARD, PLURALS
@@ -54,6 +55,7 @@ class InstallationState:
     guards: dict[tuple[str, str], ReadResult[_Json]]
     ledgers: ReadResult[list[_Json]]
     deployments: ReadResult[list[_Json]]
+    large_pods: ReadResult[list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,12 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
         "list teamledgers", list_objects(connection, _Listed(LEDGERS, keys.OWN_API, keys.TEAM_LEDGER))
     )
     deployments = await _deployments(connection, configurations.values())
-    return InstallationState(connection.server_time, replicas, policy, configurations, guards, ledgers, deployments)
+    large_pods = await _part(
+        "list pods", names_of_large(connection, "/api/v1/pods", over=EVICTABLE_BYTES, label=keys.TEAM)
+    )
+    return InstallationState(
+        connection.server_time, replicas, policy, configurations, guards, ledgers, deployments, large_pods
+    )
 
 
 async def probe(connection: ApiConnection, policy: Policy, *, namespace: str) -> Probe | ReadForbidden:

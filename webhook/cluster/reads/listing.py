@@ -54,6 +54,14 @@ async def list_objects(connection: ApiConnection, listed: Listed, *, path: str =
     return found
 
 
+async def names_of_large(connection: ApiConnection, path: str, *, over: int, label: str) -> list[str]:
+    """Return the objects with a label that have more bytes as JSON, by namespace and name. Raises ClusterError."""
+    found: list[str] = []
+    async for items in _pages(connection, path, {"labelSelector": label}):
+        found += [any_object(raw).key for raw in map(bytes, items) if len(raw) > over]
+    return found
+
+
 async def load(connection: ApiConnection, kind: WatchedKind[Any], *, path: str = "") -> None:
     """Apply all objects of a kind as a watch would; a server without this API has none.
 

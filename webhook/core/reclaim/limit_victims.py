@@ -8,7 +8,15 @@ from webhook.core.model.amount import Units
 from webhook.core.model.demand import PerDevice
 from webhook.core.model.names import GangId, ResourceName, Uid
 from webhook.core.reclaim.victim import Victim
-from webhook.core.reclaim.victim_search import Need, Scale, Unit, VictimChoice, cheapest, departures
+from webhook.core.reclaim.victim_search import (
+    Need,
+    Scale,
+    Unit,
+    VictimChoice,
+    cheapest,
+    departures,
+    is_more_than_needed,
+)
 
 ROWS: Final = 24
 """Rows of equal victims that are searched, the cheapest first, and more only where these do not free enough."""
@@ -24,6 +32,9 @@ class _Anywhere:
 
     def devices_of(self, _victim: Victim) -> tuple[int, ...]:
         return ()
+
+
+_ANYWHERE: Final = _Anywhere()
 
 
 @dataclass(slots=True)
@@ -50,6 +61,7 @@ def cheapest_under(missing: Units, victims: Iterable[Victim], *, scale: Scale) -
 
     Gangs go whole, and so do the users of a claim. Each row has no more of equal victims than one choice could need.
     """
+    need = Need({_LIMIT: missing}, missing)
     rows: dict[object, list[Unit]] = {}
     groups: dict[object, list[Victim]] = {}
     among = _Among()
@@ -62,23 +74,23 @@ def cheapest_under(missing: Units, victims: Iterable[Victim], *, scale: Scale) -
             among.add(victim)
         elif victim.demand.gpus and scale.is_past_minimum_runtime(victim):
             alike = (victim.demand.gpus, victim.team, victim.guards, victim.workload, victim.is_counted)
-            rows.setdefault(alike, []).append(_unit((victim,), scale))
+            rows.setdefault(alike, []).append(_unit((victim,), need, scale))
     seen: set[Uid] = set()
     for name, members in groups.items():
         if seen.isdisjoint(member.uid for member in members):
             group = scale.with_companions(members, among)
             seen.update(member.uid for member in group)
-            unit = _unit(group, scale)
+            unit = _unit(group, need, scale)
             if unit.gpus and any(map(scale.is_past_minimum_runtime, group)):
                 rows[name] = [unit]
-    need = Need({_LIMIT: missing}, missing)
-    return cheapest(need, _enough(rows.values(), missing, scale), room=_Anywhere(), scale=scale)
+    return cheapest(need, _enough(rows.values(), missing, scale), room=_ANYWHERE, scale=scale)
 
 
-def _unit(victims: tuple[Victim, ...], scale: Scale) -> Unit:
+def _unit(victims: tuple[Victim, ...], need: Need, scale: Scale) -> Unit:
+    freed = [(victim.demand.gpus,) for victim in victims]
     gpus: Units = sum(victim.demand.gpus for victim in victims)
-    cost = scale.cost_of(victims, gangs=int(len(victims) > 1))
-    return Unit(victims, (gpus,), gpus, cost, departures(victims))
+    is_broken = is_more_than_needed(victims, freed, need, room=_ANYWHERE)
+    return Unit(victims, (gpus,), gpus, scale.cost_of(victims, gangs=int(is_broken)), departures(victims))
 
 
 def _enough(rows: Iterable[list[Unit]], missing: Units, scale: Scale) -> list[list[Unit]]:

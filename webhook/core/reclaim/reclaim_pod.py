@@ -51,7 +51,8 @@ class ReclaimPod:
     over, None while it is not deleted, and `leave_seconds` how long that grace period is. `notice_at` is the announced
     time of its eviction. `is_gated`: a scheduling gate holds it back. `started_at` is 0 before it started. `chosen` are
     the nodes that the webhook chose for it. Where it may run (`constraints`, `topology`, `chosen`) and why it does not
-    (`report`) is known only while it waits. `gang_size` is the declared size of its gang, 0 without one. `controller`
+    (`report`) is known only while it waits. `gang_size` is the declared size of its gang, 0 without one. `goes_with`
+    is the gang with which it is evicted: one that an object declares, not its own markers alone. `controller`
     is its owner reference; `workload` is the same object as a key, and `loss` the effect of its eviction on it.
     `domain` is the domain that it asks for its gang, None without a request. Its `scheduler` takes pods of
     a higher `priority` first. `in_line`: it is charged, and keeps Fairgate's own gate until its room is made.
@@ -63,6 +64,7 @@ class ReclaimPod:
     topology: tuple[TopologyRule, ...] = ()
     gang: GangId | None = None
     gang_size: int = 0
+    goes_with: GangId | None = None
     started_at: int = 0
     saved_at: int = 0
     leaves_at: int | None = None
@@ -179,7 +181,7 @@ def victim_of(
         started_at=started_at,
         saved_at=max(started_at, gpu_pod.saved_at) - grace,
         until=started_at + rules.minimum_runtime_seconds if rules.minimum_runtime_seconds else 0,
-        gang=gpu_pod.gang,
+        gang=gpu_pod.goes_with,
         guards=() if pod.is_terminating else guards if len(guards) <= 1 else (*guards, TWO_BUDGETS),
         grace_seconds=grace if grace < own_grace else None,
         workload=gpu_pod.workload if has_budget else None,
@@ -203,7 +205,7 @@ def _without_node(gpu_pod: ReclaimPod, *, has_budget: bool) -> Victim:
         demand=pod.demand,
         started_at=NEVER,
         saved_at=NEVER,
-        gang=gpu_pod.gang,
+        gang=gpu_pod.goes_with,
         workload=gpu_pod.workload if has_budget else None,
         is_counted=has_budget and gpu_pod.loss is not Loss.HARMLESS,
     )

@@ -30,8 +30,9 @@ class Cost(NamedTuple):
 
     `surplus` is in GPU units beyond the need, `lost_work` in GPU units times seconds since the last save, `failures` in
     thousandths of what the victims' workloads may still fail, `loyalty` in GPU units squared (the further the victims'
-    teams are over their shares, the less), `age` in seconds. A workload that fails counts among the gangs. `kinship` is
-    how late the victims' departments go (kinship.py); it comes before all parts whose order is the policy's.
+    teams are over their shares, the less), `age` in seconds. `gangs` are those that lose pods whose room is not needed,
+    and workloads that fail. `kinship` is how late the victims' departments go (kinship.py); it comes before all parts
+    whose order is the policy's.
     """
 
     gangs: int = 0
@@ -153,8 +154,8 @@ def clear(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, 
         return None
     made = (
         *_singles(need, node_victims, room, scale),
-        *_groups(need, node, victim_index, scale),
-        *_whole(need, node, victim_index, scale),
+        *_groups(need, node, victim_index, room=room, scale=scale),
+        *_whole(need, node, victim_index, room=room, scale=scale),
     )
     return cheapest(need, made, room=room, scale=scale)
 
@@ -209,7 +210,7 @@ def _limiting(row: Sequence[Unit]) -> WorkloadId | None:
     return victims[0].workload if len(victims) == 1 and victims[0].is_counted and victims[0].gang is None else None
 
 
-def _groups(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) -> list[list[Unit]]:
+def _groups(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, scale: Scale) -> list[list[Unit]]:
     """Return a row for each gang, and for the users of each shared claim: all that go with one of them are evicted.
 
     Members that must not be, such as guaranteed ones, protect no others, and their minimum runtime is that of the
@@ -223,7 +224,7 @@ def _groups(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale)
             group = scale.with_companions(members, victim_index)
             seen.update(member.uid for member in group)
             if any(map(scale.is_past_minimum_runtime, (*there, *group))):
-                rows.append([_together(group, need, node, scale)])
+                rows.append([_together(group, need, node, room=room, scale=scale)])
     return rows
 
 
@@ -236,7 +237,7 @@ def _starts(node: NodeName, victim_index: VictimIndex, scale: Scale) -> Iterator
         yield from ((victim,) for _, victim in row if scale.shares(victim))
 
 
-def _whole(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) -> list[list[Unit]]:
+def _whole(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, scale: Scale) -> list[list[Unit]]:
     """Return a row for each workload that would fail by evictions and all of whose pods may be evicted."""
     node_victims, rows = victim_index.on(node), []
     if node_victims is None or scale.failure_limits.may_break:
@@ -253,16 +254,45 @@ def _whole(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) 
         )
         is_whole = len(members) >= scale.failure_limits.pods(workload)
         if is_whole and all(each.gang is None for each in members) and any(each.node == node for each in members):
-            rows.append([_together(freeing(members, scale.sharing, gone=scale.gone), need, node, scale)])
+            rows.append(
+                [_together(freeing(members, scale.sharing, gone=scale.gone), need, node, room=room, scale=scale)]
+            )
     return rows
 
 
-def _together(members: tuple[Victim, ...], need: Need, node: NodeName, scale: Scale) -> Unit:
-    freed = [dict(member.demand.requests) for member in members if member.node == node]
-    here = tuple([sum(requests.get(resource, 0) for requests in freed) for resource in need.amounts])
+def _together(members: tuple[Victim, ...], need: Need, node: NodeName, *, room: Room, scale: Scale) -> Unit:
+    freed = [_freed(member, need) for member in members if member.node == node]
+    here = tuple([sum(part) for part in zip(*freed, strict=True)]) if freed else ()
     gpus = sum(member.demand.gpus for member in members)
-    cost = scale.cost_of(members, gangs=int(len(members) > 1))
-    return Unit(members, here, gpus, cost, departures(members))
+    is_broken = len(freed) < len(members) or is_more_than_needed(members, freed, need, room=room)
+    return Unit(members, here, gpus, scale.cost_of(members, gangs=int(is_broken)), departures(members))
+
+
+def _freed(victim: Victim, need: Need) -> tuple[Units, ...]:
+    requests = dict(victim.demand.requests)
+    return tuple([requests.get(resource, 0) for resource in need.amounts])
+
+
+def is_more_than_needed(
+    members: Sequence[Victim], freed: Sequence[tuple[Units, ...]], need: Need, *, room: Room
+) -> bool:
+    """Whether pods that go together make enough room also without one of them; `freed` is what each of them frees.
+
+    Then that one is lost for nothing, as no single pod is. Where the room of each is needed, pods that go together cost
+    what they would cost one by one: a user who pairs pods gains nothing by it.
+    """
+    if len(members) < 2:  # noqa: PLR2004 - a pod that goes alone
+        return False
+    total = [sum(part) for part in zip(*freed, strict=True)]
+    for place, own in enumerate(freed):
+        if need.per_device is None and not any(own):
+            return True
+        if any(got - part < want for got, part, want in zip(total, own, need.amounts.values(), strict=True)):
+            continue
+        rest = (*members[:place], *members[place + 1 :])
+        if need.per_device is None or room.has_devices(need.per_device, rest):
+            return True
+    return False
 
 
 class _Branch(NamedTuple):

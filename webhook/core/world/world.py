@@ -239,7 +239,7 @@ class World:
         since, devices, reserved = pod.version, pod.devices, None if before is None else before.node
         stage, node = self._place(pod, reserved or pod.promised)
         if before is None:
-            self.fleet.gpus.demand_mix.note(pod.demand)
+            self.fleet.gpus.demand_mix.note(pod.demand, team=pod.team_label or pod.namespace, user=pod.user)
             self.tentative.consume(self.fleet, node, pod)
         else:
             if pod.user is None and before.pod.user is not None:
@@ -334,7 +334,7 @@ class World:
             self._charged.promote(uid)
         elif isinstance(self._assumed.setdefault(uid, UNSEEN), Unseen) and is_counted and uid not in self._pods:
             if not flight.lingers:
-                self.fleet.gpus.demand_mix.note(flight.pod.demand)
+                self.fleet.gpus.demand_mix.note(flight.pod.demand, team=flight.charge.team, user=flight.pod.user)
                 self.tentative.consume(self.fleet, flight.node, flight.pod)
             self._charged.add(PodRecord(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
         self.waiting.keep_room(uid)
@@ -356,7 +356,7 @@ class World:
     def add_pod(self, flight: InFlightCharge) -> None:
         """Add an admitted pod that exists from now on, where no watch will show it."""
         if flight.pod.uid not in self._pods:
-            self.fleet.gpus.demand_mix.note(flight.pod.demand)
+            self.fleet.gpus.demand_mix.note(flight.pod.demand, team=flight.charge.team, user=flight.pod.user)
             self.tentative.consume(self.fleet, flight.node, flight.pod)
             self.gangs.set(flight.pod)
             pod = flight.pod._replace(node=flight.node)

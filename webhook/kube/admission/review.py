@@ -111,23 +111,28 @@ class _RawReview(TypeMeta, frozen=True, gc=False, rename="camel"):
     request: _RawRequest | None = None
 
 
-class _RawMetadata(msgspec.Struct, frozen=True, gc=False):
+class _RawMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     labels: msgspec.Raw = objects.NOTHING
+    managed_fields: msgspec.Raw = objects.NOTHING
 
 
-class _Labelled(msgspec.Struct, frozen=True, gc=False):
-    metadata: _RawMetadata = _RawMetadata()
+_NO_RAW_METADATA: Final = _RawMetadata()
+
+
+class _WithMetadata(msgspec.Struct, frozen=True, gc=False):
+    metadata: _RawMetadata = _NO_RAW_METADATA
 
 
 _T = TypeVar("_T")
 _R = TypeVar("_R", bound=RequestFields)
 _pod_decoder: Final = msgspec.json.Decoder(_PodReview)
 _raw_decoder: Final = msgspec.json.Decoder(_RawReview)
-_labelled_decoder: Final = msgspec.json.Decoder(_Labelled)
+_metadata_decoder: Final = msgspec.json.Decoder(_WithMetadata)
 _foreign_decoder: Final = msgspec.json.Decoder(_ForeignReview)
 _head_decoder: Final = msgspec.json.Decoder(TypeMeta)
 NO_USER: Final = UserInfo()
 _NO_METADATA: Final = objects.ObjectMeta()
+_STORED: Final = f"the pod: length in bytes, with {bounds.APPLIED} times that of metadata.managedFields,"
 
 
 def decode(body: bytes) -> Review:
@@ -137,7 +142,7 @@ def decode(body: bytes) -> Review:
     pod is too large.
     """
     if len(body) > bounds.LABEL_BYTES:
-        check_size(body)
+        check_size(body, is_pod=True)
     try:
         review = parse(_pod_decoder, body)
     except msgspec.ValidationError as error:
@@ -168,8 +173,8 @@ def decode(body: bytes) -> Review:
     )
 
 
-def check_size(body: bytes) -> None:
-    """Raise TooLargeError if the object is too large or has too many values.
+def check_size(body: bytes, *, is_pod: bool = False) -> None:
+    """Raise TooLargeError if the object is too large or has too many values, or if a pod could grow too large.
 
     Skipping unread fields takes 3 ms per MiB, building objects from them up to 100 ms.
     """
@@ -183,16 +188,22 @@ def check_size(body: bytes) -> None:
         excess = [*bounds.excess("the object: length in bytes", len(raw), bounds.POD_BYTES)]
         if not excess and len(raw) > bounds.LARGE_BYTES:
             excess = [*bounds.excess("the object: number of values", raw.count(b","), bounds.POD_VALUES)]
-        excess = excess or [*bounds.excess("metadata.labels: length in bytes", _label_bytes(raw), bounds.LABEL_BYTES)]
+        metadata = _raw_metadata(raw)
+        excess = excess or [
+            *bounds.excess("metadata.labels: length in bytes", len(bytes(metadata.labels)), bounds.LABEL_BYTES)
+        ]
+        if is_pod and not excess:
+            stored = len(raw) + bounds.APPLIED * len(bytes(metadata.managed_fields))
+            excess = [*bounds.excess(_STORED, stored, bounds.GPU_POD_BYTES)]
         if excess:
             raise TooLargeError(_without_object(request), excess[0])
 
 
-def _label_bytes(raw: bytes) -> int:
+def _raw_metadata(raw: bytes) -> _RawMetadata:
     try:
-        return len(bytes(_labelled_decoder.decode(raw).metadata.labels))
+        return _metadata_decoder.decode(raw).metadata
     except msgspec.DecodeError:
-        return 0  # reported when the review is decoded
+        return _NO_RAW_METADATA  # reported when the review is decoded
 
 
 def _without_object(request: _RawRequest) -> Review:

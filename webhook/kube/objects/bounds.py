@@ -17,6 +17,20 @@ LARGE_BYTES: Final = 256 * 1024
 POD_BYTES: Final = 1024 * 1024
 """Size of a pod or workload as JSON. Real ones have up to 50 KiB; all annotations together may have 256 KiB."""
 
+GPU_POD_BYTES: Final = 512 * 1024
+"""Size of a new pod with GPUs, with the names of its fields once more for each manager that may apply it (APPLIED).
+
+etcd takes 1.5 MiB, and what is added later must fit, too. A pod with 1,000 variables has 100 KiB, and 90 KiB of names.
+"""
+
+EVICTABLE_BYTES: Final = 1280 * 1024
+"""Size of a pod as JSON above which etcd may refuse what its eviction writes."""
+
+GROWTH_BYTES: Final = 128 * 1024
+APPLIED: Final = 3
+"""What may be added to a pod with GPUs later: bytes of its metadata, and bytes of what of its spec may change, as the
+guard of sizes counts them; managers that apply it."""
+
 POD_VALUES: Final = 20_000
 """Number of its JSON values, counted by commas. A pod of 50 KiB has 2,000."""
 

@@ -86,6 +86,11 @@ def gang_of_controller(namespace: str, kind: str, uid: str) -> GangId:
     return _id(namespace, (kind, uid))
 
 
+def gang_of_marker(namespace: str, key: str, value: str) -> GangId:
+    """Return the identity of the gang that a key and its value name."""
+    return _id(namespace, (key, value))
+
+
 def gang_of_pod_group(namespace: str, name: str) -> GangId:
     """Return the identity of the gang of a PodGroup of Kubernetes."""
     return _id(namespace, (SCHEDULING_GROUP, name))

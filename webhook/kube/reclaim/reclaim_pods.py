@@ -17,6 +17,7 @@ from webhook.kube.pod.gangs import declared_size
 from webhook.kube.pod.pods import grace_seconds, scheduler_of, unix_seconds
 from webhook.kube.pod.unbound import read_condition
 from webhook.kube.reclaim.job_failures import loss_of, workload_id
+from webhook.kube.reclaim.victim_gangs import victim_gang
 
 _PLACED: Final = Placement()
 
@@ -54,6 +55,7 @@ def to_reclaim_pod(pod: ReclaimPodObject, weights: Weights) -> ReclaimPod | None
         topology=placement.topology(labels),
         gang=resident.gang,
         gang_size=declared_size(annotations),
+        goes_with=None if resident.gang is None else victim_gang(metadata, spec, namespace=resident.namespace),
         started_at=unix_seconds(pod.status.start_time or "") if pod.status is not None else 0,
         saved_at=_time(annotations, keys.CHECKPOINTED) or 0,
         leaves_at=unix_seconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else None,

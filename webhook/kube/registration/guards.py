@@ -24,6 +24,7 @@ from webhook.kube.registration.conditions import gpu_pod_expression, metadata_va
 from webhook.kube.registration.device_guards import device_guards
 from webhook.kube.registration.held_guards import PARAM_REF, held_guards
 from webhook.kube.registration.registration import namespace_selector
+from webhook.kube.registration.size_guards import size_guards
 
 LABELS: Final = "fairgate-labels"
 HELD_ROOM: Final = "fairgate-held-room"
@@ -57,6 +58,7 @@ def guards(policy: Policy, *, trusted_users: Iterable[str] = ()) -> list[_Json]:
         _grace(policy, trusted_users),
     ]
     bound = [part for guard in policies for part in (guard, policy_binding(guard, actions))]
+    bound += [part for guard in size_guards(policy, trusted_users) for part in (guard, policy_binding(guard, actions))]
     for guard in held_guards(trusted_users):
         bound += (guard, policy_binding(guard, actions, param_ref=PARAM_REF))
     match policy.defaults.device_access:

@@ -7,6 +7,7 @@ from webhook.core.model.policy import Policy
 from webhook.kube.registration.device_guards import DEVICES, SOURCES
 from webhook.kube.registration.guards import FORGED, GRACE, TENANCY, guards
 from webhook.kube.registration.registration import webhook_configurations
+from webhook.kube.registration.size_guards import BINDING_SIZES, SIZES
 
 _Json = dict[str, Any]
 
@@ -18,7 +19,7 @@ PLURALS: Final = {
     f"{GUARD}Binding": "validatingadmissionpolicybindings",
 }
 """The kinds that register Fairgate, with the plural names of their URLs."""
-_GUARDS: Final = (TENANCY, FORGED, GRACE, DEVICES, SOURCES)
+_GUARDS: Final = (TENANCY, FORGED, GRACE, DEVICES, SOURCES, SIZES, BINDING_SIZES)
 """The guards that depend on the policy."""
 _OF_POLICY: Final = ("rules", "matchConditions", "namespaceSelector")
 """The fields that select requests. How a webhook is reached and trusted does not depend on the policy."""

@@ -7,6 +7,7 @@ from webhook.kube.registration.device_guards import DEVICES, SOURCES, VOLUMES
 from webhook.kube.registration.guards import FORGED, GRACE, HELD_ROOM, LABELS, TENANCY
 from webhook.kube.registration.held_guards import HELD_BINDINGS, HELD_DEVICES, HELD_NODE_NAMES
 from webhook.kube.registration.registration import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
+from webhook.kube.registration.size_guards import BINDING_SIZES, SIZES
 
 _Json = dict[str, Any]
 
@@ -14,6 +15,7 @@ GUARDS: Final = (
     *(LABELS, HELD_ROOM, TENANCY, FORGED, GRACE),
     *(HELD_BINDINGS, HELD_NODE_NAMES, HELD_DEVICES),
     *(DEVICES, SOURCES, VOLUMES),
+    *(SIZES, BINDING_SIZES),
 )
 """The names of all guards, and of their bindings."""
 

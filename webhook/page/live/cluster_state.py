@@ -3,14 +3,15 @@
 Changes are only noted; `changed_rows` computes the rows of the nodes that they touched.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from webhook.core.explain.board import natural
 from webhook.core.explain.likely_start import Run
-from webhook.core.model.names import NodeName, Uid
+from webhook.core.model.names import NodeName, TeamName, Uid, User
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
 from webhook.page.live.kept_objects import KeptObjects
@@ -18,7 +19,7 @@ from webhook.page.views.decisions import DecisionLog
 from webhook.page.views.gpu_map import MapRow, RowReader, encode
 
 ENDED: Final = 1_000
-"""Runs that are remembered of pods that ended."""
+"""Runs that are remembered of pods that ended, shared by teams and users: one with many forgets its own first."""
 
 
 def _is_fresh() -> str | None:
@@ -30,16 +31,18 @@ class RunTimes:
 
     def __init__(self) -> None:
         self._running: dict[Uid, Run] = {}
-        self._ended: deque[Run] = deque(maxlen=ENDED)
+        self._ended: dict[TeamName, dict[User | None, deque[Run]]] = {}
+        self._number: Counter[TeamName] = Counter()
 
     def __iter__(self) -> Iterator[Run]:
         yield from self._running.values()
-        yield from self._ended
+        for users in self._ended.values():
+            yield from chain.from_iterable(users.values())
 
     def add(self, run: Run | None) -> None:
         """Add a pod that runs, or that ended; None changes nothing."""
         if run is not None and run.ended:
-            self._ended.append(run)
+            self._remember(run)
         elif run is not None:
             self._running[run.uid] = run
 
@@ -47,7 +50,19 @@ class RunTimes:
         """Note that a pod ended or was deleted, if it ran."""
         run = self._running.pop(uid, None)
         if run is not None:
-            self._ended.append(run._replace(ended=max(now, run.started)))
+            self._remember(run._replace(ended=max(now, run.started)))
+
+    def _remember(self, run: Run) -> None:
+        self._ended.setdefault(run.team, {}).setdefault(run.user, deque()).append(run)
+        self._number[run.team] += 1
+        if self._number.total() > ENDED:
+            team = max(self._number, key=self._number.__getitem__)
+            users = self._ended[team]
+            user = max(users, key=lambda each: len(users[each]))
+            users[user].popleft()
+            self._number[team] -= 1
+            if not users[user]:
+                del users[user]
 
 
 @dataclass(slots=True)

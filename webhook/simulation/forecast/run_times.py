@@ -2,37 +2,27 @@
 
 For each age the share of pods that ended at it is estimated among those that were seen to reach it (Nelson and Aalen),
 so a pod that runs still counts for what it has run, and one that has run for long is drawn longer. Pods are drawn like
-earlier ones of their user, team and size; where too few of these ended, like those of a larger group.
+earlier ones of their user, team and size; where too few of these ended, like those of a larger group, in which no team
+counts for more pods than the others on average (learned_runs.py).
 """
 
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import accumulate, islice
+from itertools import accumulate
 from random import Random
-from statistics import median
 from typing import Final, NamedTuple
 
 from webhook.core.explain.likely_start import MAX_SECONDS, Run
 from webhook.core.model.amount import Units
 from webhook.core.model.names import TeamName, User
+from webhook.simulation.forecast.learned_runs import OF_GROUP, Learned, balanced, latest
 
 MIN_ENDED: Final = 5
 """Ended pods without which nothing is known of run times."""
 
-MAX_RUNS: Final = 10_000
-"""Pods that are learned from, the latest first: more cost time and tell no more."""
-
-_OF_GROUP: Final = 20
-"""Ended pods of a group without which a larger group is drawn from."""
-
 _NEAR: Final = 0.9
 """A pod that ends like an earlier one runs for at least so much of its time."""
-
-_IS_CUT: Final = 50
-_SPAN: Final = 10
-"""Where so many pods ended over so many times as long as they ran, pods that ended earlier are taken to be missing:
-those that came before then are counted from then on only."""
 
 
 class Likeness(NamedTuple):
@@ -47,20 +37,18 @@ class RunTimes:
     """Draws how long pods run. `ended` is the number of pods that it was learned from and that ended."""
 
     def __init__(self, runs: Iterable[Run], *, now: int) -> None:
-        latest = sorted(runs, key=lambda run: (run.ended or now, run.started, run.uid), reverse=True)
-        known = list(islice(latest, MAX_RUNS))
-        ended = [run for run in known if run.ended]
-        since = _since(ended, now=now)
-        self.ended = len(ended)
-        self._all = _Curve(known, since=since, now=now)
-        groups: dict[Hashable, list[Run]] = {}
-        for run in known:
+        known = latest(runs, now=now)
+        self.ended = sum(bool(each.run.ended) for each in known)
+        self._all = _Curve(balanced(known), now=now)
+        groups: dict[Hashable, list[Learned]] = {}
+        for each in known:
+            run = each.run
             for group in _groups(Likeness(run.team, run.gpus, run.user)):
-                groups.setdefault(group, []).append(run)
+                groups.setdefault(group, []).append(each)
         self._curves = {
-            group: _Curve(found, since=since, now=now)
+            group: _Curve(balanced(found), now=now)
             for group, found in groups.items()
-            if sum(bool(run.ended) for run in found) >= _OF_GROUP
+            if sum(bool(each.run.ended) for each in found) >= OF_GROUP
         }
 
     @property
@@ -95,14 +83,6 @@ class DrawnTimes:
         return max(1, min(MAX_SECONDS, round(self._pace * found)))
 
 
-def _since(ended: Sequence[Run], *, now: int) -> int:
-    """Return since when all ends are known; 0 where nothing says that any are missing."""
-    if len(ended) < _IS_CUT:
-        return 0
-    since = min(run.ended for run in ended)
-    return since if now - since >= _SPAN * median(run.ended - run.started for run in ended) else 0
-
-
 def _groups(likeness: Likeness) -> Iterator[Hashable]:
     """Yield the groups of a pod, the smallest first."""
     team, gpus, user = likeness
@@ -116,8 +96,9 @@ def _groups(likeness: Likeness) -> Iterator[Hashable]:
 class _Curve:
     """The hazard summed over ages: how often a pod would have ended by then, if it could end several times."""
 
-    def __init__(self, runs: Sequence[Run], *, since: int, now: int) -> None:
-        entries = sorted(max(0, since - run.started - 1) for run in runs)
+    def __init__(self, learned: Sequence[Learned], *, now: int) -> None:
+        runs = [each.run for each in learned]
+        entries = sorted(max(0, each.since - each.run.started - 1) for each in learned)
         exits = sorted(max(0, (run.ended or now) - run.started) for run in runs)
         counts: dict[int, int] = {}
         for run in runs:
