@@ -111,6 +111,7 @@ class Reclaimer:
                 began = asyncio.get_running_loop().time()
                 self._cluster_view.changed.clear()
                 if self._why_stale() is None and self._cluster_view.world.knows_all_namespaces:
+                    self._cluster_view.world.rejecting_nodes.tick(int(self._clock()))
                     if not has_resumed:
                         self._manager.resume()
                         has_resumed = True

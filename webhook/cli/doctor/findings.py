@@ -22,6 +22,7 @@ class Check(StrEnum):
     REACHABLE = "reachable"
     GUARDS = "guards"
     LEDGER = "ledger"
+    NODES = "nodes"
 
 
 class State(StrEnum):

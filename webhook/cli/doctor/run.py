@@ -35,7 +35,7 @@ from webhook.observe.process import Component
 from webhook.policy.load import load, parse, with_enforcement
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 
-_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR)
+_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,8 @@ def judge(observed: Observations) -> list[Finding]:
     )
     findings += registration.check_guards(evidence.guards, policy)
     findings += processes.check_ledger(processes_alive, evidence.ledgers, policy)
+    if not isinstance(evidence.replicas, ReadForbidden):
+        findings += processes.check_nodes(servers)
     return findings
 
 

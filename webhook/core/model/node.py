@@ -12,6 +12,8 @@ from webhook.core.model.names import GpuModel, NodeName, ResourceName
 from webhook.core.model.selector import Taint
 
 NO_MODEL = GpuModel("")
+HOSTNAME: Final = "kubernetes.io/hostname"
+"""The label by which pods are kept off single nodes: unlike a node's name, several fit into one expression."""
 
 
 class Devices(NamedTuple):
@@ -39,7 +41,8 @@ class Node:
 
     `model` is the GPU model by the node's labels, "" where no label names it; `model_label` is the label that does.
     `devices` are its GPUs where they are shared in parts. `alias_of`: a resource in it is a second name for devices
-    that the node has under the mapped name, and only says that the node has them.
+    that the node has under the mapped name, and only says that the node has them. `created` is when the object was
+    created, in Unix seconds, 0 where unknown: a node that is replaced may have the name of the one before.
     """
 
     name: NodeName
@@ -52,6 +55,7 @@ class Node:
     is_cordoned: bool = False
     devices: Devices = NO_DEVICES
     alias_of: Mapping[ResourceName, ResourceName] = field(default_factory=lambda: _NO_ALIASES)
+    created: int = 0
 
     @property
     def slice(self) -> ResourceName | None:

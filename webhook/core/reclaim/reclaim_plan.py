@@ -77,7 +77,8 @@ class ReclaimSnapshot:
     On nodes with `holds` no room counts as free for other pods: a taint keeps it, and a pod that gets some of it needs
     the toleration. `pod_counts` are the pods on nodes, leaving ones included, since they may stay for a while.
     `budget_seconds` and `minimum_runtime` are the policy's. `kinship` orders victims by their departments. `levels` are
-    those of the policy's domains, and `group_domains` the domains that PodGroups ask for.
+    those of the policy's domains, and `group_domains` the domains that PodGroups ask for. `closed_to` are the nodes
+    that reject the pods of a team.
     """
 
     fleet: Fleet
@@ -98,3 +99,4 @@ class ReclaimSnapshot:
     kinship: Kinship = NO_KINSHIP
     levels: tuple[str, ...] = ()
     group_domains: Mapping[GangId, DomainRequest] = field(default_factory=dict)
+    closed_to: Mapping[TeamName, int] = field(default_factory=dict)

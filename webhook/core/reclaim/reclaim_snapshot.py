@@ -134,6 +134,7 @@ def take_snapshot(
         kinship=Kinship(world.policy.teams, world.departments()) if world.policy.departments else NO_KINSHIP,
         levels=world.policy.topology.levels,
         group_domains=world.group_domains,
+        closed_to=world.rejecting_nodes.closed_to(world.fleet),
     )
 
 

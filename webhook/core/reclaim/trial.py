@@ -106,7 +106,7 @@ class Trial:
     ) -> Move | Refused:
         """Find room for one pod on slots that match it, and take it; no pod of the teams `outside` is evicted."""
         fleet, demand = self._fleet, waiting.demand
-        able = fleet.with_capacity(demand, slots & fleet.open_bits)
+        able = fleet.with_capacity(demand, slots & self._open_to(waiting))
         if not able:
             return Refused(waiting, Cause.NO_NODE)
         allowed = self._allowed(waiting)
@@ -138,8 +138,11 @@ class Trial:
 
     def has_room(self, waiting: ReclaimPod, slots: int) -> bool:
         """Whether a node of these slots has room for a pod, now or once those that leave are gone."""
-        able = self._fleet.with_room(waiting.demand, slots & self._fleet.open_bits)
+        able = self._fleet.with_room(waiting.demand, slots & self._open_to(waiting))
         return bool(able and able & self._allowed(waiting))
+
+    def _open_to(self, waiting: ReclaimPod) -> int:
+        return self._fleet.open_bits & ~self._snapshot.closed_to.get(waiting.team, 0)
 
     def overrides_of(self, waiting: ReclaimPod) -> Iterator[Overrides]:
         """Yield what a pod may override, the least first: the next is tried where nothing is found."""

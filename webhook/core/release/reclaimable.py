@@ -136,4 +136,5 @@ def _slots(assessed: Assessment, world: World) -> int:
     pod, slots = assessed.pod, 0
     for pool in assessed.pools.allowed:
         slots |= world.fleet.matching(world.joined(pod.constraints, pool))
-    return world.fleet.with_capacity(pod.demand, slots)
+    closed = world.rejecting_nodes.shunned(assessed.team.name, world.fleet).closed
+    return world.fleet.with_capacity(pod.demand, slots & ~closed)

@@ -22,6 +22,7 @@ from webhook.core.model.policy import Policy, Pool
 from webhook.core.model.selector import Constraints
 from webhook.core.peers.pod_counts import PodCounts
 from webhook.core.placement.absent_nodes import AbsentNodes
+from webhook.core.placement.rejecting_nodes import RejectingNodes
 from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFlightCharge, Unseen
 from webhook.core.quota.tenancy import Tenancies, Tenancy
@@ -48,7 +49,8 @@ class World:
         self.now = 0
         self._tenancies = Tenancies(policy)
         self.pod_counts = PodCounts()
-        self.tentative = TentativeReservations(self.pod_counts)
+        self.rejecting_nodes = RejectingNodes(lambda namespace: self.tenancy(namespace).team_name)
+        self.tentative = TentativeReservations(self.pod_counts, self.rejecting_nodes)
         self._charged = ChargedPods(policy, tenancies=self._tenancies, pod_counts=self.pod_counts)
         self.fleet = self._charged.fleet
         self.claims = self._charged.claims
@@ -187,6 +189,7 @@ class World:
         if now != self.now:
             self.now = now
             self.absent_nodes.tick(now)
+            self.rejecting_nodes.tick(now)
             self.waiting.tick(now)
 
     def set_policy(self, policy: Policy) -> None:
@@ -212,6 +215,7 @@ class World:
     def remove_node(self, name: NodeName) -> None:
         """Remove a node; its pods stay charged until they are seen to end."""
         self._dra_slices.remove_node(name)
+        self.rejecting_nodes.remove_node(name)
         if self.is_live and (before := self.fleet.get(name)) is not None:
             self.absent_nodes.note(before)
         self.fleet.remove(name)
@@ -325,7 +329,7 @@ class World:
         """Give a function that charges pods until the context ends: nothing is woken, and nothing is learned."""
         assumed: list[Uid] = []
         listener, self._charged.on_change = self._charged.on_change, _ignore
-        pod_listener, self._charged.on_pod = self._charged.on_pod, _ignore_pod
+        pod_listener, self._charged.on_pod = self._charged.on_pod, _ignore
 
         def assume(flight: InFlightCharge) -> None:
             if flight.pod.uid not in self._pods:
@@ -349,6 +353,7 @@ class World:
         record = self._pods.get(uid)
         if record is not None and record.is_reserved:
             self._charged.remove(uid)
+            self.rejecting_nodes.give_up(record.node, record.pod.namespace, uid)
         self.waiting.keep_room(uid)
 
     def add_pod(self, flight: InFlightCharge) -> None:
@@ -370,6 +375,7 @@ class World:
         if self.is_live and (before := self.fleet.get(node.name)) is not None:
             self.absent_nodes.note(before, node)
         self.fleet.set(node)
+        self.rejecting_nodes.set_node(node)
 
     def _assign_waiting(self, pods: Iterable[WaitingPod]) -> None:
         """Put waiting pods in the lines of the teams that their namespaces belong to now."""
@@ -388,9 +394,5 @@ class World:
         self.fleet.gpus.demand_mix.set_prior(self.policy.placement.demand_mix)
 
 
-def _ignore() -> None:
-    """Do nothing."""
-
-
-def _ignore_pod(_uid: Uid) -> None:
+def _ignore(_uid: Uid | None = None) -> None:
     """Do nothing."""

@@ -9,6 +9,7 @@ from webhook.core.model.node import NO_DEVICES, NO_MODEL, Devices, Node
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple
 from webhook.core.model.selector import Effect, Taint
 from webhook.kube.objects import keys, objects, quantity
+from webhook.kube.pod.pods import unix_seconds
 
 _NO_SPEC: Final = objects.NodeSpec()
 _NO_STATUS: Final = objects.NodeStatus()
@@ -43,6 +44,7 @@ def to_node(node: objects.Node) -> Node:
         is_ready=all(c.status == "True" for c in status.conditions or () if c.type == "Ready"),
         is_cordoned=bool(spec.unschedulable),
         devices=_devices(allocatable, labels),
+        created=unix_seconds(node.metadata.creation_timestamp or ""),
     )
 
 

@@ -45,6 +45,7 @@ class EventReason(StrEnum):
     RECLAIMED = "Reclaimed"
     REPLACED = "Replaced"
     STRANDED = "Stranded"
+    REJECTS_PODS = "RejectsPods"
 
 
 class EventType(StrEnum):

@@ -131,6 +131,8 @@ class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A pod's status."""
 
     phase: str = ""
+    reason: str | None = None
+    start_time: str | None = None
     resource_claim_statuses: list[PodResourceClaimStatus] | None = None
 
 

@@ -43,9 +43,8 @@ class Condition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ReclaimPodStatus(objects.PodStatus, frozen=True, gc=False, rename="camel"):
-    """A pod's status, with its start and its conditions."""
+    """A pod's status, with its conditions."""
 
-    start_time: str | None = None
     conditions: list[Condition] | None = None
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NoReturn
 
@@ -14,6 +15,9 @@ from webhook.page.live.cluster_watch import event_kinds, page_kinds, policy_kind
 
 AGAIN_SECONDS: Final = 15.0
 """Between two readings where watching is not allowed."""
+
+TICK_SECONDS: Final = 5.0
+"""Between two looks at which nodes reject pods."""
 
 _POLL_SECONDS: Final = 0.05
 READING: Final = "The cluster is being read. Load this page again in a few seconds."
@@ -68,7 +72,11 @@ class ClusterKeeper:
                 await asyncio.sleep(_POLL_SECONDS)
             state.world.sort_nodes()
             state.why_stale = feed.readiness
+            state.tick(int(time.time()))
             self._show()
+            while True:
+                await asyncio.sleep(TICK_SECONDS)
+                state.tick(int(time.time()))
 
     async def _follow_events(self) -> None:
         """Follow Events as far as that is allowed: without them the page has less to say, and still works."""
