@@ -15,7 +15,7 @@ from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.namespace import own_namespace
 from webhook.cluster.ledger.team_ledger_client import PATH
 from webhook.cluster.reads.listing import list_objects, load
-from webhook.cluster.reads.permitted_read import ReadScope, read_permitted
+from webhook.cluster.reads.permitted_read import ReadScope, in_namespace, read_permitted
 from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.cluster.writes.reports import read_report
@@ -172,11 +172,15 @@ async def _read(
     connection: ApiConnection, reads: Sequence[tuple[str, Callable[[str], Awaitable[None]]]], namespaces: Sequence[str]
 ) -> tuple[Coverage, tuple[Totals, ...]]:
     """Read every kind as far as allowed; namespaces before pods, which are charged by the namespaces' labels."""
-    extents: dict[str, ReadScope] = {}  # by resource: pods are read twice, failed ones apart, with the same rights
+    extents: dict[str, ReadScope] = {}  # by path: pods are read twice, failed ones apart, with the same rights
     ordered = sorted(reads, key=lambda each: each[0].endswith("/pods"))
     for path, read in ordered:
-        extent = await read_permitted(path, read, namespaces=namespaces)
-        extents[extent.resource] = extent
+        known = extents.get(path)
+        if known is None or known.is_all:
+            extents[path] = await read_permitted(path, read, namespaces=namespaces)
+        else:
+            for namespace in known.namespaces:
+                await read(in_namespace(path, namespace))
     coverage = Coverage(tuple(extents.values()))
     if not coverage.is_partial("pods"):
         return coverage, ()

@@ -271,3 +271,15 @@ def test_unreadable_deployments_are_not_a_problem():
     [found] = [each for each in findings(deployments=ReadForbidden("list deployments")) if each.check is Check.SERVER]
     assert found.state is State.OK
     assert "list deployments" in found.message
+
+
+def test_nodes_that_reject_pods_are_named_by_the_leader():
+    text = "node gpu-0: the last 120 pods of team vision were rejected there (UnexpectedAdmissionError)"
+    found = findings(**replicas(**{"pod-1_a": process(leading=True, rejecting=[text])}))
+    [node] = [each for each in found if each.check == "nodes"]
+    assert (node.state, node.message) == ("wrong", text)
+    assert "cordon the node" in node.remedy
+
+
+def test_without_a_leader_nodes_are_not_checked():
+    assert [each for each in findings(**replicas(**{"pod-1_a": process()})) if each.check == "nodes"] == []

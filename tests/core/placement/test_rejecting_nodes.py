@@ -126,33 +126,6 @@ class TestOtherTeams:
         reject(place, STRIKES - 1)
         assert first_node(place, "team-b") == "n0"
 
-    @examples(60)
-    @given(
-        events=st.lists(
-            st.tuples(
-                st.sampled_from(["reject", "start", "tick"]), st.sampled_from(["n0", "n1", "n2"]), st.integers(0, 900)
-            ),
-            max_size=60,
-        )
-    )
-    def test_a_tenant_alone_closes_no_node_for_others(self, events):
-        """Whatever pods of one team do, another team finds room as long as a node has any."""
-        place = place_of(3)
-        place.set_pod(resident(8, node="n1", namespace="team-b"))
-        place.set_pod(resident(8, node="n2", namespace="team-b"))
-        now = NOW
-        for number, (kind, on, seconds) in enumerate(events):
-            if kind == "tick":
-                now += seconds
-                place.tick(now)
-            elif kind == "start":
-                place.rejecting_nodes.note(started(on, at=now))
-            else:
-                place.rejecting_nodes.note(rejection(on, at=now, uid=f"u{number}"))
-        assert first_node(place, "team-b") == "n0"
-        assert place.rejecting_nodes.shunned(TeamName("team-b"), place.fleet).closed == 0
-        assert {each.team for each in place.rejecting_nodes.closed()} <= {"team-a"}
-
 
 class TestTryingAgain:
     def closed(self):
@@ -258,14 +231,6 @@ class TestRestart:
         reject(place, at=NOW - 300)
         assert first_node(place) == "n0"
 
-    def test_a_list_of_any_length_is_bounded(self):
-        fresh = RejectingNodes()
-        for number in range(100_000):
-            fresh.note(rejection(at=NOW - 100_000 + number))
-        assert sum(map(len, fresh._early.values())) <= 128
-        fresh.tick(NOW)
-        assert next(iter(fresh.closed())).reason == REASON
-
 
 class TestReplacedNodes:
     @pytest.mark.parametrize("is_seen", [True, False], ids=["deletion seen", "deletion missed"])
@@ -279,6 +244,13 @@ class TestReplacedNodes:
         place.rejecting_nodes.note(rejection(at=NOW + 1))  # of the node before
         assert not place.rejecting_nodes.records
 
+    def test_failed_pods_that_are_deleted_after_their_node_bring_nothing_back(self):
+        place = place_of()
+        reject(place)
+        place.remove_node(NodeName("n0"))
+        reject(place)
+        assert not place.rejecting_nodes.records
+
     def test_an_update_of_the_same_node_changes_nothing(self):
         place = place_of()
         reject(place)
@@ -286,17 +258,8 @@ class TestReplacedNodes:
         assert first_node(place) == "n1"
 
 
-class TestBounds:
-    def test_a_team_has_so_many_nodes_in_memory(self):
-        nodes = RejectingNodes()
-        nodes.tick(NOW)
-        for number in range(2 * MOST_NODES):
-            for strike in range(STRIKES):
-                nodes.note(rejection(f"n{number}", at=NOW - 2 * MOST_NODES + number, uid=f"{number}-{strike}"))
-        assert len(nodes.records[TeamName("team-a")]) == MOST_NODES
-        assert f"n{2 * MOST_NODES - 1}" in nodes.records[TeamName("team-a")]
-
-    def test_nodes_that_are_sorted_anew_stay_closed(self):
+class TestSlots:
+    def test_nodes_that_are_sorted_again_stay_closed(self):
         place = world(policy(), nodes=[node("n1", gpus=8), node("n0", gpus=8)])
         place.tick(NOW)
         reject(place, on="n1")
@@ -362,3 +325,52 @@ class TestPodsThatFindNoOtherRoom:
         place.tick(NOW + 1)
         reject(place, 1, at=NOW + 1, namespace="stray-2")
         assert [each.node for each in place.rejecting_nodes.closed()] == ["n0"]
+
+
+@examples(60)
+@given(
+    events=st.lists(
+        st.tuples(
+            st.sampled_from(["reject", "start", "tick"]), st.sampled_from(["n0", "n1", "n2"]), st.integers(0, 900)
+        ),
+        max_size=60,
+    )
+)
+def test_a_tenant_alone_closes_no_node_for_others(events):
+    """Whatever pods of one team do, another team finds room as long as a node has any."""
+    place = place_of(3)
+    place.set_pod(resident(8, node="n1", namespace="team-b"))
+    place.set_pod(resident(8, node="n2", namespace="team-b"))
+    now = NOW
+    for number, (kind, on, seconds) in enumerate(events):
+        if kind == "tick":
+            now += seconds
+            place.tick(now)
+        elif kind == "start":
+            place.rejecting_nodes.note(started(on, at=now))
+        else:
+            place.rejecting_nodes.note(rejection(on, at=now, uid=f"u{number}"))
+    assert first_node(place, "team-b") == "n0"
+    assert place.rejecting_nodes.shunned(TeamName("team-b"), place.fleet).closed == 0
+    assert {each.team for each in place.rejecting_nodes.closed()} <= {"team-a"}
+
+
+def test_a_list_of_any_length_is_bounded():
+    fresh = RejectingNodes()
+    fresh.set_node(node("n0"))
+    for number in range(100_000):
+        fresh.note(rejection(at=NOW - 100_000 + number))
+    assert sum(map(len, fresh._early.values())) <= 128
+    fresh.tick(NOW)
+    assert next(iter(fresh.closed())).reason == REASON
+
+
+def test_a_team_has_so_many_nodes_in_memory():
+    nodes = RejectingNodes()
+    nodes.tick(NOW)
+    for number in range(2 * MOST_NODES):
+        nodes.set_node(node(f"n{number}"))
+        for strike in range(STRIKES):
+            nodes.note(rejection(f"n{number}", at=NOW - 2 * MOST_NODES + number, uid=f"{number}-{strike}"))
+    assert len(nodes.records[TeamName("team-a")]) == MOST_NODES
+    assert f"n{2 * MOST_NODES - 1}" in nodes.records[TeamName("team-a")]

@@ -39,7 +39,7 @@ _MOST_EARLY: Final = 64
 
 _SWEEP_SECONDS: Final = 60
 _MOST_UIDS: Final = 64
-"""Pods rejected by a node within one second that are told apart."""
+"""Pods rejected by a node within one second that are distinguished."""
 
 
 class Rejection(NamedTuple):
@@ -181,7 +181,7 @@ class RejectingNodes:
         if not self.records:
             return
         for team in [team for team, records in self.records.items() if node.name in records]:
-            if self.records[team][node.name].last < node.created:
+            if self.records[team][node.name].last <= node.created:
                 self._drop(team, node.name)
         self._change()
 
@@ -252,9 +252,9 @@ class RejectingNodes:
         if isinstance(outcome, Start):
             self._count_start(team, outcome)
             return
-        at = min(outcome.at, self._now)
-        if at + REMEMBERED_SECONDS <= self._now or at < self._created.get(outcome.node, 0):
-            return
+        at, created = min(outcome.at, self._now), self._created.get(outcome.node)
+        if created is None or at <= created or at + REMEMBERED_SECONDS <= self._now:
+            return  # of a node that is gone, or of the one before: its failed pods are updated once more as they go
         records = self.records.setdefault(team, {})
         record = records.get(outcome.node)
         if record is None:

@@ -37,6 +37,7 @@ class EventReason(StrEnum):
     GANG_TIMED_OUT = "GangTimedOut"
     NO_ROOM_NOW = "NoRoomNow"
     NEVER_FITS = "NeverFits"
+    REJECTS_PODS = "RejectsPods"
     RECLAIMING = "Reclaiming"
     CANNOT_RECLAIM = "CannotReclaim"
     EVICTION_PLANNED = "EvictionPlanned"
@@ -45,7 +46,6 @@ class EventReason(StrEnum):
     RECLAIMED = "Reclaimed"
     REPLACED = "Replaced"
     STRANDED = "Stranded"
-    REJECTS_PODS = "RejectsPods"
 
 
 class EventType(StrEnum):
