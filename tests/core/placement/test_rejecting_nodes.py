@@ -224,6 +224,27 @@ class TestRestart:
         assert list(restarted.rejecting_nodes.closed()) == [want]
         assert want.until == NOW + 120 + FIRST_SECONDS + STRIKES + 2 * FIRST_SECONDS
 
+    def test_a_node_that_is_tried_once_an_hour_stays_closed(self):
+        live, restarted, now = place_of(), world(policy(), nodes=[node("n0", gpus=8), node("n1", gpus=8)]), NOW
+        reject(live)
+        seen = [rejection(at=NOW, uid=f"{NOW}-{number}") for number in range(STRIKES)]
+        for seconds in (300, 600, 1200, 2400, 3600, 3600, 3600):
+            now += seconds
+            live.tick(now)
+            seen.append(rejection(at=now))
+            live.rejecting_nodes.note(seen[-1])
+        for each in seen:
+            restarted.rejecting_nodes.note(each)
+        restarted.tick(now + 60)
+        [want] = live.rejecting_nodes.closed()
+        assert want.until == now + LONGEST_SECONDS
+        assert list(restarted.rejecting_nodes.closed()) == [want]
+
+    def test_old_rejections_of_a_list_that_is_read_again_are_forgotten_at_once(self):
+        place = place_of()
+        reject(place, at=NOW - 3 * REMEMBERED_SECONDS)
+        assert not place.rejecting_nodes.records
+
     def test_a_relist_counts_nothing_again(self):
         place = place_of()
         reject(place, at=NOW - 300)

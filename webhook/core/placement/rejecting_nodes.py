@@ -98,6 +98,8 @@ class _Record:
         """Count a rejection; False where it is counted already, or older than others."""
         if at < self.last or uid in self.at_last or (at == self.last and len(self.at_last) >= _MOST_UIDS):
             return False
+        if self.is_over(at):
+            self.rejections = self.times = self.since = self.until = self.tried_until = 0
         if at > self.last:
             self.last, self.at_last = at, set()
         self.at_last.add(uid)
@@ -150,6 +152,7 @@ class RejectingNodes:
         """Count what a kubelet did with a pod; the same pod again changes nothing."""
         if self._now:
             self._count(outcome)
+            self._forget(outcome.node)  # in a list that is read again there are old ones
             return
         early = self._early.setdefault((outcome.node, outcome.namespace), [])
         early.append(outcome)
@@ -200,9 +203,11 @@ class RejectingNodes:
             early, self._early = self._early, {}
             for outcome in sorted((each for several in early.values() for each in several), key=_time_of):
                 self._count(outcome)
+            self._sweep_at = now
         if self.records and now >= self._sweep_at:
             self._sweep_at = now + _SWEEP_SECONDS
-            self._forget()
+            for node in {node for records in self.records.values() for node in records}:
+                self._forget(node)
         if now >= self._valid_until:
             self._change()
 
@@ -242,9 +247,10 @@ class RejectingNodes:
     def _record(self, node: NodeName, namespace: Namespace) -> _Record | None:
         return self.records.get(self._team_of(namespace), {}).get(node) if self.records else None
 
-    def _forget(self) -> None:
+    def _forget(self, node: NodeName) -> None:
         for team, records in list(self.records.items()):
-            for node in [node for node, record in records.items() if record.is_over(self._now)]:
+            record = records.get(node)
+            if record is not None and record.is_over(self._now):
                 self._drop(team, node)
 
     def _count(self, outcome: Rejection | Start) -> None:
@@ -253,7 +259,7 @@ class RejectingNodes:
             self._count_start(team, outcome)
             return
         at, created = min(outcome.at, self._now), self._created.get(outcome.node)
-        if created is None or at <= created or at + REMEMBERED_SECONDS <= self._now:
+        if created is None or at <= created:
             return  # of a node that is gone, or of the one before: its failed pods are updated once more as they go
         records = self.records.setdefault(team, {})
         record = records.get(outcome.node)
