@@ -111,6 +111,7 @@ TROUBLE = {
     "FairgateShareNotReclaimed": {'fairgate_reclaim_waiting_pods{cause="NotEnoughVictims"}': "2"},
     "FairgateEvictionsRefused": {'fairgate_reclaim_evictions_total{outcome="refused"}': "0+1"},
     "FairgateHoldsBroken": {"fairgate_reclaim_broken_holds_total": "0+1"},
+    "FairgateNodeRejectsPods": {'fairgate_node_rejecting_teams{node="n"}': "1"},
     "FairgateFragmented": {'fairgate_gpus_fragmented{model="H100",resource="r"}': "8"},
 }
 QUIET = {

@@ -1,5 +1,6 @@
 """Reads a live cluster once, as far as the user's rights allow, and the policy in force there."""
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.namespace import own_namespace
 from webhook.cluster.ledger.team_ledger_client import PATH
 from webhook.cluster.reads.listing import list_objects, load
-from webhook.cluster.reads.permitted_read import ReadScope, read_permitted
+from webhook.cluster.reads.permitted_read import ReadScope, in_namespace, read_permitted
 from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.cluster.writes.reports import read_report
@@ -25,7 +26,7 @@ from webhook.core.world.hidden_usage import Totals
 from webhook.core.world.world import World
 from webhook.kube.ledger import reports
 from webhook.kube.objects import keys
-from webhook.kube.world_file.world_objects import WORLD_KINDS, WorldKind
+from webhook.kube.world_file.world_objects import FAILED_PODS, WORLD_KINDS, WorldKind, has_ended_for_good
 from webhook.policy.load import parse, with_enforcement
 from webhook.policy.problems import PolicyError
 
@@ -79,7 +80,11 @@ async def read_objects(kubeconfig: Path | None, namespaces: Sequence[str]) -> Fo
 
             return read
 
-        reads = [(kind.path, reading(kind)) for kind in WORLD_KINDS]
+        async def read_rejected(path: str) -> None:
+            listed = await list_objects(connection, FAILED_PODS, path=path)
+            found[FAILED_PODS.kind] += [each for each in listed if not has_ended_for_good(each)]
+
+        reads = [*((kind.path, reading(kind)) for kind in WORLD_KINDS), (FAILED_PODS.path, read_rejected)]
         coverage, totals = await _read(connection, reads, await _scope(kubeconfig, namespaces))
     return Found(tuple(each for kind in WORLD_KINDS for each in found[kind.kind]), totals, coverage)
 
@@ -95,6 +100,7 @@ async def read_world(
 
         reads = [(kind.path, reading(kind)) for kind in world_kinds(world, pods=world)]
         found = await _read(connection, reads, await _scope(kubeconfig, namespaces))
+    world.rejecting_nodes.tick(int(time.time()))
     world.sort_nodes()
     return found
 
@@ -183,20 +189,25 @@ async def _read(
     connection: ApiConnection, reads: Sequence[tuple[str, Callable[[str], Awaitable[None]]]], namespaces: Sequence[str]
 ) -> tuple[Coverage, tuple[Totals, ...]]:
     """Read every kind as far as allowed; namespaces before pods, which are charged by the namespaces' labels."""
-    extents: list[ReadScope] = []
+    extents: dict[str, ReadScope] = {}  # by path: pods are read twice, failed ones apart, with the same rights
     ordered = sorted(reads, key=lambda each: each[0].endswith("/pods"))
     for path, read in ordered:
-        extents.append(await read_permitted(path, read, namespaces=namespaces))
-    coverage = Coverage(tuple(extents))
+        known = extents.get(path)
+        if known is None or known.is_all:
+            extents[path] = await read_permitted(path, read, namespaces=namespaces)
+        else:
+            for namespace in known.namespaces:
+                await read(in_namespace(path, namespace))
+    coverage = Coverage(tuple(extents.values()))
     if not coverage.is_partial("pods"):
         return coverage, ()
     totals = await _totals(connection)
-    if totals is None and not any(extent.is_all or extent.namespaces for extent in extents):
+    if totals is None and not any(extent.is_all or extent.namespaces for extent in extents.values()):
         raise NothingReadableError(
             "you may not list nodes, pods, namespaces or TeamLedgers: the right to view one namespace shows its pods "
             f"(give its name by --namespace), the ClusterRole {keys.VIEWER} shows the usage of all teams"
         )
-    return Coverage(tuple(extents), has_totals=totals is not None), totals or ()
+    return Coverage(tuple(extents.values()), has_totals=totals is not None), totals or ()
 
 
 async def _totals(connection: ApiConnection) -> tuple[Totals, ...] | None:

@@ -1,10 +1,10 @@
 """`fairgate world`: save a world as a file, with only the fields that decisions read."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -66,7 +66,7 @@ def world(
     """Print nodes, pods, namespaces and priority classes as a world file for --world; by default of the cluster.
 
     Only the fields that decisions read are kept: no images, commands, environment, volumes, Secrets or annotations of
-    others. Labels are kept for selectors. Finished pods are left out.
+    others. Labels are kept for selectors. Finished pods are left out, but for those that their nodes rejected.
 
     With --pseudonyms the names of nodes, pods, controllers, users and namespaces are replaced, and the values of labels
     that are not defined by the policy, Kubernetes or a GPU vendor; the same name gets the same pseudonym everywhere.
@@ -98,7 +98,7 @@ def _saved(
     from webhook.cli.serialization import to_json, to_yaml  # noqa: PLC0415
     from webhook.cli.world_source import choose_policy, read_objects  # noqa: PLC0415
     from webhook.kube.world_file.pseudonyms import Pseudonyms, names_in_policy  # noqa: PLC0415
-    from webhook.kube.world_file.world_objects import kept_fields  # noqa: PLC0415
+    from webhook.kube.world_file.world_objects import has_ended_for_good, kept_fields  # noqa: PLC0415
 
     with progress("Reading"):
         policy = choose_policy(folder, source)
@@ -108,17 +108,12 @@ def _saved(
     kept = [
         each
         for one in found.objects
-        if not _has_ended(one) and (each := kept_fields(one, annotations=annotations)) is not None
+        if not has_ended_for_good(one) and (each := kept_fields(one, annotations=annotations)) is not None
     ]
     pseudonyms = Pseudonyms(names_in_policy(policy)) if with_pseudonyms else None
     items = [dict(each) if pseudonyms is None else pseudonyms.rewritten(each) for each in kept]
     listed = {"apiVersion": "v1", "kind": "List", "items": items}
     return (to_json if form is Form.JSON else to_yaml)(listed), pseudonyms
-
-
-def _has_ended(found: Mapping[str, Any]) -> bool:
-    status = found.get("status")
-    return found.get("kind") == "Pod" and isinstance(status, Mapping) and status.get("phase") in {"Succeeded", "Failed"}
 
 
 def _names(pseudonyms: "Pseudonyms") -> str:

@@ -53,11 +53,15 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class WorldObjects:
-    """Objects of a world; if pods are missing, `totals` has the usage of teams."""
+    """Objects of a world; if pods are missing, `totals` has the usage of teams.
+
+    `read_at` is when they were read of a cluster, in Unix seconds; a file is as of its latest pod.
+    """
 
     objects: Objects
     coverage: Coverage = COMPLETE
     totals: tuple[Totals, ...] = ()
+    read_at: int = 0
 
     @property
     def without_pods(self) -> "WorldObjects":
@@ -222,6 +226,8 @@ def world_of(found: WorldObjects, policy: Policy, *, name: str, keep_nodes: bool
         parse_world(listed, policy.resources, name=name).fill(world)
     except WorldFileError as error:
         raise WorldError(str(error)) from error
+    if found.read_at:
+        world.rejecting_nodes.tick(found.read_at)
     add_hidden_usage(world, found.totals)
     return world
 
@@ -283,4 +289,4 @@ async def _objects_of_cluster(kubeconfig: Path | None, namespaces: Sequence[str]
         found = await read_live(kubeconfig, namespaces)
     except ClusterError as error:
         raise WorldError(str(error)) from error
-    return WorldObjects(found.objects, found.coverage, found.totals)
+    return WorldObjects(found.objects, found.coverage, found.totals, read_at=int(time.time()))

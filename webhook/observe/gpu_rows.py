@@ -1,5 +1,6 @@
 """The cluster's GPUs as rows of metrics: by team, by model, and how usable the free ones are."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -40,6 +41,11 @@ NODES: Final = {
     "fairgate_nodes_whole": "Schedulable nodes whose GPUs are all free.",
 }
 
+REJECTING: Final = {
+    "fairgate_node_rejecting_teams": "Teams whose last pods this node rejected: it gets none of their pods now, or one "
+    "at a time. Only nodes that reject pods."
+}
+
 
 def charged_rows(world: World) -> Iterable[Row]:
     """Yield each team's charged GPUs by tier."""
@@ -70,6 +76,12 @@ def node_rows(world: World) -> Iterable[Row]:
     for each in gpu_inventory(world.fleet, world.policy):
         amounts = (each.capacity, each.closed, each.free, each.fragmented, each.largest)
         yield Row((each.model, each.resource), [*map(_gpus, amounts), each.whole_nodes])
+
+
+def rejecting_rows(world: World) -> Iterable[Row]:
+    """Yield the nodes that reject pods."""
+    for node, number in Counter(each.node for each in world.rejecting_nodes.closed()).items():
+        yield Row((node,), (number,))
 
 
 def _gpus(units: Units | float) -> float:

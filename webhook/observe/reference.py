@@ -12,11 +12,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.names import DepartmentName, GpuModel, NodeName, ResourceName, TeamName
+from webhook.core.model.names import DepartmentName, GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.node import Node
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Department, Policy, Share, Team
 from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
+from webhook.core.placement.rejecting_nodes import STRIKES, Rejection
 from webhook.core.queue.verdict import Way
 from webhook.core.world.occupancy import UsageKey
 from webhook.core.world.world import World
@@ -155,6 +156,9 @@ def _world() -> World:
     team, department = Team(_TEAM, gpus=Share(ONE_GPU)), Department(DepartmentName(""))
     world = World(Policy(teams=(team,), departments=(department,), resources=BUILT_IN_RESOURCES))
     world.set_node(Node(_NODE, {ResourceName("nvidia.com/gpu"): 1}, model=_MODEL))
+    world.rejecting_nodes.tick(1)
+    for number in range(STRIKES):
+        world.rejecting_nodes.note(Rejection(_NODE, Namespace(""), Uid(f"{number}"), 1, "UnexpectedAdmissionError"))
     return world
 
 

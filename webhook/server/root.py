@@ -191,6 +191,7 @@ def _publish_reports(
         certificate=certificates.pem,
         registration=leader.registration_problem,
         lag=LedgerLag(live.ledger.states, asyncio.get_running_loop().time),
+        rejecting=leader.rejections.texts,
     )
     return ReplicaReporter(live.connection, identity=leader.lease.identity, describe=state.report).run()
 

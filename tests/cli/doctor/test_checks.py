@@ -289,3 +289,15 @@ def test_pods_that_are_too_large_to_be_evicted_are_named():
     assert large[-1].message == "2 more pods are as large"
     [hidden] = [each for each in findings(large_pods=ReadForbidden("list pods")) if each.check is Check.PODS]
     assert (hidden.state, hidden.remedy) == (State.UNKNOWN, "the ClusterRole view grants it")
+
+
+def test_nodes_that_reject_pods_are_named_by_the_leader():
+    text = "node gpu-0: the last 120 pods of team vision were rejected there (UnexpectedAdmissionError)"
+    found = findings(**replicas(**{"pod-1_a": process(leading=True, rejecting=[text])}))
+    [node] = [each for each in found if each.check == "nodes"]
+    assert (node.state, node.message) == ("wrong", text)
+    assert "cordon the node" in node.remedy
+
+
+def test_without_a_leader_nodes_are_not_checked():
+    assert [each for each in findings(**replicas(**{"pod-1_a": process()})) if each.check == "nodes"] == []

@@ -14,10 +14,12 @@ from tests import forks
 from tests.cli import golden, sample_world
 from webhook.cli.main import main
 from webhook.cli.status.gpu_picture import GpuPicture
-from webhook.cli.status.report import StatusReport
+from webhook.cli.status.report import StatusReport, report_of
 from webhook.cli.status.table import to_table
 from webhook.cli.world_source import WorldObjects, world_of
 from webhook.core.explain.board import board_of
+from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.placement.rejecting_nodes import STRIKES, Rejection
 from webhook.policy.load import parse
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -132,3 +134,21 @@ def until(holds):
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_a_node_that_rejects_pods_says_whose():
+    world = world_of(WorldObjects(tuple(sample_world.objects())), POLICY, name="w")
+    world.rejecting_nodes.tick(1_767_225_600)
+    for number in range(STRIKES):
+        made = Rejection(NodeName("gpu-2"), Namespace("vision"), Uid(f"u{number}"), 1_767_225_600, "InvalidNodeInfo")
+        world.rejecting_nodes.note(made)
+    board = board_of(world)
+    printed = to_table(board, source="w", width=120, is_colored=False)
+    [row] = [line for line in printed.splitlines() if "rejects" in line]
+    assert row.startswith("gpu-2")
+    assert row.endswith("rejects pods of vision")
+    report = msgspec.to_builtins(report_of(board, []))
+    [node] = [each for each in report["nodes"] if "rejecting" in each]
+    assert node["rejecting"] == [
+        {"team": "vision", "rejections": 3, "reason": "InvalidNodeInfo", "until": "2026-01-01T00:05:00Z"}
+    ]

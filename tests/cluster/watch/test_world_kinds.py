@@ -4,7 +4,12 @@ import json
 from dataclasses import replace
 from types import SimpleNamespace
 
+import msgspec
+import pytest
+
+from tests import builders
 from tests.core.support import make
+from webhook.cluster.watch.kinds import ALIVE, FAILED
 from webhook.cluster.watch.world_kinds import followed, reclaim_kinds, world_kinds
 from webhook.core.explain.team_summary import summary_of
 from webhook.core.model.decision import Charge
@@ -23,7 +28,7 @@ BOUNDS = {"jobs", "poddisruptionbudgets"} | {
 
 
 def evictor_kinds(world, changes):
-    pods = SimpleNamespace(set_pod=None, remove_pod=None)
+    pods = SimpleNamespace(set_pod=lambda _: None, remove_pod=None)
     ledger, node, device, other = (
         lambda *change, name=name: changes.append((name, *change)) for name in ("ledger", "node", "device", "other")
     )
@@ -42,6 +47,41 @@ def test_both_watch_the_same_objects_in_the_same_way():
     assert {name: server[name] for name in server.keys() & evictor} == {
         name: evictor[name] for name in server.keys() & evictor
     }
+
+
+def pod_of(number, phase="Failed", reason="UnexpectedAdmissionError"):
+    """A pod of team-a that n0 rejected, or started, as the API gives it."""
+    made = builders.pod(f"p{number}", uid=f"u{number}", namespace="team-a", node="n0")
+    return made | {"status": {"phase": phase, "reason": reason, "startTime": f"2026-01-01T00:00:{number:02}Z"}}
+
+
+def show(kinds, manifest):
+    """Apply a pod to the kinds whose field selector it meets."""
+    is_failed = manifest["status"]["phase"] == "Failed"
+    for kind in kinds:
+        if kind.path == "/api/v1/pods" and kind.params in ({}, FAILED if is_failed else ALIVE):
+            kind.apply(msgspec.json.decode(json.dumps(manifest), type=kind.item))
+
+
+@pytest.mark.parametrize(
+    "kinds_of",
+    [
+        pytest.param(lambda world: world_kinds(world, pods=world, lose=world.remove_pod), id="the server"),
+        pytest.param(lambda world: world_kinds(world, pods=world), id="a command"),
+        pytest.param(lambda world: evictor_kinds(world, []), id="the evictor"),
+    ],
+)
+def test_each_learns_which_nodes_reject_pods_and_which_take_them_again(kinds_of):
+    world = World(make.policy())
+    world.set_node(make.node("n0"))
+    world.tick(1_767_225_700)  # 2026-01-01T00:01:40Z
+    kinds = kinds_of(world)
+    for number in range(3):
+        show(kinds, pod_of(number))
+    [closed] = world.rejecting_nodes.closed()
+    assert (closed.node, closed.team, closed.rejections) == ("n0", "team-a", 3)
+    show(kinds, pod_of(30, "Running", ""))
+    assert list(world.rejecting_nodes.closed()) == []
 
 
 def test_for_the_evictor_a_held_node_is_open_and_each_change_is_reported_once_applied():

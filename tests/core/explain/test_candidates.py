@@ -13,6 +13,7 @@ from webhook.core.model.topology import AffinityRule, SpreadRule
 from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.placement import best_nodes
+from webhook.core.placement.rejecting_nodes import Shunned
 
 ANY = Constraints()
 
@@ -136,3 +137,14 @@ def test_the_excluding_rule_is_named_by_its_key():
     spread = evaluate_topology(TopologyRequest("team-a", {"app": "web"}, (), ANY), place.fleet, place.pod_counts)
     result = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
     assert result.filtered == (Filtered("pods with anti-affinity to the pod in its host", ("a0",)),)
+
+
+def test_nodes_that_reject_the_teams_pods_are_named_and_those_that_others_rejected_come_last():
+    nodes = fleet(node("n0"), node("n1"), node("n2"))
+    found = candidates(nodes, demand(1), ANY, tier=Tier.GUARANTEED)
+    assert [each.node for each in found.best] == ["n0", "n1", "n2"]
+    shunned = Shunned(closed=nodes.bit("n1"), last=nodes.bit("n0"))
+    found = candidates(nodes, demand(1), ANY, tier=Tier.GUARANTEED, shunned=shunned)
+    assert [each.node for each in found.best] == ["n2", "n0"]
+    assert found.with_room == 2
+    assert found.filtered == ((Cause.REJECTS, ("n1",)),)

@@ -13,10 +13,11 @@ from webhook.core.explain.explanation import explain
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Admit, Deny
 from webhook.core.model.device_class import DeviceClass
-from webhook.core.model.names import ResourceName
+from webhook.core.model.names import Namespace, NodeName, ResourceName, Uid
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.reason import Code
 from webhook.core.model.selector import Operator, Requirement
+from webhook.core.placement.rejecting_nodes import STRIKES, Rejection
 from webhook.policy.builtin import BUILT_IN
 
 
@@ -158,3 +159,18 @@ def test_a_claim_is_counted_and_has_no_smaller_request():
     assert explanation.pod.demand.gpus == gpus(2)
     assert [limit.subject for limit in explanation.limits if limit.is_exceeded_by(gpus(2))] == ["team team-a"]
     assert explanation.smaller is None
+
+
+def test_a_node_in_question_says_that_it_rejects_the_teams_pods():
+    place = world(nodes=[node("n0"), node("n1")])
+    place.tick(1_000)
+    for number in range(STRIKES):
+        rejection = Rejection(NodeName("n0"), Namespace("team-a"), Uid(f"u{number}"), 1_000, "OutOfnvidia.com/gpu")
+        place.rejecting_nodes.note(rejection)
+    [step] = explain(pod(1), ALICE, place, node=NodeName("n0")).pools
+    assert step.node_step.obstacles == (
+        "node n0 rejected the last 3 pods of team team-a (OutOfnvidia.com/gpu): it is tried again later, by one pod "
+        "at a time",
+    )
+    [step] = explain(pod(1, namespace="team-b"), ALICE, place, node=NodeName("n0")).pools
+    assert (step.node_step.obstacles, step.node_step.place) == ((), 2)

@@ -7,10 +7,11 @@ import pytest
 from tests.core.support import make
 from tests.core.support.reclaim_pods import NOW, asker, borrower, indexed, take
 from webhook.core.model.labels import pack
-from webhook.core.model.names import NodeName
+from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.selector import Constraints, NodeTerm, Operator, Requirement
 from webhook.core.model.topology import SpreadRule
+from webhook.core.placement.rejecting_nodes import STRIKES, Rejection
 from webhook.core.reclaim.stranded import STRANDED_SECONDS, is_stranded
 from webhook.core.release.reclaimable import BorrowedRoom
 
@@ -77,6 +78,17 @@ def test_held_room_does_not_count():
     _, world = indexed(waiting, nodes=1)
     assert is_stranded(waiting, world, now=NOW)
     assert not is_stranded(waiting, world, now=NOW, held=world.fleet.bit("n0"))
+
+
+def test_a_node_that_rejects_the_teams_pods_is_no_other_node_for_it():
+    waiting = pinned("n0")
+    _, world = indexed(full("a", "n0"), waiting, nodes=2)
+    assert is_stranded(waiting, world, now=NOW)
+    world.rejecting_nodes.tick(NOW)
+    for number in range(STRIKES):
+        rejection = Rejection(NodeName("n1"), waiting.namespace, Uid(f"u{number}"), NOW, "UnexpectedAdmissionError")
+        world.rejecting_nodes.note(rejection)
+    assert not is_stranded(waiting, world, now=NOW)
 
 
 def test_a_bound_pod_is_not_stranded():

@@ -1,5 +1,7 @@
 """One round on the fleet itself: what is tried is undone, and a victim frees its room once."""
 
+from dataclasses import replace
+
 from tests.core.support.make import GPU
 from tests.core.support.scenes import scene, victim, waiting
 from webhook.core.model.names import TeamName
@@ -44,3 +46,16 @@ def test_victims_free_their_room_once():
     assert not trial.has_room(waiting(count=4), 0)
     trial.undo(0)
     assert there.fleet.free("n0", GPU) == 0
+
+
+def test_no_room_is_made_on_a_node_that_rejects_the_teams_pods():
+    there = scene(FULL)
+    closed = replace(there, closed_to={TeamName("team-b"): there.fleet.bit("n0")})
+    assert isinstance(Trial(there).place(waiting(count=4)), Move)
+    trial = Trial(closed)
+    assert trial.place(waiting(count=4)) == Refused(waiting(count=4), Cause.NO_NODE)
+    trial.evict(FULL)
+    assert not trial.has_room(waiting(count=4), -1)
+    other = replace(there, closed_to={TeamName("team-c"): there.fleet.bit("n0")})
+    trial.undo(0)
+    assert isinstance(Trial(other).place(waiting(count=4)), Move)

@@ -8,14 +8,17 @@ from tests.core.support.make import flight, gpus, node, pod, policy, resident, t
 from tests.core.support.waiting import member, waiting
 from tests.examples import examples
 from webhook.core.model.decision import Admit, Charge, Retry
+from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.policy import Enforcement, Mode, OnLimit, OnNoRoom, QueueRules
 from webhook.core.model.reason import Code
 from webhook.core.model.selector import NODE_NAME_FIELD, Constraints, NodeTerm, Operator, Requirement
 from webhook.core.model.tier import Tier
+from webhook.core.placement.rejecting_nodes import FIRST_SECONDS, STRIKES, Rejection, Start
 from webhook.core.queue.verdict import NoRoom, OverLimit, Way
 from webhook.core.release.releases import Releases, unfinished
 from webhook.core.tiers.tier_changes import tier_changes
 
+NOW = 1_000_000
 LIMITED = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 
 
@@ -395,3 +398,46 @@ def test_at_its_end_what_was_assumed_and_not_charged_is_dropped():
     listed["uid-listed"] = object()
     releases.close()
     assert [place.is_assumed(f"uid-{name}") for name in turns] == [name != "open" for name in turns]
+
+
+class TestNodesThatRejectPods:
+    """Pods of a team whose pods wait in kube-scheduler otherwise."""
+
+    def closed(self):
+        place = place_for(team(), nodes=1)
+        place.tick(NOW)
+        for number in range(STRIKES):
+            rejection = Rejection(NodeName("n0"), Namespace("team-a"), Uid(f"u{number}"), NOW, "OutOfnvidia.com/gpu")
+            place.rejecting_nodes.note(rejection)
+        for number in range(3):
+            place.set_waiting(waiting(f"p{number}", created=number))
+        return place
+
+    def test_none_starts_while_it_is_closed_and_then_one_tries_it(self):
+        place = self.closed()
+        releases = Releases(place)
+        assert due(place, now=NOW, releases=releases) == []
+        [text] = {judged.text for judged in releases.blocked.values()}
+        assert text.startswith("waits: node n0 rejected the last 3 pods of team team-a (OutOfnvidia.com/gpu)")
+        place.tick(NOW + FIRST_SECONDS)
+        [turn] = releases.due(now=place.now, count=100)
+        decision, charged, _ = releases.judge_again(turn)
+        assert isinstance(decision, Admit)
+        assert decision.node_choice.nodes == ("n0",)
+        place.assume(charged)
+        assert due(place, now=place.now, releases=releases) == []
+
+    def test_one_that_does_not_start_after_all_leaves_the_try_to_another(self):
+        place = self.closed()
+        releases = Releases(place)
+        place.tick(NOW + FIRST_SECONDS)
+        [turn] = releases.due(now=place.now, count=100)
+        releases.drop_assumed(turn)
+        place.waiting.discard(turn.waiting.uid)
+        assert due(place, now=place.now, releases=releases) == ["p1"]
+
+    def test_all_start_once_one_runs(self):
+        place = self.closed()
+        place.tick(NOW + 60)
+        place.rejecting_nodes.note(Start(NodeName("n0"), Namespace("team-a"), NOW + 60))
+        assert due(place, now=place.now) == ["p0", "p1", "p2"]

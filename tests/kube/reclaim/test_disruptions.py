@@ -7,13 +7,14 @@ import pytest
 
 from tests import builders
 from webhook.core.model.policy import BUILT_IN_RESOURCES
+from webhook.kube.objects import objects
 from webhook.kube.reclaim.disruptions import DisruptionBudget, to_disruption
-from webhook.kube.reclaim.reclaim_pods import ReclaimPodObject, to_reclaim_pod
+from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
 
 
 def read(made):
     made["metadata"].setdefault("uid", "u1")
-    return to_reclaim_pod(msgspec.json.decode(json.dumps(made), type=ReclaimPodObject), BUILT_IN_RESOURCES)
+    return to_reclaim_pod(msgspec.json.decode(json.dumps(made), type=objects.Pod), BUILT_IN_RESOURCES)
 
 
 @pytest.mark.parametrize(

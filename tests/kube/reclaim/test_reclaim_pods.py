@@ -9,8 +9,9 @@ from tests import builders
 from webhook.core.model.pod import DEFAULT_GRACE_SECONDS
 from webhook.core.model.policy import BUILT_IN_RESOURCES, ReclaimRules
 from webhook.core.reclaim.reclaim_pod import victim_of
+from webhook.kube.objects import objects
 from webhook.kube.reclaim.job_failures import Job, workload_id
-from webhook.kube.reclaim.reclaim_pods import ReclaimPodObject, to_reclaim_pod
+from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
 
 STARTED = "2026-11-21T10:00:00Z"
 SECONDS = 1795255200
@@ -18,7 +19,7 @@ SECONDS = 1795255200
 
 def read(made):
     made["metadata"].setdefault("uid", "u1")
-    return to_reclaim_pod(msgspec.json.decode(json.dumps(made), type=ReclaimPodObject), BUILT_IN_RESOURCES)
+    return to_reclaim_pod(msgspec.json.decode(json.dumps(made), type=objects.Pod), BUILT_IN_RESOURCES)
 
 
 @pytest.mark.parametrize(

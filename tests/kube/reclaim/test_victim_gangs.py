@@ -17,9 +17,9 @@ from tests.examples import examples
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_snapshot import take_snapshot
-from webhook.kube.objects import keys
+from webhook.kube.objects import keys, objects
 from webhook.kube.reclaim.holds import rfc3339
-from webhook.kube.reclaim.reclaim_pods import ReclaimPodObject, to_reclaim_pod
+from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
 
 LWS = {keys.LWS_NAME: "llm", keys.LWS_GROUP: "hash"}
 KUEUE = {"kueue.x-k8s.io/pod-group-name": "g"}
@@ -41,7 +41,7 @@ def cluster_of_ray(name, **more):
 def read(owners=(), *, name="p", namespace="team-a", uid="p", **more):
     made = builders.pod(name, namespace=namespace, uid=uid, **more)
     made["metadata"]["ownerReferences"] = list(owners)
-    return to_reclaim_pod(msgspec.json.decode(json.dumps(made), type=ReclaimPodObject), BUILT_IN_RESOURCES)
+    return to_reclaim_pod(msgspec.json.decode(json.dumps(made), type=objects.Pod), BUILT_IN_RESOURCES)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_forged_markers_on_own_pods_change_no_choice_of_victims(marks, ages, nee
             at = rfc3339(NOW - 1000 * age - 500)
             made["metadata"] |= {"ownerReferences": list(mark.owners), "creationTimestamp": at}
             made["status"] = {"phase": "Running", "startTime": at}
-            pod = msgspec.json.decode(json.dumps(made), type=ReclaimPodObject)
+            pod = msgspec.json.decode(json.dumps(made), type=objects.Pod)
             pods.append(to_reclaim_pod(pod, BUILT_IN_RESOURCES))
         reclaim_index, world = indexed(*pods, policy=POLICY, nodes=0)
         for name in ("n0", "n1"):

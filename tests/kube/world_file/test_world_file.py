@@ -71,6 +71,28 @@ def test_a_file_is_read_and_fills_a_world(tmp_path):
     assert world.fleet.fits("node-2", taken)
 
 
+def rejected(number, **more):
+    at = f"2026-01-01T09:00:{number:02}Z"
+    made = b.pod(f"r-{number}", uid=f"r-{number}", node="node-1", **more)
+    made["metadata"]["creationTimestamp"] = at
+    return made | {"status": {"phase": "Failed", "reason": "UnexpectedAdmissionError"}}
+
+
+def test_rejected_pods_use_nothing_and_close_their_node_as_of_the_latest_pod():
+    objects = [b.node("node-1"), b.node("node-2"), *(rejected(number) for number in range(30))]
+    world = World(Policy())
+    parse(json.dumps(listed(*objects))).fill(world)
+    assert list(world.pods()) == []
+    assert [(each.node, each.rejections) for each in world.rejecting_nodes.closed()] == [("node-1", 30)]
+    team = world.tenancy("vision").team_name
+    assert world.rejecting_nodes.shunned(team, world.fleet).closed == world.fleet.bit("node-1")
+    later = b.pod("later", node="node-2", phase="Running")
+    later["metadata"]["creationTimestamp"] = "2026-01-01T09:10:00Z"
+    world = World(Policy())
+    parse(json.dumps(listed(*objects, later))).fill(world)
+    assert world.rejecting_nodes.shunned(team, world.fleet).closed == 0, "its time is over"
+
+
 def test_amounts_may_be_plain_numbers():
     text = "{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: 4, nvidia.com/gpu: 2}}}"
     assert parse("---\n" + text).nodes[0].allocatable == {"cpu": 4000, "nvidia.com/gpu": 2}

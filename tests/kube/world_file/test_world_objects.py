@@ -15,7 +15,7 @@ from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod import dra, dra_devices
 from webhook.kube.world_file.world_file import parse_world
-from webhook.kube.world_file.world_objects import SHAPES, kept_fields
+from webhook.kube.world_file.world_objects import SHAPES, has_ended_for_good, kept_fields
 
 SECRET = "hunter2"
 STRUCTS = {
@@ -117,6 +117,22 @@ def test_a_waiting_pod_keeps_what_says_that_it_waits():
     assert [(each.uid, each.text, each.keeps_room, each.gang_whole) for each in read.waiting] == [want]
     assert read.pods == ()
     assert read == world_of(pod)
+
+
+@pytest.mark.parametrize(
+    ("status", "want"),
+    [
+        ({"phase": "Running"}, False),
+        ({"phase": "Succeeded"}, True),
+        ({"phase": "Failed"}, True),
+        ({"phase": "Failed", "reason": "OutOfcpu"}, True),
+        ({"phase": "Failed", "reason": "UnexpectedAdmissionError"}, False),
+    ],
+    ids=lambda each: " ".join(each.values()) if isinstance(each, dict) else "",
+)
+def test_of_ended_pods_a_world_needs_those_that_their_nodes_rejected(status, want):
+    assert has_ended_for_good(b.pod() | {"status": status}) == want
+    assert not has_ended_for_good(b.node("node-1") | {"status": status})
 
 
 def test_other_kinds_are_dropped():

@@ -1,6 +1,7 @@
 """The state is kept by watches; where a right is missing, by reading again; a policy and Events are followed."""
 
 import asyncio
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
@@ -99,8 +100,18 @@ async def test_nodes_pods_decisions_and_events_are_followed(api, keep):
     await kept.until(lambda: "refused" in kept.state.decisions.kinds())
     api.delete(NODES, "n1")
     await kept.until(lambda: not kept.state.rows)
-    lists = [asked.path for asked in api.asked if asked.verb in ("list", "stream") and asked.path == PODS]
-    assert len([asked for asked in api.asked if asked.verb == "list" and asked.path == PODS]) == 1, lists
+    lists = [asked.query.get("fieldSelector") for asked in api.asked if asked.verb == "list" and asked.path == PODS]
+    assert sorted(lists) == ["status.phase!=Succeeded,status.phase!=Failed", "status.phase=Failed"], "each once"
+
+
+async def test_a_node_that_rejects_pods_is_shown_as_such(api, keep):
+    put(api, NODES, b.node("n1", gpus=8))
+    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    for number in range(3):
+        failed = b.pod(f"r{number}", uid=f"r{number}", node="n1")
+        put(api, PODS, failed | {"status": {"phase": "Failed", "reason": "UnexpectedAdmissionError", "startTime": at}})
+    kept = await keep()
+    await kept.until(lambda: "n1" in kept.state.rows and kept.state.rows["n1"].state == "rejects pods")
 
 
 async def test_a_pod_that_cannot_be_read_completely_counts_by_what_can_be(api, keep):

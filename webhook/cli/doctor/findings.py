@@ -23,6 +23,7 @@ class Check(StrEnum):
     GUARDS = "guards"
     LEDGER = "ledger"
     PODS = "pods"
+    NODES = "nodes"
 
 
 class State(StrEnum):

@@ -160,6 +160,16 @@ def check_ledger(
     return problems or ok(check, f"{plural(len(existing), 'ledger')}; no server is behind")
 
 
+def check_nodes(found: Iterable[Process]) -> list[Finding]:
+    """Check that no node rejects the pods that it gets, by the leader's report; without a leader there is no result."""
+    leaders = [each.report for each in found if each.report.leading]
+    if not leaders:
+        return []
+    rejecting = [text for report in leaders for text in report.rejecting]
+    remedy = "see `kubectl describe node` and kubelet's log there: cordon the node until its devices are repaired"
+    return wrong(Check.NODES, rejecting, remedy) or ok(Check.NODES, "no node rejects the pods that it gets")
+
+
 def _team(ledger: Mapping[str, Any]) -> str:
     return str((ledger.get("status") or {}).get("team", ""))
 

@@ -35,7 +35,7 @@ from webhook.observe.process import Component
 from webhook.policy.load import load, parse, with_enforcement
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 
-_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR)
+_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +140,8 @@ def judge(observed: Observations) -> list[Finding]:
     findings += registration.check_guards(evidence.guards, policy)
     findings += processes.check_ledger(processes_alive, evidence.ledgers, policy)
     findings += pods.check_pods(evidence.large_pods)
+    if not isinstance(evidence.replicas, ReadForbidden):
+        findings += processes.check_nodes(servers)
     return findings
 
 

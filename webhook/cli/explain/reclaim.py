@@ -21,10 +21,10 @@ from webhook.core.reclaim.reservation import NodeHold
 from webhook.core.world.world import World
 from webhook.kube.objects import objects
 from webhook.kube.reclaim.holds import read_node_hold
-from webhook.kube.reclaim.reclaim_pods import ReclaimPodObject, to_reclaim_pod
+from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
 
 _HYPOTHETICAL: Final = Uid("explained")
-_pod_decoder: Final = msgspec.json.Decoder(ReclaimPodObject)
+_pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
 
 
 @dataclass(frozen=True, slots=True)

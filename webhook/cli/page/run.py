@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import time
 import webbrowser
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -142,7 +143,7 @@ async def _serve_cluster(options: Options, kubeconfig: Path | None, connection: 
             raise ClusterError(problem)
         found = await read_live(kubeconfig, options.namespaces)
         coverage[:] = [found.coverage]
-        objects = WorldObjects(found.objects, found.coverage, found.totals)
+        objects = WorldObjects(found.objects, found.coverage, found.totals, read_at=int(time.time()))
         try:
             return _reading(objects, state.world.policy, origin)
         except WorldError as error:

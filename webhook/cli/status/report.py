@@ -7,6 +7,7 @@ import msgspec
 from webhook.core.explain.board import Board, DepartmentRow, DeviceGroup, FreeRow, ModelRow, NodeRow, TeamRow
 from webhook.core.model.amount import format_gpus, format_limit
 from webhook.core.model.tier import Tier
+from webhook.kube.ledger.reports import written_at
 
 _GPUS = "GPUs, as in 2, 0.5 or 3/7"
 
@@ -84,13 +85,23 @@ class DeviceGroupReport(msgspec.Struct, rename="camel"):
     is_exact: Annotated[bool, msgspec.Meta(description="false: the pods' real devices are not known; shown by name")]
 
 
-class NodeReport(msgspec.Struct):
+class RejectingReport(msgspec.Struct):
+    """What a node did with the pods of a team: it rejected the last of them, and the team keeps off it."""
+
+    team: str
+    rejections: Annotated[int, msgspec.Meta(description="in a row")]
+    reason: Annotated[str, msgspec.Meta(description="the last one, as kubelet names it")]
+    until: Annotated[str, msgspec.Meta(description="until when no pod of the team is placed there, then one at a time")]
+
+
+class NodeReport(msgspec.Struct, omit_defaults=True):
     """A node with GPUs."""
 
     name: str
     model: Annotated[str, msgspec.Meta(description="empty if the node has no label for it")]
     state: Annotated[str, msgspec.Meta(description="empty, or why it takes no pods: not ready, cordoned")]
     gpus: list[DeviceGroupReport]
+    rejecting: Annotated[list[RejectingReport], msgspec.Meta(description="left out if it rejects no pods")] = []
 
 
 class FreeReport(msgspec.Struct, rename="camel"):
@@ -199,7 +210,10 @@ def _team(team: TeamRow) -> TeamReport:
 
 
 def _node(node: NodeRow) -> NodeReport:
-    return NodeReport(node.name, node.model, node.state, [_group(group) for group in node.groups])
+    rejecting = [
+        RejectingReport(each.team, each.rejections, each.reason, written_at(each.until)) for each in node.rejecting
+    ]
+    return NodeReport(node.name, node.model, node.state, [_group(group) for group in node.groups], rejecting)
 
 
 def _group(group: DeviceGroup) -> DeviceGroupReport:

@@ -9,7 +9,7 @@ from webhook.cli.formatting import column_gpus, plural
 from webhook.cli.screen import Screen, grid
 from webhook.cli.status.gpu_picture import GpuPicture
 from webhook.cli.terminal import Line
-from webhook.core.explain.board import Board, DepartmentRow, ModelRow, TeamRow
+from webhook.core.explain.board import Board, DepartmentRow, ModelRow, NodeRow, TeamRow
 from webhook.core.model.amount import format_limit
 from webhook.core.model.names import GpuModel, ResourceName
 
@@ -104,9 +104,15 @@ def _nodes(board: Board, picture: GpuPicture, *, is_wide: bool) -> Table:
                 *([Line(_tail(group.resource))] if has_kinds else []),
                 picture.group(group),
                 Line(f"{group.used}/{group.pieces}"),
-                Line(node.state if first else "", style="yellow"),
+                Line(_state(node) if first else "", style="yellow"),
             )
     return table
+
+
+def _state(node: NodeRow) -> str:
+    """Return why a node takes no pods, or whose pods it rejects."""
+    teams = ", ".join(sorted(each.team for each in node.rejecting))
+    return node.state or (f"rejects pods of {teams}" if teams else "")
 
 
 def _pods(board: Board) -> Table:

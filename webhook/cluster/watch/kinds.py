@@ -15,6 +15,10 @@ from webhook.kube.objects.large_objects import without_large_parts
 ALIVE: Final = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 """Finished pods stay for days and hold nothing; without them, the server reports the end of one as DELETED."""
 
+FAILED: Final = {"fieldSelector": "status.phase=Failed"}
+FAILED_PODS: Final = "failed pods"
+"""The name of their kind: `pods` are those that exist."""
+
 PodT_contra = TypeVar("PodT_contra", contravariant=True)
 Translated = TypeVar("Translated")
 
@@ -85,14 +89,19 @@ def pod_kind(
     *,
     lose: Callable[[Uid], None] | None = None,
     salvage: Callable[[ObjectT | bytes], ObjectT | None] | None = None,
+    note: Callable[[ObjectT], None] | None = None,
 ) -> WatchedKind[ObjectT]:
     """Watch pods, by UID. `translate` returns None for pods that hold nothing: their earlier state is removed.
+
+    `note` receives each pod before that, also those that ended, as far as they are watched.
 
     With `lose`, which is called for pods that are gone without an observed end, finished pods are watched too: kubelet
     reports the end of a pod before it releases the pod, and only a watch of finished pods shows that.
     """
 
     def apply(pod: ObjectT) -> bool:
+        if note is not None:
+            note(pod)
         translated = translate(pod)
         if translated is not None:
             store.set_pod(translated)
@@ -111,6 +120,26 @@ def pod_kind(
         lose=None if lose is None else lambda uid: lose(Uid(uid)),
         tracks_names=lose is not None,
         salvage=salvage,
+    )
+
+
+def failed_pod_kind(item: type[ObjectT], note: Callable[[ObjectT], None]) -> WatchedKind[ObjectT]:
+    """Watch the pods that failed, for those who watch no finished pods otherwise; nothing of them is stored."""
+
+    def apply(pod: ObjectT) -> bool:
+        note(pod)
+        return False
+
+    return WatchedKind(
+        name=FAILED_PODS,
+        path="/api/v1/pods",
+        params=FAILED,
+        item=item,
+        trim=without_large_parts,
+        key=path_of,
+        handle=lambda pod: pod.metadata.uid,
+        apply=apply,
+        remove=_ignore,
     )
 
 
@@ -195,6 +224,10 @@ def _named_kind(
         return True
 
     return WatchedKind(name=name, path=path, item=item, key=_name, handle=_name, apply=apply, remove=remove)
+
+
+def _ignore(_handle: str) -> None:
+    """Do nothing."""
 
 
 def _name(thing: Object) -> str:

@@ -2,17 +2,27 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from webhook.cluster.watch.dra_kinds import device_kinds
 from webhook.cluster.watch.failures import disruption_kind, failure_kinds
 from webhook.cluster.watch.feed import PodSink
-from webhook.cluster.watch.kinds import PodStore, ledger_kind, namespace_kind, node_kind, pod_kind, priority_class_kind
+from webhook.cluster.watch.kinds import (
+    PodStore,
+    failed_pod_kind,
+    ledger_kind,
+    namespace_kind,
+    node_kind,
+    pod_kind,
+    priority_class_kind,
+)
 from webhook.cluster.watch.watched_kind import T, WatchedKind
 from webhook.core.model.demand import Weights
 from webhook.core.model.names import Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
+from webhook.core.placement.rejecting_nodes import Rejection, Start
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
@@ -22,9 +32,10 @@ from webhook.kube.ledger.team_ledger import reclaiming
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.existing_pods import to_resident
+from webhook.kube.pod.kubelet_outcomes import to_rejection, to_start
 from webhook.kube.pod.pod_recovery import recovered_pod
 from webhook.kube.pod.waiting_pods import to_waiting
-from webhook.kube.reclaim.reclaim_pods import ReclaimPodObject, to_reclaim_pod
+from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
 
 Changed = Callable[[Any, str], None]
 """Receives an object that changed, None if it is removed, and its handle."""
@@ -35,7 +46,7 @@ def world_kinds(
 ) -> tuple[WatchedKind[Any], ...]:
     """Return what the server watches to keep a world; its pods go through `pods`, which may be the world itself.
 
-    `lose` as in pod_kind.
+    `lose` as in pod_kind; without it, failed pods are a kind of their own.
     """
 
     def weights() -> Weights:
@@ -52,8 +63,29 @@ def world_kinds(
             lambda pod: to_resident(pod, weights()) or to_waiting(pod, weights()),
             lose=lose,
             salvage=recovered_pod,
+            note=partial(note_outcome, world),
         ),
+        *([failed_pods(world)] if lose is None else []),
     )
+
+
+def failed_pods(world: World) -> WatchedKind[objects.Pod]:
+    """Return the failed pods, from which a world learns which nodes reject pods; some watches of pods have them."""
+    return failed_pod_kind(objects.Pod, partial(note_outcome, world))
+
+
+def note_outcome(world: World, pod: objects.Pod) -> None:
+    """Note what a kubelet did with a pod, where it matters for the nodes of others."""
+    if pod.status is None or not pod.spec.node_name:
+        return
+    rejecting = world.rejecting_nodes
+    outcome: Rejection | Start | None = None
+    if pod.status.phase == "Failed":
+        outcome = to_rejection(pod, world.policy.resources)
+    elif rejecting.follows(pod.spec.node_name):
+        outcome = to_start(pod)
+    if outcome is not None:
+        rejecting.note(outcome)
 
 
 class _Pods:
@@ -106,9 +138,11 @@ def reclaim_kinds(
         ),
         pod_kind(
             pods,
-            ReclaimPodObject,
+            objects.Pod,
             lambda pod: to_reclaim_pod(pod, world.policy.resources) or to_waiting(pod, world.policy.resources),
+            note=partial(note_outcome, world),
         ),
+        failed_pods(world),
     )
 
 

@@ -10,7 +10,7 @@ from webhook.core.model.decision import NodeChoice
 from webhook.core.model.demand import Demand
 from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.names import ANY_MODEL, GpuModel, NodeName
-from webhook.core.model.node import NO_MODEL
+from webhook.core.model.node import HOSTNAME, NO_MODEL
 from webhook.core.model.pod import Pod
 from webhook.core.model.policy import Mode, Pool
 from webhook.core.model.reason import Reason
@@ -29,6 +29,9 @@ PREFERRED_NODES: Final = 8
 
 _RANKED: Final = 2
 """The first nodes of a list, which are the best ones; the others are distant."""
+
+_MOST_EXCLUDED: Final = 16
+"""Nodes that a pod of mode `prefer` is kept off by name: each makes the pod larger."""
 
 _AUTO, _PREFER, _OFF = Mode.AUTO, Mode.PREFER, Mode.OFF  # access costs 0.1 us
 
@@ -49,6 +52,13 @@ def choose(assessed: Assessment, world: World) -> ChargedChoice | tuple[Reason, 
     If no node with room meets the pod's topology rules, nodes are only preferred, as with all constraints that are not
     evaluated. Topology rules that cost too much to evaluate are left to kube-scheduler.
     """
+    choice = _choose_by_topology(assessed, world)
+    if world.rejecting_nodes.records and isinstance(choice, ChargedChoice) and choice.node_choice.mode is _PREFER:
+        return choice._replace(node_choice=_off_closed(choice.node_choice, assessed, world))
+    return choice
+
+
+def _choose_by_topology(assessed: Assessment, world: World) -> ChargedChoice | tuple[Reason, ...]:
     pod, pools = assessed.pod, assessed.pools.allowed
     if not pod.topology:
         return _choose(pod, pools, assessed, world)
@@ -81,7 +91,7 @@ def _choose(
         affinity = evaluate_affinity(
             TopologyRequest(pod.namespace, pod.labels, pod.topology, NO_CONSTRAINTS), world.fleet, world.pod_counts
         )
-    placed = [(option, nodes) for option in options if (nodes := _place(pod, option, affinity, world))]
+    placed = _placed(pod, options, affinity, assessed, world)
     if placed:
         if len(placed) > 1:
             placed = [each for each in placed if not each[0].is_sliced] or placed
@@ -89,7 +99,7 @@ def _choose(
         return ChargedChoice(_node_choice(option, nodes), option.model, (), option.demand, option.tier)
     if has_model_shares and (full := _on_full_models(pod, options, refused, world)):
         return full
-    waits = _no_room(pod, pools, options, world)
+    waits = _no_room(pod, options, assessed, world)
     open_to = {option.pool for option in options}
     only = options[0] if has_model_shares else merged(options, pod, assessed, world)
     if only is not None and (has_model_shares or len(pools) == 1):
@@ -109,7 +119,7 @@ def _without_nodes(
         model = (wanted.pop() if len(wanted) == 1 else None) or ANY_MODEL
         if refusal := assessed.model_refusal(pod.demand, model):
             return (refusal,)
-    choice, waits = node_choice_of_pools(pod, pools, world), _no_room(pod, pools, [], world)
+    choice, waits = node_choice_of_pools(pod, pools, world), _no_room(pod, [], assessed, world)
     return ChargedChoice(choice, model, (waits,), pod.demand, assessed.tier(pod.demand, model))
 
 
@@ -121,6 +131,32 @@ def _on_full_models(
     if any(able(pod.demand, option.slots) for option in options):
         return ()
     return tuple(dict.fromkeys(why for option, why in refused if able(pod.demand, option.slots)))
+
+
+def _placed(
+    pod: Pod, options: list[PlacementOption], affinity: Affinity | None, assessed: Assessment, world: World
+) -> list[tuple[PlacementOption, tuple[NodeName, ...]]]:
+    """Return the options with room, and their nodes: nodes that reject pods last, or not at all."""
+    if not world.rejecting_nodes.records:
+        return [(option, nodes) for option in options if (nodes := _place(pod, option, affinity, world))]
+    closed, last = world.rejecting_nodes.shunned(assessed.team.name, world.fleet)
+    for avoided in (closed | last, closed) if last else (closed,):
+        rest = [option._replace(slots=option.slots & ~avoided) for option in options]
+        placed = [(option, nodes) for option in rest if (nodes := _place(pod, option, affinity, world))]
+        if placed:
+            return placed
+    return []
+
+
+def _off_closed(choice: NodeChoice, assessed: Assessment, world: World) -> NodeChoice:
+    """Return a choice of preferred nodes that keeps the pod off those that reject its team's: others may be used."""
+    closed = world.rejecting_nodes.shunned(assessed.team.name, world.fleet).closed
+    nodes = (world.fleet.get(name) for name in world.fleet.names_of(closed)[:_MOST_EXCLUDED])
+    names = tuple(name for node in nodes if node is not None and (name := node.labels.get(HOSTNAME)))
+    if not names:
+        return choice
+    elsewhere = Requirement(HOSTNAME, Operator.NOT_IN, names)
+    return choice._replace(pool_terms=tuple((*term, elsewhere) for term in choice.pool_terms or ((),)))
 
 
 def _place(pod: Pod, option: PlacementOption, affinity: Affinity | None, world: World) -> tuple[NodeName, ...]:
@@ -220,8 +256,8 @@ def node_choice_of_pools(pod: Pod, pools: tuple[Pool, ...], world: World) -> Nod
     )
 
 
-def _no_room(pod: Pod, pools: tuple[Pool, ...], options: list[PlacementOption], world: World) -> Reason:
+def _no_room(pod: Pod, options: list[PlacementOption], assessed: Assessment, world: World) -> Reason:
     slots = 0
     for option in options:
         slots |= option.slots
-    return waiting_reason(pod, pools, slots, world)
+    return waiting_reason(pod, assessed.pools.allowed, slots, world, team=assessed.team.name)

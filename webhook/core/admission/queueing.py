@@ -13,6 +13,7 @@ from webhook.core.admission.assessment import Assessment, EarlyDecision
 from webhook.core.admission.domain_rules import gang_warnings
 from webhook.core.admission.node_choice import ChargedChoice, choose
 from webhook.core.admission.objections import objections, reasons_against
+from webhook.core.admission.unplaced import has_rejecting_room
 from webhook.core.model import decision_annotation
 from webhook.core.model.amount import Limit, Units, Unlimited, format_gpus, gpus_text
 from webhook.core.model.decision import Admit, Deny, NotApplicable, Queue, Retry
@@ -114,8 +115,16 @@ def queue_for_room(assessed: Assessment, admit: Admit, world: World) -> Queue | 
 
 
 def waits_for_room(assessed: Assessment, world: World) -> bool:
-    """Whether a pod that finds no room waits in line, and not in kube-scheduler."""
-    return not may_grow(assessed) and world.policy.on_no_room(assessed.team) is OnNoRoom.QUEUE
+    """Whether a pod that finds no room waits in line, and not in kube-scheduler.
+
+    Whatever policy says, it does where only nodes have room that reject the pods of its team: kube-scheduler would send
+    it there at once, and the pod that replaces it as well.
+    """
+    if may_grow(assessed):
+        return False
+    if world.policy.on_no_room(assessed.team) is OnNoRoom.QUEUE:
+        return True
+    return has_rejecting_room(assessed.pod, assessed.pools.allowed, world, team=assessed.team.name)
 
 
 def may_grow(assessed: Assessment) -> bool:
@@ -186,7 +195,7 @@ def confirm_queued(assessed: Assessment, world: World) -> Queue | Deny | Retry:
         and found.asked == (None if pod.requested_tier is None else str(pod.requested_tier))
         and found.demand == pod.demand.devices
         and found.gpus == format_gpus(pod.demand.gpus)
-        and _may_wait(assessed, world.policy)
+        and _may_wait(assessed, world)
     )
     if found is None or not is_intact:
         text = f"scheduling gate fairgate.dev/queue does not belong to the pod's decision: {_ALTERED}"
@@ -199,11 +208,12 @@ def confirm_queued(assessed: Assessment, world: World) -> Queue | Deny | Retry:
     return Queue(team.name, pod.demand, why, world.policy.hash, assessed.user, pod.requested_tier)
 
 
-def _may_wait(assessed: Assessment, policy: Policy) -> bool:
+def _may_wait(assessed: Assessment, world: World) -> bool:
     """Whether a pod may wait in line for any reason: a decision that its user wrote puts none there."""
-    pod = assessed.pod
+    pod, team = assessed.pod, assessed.team
     return (
-        can_queue(assessed.team, policy)
+        can_queue(team, world.policy)
+        or team.name in world.rejecting_nodes.records
         or bool(pod.foreign_gates)
         or (pod.gang is not None and pod.gang.is_requested)
         or may_wait_for_borrowers(assessed)

@@ -11,12 +11,13 @@ from typing import Final, NamedTuple
 
 from webhook.core.admission.pools import EVERY_TAINT, membership
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import PODS, ResourceName
+from webhook.core.model.names import PODS, ResourceName, TeamName
 from webhook.core.model.pod import Handling, Pod
 from webhook.core.model.policy import Mode, Pool
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import HELD, Toleration
 from webhook.core.model.text import amount_text, plural
+from webhook.core.placement.rejecting_nodes import ClosedNode
 from webhook.core.world.world import World
 
 _TEMPORARY: Final = tuple(
@@ -43,16 +44,16 @@ class _Reach(NamedTuple):
     able: int
 
 
-def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World) -> Reason:
-    """Return why the pod waits; `slots` are the nodes that it may use."""
+def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World, *, team: TeamName) -> Reason:
+    """Return why the pod of a team waits; `slots` are the nodes that it may use."""
     growing = ", ".join(pool.name for pool in pools if pool.is_autoscaled)
     able = world.fleet.with_capacity(pod.demand, slots)
     if growing:
         devices = _listed(pod.demand, [name for name, _ in pod.demand.devices])
-        short = _short(pod.demand, able, world) if able else f"no node has {devices or 'its devices'} free now"
+        short = _why_not(pod.demand, able, team, world) if able else f"no node has {devices or 'its devices'} free now"
         return Reason(Code.NO_ROOM_NOW, f"{short}: the pod waits for the autoscaler of pool {growing}")
     if able:
-        text = f"{_short(pod.demand, able, world)}: the pod waits; {plural(able.bit_count(), 'node')} could hold it"
+        text = f"{_why_not(pod.demand, able, team, world)}: the pod waits; {_nodes(able)} could hold it"
         return Reason(Code.NO_ROOM_NOW, f"{text} when free and open")
     if lessened := world.fleet.could_hold(pod.demand, slots):
         waits = f"the pod waits; {plural(lessened.bit_count(), 'node')} could hold it with all of their devices"
@@ -65,6 +66,17 @@ def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World) 
         lately = f"{plural(left, 'node')} that could hold it left, or offered more, within the last hour"
         return Reason(Code.NO_ROOM_NOW, f"{text}; {lately}")
     return Reason(Code.NEVER_FITS, never_text(pod, pools, world))
+
+
+def has_rejecting_room(pod: Pod, pools: tuple[Pool, ...], world: World, *, team: TeamName) -> bool:
+    """Whether a node has room that is closed to the team since it rejects pods: kube-scheduler would use it."""
+    closed = world.rejecting_nodes.shunned(team, world.fleet).closed
+    if not closed:
+        return False
+    slots = 0
+    for pool in pools:
+        slots |= world.fleet.matching(world.joined(pod.constraints, pool))
+    return bool(world.fleet.with_room(pod.demand, slots & closed & world.fleet.open_bits))
 
 
 def never_refusal(pod: Pod, pools: tuple[Pool, ...], world: World) -> Reason | None:
@@ -135,6 +147,28 @@ def _recently_left(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
 def _where(pools: tuple[Pool, ...]) -> str:
     names = [pool.name for pool in pools if pool.name]
     return f" of pool{'s' * (len(names) != 1)} {', '.join(names)}" if names else ""
+
+
+def _why_not(demand: Demand, able: int, team: TeamName, world: World) -> str:
+    """Return what keeps a pod off the nodes with capacity for it."""
+    rejecting = able & world.rejecting_nodes.shunned(team, world.fleet).closed
+    if not rejecting:
+        return _short(demand, able, world)
+    node = world.fleet.names_of(rejecting & -rejecting)[0]
+    text = rejecting_text(each for each in world.rejecting_nodes.on(node) if each.team == team)
+    if (number := rejecting.bit_count()) > 1:
+        text = f"{text}, as {plural(number - 1, 'other node')} did"
+    rest = able & ~rejecting
+    return f"{_short(demand, rest, world)}, and {text}" if rest else text
+
+
+def rejecting_text(found: Iterable[ClosedNode]) -> str:
+    """Return what a node did with the pods of a team, for each node."""
+    return "; ".join(
+        f"node {each.node} rejected {'the last ' * (each.rejections > 1)}{plural(each.rejections, 'pod')} of team "
+        f"{each.team} ({each.reason})"
+        for each in found
+    )
 
 
 def _short(demand: Demand, able: int, world: World) -> str:

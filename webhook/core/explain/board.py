@@ -15,6 +15,7 @@ from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import ReclaimRules, Team
 from webhook.core.model.tier import TIERS, Tier
+from webhook.core.placement.rejecting_nodes import ClosedNode
 from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.usage import TeamUsage
 from webhook.core.world.world import World
@@ -121,12 +122,16 @@ class DeviceGroup:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node with GPUs. `state` says why it takes no pods, "" if it does."""
+    """A node with GPUs. `state` says why it takes no pods, "" if it does.
+
+    `rejecting` are the teams whose pods it rejected: those keep off it, other teams take it last.
+    """
 
     name: NodeName
     model: GpuModel
     state: str
     groups: tuple[DeviceGroup, ...]
+    rejecting: tuple[ClosedNode, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +256,7 @@ def node_row(node: Node, pods: Iterable[Resident], world: World) -> NodeRow:
         _group(node, resource, on_node, world)
         for resource in sorted({offer.resource for offer in node.offers(world.policy.resources)} | held)
     )
-    return NodeRow(node.name, node.model, state, tuple(groups))
+    return NodeRow(node.name, node.model, state, tuple(groups), tuple(world.rejecting_nodes.on(node.name)))
 
 
 def _group(node: Node, resource: ResourceName, pods: list[Resident], world: World) -> DeviceGroup:

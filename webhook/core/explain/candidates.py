@@ -14,6 +14,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.peers.topology_filter import NO_SPREAD, TopologyFilter
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.placement import best_nodes
+from webhook.core.placement.rejecting_nodes import NOTHING_SHUNNED, Shunned
 from webhook.core.placement.score import Cost
 
 _NUMBERS: Final = re.compile(r"([0-9]{1,18})")
@@ -25,6 +26,7 @@ class Cause(StrEnum):
     NOT_READY = "not ready"
     CORDONED = "cordoned"
     HELD = "held for waiting pods"
+    REJECTS = "rejected the team's last pods"
     CONSTRAINTS = "selectors, affinity or taints"
     NEVER = "too small even when empty"
     LESSENED = "offers fewer devices now than it has"
@@ -62,12 +64,20 @@ def candidates(
     count: int = 5,
     keep_whole: int = 0,
     spread: TopologyFilter = NO_SPREAD,
+    shunned: Shunned = NOTHING_SHUNNED,
 ) -> Candidates:
-    """Return the candidates among all nodes; `constraints` are those of the pod and its pool."""
+    """Return the candidates among all nodes; `constraints` are those of the pod and its pool.
+
+    `shunned` are the nodes that its team does not use, or takes last.
+    """
     matching = fleet.matching(constraints)
-    spread_slots = spread.narrowed(matching & fleet.open_bits, lambda among: fleet.with_room(demand, among))
-    best = best_nodes(fleet, demand, spread_slots, count=count, tier=tier, keep_whole=keep_whole)
-    room = fleet.with_room(demand, matching & fleet.open_bits & spread.allowed)
+    usable = matching & fleet.open_bits & ~shunned.closed
+    spread_slots = spread.narrowed(usable, lambda among: fleet.with_room(demand, among))
+    best: tuple[NodeName, ...] = ()
+    for among in (spread_slots & ~shunned.last, spread_slots & shunned.last):
+        more = best_nodes(fleet, demand, among, count=count, tier=tier, keep_whole=keep_whole)
+        best = (*best, *more)[:count]
+    room = fleet.with_room(demand, usable & spread.allowed)
     able, could = fleet.with_capacity(demand, matching), fleet.could_hold(demand, matching)
     matching_if_held = fleet.matching(_with_held(constraints))
     causes: dict[str, list[NodeName]] = {}
@@ -82,6 +92,7 @@ def candidates(
                 able=able,
                 could=could,
                 spread=spread,
+                closed=shunned.closed,
             )
             causes.setdefault(cause, []).append(node.name)
     return Candidates(
@@ -123,6 +134,7 @@ def _cause(
     able: int,
     could: int,
     spread: TopologyFilter,
+    closed: int,
 ) -> str:
     node, bit = fleet.get(name), fleet.bit(name)
     if node is not None and not node.is_ready:
@@ -133,6 +145,8 @@ def _cause(
         return Cause.HELD if matching_if_held & bit else Cause.CONSTRAINTS
     if not able & bit:
         return Cause.LESSENED if could & bit else Cause.NEVER
+    if closed & bit:
+        return Cause.REJECTS
     if (why := topology_obstacle(spread, bit)) is not None:
         return why
     short = next((resource for resource, amount in demand.requests if fleet.free(name, resource) < amount), None)

@@ -10,13 +10,14 @@ from typing import Final, NamedTuple
 from webhook.core.admission.admission import admit, decide
 from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.pools import WHOLE_CLUSTER
+from webhook.core.admission.unplaced import rejecting_text
 from webhook.core.explain.candidates import Candidates, candidates
 from webhook.core.explain.domains import DomainSteps, domain_steps
 from webhook.core.explain.obstacles import obstacles
 from webhook.core.model.amount import Units
 from webhook.core.model.decision import Admit, Decision, Deny
 from webhook.core.model.demand import Demand, demand_of
-from webhook.core.model.names import Namespace, NodeName, PoolName, User
+from webhook.core.model.names import Namespace, NodeName, PoolName, TeamName, User
 from webhook.core.model.pod import Pod, Requester
 from webhook.core.model.policy import Policy, Pool, Team
 from webhook.core.model.reason import Code
@@ -127,26 +128,48 @@ def _pools(assessed: Assessment, world: World, node: NodeName | None) -> Iterato
             spread = evaluate_topology(
                 TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints), world.fleet, world.pod_counts
             )
-            nodes = candidates(world.fleet, pod.demand, constraints, tier=tier, keep_whole=keep_whole, spread=spread)
-            yield PoolStep(
-                pool, None, nodes, _node_step(node, pod.demand, constraints, world, spread=spread, tier=tier)
+            shunned = world.rejecting_nodes.shunned(team.name, world.fleet)
+            nodes = candidates(
+                world.fleet,
+                pod.demand,
+                constraints,
+                tier=tier,
+                keep_whole=keep_whole,
+                spread=spread,
+                shunned=shunned,
             )
+            step = _node_step(node, pod.demand, constraints, world, spread=spread, tier=tier, team=team.name)
+            yield PoolStep(pool, None, nodes, step)
         else:
             yield PoolStep(pool, _why_closed(pod, pool, team), None)
 
 
 def _node_step(
-    name: NodeName | None, demand: Demand, constraints: Constraints, world: World, *, spread: TopologyFilter, tier: Tier
+    name: NodeName | None,
+    demand: Demand,
+    constraints: Constraints,
+    world: World,
+    *,
+    spread: TopologyFilter,
+    tier: Tier,
+    team: TeamName,
 ) -> NodeStep | None:
     fleet = world.fleet
+    closed, last = world.rejecting_nodes.shunned(team, fleet)
     node = None if name is None else fleet.get(name)
     if node is None:
         return None
-    if reasons := obstacles(fleet, node, demand, constraints, spread=spread):
+    reasons = obstacles(fleet, node, demand, constraints, spread=spread)
+    if closed & fleet.bit(node.name):
+        found = [each for each in world.rejecting_nodes.on(node.name) if each.team == team]
+        reasons = (*reasons, f"{rejecting_text(found)}: it is tried again later, by one pod at a time")
+    if reasons:
         return NodeStep(node.name, reasons)
-    among = fleet.matching(constraints) & spread.allowed
+    among = fleet.matching(constraints) & spread.allowed & ~closed
     keep_whole = world.policy.placement.keep_whole
-    order = best_nodes(fleet, demand, among, count=len(fleet), tier=tier, keep_whole=keep_whole)
+    order: tuple[NodeName, ...] = ()
+    for part in (among & ~last, among & last):
+        order += best_nodes(fleet, demand, part, count=len(fleet), tier=tier, keep_whole=keep_whole)
     return NodeStep(node.name, (), order.index(node.name) + 1 if node.name in order else None)
 
 

@@ -14,6 +14,8 @@ from webhook.core.model.replicas import replica_slice, replicas_by
 from webhook.core.model.selector import Taint
 
 NO_MODEL = GpuModel("")
+HOSTNAME: Final = "kubernetes.io/hostname"
+"""The label by which pods are kept off single nodes: unlike a node's name, several fit into one expression."""
 
 
 class Devices(NamedTuple):
@@ -47,7 +49,8 @@ class Node:
     `at_best` are the resources of which it offers fewer devices now than it has, with the number that it has: a device
     is unhealthy, or their plugin restarts. `devices_at_best` are its GPUs that are shared in parts, where the node
     offers less of them now. `replicas` is the number of pieces of `nvidia.com/gpu` that make one GPU, where policy
-    counts by that.
+    counts by that. `created` is when the object was created, in Unix seconds, 0 where unknown: a node that is replaced
+    may have the name of the one before.
     """
 
     name: NodeName
@@ -63,6 +66,7 @@ class Node:
     at_best: Mapping[ResourceName, int] = field(default_factory=lambda: NO_AMOUNTS)
     devices_at_best: Devices = NO_DEVICES
     replicas: int = 1
+    created: int = 0
 
     @property
     def slice(self) -> ResourceName | None:

@@ -136,6 +136,7 @@ def take_snapshot(
         levels=world.policy.topology.levels,
         sharing=WorldSharing(world),
         group_domains=world.group_domains,
+        closed_to=world.rejecting_nodes.closed_to(world.fleet),
     )
 
 

@@ -55,7 +55,8 @@ def is_stranded(
 def _taking(gpu_pod: ReclaimPod, constraints: Constraints, world: World) -> int:
     """Return the slots that could take a pod with these constraints now."""
     fleet, pod = world.fleet, gpu_pod.pod
-    slots = fleet.with_room(pod.demand, fleet.matching(constraints) & fleet.open_bits)
+    closed = world.rejecting_nodes.shunned(gpu_pod.team, fleet).closed
+    slots = fleet.with_room(pod.demand, fleet.matching(constraints) & fleet.open_bits & ~closed)
     if slots and (gpu_pod.topology or world.pod_counts.against(pod.namespace, gpu_pod.labels)):
         request = TopologyRequest(pod.namespace, gpu_pod.labels, gpu_pod.topology, constraints)
         if world.pod_counts.are_costly(pod.namespace, gpu_pod.topology):

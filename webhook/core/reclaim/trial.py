@@ -116,7 +116,7 @@ class Trial:
         fleet, demand = self._fleet, waiting.demand
         for node in self._snapshot.sharing.nodes(waiting.uid) if demand.own is not None else ():
             slots &= fleet.bit(node)
-        able = fleet.with_capacity(demand, slots & fleet.open_bits)
+        able = fleet.with_capacity(demand, slots & self._open_to(waiting))
         if not able:
             return Refused(waiting, Cause.NO_NODE)
         allowed = self._allowed(waiting)
@@ -148,8 +148,11 @@ class Trial:
 
     def has_room(self, waiting: ReclaimPod, slots: int) -> bool:
         """Whether a node of these slots has room for a pod, now or once those that leave are gone."""
-        able = self._fleet.with_room(waiting.demand, slots & self._fleet.open_bits)
+        able = self._fleet.with_room(waiting.demand, slots & self._open_to(waiting))
         return bool(able and able & self._allowed(waiting))
+
+    def _open_to(self, waiting: ReclaimPod) -> int:
+        return self._fleet.open_bits & ~self._snapshot.closed_to.get(waiting.team, 0)
 
     def overrides_of(self, waiting: ReclaimPod) -> Iterator[Overrides]:
         """Yield what a pod may override, the least first: the next is tried where nothing is found."""

@@ -29,7 +29,7 @@ from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.release.queue_view import DEPARTMENT, MODEL, SHARE, TEAM, USER
 from webhook.core.release.reclaim_starts import MOST
-from webhook.core.release.reclaimable import BorrowedRoom, has_free_devices, nodes_for, reachable
+from webhook.core.release.reclaimable import BorrowedRoom, has_free_devices, may_ever_start, nodes_for, reachable
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
@@ -129,7 +129,7 @@ def judge_pod(
             f"{judged.text}; room on {plural(len(kept), 'node')} is kept for pods ahead of it" if kept else judged.text
         )
         reach = reachable(assessed, world)
-        if reach is not None and not (reach or kept):
+        if not (kept or may_ever_start(assessed, world)):
             return judged._replace(verdict=Never(), text=f"{judged.text}, {_NEVER_BESIDE}")
         return judged._replace(verdict=_no_room(assessed, charge, world, before, reach), text=text)
     return judged

@@ -140,7 +140,16 @@ def has_free_devices(assessed: Assessment, world: World) -> bool:
     return bool(slots)
 
 
+def may_ever_start(assessed: Assessment, world: World) -> bool:
+    """Whether any node could hold a pod beside the pods that come with it, though it may reject pods now."""
+    return bool(_able(assessed, world))
+
+
 def _slots(assessed: Assessment, world: World) -> int:
+    return _able(assessed, world) & ~world.rejecting_nodes.shunned(assessed.team.name, world.fleet).closed
+
+
+def _able(assessed: Assessment, world: World) -> int:
     pod, slots = assessed.pod, 0
     for pool in assessed.pools.allowed:
         slots |= world.fleet.matching(world.joined(pod.constraints, pool))

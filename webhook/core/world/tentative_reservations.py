@@ -18,6 +18,7 @@ from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.pod import Pod, Resident
 from webhook.core.peers.pod_counts import PlacedPod, PodCounts
 from webhook.core.placement.fleet import Fleet
+from webhook.core.placement.rejecting_nodes import RejectingNodes
 
 TENTATIVE_SECONDS: Final = 10.0
 """How long a reservation lasts: the commit follows within milliseconds, but requests of a burst queue up before it."""
@@ -48,8 +49,9 @@ class _Reservation:
 class TentativeReservations:
     """The open reservations. Their room is reserved in the fleet that is passed to each method."""
 
-    def __init__(self, pod_counts: PodCounts | None = None) -> None:
+    def __init__(self, pod_counts: PodCounts | None = None, rejecting: RejectingNodes | None = None) -> None:
         self._pod_counts = pod_counts or PodCounts()
+        self._rejecting = rejecting or RejectingNodes()
         self._pod_counts.sources.append(self.placed)
         self._open: OrderedDict[_Reservation, None] = OrderedDict()  # the oldest first
         self._by_node: dict[NodeName, list[_Reservation]] = {}
@@ -71,17 +73,18 @@ class TentativeReservations:
             beside.append(reservation)
         self._pod_counts.change(reservation, node, 1)
         fleet.reserve(node, pod.demand, holder=reservation.holder)
+        self._rejecting.try_out(node, pod.namespace, reservation.holder)
         if len(self._open) > MOST:
             self._remove(fleet, next(iter(self._open)))
 
     def consume(self, fleet: Fleet, node: NodeName | None, pod: Pod | Resident) -> None:
         """Drop one reservation of exactly this node and demand, whose pod is charged now."""
-        if node is None or not self._open:
+        if node is None:
             return
-        reservations = [each for each in self._by_node.get(node, ()) if each.demand == pod.demand]
-        if reservations:
+        if reservations := [each for each in self._by_node.get(node, ()) if each.demand == pod.demand]:
             own = (each for each in reservations if each.has_origin_of(pod))
             self._remove(fleet, next(own, reservations[0]))
+        self._rejecting.try_out(node, pod.namespace, pod.uid)
 
     def expire(self, fleet: Fleet, *, now: float) -> None:
         """Drop the expired reservations."""
@@ -110,3 +113,4 @@ class TentativeReservations:
         fleet.reserve(node, reservation.demand, sign=-1, holder=reservation.holder)
         fleet.rerank(node)
         self._pod_counts.change(reservation, node, -1)
+        self._rejecting.give_up(node, reservation.namespace, reservation.holder)

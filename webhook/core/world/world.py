@@ -24,6 +24,7 @@ from webhook.core.model.policy import Policy, Pool
 from webhook.core.model.selector import Constraints
 from webhook.core.peers.pod_counts import PodCounts
 from webhook.core.placement.absent_nodes import AbsentNodes
+from webhook.core.placement.rejecting_nodes import RejectingNodes
 from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFlightCharge, Unseen
 from webhook.core.quota.tenancy import Tenancies, Tenancy
@@ -51,7 +52,8 @@ class World:
         self.now = 0
         self._tenancies = Tenancies(policy)
         self.pod_counts = PodCounts()
-        self.tentative = TentativeReservations(self.pod_counts)
+        self.rejecting_nodes = RejectingNodes(lambda namespace: self.tenancy(namespace).team_name)
+        self.tentative = TentativeReservations(self.pod_counts, self.rejecting_nodes)
         self._charged = ChargedPods(policy, tenancies=self._tenancies, pod_counts=self.pod_counts)
         self.fleet = self._charged.fleet
         self.claims = self._charged.claims
@@ -196,6 +198,7 @@ class World:
         if now != self.now:
             is_first, self.now = not self.now, now
             self.absent_nodes.tick(now)
+            self.rejecting_nodes.tick(now)
             self.waiting.tick(now)
             self._place_again(self._stages.due(now, is_first=is_first))
 
@@ -225,6 +228,7 @@ class World:
     def remove_node(self, name: NodeName) -> None:
         """Remove a node; its pods stay charged until they are seen to end, or their deletion is overdue."""
         self._dra_slices.remove_node(name)
+        self.rejecting_nodes.remove_node(name)
         if self.is_live and (before := self.fleet.get(name)) is not None:
             self.absent_nodes.note(before)
         self.fleet.remove(name)
@@ -351,6 +355,7 @@ class World:
         record = self._pods.get(uid)
         if record is not None and record.is_reserved:
             self._charged.remove(uid)
+            self.rejecting_nodes.give_up(record.node, record.pod.namespace, uid)
         self.waiting.keep_room(uid)
 
     def add_pod(self, flight: InFlightCharge) -> None:
@@ -393,6 +398,7 @@ class World:
         if self.is_live and (before := self.fleet.get(node.name)) is not None:
             self.absent_nodes.note(before, node)
         self.fleet.set(node)
+        self.rejecting_nodes.set_node(node)
 
     def _assign_waiting(self, pods: Iterable[WaitingPod]) -> None:
         """Put waiting pods in the lines of the teams that their namespaces belong to now."""

@@ -22,6 +22,8 @@ MAX_TEXT_CHARACTERS: Final = 500
 """Characters of a reason in a report; the log has it in full."""
 MAX_TEAMS: Final = 20
 """Teams that a replica lists."""
+MAX_NODES: Final = 20
+"""Nodes that a replica lists."""
 MAX_CERTIFICATE_CHARACTERS: Final = 16_384
 """Characters of a certificate with its intermediates."""
 
@@ -46,7 +48,8 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     """The state of one process. Texts are empty if there is nothing to report.
 
     `not_ready` has the reason of each readiness condition that does not hold, `behind` the teams whose ledger is newer
-    than this replica's view of the pods for two reports in a row. They are lists because a merge patch replaces lists
+    than this replica's view of the pods for two reports in a row, `rejecting` the nodes that reject pods, from the
+    leader. They are lists because a merge patch replaces lists
     completely. `certificate` is PEM, the serving certificate first.
     """
 
@@ -62,6 +65,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     certificate: str = ""
     registration: str = ""
     behind: list[str] = []
+    rejecting: list[str] = []
 
 
 class _Metadata(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

@@ -9,6 +9,7 @@ from webhook.core.model.node import NO_AMOUNTS, NO_DEVICES, NO_MODEL, Devices, N
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple
 from webhook.core.model.selector import Effect, Taint
 from webhook.kube.objects import keys, objects, quantity
+from webhook.kube.pod.pods import unix_seconds
 
 _NO_SPEC: Final = objects.NodeSpec()
 _NO_STATUS: Final = objects.NodeStatus()
@@ -49,6 +50,7 @@ def to_node(node: objects.Node) -> Node:
         devices=devices,
         at_best=at_best,
         devices_at_best=_devices({**allocatable, **at_best}, labels) if _DEVICES & at_best.keys() else NO_DEVICES,
+        created=unix_seconds(node.metadata.creation_timestamp or ""),
     )
 
 

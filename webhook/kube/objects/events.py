@@ -37,6 +37,7 @@ class EventReason(StrEnum):
     GANG_TIMED_OUT = "GangTimedOut"
     NO_ROOM_NOW = "NoRoomNow"
     NEVER_FITS = "NeverFits"
+    REJECTS_PODS = "RejectsPods"
     RECLAIMING = "Reclaiming"
     CANNOT_RECLAIM = "CannotReclaim"
     EVICTION_PLANNED = "EvictionPlanned"

@@ -139,6 +139,8 @@ class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A pod's status. `allocated_resources` and `resources` are of the whole pod."""
 
     phase: str = ""
+    reason: str | None = None
+    start_time: str | None = None
     resource_claim_statuses: list[PodResourceClaimStatus] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None

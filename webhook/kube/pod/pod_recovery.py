@@ -47,7 +47,11 @@ def _with_amounts(pod: objects.Pod) -> objects.Pod:
         termination_grace_period_seconds=pod.spec.termination_grace_period_seconds,
     )
     status = pod.status
-    kept = None if status is None else objects.PodStatus(status.phase, status.resource_claim_statuses)
+    kept = (
+        None
+        if status is None
+        else objects.PodStatus(status.phase, resource_claim_statuses=status.resource_claim_statuses)
+    )
     return objects.Pod(pod.metadata, spec, kept)
 
 

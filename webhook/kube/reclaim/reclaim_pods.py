@@ -22,19 +22,7 @@ from webhook.kube.reclaim.victim_gangs import victim_gang
 _PLACED: Final = Placement()
 
 
-class ReclaimPodStatus(objects.PodStatus, frozen=True, gc=False, rename="camel"):
-    """A pod's status, with its start."""
-
-    start_time: str | None = None
-
-
-class ReclaimPodObject(objects.Pod, frozen=True, gc=False, rename="camel"):
-    """A pod, with fields that only reclaim reads."""
-
-    status: ReclaimPodStatus | None = None
-
-
-def to_reclaim_pod(pod: ReclaimPodObject, weights: Weights) -> ReclaimPod | None:
+def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
     """Return a pod that exists; None where it holds nothing that counts. Raises ValueError as to_resident does.
 
     The node that the webhook chose is left out: for reclaim, only pods on a node take room there.
@@ -85,7 +73,7 @@ def _known_controller(api_version: str, kind: str, name: str, uid: str) -> Contr
     return Controller(api_version, kind, name, uid)
 
 
-def _report(status: ReclaimPodStatus | None) -> Report | None:
+def _report(status: objects.PodStatus | None) -> Report | None:
     """Return why kube-scheduler cannot place a pod."""
     found = read_condition(status)
     if found is None or not found.is_unschedulable:

@@ -17,12 +17,14 @@ from webhook.core.model.demand import Weights
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.node import Node
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Resident
+from webhook.core.placement.rejecting_nodes import Rejection, Start
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod import dra, dra_devices
 from webhook.kube.pod.existing_pods import to_resident
+from webhook.kube.pod.kubelet_outcomes import to_rejection, to_start
 from webhook.kube.pod.waiting_pods import to_waiting
 from webhook.yaml_reader import DocumentError, read_documents
 
@@ -50,7 +52,7 @@ class KnownClaim(NamedTuple):
 class WorldFile:
     """The content of a file, without pods that use nothing (ended, or without GPUs and without a node).
 
-    `waiting` are the pods that wait in line.
+    `waiting` are the pods that wait in line. `outcomes` are what kubelets did with pods, ended ones included.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -61,6 +63,12 @@ class WorldFile:
     claims: tuple[KnownClaim, ...] = ()
     slices: tuple[tuple[str, Slice], ...] = ()
     waiting: tuple[WaitingPod, ...] = ()
+    outcomes: tuple[Rejection | Start, ...] = ()
+
+    @property
+    def taken_at(self) -> int:
+        """Return the latest time in the file, in Unix seconds."""
+        return max((*(pod.created for pod in self.pods), *(each.at for each in self.outcomes)), default=0)
 
     def fill(self, world: World) -> None:
         """Add everything to a world: namespaces first, since pods are charged to the team of their namespace."""
@@ -80,6 +88,9 @@ class WorldFile:
             world.set_pod(pod)
         for waiting in self.waiting:
             world.set_waiting(waiting)
+        for outcome in self.outcomes:
+            world.rejecting_nodes.note(outcome)
+        world.rejecting_nodes.tick(self.taken_at)
         world.sort_nodes()
 
 
@@ -126,6 +137,7 @@ class _Found:
     claims: list[KnownClaim] = field(default_factory=list)
     slices: list[tuple[str, Slice]] = field(default_factory=list)
     waiting: list[WaitingPod] = field(default_factory=list)
+    outcomes: list[Rejection | Start] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def keep(self, kind: str, raw: msgspec.Raw | bytes) -> None:
@@ -143,6 +155,8 @@ class _Found:
                 self._keep_devices(kind, raw)
 
     def _keep_pod(self, pod: objects.Pod) -> None:
+        if (outcome := to_rejection(pod, self.weights) or to_start(pod)) is not None:
+            self.outcomes.append(outcome)
         if (resident := to_resident(pod, self.weights)) is not None:
             self.pods.append(resident)
         elif (waiting := to_waiting(pod, self.weights, is_trusted=True)) is not None:
@@ -203,6 +217,7 @@ def parse_world(content: bytes | str, weights: Weights, *, name: str) -> WorldFi
         tuple(found.claims),
         tuple(found.slices),
         tuple(found.waiting),
+        tuple(found.outcomes),
     )
 
 

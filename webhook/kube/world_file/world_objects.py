@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from webhook.kube.objects import keys
+from webhook.kube.pod.kubelet_outcomes import is_fault_of_node
 
 Json = Mapping[str, Any]
 
@@ -31,6 +32,9 @@ WORLD_KINDS: Final = (
     WorldKind("Node", keys.CORE_API, "/api/v1/nodes"),
     WorldKind("Pod", keys.CORE_API, "/api/v1/pods", "status.phase!=Succeeded,status.phase!=Failed"),
 )
+
+FAILED_PODS: Final = WorldKind("Pod", keys.CORE_API, "/api/v1/pods", "status.phase=Failed")
+"""Pods that failed: of these a world keeps those that their nodes rejected."""
 
 _ALL: Final = None
 """The shape of a value that is kept completely."""
@@ -81,8 +85,7 @@ _POD: Final[Shape] = {
         ),
     },
     "status": {
-        "phase": _ALL,
-        "startTime": _ALL,
+        **dict.fromkeys(("phase", "reason", "startTime"), _ALL),
         "resourceClaimStatuses": {"name": _ALL, "resourceClaimName": _ALL},
         "containerStatuses": _CONTAINER_STATUS,
         "initContainerStatuses": _CONTAINER_STATUS,
@@ -134,12 +137,21 @@ SHAPES: Final[Mapping[str, Shape]] = {
 }
 """The fields of each kind."""
 
+_ENDED: Final = ("Succeeded", "Failed")
 _READ_ANNOTATIONS: Final = frozenset(
     {
         *(keys.DECISION, *keys.LINE_ANNOTATIONS, keys.REQUIRES, keys.POOL),
         *(keys.MIRROR, keys.GPUSHARE_DEVICE),
     }
 )
+
+
+def has_ended_for_good(found: Json) -> bool:
+    """Whether a world needs nothing of a pod: it ended, and not since its node rejected it."""
+    status = found.get("status")
+    if found.get("kind") != "Pod" or not isinstance(status, Mapping) or status.get("phase") not in _ENDED:
+        return False
+    return not is_fault_of_node(str(status.get("phase")), str(status.get("reason") or ""))
 
 
 def kept_fields(found: Json, *, annotations: frozenset[str]) -> Json | None:

@@ -97,6 +97,7 @@ class ClusterState:
     encoded: dict[NodeName, bytes] = field(default_factory=dict)
     sequence: int = 0
     _reader: RowReader | None = None
+    _rejecting: frozenset[NodeName] = frozenset()
     _dirty: dict[NodeName, None] = field(default_factory=dict)
 
     @property
@@ -112,6 +113,13 @@ class ClusterState:
     def touch_all(self) -> None:
         """Note that every node may have changed."""
         self.touch(*(node.name for node in self.world.fleet.nodes()), *self.rows)
+
+    def tick(self, now: int) -> None:
+        """Set the time, in Unix seconds: room may not be promised any more, and other nodes may reject pods."""
+        self.world.tick(now)
+        before, self._rejecting = self._rejecting, frozenset(each.node for each in self.world.rejecting_nodes.closed())
+        if changed := before ^ self._rejecting:
+            self.touch(*changed)
 
     def set_policy(self, policy: Policy) -> None:
         """Decide by another policy from now on."""

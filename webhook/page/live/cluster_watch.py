@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from webhook.cluster.watch.kinds import ALIVE
+from webhook.cluster.watch.kinds import ALIVE, FAILED_PODS
 from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.core.model.names import Namespace, NodeName, Uid
@@ -34,9 +34,13 @@ _HEADS: Final = {
 def page_kinds(state: ClusterState) -> tuple[WatchedKind[Any], ...]:
     """Return what the page watches of the world, kept in `state`."""
     world = state.world
-    return tuple(
-        _pods(kind, state) if kind.name == "pods" else _others(kind, state) for kind in world_kinds(world, pods=world)
-    )
+    return tuple(_kept(kind, state) for kind in world_kinds(world, pods=world))
+
+
+def _kept(kind: WatchedKind[Any], state: ClusterState) -> WatchedKind[Any]:
+    if kind.name == FAILED_PODS:
+        return kind  # nothing of them is shown but the nodes that reject them, see ClusterState.tick
+    return _pods(kind, state) if kind.name == "pods" else _others(kind, state)
 
 
 def event_kinds(state: ClusterState) -> tuple[WatchedKind[Any], ...]:

@@ -16,6 +16,9 @@ from webhook.page.live.cluster_watch import event_kinds, page_kinds, policy_kind
 AGAIN_SECONDS: Final = 15.0
 """Between two readings where watching is not allowed."""
 
+TICK_SECONDS: Final = 5.0
+"""Between two looks at which nodes reject pods."""
+
 _POLL_SECONDS: Final = 0.05
 _TICK_SECONDS: Final = 1.0
 READING: Final = "The cluster is being read. Load this page again in a few seconds."
@@ -70,10 +73,11 @@ class ClusterKeeper:
                 await asyncio.sleep(_POLL_SECONDS)
             state.world.sort_nodes()
             state.why_stale = feed.readiness
+            state.tick(int(time.time()))
             self._show()
-            while True:  # promises of room end, and deadlines pass
-                state.world.tick(int(time.time()))
-                await asyncio.sleep(_TICK_SECONDS)
+            while True:
+                await asyncio.sleep(TICK_SECONDS)
+                state.tick(int(time.time()))
 
     async def _follow_events(self) -> None:
         """Follow Events as far as that is allowed: without them the page has less to say, and still works."""

@@ -54,7 +54,7 @@ class MapGroup(msgspec.Struct, array_like=True, frozen=True):
 
 
 class MapRow(msgspec.Struct, frozen=True):
-    """A node. `state` says why it takes no pods; `held`: its free GPUs are held for reclaim.
+    """A node. `state` says why it takes no pods, or that it rejects them; `held`: its free GPUs are held for reclaim.
 
     `stranded` are free pieces beside used ones, by which nodes are sorted; `free` are all free pieces.
     """
@@ -71,6 +71,7 @@ class MapRow(msgspec.Struct, frozen=True):
     groups: tuple[MapGroup, ...]
 
 
+_REJECTS: Final = "rejects pods"  # without the teams: not every viewer may know them
 _HIDDEN: Final = MapPod("", "", "", "", 0, "", borrowed=False)
 _encoder: Final = msgspec.json.Encoder()
 
@@ -99,7 +100,7 @@ class RowReader:
             row.model,
             tuple(name for name, wanted in self._pools if wanted.admits(node.name, node.labels, node.taints)),
             node.labels.get(self._domain, ""),
-            row.state,
+            row.state or (_REJECTS if row.rejecting else ""),
             any(taint.key == HELD for taint in node.taints),
             sum(free),
             stranded,

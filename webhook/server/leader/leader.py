@@ -22,6 +22,7 @@ from webhook.server.leader.bypass_reporter import BypassReporter
 from webhook.server.leader.controller_retries import Retrier
 from webhook.server.leader.queue_releaser import QueueReleaser, ReleaseLedger
 from webhook.server.leader.registration_loop import RegistrationLoop
+from webhook.server.leader.rejections import RejectionReporter
 from webhook.server.leader.tiers import PromotionLedger, TierUpdater
 from webhook.server.leader.usage_sampler import UsageSampler
 
@@ -88,6 +89,7 @@ class Leader:
         )
         self._shadow_labels = shadow_labels
         self._bypasses = BypassReporter(world, self.events)
+        self.rejections = RejectionReporter(world, self.events)
         self._sampler = UsageSampler(world, accounting)
         self._registration = RegistrationLoop(connection, world, logs, why_not_serving=why_not_serving)
         self.queue = QueueReleaser(
@@ -177,6 +179,7 @@ class Leader:
         """Update labels and Events to match the policy; write nothing while it is not enforced."""
         if self._world.policy.is_enforced:
             self._bypasses.report_new()
+            self.rejections.report_new()
             await self.adopter.adopt_new()
             await self.tiers.reconcile()
             await self.retrier.request_due()

@@ -8,7 +8,7 @@ from webhook import __version__
 from webhook.cluster.ledger.ledger import TeamState
 from webhook.cluster.writes.lease import Lease
 from webhook.core.model.names import TeamName
-from webhook.kube.ledger.reports import MAX_CERTIFICATE_CHARACTERS, MAX_TEAMS, ReplicaReport, shortened
+from webhook.kube.ledger.reports import MAX_CERTIFICATE_CHARACTERS, MAX_NODES, MAX_TEAMS, ReplicaReport, shortened
 from webhook.observe.process import Component
 from webhook.policy.watch import PolicyHolder
 from webhook.server.http.probes import Readiness
@@ -44,6 +44,7 @@ class ServerState:
     certificate: Callable[[], str]
     registration: Callable[[], str | None]
     lag: LedgerLag
+    rejecting: Callable[[], Iterable[str]]
 
     def report(self, at: str) -> ReplicaReport:
         """Return the report as of now; `at` is the time of day."""
@@ -62,4 +63,5 @@ class ServerState:
             certificate=certificate if len(certificate) <= MAX_CERTIFICATE_CHARACTERS else "",
             registration=shortened(self.registration() or ""),
             behind=self.lag.behind(),
+            rejecting=[shortened(text) for text in self.rejecting()][:MAX_NODES] if self.lease.is_leading else [],
         )

@@ -1,0 +1,46 @@
+"""Writes Events on the nodes that reject pods, once each time a node is closed to a team."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from webhook.core.model.names import NodeName, TeamName
+from webhook.core.placement.rejecting_nodes import ClosedNode
+from webhook.core.world.world import World
+from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
+from webhook.server.leader.tiers import EventRecorder
+
+
+class RejectionReporter:
+    """Reports each closing once. A new leader reports it again, with the same Event, which is then not a new one."""
+
+    def __init__(self, world: World, event_recorder: EventRecorder) -> None:
+        self._world = world
+        self._event_recorder = event_recorder
+        self._reported: set[tuple[NodeName, TeamName, int]] = set()
+
+    def report_new(self) -> None:
+        """Report the nodes that were closed since the last call."""
+        found = {(each.node, each.team, each.since): each for each in self._world.rejecting_nodes.closed()}
+        for key in found.keys() - self._reported:
+            self._report(found[key])
+        self._reported = set(found)
+
+    def texts(self) -> Iterator[str]:
+        """Yield what each node did with the pods of a team, for the report of this replica."""
+        for each in self._world.rejecting_nodes.closed():
+            yield (
+                f"node {each.node}: the last {each.rejections} pods of team {each.team} were rejected there "
+                f"({each.reason}); closed to the team until {_time(each.until)}"
+            )
+
+    def _report(self, closed: ClosedNode) -> None:
+        text = (
+            f"rejected pods of team {closed.team} at their admission ({closed.reason}): Fairgate places none of the "
+            f"team's here until {_time(closed.until)}; then one pod at a time tries the node, until one starts"
+        )
+        about = ObjectRef("Node", "", closed.node, closed.node)  # by its name, as in the Events of kubelets
+        self._event_recorder.record(Event(about, EventType.WARNING, EventReason.REJECTS_PODS, "Close", text))
+
+
+def _time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S UTC")
