@@ -7,6 +7,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from webhook.cluster.api.errors import ClusterError
+from webhook.http.server import finished
 from webhook.page.access.door import Caller, Door, TooManySignInsError
 from webhook.page.access.hosts import Hosts
 from webhook.page.http.forms import MOST_BYTES, read_form
@@ -41,7 +42,7 @@ class PageApp:
 
     def application(self) -> web.Application:
         """Return the application."""
-        app = web.Application(middlewares=[self._guard], client_max_size=MOST_BYTES)
+        app = web.Application(middlewares=[_finish, self._guard], client_max_size=MOST_BYTES)
         app.on_response_prepare.append(add_headers)
         app.add_routes(
             [
@@ -182,6 +183,12 @@ class PageApp:
     def _page(self, status: HTTPStatus, name: str, **values: Any) -> web.Response:  # noqa: ANN401 - of every type
         text = self._templates.render(name, **values)
         return web.Response(text=text, status=status, content_type="text/html")
+
+
+@web.middleware
+async def _finish(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Tell the shell when a request has its whole response."""
+    return await finished(request, await handler(request))
 
 
 def _caller(request: web.Request) -> Caller:
