@@ -42,7 +42,8 @@ class OneDoor:
     async def viewer(self, caller):
         return self.viewers.get(caller.bearer or caller.cookie)
 
-    async def enter(self, token):
+    async def enter(self, token, origin):
+        assert origin.address == "127.0.0.1"
         return token if token in self.viewers else ""
 
 

@@ -167,15 +167,15 @@ class ViewPages:
     @contextmanager
     def _asking(self, viewer: Viewer) -> Iterator[None]:
         """Count the questions of one viewer who is not alone. Raises SnapshotError for too many."""
-        if self._takes_tokens and self._asked[viewer.name] >= OF_ONE:
+        if self._takes_tokens and self._asked[viewer.person] >= OF_ONE:
             raise SnapshotError("your earlier questions are still being answered: try again in a few seconds")
-        self._asked[viewer.name] += 1
+        self._asked[viewer.person] += 1
         try:
             yield
         finally:
-            self._asked[viewer.name] -= 1
-            if not self._asked[viewer.name]:
-                del self._asked[viewer.name]
+            self._asked[viewer.person] -= 1
+            if not self._asked[viewer.person]:
+                del self._asked[viewer.person]
 
     def _review(self, viewer: Viewer, manifest: str, namespace: str, user: str, answer: object) -> web.Response:
         return self._html("review.html", viewer, manifest=manifest, namespace=namespace, user=user, answer=answer)

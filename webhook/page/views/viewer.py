@@ -4,6 +4,8 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
+_SERVICE_ACCOUNT: Final = "system:serviceaccount:"
+
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
@@ -15,6 +17,11 @@ class Viewer:
     name: str = ""
     namespaces: frozenset[str] | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def person(self) -> str:
+        """Who bounds on questions, streams and sessions count for."""
+        return person_of(self.name)
 
     @property
     def sees_all(self) -> bool:
@@ -33,6 +40,12 @@ class Viewer:
     def sees_any(self, namespaces: Container[str]) -> bool:
         """Whether pods of at least one of these namespaces may be seen."""
         return self.namespaces is None or any(each in namespaces for each in self.namespaces)
+
+
+def person_of(user: str) -> str:
+    """Return who shares bounds with a user: a namespace's ServiceAccounts are one person, who can make any number."""
+    namespace, colon, _ = user.removeprefix(_SERVICE_ACCOUNT).partition(":")
+    return f"{_SERVICE_ACCOUNT}{namespace}" if colon and user.startswith(_SERVICE_ACCOUNT) else user
 
 
 EVERYTHING: Final = Viewer()
