@@ -39,17 +39,22 @@ async def test_a_change_of_a_node_is_sent_once_to_each_viewer_with_what_they_may
     assert sees_all._messages.empty(), "a row that is as before is not sent"
 
 
-async def test_rows_of_others_are_not_sent(shared):
+@pytest.mark.parametrize("nodes", [False, True])
+async def test_of_what_others_have_nothing_is_sent_and_of_own_pods_everything(shared, nodes):
     state, hub = shared
-    nina = hub.join(Viewer("n", frozenset({"nlp"})))
-    for pod in [pod for pod in state.world.pods() if pod.name in ("train-2", "eval", "api-0")]:
+    nina = hub.join(Viewer("n", frozenset({"nlp"}), nodes=nodes))
+    for pod in [pod for pod in state.world.pods() if pod.namespace != "nlp"]:
         state.world.remove_pod(pod.uid)
         state.touch(pod.node)
     await hub.publish_rows()
-    message = (await nina.next()).decode()
-    assert "gpu-2" not in message, "not even its name"
-    assert "api-1" not in message
-    assert "chat" in message
+    assert nina._messages.empty(), "not even that something changed"
+    for pod in [pod for pod in state.world.pods() if pod.name == "chat"]:
+        state.world.remove_pod(pod.uid)
+        state.touch(pod.node)
+    await hub.publish_rows()
+    [(node, row)] = data(await nina.next())[1]["rows"].items()
+    assert node == "t4-1"
+    assert (row is None) is not nodes
 
 
 async def test_a_page_that_does_not_keep_up_is_dropped_and_no_other(shared):

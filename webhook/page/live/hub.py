@@ -41,13 +41,14 @@ class TooManyError(Exception):
 class Client:
     """One open stream: the messages that wait for it, and whether it was dropped.
 
-    `shown` are the nodes that a viewer of some namespaces sees: the names of others are not sent, not even as gone.
+    `shown` are the rows as a viewer who may not read all was sent them: of others nothing is sent, not even that they
+    changed or went.
     """
 
     def __init__(self, viewer: Viewer) -> None:
         self.viewer = viewer
         self.is_dropped = False
-        self.shown: set[NodeName] = set()
+        self.shown: dict[NodeName, MapRow] = {}
         self._messages: asyncio.Queue[bytes] = asyncio.Queue(BUFFERED)
         self._bytes = 0
 
@@ -111,7 +112,7 @@ class Hub:
         client = Client(viewer)
         if not viewer.sees_all:
             rows = self._state.rows.items()
-            client.shown = {name for name, row in rows if seen_by(row, viewer) is not None}
+            client.shown = {name: seen for name, row in rows if (seen := seen_by(row, viewer)) is not None}
         self._clients[client] = None
         return client
 
@@ -179,15 +180,15 @@ class Hub:
 
 
 def _own(client: Client, changed: Iterable[tuple[NodeName, MapRow | None]]) -> Iterator[tuple[NodeName, MapRow | None]]:
-    """Yield what a viewer of some namespaces sees of rows that changed."""
+    """Yield what a viewer who may not read all sees of rows that changed, where that changed."""
     for name, row in changed:
         seen = None if row is None else seen_by(row, client.viewer)
-        if seen is not None:
-            client.shown.add(name)
-        elif name in client.shown:
-            client.shown.remove(name)
-        else:
+        if seen == client.shown.get(name):
             continue
+        if seen is None:
+            del client.shown[name]
+        else:
+            client.shown[name] = seen
         yield name, seen
 
 
