@@ -1,7 +1,7 @@
 """How a probe fares while clients hold connections to each of the three servers open.
 
-The webhook, the evictor and the page run as separate processes that may open 1,024 files each. From many addresses of
-this machine, clients open connections and send nothing, or a head without its end; a probe asks on a new connection, as
+The webhook, the evictor and the page run as separate processes with a soft limit of 1,024 files each. From many
+addresses of this machine, clients open connections and send nothing, or a head without its end; a probe asks on a new connection, as
 a kubelet does. The table has the probes that were answered and the longest wait. `benchmarks.hostile` runs it, too.
 """
 
@@ -55,7 +55,16 @@ def started(name: str) -> Iterator[int]:
         (folder / "policy" / "policy.yaml").write_text(json.dumps(policy(160)))
         (folder / "world.yaml").write_text(json.dumps(world(10, 10)))
         (folder / "kubeconfig").write_text(json.dumps(_CONFIG))
-        command = ["sh", "-c", f'ulimit -n {FILES} && exec "$@"', "sh", sys.executable, "-m", "webhook", *SERVERS[name]]
+        command = [
+            "sh",
+            "-c",
+            f'ulimit -Sn {FILES} && exec "$@"',
+            "sh",
+            sys.executable,
+            "-m",
+            "webhook",
+            *SERVERS[name],
+        ]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment)
@@ -95,7 +104,7 @@ def probe(port: int, *, is_secure: bool) -> float | None:
 
 
 def hold(port: int, sent: bytes, stack: ExitStack, *, is_secure: bool) -> None:
-    """Open connections from many addresses; a handshake that the server does not finish counts as held, too."""
+    """Open connections from many addresses; with TLS, those that send nothing do not even begin their handshake."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     for number in range(HELD):
@@ -113,7 +122,7 @@ def hold(port: int, sent: bytes, stack: ExitStack, *, is_secure: bool) -> None:
 
 def measure() -> None:
     """Print a table."""
-    print(f"\n{HELD:,} connections held open to a server that may open {FILES:,} files, {PROBES} probes:")
+    print(f"\n{HELD:,} connections held open to a server with a soft limit of {FILES:,} files, {PROBES} probes:")
     print("\n| server | sent | probes answered | longest wait, ms |\n| --- | --- | --- | --- |")
     for name in SERVERS:
         for what, sent in (("nothing", b""), ("a head without its end", _HEAD)):

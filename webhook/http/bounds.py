@@ -19,6 +19,9 @@ HEAD_BYTES: Final = 64 * 1024
 _OWN_FILES: Final = 192
 """Files that a process keeps for itself: watches, logs, a history, and connections that come at once."""
 
+_FILES: Final = 65_536
+"""Files that a process may open, where its hard limit allows as many."""
+
 _FEWEST: Final = 32
 
 
@@ -41,13 +44,14 @@ class Bounds:
     def within_files(self) -> "Bounds":
         """Return the bounds with as many connections as the process may open; raises its soft limit if it can.
 
-        A server that may open no more files accepts no connection, not even that of a probe.
+        A server that may open no more files accepts no connection, not even that of a probe. The limit is raised beyond
+        the number of connections: one counts once its TLS handshake is done.
         """
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        needed = self.connections + _OWN_FILES
-        if soft != resource.RLIM_INFINITY and soft < needed:
-            soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        if soft == resource.RLIM_INFINITY or soft >= needed:
+        wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+        if soft == resource.RLIM_INFINITY or soft >= self.connections + _OWN_FILES:
             return self
         return replace(self, connections=max(_FEWEST, soft - _OWN_FILES))
