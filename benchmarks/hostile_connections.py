@@ -1,8 +1,9 @@
 """How a probe fares while clients hold connections to each of the three servers open.
 
 The webhook, the evictor and the page run as separate processes with a soft limit of 1,024 files each. From many
-addresses of this machine, clients open connections and send nothing, or a head without its end; a probe asks on a new connection, as
-a kubelet does. The table has the probes that were answered and the longest wait. `benchmarks.hostile` runs it, too.
+addresses of this machine, clients open connections and send nothing, or a head without its end; a probe asks on a new
+connection, as a kubelet does. The table has the probes that were answered and the longest wait. `benchmarks.hostile`
+runs it, too.
 """
 
 import http.client
