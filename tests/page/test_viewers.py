@@ -162,7 +162,7 @@ def answers(state, viewer, asked):
 
 
 def shown_by_the_api(viewer, pods, events, nodes):
-    """All text of what the API server lists for a viewer, and what Fairgate tells their teams of themselves."""
+    """All text of what the API server lists for a viewer, and what every refusal says of their own teams."""
     teams = [team for team, names in TEAMS.items() if any(map(viewer.sees, names))]
     parts = [each for each in pods if viewer.sees(each["metadata"]["namespace"])]
     parts += [each for each in events if viewer.sees_events(each["metadata"]["namespace"])]
@@ -195,7 +195,7 @@ def test_no_answer_has_a_name_that_the_api_server_would_not_have_shown(pods, eve
 )
 @examples(8)
 def test_what_others_do_changes_no_answer(pods, others, events, nodes):
-    """Two clusters that differ in what a viewer may not read: they cannot tell which of them they look at."""
+    """Two clusters that differ in what a viewer may not read: the answers are the same."""
     own = NAMESPACES[:2]  # all of squad-one
     viewer = Viewer("nina", frozenset(own), nodes=nodes, events=frozenset(own))
     mine = unique(each for each in pods if each["metadata"]["namespace"] in own)

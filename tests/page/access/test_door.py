@@ -105,7 +105,7 @@ async def test_guesses_without_end_do_not_reach_the_api_server(door, rights, clo
 MALLORY = Origin("10.6.6.6")
 
 
-async def test_guesses_of_one_address_lock_out_nobody_at_another_one(door):
+async def test_guesses_of_one_address_keep_no_one_at_another_address_out(door):
     for number in range(OF_CLIENT):
         await door.viewer(Caller(bearer=f"guess-{number}", origin=MALLORY))
     with pytest.raises(TooManySignInsError):

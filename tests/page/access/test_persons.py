@@ -1,4 +1,4 @@
-"""Room that persons share: nobody who has little loses it to one who has much."""
+"""Room that persons share: who has little loses none of it to one who has much."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Room that persons share: so much of one, so much in all, and whoever has most yields to one who has less. Pure."""
+"""Room that persons share: so much of one, so much in all, and who has most yields to one who has less. Pure."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class KeptByPerson(Generic[Value]):
             self._drop_oldest_of(person)
         elif len(self._kept) >= self._in_all:
             most = yields_to(person, self._counts) or (person if self._counts[person] else None)
-            if most is None:  # nobody has more than one
+            if most is None:  # no person has more than one
                 self.pop(next(iter(self._kept)))
             else:
                 self._drop_oldest_of(most)

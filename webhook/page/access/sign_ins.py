@@ -1,8 +1,8 @@
 """How many tokens that turn out to be no good are tried, by the address that they come from. Pure.
 
 A proxy that serves the page has one address for everyone, and names its clients in X-Forwarded-For, whose last entry is
-its own. Whoever connects directly can write there what they like, and so exceed the bound of a client, but not that of
-their address.
+its own. A client that connects directly can write anything there, and so exceed the bound of a client, but not that of
+its address.
 """
 
 from collections import Counter, deque

@@ -187,7 +187,7 @@ class PageApp:
 
 @web.middleware
 async def _finish(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Tell the shell when a request has its whole response."""
+    """Have the shell note when a request has its whole response."""
     return await finished(request, await handler(request))
 
 
