@@ -3,7 +3,8 @@
 `fairgate serve` runs as a separate process on a world of many nodes; one client posts every shape at every size in
 turn, a neighbor posts ordinary reviews at the same time. The table has, for each shape, the neighbor's longest wait and
 the server's processor time for one request; then the memory growth after 1,000 different hostile requests. Waits
-include other load of the machine: compare them with those without an attack, in the first line.
+include other load of the machine: compare them with those without an attack, in the first line. Then connections are
+held open to the webhook, the evictor and the page (hostile_connections.py).
 
     python -m benchmarks.hostile --nodes 1000
 """
@@ -25,6 +26,7 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Final
 
+from benchmarks import hostile_connections
 from benchmarks.serving.inputs import policy, review_body, world
 from tests.attacks.shapes import MIB, pods, review, salted
 
@@ -152,6 +154,7 @@ def main() -> None:
             attacker.post(salted(draw.choice(bodies), number))
         print(f"\n1,000 different requests: {memory_mib(pid) - before:+.1f} MiB resident")
         neighbor.stop()
+    hostile_connections.measure()
 
 
 if __name__ == "__main__":

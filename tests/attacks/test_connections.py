@@ -5,14 +5,15 @@ import socket
 import threading
 import time
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import pytest
 
 from tests.attacks.crowd import memory_mib
-from tests.server.support.harness import running
+from tests.server.support.harness import running, until
 from webhook.kube.objects import bounds
-from webhook.server.http import bodies, connections
-from webhook.server.settings import MAX_BODY_BYTES
+from webhook.server.http import bodies
+from webhook.server.settings import BOUNDS, MAX_BODY_BYTES
 
 pytestmark = pytest.mark.slow
 
@@ -33,16 +34,14 @@ async def held(server, number, data):
     yield made
 
 
-async def test_an_incomplete_header_closes_the_connection(tmp_path, monkeypatch):
-    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.2)
-    async with running(tmp_path) as server, held(server, 3, HEAD) as made:
+async def test_an_incomplete_header_closes_the_connection(tmp_path):
+    async with running(tmp_path, bounds=replace(BOUNDS, head_seconds=0.2)) as server, held(server, 3, HEAD) as made:
         for reader, _ in made:
             assert await asyncio.wait_for(reader.read(), 10) == b""
 
 
-async def test_a_header_sent_byte_by_byte_closes_the_connection(tmp_path, monkeypatch):
-    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.5)
-    async with running(tmp_path) as server:
+async def test_a_header_sent_byte_by_byte_closes_the_connection(tmp_path):
+    async with running(tmp_path, bounds=replace(BOUNDS, head_seconds=0.5)) as server:
         reader, writer = await server.connect()
         writer.write(HEAD + b"X-Slow: ")
         ends = asyncio.get_running_loop().time() + 10
@@ -55,9 +54,8 @@ async def test_a_header_sent_byte_by_byte_closes_the_connection(tmp_path, monkey
         assert answer == b""
 
 
-async def test_an_idle_connection_is_not_a_slow_header(tmp_path, monkeypatch):
-    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.1)
-    async with running(tmp_path) as server:
+async def test_an_idle_connection_is_not_a_slow_header(tmp_path):
+    async with running(tmp_path, bounds=replace(BOUNDS, head_seconds=0.1)) as server:
         reader, writer = await server.connect()
         for _ in range(2):
             await asyncio.sleep(0.3)
@@ -66,15 +64,23 @@ async def test_an_idle_connection_is_not_a_slow_header(tmp_path, monkeypatch):
             await reader.readuntil(b"}")
 
 
-async def test_connections_of_one_address_are_limited(tmp_path, monkeypatch):
-    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
-    async with running(tmp_path) as server, held(server, 3, b"") as made:
-        reader, _ = await server.connect()
-        assert await asyncio.wait_for(reader.read(), 10) == b""
-        made[0][1].close()
-        await made[0][1].wait_closed()
-        await asyncio.sleep(0.05)  # the server's end of it
-        assert (await server.review()).status == 200
+async def test_connections_of_one_address_are_limited_and_a_new_one_takes_the_place_of_a_silent_one(tmp_path):
+    bounds = replace(BOUNDS, of_address=3)
+    async with running(tmp_path, bounds=bounds) as server, held(server, 3, b"") as made:
+        server.reviewer.work = (release := asyncio.Event()).wait
+        for _, writer in made[1:]:
+            writer.write(post(b"{}").replace(b"/mutate", b"/validate"))
+        await until(lambda: len(server.reviewer.calls) == 2)
+        reader, writer = await server.connect()
+        assert await asyncio.wait_for(made[0][0].read(), 10) == b""
+        writer.write(post(b"{}").replace(b"/mutate", b"/validate"))
+        await until(lambda: len(server.reviewer.calls) == 3)
+        refused, _ = await server.connect()  # whose three others wait for answers, which no newcomer takes from them
+        assert await asyncio.wait_for(refused.read(), 10) == b""
+        release.set()
+        for answered in (made[1][0], made[2][0], reader):
+            assert (await answered.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
+        assert (await server.review("/validate")).status == 200
 
 
 async def test_incomplete_bodies_use_little_memory_and_block_no_other(tmp_path):

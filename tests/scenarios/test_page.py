@@ -66,8 +66,8 @@ def running_page(kubeconfig, *flags):
             assert process.wait(20) == 0, "SIGTERM ends it normally"
 
 
-def wait_shown(cluster, page, path, text):
-    wait_for(cluster, lambda: text in page.get(path)[1], what=f"{text} on {path}")
+def wait_shown(cluster, page, path, text, **more):
+    wait_for(cluster, lambda: text in page.get(path, **more)[1], what=f"{text} on {path}")
 
 
 def test_a_pod_is_seen_at_once_in_the_browser_and_explained(cluster, browser):  # noqa: F811 - the fixture
@@ -165,6 +165,12 @@ def test_served_to_others_each_sees_what_the_api_server_grants_them(cluster):
                 status, body = page.get(path, headers=own)
                 assert (status, f"{theirs}/theirs" in body) == (200, False), path
             assert page.get(f"/explain?namespace={theirs}&name=theirs", headers=own)[0] == 404
+            create_pod(cluster, mine, pod("waits", gpus=10, **SIZE))  # the two nodes have 8 and 4 left, at most
+            address = f"/explain?namespace={mine}&name=waits"
+            wait_shown(cluster, page, address, "you may not list all nodes and pods", headers=own)
+            explained = page.get(address, headers=own)[1]
+            for hidden in (theirs, *(each["metadata"]["name"] for each in cluster.api.list("/api/v1/nodes"))):
+                assert hidden not in explained
             stranger = {"Authorization": f"Bearer {cluster.service_account_token(theirs)}"}
             status, body = page.get("/", headers=stranger)
             assert (status, "may not list pods in any namespace" in body) == (403, True)

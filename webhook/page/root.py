@@ -1,7 +1,6 @@
 """The composition root of the page: the only place that wires its parts together."""
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -9,6 +8,10 @@ from typing import Final
 
 from aiohttp import web
 
+from webhook.http.bounds import Bounds
+from webhook.http.connections import Connections
+from webhook.http.listen import open_sockets
+from webhook.http.server import listening, options
 from webhook.page.access.door import Door, LocalDoor
 from webhook.page.access.hosts import Hosts
 from webhook.page.http.answers import Answers
@@ -23,7 +26,9 @@ from webhook.page.views.usage_history import UsageHistory
 
 LOCAL: Final = "127.0.0.1"
 _SHUTDOWN_SECONDS: Final = 2.0
-_BACKLOG: Final = 256
+BOUNDS: Final = Bounds(connections=1024, of_address=512, idle_seconds=30.0)
+"""A browser has six connections, one of them for its stream. Behind a proxy all come from one address."""
+
 _EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - how a host is named, not one that is bound by default
 
 
@@ -83,31 +88,20 @@ class Page:
 
     async def _start(self, settings: PageSettings, stack: AsyncExitStack) -> str:
         """Listen, and return the URL of the site."""
-        listening = _bind(settings)
-        port: int = listening.getsockname()[1]
+        sockets = open_sockets(settings.host, settings.port)
+        port: int = sockets[0].getsockname()[1]
         hosts = Hosts(settings.names, port if settings.host == LOCAL else None)
         app = PageApp(self._views, self.door, hosts, templates=self._templates).application()
-        runner = web.AppRunner(
-            app,
-            access_log=None,
-            shutdown_timeout=_SHUTDOWN_SECONDS,
-            keepalive_timeout=30,
-            handler_cancellation=True,  # a closed page frees its stream, and work on its question, at once
-        )
+        # With its cancellation a closed page frees its stream, and work on its question, at once.
+        runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_SECONDS, handler_cancellation=True, **options())
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
+        if runner.server is None:
+            raise RuntimeError("the runner was set up")
+        connections = Connections(runner.server, BOUNDS.within_files())
+        await stack.enter_async_context(listening(connections, sockets, finish_seconds=_SHUTDOWN_SECONDS))
         stack.callback(self.hub.drop_all)  # open pages would hold the end up, and connect again by themselves
-        await web.SockSite(runner, listening).start()
         return f"http://{LOCAL if settings.host in _EVERY_ADDRESS else settings.host}:{port}"
-
-
-def _bind(settings: PageSettings) -> socket.socket:
-    is_both = not settings.host and socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if is_both or ":" in settings.host else socket.AF_INET
-    address = (settings.host, settings.port)
-    listening = socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=is_both)
-    listening.setblocking(False)
-    return listening
 
 
 async def _run(keep: Callable[[], Awaitable[None]]) -> None:

@@ -8,7 +8,8 @@ from typing import Final
 
 from certs.authority import CA_LIFETIME, LEAF_LIFETIME, CertificateOptions
 from webhook.core.model.policy import Enforcement
-from webhook.history.store import Bounds
+from webhook.history.store import Bounds as HistoryBounds
+from webhook.http.bounds import Bounds
 from webhook.observe.logs import LogFormat
 
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
@@ -17,26 +18,18 @@ MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 MAX_BODIES_BYTES: Final = 24 * 1024 * 1024
 """Total of the large bodies that are read at the same time; others wait. Each is briefly in memory twice."""
 
-KEEPALIVE_SECONDS: Final = 300.0
-"""The API server closes idle connections after 90 s. The server must not close first: a POST then becomes a 500."""
+BOUNDS: Final = Bounds(connections=4096, of_address=2048, idle_seconds=300.0)
+"""An API server has one connection per concurrent call, and serves 600 requests at a time. It closes idle connections
+after 90 s, and the server must not close first: a POST then becomes a 500."""
 
-HEADER_SECONDS: Final = 10.0
-"""Timeout for a whole header, from its first byte."""
-
-MAX_CONNECTIONS: Final = 2048
-"""Connections from one address. An API server has one per concurrent call, and serves 600 requests at a time."""
+BACKLOG: Final = 1024
+"""Connections that may wait to be accepted: a burst of pods makes API servers open many at once."""
 
 BODY_SECONDS: Final = 10.0
 """Timeout for a whole body: the API server sends it at once, and its own timeout is 30 s at most."""
 
-HANDSHAKE_SECONDS: Final = 10.0
-"""Timeout of a TLS handshake."""
-
 FINISH_SECONDS: Final = 30.0
 """Timeout for requests in flight after the drain: the longest timeout of a webhook."""
-
-TLS_SHUTDOWN_SECONDS: Final = 1.0
-"""How long a closing connection waits for its peer's TLS close_notify."""
 
 DRAIN_SECONDS: Final = 15.0
 """How long to serve after SIGTERM: kube-proxy and API servers use a terminating pod for some more seconds."""
@@ -111,7 +104,7 @@ class Settings:
     lease_seconds: int = 15
     enforce: Enforcement | None = None
     history: Path | None = None
-    history_bounds: Bounds = field(default_factory=Bounds)
+    history_bounds: HistoryBounds = field(default_factory=HistoryBounds)
 
     @property
     def certificate_terms(self) -> CertificateOptions:

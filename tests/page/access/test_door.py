@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from webhook.cluster.reads.caller_rights import Identity
-from webhook.page.access.door import SESSIONS, SIGN_INS, Caller, ClusterDoor, LocalDoor, TooManySignInsError
+from webhook.page.access.door import SESSIONS, SESSIONS_OF_ONE, Caller, ClusterDoor, LocalDoor
+from webhook.page.access.sign_ins import OF_ADDRESS, OF_CLIENT, Origin, TooManySignInsError
 from webhook.page.views.viewer import EVERYTHING, Viewer
 
 
@@ -19,14 +20,18 @@ class Clock:
 class FakeRights:
     def __init__(self):
         self.asked = []
+        self.judged = 0
         self.namespaces = frozenset({"nlp"})
 
     async def identity(self, token):
         self.asked.append(token)
         await asyncio.sleep(0)
-        return Identity(token.removeprefix("good-")) if token.startswith("good-") else None
+        name, _, number = token.removeprefix("good-").partition("#")
+        extra = {"authentication.kubernetes.io/credential-id": [number]}
+        return Identity(name, extra=extra) if token.startswith("good-") else None
 
     async def viewer(self, identity, namespaces):
+        self.judged += 1
         return Viewer(identity.name, self.namespaces & set(namespaces))
 
 
@@ -85,21 +90,87 @@ async def test_requests_at_the_same_time_ask_once(door, rights):
 
 async def test_guesses_without_end_do_not_reach_the_api_server(door, rights, clock):
     known = await door.enter("good-nina")
-    for number in range(SIGN_INS - 1):
+    for number in range(OF_CLIENT):
         await door.enter(f"guess-{number}")
     with pytest.raises(TooManySignInsError):
         await door.enter("another guess")
-    assert len(rights.asked) == SIGN_INS
+    assert len(rights.asked) == 1 + OF_CLIENT
     assert await door.viewer(Caller(known)) is not None, "who is in stays in"
     clock.now += 61
+    for number in range(OF_CLIENT):
+        await door.enter(f"guess-{number}")
     assert await door.viewer(Caller(known)) is not None, "and is asked about again in spite of the guesses"
 
 
-async def test_sessions_are_bounded_and_end(door, clock):
-    first = await door.enter("good-nina")
-    for _ in range(SESSIONS):
-        last = await door.enter("good-nina")
-    assert await door.viewer(Caller(first)) is None
+MALLORY = Origin("10.6.6.6")
+
+
+async def test_guesses_of_one_address_keep_no_one_at_another_address_out(door):
+    for number in range(OF_CLIENT):
+        await door.viewer(Caller(bearer=f"guess-{number}", origin=MALLORY))
+    with pytest.raises(TooManySignInsError):
+        await door.enter("good-nina", MALLORY)
+    assert await door.enter("good-nina", Origin("10.0.0.1"))
+
+
+async def test_guesses_through_a_proxy_lock_out_no_other_client_of_it(door):
+    for number in range(OF_CLIENT):
+        await door.enter(f"guess-{number}", Origin("10.0.0.9", "203.0.113.66"))
+    with pytest.raises(TooManySignInsError):
+        await door.enter("guess", Origin("10.0.0.9", "203.0.113.66"))
+    assert await door.enter("good-nina", Origin("10.0.0.9", "198.51.100.1"))
+
+
+async def test_who_makes_up_clients_exceeds_only_the_bound_of_a_client(door, rights):
+    for number in range(OF_ADDRESS):
+        await door.enter(f"guess-{number}", Origin("10.6.6.6", f"192.0.2.{number}"))
+    with pytest.raises(TooManySignInsError):
+        await door.enter("guess", Origin("10.6.6.6", "198.51.100.7"))
+    assert len(rights.asked) == OF_ADDRESS
+    assert await door.enter("good-nina", Origin("10.0.0.1"))
+
+
+async def test_valid_tokens_are_no_guesses(door):
+    for number in range(3 * OF_CLIENT):
+        assert await door.enter(f"good-user{number}")
+
+
+async def test_a_thousand_sign_ins_of_one_person_end_no_session_of_another(door, rights):
+    alice = await door.enter("good-alice")
+    mine = [await door.enter("good-mallory") for _ in range(SESSIONS)]
+    assert await door.viewer(Caller(alice)) is not None
+    assert sum([await door.viewer(Caller(each)) is not None for each in mine]) == SESSIONS_OF_ONE
+    assert rights.asked == ["good-alice", "good-mallory"]
+
+
+async def test_service_accounts_of_a_namespace_are_one_person(door):
+    names = [f"good-system:serviceaccount:evil:robot{number}" for number in range(15)]
+    cookies = [await door.enter(name) for name in names]
+    kept = [await door.viewer(Caller(each)) is not None for each in cookies]
+    assert kept == [False] * 5 + [True] * SESSIONS_OF_ONE
+    assert await door.enter("good-system:serviceaccount:other:robot")
+
+
+async def test_new_tokens_of_a_user_ask_for_no_right_again_and_push_out_no_other_user(door, rights):
+    alice = await door.enter("good-alice")
+    for number in range(200):
+        assert await door.viewer(Caller(bearer=f"good-mallory#{number}")) is not None
+    assert rights.judged == 2
+    asked = len(rights.asked)
+    assert await door.viewer(Caller(alice)) is not None
+    assert len(rights.asked) == asked
+
+
+async def test_a_person_of_many_users_is_asked_about_so_often_and_no_other_person_waits(door):
+    for number in range(OF_CLIENT):
+        assert await door.enter(f"good-system:serviceaccount:evil:robot{number}")
+    with pytest.raises(TooManySignInsError):
+        await door.enter("good-system:serviceaccount:evil:last")
+    assert await door.enter("good-nina")
+
+
+async def test_sessions_end(door, clock):
+    last = await door.enter("good-nina")
     clock.now += 12 * 3600 + 1
     assert await door.viewer(Caller(last)) is None
     other = await door.enter("good-nina")

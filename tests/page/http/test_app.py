@@ -4,7 +4,7 @@ import html
 import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from http.client import HTTPConnection
 from urllib.parse import quote, urlencode
 
@@ -15,6 +15,7 @@ from tests.cli import sample_world
 from tests.page.support.pages import FORM, decided, named, policy_of, sample_objects, served, state_of, waiting
 from webhook.page.http.forms import MOST_BYTES
 from webhook.page.live.hub import CLIENTS_OF_ONE
+from webhook.page.root import BOUNDS
 from webhook.page.views.usage_history import Point
 from webhook.page.views.viewer import Viewer
 
@@ -42,7 +43,8 @@ class OneDoor:
     async def viewer(self, caller):
         return self.viewers.get(caller.bearer or caller.cookie)
 
-    async def enter(self, token):
+    async def enter(self, token, origin):
+        assert origin.address == "127.0.0.1"
         return token if token in self.viewers else ""
 
 
@@ -229,6 +231,15 @@ def test_streams_without_end_are_refused_and_the_page_goes_on():
         assert page.get("/")[0] == 200
         for connection in held:
             connection.close()
+
+
+def test_silent_connections_keep_no_one_from_the_page():
+    with served(state_of()) as page, ExitStack() as stack:
+        page.enter()
+        for number in range(BOUNDS.connections + 50):
+            address = f"127.0.{number // 250}.{number % 250 + 2}"
+            stack.enter_context(socket.create_connection(("127.0.0.1", page.port), source_address=(address, 0)))
+        assert page.get("/healthz")[0] == page.get("/teams")[0] == 200
 
 
 def test_half_a_request_holds_up_no_one(page):

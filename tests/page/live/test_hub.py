@@ -28,7 +28,7 @@ def data(message):
 
 async def test_a_change_of_a_node_is_sent_once_to_each_viewer_with_what_they_may_see(shared):
     state, hub = shared
-    sees_all, nina = hub.join(EVERYTHING, "a"), hub.join(Viewer("n", frozenset({"nlp"})), "n")
+    sees_all, nina = hub.join(EVERYTHING), hub.join(Viewer("n", frozenset({"nlp"})))
     state.world.remove_node(NodeName("gpu-3"))
     state.touch(NodeName("gpu-3"), NodeName("gpu-1"))
     await hub.publish_rows()
@@ -39,22 +39,27 @@ async def test_a_change_of_a_node_is_sent_once_to_each_viewer_with_what_they_may
     assert sees_all._messages.empty(), "a row that is as before is not sent"
 
 
-async def test_rows_of_others_are_not_sent(shared):
+@pytest.mark.parametrize("nodes", [False, True])
+async def test_of_what_others_have_nothing_is_sent_and_of_own_pods_everything(shared, nodes):
     state, hub = shared
-    nina = hub.join(Viewer("n", frozenset({"nlp"})), "n")
-    for pod in [pod for pod in state.world.pods() if pod.name in ("train-2", "eval", "api-0")]:
+    nina = hub.join(Viewer("n", frozenset({"nlp"}), nodes=nodes))
+    for pod in [pod for pod in state.world.pods() if pod.namespace != "nlp"]:
         state.world.remove_pod(pod.uid)
         state.touch(pod.node)
     await hub.publish_rows()
-    message = (await nina.next()).decode()
-    assert "gpu-2" not in message, "not even its name"
-    assert "api-1" not in message
-    assert "chat" in message
+    assert nina._messages.empty(), "not even that something changed"
+    for pod in [pod for pod in state.world.pods() if pod.name == "chat"]:
+        state.world.remove_pod(pod.uid)
+        state.touch(pod.node)
+    await hub.publish_rows()
+    [(node, row)] = data(await nina.next())[1]["rows"].items()
+    assert node == "t4-1"
+    assert (row is None) is not nodes
 
 
 async def test_a_page_that_does_not_keep_up_is_dropped_and_no_other(shared):
     _, hub = shared
-    slow, quick = hub.join(EVERYTHING, "slow"), hub.join(EVERYTHING, "quick")
+    slow, quick = hub.join(EVERYTHING), hub.join(EVERYTHING)
     for _ in range(BUFFERED + 1):
         hub._send(b"event: tick\ndata: {}\n\n")
         await quick.next()
@@ -66,7 +71,7 @@ async def test_a_page_that_does_not_keep_up_is_dropped_and_no_other(shared):
 
 async def test_at_the_end_every_stream_ends_at_once_though_nothing_waits_for_it(shared):
     _, hub = shared
-    streams = [hub.join(EVERYTHING, str(number)) for number in range(3)]
+    streams = [hub.join(EVERYTHING) for number in range(3)]
     hub._send(b"event: tick\ndata: {}\n\n")
     await streams[0].next()
     waits = asyncio.create_task(streams[0].next())
@@ -78,22 +83,46 @@ async def test_at_the_end_every_stream_ends_at_once_though_nothing_waits_for_it(
 async def test_large_messages_drop_a_slow_page_before_they_fill_the_memory(shared, monkeypatch):
     monkeypatch.setattr(hubs, "BUFFERED_BYTES", 1000)
     _, hub = shared
-    slow = hub.join(EVERYTHING, "slow")
+    slow = hub.join(EVERYTHING)
     for _ in range(3):
         hub._send(b"x" * 400)
     assert slow.is_dropped
 
 
+def joined(hub, person):
+    try:
+        return hub.join(Viewer(person, frozenset({"nlp"})))
+    except TooManyError:
+        return None
+
+
 async def test_pages_without_end_are_refused(shared):
     _, hub = shared
-    for _ in range(CLIENTS_OF_ONE):
-        hub.join(EVERYTHING, "one")
-    with pytest.raises(TooManyError):
-        hub.join(EVERYTHING, "one")
-    for number in range(CLIENTS - CLIENTS_OF_ONE):
-        hub.join(EVERYTHING, f"other-{number}")
-    with pytest.raises(TooManyError):
-        hub.join(EVERYTHING, "last")
+    assert sum(joined(hub, "mallory") is not None for _ in range(100)) == CLIENTS_OF_ONE
+    assert joined(hub, "alice") is not None
+
+
+async def test_where_no_more_may_be_open_the_person_with_most_gives_one_up(shared):
+    _, hub = shared
+    persons = [f"person-{number // CLIENTS_OF_ONE}" for number in range(CLIENTS)]
+    streams = [joined(hub, person) for person in persons]
+    assert joined(hub, "alice") is not None
+    assert [each.is_dropped for each in streams].count(True) == 1
+    assert hub.clients == CLIENTS
+    assert all(joined(hub, f"another-{number}") is not None for number in range(20))
+
+
+async def test_service_accounts_of_a_namespace_are_one_person(shared):
+    _, hub = shared
+    names = [f"system:serviceaccount:evil:{number}" for number in range(100)]
+    assert sum(joined(hub, name) is not None for name in names) == CLIENTS_OF_ONE
+
+
+async def test_as_many_persons_as_streams_take_none_from_each_other(shared):
+    _, hub = shared
+    streams = [joined(hub, f"person-{number}") for number in range(CLIENTS)]
+    assert joined(hub, "alice") is None
+    assert not any(each.is_dropped for each in streams)
 
 
 async def test_changes_are_gathered_and_sent_once(monkeypatch):
@@ -101,7 +130,7 @@ async def test_changes_are_gathered_and_sent_once(monkeypatch):
     state = state_of([b.node("n1", gpus=8)])
     hub = Hub(state)
     await hub.publish_rows()
-    client = hub.join(EVERYTHING, "a")
+    client = hub.join(EVERYTHING)
     running = asyncio.create_task(hub.run())
     for _ in range(500):
         state.touch(NodeName("n1"))

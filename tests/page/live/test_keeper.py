@@ -97,7 +97,7 @@ async def test_nodes_pods_decisions_and_events_are_followed(api, keep):
         "involvedObject": {},
     }
     put(api, EVENTS, {"metadata": {"name": "e1", "namespace": "vision"}, **event})
-    await kept.until(lambda: "refused" in kept.state.decisions.kinds())
+    await kept.until(lambda: "refused" in kept.state.decisions.kinds(EVERYTHING))
     api.delete(NODES, "n1")
     await kept.until(lambda: not kept.state.rows)
     lists = [asked.query.get("fieldSelector") for asked in api.asked if asked.verb == "list" and asked.path == PODS]

@@ -129,14 +129,14 @@ class Served:
 
 
 @contextmanager
-def served(state, *, door=None, history=None, settings=None, keep=None):
+def served(state, *, door=None, history=None, settings=None, keep=None, snapshots=None):
     """Serve a page until the end of the block."""
     door = door or LocalDoor()
+    snapshots = snapshots or Snapshots(seconds=5)
     ready, found = threading.Event(), {}
     loop = asyncio.new_event_loop()
 
     async def main():
-        snapshots = Snapshots(seconds=5)
         answers = CommandAnswers(state, snapshots, cluster=None)
         page = Page(state, door, answers, snapshots=snapshots, history=history)
         found["page"] = page

@@ -72,7 +72,19 @@ def test_the_newest_come_first_by_kind_words_and_namespace():
     assert [each.at for each in log.newest(EVERYTHING, words="QUOTA limit")] == [1]
     assert [each.at for each in log.newest(EVERYTHING, kind="admitted")] == [2]
     assert [each.at for each in log.newest(Viewer("v", frozenset({"vision"})))] == [2]
-    assert log.kinds() == ["admitted", "refused"]
+    assert log.kinds(EVERYTHING) == ["admitted", "refused"]
+    assert log.kinds(Viewer("v", frozenset({"vision"}))) == ["admitted"]
+
+
+def test_what_an_event_reports_is_for_those_who_may_list_events():
+    log = DecisionLog()
+    log.add(decision(1, key="pod/a"))
+    log.add(decision(2, key="event/vision/b", kind="evicted"))
+    pods = frozenset({"vision"})
+    assert [each.at for each in log.newest(Viewer("v", pods))] == [1]
+    assert [each.at for each in log.newest(Viewer("v", pods, events=pods))] == [2, 1]
+    assert [each.at for each in log.newest(Viewer("v", pods, events=frozenset({"nlp"})))] == [1]
+    assert [each.at for each in log.newest(Viewer("v", frozenset({"nlp"}), events=None))] == []
 
 
 def test_a_namespace_that_decides_without_end_does_not_push_out_others():

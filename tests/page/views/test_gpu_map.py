@@ -5,7 +5,7 @@ import msgspec
 from tests import builders as b
 from tests.page.support.pages import policy_of, state_of
 from webhook.page.views.gpu_map import RowReader, by_fragmentation, encode, holders_of, seen_by
-from webhook.page.views.viewer import Viewer
+from webhook.page.views.viewer import EVERYTHING, Viewer
 
 POOLS = """
 apiVersion: fairgate.dev/v1alpha1
@@ -53,16 +53,42 @@ def test_a_row_names_the_pools_and_the_domain_of_its_node():
     assert (row.pools, row.domain) == (("a100",), "z1")
 
 
-def test_a_viewer_of_some_namespaces_sees_own_pods_and_others_without_a_name():
+NINA = Viewer("nina", frozenset({"nlp"}))
+NINA_WITH_NODES = Viewer("nina", frozenset({"nlp"}), nodes=True)
+
+
+def test_a_viewer_of_some_namespaces_sees_own_pods_on_the_nodes_that_they_name():
     row = rows_of(state_of())["t4-1"]
-    seen = seen_by(row, Viewer("nina", frozenset({"nlp"})))
-    assert sorted(pod.name for pod in seen.pods) == ["", "", "", "chat"]
-    text = encode(seen).decode()
-    assert "chat" in text
-    for hidden in ("api-0", "nightly", '"serving"'):
-        assert hidden not in text
+    seen = seen_by(row, NINA)
+    assert [pod.name for pod in seen.pods] == ["chat"]
+    assert (seen.node, seen.model, seen.pools, seen.state, seen.free) == ("t4-1", "", (), "", 0)
+    assert [(device.pieces, device.parts) for group in seen.groups for device in group.devices] == [(1, ((0, 1),))]
+    for hidden in ("api-0", "nightly", '"serving"', "Tesla"):
+        assert hidden not in encode(seen).decode()
     assert seen_by(row, Viewer("v", frozenset({"vision"}))) is None
-    assert seen_by(row, Viewer()) is row
+    assert seen_by(row, EVERYTHING) is row
+
+
+def test_who_may_list_nodes_sees_their_gpus_and_not_which_others_have():
+    rows = rows_of(state_of())
+    seen = seen_by(rows["t4-1"], NINA_WITH_NODES)
+    assert [pod.name for pod in seen.pods] == ["chat", ""]
+    assert (seen.model, seen.free, seen.stranded) == (rows["t4-1"].model, 0, 0)
+    assert [device.parts for group in seen.groups for device in group.devices] == [((0, 1), (1, 3)), *[((1, 4),)] * 3]
+    other = seen_by(rows["gpu-2"], NINA_WITH_NODES)
+    assert [pod.name for pod in other.pods] == [""]
+    assert {device.parts for group in other.groups for device in group.devices} == {((0, 1),)}
+
+
+def test_what_others_have_on_a_node_changes_nothing_of_what_is_seen():
+    state = state_of()
+    before = rows_of(state)
+    for pod in [each for each in state.world.pods() if each.namespace != "nlp"]:
+        state.world.remove_pod(pod.uid)
+    after = rows_of(state)
+    assert before != after
+    for viewer in (NINA, NINA_WITH_NODES):
+        assert [seen_by(row, viewer) for row in before.values()] == [seen_by(row, viewer) for row in after.values()]
 
 
 def test_rows_are_json_that_reads_back():

@@ -13,13 +13,14 @@ import aiohttp
 
 from certs.folder import CertFolder
 from certs.reload import Reloader
+from webhook.http.bounds import Bounds
 from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server.http.app import build_app, serve
 from webhook.server.http.client_auth import check_caller, request_certificates
 from webhook.server.http.probes import Readiness
 from webhook.server.review.answer import Answer, Record
-from webhook.server.settings import Settings, WorldFile, parse_address
+from webhook.server.settings import BOUNDS, Settings, WorldFile, parse_address
 
 RECORD = Record(
     operation="CREATE",
@@ -147,7 +148,12 @@ def read_log(folder: Path) -> list[dict[str, object]]:
 
 @asynccontextmanager
 async def running(
-    folder: Path, *, drain_seconds: float = 0.0, listen: str = "127.0.0.1:0", client_ca: Path | None = None
+    folder: Path,
+    *,
+    drain_seconds: float = 0.0,
+    listen: str = "127.0.0.1:0",
+    client_ca: Path | None = None,
+    bounds: Bounds = BOUNDS,
 ) -> AsyncIterator[Running]:
     fd = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     settings = settings_for(folder, listen=listen, drain_seconds=drain_seconds)
@@ -160,7 +166,7 @@ async def running(
     app = build_app(
         reviewer, readiness, metrics, logs, why_not_synced=lambda: reviewer.why_not_synced, check_caller=check
     )
-    serving = asyncio.create_task(serve(app, settings, reloader.context, stop=stop))
+    serving = asyncio.create_task(serve(app, settings, reloader.context, stop=stop, bounds=bounds))
     tls = ssl.create_default_context(cafile=settings.certs / "ca.crt")
     tls.verify_flags |= ssl.VERIFY_X509_STRICT
     try:

@@ -1,8 +1,8 @@
 """Answers for the page, by the code of `explain` and `review`, each on a snapshot of the shared state."""
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -22,16 +22,22 @@ from webhook.cli.review.report import to_json
 from webhook.cli.review.results import Review, WorldFacts
 from webhook.cli.review.review_world import add_manifests
 from webhook.cli.review.sources import Source as Manifest
-from webhook.cli.world_source import WorldObjects
+from webhook.cli.world_source import WorldError, WorldObjects, world_of
+from webhook.cluster.reads.permitted_read import ReadScope
 from webhook.core.model.pod import Requester
+from webhook.core.model.text import printable, shortened
+from webhook.core.world.world import World
+from webhook.kube.objects import keys
 from webhook.kube.objects.keys import OWN_NAMESPACE
 from webhook.kube.workloads.model import mapping, text
 from webhook.page.http.answers import Explained, Reviewed
 from webhook.page.live.cluster_state import ClusterState
-from webhook.page.live.snapshots import Snapshots, TooLongError
+from webhook.page.live.readable import UNKNOWN, Readable
+from webhook.page.live.snapshots import SnapshotError, Snapshots, TooLongError
 from webhook.page.views.viewer import Viewer
 
 _WIDTH: Final = 110
+_LONGEST: Final = 1_024
 _FORM: Final = "the form"
 _WITHOUT_RECLAIM: Final = "reclaim: with so many pods, ask `fairgate explain` what it could do"
 
@@ -59,43 +65,47 @@ class CommandAnswers:
         self._cluster = cluster
         self._coverage = coverage
 
-    async def explain(self, namespace: str, name: str) -> Explained | None:
-        """Explain a pod; None where there is none of this name. Raises SnapshotError."""
-        pod = self._state.reading.objects.get("Pod", f"{namespace}/{name}")
+    async def explain(self, namespace: str, name: str, readable: Readable) -> Explained | None:
+        """Explain a pod from what may be read; None where that has none of this name. Raises SnapshotError."""
+        pod = readable.pod(namespace, name)
         if pod is None:
             return None
+        viewer = readable.viewer
+        reads_reclaim = viewer.sees_all and not mapping(pod.get("spec")).get("nodeName")
         details = ClusterDetails()
         if self._cluster is not None:
-            waits = not mapping(pod.get("spec")).get("nodeName")
-            request = DetailsRequest(Target(POD, ("v1",), name), namespace, OWN_NAMESPACE, reads_reclaim=waits)
+            target = Target(POD, ("v1",), name) if viewer.sees_events(namespace) else None
+            request = DetailsRequest(target, namespace, OWN_NAMESPACE, reads_reclaim=reads_reclaim)
             details = await fetch_details(self._cluster.kubeconfig, request)
-        waits = not mapping(pod.get("spec")).get("nodeName")
+        asked = _Asked(pod, namespace, details, readable)
         try:
-            return await self._on_snapshot(pod, namespace, details, has_reclaim=waits)
+            return await self._on_snapshot(asked, has_reclaim=reads_reclaim)
         except TooLongError:
-            if not waits:
+            if not reads_reclaim:
                 raise
-            found = await self._on_snapshot(pod, namespace, details, has_reclaim=False)
+            found = await self._on_snapshot(asked, has_reclaim=False)
             return msgspec.structs.replace(found, text=f"{found.text}\n{_WITHOUT_RECLAIM}\n")
 
-    async def _on_snapshot(
-        self, pod: Mapping[str, Any], namespace: str, details: ClusterDetails, *, has_reclaim: bool
-    ) -> Explained:
+    async def _on_snapshot(self, asked: "_Asked", *, has_reclaim: bool) -> Explained:
         encoded = await self._snapshots.run(
-            lambda: msgspec.json.encode(self._explained(pod, namespace, details, has_reclaim=has_reclaim))
+            lambda: msgspec.json.encode(self._explained(asked, has_reclaim=has_reclaim))
         )
         return msgspec.json.decode(encoded, type=Explained)
 
-    def _explained(
-        self, pod: Mapping[str, Any], namespace: str, details: ClusterDetails, *, has_reclaim: bool
-    ) -> Explained:
-        reading = self._state.reading
-        world, kept = reading.world, reading.objects
-        objects = tuple(kept.all()) if has_reclaim else (pod, *kept.of_kind("Node"))
-        subject = subject_of_pod(pod, namespace=namespace, world=world)
-        read = WorldObjects(objects, self._coverage())
-        found = Found([subject], read, world, details, self._state.origin, lambda: reading.runs)
+    def _explained(self, asked: "_Asked", *, has_reclaim: bool) -> Explained:
+        reading, readable = self._state.reading, asked.readable
+        if readable.viewer.sees_all:
+            kept = reading.objects
+            objects = tuple(kept.all()) if has_reclaim else (asked.pod, *kept.of_kind("Node"))
+            read, world = WorldObjects(objects, self._coverage()), reading.world
+        else:
+            read, world = self._reduced(readable)
+        subject = subject_of_pod(asked.pod, namespace=asked.namespace, world=world)
+        runs = reading.runs if readable.viewer.sees_all else ()
+        found = Found([subject], read, world, asked.details, self._state.origin, lambda: runs)
         [explained], _ = explain_all(found, now=int(time.time()), has_reclaim=has_reclaim)
+        if not readable.viewer.sees_all:
+            explained = replace(explained, line=None)  # places and likely starts follow from all pods
         report = report_of(explained)
         steps = to_steps(explained, policy_hash=world.policy.hash, width=_WIDTH, is_colored=False)
         return Explained(
@@ -103,34 +113,69 @@ class CommandAnswers:
             report.outcome,
             report.tier or "",
             tuple((reason.code, reason.message) for reason in (*report.reasons, *report.warnings)),
-            steps,
+            "\n".join((steps.rstrip("\n"), *_limited(asked))) + "\n",
         )
 
-    async def review(self, manifest: bytes, *, namespace: str, user: str, viewer: Viewer) -> Reviewed:
-        """Review manifests. Raises SnapshotError."""
+    def _reduced(self, readable: Readable) -> tuple[WorldObjects, World]:
+        """Return the objects that a viewer may read, and a world that is made of them alone."""
+        read = WorldObjects(tuple(readable.objects()), _coverage_of(readable.viewer), readable.sums())
+        try:
+            return read, world_of(read, readable.policy(), name=self._state.origin)
+        except WorldError as error:
+            raise SnapshotError(str(error)) from error
+
+    async def review(self, manifest: bytes, readable: Readable, *, namespace: str, user: str) -> Reviewed:
+        """Review manifests on what may be read. Raises SnapshotError."""
         encoded = await self._snapshots.run(
-            lambda: msgspec.json.encode(self._reviewed(manifest, namespace, user, viewer))
+            lambda: msgspec.json.encode(self._reviewed(manifest, namespace, user, readable))
         )
         return msgspec.json.decode(encoded, type=Reviewed)
 
-    def _reviewed(self, manifest: bytes, namespace: str, user: str, viewer: Viewer) -> Reviewed:
+    def _reviewed(self, manifest: bytes, namespace: str, user: str, readable: Readable) -> Reviewed:
         collected = collect((Manifest(_FORM, manifest),), namespace=namespace)
-        if not viewer.sees_all and (problem := _beyond(collected, viewer)):
+        viewer, reading = readable.viewer, self._state.reading
+        if not viewer.sees_all_pods and (problem := _beyond(collected, viewer)):
             return Reviewed(problem=problem)
-        reading = self._state.reading
-        add_manifests(collected, reading.world)
+        world = reading.world if viewer.sees_all else self._reduced(readable)[1]
+        add_manifests(collected, world)
         evaluator = Evaluator(
-            reading.world,
+            world,
             related=collected.related,
             requester=Requester(user),
-            room_is_known=reading.is_room_known,
+            room_is_known=reading.is_room_known and viewer.sees_all,
             now_text=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
         found = [evaluator.evaluate(each) if isinstance(each, Item) else each for each in collected.entries]
         results = tuple(each for each in found if each is not None)
-        facts = WorldFacts("cluster", self._state.origin, None, len(reading.world.fleet), 0, reading.world.policy.hash)
+        facts = WorldFacts("cluster", self._state.origin, None, len(world.fleet), 0, world.policy.hash)
         review = Review(results, facts, len(found) - len(results), collected.skipped)
         return Reviewed(msgspec.json.decode(to_json(review)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    pod: Mapping[str, Any]
+    namespace: str
+    details: ClusterDetails
+    readable: Readable
+
+
+def _coverage_of(viewer: Viewer) -> Coverage:
+    """Return what a viewer may read, as a command would find it with their rights."""
+    pods = ReadScope(
+        "pods", viewer.sees_all_pods, () if viewer.namespaces is None else tuple(sorted(viewer.namespaces))
+    )
+    return Coverage((pods, ReadScope("nodes", viewer.nodes)))
+
+
+def _limited(asked: _Asked) -> Iterator[str]:
+    """Yield what Fairgate wrote on a pod that waits, and what its explanation leaves out for a viewer."""
+    if asked.readable.viewer.sees_all:
+        return
+    written = text(mapping(mapping(asked.pod.get("metadata")).get("annotations")).get(keys.WAITING))
+    if written:
+        yield f"written on the pod: {shortened(printable(written), _LONGEST)}"
+    yield f"nodes, reclaim and departments are left out: {UNKNOWN}"
 
 
 def _beyond(collected: Collected, viewer: Viewer) -> str:

@@ -60,9 +60,10 @@ async def identity_of(connection: ApiConnection, token: str, *, audience: str = 
     return Identity(user.username, user.uid, tuple(user.groups), user.extra)
 
 
-async def may_list_pods(connection: ApiConnection, identity: Identity, namespace: str = "") -> bool:
-    """Whether a user may list the pods of a namespace, by default of all. Raises ClusterError."""
-    attributes = {"verb": "list", "version": "v1", "resource": "pods"} | ({"namespace": namespace} if namespace else {})
+async def may_list(connection: ApiConnection, identity: Identity, resource: str, namespace: str = "") -> bool:
+    """Whether a user may list a kind of the core API in a namespace, by default in all. Raises ClusterError."""
+    attributes = {"verb": "list", "version": "v1", "resource": resource}
+    attributes |= {"namespace": namespace} if namespace else {}
     spec = {
         "user": identity.name,
         "uid": identity.uid,
@@ -91,6 +92,6 @@ class CallerRights:
         identity = await identity_of(self._connection, token, audience=self._audience)
         if identity is None:
             return f"the token is not valid for the audience {self._audience}"
-        if not await may_list_pods(self._connection, identity):
+        if not await may_list(self._connection, identity, "pods"):
             return f"{identity.name} may not list pods in all namespaces"
         return None

@@ -3,7 +3,6 @@
 import asyncio
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -11,15 +10,20 @@ from hmac import compare_digest
 from typing import Final, Protocol
 
 from webhook.cluster.reads.caller_rights import Identity
+from webhook.page.access.persons import KeptByPerson
 from webhook.page.access.rights import Rights
-from webhook.page.views.viewer import EVERYTHING, Viewer
+from webhook.page.access.sign_ins import NOWHERE, Origin, Tries
+from webhook.page.views.viewer import EVERYTHING, Viewer, person_of
 
 _TOKEN_BYTES: Final = 32
 LONGEST_TOKEN: Final = 16_384
 """Characters of a bearer token that are looked at."""
 
 SESSIONS: Final = 1_000
-"""Sessions that are kept, the latest used."""
+"""Sessions that are kept; where there are more, the person with most gives up the one that was used longest ago."""
+
+SESSIONS_OF_ONE: Final = 10
+"""Of one person: a new one ends the one that was used longest ago."""
 
 SESSION_SECONDS: Final = 12 * 3600.0
 """How long a session lasts."""
@@ -27,18 +31,23 @@ SESSION_SECONDS: Final = 12 * 3600.0
 CHECK_SECONDS: Final = 60.0
 """How long an answer of the API server on a token or a right is used."""
 
-SIGN_INS: Final = 20
-"""Tokens that are sent to the API server in ten seconds: guesses must not load it."""
+TOKENS_OF_ONE: Final = 20
+"""Tokens of one person whose answers are kept."""
 
-_SIGN_IN_SECONDS: Final = 10.0
+AT_ONCE: Final = 10
+"""Tokens that the API server is asked about at a time."""
+
+_CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
+"""What tells apart the tokens of one user: no right depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What a request shows of itself: its cookie and its bearer token, "" without one."""
+    """What a request shows of itself: its cookie and its bearer token, "" without one, and where it comes from."""
 
     cookie: str = ""
     bearer: str = ""
+    origin: Origin = NOWHERE
 
 
 class Door(Protocol):
@@ -50,7 +59,7 @@ class Door(Protocol):
     async def viewer(self, caller: Caller) -> Viewer | None:
         """Return the viewer of a request; None where it must sign in first."""
 
-    async def enter(self, token: str) -> str:
+    async def enter(self, token: str, origin: Origin = NOWHERE) -> str:
         """Return the cookie of a new session for a token; "" where the token is not valid."""
 
     def leave(self, cookie: str) -> None:
@@ -71,7 +80,7 @@ class LocalDoor:
         """Return the only viewer."""
         return EVERYTHING if caller.cookie in self._cookies else None
 
-    async def enter(self, token: str) -> str:
+    async def enter(self, token: str, origin: Origin = NOWHERE) -> str:  # noqa: ARG002 - it opens once
         """Return a cookie for the token of the URL, the first time."""
         if self._is_used or not compare_digest(token.encode(), self.token.encode()):
             return ""
@@ -85,17 +94,13 @@ class LocalDoor:
         self._cookies.discard(cookie)
 
 
-class TooManySignInsError(Exception):
-    """Tokens come faster than they may be sent to the API server."""
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Session:
     token: str
     until: float
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Known:
     viewer: Viewer | None
     until: float
@@ -105,7 +110,8 @@ class ClusterDoor:
     """The door of a page in the cluster: a bearer token that the API server accepts, and its rights.
 
     A token comes with each request, as from an authenticating proxy, or once by the form. `namespaces` are those that
-    have something to show. The rights are asked for again after a minute.
+    have something to show. The rights are asked for again after a minute. What is kept, and what the API server is
+    asked, is bounded by person where there is one, and by address where a token is no good.
     """
 
     takes_tokens = True
@@ -120,70 +126,87 @@ class ClusterDoor:
         self._rights = rights
         self._namespaces = namespaces
         self._clock = clock
-        self._sessions: OrderedDict[str, _Session] = OrderedDict()
-        self._known: OrderedDict[bytes, _Known] = OrderedDict()
-        self._asking: dict[bytes, asyncio.Lock] = {}
-        self._asked: list[float] = []
+        self._sessions: KeptByPerson[_Session] = KeptByPerson(in_all=SESSIONS, of_one=SESSIONS_OF_ONE)
+        self._tokens: KeptByPerson[_Known] = KeptByPerson(in_all=SESSIONS, of_one=TOKENS_OF_ONE)
+        self._invalid: KeptByPerson[_Known] = KeptByPerson(in_all=SESSIONS, of_one=TOKENS_OF_ONE)  # by address
+        self._users: KeptByPerson[_Known] = KeptByPerson(in_all=SESSIONS, of_one=TOKENS_OF_ONE)
+        self._asking: dict[str, asyncio.Lock] = {}
+        self._tries = Tries()
+        self._free = asyncio.Semaphore(AT_ONCE)
 
     async def viewer(self, caller: Caller) -> Viewer | None:
-        """Return the viewer of a bearer token, or of a session."""
+        """Return the viewer of a bearer token, or of a session. Raises TooManySignInsError, ClusterError."""
         if caller.bearer:
-            return await self._viewer_of(caller.bearer)
+            return await self._viewer_of(caller.bearer, caller.origin)
         session = self._sessions.get(caller.cookie)
         if session is None or session.until <= self._clock():
-            self._sessions.pop(caller.cookie, None)
+            self._sessions.pop(caller.cookie)
             return None
-        self._sessions.move_to_end(caller.cookie)
-        return await self._viewer_of(session.token)
+        return await self._viewer_of(session.token, None)
 
-    async def enter(self, token: str) -> str:
-        """Return the cookie of a new session. Raises TooManySignInsError."""
+    async def enter(self, token: str, origin: Origin = NOWHERE) -> str:
+        """Return the cookie of a new session. Raises TooManySignInsError, ClusterError."""
         token = token.strip()
-        if not token or len(token) > LONGEST_TOKEN or await self._viewer_of(token) is None:
+        viewer = await self._viewer_of(token, origin) if token else None
+        if viewer is None:
             return ""
         cookie = secrets.token_urlsafe(_TOKEN_BYTES)
-        self._sessions[cookie] = _Session(token, self._clock() + SESSION_SECONDS)
-        while len(self._sessions) > SESSIONS:
-            self._sessions.popitem(last=False)
+        self._sessions.set(cookie, viewer.person, _Session(token, self._clock() + SESSION_SECONDS))
         return cookie
 
     def leave(self, cookie: str) -> None:
         """End a session."""
-        self._sessions.pop(cookie, None)
+        self._sessions.pop(cookie)
 
-    async def _viewer_of(self, token: str) -> Viewer | None:
-        """Return the viewer of a token, asked for at most once a minute. Raises TooManySignInsError."""
+    async def _viewer_of(self, token: str, origin: Origin | None) -> Viewer | None:
+        """Return the viewer of a token, asked for at most once a minute; `origin` is None for that of a session."""
         if len(token) > LONGEST_TOKEN:
             return None
-        digest = sha256(token.encode()).digest()
+        digest = sha256(token.encode()).hexdigest()
         lock = self._asking.setdefault(digest, asyncio.Lock())
         try:
             async with lock:  # equal tokens that come at once are asked about once
-                return await self._asked_once(digest, token)
+                return await self._asked_once(digest, token, origin)
         finally:
             if not lock.locked():
                 self._asking.pop(digest, None)
 
-    async def _asked_once(self, digest: bytes, token: str) -> Viewer | None:
-        known = self._known.get(digest)
+    async def _asked_once(self, digest: str, token: str, origin: Origin | None) -> Viewer | None:
+        known = self._tokens.get(digest) or self._invalid.get(digest)
         if known is not None and known.until > self._clock():
             return known.viewer
-        if known is None or known.viewer is None:
-            self._count()
-        identity = await self._rights.identity(token)
-        viewer = None if identity is None else await self._seen_by(identity)
-        self._known[digest] = _Known(viewer, self._clock() + CHECK_SECONDS)
-        self._known.move_to_end(digest)
-        while len(self._known) > SESSIONS:
-            self._known.popitem(last=False)
+        counted = None
+        if origin is not None and (known is None or known.viewer is None):
+            counted = self._tries.begin(origin, now=self._clock())
+        async with self._free:
+            identity = await self._rights.identity(token)
+        until = self._clock() + CHECK_SECONDS
+        if identity is None:
+            self._tokens.pop(digest)
+            self._invalid.set(
+                digest, "" if origin is None else f"{origin.address} {origin.client}", _Known(None, until)
+            )
+            return None
+        if counted is not None:
+            self._tries.forgive(counted)
+        viewer = await self._seen_by(identity)
+        self._tokens.set(digest, viewer.person, _Known(viewer, until))
         return viewer
 
     async def _seen_by(self, identity: Identity) -> Viewer:
-        return await self._rights.viewer(identity, self._namespaces())
+        """Return what a user may see, asked for at most once a minute whatever tokens the user has."""
+        key = _key(identity)
+        known = self._users.get(key)
+        if known is not None and known.viewer is not None and known.until > self._clock():
+            return known.viewer
+        person = person_of(identity.name)
+        if known is None:
+            self._tries.begin_of(person, now=self._clock())
+        viewer = await self._rights.viewer(identity, self._namespaces())
+        self._users.set(key, person, _Known(viewer, self._clock() + CHECK_SECONDS))
+        return viewer
 
-    def _count(self) -> None:
-        now = self._clock()
-        self._asked = [each for each in self._asked if each > now - _SIGN_IN_SECONDS]
-        if len(self._asked) >= SIGN_INS:
-            raise TooManySignInsError("many tokens were tried: try again in ten seconds")
-        self._asked.append(now)
+
+def _key(identity: Identity) -> str:
+    extra = sorted((name, tuple(values)) for name, values in identity.extra.items() if name != _CREDENTIAL)
+    return repr((identity.name, identity.uid, sorted(identity.groups), extra))

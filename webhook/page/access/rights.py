@@ -1,11 +1,11 @@
-"""Rights by the API server itself: TokenReview says who, SubjectAccessReview says which pods they may list."""
+"""Rights by the API server itself: TokenReview says who, SubjectAccessReview what they may list."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.reads.caller_rights import Identity, identity_of, may_list_pods
+from webhook.cluster.reads.caller_rights import Identity, identity_of, may_list
 from webhook.page.views.viewer import Viewer
 
 MOST_NAMESPACES: Final = 300
@@ -35,20 +35,35 @@ class ApiRights:
         return await identity_of(self._connection, token)
 
     async def viewer(self, identity: Identity, namespaces: Iterable[str]) -> Viewer:
-        """Return what a user may see: all, if they may list the pods of all namespaces. Raises ClusterError."""
-        if await may_list_pods(self._connection, identity):
-            return Viewer(identity.name)
+        """Return what a user may list: pods and Events, in all namespaces or in which of these, and nodes."""
+        all_pods, nodes = await asyncio.gather(self._may(identity, "pods"), self._may(identity, "nodes"))
         asked = sorted(set(namespaces))
+        first = asked if all_pods else asked[:MOST_NAMESPACES]
+        pods = None if all_pods else await self._among(identity, "pods", first)
+        events = None
+        if not await self._may(identity, "events"):
+            events = await self._among(identity, "events", first[:MOST_NAMESPACES] if pods is None else sorted(pods))
+        notes = []
+        if pods is not None:
+            notes.append("not shown: pods of namespaces in which you may not list pods")
+        if len(asked) > len(first):
+            notes.append(f"only the first {len(first)} of {len(asked)} namespaces with GPU pods were looked at")
+        if not nodes:
+            notes.append("of nodes only the names are shown that your pods have, because you may not list nodes")
+        if events is not None and (pods is None or not pods <= events):
+            notes.append("decisions that only Events report are shown where you may list Events")
+        return Viewer(identity.name, pods, tuple(notes), nodes=nodes, events=events)
+
+    async def _among(self, identity: Identity, resource: str, namespaces: Sequence[str]) -> frozenset[str]:
+        """Return the namespaces in which a user may list a kind."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def ask(namespace: str) -> bool:
             async with gate:
-                return await may_list_pods(self._connection, identity, namespace)
+                return await self._may(identity, resource, namespace)
 
-        first = asked[:MOST_NAMESPACES]
-        answers = await asyncio.gather(*map(ask, first))
-        allowed = frozenset(name for name, is_allowed in zip(first, answers, strict=True) if is_allowed)
-        notes = ["not shown: pods of namespaces in which you may not list pods"]
-        if len(asked) > len(first):
-            notes.append(f"only the first {len(first)} of {len(asked)} namespaces with GPU pods were looked at")
-        return Viewer(identity.name, allowed, tuple(notes))
+        answers = await asyncio.gather(*map(ask, namespaces))
+        return frozenset(name for name, is_allowed in zip(namespaces, answers, strict=True) if is_allowed)
+
+    async def _may(self, identity: Identity, resource: str, namespace: str = "") -> bool:
+        return await may_list(self._connection, identity, resource, namespace)

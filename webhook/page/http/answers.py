@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from webhook.page.views.viewer import Viewer
+from webhook.page.live.readable import Readable
 
 
 class Explained(msgspec.Struct, frozen=True):
@@ -27,8 +27,8 @@ class Reviewed(msgspec.Struct, frozen=True):
 class Answers(Protocol):
     """Answers questions about the present world by the commands' own code. Both raise SnapshotError."""
 
-    async def explain(self, namespace: str, name: str) -> Explained | None:
-        """Explain a pod; None where there is none of this name."""
+    async def explain(self, namespace: str, name: str, readable: Readable) -> Explained | None:
+        """Explain a pod from what may be read; None where that has none of this name."""
 
-    async def review(self, manifest: bytes, *, namespace: str, user: str, viewer: Viewer) -> Reviewed:
+    async def review(self, manifest: bytes, readable: Readable, *, namespace: str, user: str) -> Reviewed:
         """Review manifests; those of namespaces that the viewer may not see are not judged."""

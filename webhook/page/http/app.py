@@ -7,8 +7,10 @@ from typing import Any, Final
 from aiohttp import web
 
 from webhook.cluster.api.errors import ClusterError
-from webhook.page.access.door import Caller, Door, TooManySignInsError
+from webhook.http.server import finished
+from webhook.page.access.door import Caller, Door
 from webhook.page.access.hosts import Hosts
+from webhook.page.access.sign_ins import Origin, TooManySignInsError
 from webhook.page.http.forms import MOST_BYTES, read_form
 from webhook.page.http.protection import add_headers, cookie_name, set_cookie
 from webhook.page.http.stream import stream_to
@@ -41,7 +43,7 @@ class PageApp:
 
     def application(self) -> web.Application:
         """Return the application."""
-        app = web.Application(middlewares=[self._guard], client_max_size=MOST_BYTES)
+        app = web.Application(middlewares=[_finish, self._guard], client_max_size=MOST_BYTES)
         app.on_response_prepare.append(add_headers)
         app.add_routes(
             [
@@ -138,7 +140,7 @@ class PageApp:
         """Take the token of the printed URL, and lead on from here, so that the browser sends the strict cookie."""
         if self._door.takes_tokens:
             return self._asks_to_sign_in()
-        cookie = await self._door.enter(request.query.get("token", ""))
+        cookie = await self._door.enter(request.query.get("token", ""), _origin(request))
         if not cookie:
             return self._asks_to_sign_in()
         response = self._page(HTTPStatus.OK, "open.html")
@@ -152,7 +154,7 @@ class PageApp:
         if not self._door.takes_tokens:
             return self._asks_to_sign_in()
         form = await read_form(request)
-        cookie = await self._door.enter(form.get("token", ""))
+        cookie = await self._door.enter(form.get("token", ""), _origin(request))
         if not cookie:
             problem = "The API server does not accept this token: it may be expired, or of another cluster."
             return self._page(HTTPStatus.UNAUTHORIZED, "sign_in.html", problem=problem)
@@ -173,8 +175,7 @@ class PageApp:
         async def is_still_allowed() -> bool:
             return await self._door.viewer(caller) == viewer
 
-        key = caller.cookie or caller.bearer
-        return await stream_to(request, self._views.hub, viewer, key=key, is_still_allowed=is_still_allowed)
+        return await stream_to(request, self._views.hub, viewer, is_still_allowed=is_still_allowed)
 
     def _message(self, status: HTTPStatus, title: str, text: str) -> web.Response:
         return self._page(status, "message.html", title=title, text=text, refresh=False)
@@ -184,7 +185,17 @@ class PageApp:
         return web.Response(text=text, status=status, content_type="text/html")
 
 
+@web.middleware
+async def _finish(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Have the shell note when a request has its whole response."""
+    return await finished(request, await handler(request))
+
+
 def _caller(request: web.Request) -> Caller:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     bearer = token.strip() if scheme.lower() == "bearer" else ""
-    return Caller(request.cookies.get(cookie_name(request.host), ""), bearer)
+    return Caller(request.cookies.get(cookie_name(request.host), ""), bearer, _origin(request))
+
+
+def _origin(request: web.Request) -> Origin:
+    return Origin.of(request.remote or "", ",".join(request.headers.getall("X-Forwarded-For", ())))

@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 
 from webhook.cluster.api.errors import ClusterError
-from webhook.page.access.door import TooManySignInsError
+from webhook.page.access.sign_ins import TooManySignInsError
 from webhook.page.live.hub import Client, Hub, TooManyError
 from webhook.page.views.viewer import Viewer
 
@@ -27,12 +27,11 @@ async def stream_to(
     hub: Hub,
     viewer: Viewer,
     *,
-    key: str,
     is_still_allowed: Callable[[], Awaitable[bool]],
 ) -> web.StreamResponse:
     """Send events until the page is closed, is too slow, or its viewer's rights changed."""
     try:
-        client = hub.join(viewer, key)
+        client = hub.join(viewer)
     except TooManyError:
         text = "too many pages are open: close some\n"
         return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=text, headers={"Retry-After": "10"})

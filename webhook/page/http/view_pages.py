@@ -12,17 +12,18 @@ import msgspec
 from aiohttp import web
 
 from webhook.core.model.amount import ONE_GPU
-from webhook.core.placement.gpu_inventory import gpu_inventory
+from webhook.core.placement.gpu_inventory import GpuInventory
 from webhook.page.http.answers import Answers
 from webhook.page.http.forms import read_form
 from webhook.page.http.templates import Templates
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.hub import Hub
 from webhook.page.live.line import SharedLine
+from webhook.page.live.readable import Readable
 from webhook.page.live.snapshots import SnapshotError
-from webhook.page.views.gpu_map import MapRow, by_fragmentation, holders_of, seen_by
-from webhook.page.views.search import LONGEST, MOST, search
-from webhook.page.views.teams import ShareRow, share_rows
+from webhook.page.views.gpu_map import by_fragmentation, holders_of
+from webhook.page.views.search import LONGEST, MOST
+from webhook.page.views.teams import ShareRow
 from webhook.page.views.usage_history import Point, UsageHistory, sparkline, summed
 from webhook.page.views.viewer import Viewer
 
@@ -71,26 +72,27 @@ class ViewPages:
 
     async def map_page(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Show the GPU map, and its nodes as a table, the most fragmented first."""
-        rows = by_fragmentation(list(self._rows(viewer)))
+        readable = self._readable(viewer)
+        rows = by_fragmentation(list(readable.rows()))
         number, shown = _page(rows, request)
         nodes = [(row, list(holders_of(row))) for row in shown]
-        models = [_model(each) for each in self._inventory()] if viewer.sees_all else []
+        models = [_model(each) for each in readable.models()]
         return self._html(
             "map.html",
             viewer,
             nodes=nodes,
             models=models,
-            teams=self._teams(viewer),
-            color=self._color(viewer),
+            teams=readable.teams(),
+            color=_color(readable),
             paging=_paging(number, len(rows)),
         )
 
     async def map_data(self, _request: web.Request, viewer: Viewer) -> web.Response:
         """Return all rows as JSON, as they were encoded when they changed."""
-        state = self._state
-        encoded = state.encoded.values() if viewer.sees_all else map(msgspec.json.encode, self._rows(viewer))
-        teams = msgspec.json.encode(self._teams(viewer))
-        body = b'{"sequence":%d,"teams":%s,"rows":[%s]}' % (state.sequence, teams, b",".join(encoded))
+        readable = self._readable(viewer)
+        teams, rows = msgspec.json.encode(readable.teams()), b",".join(readable.encoded_rows())
+        partial = b"false" if viewer.sees_all else b"true"
+        body = b'{"sequence":%d,"partial":%s,"teams":%s,"rows":[%s]}' % (self._state.sequence, partial, teams, rows)
         return web.Response(body=body, content_type="application/json")
 
     async def teams(self, _request: web.Request, viewer: Viewer) -> web.Response:
@@ -98,32 +100,29 @@ class ViewPages:
         now = int(time.time())
         why_not = _NO_HISTORY if self._history is None else self._history.why_not
         days = {} if self._history is None or why_not else self._history.last_day(now)
-        shares = share_rows(self._state.world, viewer)
+        readable = self._readable(viewer)
+        shares = readable.shares()
         rows = [(row, sparkline(_day_of(number, shares, days), now=now)) for number, row in enumerate(shares)]
         return self._html(
             "teams.html",
             viewer,
             rows=rows,
             no_history=why_not,
-            color=self._color(viewer),
+            color=_color(readable),
         )
 
     async def line(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Show who waits."""
-        line = await self._line.line()
-        rows = [row for row in line.rows if viewer.sees(row.namespace)]
-        waiting = sum(count for namespace, count in line.by_namespace.items() if viewer.sees(namespace))
-        number, shown = _page(rows, request)
-        left_out = waiting - len(rows)
-        return self._html(
-            "line.html", viewer, rows=shown, waiting=waiting, left_out=left_out, paging=_paging(number, len(rows))
-        )
+        found = self._readable(viewer).line(await self._line.line())
+        number, shown = _page(found.rows, request)
+        left_out, paging = found.waiting - len(found.rows), _paging(number, len(found.rows))
+        return self._html("line.html", viewer, rows=shown, waiting=found.waiting, left_out=left_out, paging=paging)
 
     async def decisions(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Show the newest decisions, of one kind or with some words if the viewer asks for that."""
         words, kind = request.query.get("q", "")[:LONGEST], request.query.get("kind", "")
-        log = self._state.decisions
-        rows = list(log.newest(viewer, words=words, kind=kind))
+        readable = self._readable(viewer)
+        rows = readable.decisions(words=words, kind=kind)
         number, shown = _page(rows, request)
         return self._html(
             "decisions.html",
@@ -131,21 +130,21 @@ class ViewPages:
             rows=shown,
             words=words,
             kind=kind,
-            kinds=log.kinds(),
+            kinds=readable.kinds(),
             paging=_paging(number, len(rows)),
         )
 
     async def search(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Show the pods that match a text."""
         query = request.query.get("q", "")[:LONGEST]
-        hits = search(query, self._state.world, viewer)
+        hits = self._readable(viewer).hits(query)
         return self._html("search.html", viewer, query=query, hits=hits, most=MOST)
 
     async def explain(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Explain one pod."""
         namespace, name = request.query.get("namespace", ""), request.query.get("name", "")
         with self._asking(viewer):
-            found = await self._answers.explain(namespace, name) if viewer.sees(namespace) else None
+            found = await self._answers.explain(namespace, name, self._readable(viewer))
         status = HTTPStatus.OK if found is not None else HTTPStatus.NOT_FOUND
         return self._html("explain.html", viewer, status, found=found, namespace=namespace, name=name)
 
@@ -159,48 +158,29 @@ class ViewPages:
         manifest, namespace, user = (form.get(each, "") for each in ("manifest", "namespace", "user"))
         namespace = namespace.strip() or "default"
         with self._asking(viewer):
-            answer = await self._answers.review(
-                manifest.encode(), namespace=namespace, user=user.strip(), viewer=viewer
-            )
+            readable = self._readable(viewer)
+            answer = await self._answers.review(manifest.encode(), readable, namespace=namespace, user=user.strip())
         return self._review(viewer, manifest, namespace, user, answer)
 
     @contextmanager
     def _asking(self, viewer: Viewer) -> Iterator[None]:
         """Count the questions of one viewer who is not alone. Raises SnapshotError for too many."""
-        if self._takes_tokens and self._asked[viewer.name] >= OF_ONE:
+        if self._takes_tokens and self._asked[viewer.person] >= OF_ONE:
             raise SnapshotError("your earlier questions are still being answered: try again in a few seconds")
-        self._asked[viewer.name] += 1
+        self._asked[viewer.person] += 1
         try:
             yield
         finally:
-            self._asked[viewer.name] -= 1
-            if not self._asked[viewer.name]:
-                del self._asked[viewer.name]
+            self._asked[viewer.person] -= 1
+            if not self._asked[viewer.person]:
+                del self._asked[viewer.person]
 
     def _review(self, viewer: Viewer, manifest: str, namespace: str, user: str, answer: object) -> web.Response:
         return self._html("review.html", viewer, manifest=manifest, namespace=namespace, user=user, answer=answer)
 
-    def _rows(self, viewer: Viewer) -> Iterator[MapRow]:
-        for row in self._state.sorted_rows():
-            if (seen := seen_by(row, viewer)) is not None:
-                yield seen
-
-    def _teams(self, viewer: Viewer) -> list[str]:
-        """Return the teams that are shown: in the order of policy, then those that it does not know."""
-        world = self._state.world
-        named = dict.fromkeys([*(str(team.name) for team in world.policy.teams), *sorted(world.usage_by_team())])
-        if viewer.sees_all:
-            return list(named)
-        own = {row.name for row in share_rows(world, viewer, holders=0) if row.is_team}
-        return [name for name in named if name in own]
-
-    def _color(self, viewer: Viewer) -> Callable[[str], int]:
-        order = {name: number % COLORS for number, name in enumerate(self._teams(viewer))}
-        return lambda team: order.get(team, COLORS)
-
-    def _inventory(self) -> Iterator[Any]:
-        world = self._state.world
-        return gpu_inventory(world.fleet, world.policy)
+    def _readable(self, viewer: Viewer) -> Readable:
+        """Return what a viewer may read: no view reads the state in another way."""
+        return Readable(self._state, viewer)
 
     def _html(
         self,
@@ -225,6 +205,11 @@ class ViewPages:
         return web.Response(text=text, status=status, content_type="text/html")
 
 
+def _color(readable: Readable) -> Callable[[str], int]:
+    order = {name: number % COLORS for number, name in enumerate(readable.teams())}
+    return lambda team: order.get(team, COLORS)
+
+
 def _day_of(number: int, rows: Sequence[ShareRow], days: Mapping[str, Sequence[Point]]) -> Sequence[Point]:
     """Return the last day of a team; of a department that of the teams below it, which follow it in the tree."""
     row = rows[number]
@@ -234,7 +219,7 @@ def _day_of(number: int, rows: Sequence[ShareRow], days: Mapping[str, Sequence[P
     return summed(days.get(each.name, ()) for each in below if each.is_team)
 
 
-def _page(rows: list[Any], request: web.Request) -> tuple[int, list[Any]]:
+def _page(rows: Sequence[Any], request: web.Request) -> tuple[int, list[Any]]:
     """Return the number of the page that was asked for, from 1, and its rows."""
     asked = request.query.get("page", "1")
     number = int(asked) if asked.isascii() and asked.isdecimal() and len(asked) <= len(str(_LARGEST_PAGE)) else 1
@@ -247,7 +232,7 @@ def _paging(number: int, total: int) -> dict[str, int]:
     return {"page": number, "pages": max(1, -(-total // ROWS)), "total": total, "first": (number - 1) * ROWS + 1}
 
 
-def _model(found: Any) -> dict[str, object]:  # noqa: ANN401 - a row of the inventory
+def _model(found: GpuInventory) -> dict[str, object]:
     gpus = {
         name: f"{round(getattr(found, name) / ONE_GPU, 1):g}" for name in ("capacity", "free", "closed", "fragmented")
     }

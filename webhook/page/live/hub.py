@@ -1,21 +1,23 @@
 """The hub: sends what changed to every open page, and drops a page that does not keep up."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 
 from webhook.core.model.names import NodeName
+from webhook.page.access.persons import yields_to
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.views.gpu_map import MapRow, encode, seen_by
 from webhook.page.views.viewer import Viewer
 
 CLIENTS: Final = 200
-"""Streams that are open at a time."""
+"""Streams that are open at a time; where there would be more, the person with most gives up the oldest."""
 
 CLIENTS_OF_ONE: Final = 12
-"""Of one viewer: a browser allows six of a host anyway."""
+"""Of one person: a browser allows six of a host anyway."""
 
 BUFFERED: Final = 64
 """Messages that may wait for a client."""
@@ -39,14 +41,14 @@ class TooManyError(Exception):
 class Client:
     """One open stream: the messages that wait for it, and whether it was dropped.
 
-    `shown` are the nodes that a viewer of some namespaces sees: the names of others are not sent, not even as gone.
+    `shown` are the rows as a viewer who may not read all was sent them: of others nothing is sent, not even that they
+    changed or went.
     """
 
-    def __init__(self, viewer: Viewer, key: str) -> None:
+    def __init__(self, viewer: Viewer) -> None:
         self.viewer = viewer
-        self.key = key
         self.is_dropped = False
-        self.shown: set[NodeName] = set()
+        self.shown: dict[NodeName, MapRow] = {}
         self._messages: asyncio.Queue[bytes] = asyncio.Queue(BUFFERED)
         self._bytes = 0
 
@@ -79,7 +81,7 @@ class Hub:
     def __init__(self, state: ClusterState) -> None:
         self.dropped = 0
         self._state = state
-        self._clients: set[Client] = set()
+        self._clients: dict[Client, None] = {}  # the oldest first
         self._changed = asyncio.Event()
         self._published = asyncio.Event()
         self._changed.set()  # the state may have been filled before
@@ -95,20 +97,28 @@ class Hub:
         """The number of the last rows that were sent."""
         return self._state.sequence
 
-    def join(self, viewer: Viewer, key: str) -> Client:
-        """Open a stream for a viewer; `key` tells viewers apart. Raises TooManyError."""
-        if len(self._clients) >= CLIENTS or sum(each.key == key for each in self._clients) >= CLIENTS_OF_ONE:
+    def join(self, viewer: Viewer) -> Client:
+        """Open a stream for a viewer, where a person with more of them gives up one if need be. Raises TooManyError."""
+        counts = Counter(each.viewer.person for each in self._clients)
+        if counts[viewer.person] >= CLIENTS_OF_ONE:
             raise TooManyError
-        client = Client(viewer, key)
+        if len(self._clients) >= CLIENTS:
+            most = yields_to(viewer.person, counts)
+            if most is None:
+                raise TooManyError
+            oldest = next(each for each in self._clients if each.viewer.person == most)
+            oldest.drop()
+            self.leave(oldest)
+        client = Client(viewer)
         if not viewer.sees_all:
             rows = self._state.rows.items()
-            client.shown = {name for name, row in rows if seen_by(row, viewer) is not None}
-        self._clients.add(client)
+            client.shown = {name: seen for name, row in rows if (seen := seen_by(row, viewer)) is not None}
+        self._clients[client] = None
         return client
 
     def leave(self, client: Client) -> None:
         """Forget a stream."""
-        self._clients.discard(client)
+        self._clients.pop(client, None)
 
     def drop_all(self) -> None:
         """End every stream."""
@@ -166,19 +176,19 @@ class Hub:
         client.put(message)
         if client.is_dropped:
             self.dropped += 1
-            self._clients.discard(client)
+            self._clients.pop(client, None)
 
 
 def _own(client: Client, changed: Iterable[tuple[NodeName, MapRow | None]]) -> Iterator[tuple[NodeName, MapRow | None]]:
-    """Yield what a viewer of some namespaces sees of rows that changed."""
+    """Yield what a viewer who may not read all sees of rows that changed, where that changed."""
     for name, row in changed:
         seen = None if row is None else seen_by(row, client.viewer)
-        if seen is not None:
-            client.shown.add(name)
-        elif name in client.shown:
-            client.shown.remove(name)
-        else:
+        if seen == client.shown.get(name):
             continue
+        if seen is None:
+            del client.shown[name]
+        else:
+            client.shown[name] = seen
         yield name, seen
 
 

@@ -1,6 +1,6 @@
 """The objects of the cluster as a world file keeps them, encoded: what explanations read besides the world."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -66,6 +66,12 @@ class KeptObjects:
         """Yield every object, in no order."""
         for encoded in self._found.values():
             yield msgspec.json.decode(encoded)
+
+    def among(self, is_wanted: Callable[[str, str], bool]) -> Iterator[Json]:
+        """Yield the objects that are wanted by their kind and namespace/name."""
+        for key, encoded in self._found.items():
+            if is_wanted(*key):
+                yield msgspec.json.decode(encoded)
 
     def of_kind(self, kind: str) -> Iterator[Json]:
         """Yield the objects of a kind."""

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from webhook.core.admission.queueing import without_place
 from webhook.core.explain.likely_start import StartRange
 from webhook.core.explain.queue_rows import QueueReader, QueueRow
 from webhook.core.model.amount import gpus_text
@@ -33,7 +34,7 @@ _LONGEST: Final = 300
 class LineRow(msgspec.Struct, array_like=True, frozen=True):
     """A waiting pod. `place` is 0 where it is not in line; the likely start is in seconds from now, -1 if unknown.
 
-    `why_unknown` then says why.
+    `why_unknown` then says why. `written` is what Fairgate wrote on the pod.
     """
 
     namespace: str
@@ -50,6 +51,7 @@ class LineRow(msgspec.Struct, array_like=True, frozen=True):
     earliest: int
     latest: int
     why_unknown: str = ""
+    written: str = ""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -131,6 +133,7 @@ def _row(row: QueueRow) -> LineRow:
         start.earliest,
         start.latest,
         _short(why),
+        _short(without_place(waiting.text.removeprefix("waits: "))),
     )
 
 

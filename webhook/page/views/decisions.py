@@ -42,6 +42,7 @@ KINDS: Final = {
 }
 """The reasons of Events in words."""
 
+_EVENT: Final = "event/"
 ADMITTED: Final = "admitted"
 QUEUED: Final = "queued"
 
@@ -130,7 +131,7 @@ class DecisionLog:
         """Yield what a viewer may see, the newest first: of one kind, and with all of these words."""
         wanted = words.lower().split()
         for decision in sorted(self._kept.values(), reverse=True):
-            if not viewer.sees(decision.namespace) or (kind and decision.kind != kind):
+            if not _is_seen(decision, viewer) or (kind and decision.kind != kind):
                 continue
             if wanted:
                 whole = " ".join(map(str, decision[2:-1])).lower()
@@ -138,9 +139,15 @@ class DecisionLog:
                     continue
             yield decision
 
-    def kinds(self) -> list[str]:
-        """Return the kinds that occur, by name."""
-        return sorted({each.kind for each in self._kept.values()})
+    def kinds(self, viewer: Viewer) -> list[str]:
+        """Return the kinds that occur in what a viewer may see, by name."""
+        return sorted({each.kind for each in self._kept.values() if _is_seen(each, viewer)})
+
+
+def _is_seen(decision: Decision, viewer: Viewer) -> bool:
+    """Whether a viewer may read what a decision was read from: a pod, or an Event."""
+    is_event = decision.key.startswith(_EVENT)
+    return viewer.sees_events(decision.namespace) if is_event else viewer.sees(decision.namespace)
 
 
 def of_pod(pod: Mapping[str, Any]) -> Decision | None:
@@ -197,7 +204,7 @@ def of_event(event: Mapping[str, Any]) -> Decision | None:
     count = event.get("count")
     return Decision(
         unix_seconds(at),
-        f"event/{text(metadata.get('namespace'))}/{text(metadata.get('name'))}",
+        f"{_EVENT}{text(metadata.get('namespace'))}/{text(metadata.get('name'))}",
         KINDS[reason],
         text(metadata.get("namespace")),
         _short(f"{text(about.get('kind'))} {text(about.get('name'))}"),

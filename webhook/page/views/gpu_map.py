@@ -73,6 +73,7 @@ class MapRow(msgspec.Struct, frozen=True):
 
 _REJECTS: Final = "rejects pods"  # without the teams: not every viewer may know them
 _HIDDEN: Final = MapPod("", "", "", "", 0, "", borrowed=False)
+_FEW: Final = 64
 _encoder: Final = msgspec.json.Encoder()
 
 
@@ -129,16 +130,73 @@ def _group(group: DeviceGroup, index: dict[str, int]) -> MapGroup:
 
 
 def seen_by(row: MapRow, viewer: Viewer) -> MapRow | None:
-    """Return what a viewer may see of a row; None where no pod of theirs is on the node.
+    """Return what a viewer may see of a row; None where that is nothing.
 
-    Pods of other namespaces are left as parts without a name.
+    Who may list nodes sees what is on the Node: its GPUs and labels, and whether it takes pods. Who may list the pods
+    of some namespaces alone sees these on it, and not which other GPUs are in use: all of those are one part without a
+    name. Without nodes there are only own pods, on the node that they name. Pools are of the policy, not of the Node.
     """
     if viewer.sees_all:
         return row
-    if not any(viewer.sees(pod.namespace) for pod in row.pods):
+    own = [number for number, pod in enumerate(row.pods) if viewer.sees(pod.namespace)]
+    if not own and not viewer.nodes:
         return None
-    pods = tuple(pod if viewer.sees(pod.namespace) else _HIDDEN for pod in row.pods)
-    return msgspec.structs.replace(row, pods=pods)
+    index = {number: place for place, number in enumerate(own)}
+    pods = tuple(row.pods[number] for number in own)
+    if viewer.nodes:
+        groups = tuple(_own_of(group, index, rest=len(own)) for group in row.groups)
+        return msgspec.structs.replace(row, pools=(), pods=(*pods, _HIDDEN), groups=groups, free=0, stranded=0)
+    groups = tuple(found for group in row.groups if (found := _own_alone(group, index)).devices)
+    return MapRow(row.node, "", (), "", "", held=False, free=0, stranded=0, pods=pods, groups=groups)
+
+
+def _own_of(group: MapGroup, index: dict[int, int], *, rest: int) -> MapGroup:
+    """Return the GPUs of a node with own pods on them; whether the rest is in use is not shown."""
+    if group.is_packed:
+        own = [tuple((index[n], pieces) for n, pieces in device.parts if n in index) for device in group.devices]
+    else:  # where a pod is drawn depends on the pods before it: own ones are drawn first
+        left = [[place, pieces] for place, pieces in _sums(group, index).items()]
+        own = [tuple(_filled(device.pieces, left)) for device in group.devices]
+    devices = tuple(
+        MapDevice(device.pieces, _with_rest(parts, device.pieces, rest))
+        for device, parts in zip(group.devices, own, strict=True)
+    )
+    return MapGroup(group.resource, group.is_packed, 0, devices)
+
+
+def _own_alone(group: MapGroup, index: dict[int, int]) -> MapGroup:
+    """Return what own pods have of a resource, as if each piece were a GPU; many pieces are one."""
+    devices: list[MapDevice] = []
+    for place, pieces in _sums(group, index).items():
+        number = pieces if pieces <= _FEW else 1
+        devices += [MapDevice(pieces // number, ((place, pieces // number),))] * number
+    return MapGroup(group.resource, is_packed=False, over=0, devices=tuple(devices))
+
+
+def _sums(group: MapGroup, index: dict[int, int]) -> dict[int, int]:
+    sums: dict[int, int] = {}
+    for device in group.devices:
+        for number, pieces in device.parts:
+            if number in index:
+                sums[index[number]] = sums.get(index[number], 0) + pieces
+    return dict(sorted(sums.items()))
+
+
+def _filled(free: int, left: list[list[int]]) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a GPU of so many pieces, taken from what pods still have to be drawn."""
+    while free and left:
+        place, pieces = left[0]
+        taken = min(free, pieces)
+        free -= taken
+        left[0][1] -= taken
+        if not left[0][1]:
+            left.pop(0)
+        yield place, taken
+
+
+def _with_rest(parts: tuple[tuple[int, int], ...], pieces: int, rest: int) -> tuple[tuple[int, int], ...]:
+    left = pieces - sum(taken for _, taken in parts)
+    return (*parts, (rest, left)) if left > 0 else parts
 
 
 def encode(row: MapRow) -> bytes:

@@ -1,10 +1,10 @@
 """Teams and departments as rows of text and of shares of a bar. Pure."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from webhook.core.explain.board import DepartmentRow, TeamRow, shares_of
 from webhook.core.model.amount import ONE_GPU, Limit, Units, Unlimited, format_limit, gpus_text
+from webhook.core.model.names import UNASSIGNED, TeamName
 from webhook.core.world.world import World
 from webhook.page.views.viewer import Viewer
 
@@ -40,7 +40,7 @@ def share_rows(world: World, viewer: Viewer, *, holders: int = 5) -> list[ShareR
 
     A viewer of some namespaces sees the teams that these belong to, and no department.
     """
-    own = None if viewer.namespaces is None else set(_teams_of(world, viewer.namespaces))
+    own = None if viewer.sees_all_pods else own_teams(world, viewer)
     rows = []
     for depth, row in shares_of(world, holders=holders).tree():
         if isinstance(row, TeamRow):
@@ -51,17 +51,17 @@ def share_rows(world: World, viewer: Viewer, *, holders: int = 5) -> list[ShareR
     return rows
 
 
-def _teams_of(world: World, namespaces: frozenset[str]) -> Iterator[str]:
-    for facts in world.namespaces():
-        if facts.name in namespaces:
-            yield world.tenancy(facts.name).team_name
+def own_teams(world: World, viewer: Viewer) -> set[TeamName]:
+    """Return the teams that the namespaces of a viewer belong to; no team is none."""
+    teams = {world.tenancy(facts.name).team_name for facts in world.namespaces() if viewer.sees(facts.name)}
+    return teams - {UNASSIGNED}
 
 
 def _team(row: TeamRow, depth: int, viewer: Viewer) -> ShareRow:
     seen = (each for each in row.holders if viewer.sees(each[0].partition("/")[0]))
     return ShareRow(
         row.name,
-        depth if viewer.sees_all else 0,
+        depth if viewer.sees_all_pods else 0,
         is_team=True,
         guaranteed=gpus_text(row.guaranteed),
         limit=_limit(row.limit),

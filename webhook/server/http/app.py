@@ -1,51 +1,36 @@
 """The HTTPS server around the handlers: routes, listening, and a shutdown that fails no request."""
 
 import asyncio
-import logging
 import os
 import signal
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
 
 from aiohttp import web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.http_parser import RawRequestMessage
-from aiohttp.streams import StreamReader
-from aiohttp.web_protocol import RequestHandler
 
+from webhook.http.bounds import Bounds
+from webhook.http.connections import Connections
+from webhook.http.listen import open_sockets
+from webhook.http.server import listening, server_of
 from webhook.kube.objects.usage_access import USAGE_PATH
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
-from webhook.server.http.connections import Connections
 from webhook.server.http.handlers import REVIEW_PATHS, Handlers
 from webhook.server.http.http_error import HttpError
-from webhook.server.http.listen import open_sockets
 from webhook.server.http.plain_request import PlainHead
 from webhook.server.http.probes import Readiness
 from webhook.server.http.reply import Reply
 from webhook.server.http.request_target import Target, parse_target
-from webhook.server.http.review_batch import Caller
+from webhook.server.http.review_batch import Caller, ReviewBatch
+from webhook.server.http.review_connection import ReviewConnection
 from webhook.server.http.usage_endpoint import UsageEndpoint
 from webhook.server.review.answer import Reviewer
-from webhook.server.settings import (
-    FINISH_SECONDS,
-    HANDSHAKE_SECONDS,
-    KEEPALIVE_SECONDS,
-    MAX_BODY_BYTES,
-    TLS_SHUTDOWN_SECONDS,
-    Address,
-    Settings,
-)
+from webhook.server.settings import BACKLOG, BOUNDS, FINISH_SECONDS, Address, Settings, StartupError
 
 CallerCheck = Callable[[asyncio.BaseTransport | None], None]
 """Raises HttpError for a review that the client of a connection may not send."""
-
-LINGERING_SECONDS: Final = 1.0
-"""How long to keep reading a rejected body, so that its sender receives the response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,63 +158,37 @@ async def serve(
     *,
     stop: asyncio.Event,
     on_listening: Callable[[str], None] | None = None,
+    bounds: Bounds = BOUNDS,
 ) -> None:
     """Listen and serve until `stop`, then drain: unready at once, every response closes its connection, then return.
 
     New connections are accepted during the drain, too: Services and API servers use a terminating pod for some
     seconds. `on_listening` receives the URL to call. Raises StartupError if the address cannot be bound.
     """
-    loop = asyncio.get_running_loop()
-    server = Connections(
-        app.handle,
-        reviews=app,
-        request_factory=_make_request,
-        logger=_http_logger(),
-        access_log=None,
-        keepalive_timeout=KEEPALIVE_SECONDS,
-        lingering_time=LINGERING_SECONDS,
-        auto_decompress=False,
-    )
-    sockets = open_sockets(settings.listen)
-    listeners = [
-        await loop.create_server(
-            server,
-            sock=sock,
-            ssl=ssl_context,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS,
-            ssl_shutdown_timeout=TLS_SHUTDOWN_SECONDS,
-        )
-        for sock in sockets
-    ]
-    bound = [Address(*sock.getsockname()[:2]) for sock in sockets]
-    url = _url(settings.listen, bound[0].port)
-    app.logs.event.info("listening", url=url, addresses=[str(a) for a in bound])
-    if on_listening is not None:
-        on_listening(url)
+    batch = ReviewBatch(app, asyncio.get_running_loop())
+
+    def make(room: Connections) -> ReviewConnection:
+        return ReviewConnection(room, reviews=app, batch=batch)
+
+    connections = Connections(server_of(app.handle), bounds.within_files(), make=make)
     try:
-        await stop.wait()
-        app.drain()
-        app.logs.event.info("draining", seconds=settings.drain_seconds)
-        await asyncio.sleep(settings.drain_seconds)
-    finally:
-        app.drain()
-        await _close(server, listeners)
-        app.logs.event.info("stopped", requests=server.requests_count)
-
-
-async def _close(server: web.Server, listeners: list[asyncio.Server]) -> None:
-    """Accept no more connections, finish requests in flight, and wait until the last connection is closed."""
-    # uvloop's wait_closed waits for connections only if it is called before close.
-    closed = [asyncio.create_task(listener.wait_closed()) for listener in listeners]
-    await asyncio.sleep(0)  # also lets requests that were just received start, before idle connections are closed
-    for listener in listeners:
-        listener.close()
-    server.pre_shutdown()
-    await server.shutdown(FINISH_SECONDS)
-    # Closing a loop during a TLS shutdown is an error in uvloop, and would change the exit status.
-    await asyncio.wait(closed, timeout=2 * TLS_SHUTDOWN_SECONDS)
-    for task in closed:
-        task.cancel()
+        sockets = open_sockets(settings.listen.host, settings.listen.port, backlog=BACKLOG)
+    except OSError as exc:
+        raise StartupError(f"cannot listen on {settings.listen}: {exc.strerror}") from exc
+    async with listening(connections, sockets, tls=ssl_context, finish_seconds=FINISH_SECONDS):
+        bound = [Address(*sock.getsockname()[:2]) for sock in sockets]
+        url = _url(settings.listen, bound[0].port)
+        app.logs.event.info("listening", url=url, addresses=[str(a) for a in bound])
+        if on_listening is not None:
+            on_listening(url)
+        try:
+            await stop.wait()
+            app.drain()
+            app.logs.event.info("draining", seconds=settings.drain_seconds)
+            await asyncio.sleep(settings.drain_seconds)
+        finally:
+            app.drain()
+    app.logs.event.info("stopped", requests=connections.requests)
 
 
 @contextmanager
@@ -255,32 +214,5 @@ def stop_signals(logs: Logs) -> Iterator[asyncio.Event]:
             loop.remove_signal_handler(number)
 
 
-def _make_request(
-    message: RawRequestMessage,
-    payload: StreamReader,
-    protocol: RequestHandler,
-    writer: AbstractStreamWriter,
-    task: "asyncio.Task[None]",
-) -> web.BaseRequest:
-    """Return a request with our body limit: aiohttp's own is 1 MiB."""
-    return web.BaseRequest(message, payload, protocol, writer, task, task.get_loop(), client_max_size=MAX_BODY_BYTES)
-
-
 def _url(listen: Address, port: int) -> str:
     return f"https://{Address('localhost' if listen.is_wildcard else listen.host, port)}"
-
-
-def _http_logger() -> logging.Logger:
-    """Return the logger for aiohttp's server: client errors are warnings without a traceback."""
-    logger = logging.getLogger("webhook.server.http")
-    if not logger.filters:
-        logger.addFilter(_downgrade_client_errors)
-    return logger
-
-
-def _downgrade_client_errors(record: logging.LogRecord) -> bool:
-    cause = record.exc_info[1] if record.exc_info else None
-    if isinstance(cause, HttpProcessingError):
-        record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
-        record.msg, record.args = "not HTTP: %s", (cause.message.partition("\n")[0],)
-    return True

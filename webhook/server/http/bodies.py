@@ -79,16 +79,23 @@ def too_large() -> HttpError:
 async def _read(request: web.BaseRequest, *, within_seconds: float) -> bytes:
     try:
         if request.content.is_eof():
-            return await request.read()
-        if request.headers.get("Expect", "").lower() == "100-continue":
-            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            request.writer.output_size = 0  # or aiohttp assumes that the final response was already sent
+            return await _whole(request)
+        if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         async with asyncio.timeout(within_seconds):
-            return await request.read()
-    except web.HTTPRequestEntityTooLarge as exc:
-        raise too_large() from exc
+            return await _whole(request)
     except TimeoutError as exc:
         text = f"the body was not received within {within_seconds:g} s"
         raise HttpError(408, "BodyTimeout", text) from exc
     except (web.RequestPayloadError, ConnectionError) as exc:
         raise HttpError(400, "BrokenBody", "the body ended early or its HTTP framing is invalid") from exc
+
+
+async def _whole(request: web.BaseRequest) -> bytes:
+    """Return the whole body. aiohttp's own `read` has a limit of 1 MiB that only a `web.Application` changes."""
+    body = bytearray()
+    async for piece in request.content.iter_any():
+        body += piece
+        if len(body) > MAX_BODY_BYTES:
+            raise too_large()
+    return bytes(body)

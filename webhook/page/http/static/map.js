@@ -14,6 +14,7 @@ const sortBy = document.getElementById("map-sort");
 const rows = new Map();
 const places = new Map(); // node → its group's picture and its number there
 let teams = [];
+let isPartial = false; // which other GPUs are in use is not shown to this viewer
 let sequence = -1;
 let isLoading = false;
 let joined = -1; // the sequence at which the stream began
@@ -58,7 +59,7 @@ class Picture {
       all += cells.length;
       free += row.state ? 0 : cells.filter((cell) => !cell.parts.length).length;
     }
-    const text = `${this.group.name}: ${counted(this.group.nodes.length, "node")}, ${counted(all, "GPU")}, ${free} wholly free`;
+    const text = `${this.group.name}: ${counted(this.group.nodes.length, "node")}, ${counted(all, "GPU")}${isPartial ? "" : `, ${free} wholly free`}`;
     if (this.heading.textContent !== text) this.heading.textContent = text;
   }
 
@@ -122,7 +123,7 @@ function describe({ row, cells }, index) {
   const state = row.state ? ` (${row.state})` : row.held ? " (held for reclaim)" : "";
   const found = device.parts.map(([number, pieces]) => {
     const [namespace, name, owner, user, since, team, isBorrowed] = row.pods[number];
-    if (!name) return "a pod that is not shown to you";
+    if (!name) return "not shown to you: in use or free";
     const of = device.pieces > 1 ? `, ${pieces} of ${device.pieces} parts` : "";
     const by = [owner, user].filter(Boolean).join(", ");
     const from = since ? `, since ${new Date(since * 1000).toLocaleString()}` : "";
@@ -204,6 +205,7 @@ async function load() {
   rows.clear();
   for (const row of found.rows) rows.set(row.node, row);
   teams = found.teams;
+  isPartial = found.partial;
   sequence = found.sequence;
   arrange();
   const missed = waiting;

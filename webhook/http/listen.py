@@ -5,34 +5,31 @@ from contextlib import ExitStack
 from errno import EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT
 from typing import Final
 
-from webhook.server.settings import Address, StartupError
-
-BACKLOG: Final = 1024
-"""Connections that may wait to be accepted: a burst of pods makes API servers open many at once."""
+BACKLOG: Final = 128
+"""Connections that may wait to be accepted, unless a server expects more."""
 
 _NO_SUCH_FAMILY: Final = frozenset({EADDRNOTAVAIL, EAFNOSUPPORT})
 _PORT_TRIES: Final = 16
 
 
-def open_sockets(address: Address) -> list[socket.socket]:
-    """Bind every address of a host (localhost: two), all on the same port, even if the system chooses it.
+def open_sockets(host: str, port: int, *, backlog: int = BACKLOG) -> list[socket.socket]:
+    """Bind every address of a host (localhost: two; "": all), on the same port, even if the system chooses it.
 
-    Raises StartupError.
+    Raises OSError, whose `strerror` says why in words.
     """
-    tries = _PORT_TRIES if address.port == 0 else 1
+    tries = _PORT_TRIES if port == 0 else 1
     for left in reversed(range(tries)):
         try:
-            return _bind_all(address)
+            return _bind_all(host, port, backlog)
         except OSError as exc:
             # A port chosen for the first address may be taken on the second: choose again.
             if exc.errno != EADDRINUSE or not left:
-                raise StartupError(f"cannot listen on {address}: {_why(exc)}") from exc
+                raise OSError(exc.errno, _why(exc)) from exc
     raise AssertionError("the last try returns or raises")
 
 
-def _bind_all(address: Address) -> list[socket.socket]:
-    found = socket.getaddrinfo(address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    port = address.port
+def _bind_all(host: str, port: int, backlog: int) -> list[socket.socket]:
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound: list[socket.socket] = []
     unsupported: OSError | None = None
     with ExitStack() as undo:
@@ -44,7 +41,7 @@ def _bind_all(address: Address) -> list[socket.socket]:
                 if family == socket.AF_INET6:
                     sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 sock.bind((where[0], port, *where[2:]))
-                sock.listen(BACKLOG)
+                sock.listen(backlog)
             except OSError as exc:
                 if exc.errno not in _NO_SUCH_FAMILY:
                     raise

@@ -1,0 +1,120 @@
+"""A server within bounds: aiohttp answers, and its connections are `Connections`."""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from webhook.http.bounds import Bounds
+from webhook.http.connection import Connection
+from webhook.http.connections import Connections
+
+HANDSHAKE_SECONDS: Final = 10.0
+"""Timeout of a TLS handshake."""
+
+TLS_SHUTDOWN_SECONDS: Final = 1.0
+"""How long a closing connection waits for its peer's TLS close_notify."""
+
+LINGERING_SECONDS: Final = 1.0
+"""How long to keep reading a rejected body, so that its sender receives the response."""
+
+_NEVER: Final = 1e9
+"""aiohttp closes no idle connection: `Connections` does, and knows of requests that aiohttp never saw."""
+
+Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+def options() -> dict[str, Any]:
+    """Return the options of aiohttp's server that the shell relies on, for `web.Server` and `web.AppRunner`."""
+    return {
+        "logger": _http_logger(),
+        "access_log": None,
+        "keepalive_timeout": _NEVER,
+        "lingering_time": LINGERING_SECONDS,
+        "auto_decompress": False,  # a few compressed bytes can expand to any size
+    }
+
+
+def server_of(handle: Handle) -> web.Server:
+    """Return aiohttp's server for a handler."""
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        return await finished(request, await handle(request))
+
+    return web.Server(answer, **options())
+
+
+async def finished(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
+    """Write a response to its end, and note that its request has one; a handler returns it after that."""
+    with suppress(ConnectionError):  # aiohttp finds out, too
+        await response.prepare(request)
+        await response.write_eof()
+    connection = None if request.transport is None else request.transport.get_protocol()
+    if isinstance(connection, Connection):
+        connection.answered()
+    return response
+
+
+@asynccontextmanager
+async def listening(
+    connections: Connections,
+    sockets: Sequence[socket.socket],
+    *,
+    tls: ssl.SSLContext | None = None,
+    finish_seconds: float,
+) -> AsyncIterator[None]:
+    """Accept connections until the end of the block, then close each after its last answer.
+
+    A request has `finish_seconds` for that.
+    """
+    loop = asyncio.get_running_loop()
+    listeners = [
+        await loop.create_server(
+            connections,
+            sock=each,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else HANDSHAKE_SECONDS,
+            ssl_shutdown_timeout=None if tls is None else TLS_SHUTDOWN_SECONDS,
+        )
+        for each in sockets
+    ]
+    try:
+        yield
+    finally:
+        # uvloop's wait_closed waits for connections only if it is called before close.
+        closed = [asyncio.create_task(listener.wait_closed()) for listener in listeners]
+        await asyncio.sleep(0)  # also lets requests that were just received start, before idle connections are closed
+        for listener in listeners:
+            listener.close()
+        await connections.close(within_seconds=finish_seconds)
+        # Closing a loop during a TLS shutdown is an error in uvloop, and would change the exit status.
+        await asyncio.wait(closed, timeout=2 * TLS_SHUTDOWN_SECONDS)
+        for task in closed:
+            task.cancel()
+
+
+def connections_of(handle: Handle, bounds: Bounds) -> Connections:
+    """Return the connections of a server that has this handler."""
+    return Connections(server_of(handle), bounds.within_files())
+
+
+def _http_logger() -> logging.Logger:
+    """Return the logger for aiohttp's server: client errors are warnings without a traceback."""
+    logger = logging.getLogger("webhook.http")
+    if not logger.filters:
+        logger.addFilter(_downgrade_client_errors)
+    return logger
+
+
+def _downgrade_client_errors(record: logging.LogRecord) -> bool:
+    cause = record.exc_info[1] if record.exc_info else None
+    if isinstance(cause, HttpProcessingError):
+        record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
+        record.msg, record.args = "not HTTP: %s", (cause.message.partition("\n")[0],)
+    return True

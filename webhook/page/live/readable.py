@@ -1,0 +1,165 @@
+"""The one filter between the shared state and an answer: what one viewer may read, as the API server would show it.
+
+A viewer who may list all pods and nodes reads the state itself. Any other viewer reads
+- of the pods, their decisions and their places in line: those of the namespaces in which they may list pods;
+- of nodes: what `gpu_map.seen_by` leaves;
+- of Events: those of namespaces in which they may list Events, too;
+- of teams: the sums of their own, which every refusal names, and no holder that they do not see.
+
+Explanations and reviews for them are made from `objects`, with `policy` and `sums`: names that are not in there cannot
+come out of it, in whatever text.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from webhook.core.model.names import UNASSIGNED, PoolName
+from webhook.core.model.policy import Policy, Pool
+from webhook.core.placement.gpu_inventory import GpuInventory, gpu_inventory
+from webhook.core.world.hidden_usage import Totals
+from webhook.page.live.cluster_state import ClusterState
+from webhook.page.live.line import OF_NAMESPACE, Line, LineRow
+from webhook.page.views.decisions import Decision
+from webhook.page.views.gpu_map import MapRow, seen_by
+from webhook.page.views.search import Hit, search
+from webhook.page.views.teams import ShareRow, own_teams, share_rows
+from webhook.page.views.viewer import Viewer
+
+Json = Mapping[str, Any]
+
+UNKNOWN: Final = "you may not list all nodes and pods"
+"""Why what depends on all nodes and pods is not said; as the commands say it."""
+
+_OF_NAMESPACES: Final = frozenset({"Pod", "ResourceClaim", "ResourceClaimTemplate"})
+_OF_NODES: Final = frozenset({"Node", "ResourceSlice"})
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRows:
+    """The pods in line that a viewer may see: how many there are, and those that are shown."""
+
+    waiting: int
+    rows: tuple[LineRow, ...]
+
+
+class Readable:
+    """What one viewer may read of a state."""
+
+    def __init__(self, state: ClusterState, viewer: Viewer) -> None:
+        self.viewer = viewer
+        self._state = state
+
+    def rows(self) -> Iterator[MapRow]:
+        """Yield the nodes of the map in order."""
+        for row in self._state.sorted_rows():
+            if (seen := seen_by(row, self.viewer)) is not None:
+                yield seen
+
+    def encoded_rows(self) -> Iterable[bytes]:
+        """Return the same as JSON, as they were encoded when they changed where all may be read."""
+        return self._state.encoded.values() if self.viewer.sees_all else map(msgspec.json.encode, self.rows())
+
+    def models(self) -> list[GpuInventory]:
+        """Return the GPUs of each model, and how many are free; nothing where that is not known."""
+        world = self._state.world
+        return list(gpu_inventory(world.fleet, world.policy)) if self.viewer.sees_all else []
+
+    def shares(self) -> list[ShareRow]:
+        """Return teams, and departments where all pods may be seen."""
+        return share_rows(self._state.world, self.viewer)
+
+    def teams(self) -> list[str]:
+        """Return the teams that are shown: in the order of policy, then those that it does not know."""
+        world = self._state.world
+        named = dict.fromkeys([*(str(team.name) for team in world.policy.teams), *sorted(world.usage_by_team())])
+        if self.viewer.sees_all_pods:
+            return list(named)
+        own = own_teams(world, self.viewer)
+        return [name for name in named if name in own]
+
+    def line(self, line: Line) -> WaitingRows:
+        """Return the pods in line.
+
+        What a pod waits for follows from all nodes and pods. Where not all may be read, it is what Fairgate wrote on
+        the pod, with its place in its team.
+        """
+        if self.viewer.sees_all:
+            return WaitingRows(line.waiting, line.rows)
+        taken: Counter[str] = Counter()
+        rows = []
+        for row in line.rows:
+            taken[row.namespace] += 1
+            if self.viewer.sees(row.namespace) and taken[row.namespace] <= OF_NAMESPACE:
+                rows.append(_as_written(row))
+        waiting = sum(count for namespace, count in line.by_namespace.items() if self.viewer.sees(namespace))
+        return WaitingRows(waiting, tuple(rows))
+
+    def decisions(self, *, words: str, kind: str) -> list[Decision]:
+        """Return decisions, the newest first: of one kind, and with all of these words."""
+        return list(self._state.decisions.newest(self.viewer, words=words, kind=kind))
+
+    def kinds(self) -> list[str]:
+        """Return the kinds of these decisions."""
+        return self._state.decisions.kinds(self.viewer)
+
+    def hits(self, query: str) -> list[Hit]:
+        """Return the pods that match a text."""
+        return search(query, self._state.world, self.viewer)
+
+    def pod(self, namespace: str, name: str) -> Json | None:
+        """Return a pod; None where there is none of this name that may be seen."""
+        return self._state.reading.objects.get("Pod", f"{namespace}/{name}") if self.viewer.sees(namespace) else None
+
+    def objects(self) -> Iterator[Json]:
+        """Return the objects that a decision is made from; PriorityClasses and DeviceClasses are everyone's."""
+        return self._state.reading.objects.among(self._sees_object)
+
+    def policy(self) -> Policy:
+        """Return the policy as far as it is about the teams of the viewer: no other team, department or pool."""
+        policy = self._state.world.policy
+        if self.viewer.sees_all_pods:
+            return policy
+        own = own_teams(self._state.world, self.viewer)
+        teams = tuple(replace(team, departments=()) for team in policy.teams if team.name in own)
+        pools = tuple(_of_teams(pool, own) for pool in policy.pools if any(map(pool.admits, own)))
+        if policy.pools and not pools:
+            pools = (Pool(PoolName("of others"), teams=frozenset()),)  # without any pool, all nodes would be one
+        return replace(policy, teams=teams, departments=(), pools=pools)
+
+    def sums(self) -> tuple[Totals, ...]:
+        """Return what the teams of the viewer hold in all, for what pods of theirs are not shown."""
+        if self.viewer.sees_all_pods:
+            return ()
+        world = self._state.world
+        found = ((team, world.usage(team)) for team in sorted(own_teams(world, self.viewer)))
+        return tuple(Totals(team, usage.total, usage.preemptible, usage.waiting) for team, usage in found)
+
+    def _sees_object(self, kind: str, path: str) -> bool:
+        if kind in _OF_NAMESPACES:
+            return self.viewer.sees(path.partition("/")[0])
+        if kind == "Namespace":
+            return self.viewer.sees(path)
+        return self.viewer.nodes if kind in _OF_NODES else True
+
+
+def _as_written(row: LineRow) -> LineRow:
+    return msgspec.structs.replace(
+        row,
+        place=0,
+        place_in_team=0 if row.team == UNASSIGNED else row.place_in_team,
+        code="",
+        cause=row.written or "not known",
+        holders=(),
+        earliest=-1,
+        latest=-1,
+        why_unknown=UNKNOWN,
+    )
+
+
+def _of_teams(pool: Pool, teams: Iterable[str]) -> Pool:
+    """Return a pool that names no team but these."""
+    return pool if pool.teams is None else replace(pool, teams=pool.teams & frozenset(teams))
