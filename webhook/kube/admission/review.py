@@ -181,8 +181,9 @@ def check_size(body: bytes) -> None:
         return
     for raw in map(bytes, (request.object, request.old_object)):
         excess = [*bounds.excess("the object: length in bytes", len(raw), bounds.POD_BYTES)]
-        if not excess and len(raw) > bounds.LARGE_BYTES:
-            excess = [*bounds.excess("the object: number of values", raw.count(b","), bounds.POD_VALUES)]
+        if not excess:
+            values = sum(map(raw.count, (b",", b"[", b"{")))
+            excess = [*bounds.excess("the object: number of values", values, bounds.POD_VALUES)]
         excess = excess or [*bounds.excess("metadata.labels: length in bytes", _label_bytes(raw), bounds.LABEL_BYTES)]
         if excess:
             raise TooLargeError(_without_object(request), excess[0])
