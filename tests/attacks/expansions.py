@@ -153,3 +153,28 @@ def _many(of: Json, size: int) -> Json:
             grown = named if isinstance(found, list) else {f"z{n}": each for n, each in enumerate(named)}
             return {**of, "spec": put(of["spec"], path, grown)}
     return of
+
+
+def claims(size: int) -> Iterator[tuple[str, Json]]:
+    """Name and make every shape of an allocated ResourceClaim."""
+
+    def claim(*, requests: list[Json], results: list[Json], reserved: list[Json], **metadata: object) -> Json:
+        return {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": "c", "namespace": "vision", "uid": "u", **metadata},
+            "spec": {"devices": {"requests": requests}},
+            "status": {"allocation": {"devices": {"results": results}}, "reservedFor": reserved},
+        }
+
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+    result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": "p", "device": "d"}
+    pod = {"resource": "pods", "name": "p", "uid": "u"}
+    several = [request | {"name": f"z{n}"} for n in range(size // 150)]
+    results = [result | {"request": f"z{n}"} for n in range(size // 150)]
+    yield "many results", claim(requests=[request], results=[result] * (size // 80), reserved=[pod])
+    yield "many requests", claim(requests=several, results=results, reserved=[pod])
+    reserved = [pod | {"uid": f"z{n}"} for n in range(size // 50)]
+    yield "many pods", claim(requests=[request], results=[result], reserved=reserved)
+    yield "many labels", claim(requests=[request], results=[result], reserved=[pod], labels={"z" * size: ""})
+    yield "a long name", claim(requests=[request | {"name": "z" * size}], results=[result], reserved=[pod])

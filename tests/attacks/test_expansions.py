@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.attacks.crowd import crowded, reviewer, turn
-from tests.attacks.expansions import expansions, honest_workflow
+from tests.attacks.expansions import claims, expansions, honest_workflow
 from tests.attacks.growing import Growth, at, grown, paths, put, ways, work_of
 from tests.attacks.shapes import review
 from tests.cases.samples import samples
@@ -179,3 +179,11 @@ def test_an_object_that_is_too_large_is_told_so_in_a_warning():
     assert json.loads(answer.body)["response"]["warnings"] == [
         "too large to be judged as a whole: its pods are judged one by one"
     ]
+
+
+def test_a_claim_takes_work_for_each_of_its_parts_once():
+    webhook = reviewer(WORLD)
+    for name, claim in claims(250 * 1024):
+        body = review(claim)
+        work = work_of(lambda body=body: turn(webhook, "claims", body))
+        assert work.lines <= 10 * body.count(b",") + 1000, name

@@ -3,6 +3,8 @@
 import pytest
 
 from webhook.kube.workloads.expand import expand
+from webhook.kube.workloads.model import Unknown
+from webhook.kube.workloads.related import Related
 from webhook.kube.workloads.table import kind_table
 
 KINDS = kind_table()
@@ -55,6 +57,17 @@ def test_a_graph_of_many_tasks_with_devices_is_read():
 )
 def test_a_workflow_over_a_limit_is_reported_as_unknown(templates, why):
     assert why in problem(workflow(*templates, {"name": "t", **pod(1)}))
+
+
+def test_a_long_name_of_a_workflow_template_is_not_repeated_for_each_call():
+    name = "t" * 10_000
+    library = {"kind": "WorkflowTemplate", "metadata": {"name": name, "namespace": "vision"}}
+    calls = [{"name": f"s{number}", "template": "t"} for number in range(1000)]
+    library["spec"] = {"templates": [{"name": "many", "steps": [calls]}, {"name": "t", **pod(1)}]}
+    called = {"name": "main", "steps": [[{"name": "a", "templateRef": {"name": name, "template": "many"}}]]}
+    found = expand(workflow(called), kinds=KINDS, related=Related.of([library]))
+    assert isinstance(found, Unknown)
+    assert found.is_too_large
 
 
 @pytest.mark.parametrize(

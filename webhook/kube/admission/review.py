@@ -179,14 +179,19 @@ def check_size(body: bytes) -> None:
         return  # reported when the review is decoded
     if request is None:
         return
-    for raw in map(bytes, (request.object, request.old_object)):
-        excess = [*bounds.excess("the object: length in bytes", len(raw), bounds.POD_BYTES)]
-        if not excess:
-            values = sum(map(raw.count, (b",", b"[", b"{")))
-            excess = [*bounds.excess("the object: number of values", values, bounds.POD_VALUES)]
-        excess = excess or [*bounds.excess("metadata.labels: length in bytes", _label_bytes(raw), bounds.LABEL_BYTES)]
-        if excess:
+    for part in (request.object, request.old_object):
+        if excess := _excess(part):
             raise TooLargeError(_without_object(request), excess[0])
+
+
+def _excess(part: msgspec.Raw) -> tuple[str, ...]:
+    if excess := bounds.excess("the object: length in bytes", memoryview(part).nbytes, bounds.POD_BYTES):
+        return excess
+    raw = bytes(part)
+    values = sum(map(raw.count, (b",", b"[", b"{")))
+    return bounds.excess("the object: number of values", values, bounds.POD_VALUES) or bounds.excess(
+        "metadata.labels: length in bytes", _label_bytes(raw), bounds.LABEL_BYTES
+    )
 
 
 def _label_bytes(raw: bytes) -> int:

@@ -1,7 +1,7 @@
 """From ResourceClaims, their templates, DeviceClasses and ResourceSlices (resource.k8s.io/v1) to core values."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
@@ -228,7 +228,9 @@ def allocated(claim: ResourceClaim) -> ClaimSpec | None:
     allocation = claim.status.allocation if claim.status is not None else None
     if allocation is None:
         return None
-    counts = Counter((result.request, result.driver) for result in allocation.devices.results or ())
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for result in allocation.devices.results or ():
+        counts[result.request][result.driver] += 1
     return tuple(each for request in claim.spec.devices.requests or () for each in _allocated_to(request, counts))
 
 
@@ -283,15 +285,17 @@ def _requested(spec: _ClaimSpec) -> ClaimSpec:
     )
 
 
-def _allocated_to(request: _DeviceRequest, counts: Mapping[tuple[str, str], int]) -> ClaimSpec:
-    """Return the devices allocated to a request, by driver, of the alternative that was chosen."""
+def _allocated_to(request: _DeviceRequest, counts: Mapping[str, Mapping[str, int]]) -> ClaimSpec:
+    """Return the devices allocated to a request, by driver, of the alternative that was chosen.
+
+    `counts` are those of each request or alternative, by driver.
+    """
     found: list[DeviceRequest] = []
     for sub in _alternatives(request):
         name = request.name if request.exactly is not None else f"{request.name}/{sub.name}"
         found += (
             DeviceRequest((ClassCount(sub.device_class_name, number, driver),), bool(sub.admin_access))
-            for (allocated_for, driver), number in counts.items()
-            if allocated_for == name
+            for driver, number in counts.get(name, {}).items()
         )
     return tuple(found)
 
