@@ -21,7 +21,7 @@ from webhook.kube.workloads.paths import MAX_PODS, Count, Pods, count_at, dig, u
 _MAX_DEPTH: Final = 32
 _CALL_STEPS: Final = 12
 """The cost of one step or task, besides that of what it calls."""
-_COUNT_STEPS: Final = 3
+_COUNT_STEPS: Final = 5
 """The cost of computing with one number of pods."""
 
 _ASSUMED_PODS: Final = 1000
@@ -239,7 +239,7 @@ class _Run:
 
     def _capped(self, counts: _Counts) -> _Counts:
         """Return at most as many pods as the workflow's parallelism allows, those with the most devices first."""
-        self._budget.step(1 + len(counts))
+        self._budget.step(1 + 2 * len(counts))
         if self.limit.number == MAX_PODS:
             return counts
         self._budget.step(_COUNT_STEPS * len(counts))

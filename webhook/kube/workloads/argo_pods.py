@@ -17,6 +17,8 @@ _MAX_COUNT: Final = 1_000_000
 _MAX_DIGITS: Final = 7
 _POD_STEPS: Final = 20
 """The cost of reading a template without containers."""
+_DEVICES_STEPS: Final = 100
+"""The further cost of one that asks for devices."""
 _CONTAINER_STEPS: Final = 10
 _COPY_STEPS: Final = 2
 
@@ -52,6 +54,7 @@ def pod_of(template: Json, settings: Settings, budget: Budget) -> Json | str:
         made["initContainers"] = [_reduced(mapping(each), budget) for each in init]
     if not _asks_for_devices(made):
         return {"spec": {"containers": [{"name": _MAIN}]}}
+    budget.step(_DEVICES_STEPS)
     spec, parameters = settings.spec, settings.parameters
     for key in _POD_FIELDS:
         if value := template.get(key) or spec.get(key):
@@ -128,7 +131,7 @@ def with_parameters(value: Any, parameters: Mapping[str, str], budget: Budget) -
     """Return a value with the workflow's parameters replaced, if they have values."""
     if isinstance(value, str):
         return _substituted(value, parameters, budget) if _PARAMETER_START in value else value
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         budget.step(_COPY_STEPS * (1 + len(value)))
         return {key: with_parameters(item, parameters, budget) for key, item in value.items()}
     if isinstance(value, list):
@@ -152,5 +155,5 @@ def _first_unset(value: object) -> str | None:
     """Return the first text with a parameter that has no value."""
     if isinstance(value, str):
         return value if _PARAMETER_START in value else None
-    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return next((found for item in items if (found := _first_unset(item)) is not None), None)

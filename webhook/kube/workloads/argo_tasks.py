@@ -89,7 +89,7 @@ def _direct(task: Task, numbers: Mapping[str, int], budget: Budget) -> list[int]
         if (name := text(each)) in numbers:
             found[numbers[name]] = None
     for match in _NAME.finditer(text(task.given.get("depends"))):
-        budget.step()
+        budget.step(2)
         if match[0] in numbers:
             found[numbers[match[0]]] = None
     return list(found)
