@@ -172,7 +172,7 @@ def test_every_known_attack_is_answered(method):
         assert answer["response"]["allowed"], name
 
 
-def test_an_object_that_is_too_large_is_told_so_in_a_warning():
+def test_an_object_that_is_too_large_is_answered_with_a_warning():
     document = dict(expansions(250 * 1024))["argo, a parameter that is inserted often"]
     answer = turn(reviewer(WORLD), "workloads", review(document)).answer
     assert (answer.record.outcome, answer.record.code) == ("skip", "TooLarge")

@@ -15,7 +15,7 @@ _MAX_VALUE: Final = 400
 _DEEPEST: Final = 12
 """Levels of an object at which templates are searched for: AppWrappers of JobSets have them at the tenth."""
 _SEARCH_STEPS: Final = 3
-"""The cost of searching one mapping or list, besides those in it."""
+"""The cost of searching one mapping or list, besides its values."""
 
 
 class _Path(NamedTuple):
@@ -98,7 +98,7 @@ def _templates(value: object, path: _Path, depth: int, budget: Budget) -> Iterat
     """Yield the pod templates in a part of an object, with their paths."""
     if depth > _DEEPEST:
         return
-    budget.step(_SEARCH_STEPS)
+    budget.step(_SEARCH_STEPS + (len(value) if isinstance(value, dict | list) else 0))
     if isinstance(value, dict):
         if isinstance(mapping(value.get("spec")).get("containers"), list):
             yield path, value
