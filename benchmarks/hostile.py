@@ -2,9 +2,10 @@
 
 `fairgate serve` runs as a separate process on a world of many nodes; one client posts every shape at every size in
 turn, a neighbor posts ordinary reviews at the same time. The table has, for each shape, the neighbor's longest wait and
-the server's processor time for one request; then the memory growth after 1,000 different hostile requests. Waits
-include other load of the machine: compare them with those without an attack, in the first line. Then connections are
-held open to the webhook, the evictor and the page (hostile_connections.py).
+the server's processor time for one request; then the same for objects that make pods and for claims
+(`hostile_workloads.py`), and the memory growth after 1,000 different hostile requests. Waits include other load of the
+machine: compare them with those without an attack, in the first line. Then connections are held open to the webhook,
+the evictor and the page (`hostile_connections.py`).
 
     python -m benchmarks.hostile --nodes 1000
 """
@@ -26,7 +27,7 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Final
 
-from benchmarks import hostile_connections
+from benchmarks import hostile_connections, hostile_workloads
 from benchmarks.serving.inputs import policy, review_body, world
 from tests.attacks.shapes import MIB, pods, review, salted
 
@@ -147,6 +148,7 @@ def main() -> None:
                 rows.append((1000 * neighbor.take(), name, 1000 * (cpu_seconds(pid) - before) / 3))
             for waited, name, cpu in sorted(rows, reverse=True)[: options.worst]:
                 print(f"| {size} | {name} | {waited:.1f} | {cpu:.0f} |", flush=True)
+        hostile_workloads.measure(attacker, neighbor, pid, cpu_seconds=cpu_seconds)
         draw = random.Random(1)
         bodies = [review(shape) for number in (1000, 4000, 15_000, 60_000) for _, shape in pods(number)]
         before = memory_mib(pid)

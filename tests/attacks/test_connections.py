@@ -129,6 +129,17 @@ async def test_small_reviews_are_processed_between_two_large_ones(tmp_path, size
         assert order[25:].count("small") == 0
 
 
-async def _review(server, body, name, order):
-    assert (await server.review(data=body)).status == 200
+@pytest.mark.parametrize("path", ["/workloads", "/jobs", "/gangs"])
+async def test_pods_are_processed_between_two_objects_however_small(tmp_path, path):
+    async with running(tmp_path) as server:
+        order = []
+        server.reviewer.work = lambda: time.sleep(0.005)
+        objects = [asyncio.create_task(_review(server, b"{}", "object", order, path=path)) for _ in range(30)]
+        pods = [asyncio.create_task(_review(server, b"{}", "pod", order)) for _ in range(10)]
+        await asyncio.gather(*objects, *pods)
+        assert order[25:].count("pod") == 0
+
+
+async def _review(server, body, name, order, *, path="/mutate"):
+    assert (await server.review(path, data=body)).status == 200
     order.append(name)

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.attacks.crowd import crowded, is_longer, memory_mib, reviewer, slowness, turn
+from tests.attacks.expansions import claims, expansions
 from tests.attacks.shapes import MIB, again, merged, pod, pods, review, salted, workloads
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.model.reason import Code
@@ -57,16 +58,31 @@ def test_no_shape_of_a_pod_blocks_the_event_loop(world, size):
     assert {name: ms for name, ms in found.items() if ms is not None} == {}
 
 
+@pytest.mark.parametrize("method", ["workloads", "jobs", "gangs"])
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
-def test_no_shape_of_a_workload_blocks_the_event_loop(world, size):
+def test_no_shape_of_a_workload_blocks_the_event_loop(world, size, method):
     at = reviewer(world)
 
     def milliseconds(shape, number):
-        return turn(at, "workloads", again(review(shape), number)).milliseconds
+        return turn(at, method, again(review(shape), number)).milliseconds
 
     found = {
         name: is_longer(lambda number, shape=shape: milliseconds(shape, number), LONGEST_TURN)
-        for name, shape in workloads(size)
+        for name, shape in (*workloads(size), *expansions(size))
+    }
+    assert {name: ms for name, ms in found.items() if ms is not None} == {}
+
+
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+def test_no_shape_of_a_claim_blocks_the_event_loop(world, size):
+    at = reviewer(world)
+
+    def milliseconds(shape, number):
+        return turn(at, "claims", again(review(shape), number)).milliseconds
+
+    found = {
+        name: is_longer(lambda number, shape=shape: milliseconds(shape, number), LONGEST_TURN)
+        for name, shape in claims(size)
     }
     assert {name: ms for name, ms in found.items() if ms is not None} == {}
 

@@ -6,12 +6,11 @@ count, gpus (by resource), maker (kind of the pods' controller), problem (part o
 """
 
 import copy
-from pathlib import Path
 
 import msgspec
 import pytest
-import yaml
 
+from tests.cases.samples import samples
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.objects import objects
 from webhook.kube.pod.demands import read_demand
@@ -20,23 +19,7 @@ from webhook.kube.workloads.model import Workload
 from webhook.kube.workloads.related import Related
 from webhook.kube.workloads.table import kind_table
 
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # every worker reads all of them to list the tests
-CASES = [
-    pytest.param(case, id=f"{path.stem}: {name}")
-    for path in sorted((Path(__file__).parent / "expansions").glob("*.yaml"))
-    for name, case in yaml.load(path.read_text(), Loader=LOADER).items()
-]
-
-
-def filled(value):
-    """Write out what `pod: N` stands for."""
-    if isinstance(value, dict):
-        if value.keys() == {"pod"}:
-            return {
-                "spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": value["pod"]}}}]}
-            }
-        return {key: filled(item) for key, item in value.items()}
-    return [filled(item) for item in value] if isinstance(value, list) else value
+CASES = [pytest.param(sample, id=sample.name) for sample in samples()]
 
 
 def devices(template):
@@ -53,11 +36,11 @@ def within(want, have):
     return want == have
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_pods_of(case):
-    manifest = {"metadata": {"name": "it", "namespace": "vision"}, **filled(case["of"])}
+@pytest.mark.parametrize("sample", CASES)
+def test_the_pods_of(sample):
+    manifest, case = sample.of, sample.case
     before = copy.deepcopy(manifest)
-    found = expand(manifest, kinds=kind_table(), related=Related.of(filled(case.get("with", []))))
+    found = expand(manifest, kinds=kind_table(), related=Related.of(sample.related))
     assert isinstance(found, Workload), found
     assert manifest == before
     assert [pod_set.role for pod_set in found.pod_sets] == list(case["want"])
@@ -83,5 +66,5 @@ def check(pod_set, want):
 
 
 def test_cases_are_found_for_every_kind():
-    kinds = {case.values[0]["of"]["kind"] for case in CASES}
+    kinds = {sample.of["kind"] for sample in samples()}
     assert kinds == {kind for _, kind in kind_table()}

@@ -17,6 +17,7 @@ from webhook.core.model.pod import Requester
 from webhook.core.model.policy import Policy, Team
 from webhook.core.model.reason import Code
 from webhook.core.world.world import World
+from webhook.kube.workloads.budget import Budget
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.model import Workload
 from webhook.kube.workloads.parts import judge, to_part
@@ -38,7 +39,7 @@ def facts_of(pod_set, world):
     """A pod set as the facts have it."""
     if pod_set.problem is not None:
         return pod_set.problem
-    part = to_part(pod_set, namespace="default", weights=world.policy.resources)
+    part = to_part(pod_set, namespace="default", weights=world.policy.resources, budget=Budget())
     asked = ", ".join(f"{name} {amount}" for name, amount in part.pod.demand.devices)
     return f"{pod_set.count} x {asked}" if asked else pod_set.count
 
@@ -58,7 +59,7 @@ def test_the_pods_of(module, path):
         assert isinstance(found, Workload), found
         pods = {pod_set.role: facts_of(pod_set, world) for pod_set in found.pod_sets}
         got[f"{found.kind}/{found.name}"] = {"team": str(world.tenancy(found.namespace).team_name), "pods": pods}
-        assert {reason.code for reason in judge(found, Requester("ada"), world)} <= {Code.EVICTIONS_COUNT}
+        assert {reason.code for reason in judge(found, Requester("ada"), world, Budget())} <= {Code.EVICTIONS_COUNT}
     assert got == FACTS[module]["manifests"][path]
 
 

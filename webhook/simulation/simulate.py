@@ -53,7 +53,7 @@ def read_template(written: Mapping[str, Any], *, namespace: Namespace, world: Wo
     """Return the template of a manifest; a Deny has the reasons why it is not a valid pod."""
     try:
         found = _pod_decoder.decode(msgspec.json.encode(written))
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError, TypeError) as error:
+    except objects.UNREADABLE as error:
         return Deny((Reason(Code.INVALID_REQUEST, objects.describe(error)),))
     pod = to_pod(found, namespace=namespace, weights=world.policy.resources)
     if isinstance(pod, InvalidPod):

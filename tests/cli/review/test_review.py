@@ -263,3 +263,41 @@ def test_an_unknown_gpu_resource_is_reported(review, resource, hint):
     assert lines[1].split()[4:6] == ["?", "?"], "its GPU count is unknown"
     assert f"{resource} looks like a GPU, and policy does not say how much of one it is; {hint}" in result.stdout
     assert "1 GPU workload: 1 refused; 0 GPUs requested" in result.stdout
+
+
+def test_an_object_that_is_too_large_is_reported_and_the_rest_is_reviewed(review):
+    value, inserted = "x" * 50_000, "{{workflow.parameters.p}}" * 1000
+    workflow = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Workflow",
+        "metadata": {"name": "w", "namespace": "nlp"},
+        "spec": {
+            "entrypoint": "main",
+            "arguments": {"parameters": [{"name": "p", "value": value}]},
+            "templates": [{"name": "main", "container": {"resources": {"limits": {"nvidia.com/gpu": inserted}}}}],
+        },
+    }
+    Path("w.json").write_text(json.dumps(workflow))
+    Path("a.yaml").write_text(POD)
+    result = review("w.json", "a.yaml")
+    assert result.exit_code == 2
+    assert "too large to be judged as a whole: its pods are judged one by one (TooLarge)" in " ".join(
+        result.stdout.split()
+    )
+    assert "admitted  Pod nlp/notebook" in result.stdout
+
+
+@pytest.mark.parametrize("mode", [5, [], {}, None, True])
+def test_an_annotation_of_another_type_ends_no_review(review, mode):
+    main = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    serving = {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {"name": "it", "namespace": "nlp", "annotations": {"serving.kserve.io/deploymentMode": mode}},
+        "spec": {"predictor": {"minReplicas": 2, "containers": [main]}},
+    }
+    Path("s.json").write_text(json.dumps(serving))
+    result = review("s.json", "-o", "json")
+    assert result.exit_code == 2
+    [found] = json.loads(result.stdout)["workloads"]
+    assert found["outcome"] == "unknown"

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from webhook.kube.workloads.antichain import heaviest
 from webhook.kube.workloads.argo_tasks import Task, before
+from webhook.kube.workloads.budget import Budget
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.table import kind_table
 
@@ -35,14 +36,14 @@ def graphs(draw):
 def test_peak_of_a_dag_is_the_heaviest_antichain(graph, most):
     weights, named = graph
     waits = [[f"t{other}" for other in each] for each in named]
-    order = before([Task.of({"name": f"t{task}", "dependencies": each}) for task, each in enumerate(waits)])
+    order = before([Task.of({"name": f"t{task}", "dependencies": each}) for task, each in enumerate(waits)], Budget())
     apart = [
         chosen
         for size in range(len(weights) + 1)
         for chosen in combinations(range(len(weights)), size)
         if not any(order[late] >> early & 1 for late in chosen for early in chosen)
     ]
-    found = heaviest(weights, order)
+    found = heaviest(weights, order, Budget())
     assert tuple(sorted(found)) in apart
     assert sum(weights[task] for task in found) == max(sum(weights[task] for task in chosen) for chosen in apart)
     tasks = [

@@ -7,6 +7,7 @@ import pytest
 from tests import builders
 from webhook.kube.admission.pod_patch import apply
 from webhook.kube.objects import bounds
+from webhook.kube.workloads.budget import Budget
 from webhook.kube.workloads.gang_marks import gang_marks, marked
 
 GANG = {"fairgate.dev/gang": "true"}
@@ -42,46 +43,46 @@ def said(found):
 def test_all_templates_get_it_and_nothing_else_changes(spec):
     document = workload(spec)
     before = copy.deepcopy(document)
-    patched = apply(document, gang_marks(document))
+    patched = apply(document, gang_marks(document, Budget()))
     assert set(said(patched["spec"])) == {"true"}
     assert document == before
-    assert gang_marks(patched) == ()
+    assert gang_marks(patched, Budget()) == ()
 
 
 def test_the_domain_of_a_workload_is_copied_too():
     both = {**GANG, "fairgate.dev/topology": "preferred=rack"}
     own = {"fairgate.dev/topology": "zone"}
     document = workload({"a": {"template": template()}, "b": {"template": template(annotations=own)}}, both)
-    patched = apply(document, gang_marks(document))["spec"]
+    patched = apply(document, gang_marks(document, Budget()))["spec"]
     assert patched["a"]["template"]["metadata"]["annotations"] == both
     assert patched["b"]["template"]["metadata"]["annotations"] == {**GANG, **own}
     alone = workload({"template": template()}, own)
-    assert apply(alone, gang_marks(alone))["spec"]["template"]["metadata"]["annotations"] == own
+    assert apply(alone, gang_marks(alone, Budget()))["spec"]["template"]["metadata"]["annotations"] == own
     for value in ("x" * 401, 3, None):
-        assert gang_marks(workload({"template": template()}, {"fairgate.dev/topology": value})) == ()
+        assert gang_marks(workload({"template": template()}, {"fairgate.dev/topology": value}), Budget()) == ()
 
 
 def test_a_template_that_says_something_else_stays_as_it_is():
-    assert gang_marks(workload({"template": template(annotations={"fairgate.dev/gang": "false"})})) == ()
+    assert gang_marks(workload({"template": template(annotations={"fairgate.dev/gang": "false"})}), Budget()) == ()
 
 
 @pytest.mark.parametrize("annotations", [None, {}, {"fairgate.dev/gang": "false"}, {"fairgate.dev/gang": True}, [1]])
 def test_other_workloads_stay_as_they_are(annotations):
-    assert gang_marks(workload({"template": template()}, annotations)) == ()
+    assert gang_marks(workload({"template": template()}, annotations), Budget()) == ()
 
 
 def test_objects_of_any_size_and_depth_are_bounded():
-    assert gang_marks(workload({"tasks": [{"template": template()}] * (bounds.POD_SETS + 1)})) == ()
+    assert gang_marks(workload({"tasks": [{"template": template()}] * (bounds.POD_SETS + 1)}), Budget()) == ()
     deep = template()
     for _ in range(500):
         deep = {"a": [deep]}
-    assert gang_marks(workload(deep)) == ()
-    assert gang_marks(workload(None)) == gang_marks(workload([3])) == ()
+    assert gang_marks(workload(deep), Budget()) == ()
+    assert gang_marks(workload(None), Budget()) == gang_marks(workload([3]), Budget()) == ()
 
 
 def test_a_marked_workload_is_the_patched_one_and_shares_what_does_not_change():
     document = workload({"a/b~c": [{"template": template(annotations={"a": "b"})}, {"template": template()}]}, GANG)
-    found = marked(document)
-    assert found == apply(document, gang_marks(document))
+    found = marked(document, Budget())
+    assert found == apply(document, gang_marks(document, Budget()))
     assert found["spec"]["a/b~c"][1]["template"]["spec"] is document["spec"]["a/b~c"][1]["template"]["spec"]
-    assert marked(found) is found
+    assert marked(found, Budget()) is found

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests import builders as b
@@ -9,8 +10,9 @@ from tests.core.support.make import node, policy, team, world
 from webhook.core.model.pod import Requester
 from webhook.core.model.policy import BUILT_IN_RESOURCES, JobEvictions, WorkloadRules
 from webhook.kube.pod.pods import InvalidPod
+from webhook.kube.workloads.budget import Budget
 from webhook.kube.workloads.model import EvictionEffect, PodSet, Workload
-from webhook.kube.workloads.parts import judge, to_part
+from webhook.kube.workloads.parts import NOT_JUDGED, judge, to_part
 
 ALICE = Requester("alice@example.com")
 POLICY = policy(team(guaranteed=2, limit_=4))
@@ -25,17 +27,17 @@ def workload(*sets, **more):
 
 
 def codes(of, policy_=POLICY):
-    return [reason.code for reason in judge(of, ALICE, world(policy_, nodes=[node(gpus=8)]))]
+    return [reason.code for reason in judge(of, ALICE, world(policy_, nodes=[node(gpus=8)]), Budget())]
 
 
 def test_a_pod_set_becomes_one_pod_and_its_number():
-    part = to_part(pods(3, 2), namespace="team-a", weights=BUILT_IN_RESOURCES)
+    part = to_part(pods(3, 2), namespace="team-a", weights=BUILT_IN_RESOURCES, budget=Budget())
     assert (part.role, part.count, part.pod.namespace) == ("worker", 3, "team-a")
 
 
 @pytest.mark.parametrize("template", [{"metadata": {}}, {"spec": {"containers": 3}}, {"metadata": {}, "spec": {1, 2}}])
 def test_a_malformed_template_is_an_invalid_pod(template):
-    found = to_part(PodSet("", 1, template), namespace="team-a", weights=BUILT_IN_RESOURCES)
+    found = to_part(PodSet("", 1, template), namespace="team-a", weights=BUILT_IN_RESOURCES, budget=Budget())
     assert isinstance(found, InvalidPod)
     assert found.problems
 
@@ -62,3 +64,12 @@ def test_evictions_that_the_rule_covers_are_no_reason():
     assert len(codes(workload(pods(3), evictions=fails), counted)) == 1
     assert len(codes(workload(pods(3), evictions=EvictionEffect(always="its launcher fails")))) == 1
     assert codes(workload(pods(2), evictions=fails), counted) == [], "all of it is guaranteed"
+
+
+def test_templates_that_are_together_too_large_are_not_judged():
+    several = Workload("v1", "Job", "team-a", "it", (pods(3, 2), pods(3, 2)))
+    length = len(msgspec.json.encode(pods(3, 2).template))
+    with_nodes = world(policy(team()), nodes=[node(gpus=8)])
+    assert judge(several, ALICE, with_nodes, Budget(max_bytes=2 * length)) != (NOT_JUDGED,)
+    assert judge(several, ALICE, with_nodes, Budget(max_bytes=2 * length - 1)) == (NOT_JUDGED,)
+    assert judge(several, ALICE, with_nodes, Budget(steps=900)) == (NOT_JUDGED,)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from webhook.core.model.policy import PodPath
+from webhook.kube.workloads.budget import Budget, BudgetSpentError
 from webhook.kube.workloads.paths import MAX_PODS, ONE, Count, count_at, dig, entries, pods_at, replicated
 
 counts = st.integers(0, MAX_PODS).map(Count) | st.text(min_size=1, max_size=3).map(lambda why: Count(None, why))
@@ -54,20 +55,20 @@ def test_a_path_ends_where_there_is_no_object():
 
 def test_entries_are_named_by_key_name_group_or_position():
     listed = {"spec": {"tasks": [{"name": "a"}, {"groupName": "b"}, 3]}}
-    assert [(name, where) for name, where, _ in entries(listed, "spec.tasks")] == [
+    assert [(name, where) for name, where, _ in entries(listed, "spec.tasks", Budget())] == [
         ("a", "spec.tasks[0]."),
         ("b", "spec.tasks[1]."),
         ("2", "spec.tasks[2]."),
     ]
-    assert list(entries({"spec": {"roles": {"head": 1}}}, "spec.roles")) == [("head", "spec.roles.head.", 1)]
-    assert list(entries({"spec": 3}, "spec")) == []
-    assert list(entries({}, "")) == [("", "", {})]
+    assert list(entries({"spec": {"roles": {"head": 1}}}, "spec.roles", Budget())) == [("head", "spec.roles.head.", 1)]
+    assert list(entries({"spec": 3}, "spec", Budget())) == []
+    assert list(entries({}, "", Budget())) == [("", "", {})]
 
 
 def test_a_rule_multiplies_its_counts():
     rule = PodPath("template", ("replicas", "hosts"), each="groups", default=1)
     document = {"groups": [{"name": "a", "replicas": 2, "hosts": 3, "template": {"spec": {}}}, {"replicas": 2}]}
-    a, other = pods_at(document, rule)
+    a, other = pods_at(document, rule, Budget())
     assert (a.role, a.count, a.template) == ("a", Count(6), {"spec": {}})
     assert (other.role, other.count, other.template) == ("1", Count(2), {})
 
@@ -83,3 +84,16 @@ def test_an_entry_has_its_replicas_and_its_template():
     assert found.count.problem.startswith("spec.roles.worker.replicas is -1")
     assert replicated("worker", "", {}, default=0).count == Count(0)
     assert replicated("worker", "", 3).template == {}
+
+
+def test_counts_stay_below_the_largest_number_of_kubernetes():
+    count = Count(MAX_PODS)
+    for _ in range(100):
+        count = count.times(Count(MAX_PODS)).plus(count)
+    assert count == Count(2**63 - 1)
+
+
+def test_entries_take_steps_before_they_are_read():
+    found = entries({"tasks": [{}] * 1000}, "tasks", Budget(steps=100))
+    with pytest.raises(BudgetSpentError):
+        list(found)

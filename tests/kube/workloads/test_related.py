@@ -42,3 +42,9 @@ def test_an_autoscaler_sets_the_maximum_of_its_target(document, want):
     related = Related.of([document], namespace="team-a")
     assert related.scaled_to("Deployment", "it", namespace="team-a") == want
     assert related.scaled_to("Deployment", "it", namespace="team-b") is None
+
+
+def test_of_several_autoscalers_the_first_horizontal_one_counts():
+    several = [scaler("ScaledObject", maxReplicaCount=5), scaler(maxReplicas=7), scaler(maxReplicas=9)]
+    several[2]["metadata"]["name"] = "other"
+    assert Related.of(several, namespace="team-a").scaled_to("Deployment", "it", namespace="team-a") == Count(7)

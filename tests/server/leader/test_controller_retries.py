@@ -14,6 +14,7 @@ from tests.server.support.harness import until
 from webhook.cluster.api.client import connect
 from webhook.cluster.watch.event_stream import PATH
 from webhook.core.model.policy import Defaults
+from webhook.kube.objects import bounds
 from webhook.observe.logs import LineWriter, LogFormat, Logs
 from webhook.server.leader.controller_retries import Retrier
 
@@ -170,4 +171,14 @@ async def test_an_invalid_object_is_not_a_bug(stage):
     stage.refused("odd", uid)
     await stage.noted()
     await stage.retrier.request_due()
+    assert stage.patched() == set()
+
+
+async def test_an_object_that_is_too_large_is_not_read(stage):
+    uid = stage.job(parallelism=4)
+    stage.api.objects[JOBS]["team-a/train"]["spec"]["note"] = "x" * bounds.LARGE_BYTES
+    stage.refused("train", uid)
+    await stage.noted()
+    await stage.retrier.request_due()
+    await stage.noted(0)
     assert stage.patched() == set()

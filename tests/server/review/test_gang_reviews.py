@@ -44,8 +44,10 @@ def test_the_template_gets_the_annotation():
         ({"namespace": "kube-x"}, "Exempt"),
         ({"enforce": Enforcement.SHADOW}, "NotEnforced"),
         ({"note": "x" * 2_000_000}, "TooLarge"),
+        ({"note": [{"a": [[]] * 30}] * 2000}, "TooLarge"),
+        ({"note": [[]] * 45_000}, "TooLarge"),
     ],
-    ids=["no annotation", "an update", "exempt", "not enforced", "too large"],
+    ids=["no annotation", "an update", "exempt", "not enforced", "too long", "too many values", "too much to search"],
 )
 def test_everything_else_stays_as_it_is(more, code):
     patch, record = answered(**more)

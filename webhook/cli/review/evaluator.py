@@ -1,24 +1,26 @@
 """Evaluates the objects of a review in order against one world, each charged before the next."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from webhook.cli.formatting import plural
 from webhook.cli.review.ample_nodes import AmpleNodes
 from webhook.cli.review.existing_pods import ExistingPods
+from webhook.cli.review.gpu_lines import GpuLines
 from webhook.cli.review.pod_groups import PodGroups
 from webhook.cli.review.results import Place, PodGroup, WorkloadResult
 from webhook.core.model.decision import Deny, Outcome
-from webhook.core.model.names import UNASSIGNED, GangId, Namespace, ResourceName, TeamName, Uid
+from webhook.core.model.names import UNASSIGNED, GangId, Namespace, TeamName, Uid
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import OnWorkloadLimit
 from webhook.core.model.reason import LIMIT_CODES, Code, Reason
 from webhook.core.world.world import World
+from webhook.kube.workloads.budget import Budget
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_size import plan_of_workload
 from webhook.kube.workloads.model import PodSet, Unknown, Workload, mapping, text
-from webhook.kube.workloads.parts import judge
+from webhook.kube.workloads.parts import NOT_JUDGED, judge
 from webhook.kube.workloads.related import Related
 from webhook.kube.workloads.table import kind_table
 from webhook.kube.world_file.stream import Document
@@ -77,24 +79,28 @@ class Evaluator:
 
     def evaluate(self, item: Item) -> WorkloadResult | None:
         """Return what would happen to an object's pods; None if it creates none."""
-        expanded = expand(item.object, kinds=self._kinds, related=self._related, namespace=item.namespace)
+        budget = Budget()
+        expanded = expand(
+            item.object, kinds=self._kinds, related=self._related, namespace=item.namespace, budget=budget
+        )
         if expanded is None:
             return None
+        lines = GpuLines(item.document, item.object, self._world.policy.resources.keys(), line=item.place.line)
         if isinstance(expanded, Unknown):
-            return _unknown_kind(item, expanded, _gpu_line(item, {}, self._world.policy.resources.keys()))
+            return _unknown_kind(item, expanded, lines.first())
         notes, warnings = self._remove_existing(item, expanded), list(expanded.warnings)
-        whole = self._check_workload(item, expanded)
+        whole = self._check_workload(item, expanded, budget)
         warnings += [f"{reason.text} ({reason.code})" for reason in whole]
         refusal = whole if self._world.policy.workloads.on_limit is OnWorkloadLimit.REJECT else ()
         refusal = tuple(reason for reason in refusal if reason.code in LIMIT_CODES)
         taken = len(self._simulator.charged)
         groups: list[PodGroup] = []
         for pod_set in expanded.later:
-            later = self._evaluate_together(item, expanded, (pod_set,), refusal)
+            later = self._evaluate_together(item, expanded, (pod_set,), refusal, lines)
             groups += (group for group in later.groups if group.outcome is not Outcome.ADMIT)
             warnings += later.warnings
             self._remove_since(taken)
-        evaluated = self._evaluate_together(item, expanded, expanded.pod_sets, refusal)
+        evaluated = self._evaluate_together(item, expanded, expanded.pod_sets, refusal, lines)
         groups += evaluated.groups
         warnings += evaluated.warnings
         notes += evaluated.notes
@@ -113,23 +119,28 @@ class Evaluator:
             tuple(notes),
         )
 
-    def _check_workload(self, item: Item, workload: Workload) -> tuple[Reason, ...]:
+    def _check_workload(self, item: Item, workload: Workload, budget: Budget) -> tuple[Reason, ...]:
         """Return why all pods together can never run, as the webhook's warning does; nothing for a bare pod."""
         if workload.kind == "Pod":
             return ()
         codes = LIMIT_CODES | {Code.DEADLINE_IN_LINE, Code.GANG_IGNORED}
         if self._ample_nodes is None:
             codes |= {Code.NEVER_FITS, Code.TOPOLOGY_IGNORED}
-        found = judge(workload, item.requester or self._requester, self._world)
-        return tuple(reason for reason in found if reason.code in codes)
+        found = judge(workload, item.requester or self._requester, self._world, budget)
+        return tuple(reason for reason in found if reason.code in codes or reason == NOT_JUDGED)
 
     def _evaluate_together(
-        self, item: Item, workload: Workload, pod_sets: Iterable[PodSet], refusal: tuple[Reason, ...]
+        self,
+        item: Item,
+        workload: Workload,
+        pod_sets: Iterable[PodSet],
+        refusal: tuple[Reason, ...],
+        lines: GpuLines,
     ) -> _Evaluated:
         """Return what becomes of pods that run at the same time."""
         found: list[PodGroup | _Part] = []
         for pod_set in pod_sets:
-            part = self._part(item, workload, pod_set, refusal)
+            part = self._part(item, workload, pod_set, refusal, lines.of(pod_set.template))
             if isinstance(part, _Part):
                 part.answers += self._simulate(part, part.count)
             found.append(part)
@@ -148,10 +159,11 @@ class Evaluator:
             groups += (replace(group, count=None) if is_open else group for group in of_part.found.values())
         return _Evaluated(groups, warnings, notes)
 
-    def _part(self, item: Item, workload: Workload, pod_set: PodSet, refusal: tuple[Reason, ...]) -> "PodGroup | _Part":
+    def _part(
+        self, item: Item, workload: Workload, pod_set: PodSet, refusal: tuple[Reason, ...], line: int
+    ) -> "PodGroup | _Part":
         """Return the pods of a role, or what becomes of them where that does not depend on others."""
         namespace = Namespace(workload.namespace)
-        line = _gpu_line(item, pod_set.template, self._world.policy.resources.keys())
         blank = PodGroup(pod_set.role, pod_set.count, Outcome.SKIP, (), line, team=self._team(namespace))
         if not pod_set.template:
             return replace(blank, reasons=(_unknown_count(pod_set),))
@@ -181,6 +193,7 @@ class Evaluator:
             gang = part.template.pod.gang
             if gang is not None and waits_for_gang(part.answers[0]) is not None:
                 gangs.setdefault(gang.id, []).append(part)
+        budget = Budget()
         for of_gang in gangs.values():
             if self._ample_nodes is not None:
                 self._ample_nodes.make_room(*(part.template.pod for part in of_gang))
@@ -191,6 +204,7 @@ class Evaluator:
                 kinds=self._kinds,
                 namespace=item.namespace,
                 weights=self._world.policy.resources,
+                budget=budget,
             )
             whole = judge_whole(roles, plan, self._simulator)
             if whole is None:
@@ -243,7 +257,8 @@ class Evaluator:
 
 def _unknown_kind(item: Item, unknown: Unknown, line: int) -> WorkloadResult:
     metadata = mapping(item.object.get("metadata"))
-    group = PodGroup("", None, Outcome.SKIP, (Reason(Code.UNKNOWN_KIND, unknown.reason),), line)
+    code = Code.TOO_LARGE if unknown.is_too_large else Code.UNKNOWN_KIND
+    group = PodGroup("", None, Outcome.SKIP, (Reason(code, unknown.reason),), line)
     return WorkloadResult(
         item.place,
         text(item.object.get("apiVersion")),
@@ -256,30 +271,6 @@ def _unknown_kind(item: Item, unknown: Unknown, line: int) -> WorkloadResult:
 
 def _unknown_count(pod_set: PodSet) -> Reason:
     return Reason(Code.OPEN_COUNT, pod_set.problem or "the manifest does not say how many pods there will be")
-
-
-def _gpu_line(item: Item, template: Mapping[str, Any], counted: Collection[ResourceName]) -> int:
-    """Return the line of a template's GPU request; the object's first line if there is none."""
-    for value in (template.get("spec"), item.object):
-        found = _line_below(item.document, value, counted)
-        if found is not None:
-            return found
-    return item.place.line
-
-
-def _line_below(document: Document, value: object, counted: Collection[ResourceName]) -> int | None:
-    """Search in the order of the manifest; the template's parts are the document's own objects."""
-    stack = [value]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, dict):
-            for key in value:
-                if key in counted and (line := document.line_of(value, key)) is not None:
-                    return line
-            stack += reversed(value.values())
-        elif isinstance(value, list):
-            stack += reversed(value)
-    return None
 
 
 def _identity(workload: Workload) -> tuple[str, str, str, str]:

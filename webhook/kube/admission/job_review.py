@@ -109,7 +109,7 @@ def decode_job(body: bytes) -> JobReview:
 
     Raises ReviewError, with what was expected, if the body is not one, and TooLargeError if the Job is too large.
     """
-    request = read_request(body, _decoder, title=_TITLE, owner="every Job", checked_from=bounds.LARGE_BYTES)
+    request = read_request(body, _decoder, title=_TITLE, owner="every Job", checked_from=bounds.LABEL_BYTES)
     job = None if request.object is None else _converted(request.object, ReviewedJob, under="request.object")
     user = request.user_info or NO_USER
     return JobReview(

@@ -184,19 +184,23 @@ def check_size(body: bytes, *, is_pod: bool = False) -> None:
         return  # reported when the review is decoded
     if request is None:
         return
-    for raw in map(bytes, (request.object, request.old_object)):
-        excess = [*bounds.excess("the object: length in bytes", len(raw), bounds.POD_BYTES)]
-        if not excess and len(raw) > bounds.LARGE_BYTES:
-            excess = [*bounds.excess("the object: number of values", raw.count(b","), bounds.POD_VALUES)]
-        metadata = _raw_metadata(raw)
-        excess = excess or [
-            *bounds.excess("metadata.labels: length in bytes", len(bytes(metadata.labels)), bounds.LABEL_BYTES)
-        ]
-        if is_pod and not excess:
-            stored = len(raw) + bounds.APPLIED * len(bytes(metadata.managed_fields))
-            excess = [*bounds.excess(_STORED, stored, bounds.GPU_POD_BYTES)]
-        if excess:
+    for part in (request.object, request.old_object):
+        if excess := _excess(part, is_pod=is_pod):
             raise TooLargeError(_without_object(request), excess[0])
+
+
+def _excess(part: msgspec.Raw, *, is_pod: bool) -> tuple[str, ...]:
+    if excess := bounds.excess("the object: length in bytes", memoryview(part).nbytes, bounds.POD_BYTES):
+        return excess
+    raw = bytes(part)
+    values = sum(map(raw.count, (b",", b"[", b"{")))
+    metadata = _raw_metadata(raw)
+    stored = len(raw) + bounds.APPLIED * len(bytes(metadata.managed_fields)) if is_pod else 0
+    return (
+        bounds.excess("the object: number of values", values, bounds.POD_VALUES)
+        or bounds.excess("metadata.labels: length in bytes", len(bytes(metadata.labels)), bounds.LABEL_BYTES)
+        or bounds.excess(_STORED, stored, bounds.GPU_POD_BYTES)
+    )
 
 
 def _raw_metadata(raw: bytes) -> _RawMetadata:

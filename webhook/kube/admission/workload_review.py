@@ -34,7 +34,7 @@ def decode_workload(body: bytes) -> WorkloadReview:
     Raises ReviewError, with what was expected, if the body is not one, and TooLargeError if the object is too large.
     """
     request = read_request(
-        body, _decoder, title="AdmissionReview", owner="every workload", checked_from=bounds.LARGE_BYTES
+        body, _decoder, title="AdmissionReview", owner="every workload", checked_from=bounds.LABEL_BYTES
     )
     user = request.user_info or NO_USER
     return WorkloadReview(

@@ -31,8 +31,9 @@ APPLIED: Final = 3
 """What may be added to a pod with GPUs later: bytes of its metadata, and bytes of what of its spec may change, as the
 guard of sizes counts them; managers that apply it."""
 
-POD_VALUES: Final = 20_000
-"""Number of its JSON values, counted by commas. A pod of 50 KiB has 2,000."""
+POD_VALUES: Final = 50_000
+"""Number of its JSON values, counted by commas and opening brackets, in strings too. A pod of 50 KiB has 4,000, a
+workflow of 500 templates and 2,000 tasks 35,000."""
 
 CONTAINERS: Final = 1024
 RESOURCES: Final = 32

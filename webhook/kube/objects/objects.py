@@ -224,6 +224,10 @@ class PriorityClass(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     preemption_policy: str | None = None
 
 
+UNREADABLE: Final = (ValueError, TypeError, OverflowError, RecursionError)
+"""What msgspec raises for values that are no such object: its own errors are ValueErrors, as those of encodings are."""
+
+
 def describe(error: Exception, *, under: str = "") -> str:
     """Return a decoding error as path and problem: `spec.containers[0].name: expected str, got int`."""
     if isinstance(error, RecursionError):

@@ -1,7 +1,7 @@
 """From ResourceClaims, their templates (resource.k8s.io/v1) and PodGroups to core values: who claims how much."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -217,7 +217,9 @@ def allocated(claim: ResourceClaim) -> ClaimSpec | None:
     allocation = claim.status.allocation if claim.status is not None else None
     if allocation is None:
         return None
-    results = allocation.devices.results or ()
+    results: dict[str, list[_Result]] = defaultdict(list)
+    for result in allocation.devices.results or ():
+        results[result.request].append(result)
     return tuple(each for request in claim.spec.devices.requests or () for each in _allocated_to(request, results))
 
 
@@ -234,12 +236,15 @@ def _requested(spec: _ClaimSpec) -> ClaimSpec:
     )
 
 
-def _allocated_to(request: _DeviceRequest, results: Sequence[_Result]) -> ClaimSpec:
-    """Return the devices allocated to a request, by driver, of the alternative that was chosen."""
+def _allocated_to(request: _DeviceRequest, results: Mapping[str, Sequence[_Result]]) -> ClaimSpec:
+    """Return the devices allocated to a request, by driver, of the alternative that was chosen.
+
+    `results` are those of each request or alternative.
+    """
     found: list[DeviceRequest] = []
     for sub in _alternatives(request):
         name = request.name if request.exactly is not None else f"{request.name}/{sub.name}"
-        own = [result for result in results if result.request == name]
+        own = results.get(name, ())
         for driver, number in Counter(result.driver for result in own).items():
             parts = tuple(_part(result) for result in own if result.driver == driver and result.share)
             counted = ClassCount(sub.device_class_name, number, driver, parts)

@@ -9,18 +9,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from webhook.kube.workloads.antichain import heaviest
-from webhook.kube.workloads.argo_pods import devices_of, has_pod, pod_of
+from webhook.kube.workloads.antichain import bits, heaviest
+from webhook.kube.workloads.argo_pods import Settings, devices_of, has_pod, pod_of
 from webhook.kube.workloads.argo_tasks import Task, before, instances, tasks_of
 from webhook.kube.workloads.batch import overlapping, suspended
+from webhook.kube.workloads.budget import Budget
 from webhook.kube.workloads.kind_row import PodsFound, ReadContext
 from webhook.kube.workloads.model import Json, listed, mapping, text
 from webhook.kube.workloads.paths import MAX_PODS, Count, Pods, count_at, dig, unknown_pods
 
-_MAX_TASKS: Final = 64
-"""Maximum tasks with devices in a workflow: the search for the peak takes cubic time."""
-_MAX_CALLS: Final = 5000
 _MAX_DEPTH: Final = 32
+_CALL_STEPS: Final = 12
+"""The cost of one step or task, besides that of what it calls."""
+_COUNT_STEPS: Final = 5
+"""The cost of computing with one number of pods."""
+
 _ASSUMED_PODS: Final = 1000
 """The number of pods assumed for a task of unknown count when tasks are compared."""
 
@@ -40,6 +43,19 @@ class _Library(NamedTuple):
 
     prefix: str
     templates: Mapping[str, Json]
+
+
+class _Call(NamedTuple):
+    """A step or task, the peak of one instance of what it calls, and how many of them run at once."""
+
+    task: Task
+    peak: _Peak
+    number: Count
+
+    @property
+    def counts(self) -> _Counts:
+        """The pods of one instance at its peak."""
+        return self.peak.counts
 
 
 class _UnknownError(Exception):
@@ -64,7 +80,7 @@ def rollout(document: Json, context: ReadContext) -> PodsFound:
     if not ref:
         return PodsFound((Pods("", count, mapping(dig(document, "spec.template"))),))
     kind, name = text(ref.get("kind")), text(ref.get("name"))
-    found = context.related.find(kind, name, namespace=context.namespace)
+    found = context.find(kind, name)
     if found is None:
         return PodsFound((unknown_pods(f"its workloadRef, {kind} {name}, was not provided: add it to the input"),))
     return PodsFound((Pods("", count, mapping(dig(found, "spec.template"))),))
@@ -93,15 +109,13 @@ def _workflow(spec: Json, context: ReadContext, warnings: tuple[str, ...]) -> Po
 class _Run:
     """The state of reading one workflow: its settings for all pods, and the pods found so far."""
 
-    spec: Json
+    settings: Settings
     context: ReadContext
-    parameters: Mapping[str, str]
     limit: Count
     pods: dict[str, Json] = field(default_factory=dict)
     devices: dict[str, int] = field(default_factory=dict)
     _peaks: dict[str, _Peak | None] = field(default_factory=dict)
-    _calls: int = 0
-    _tasks: int = 0
+    _libraries: dict[tuple[str, bool], _Library] = field(default_factory=dict)
 
     @classmethod
     def of(cls, spec: Json, context: ReadContext) -> "_Run":
@@ -109,24 +123,27 @@ class _Run:
         ref = mapping(spec.get("workflowTemplateRef"))
         if ref:
             spec = {**_stored(ref, context), **{key: value for key, value in spec.items() if value}}
-        given = [mapping(each) for each in listed(dig(spec, "arguments.parameters"))]
-        values = {text(each.get("name")): each.get("value") for each in given}
-        parameters = {name: str(value) for name, value in values.items() if isinstance(value, str | int)}
         limit = count_at(spec, "parallelism", default=MAX_PODS, named="spec.parallelism")
-        return cls(spec, context, parameters, limit)
+        return cls(Settings.of(spec), context, limit)
+
+    @property
+    def _budget(self) -> Budget:
+        return self.context.budget
 
     def peak(self) -> _Counts:
         """Return the pods at the peak of the entrypoint or of the exit handler."""
-        library = _Library("", _by_name(self.spec))
+        spec = self.settings.spec
+        library = _Library("", _by_name(spec))
         peaks = [
-            self._template(text(self.spec.get(entry)), library, depth=0).counts
+            self._template(text(spec.get(entry)), library, depth=0).counts
             for entry in ("entrypoint", "onExit")
-            if self.spec.get(entry) or entry == "entrypoint"
+            if spec.get(entry) or entry == "entrypoint"
         ]
         return self._capped(max(peaks, key=self._weight))
 
     def _template(self, name: str, library: _Library, *, depth: int) -> _Peak:
         key = f"{library.prefix}{name}"
+        self._budget.write(len(key))
         if name not in library.templates:
             raise _UnknownError(f"its template {key or 'without a name'} was not provided: add it to the input")
         if key not in self._peaks:
@@ -140,73 +157,77 @@ class _Run:
     def _read(self, key: str, template: Json, library: _Library, *, depth: int) -> _Peak:
         if depth > _MAX_DEPTH:
             raise _UnknownError(f"its templates call each other more than {_MAX_DEPTH} deep")
-        template = {**mapping(self.spec.get("templateDefaults")), **template}
+        defaults = mapping(self.settings.spec.get("templateDefaults"))
+        self._budget.step(len(defaults) + len(template))
+        template = {**defaults, **template}
         if has_pod(template):
             return self._pod(key, template)
         limit = count_at(template, "parallelism", default=MAX_PODS, named=f"parallelism of template {key}")
-        tasks = [
-            [(task, self._called(task, key, library, depth=depth)) for task in group] for group in tasks_of(template)
-        ]
-        return self._graph(tasks, limit) if isinstance(template.get("dag"), Mapping) else self._steps(tasks, limit)
+        calls = [[self._called(task, key, library, depth=depth) for task in group] for group in tasks_of(template)]
+        return self._graph(calls, limit) if isinstance(template.get("dag"), Mapping) else self._steps(calls, limit)
 
     def _pod(self, key: str, template: Json) -> _Peak:
-        pod = pod_of(template, self.spec, self.parameters)
+        pod = pod_of(template, self.settings, self._budget)
         if isinstance(pod, str):
             raise _UnknownError(f"template {key}: {pod}")
         self.pods[key], self.devices[key] = pod, devices_of(pod)
         one = {key: Count(1)}
         return _Peak(one, one if template.get("daemon") is True else _NOTHING)
 
-    def _called(self, task: Task, key: str, library: _Library, *, depth: int) -> _Peak:
-        """Return the peak of one instance of what a step or task calls."""
-        self._calls += 1
-        if self._calls > _MAX_CALLS:
-            raise _UnknownError(f"it has more than {_MAX_CALLS:,} steps: its pods are checked one by one")
+    def _called(self, task: Task, key: str, library: _Library, *, depth: int) -> _Call:
+        """Return a step or task with the peak of one instance of what it calls."""
+        self._budget.step(_CALL_STEPS)
+        number = instances(task, self.settings.parameters, self._budget)
         if task.inline:
-            return self._read(f"{key}/{task.name}", task.inline, library, depth=depth + 1)
-        if task.ref:
-            name = text(task.ref.get("name"))
-            library = _Library(f"{name}/", _by_name(_stored(task.ref, self.context)))
-            return self._template(text(task.ref.get("template")), library, depth=depth + 1)
-        return self._template(task.template, library, depth=depth + 1)
+            inline = f"{key}/{task.name}"
+            self._budget.write(len(inline))
+            peak = self._read(inline, task.inline, library, depth=depth + 1)
+        elif task.ref:
+            peak = self._template(text(task.ref.get("template")), self._library(task.ref), depth=depth + 1)
+        else:
+            peak = self._template(task.template, library, depth=depth + 1)
+        return _Call(task, peak, number)
 
-    def _steps(self, groups: list[list[tuple[Task, _Peak]]], limit: Count) -> _Peak:
+    def _library(self, ref: Json) -> _Library:
+        """Return the templates of the WorkflowTemplate that a reference names."""
+        key = name, _ = text(ref.get("name")), ref.get("clusterScope") is True
+        if key not in self._libraries:
+            self._libraries[key] = _Library(f"{name}/", _by_name(_stored(ref, self.context)))
+        return self._libraries[key]
+
+    def _steps(self, groups: list[list[_Call]], limit: Count) -> _Peak:
         """Return the group with the most devices, plus the daemons of earlier groups, which end with the template."""
         best, daemons = _NOTHING, _NOTHING
         for group in groups:
-            now = _sum([daemons, *self._together(group, limit)])
+            now = self._sum([daemons, *self._together(group, limit)])
             best = max(best, now, key=self._weight)
-            daemons = _sum([daemons, *(_times(peak.daemons, self._number(task)) for task, peak in group)])
+            daemons = self._sum([daemons, *(self._times(call.peak.daemons, call.number) for call in group)])
         return _Peak(best)
 
-    def _graph(self, groups: list[list[tuple[Task, _Peak]]], limit: Count) -> _Peak:
+    def _graph(self, groups: list[list[_Call]], limit: Count) -> _Peak:
         """Return the independent tasks with the most devices; a daemon's successors start once it is ready."""
         calls = [call for group in groups for call in group]
-        order = before([task for task, _ in calls])
-        daemons = sum(1 << index for index, (_, peak) in enumerate(calls) if peak.daemons)
-        heavy = [index for index, (_, peak) in enumerate(calls) if self._weight(peak.counts)]
-        self._tasks += len(heavy)
-        if self._tasks > _MAX_TASKS:
-            raise _UnknownError(f"more than {_MAX_TASKS} of its tasks request devices: its pods are checked one by one")
-        weights = [self._weight(_times(calls[index][1].counts, self._number(calls[index][0]))) for index in heavy]
-        waits = [
-            sum(1 << at for at, other in enumerate(heavy) if (order[index] & ~daemons) >> other & 1) for index in heavy
-        ]
-        return _Peak(_sum(self._together([calls[heavy[at]] for at in sorted(heaviest(weights, waits))], limit)))
+        order = before([call.task for call in calls], self._budget)
+        heavy = [index for index, call in enumerate(calls) if self._weight(call.counts)]
+        heavy.sort(key=lambda index: -order[index].bit_count())  # the last tasks first
+        places = {index: at for at, index in enumerate(heavy)}
+        counted = sum(1 << index for index in heavy if not calls[index].peak.daemons)
+        weights = [self._weight(self._times(calls[index].counts, calls[index].number)) for index in heavy]
+        waits = [sum(1 << places[other] for other in bits(order[index] & counted, self._budget)) for index in heavy]
+        most = heaviest(weights, waits, self._budget)
+        return _Peak(self._sum(self._together([calls[index] for index in sorted(heavy[at] for at in most)], limit)))
 
-    def _together(self, group: list[tuple[Task, _Peak]], limit: Count) -> list[_Counts]:
+    def _together(self, group: list[_Call], limit: Count) -> list[_Counts]:
         """Return the pods that run at once in a group: at most `limit` calls, those with the most devices first."""
         found, left = [], limit
-        for task, peak in sorted(group, key=lambda call: -self._weight(call[1].counts)):
-            number = self._number(task)
+        self._budget.step(_CALL_STEPS * len(group) if limit.number != MAX_PODS else len(group))
+        for call in sorted(group, key=lambda call: -self._weight(call.counts)):
+            number = call.number
             if left.number != MAX_PODS:
                 number = left if number.number is None else number.at_most(left)
                 left = left.without(number.number or 0)
-            found.append(_times(peak.counts, number))
+            found.append(self._times(call.counts, number))
         return found
-
-    def _number(self, task: Task) -> Count:
-        return instances(task, self.parameters)
 
     def _weight(self, counts: _Counts) -> int:
         """Return the number of devices of these pods, limited by the workflow's parallelism."""
@@ -218,13 +239,29 @@ class _Run:
 
     def _capped(self, counts: _Counts) -> _Counts:
         """Return at most as many pods as the workflow's parallelism allows, those with the most devices first."""
+        self._budget.step(1 + 2 * len(counts))
         if self.limit.number == MAX_PODS:
             return counts
+        self._budget.step(_COUNT_STEPS * len(counts))
         left, found = self.limit, {}
         for name, count in sorted(counts.items(), key=lambda item: -self.devices[item[0]]):
             taken = found[name] = left if count.number is None else count.at_most(left)
             left = left.without(taken.number or 0)
         return found
+
+    def _sum(self, several: list[_Counts]) -> _Counts:
+        found: dict[str, Count] = {}
+        for counts in several:
+            self._budget.step(_COUNT_STEPS * len(counts))
+            for name, count in counts.items():
+                found[name] = found[name].plus(count) if name in found else count
+        return found
+
+    def _times(self, counts: _Counts, number: Count) -> _Counts:
+        if number.number == 1:
+            return counts
+        self._budget.step(_COUNT_STEPS * len(counts))
+        return {name: count.times(number) for name, count in counts.items()}
 
 
 def _by_name(spec: Json) -> dict[str, Json]:
@@ -236,19 +273,7 @@ def _stored(ref: Json, context: ReadContext) -> Json:
     name = text(ref.get("name"))
     is_cluster_scoped = ref.get("clusterScope") is True
     kind = "ClusterWorkflowTemplate" if is_cluster_scoped else "WorkflowTemplate"
-    found = context.related.find(kind, name, namespace=None if is_cluster_scoped else context.namespace)
+    found = context.find(kind, name, is_namespaced=not is_cluster_scoped)
     if found is None:
         raise _UnknownError(f"its {kind} {name} was not provided: add it to the input")
     return mapping(found.get("spec"))
-
-
-def _sum(several: list[_Counts]) -> _Counts:
-    found: dict[str, Count] = {}
-    for counts in several:
-        for name, count in counts.items():
-            found[name] = found[name].plus(count) if name in found else count
-    return found
-
-
-def _times(counts: _Counts, number: Count) -> _Counts:
-    return counts if number.number == 1 else {name: count.times(number) for name, count in counts.items()}

@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from webhook.kube.objects.bounds import shortened
 from webhook.kube.workloads.argo_pods import with_parameters
-from webhook.kube.workloads.model import Json, listed, mapping, text
+from webhook.kube.workloads.budget import Budget
+from webhook.kube.workloads.model import Json, digits, listed, mapping, shown, text
 from webhook.kube.workloads.paths import ONE, Count, count_at
 
 _MAX_DIGITS: Final = 9
@@ -39,47 +41,58 @@ def tasks_of(template: Json) -> Iterator[list[Task]]:
         yield [Task.of(each) for each in (group if isinstance(group, list) else listed(mapping(group).get("steps")))]
 
 
-def instances(task: Task, parameters: Mapping[str, str]) -> Count:
+def instances(task: Task, parameters: Mapping[str, str], budget: Budget) -> Count:
     """Return how many instances of a task run at once: one, or one per item."""
     given = task.given
     if isinstance(items := given.get("withItems"), list):
         return Count(len(items))
     sequence = given.get("withSequence")
     if isinstance(sequence, Mapping):
-        return _sequence(task.name, with_parameters(sequence, parameters))
-    if given.get("withParam"):
-        return Count(None, f"step {task.name} runs once for each item of {given['withParam']}, known only when it runs")
+        return _sequence(task.name, with_parameters(sequence, parameters, budget))
+    if items := given.get("withParam"):
+        named = shortened(items) if isinstance(items, str) else shown(items)
+        return Count(None, f"step {task.name} runs once for each item of {named}, known only when it runs")
     return ONE
 
 
-def before(tasks: Sequence[Task]) -> list[int]:
+def before(tasks: Sequence[Task], budget: Budget) -> list[int]:
     """Return for each task of a DAG a bit set of the tasks that must end before it starts, transitively."""
     numbers = {task.name: number for number, task in enumerate(tasks)}
-    direct = [_direct(task, numbers) for task in tasks]
+    direct = [_direct(task, numbers, budget) for task in tasks]
     found: list[int | None] = [None] * len(tasks)
     visiting: set[int] = set()  # in a cycle, which Argo refuses, the last task counts as the first
+    cost = 1 + (len(tasks) >> 11)  # of an operation on a bit set
     for start in range(len(tasks)):
-        stack = [start]
+        stack = [(start, iter(direct[start]))] if found[start] is None else []
         while stack:
-            task = stack[-1]
+            task, others = stack[-1]
             visiting.add(task)
-            first = next((other for other in direct[task] if found[other] is None and other not in visiting), None)
+            first = next((other for other in others if found[other] is None and other not in visiting), None)
             if first is not None:
-                stack.append(first)
+                stack.append((first, iter(direct[first])))
                 continue
+            budget.step(cost * (1 + len(direct[task])))
             total = 0
             for other in direct[task]:
                 total |= (found[other] or 0) | 1 << other
+            budget.write(total.bit_length() >> 3)
             found[task] = total
-            visiting.discard(stack.pop())
+            visiting.discard(task)
+            stack.pop()
     return [each or 0 for each in found]
 
 
-def _direct(task: Task, numbers: Mapping[str, int]) -> list[int]:
+def _direct(task: Task, numbers: Mapping[str, int], budget: Budget) -> list[int]:
     """Return the direct dependencies of a task: a list, or an expression such as `a && (b.Succeeded || c)`."""
-    named = [text(each) for each in listed(task.given.get("dependencies"))]
-    named += _NAME.findall(text(task.given.get("depends")))
-    return list(dict.fromkeys(numbers[name] for name in named if name in numbers))
+    found: dict[int, None] = {}
+    for each in listed(task.given.get("dependencies")):
+        if (name := text(each)) in numbers:
+            found[numbers[name]] = None
+    for match in _NAME.finditer(text(task.given.get("depends"))):
+        budget.step(2)
+        if match[0] in numbers:
+            found[numbers[match[0]]] = None
+    return list(found)
 
 
 def _sequence(name: str, sequence: Json) -> Count:
@@ -92,5 +105,5 @@ def _sequence(name: str, sequence: Json) -> Count:
 
 
 def _number(value: object) -> object:
-    written = str(value)
-    return int(written) if written.isascii() and written.isdecimal() and len(written) <= _MAX_DIGITS else value
+    number = digits(value, most=_MAX_DIGITS)
+    return value if number is None else number

@@ -67,7 +67,7 @@ def daemon_set(document: Json, _context: ReadContext) -> PodsFound:
     return PodsFound((Pods("", Count(None, PER_NODE), completed),))
 
 
-def job_set(document: Json, _context: ReadContext) -> PodsFound:
+def job_set(document: Json, context: ReadContext) -> PodsFound:
     """Read a JobSet: all replicas of all replicated jobs at once."""
     pods = tuple(
         Pods(
@@ -77,7 +77,7 @@ def job_set(document: Json, _context: ReadContext) -> PodsFound:
             ),
             mapping(dig(entry, "template.spec.template")),
         )
-        for name, where, entry in entries(document, "spec.replicatedJobs")
+        for name, where, entry in entries(document, "spec.replicatedJobs", context.budget)
     )
     return PodsFound(pods, suspended(document, "spec.suspend"))
 
@@ -102,11 +102,11 @@ def app_wrapper(document: Json, _context: ReadContext) -> PodsFound:
     return PodsFound((), warnings if parts else (*warnings, "it has no components"), parts=parts)
 
 
-def volcano_job(document: Json, _context: ReadContext) -> PodsFound:
+def volcano_job(document: Json, context: ReadContext) -> PodsFound:
     """Read a Volcano Job, whose pods use Volcano's scheduler by default."""
     scheduler = text(dig(document, "spec.schedulerName")) or "volcano"
     pods = []
-    for entry in entries(document, "spec.tasks"):
+    for entry in entries(document, "spec.tasks", context.budget):
         task = replicated(*entry)
         spec = mapping(task.template.get("spec"))
         completed = {**task.template, "spec": {"schedulerName": scheduler, **spec}} if spec else task.template

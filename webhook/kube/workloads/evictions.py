@@ -7,7 +7,9 @@ import msgspec
 
 from webhook.core.reclaim.failures import FailureBudget
 from webhook.kube.admission.job_review import ReviewedJob, gets_rule
+from webhook.kube.objects import objects
 from webhook.kube.reclaim.job_failures import Job, TrainingJob, job_budget, training_budget
+from webhook.kube.workloads.budget import Budget
 from webhook.kube.workloads.model import SURVIVES, EvictionEffect, Json, mapping
 from webhook.kube.workloads.paths import dig, entries
 
@@ -19,7 +21,7 @@ _NO_LIMIT: Final = 2**31 - 1
 _TRAINING: Final = frozenset({"PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MXJob"})
 
 
-def eviction_effect(document: Json, group: str, kind: str) -> EvictionEffect:
+def eviction_effect(document: Json, group: str, kind: str, budget: Budget) -> EvictionEffect:
     """Return the effect of evictions on an object of this kind."""
     match group, kind:
         case "batch", "Job":
@@ -27,7 +29,7 @@ def eviction_effect(document: Json, group: str, kind: str) -> EvictionEffect:
         case "batch", "CronJob":
             return _of_jobs([(mapping(dig(document, "spec.jobTemplate")), "Never")])
         case "jobset.x-k8s.io", "JobSet":
-            return _of_jobs(list(_jobs_of_set(document)))
+            return _of_jobs(list(_jobs_of_set(document, budget)))
         case "kubeflow.org", "MPIJob":
             return EvictionEffect(always="its launcher fails with each worker that is evicted")
         case "kubeflow.org", _ if kind in _TRAINING:
@@ -38,8 +40,8 @@ def eviction_effect(document: Json, group: str, kind: str) -> EvictionEffect:
             return SURVIVES
 
 
-def _jobs_of_set(document: Json) -> Iterator[tuple[Json, str]]:
-    for _, _, entry in entries(document, "spec.replicatedJobs"):
+def _jobs_of_set(document: Json, budget: Budget) -> Iterator[tuple[Json, str]]:
+    for _, _, entry in entries(document, "spec.replicatedJobs", budget):
         yield mapping(mapping(entry).get("template")), "OnFailure"  # JobSet's own default
 
 
@@ -69,5 +71,5 @@ def _converted(document: Mapping[str, object], what: type[_Kind]) -> _Kind | Non
     """Convert an object; None if it is malformed, which the API server reports."""
     try:
         return msgspec.convert({"metadata": {}, **document}, what)
-    except (msgspec.ValidationError, RecursionError):
+    except objects.UNREADABLE:
         return None

@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from webhook.kube.objects import bounds, keys
+from webhook.kube.objects.bounds import shortened
+from webhook.kube.workloads.budget import TOO_LARGE, Budget, BudgetSpentError
 from webhook.kube.workloads.deadlines import running_deadline
 from webhook.kube.workloads.evictions import eviction_effect
 from webhook.kube.workloads.gang_marks import gang_marks, marked, marks_of
@@ -16,6 +18,9 @@ from webhook.kube.workloads.related import NO_RELATED, Related
 
 _BUILT_IN_GROUPS: Final = frozenset({"", "apps", "batch", "autoscaling", "policy", "extensions"})
 """Built-in API groups, besides those under k8s.io: all their kinds that create pods are in the table."""
+
+_NAMES: Final = 5
+"""Times that a pod's role or its workload's name is in its metadata, besides its labels."""
 
 _TEMPLATE_KINDS: Final = frozenset(
     {
@@ -34,23 +39,46 @@ _TEMPLATE_KINDS: Final = frozenset(
 
 
 def expand(
-    document: Json, *, kinds: KindTable, related: Related = NO_RELATED, namespace: str = "default"
+    document: Json,
+    *,
+    kinds: KindTable,
+    related: Related = NO_RELATED,
+    namespace: str = "default",
+    budget: Budget | None = None,
 ) -> Workload | Unknown | None:
     """Return the pods that an object creates; None if it creates none, Unknown if its kind is not in `kinds`.
 
-    `namespace` is the default for objects without one.
+    `namespace` is the default for objects without one. What is left of the budget, by default a whole one, may be used
+    for what follows with the same object; an object that takes more is Unknown.
     """
+    budget = budget or Budget()
+    try:
+        row = _row_of(document, kinds)
+        if isinstance(row, Row):
+            budget.read(document)
+            return _expanded(document, row, kinds, related=related, namespace=namespace, budget=budget)
+    except BudgetSpentError:
+        return Unknown(TOO_LARGE, is_too_large=True)
+    return row
+
+
+def _row_of(document: Json, kinds: KindTable) -> Row | Unknown | None:
     api_version, kind = text(document.get("apiVersion")), text(document.get("kind"))
     if not api_version or not kind:
         return Unknown("not a Kubernetes object: it has no apiVersion or no kind")
     group = api_version.rpartition("/")[0]
-    row = kinds.get((group, kind))
-    if row is None:
-        return _unknown_kind(document, group, kind)
+    return kinds.get((group, kind)) or _unknown_kind(document, group, kind)
+
+
+def _expanded(
+    document: Json, row: Row, kinds: KindTable, *, related: Related, namespace: str, budget: Budget
+) -> Workload | Unknown:
+    """Return the pods of an object of a known kind. Raises BudgetSpentError."""
+    api_version, kind = text(document.get("apiVersion")), row.kind.kind
     metadata = mapping(document.get("metadata"))
     name = text(metadata.get("name")) or text(metadata.get("generateName")).rstrip("-")
-    context = ReadContext(api_version, text(metadata.get("namespace")) or namespace, name, related)
-    found = _read(marked(document), row, context)
+    context = ReadContext(api_version, text(metadata.get("namespace")) or namespace, name, related, budget)
+    found = _read(marked(document, budget), row, context)
     parts = tuple(islice(_of_parts(found.parts, context, kinds), bounds.POD_SETS + 1))
     if len(found.pods) + len(found.later) + len(parts) > bounds.POD_SETS:
         return Unknown(f"it creates more than {bounds.POD_SETS} groups of pods: they are checked one by one")
@@ -58,7 +86,6 @@ def expand(
     if not sets and not found.warnings:
         sets = (PodSet("", None, {}, f"it has no pod template where a {kind} has one"),)
     later = tuple(_pod_set(pods, row, context) for pods in found.later)
-    evictions = eviction_effect(document, group, kind)
     return Workload(
         api_version,
         kind,
@@ -66,10 +93,10 @@ def expand(
         name,
         sets,
         row.kind.is_gang,
-        found.warnings + _misplaced_gang(document, sets),
+        tuple(map(shortened, found.warnings)) + _misplaced_gang(document, sets, budget),
         later,
-        evictions,
-        running_deadline(document, group, kind),
+        eviction_effect(document, row.kind.group, kind, budget),
+        running_deadline(document, row.kind.group, kind),
     )
 
 
@@ -85,12 +112,12 @@ def flattened(documents: Iterable[object]) -> Iterator[Json]:
             yield document
 
 
-def _misplaced_gang(document: Json, sets: Iterable[PodSet]) -> tuple[str, ...]:
+def _misplaced_gang(document: Json, sets: Iterable[PodSet], budget: Budget) -> tuple[str, ...]:
     """Return a warning if annotation fairgate.dev/gang is on a workload, and not all of its pods get it."""
     if keys.GANG not in marks_of(document):
         return ()
     templates = (mapping(mapping(pods.template.get("metadata")).get("annotations")) for pods in sets if pods.template)
-    if all(annotations.get(keys.GANG) == "true" for annotations in templates) or gang_marks(document):
+    if all(annotations.get(keys.GANG) == "true" for annotations in templates) or gang_marks(document, budget):
         return ()  # where its templates do not have it, the webhook copies it
     return (f"annotation {keys.GANG} is read on pods: put it on the pod template too, or they start one by one",)
 
@@ -99,14 +126,20 @@ def _of_parts(parts: Iterable[Json], context: ReadContext, kinds: KindTable) -> 
     """Yield the pods of objects that another creates, with the object's name in the role; nested ones are unknown."""
     for number, part in enumerate(parts):
         name = text(mapping(part.get("metadata")).get("name")) or f"{text(part.get('kind'))} {number}"
-        row = kinds.get((text(part.get("apiVersion")).rpartition("/")[0], text(part.get("kind"))))
-        if row is not None and row.makes_objects:
-            yield PodSet(name, None, {}, f"{name} creates objects itself: its pods are checked one by one")
+        row = _row_of(part, kinds)
+        if isinstance(row, Row) and row.makes_objects:
+            yield PodSet(name, None, {}, f"{shortened(name)} creates objects itself: its pods are checked one by one")
             continue
-        found = expand(part, kinds=kinds, related=context.related, namespace=context.namespace)
+        found: Workload | Unknown | None
+        if isinstance(row, Row):
+            budget = context.budget
+            found = _expanded(part, row, kinds, related=context.related, namespace=context.namespace, budget=budget)
+        else:
+            found = row
         if isinstance(found, Unknown):
             yield PodSet(name, None, {}, found.reason)
         elif found is not None:
+            context.budget.write(len(name) * len(found.pod_sets))
             yield from (replace(each, role=f"{name}/{each.role}".rstrip("/")) for each in found.pod_sets)
 
 
@@ -126,12 +159,13 @@ def _read(document: Json, row: Row, context: ReadContext) -> PodsFound:
 def _as_written(document: Json, row: Row, context: ReadContext) -> PodsFound:
     if row.read is not None:
         return row.read(document, context)
-    return PodsFound(tuple(pods for rule in row.kind.pods for pods in pods_at(document, rule)))
+    return PodsFound(tuple(pods for rule in row.kind.pods for pods in pods_at(document, rule, context.budget)))
 
 
 def _pod_set(pods: Pods, row: Row, context: ReadContext) -> PodSet:
     count, problem = pods.count
     template = {"spec": pods.template} if "containers" in pods.template else pods.template
+    problem = None if problem is None else shortened(problem)
     if not isinstance(mapping(template.get("spec")).get("containers"), list):
         return PodSet(pods.role, count, {}, problem or "it has no pod template with containers")
     controller = pods.controller or row.controller
@@ -143,12 +177,15 @@ def _pod_set(pods: Pods, row: Row, context: ReadContext) -> PodSet:
 def _pod(template: Json, role: str, row: Row, controller: ControllerKind, context: ReadContext) -> Json:
     """Return the pod that a controller would create from a template."""
     given = mapping(template.get("metadata"))
+    own, annotations = mapping(given.get("labels")), mapping(given.get("annotations"))
+    context.budget.step(len(own) + len(annotations))
+    context.budget.write((len(context.name) + len(role)) * (len(row.labels) + _NAMES))
     made = {"name": context.name, "role": role, "type": role.lower()}
     labels = {key: value.format(**made) for key, value in row.labels.items()}
     metadata: dict[str, Any] = {
         "namespace": context.namespace,
-        "labels": {**labels, **mapping(given.get("labels"))},
-        "annotations": dict(mapping(given.get("annotations"))),
+        "labels": {**labels, **own},
+        "annotations": dict(annotations),
     }
     if controller is NO_CONTROLLER:
         metadata["name"] = context.name
@@ -178,29 +215,57 @@ def _unknown_kind(document: Json, group: str, kind: str) -> Unknown | None:
         return None
     if (group, kind) in _TEMPLATE_KINDS:
         return None
-    where = next(_pod_like(document, ""), None)
+    where = _pod_like(document)
     if where is None:
         return None
     return Unknown(
-        f"kind {kind} of {group} is not known, and it has containers at {where}; "
+        f"kind {shortened(kind)} of {shortened(group)} is not known, and it has containers at {shortened(where)}; "
         "describe it in the policy under workloads.kinds"
     )
 
 
-def _pod_like(value: object, path: str) -> Iterator[str]:
-    """Yield the paths of fields that look like part of a pod: containers, or resources other than cpu and memory."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            where = f"{path}.{key}".lstrip(".")
-            is_containers = key == "containers" and isinstance(item, list)
-            is_container = key == "container" and "image" in mapping(item)
-            if is_containers or is_container or (key == "resources" and _asks_for_devices(mapping(item))):
-                yield where
-            else:
-                yield from _pod_like(item, where)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _pod_like(item, f"{path}[{index}]")
+class _Place(NamedTuple):
+    """A value in an object: below another one, and the end of its path."""
+
+    value: object
+    above: "_Place | None" = None
+    key: str = ""
+
+
+def _pod_like(document: Json) -> str | None:
+    """Return the path of the first field that looks like part of a pod: containers, or resources for devices."""
+    stack = [_Place(document)]
+    while stack:
+        place = stack.pop()
+        value = place.value
+        if _is_pod_like(place):
+            return _path(place).lstrip(".")
+        if isinstance(value, dict):
+            below = [_Place(item, place, f".{key}") for key, item in value.items() if isinstance(item, dict | list)]
+        else:
+            items = enumerate(value if isinstance(value, list) else ())
+            below = [_Place(item, place, f"[{index}]") for index, item in items if isinstance(item, dict | list)]
+        stack += reversed(below)
+    return None
+
+
+def _is_pod_like(place: _Place) -> bool:
+    match place.key:
+        case ".containers":
+            return isinstance(place.value, list)
+        case ".container":
+            return "image" in mapping(place.value)
+        case ".resources":
+            return _asks_for_devices(mapping(place.value))
+    return False
+
+
+def _path(place: _Place | None) -> str:
+    found = []
+    while place is not None:
+        found.append(place.key)
+        place = place.above
+    return "".join(reversed(found))
 
 
 def _asks_for_devices(resources: Json) -> bool:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.kube.objects import bounds, keys
-from webhook.kube.objects.json_patch import Operation, add, escape, keys_of
+from webhook.kube.objects.json_patch import Operation, add, escape
+from webhook.kube.workloads.budget import Budget
 from webhook.kube.workloads.model import Json, mapping
 
 _MARK: Final = "true"
@@ -13,40 +14,76 @@ _MAX_VALUE: Final = 400
 """Characters of a domain that are copied: a longer one is ignored on pods too."""
 _DEEPEST: Final = 12
 """Levels of an object at which templates are searched for: AppWrappers of JobSets have them at the tenth."""
+_SEARCH_STEPS: Final = 3
+"""The cost of searching one mapping or list, besides its values."""
 
 
-def gang_marks(document: Json) -> tuple[Operation, ...]:
+class _Path(NamedTuple):
+    """The place of a value: a key in the mapping or list that is at another place."""
+
+    above: "_Path | None"
+    key: str | int
+
+
+class _Mark(NamedTuple):
+    """A value that is added to an object, at a path whose parents exist."""
+
+    path: tuple[str | int, ...]
+    value: object
+
+
+def gang_marks(document: Json, budget: Budget) -> tuple[Operation, ...]:
     """Return the operations that copy the annotations to the pod templates that do not have them.
 
-    None for an object without such annotations, or with more templates than are read.
+    None for an object without such annotations, or with more templates than are read. Raises BudgetSpentError.
     """
-    marks = marks_of(document)
-    if not marks:
-        return ()
-    found = list(islice(_templates(document.get("spec"), "/spec", 0), bounds.POD_SETS + 1))
-    if len(found) > bounds.POD_SETS:
-        return ()
-    return tuple(operation for path, template in found for operation in _marks(path, template, marks))
+    return tuple(_operation(mark, budget) for mark in _marks_in(document, budget))
 
 
-def marked(document: Json) -> Json:
+def marked(document: Json, budget: Budget) -> Json:
     """Return a workload as its webhook stores it: with these annotations on its pod templates.
 
-    What does not change are the document's own parts.
+    What does not change are the document's own parts. Raises BudgetSpentError.
     """
-    for operation in gang_marks(document):
-        document = mapping(_added(document, keys_of(str(operation["path"])), operation["value"]))
+    for path, value in _marks_in(document, budget):
+        document = mapping(_added(document, path, value, budget))
     return document
 
 
-def _added(value: object, path: Sequence[str], added: object) -> object:
+def _operation(mark: _Mark, budget: Budget) -> Operation:
+    budget.write(sum(len(key) if isinstance(key, str) else 1 for key in mark.path))
+    return add("".join(f"/{escape(str(key))}" for key in mark.path), mark.value)
+
+
+def _marks_in(document: Json, budget: Budget) -> list[_Mark]:
+    marks = marks_of(document)
+    if not marks:
+        return []
+    found = list(islice(_templates(document.get("spec"), _Path(None, "spec"), 0, budget), bounds.POD_SETS + 1))
+    if len(found) > bounds.POD_SETS:
+        return []
+    return [mark for path, template in found for mark in _marks(_keys(path), template, marks)]
+
+
+def _keys(path: _Path | None) -> tuple[str | int, ...]:
+    found = []
+    while path is not None:
+        found.append(path.key)
+        path = path.above
+    return tuple(reversed(found))
+
+
+def _added(value: object, path: Sequence[str | int], added: object, budget: Budget) -> object:
     """Return a value with a part added at a path, whose parents exist."""
     if not path:
         return added
     key, rest = path[0], path[1:]
-    if isinstance(value, list):
-        return [_added(item, rest, added) if str(index) == key else item for index, item in enumerate(value)]
-    return {**mapping(value), key: _added(mapping(value).get(key), rest, added)}
+    if isinstance(value, list) and isinstance(key, int):
+        budget.step(len(value))
+        return [*value[:key], _added(value[key], rest, added, budget), *value[key + 1 :]]
+    known, name = mapping(value), str(key)
+    budget.step(len(known))
+    return {**known, name: _added(known.get(name), rest, added, budget)}
 
 
 def marks_of(document: Json) -> Mapping[str, str]:
@@ -57,29 +94,32 @@ def marks_of(document: Json) -> Mapping[str, str]:
     return {**found, keys.TOPOLOGY: domain} if isinstance(domain, str) and len(domain) <= _MAX_VALUE else found
 
 
-def _templates(value: object, path: str, depth: int) -> Iterator[tuple[str, Json]]:
+def _templates(value: object, path: _Path, depth: int, budget: Budget) -> Iterator[tuple[_Path, Json]]:
     """Yield the pod templates in a part of an object, with their paths."""
     if depth > _DEEPEST:
         return
+    budget.step(_SEARCH_STEPS + (len(value) if isinstance(value, dict | list) else 0))
     if isinstance(value, dict):
         if isinstance(mapping(value.get("spec")).get("containers"), list):
             yield path, value
             return
         for key, item in value.items():
-            yield from _templates(item, f"{path}/{escape(str(key))}", depth + 1)
+            if isinstance(item, dict | list):
+                yield from _templates(item, _Path(path, str(key)), depth + 1, budget)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _templates(item, f"{path}/{index}", depth + 1)
+            if isinstance(item, dict | list):
+                yield from _templates(item, _Path(path, index), depth + 1, budget)
 
 
-def _marks(path: str, template: Json, marks: Mapping[str, str]) -> Iterator[Operation]:
-    """Yield the operations that mark one template; one that says something else stays as it is."""
+def _marks(path: tuple[str | int, ...], template: Json, marks: Mapping[str, str]) -> Iterator[_Mark]:
+    """Yield what marks one template; one that says something else stays as it is."""
     metadata = template.get("metadata")
     if not isinstance(metadata, dict):
-        yield add(f"{path}/metadata", {"annotations": dict(marks)})
+        yield _Mark((*path, "metadata"), {"annotations": dict(marks)})
     elif not isinstance(metadata.get("annotations"), dict):
-        yield add(f"{path}/metadata/annotations", dict(marks))
+        yield _Mark((*path, "metadata", "annotations"), dict(marks))
     else:
         for key, value in marks.items():
             if key not in metadata["annotations"]:
-                yield add(f"{path}/metadata/annotations/{escape(key)}", value)
+                yield _Mark((*path, "metadata", "annotations", key), value)

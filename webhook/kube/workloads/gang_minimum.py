@@ -42,7 +42,7 @@ def _kubeflow(spec: Json, status: Json) -> dict[str, Any]:
     """Return the spec without completed pods, and with as many workers as its elastic policy needs."""
     least = dig(spec, "elasticPolicy.minReplicas")
     changed: dict[str, Any] = {**spec, "elasticPolicy": None}
-    for key in [key for key in spec if key.endswith(_REPLICA_SPECS)]:
+    for key in [key for key in spec if text(key).endswith(_REPLICA_SPECS)]:
         roles = {name: mapping(role) for name, role in mapping(spec[key]).items()}
         if least is not None and "Worker" in roles:
             roles["Worker"] = {**roles["Worker"], "replicas": least}

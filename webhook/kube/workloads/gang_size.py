@@ -8,6 +8,7 @@ from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.pod import Pod
 from webhook.core.release.gang_plans import GangPlan
 from webhook.kube.pod.pods import InvalidPod
+from webhook.kube.workloads.budget import TOO_LARGE, Budget, BudgetSpentError
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_minimum import at_minimum, least_together
 from webhook.kube.workloads.gang_object import POD_GROUP, gang_object
@@ -30,18 +31,24 @@ class UnknownSizeError(Exception):
     """An object does not say how many pods its gang has."""
 
 
-def gang_plan(document: Json, *, kinds: KindTable, namespace: str, weights: Weights) -> GangPlan:
-    """Return what an object says of the gang of its pods; `weights` as in read_demand.
+def gang_plan(
+    document: Json, *, kinds: KindTable, namespace: str, weights: Weights, budget: Budget | None = None
+) -> GangPlan:
+    """Return what an object says of the gang of its pods; `weights` as in read_demand, `budget` as in expand.
 
     Raises UnknownSizeError, with the reason, if it does not say it.
     """
     source = f"{text(document.get('kind'))} {text(mapping(document.get('metadata')).get('name'))}"
     if document.get("kind") == POD_GROUP:
         return GangPlan(_least_of_group(document), source=source, counts_all=True)
-    workload = expand(at_minimum(document), kinds=kinds, namespace=namespace)
+    budget = budget or Budget()
+    workload = expand(at_minimum(document), kinds=kinds, namespace=namespace, budget=budget)
     if workload is None or isinstance(workload, Unknown):
         raise UnknownSizeError("it makes no pods" if workload is None else workload.reason)
-    members = tuple(_members(workload.pod_sets, namespace, weights))
+    try:
+        members = tuple(_members(workload.pod_sets, namespace, weights, budget))
+    except BudgetSpentError as error:
+        raise UnknownSizeError(TOO_LARGE) from error
     others = sum(pods.count or 0 for pods in workload.pod_sets) - sum(each.number for each in members)
     plan = _staged(members, stages_of(document))
     least = least_together(document)
@@ -50,20 +57,22 @@ def gang_plan(document: Json, *, kinds: KindTable, namespace: str, weights: Weig
     return plan._replace(source=source)
 
 
-def plan_of_workload(document: Json, pod: Pod, *, kinds: KindTable, namespace: str, weights: Weights) -> GangPlan:
+def plan_of_workload(
+    document: Json, pod: Pod, *, kinds: KindTable, namespace: str, weights: Weights, budget: Budget | None = None
+) -> GangPlan:
     """Return what a workload says of the gang of one of its pods; nothing where another object describes that."""
     found = None if pod.gang is None else gang_object(pod, pod.gang.id)
     if found is None or found.kind == POD_GROUP:
         return GangPlan()
     try:
-        return gang_plan(document, kinds=kinds, namespace=namespace, weights=weights)
+        return gang_plan(document, kinds=kinds, namespace=namespace, weights=weights, budget=budget)
     except UnknownSizeError:
         return GangPlan()
 
 
-def _members(pod_sets: Sequence[PodSet], namespace: str, weights: Weights) -> Iterator[_Members]:
+def _members(pod_sets: Sequence[PodSet], namespace: str, weights: Weights, budget: Budget) -> Iterator[_Members]:
     for pods in pod_sets:
-        part = to_part(pods, namespace=namespace, weights=weights) if pods.template else None
+        part = to_part(pods, namespace=namespace, weights=weights, budget=budget) if pods.template else None
         if part is None or isinstance(part, InvalidPod) or part.count is None:
             raise UnknownSizeError(pods.problem or "one of its pod templates cannot be read")
         if part.count and (part.pod.demand.gpus or part.pod.claims):

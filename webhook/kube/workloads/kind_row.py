@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from webhook.core.model.policy import WorkloadKind
+from webhook.kube.workloads.budget import Budget
 from webhook.kube.workloads.model import Json
 from webhook.kube.workloads.paths import ControllerKind, Pods
 from webhook.kube.workloads.related import Related
@@ -25,6 +26,14 @@ class ReadContext(NamedTuple):
     namespace: str
     name: str
     related: Related
+    budget: Budget
+
+    def find(self, kind: str, name: str, *, is_namespaced: bool = True) -> Json | None:
+        """Return another object of the same namespace, or of a cluster-scoped kind; its values are taken off."""
+        found = self.related.find(kind, name, namespace=self.namespace if is_namespaced else None)
+        if found is not None:
+            self.budget.read(found)
+        return found
 
 
 class PodsFound(NamedTuple):

@@ -14,8 +14,8 @@ _STOPPED: Final = "kubeflow-resource-stopped"
 def replica_specs(field: str) -> Reader:
     """Return a reader for a kind that has its roles under one field of its spec."""
 
-    def read(document: Json, _context: ReadContext) -> PodsFound:
-        pods = tuple(replicated(*entry) for entry in entries(document, f"spec.{field}"))
+    def read(document: Json, context: ReadContext) -> PodsFound:
+        pods = tuple(replicated(*entry) for entry in entries(document, f"spec.{field}", context.budget))
         return PodsFound(pods, suspended(document, "spec.runPolicy.suspend"))
 
     return read
@@ -35,7 +35,7 @@ def pytorch_job(document: Json, context: ReadContext) -> PodsFound:
     return found._replace(pods=pods)
 
 
-def mpi_job(document: Json, _context: ReadContext) -> PodsFound:
+def mpi_job(document: Json, context: ReadContext) -> PodsFound:
     """Read an MPIJob of either version: workers default to 0, and v2beta1 runs the launcher in a Job."""
     is_v2 = document.get("apiVersion") == "kubeflow.org/v2beta1"
     pods = tuple(
@@ -43,7 +43,7 @@ def mpi_job(document: Json, _context: ReadContext) -> PodsFound:
             replicated(name, where, entry, default=0 if name == "Worker" else 1),
             controller=JOB if is_v2 and name == "Launcher" else None,
         )
-        for name, where, entry in entries(document, "spec.mpiReplicaSpecs")
+        for name, where, entry in entries(document, "spec.mpiReplicaSpecs", context.budget)
     )
     return PodsFound(pods, suspended(document, "spec.runPolicy.suspend"))
 

@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from webhook.kube.objects.bounds import shortened
+
 Json = Mapping[str, Any]
+
+_SHOWN: Final = 60
+_LARGEST: Final = 2**63 - 1
+_DIGITS: Final = 18
 
 NOTHING: Final[Json] = {}
 
@@ -58,14 +64,17 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """An object of an unknown kind that may create pods: it is reported, never counted as zero."""
+    """An object that may create pods, of an unknown kind or too large: it is reported, never counted as zero."""
 
     reason: str
+    is_too_large: bool = False
 
 
 def mapping(value: object) -> Json:
     """Return the value if it is a mapping, else an empty one."""
-    return value if isinstance(value, Mapping) else NOTHING
+    if isinstance(value, dict):  # the usual one, found faster
+        return value
+    return value if value is not None and isinstance(value, Mapping) else NOTHING
 
 
 def text(value: object) -> str:
@@ -76,3 +85,30 @@ def text(value: object) -> str:
 def listed(value: object) -> list[Any]:
     """Return the value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
+
+
+def scalar(value: object) -> str | None:
+    """Return a string, or a number of 64 bits or boolean as it is written; None for every other value."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) and abs(value) <= _LARGEST else None
+
+
+def digits(value: object, *, most: int = _DIGITS) -> int | None:
+    """Return the number that a value of at most so many decimal digits is; None for every other value."""
+    written = scalar(value)
+    if written is None or len(written) > most or not (written.isascii() and written.isdecimal()):
+        return None
+    return int(written)
+
+
+def shown(value: object) -> str:
+    """Return a value for a message, however large it is."""
+    if isinstance(value, str):
+        return repr(shortened(value, _SHOWN))
+    if isinstance(value, Mapping | list) and value:
+        return "a mapping" if isinstance(value, Mapping) else "a list"
+    is_long = isinstance(value, int) and abs(value) > _LARGEST
+    return "a number of too many digits" if is_long else repr(value)

@@ -6,10 +6,15 @@ from operator import add, mul
 from typing import Final, NamedTuple
 
 from webhook.core.model.policy import PodPath
-from webhook.kube.workloads.model import Json, mapping, text
+from webhook.kube.workloads.budget import Budget
+from webhook.kube.workloads.model import Json, mapping, shown, text
 
 MAX_PODS: Final = 2**31 - 1
 """The largest number that the API server accepts."""
+
+_LARGEST: Final = 2**63 - 1
+_STEPS: Final = 20
+"""The cost of reading the counts and the template of one entry."""
 
 
 class ControllerKind(NamedTuple):
@@ -20,7 +25,7 @@ class ControllerKind(NamedTuple):
 
 
 class Count(NamedTuple):
-    """A number of pods, or the problem why it is unknown."""
+    """A number of pods, or the problem why it is unknown. No sum or product is more than 2^63-1."""
 
     number: int | None
     problem: str | None = None
@@ -49,7 +54,7 @@ class Count(NamedTuple):
         """Return the combined count, unknown if one of them is."""
         if self.number is None or other.number is None:
             return self if self.number is None else other
-        return Count(operation(self.number, other.number))
+        return Count(min(operation(self.number, other.number), _LARGEST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +100,20 @@ def count_at(value: object, path: str, *, default: int | None, named: str = "") 
     if found is None:
         return Count(default, None if default is not None else f"{named} is not set")
     if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= MAX_PODS:
-        return Count(None, f"{named} is {found!r}; expected a whole number from 0 to {MAX_PODS:,}")
+        return Count(None, f"{named} is {shown(found)}; expected a whole number from 0 to {MAX_PODS:,}")
     return Count(found)
 
 
-def pods_at(document: Json, rule: PodPath) -> Iterator[Pods]:
+def pods_at(document: Json, rule: PodPath, budget: Budget) -> Iterator[Pods]:
     """Yield the pods that one rule finds, in the order of the manifest."""
-    for name, where, entry in entries(document, rule.each):
+    for name, where, entry in entries(document, rule.each, budget):
         count = ONE
         for path in rule.replicas:
             count = count.times(count_at(entry, path, default=rule.default, named=f"{where}{path}"))
         yield Pods(rule.role or name, count, mapping(dig(entry, rule.template)))
 
 
-def entries(document: Json, each: str) -> Iterator[tuple[str, str, object]]:
+def entries(document: Json, each: str, budget: Budget) -> Iterator[tuple[str, str, object]]:
     """Yield name, path and value of each entry, or the document itself if `each` is empty."""
     if not each:
         yield "", "", document
@@ -116,8 +121,10 @@ def entries(document: Json, each: str) -> Iterator[tuple[str, str, object]]:
     found = dig(document, each)
     if isinstance(found, Mapping):
         for name, entry in found.items():
+            budget.step(_STEPS)
             yield str(name), f"{each}.{name}.", entry
     elif isinstance(found, list):
         for index, entry in enumerate(found):
+            budget.step(_STEPS)
             known = mapping(entry)
             yield text(known.get("name")) or text(known.get("groupName")) or str(index), f"{each}[{index}].", entry

@@ -1,6 +1,6 @@
 """Other objects that a workload refers to, or that refer to it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -8,15 +8,18 @@ from webhook.kube.workloads.model import Json, mapping, text
 from webhook.kube.workloads.paths import Count, count_at, dig
 
 _Named = Mapping[tuple[str, str], Json]
+_SCALERS: Final = ("HorizontalPodAutoscaler", "ScaledObject")
 _KEDA_DEFAULT: Final = 100
 """KEDA's default maximum of a ScaledObject."""
 
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """Objects by kind, namespace and name."""
+    """Objects by kind, namespace and name, and by kind and name alone; autoscalers by their target."""
 
     _kinds: Mapping[str, _Named] = field(default_factory=dict)
+    _anywhere: _Named = field(default_factory=dict)
+    _scalers: Mapping[tuple[str, str, str], Json] = field(default_factory=dict)
 
     @classmethod
     def of(cls, documents: Iterable[Json], *, namespace: str = "default") -> "Related":
@@ -26,18 +29,21 @@ class Related:
             metadata = mapping(document.get("metadata"))
             key = (text(metadata.get("namespace")) or namespace, text(metadata.get("name")))
             kinds.setdefault(text(document.get("kind")), {})[key] = document
-        return cls(kinds)
+        anywhere: dict[tuple[str, str], Json] = {}
+        for kind, known in kinds.items():
+            for (_, name), document in known.items():
+                anywhere.setdefault((kind, name), document)
+        return cls(kinds, anywhere, _by_target(kinds))
 
     def find(self, kind: str, name: str, *, namespace: str | None = None) -> Json | None:
         """Return an object, or None; without `namespace`, of a cluster-scoped kind."""
-        known = self._kinds.get(kind, {})
-        if namespace is not None:
-            return known.get((namespace, name))
-        return next((found for key, found in known.items() if key[1] == name), None)
+        if namespace is None:
+            return self._anywhere.get((kind, name))
+        return self._kinds.get(kind, {}).get((namespace, name))
 
     def scaled_to(self, kind: str, name: str, *, namespace: str) -> Count | None:
         """Return an autoscaler's maximum for an object; None if no autoscaler targets it."""
-        found = next(self._scalers(kind, name, namespace), None)
+        found = self._scalers.get((kind, namespace, name))
         if found is None:
             return None
         if found.get("kind") == "ScaledObject":
@@ -46,13 +52,16 @@ class Related:
             )
         return count_at(found, "spec.maxReplicas", default=None, named="maxReplicas of its HorizontalPodAutoscaler")
 
-    def _scalers(self, kind: str, name: str, namespace: str) -> Iterator[Json]:
-        for scaler in ("HorizontalPodAutoscaler", "ScaledObject"):
-            for (where, _), found in self._kinds.get(scaler, {}).items():
-                target = mapping(dig(found, "spec.scaleTargetRef"))
-                is_target = (text(target.get("kind")) or "Deployment", target.get("name")) == (kind, name)
-                if is_target and where == namespace:
-                    yield found
+
+def _by_target(kinds: Mapping[str, _Named]) -> dict[tuple[str, str, str], Json]:
+    """Return the autoscalers by their targets; of several with one target the first counts."""
+    found: dict[tuple[str, str, str], Json] = {}
+    for scaler in _SCALERS:
+        for (namespace, _), document in kinds.get(scaler, {}).items():
+            target = mapping(dig(document, "spec.scaleTargetRef"))
+            key = (text(target.get("kind")) or "Deployment", namespace, text(target.get("name")))
+            found.setdefault(key, document)
+    return found
 
 
 NO_RELATED: Final = Related()

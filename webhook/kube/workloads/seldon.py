@@ -6,13 +6,13 @@ from webhook.kube.workloads.paths import Count, Pods, count_at, dig, entries, un
 from webhook.kube.workloads.template_merge import merge_spec
 
 
-def seldon_deployment(document: Json, _context: ReadContext) -> PodsFound:
+def seldon_deployment(document: Json, context: ReadContext) -> PodsFound:
     """Read a SeldonDeployment: the component specs of each predictor."""
     top = count_at(document, "spec.replicas", default=1)
     pods: list[Pods] = []
-    for name, where, predictor in entries(document, "spec.predictors"):
+    for name, where, predictor in entries(document, "spec.predictors", context.budget):
         replicas = count_at(predictor, "replicas", default=top.number, named=f"{where}replicas")
-        specs = list(entries(mapping(predictor), "componentSpecs"))
+        specs = list(entries(mapping(predictor), "componentSpecs", context.budget))
         if not specs:
             problem = f"{where}componentSpecs is not set: a prepackaged server's pod is configured elsewhere"
             pods.append(unknown_pods(problem, role=name))
@@ -35,11 +35,11 @@ def server(document: Json, context: ReadContext) -> PodsFound:
     replicas = count_at(document, "spec.replicas", default=1)
     maximum = count_at(document, "spec.maxReplicas", default=replicas.number)
     name = text(dig(document, "spec.serverConfig"))
-    config = context.related.find("ServerConfig", name, namespace=context.namespace)
+    config = context.find("ServerConfig", name)
     if config is None:
         problem = f"its ServerConfig {name or 'without a name'} was not provided: add it to the input"
         return PodsFound((unknown_pods(problem),))
-    spec = merge_spec(mapping(dig(config, "spec.podSpec")), mapping(dig(document, "spec.podSpec")))
+    spec = merge_spec(mapping(dig(config, "spec.podSpec")), mapping(dig(document, "spec.podSpec")), context.budget)
     return PodsFound((Pods("", replicas.at_least(maximum), {"spec": spec}),))
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from webhook.kube.workloads.kind_row import STATEFUL_SET, PodsFound, ReadContext
-from webhook.kube.workloads.model import Json, listed, mapping, text
+from webhook.kube.workloads.model import Json, digits, listed, mapping, text
 from webhook.kube.workloads.paths import Count, Pods, count_at, dig, unknown_pods
 from webhook.kube.workloads.template_merge import merge_container, merge_spec
 
@@ -24,10 +24,12 @@ def knative_service(document: Json, _context: ReadContext) -> PodsFound:
 
 def _max_scale(annotations: Json) -> Count:
     given = next((annotations[key] for key in _MAX_SCALE if key in annotations), None)
-    if given is None or str(given) == "0":
+    number = digits(given)
+    if given is None or number == 0:
         return Count(None, f"annotation {_MAX_SCALE[0]} is not set: Knative may create any number")
-    number = int(given) if text(given).isascii() and text(given).isdigit() else given
-    return count_at({"given": number}, "given", default=None, named=f"annotation {_MAX_SCALE[0]}")
+    return count_at(
+        {"given": given if number is None else number}, "given", default=None, named=f"annotation {_MAX_SCALE[0]}"
+    )
 
 
 def inference_service(document: Json, context: ReadContext) -> PodsFound:
@@ -45,7 +47,7 @@ def _component_count(document: Json, component: Json, where: str) -> Count:
     if component.get("maxReplicas"):
         maximum = count_at(component, "maxReplicas", default=None, named=f"{where}maxReplicas")
         return maximum.at_least(count_at(component, "minReplicas", default=1, named=f"{where}minReplicas"))
-    if mapping(dig(document, "metadata.annotations")).get(_MODE) in _FIXED_MODES:
+    if text(mapping(dig(document, "metadata.annotations")).get(_MODE)) in _FIXED_MODES:
         return count_at(component, "minReplicas", default=1, named=f"{where}minReplicas")
     return Count(None, f"{where}maxReplicas is not set: KServe may create any number unless the mode is Standard")
 
@@ -73,12 +75,14 @@ def _component_template(component: Json, context: ReadContext) -> Json | str:
     runtime = text(model.get("runtime"))
     if not runtime:
         return "its model names no runtime: KServe selects one by the model's format"
-    found = context.related.find("ServingRuntime", runtime, namespace=context.namespace)
-    found = found or context.related.find("ClusterServingRuntime", runtime)
+    found = context.find("ServingRuntime", runtime)
+    found = found or context.find("ClusterServingRuntime", runtime, is_namespaced=False)
     if found is None:
         return f"its runtime {runtime} was not provided: add it to the input"
-    served = {"containers": [merge_container({"name": _SERVING}, {**model, "name": _SERVING})]}
-    return _with_annotations(component, merge_spec(merge_spec(mapping(found.get("spec")), served), spec))
+    budget = context.budget
+    served = {"containers": [merge_container({"name": _SERVING}, {**model, "name": _SERVING}, budget)]}
+    base = merge_spec(mapping(found.get("spec")), served, budget)
+    return _with_annotations(component, merge_spec(base, spec, budget))
 
 
 def _with_annotations(component: Json, spec: Json) -> Json:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from webhook.kube.workloads.batch import job_peak, suspended
+from webhook.kube.workloads.budget import Budget
 from webhook.kube.workloads.kind_row import PodsFound, ReadContext
 from webhook.kube.workloads.model import Json, listed, mapping, text
 from webhook.kube.workloads.paths import ONE, Count, Pods, count_at, dig, entries, unknown_pods
@@ -16,27 +17,28 @@ def train_job(document: Json, context: ReadContext) -> PodsFound:
     """Read a TrainJob; its pods are unknown without its runtime among the related objects."""
     kind = text(dig(document, "spec.runtimeRef.kind")) or "ClusterTrainingRuntime"
     name = text(dig(document, "spec.runtimeRef.name"))
-    namespace = context.namespace if kind == "TrainingRuntime" else None
-    runtime = context.related.find(kind, name, namespace=namespace)
+    runtime = context.find(kind, name, is_namespaced=kind == "TrainingRuntime")
     if runtime is None:
         problem = f"its runtime, {kind} {name or 'without a name'}, was not provided: add it to the input"
         return PodsFound((unknown_pods(problem),))
     pods = tuple(
-        _replicated(document, runtime, role, where, mapping(entry))
-        for role, where, entry in entries(runtime, "spec.template.spec.replicatedJobs")
+        _replicated(document, runtime, (role, where, mapping(entry)), context.budget)
+        for role, where, entry in entries(runtime, "spec.template.spec.replicatedJobs", context.budget)
     )
     return PodsFound(pods, suspended(document, "spec.suspend"))
 
 
-def _replicated(document: Json, runtime: Json, role: str, where: str, entry: Json) -> Pods:
+def _replicated(document: Json, runtime: Json, job: tuple[str, str, Json], budget: Budget) -> Pods:
+    """Return the pods of a replicated job, given as `entries` yields it."""
+    role, where, entry = job
     is_trainer = mapping(dig(entry, "template.metadata.labels")).get(_ANCESTOR) == "trainer"
     is_mpi = dig(runtime, "spec.mlPolicy.mpi") is not None
     has_launcher_node = is_mpi and dig(runtime, "spec.mlPolicy.mpi.runLauncherAsNode") is True
     count = _count(document, runtime, role, where, entry, is_trainer=is_trainer)
-    template = _patched(document, role, mapping(dig(entry, "template.spec.template")))
+    template = _patched(document, role, mapping(dig(entry, "template.spec.template")), budget)
     resources = dig(document, "spec.trainer.resourcesPerNode")
     if isinstance(resources, dict) and (is_trainer or (has_launcher_node and role == _NODE)):
-        template = _with_resources(template, resources)
+        template = _with_resources(template, resources, budget)
     return Pods(role, count, template)
 
 
@@ -58,21 +60,22 @@ def _count(document: Json, runtime: Json, role: str, where: str, entry: Json, *,
     return replicas.times(job_peak(spec, f"{where}template.spec."))
 
 
-def _patched(document: Json, role: str, template: Json) -> Json:
+def _patched(document: Json, role: str, template: Json, budget: Budget) -> Json:
     """Return the runtime's template with the TrainJob's patches for this job's pods."""
-    for _, _, patch in entries(document, "spec.runtimePatches"):
-        for name, _, job in entries(mapping(patch), "trainingRuntimeSpec.template.spec.replicatedJobs"):
+    for _, _, patch in entries(document, "spec.runtimePatches", budget):
+        for name, _, job in entries(mapping(patch), "trainingRuntimeSpec.template.spec.replicatedJobs", budget):
             given = mapping(dig(job, "template.spec.template"))
             if name != role or not given:
                 continue
-            metadata = merge_spec(mapping(template.get("metadata")), mapping(given.get("metadata")))
-            spec = merge_spec(mapping(template.get("spec")), mapping(given.get("spec")))
+            metadata = merge_spec(mapping(template.get("metadata")), mapping(given.get("metadata")), budget)
+            spec = merge_spec(mapping(template.get("spec")), mapping(given.get("spec")), budget)
             template = {**template, "metadata": metadata, "spec": spec}
     return template
 
 
-def _with_resources(template: Json, resources: Json) -> Json:
+def _with_resources(template: Json, resources: Json, budget: Budget) -> Json:
     spec = mapping(template.get("spec"))
+    budget.step(len(listed(spec.get("containers"))))
     containers = [
         {**mapping(each), "resources": resources} if mapping(each).get("name") == _NODE else each
         for each in listed(spec.get("containers"))

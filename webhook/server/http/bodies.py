@@ -18,7 +18,7 @@ class BodyReader:
     def __init__(self) -> None:
         self._free = MAX_BODIES_BYTES
         self._has_released = asyncio.Event()
-        self._large = asyncio.Lock()
+        self._turn = asyncio.Lock()
 
     async def read(self, request: web.BaseRequest, *, within_seconds: float) -> "Body":
         """Read the whole body within size and time. The caller must `release` it."""
@@ -37,11 +37,10 @@ class BodyReader:
             raise
         return Body(text, size)
 
-    async def wait_turn(self, body: "Body") -> None:
-        """Wait until a body may be processed: between two large ones all waiting small ones go first."""
-        if len(body.text) > SMALL_BYTES:
-            async with self._large:
-                await asyncio.sleep(0)
+    async def wait_turn(self) -> None:
+        """Wait until a body that takes long may be processed: between two of them all others that wait go first."""
+        async with self._turn:
+            await asyncio.sleep(0)
 
     def release(self, body: "Body") -> None:
         """Release the memory of a body for others."""
@@ -69,6 +68,11 @@ class Body(NamedTuple):
 
     text: bytes
     reserved_bytes: int
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it takes turns with others."""
+        return len(self.text) > SMALL_BYTES
 
 
 def too_large() -> HttpError:

@@ -13,6 +13,7 @@ from webhook.cluster.watch.event_stream import EventStream
 from webhook.core.admission.refused_owners import MissingPods, RefusedOwner, Retries
 from webhook.core.model.decision import Deny
 from webhook.core.world.world import World
+from webhook.kube.objects import bounds
 from webhook.kube.objects.events import EventReason, ObjectRef
 from webhook.kube.objects.owners import path_of
 from webhook.kube.reclaim.controller_retries import RefusalEvent, refused_owner, retry_patch
@@ -101,6 +102,9 @@ class Retrier:
             return
         try:
             body = await self._connection.send("GET", path, action=f"get {path.split('/')[-2]}", seconds=SECONDS)
+            if len(body or b"") > bounds.LARGE_BYTES:  # tenants choose it, and the leader has other things to do
+                self._retries.forget(owner)
+                return
             found = list(self._missing(owner, msgspec.json.decode(body)))
         except ApiError:
             self._retries.forget(owner)

@@ -8,6 +8,7 @@ from webhook.kube.admission.review import Operation, Review, TooLargeError
 from webhook.kube.admission.review_response import encode_response
 from webhook.kube.admission.workload_review import WorkloadReview, decode_workload
 from webhook.kube.objects.json_patch import Operation as Change
+from webhook.kube.workloads.budget import Budget, BudgetSpentError
 from webhook.kube.workloads.gang_marks import gang_marks
 from webhook.kube.workloads.model import mapping, text
 from webhook.server.review.answer import Answer, object_record
@@ -50,5 +51,8 @@ def gang_change(review: JobReview | WorkloadReview, world: World) -> tuple[Reaso
         return _EXEMPT, ()
     if review.operation is not Operation.CREATE or review.document is None:
         return _KEPT, ()
-    patch = gang_marks(review.document)
+    try:
+        patch = gang_marks(review.document, Budget())
+    except BudgetSpentError:
+        return _TOO_LARGE, ()
     return (_MARKED, patch) if patch else (_KEPT, ())

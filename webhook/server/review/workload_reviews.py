@@ -11,9 +11,10 @@ from webhook.kube.admission.job_review import JobReview
 from webhook.kube.admission.review import Operation, Review, TooLargeError
 from webhook.kube.admission.review_response import Refusal, Status, encode_response
 from webhook.kube.admission.workload_review import WorkloadReview, decode_workload
+from webhook.kube.workloads.budget import Budget
 from webhook.kube.workloads.expand import expand
-from webhook.kube.workloads.model import Workload
-from webhook.kube.workloads.parts import judge
+from webhook.kube.workloads.model import Unknown, Workload, mapping, text
+from webhook.kube.workloads.parts import NOT_JUDGED, judge
 from webhook.kube.workloads.table import kind_table
 from webhook.server.review.answer import Answer, object_record
 from webhook.server.review.shadow import NOT_ENFORCED
@@ -46,7 +47,6 @@ class _Judged(NamedTuple):
 
 
 _NOT_ENFORCED = _Judged(Outcome.SKIP, NOT_ENFORCED.reason)
-_TOO_LARGE = Reason(Code.TOO_LARGE, "too large to be judged as a whole: its pods are judged one by one")
 
 
 def answer_workload(body: bytes, world: World) -> Answer:
@@ -57,8 +57,7 @@ def answer_workload(body: bytes, world: World) -> Answer:
         verdict = workload_verdict(workload_review, world)
     except TooLargeError as error:
         review = error.review
-        too_large = _Judged(Outcome.SKIP, _TOO_LARGE, (_TOO_LARGE,), name=review.name)
-        verdict = _verdict(too_large, world.policy.enforce)
+        verdict = _verdict(_too_large(review.name), world.policy.enforce)
     record = object_record(
         review,
         verdict.reason,
@@ -102,18 +101,20 @@ def _verdict(judged: _Judged, mode: Enforcement) -> WorkloadVerdict:
 def _judged(review: JobReview | WorkloadReview, world: World) -> _Judged:
     if review.operation is not Operation.CREATE or review.document is None:
         return _Judged(Outcome.SKIP, Reason(Code.NOT_A_CREATE, "only creations are decided on"))
-    kinds = kind_table(world.policy.workloads.kinds)
-    workload = expand(review.document, kinds=kinds, namespace=review.namespace)
+    kinds, budget = kind_table(world.policy.workloads.kinds), Budget()
+    workload = expand(review.document, kinds=kinds, namespace=review.namespace, budget=budget)
+    if isinstance(workload, Unknown) and workload.is_too_large:
+        return _too_large(text(mapping(review.document.get("metadata")).get("name")))
     if not isinstance(workload, Workload):
         return _Judged(
             Outcome.SKIP, Reason(Code.OPEN_COUNT, "it makes no pods" if workload is None else workload.reason)
         )
     name = f"{workload.kind}/{workload.name}"
     team = world.tenancy(review.namespace).team_name
-    found = tuple(
-        Reason(reason.code, f"{workload.kind} {workload.name}: {reason.text}")
-        for reason in judge(workload, Requester(review.username), world)
-    )
+    reasons = judge(workload, Requester(review.username), world, budget)
+    if NOT_JUDGED in reasons:
+        return _too_large(name)
+    found = tuple(Reason(reason.code, f"{workload.kind} {workload.name}: {reason.text}") for reason in reasons)
     if found:
         refused: tuple[Reason, ...] = ()
         if world.policy.workloads.on_limit is OnWorkloadLimit.REJECT:
@@ -125,3 +126,7 @@ def _judged(review: JobReview | WorkloadReview, world: World) -> _Judged:
     return _Judged(
         Outcome.ADMIT, Reason(Code.WORKLOAD_FITS, "all of its pods fit the team and the nodes"), name=name, team=team
     )
+
+
+def _too_large(name: str) -> _Judged:
+    return _Judged(Outcome.SKIP, NOT_JUDGED, (NOT_JUDGED,), name=name)
