@@ -69,7 +69,7 @@ def reported_parts(app: Sequence[Named], init: Sequence[Named], status: objects.
     if of_app is None and of_init is None:
         return None
     allocated, resources = bytes(status.allocated_resources), bytes(status.resources)
-    if allocated and b'"requests":' in resources:  # what is reported of the containers is part of that
+    if allocated and b'"requests":{' in resources:  # what is reported of the containers is part of that
         return ReportedParts((), (), allocated, resources, _is_infeasible(bytes(status.conditions)))
     if not resources and _are_as_requested(app, of_app) and _are_as_requested(init, of_init):
         return None
@@ -115,7 +115,7 @@ def _reported(
 ) -> list[Container]:
     """Return the containers with what is allocated to them, or with their actual resources."""
     found = []
-    for container, status in zip(containers, statuses or (_AS_REQUESTED,) * len(containers), strict=True):
+    for container, status in zip(containers, statuses, strict=True):
         requests = container.requests
         if status is None:
             requests = {} if parts.is_infeasible else requests
