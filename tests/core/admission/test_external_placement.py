@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.support.make import ALICE, node, pod, policy, pool, world
+from tests.core.support.make import ALICE, GPU, node, pod, policy, pool, world
 from tests.core.support.models import TEAM, of_model
 from tests.core.support.outcomes import codes
 from webhook.core.admission.admission import admit
@@ -59,3 +59,11 @@ def test_a_closed_pool_is_closed_to_externally_placed_pods(node_name, pinned, wa
     asked = pod(1, handling=handling, node_name=node_name, constraints=Constraints(tuple(pinned.items())))
     decision = admit(asked, ALICE, place)
     assert isinstance(decision, NotApplicable) if want is None else codes(decision) == [want]
+
+
+def test_a_node_of_a_closed_pool_counts_while_it_offers_no_devices():
+    """Else another scheduler's pod, created while a device plugin restarts, would run there afterwards."""
+    closed = node("t0", gpus=0, at_best={GPU: 10}, labels={"pool": "theirs"})
+    place = world(policy(pools=POOLS), nodes=[node("o0", labels={"pool": "ours"}), closed])
+    asked = pod(1, handling=Handling.FOREIGN_SCHEDULER)
+    assert codes(admit(asked, ALICE, place)) == [Code.NO_POOL_ALLOWED]

@@ -90,6 +90,15 @@ def test_what_is_empty_counts_nodes_that_are_full_and_closed():
     assert held(rooms(fleet, asked, supply=EmptyRoom(fleet)))[0] == ("rack=a", 2, True)
 
 
+def test_what_is_empty_counts_devices_that_are_not_offered_now():
+    fleet = fleet_of(b=[8])
+    for name in ("a0", "a1"):
+        fleet.set(node(name, gpus=0, at_best={GPU: 8}, labels={"rack": "a"}))
+    asked = kind(fleet, 2, 8)
+    assert held(rooms(fleet, asked)) == [("rack=b", 1, False), ("rack=a", 0, False)]
+    assert held(rooms(fleet, asked, supply=EmptyRoom(fleet)))[0] == ("rack=a", 2, True)
+
+
 def test_nodes_without_the_label_and_closed_nodes_are_in_no_domain():
     fleet = fleet_of(a=[8])
     fleet.set(node("bare", gpus=8))

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from tests import builders as b
 from tests.kube.support.created import resident, resources
+from webhook.core.model.demand import Container
 from webhook.kube.objects import objects
-from webhook.kube.pod.resizes import reported_parts
+from webhook.kube.pod.resizes import reported_amounts, reported_parts
 
 GPUS = {b.GPU: "2"}
 INFEASIBLE = ({"type": "PodResizePending", "status": "True", "reason": "Infeasible"},)
@@ -118,6 +119,19 @@ def test_sidecars_are_resized_too():
 def test_the_amounts_of_the_whole_pod_replace_the_sum_of_its_containers():
     of_pod = {"allocatedResources": amounts(9), "resources": {"requests": amounts(12)}}
     assert cpu(pod([container(4)], [status(4, 4)], of_pod=of_pod)) == 12
+
+
+def test_the_amounts_of_the_whole_pod_are_read_without_those_of_its_containers():
+    of_pod = {"allocatedResources": amounts(9), "resources": {"requests": amounts(12)}}
+    found = msgspec.json.decode(written({"containerStatuses": [status(30, 60)], **of_pod}), type=objects.PodStatus)
+    parts = reported_parts([("train", b"{}", False)], (), found)
+    assert (parts.containers, parts.init) == ((), ())
+    assert reported_amounts(parts, [Container({})], init=()).containers["cpu"] == 12_000
+
+
+def test_without_actual_amounts_of_the_whole_pod_those_of_its_containers_count():
+    of_pod = {"allocatedResources": amounts(9), "resources": {"requests": None}}
+    assert cpu(pod([container(4)], [status(30, 60)], of_pod=of_pod)) == 60
 
 
 @pytest.mark.parametrize(

@@ -190,14 +190,11 @@ def _short(demand: Demand, able: int, world: World) -> str:
 
 def _lessened(demand: Demand, slots: int, world: World) -> str:
     """Return what the first of these nodes offers less of now than it has: `gpu-0 offers 0 of 8 nvidia.com/gpu now`."""
-    node = world.fleet.get(world.fleet.names_of(slots & -slots)[0])
-    offered = {} if node is None else node.at_best
-    listed = [name for name, _ in demand.requests if name in offered]
-    name = "" if node is None else node.name
-    amounts = ", ".join(
-        f"{'0' if node is None else node.allocatable.get(each, 0)} of {offered[each]} {each}" for each in listed
-    )
-    return f"node {name} offers {amounts} now"
+    name = world.fleet.names_of(slots & -slots)[0]
+    node = world.fleet.get(name)
+    offered, at_best = ({}, {}) if node is None else (node.allocatable, node.at_best)
+    listed = [f"{offered.get(each, 0)} of {at_best[each]} {each}" for each, _ in demand.requests if each in at_best]
+    return f"node {name} offers {', '.join(listed)} now"
 
 
 def _too_much(demand: Demand, slots: int, of: str, world: World) -> Iterable[str]:

@@ -31,7 +31,10 @@ Statuses = tuple[tuple[bytes, bytes] | None, ...]
 
 
 class ReportedParts(NamedTuple):
-    """The raw JSON that kubelet reports, by container in the order of the spec, and for the whole pod."""
+    """The raw JSON that kubelet reports, by container in the order of the spec, and for the whole pod.
+
+    Since 1.36 it reports the sums of the whole pod, and the containers are left out.
+    """
 
     containers: Statuses
     init: Statuses
@@ -66,11 +69,13 @@ def reported_parts(app: Sequence[Named], init: Sequence[Named], status: objects.
     if of_app is None and of_init is None:
         return None
     allocated, resources = bytes(status.allocated_resources), bytes(status.resources)
-    if not (allocated or resources) and _are_as_requested(app, of_app) and _are_as_requested(init, of_init):
+    if allocated and b'"requests":{' in resources:  # what is reported of the containers is part of that
+        return ReportedParts((), (), allocated, resources, _is_infeasible(bytes(status.conditions)))
+    if not resources and _are_as_requested(app, of_app) and _are_as_requested(init, of_init):
         return None
     by_name = {each.name: each for each in (*(of_init or ()), *(of_app or ()))}
     containers, before = _statuses(app, by_name), _statuses(init, by_name)
-    if not (allocated or resources or _differ(containers) or _differ(before)):
+    if not (resources or _differ(containers) or _differ(before)):
         return None
     return ReportedParts(containers, before, allocated, resources, _is_infeasible(bytes(status.conditions)))
 
