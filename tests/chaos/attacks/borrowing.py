@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.attacks.attacker import Attacker
 from tests.chaos.attacks.limits import YEAR
-from tests.chaos.attacks.means import LABELLED, Action, Scene, collection, gpu_pod, named
+from tests.chaos.attacks.means import LABELLED, Action, Scene, collection, gpu_pod, named, own_pods
 from tests.control_plane.api import ApiError
 
 EVERYTHING = [{"operator": "Exists"}]
@@ -49,6 +49,15 @@ def one_gang_of_all(attacker: Attacker, scene: Scene, dice: random.Random) -> No
         )
     )
     attacker.create_pod(gpu_pod(dice, 1, **marks))
+
+
+def pairs_of_own_pods(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # noqa: ARG001
+    """A label on each two running pods must not have others' pods evicted before them."""
+    key = dice.choice(("ray.io/cluster", "training.kubeflow.org/job-name", "scheduling.x-k8s.io/pod-group"))
+    for number, made in enumerate(own_pods(attacker)):
+        path = f"{collection(attacker, 'v1', 'pods')}/{made['metadata']['name']}"
+        with suppress(ApiError):
+            attacker.api.patch(path, {"metadata": {"labels": {key: f"pair-{number // 2}"}}})
 
 
 def slow_to_end(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # noqa: ARG001
@@ -120,6 +129,7 @@ ACTIONS: tuple[Action, ...] = (
     like_a_mirror_pod,
     behind_a_budget,
     one_gang_of_all,
+    pairs_of_own_pods,
     slow_to_end,
     into_held_room,
     never_to_start,

@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from tests.attacks.attacker import Attacker
-from tests.chaos.attacks.means import Action, Scene, gpu_pod, named, own_pods
+from tests.chaos.attacks.means import Action, Scene, collection, gpu_pod, named, own_pods
+from tests.control_plane.api import ApiError
 from tests.control_plane.objects import pod
 
 MOST_CHEAP_NEIGHBOURS = 6
@@ -174,8 +175,24 @@ def large_bodies(attacker: Attacker, scene: Scene, dice: random.Random) -> None:
 
 
 DRY_RUNS: tuple[Action, ...] = tuple(map(_in_a_dry_run, SHAPES))
+
+
+def padded_pods(attacker: Attacker, scene: Scene, dice: random.Random) -> None:  # noqa: ARG001
+    """Own pods with GPUs that grow until no one could evict or delete them."""
+    finalizers = [f"example.com/{'x' * 50}-{number}" for number in range(15_000)]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o" * 1_400_000, "uid": "none"}
+    metadata = dice.choice(({"finalizers": finalizers}, {"ownerReferences": [owner]}))
+    for made in own_pods(attacker):
+        if "nvidia.com/" in json.dumps(made["spec"]["containers"]):
+            with suppress(ApiError):
+                attacker.api.patch(
+                    f"{collection(attacker, 'v1', 'pods')}/{made['metadata']['name']}", {"metadata": metadata}
+                )
+
+
 ACTIONS: tuple[Action, ...] = (
     *DRY_RUNS,
+    padded_pods,
     cheap_neighbours,
     unfinished_headers,
     large_bodies,
