@@ -86,7 +86,7 @@ async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
             candidate = _Candidate(
                 cluster_view, connection, feed, logs, metrics, settings=settings, namespace=namespace
             )
-            state = EvictorState(holder, candidate.lease, feed.readiness)
+            state = EvictorState(holder, candidate.lease, feed.readiness, candidate.unevictable)
             reporter = ReplicaReporter(connection, identity=candidate.lease.identity, describe=state.report)
             tasks += [
                 candidate.events.run(),
@@ -173,6 +173,10 @@ class _Candidate:
         finally:
             self._manager = None
             logs.event.info("no longer leading", identity=self.lease.identity)
+
+    def unevictable(self) -> list[str]:
+        """Return which borrowing pods cannot be evicted, and why; nothing while it does not lead."""
+        return [] if self._manager is None else self._manager.unevictable.texts()
 
     def _candidacy(self) -> LeaderStatus:
         lease = self.lease

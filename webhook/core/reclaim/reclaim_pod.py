@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from webhook.core.model.demand import Demand
 from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
-from webhook.core.model.pod import NO_KEYS, Resident
+from webhook.core.model.pod import NO_KEYS, Handling, Resident
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.model.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.model.tier import Tier
@@ -156,9 +156,12 @@ def victim_of(
     """Return a pod as a possible victim; None where it must never be evicted.
 
     `guards` are the budgets that cover it; a terminating pod is covered by none, and its long grace period is cut.
-    `has_budget`: its workload fails after some failures.
+    `has_budget`: its workload fails after some failures. A static pod is none: kubelet runs it from a file of its node,
+    and creates its object again.
     """
     pod = gpu_pod.pod
+    if pod.handling is Handling.MIRROR:
+        return None
     if pod.tier is not Tier.PREEMPTIBLE or pod.node is None or gpu_pod.is_leaving(rules):
         return None
     if is_protected(gpu_pod, rules):

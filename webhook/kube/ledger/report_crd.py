@@ -43,6 +43,7 @@ def _schema() -> _Json:
             "certificate": {**text, "description": "The serving certificate as PEM, without the key."},
             "notReady": texts,
             "behind": texts,
+            "unevictable": texts,
         },
     }
     return {

@@ -46,8 +46,9 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     """The state of one process. Texts are empty if there is nothing to report.
 
     `not_ready` has the reason of each readiness condition that does not hold, `behind` the teams whose ledger is newer
-    than this replica's view of the pods for two reports in a row. They are lists because a merge patch replaces lists
-    completely. `certificate` is PEM, the serving certificate first.
+    than this replica's view of the pods for two reports in a row, `unevictable` the first borrowing pods that the
+    evictor cannot evict, with the reason. They are lists because a merge patch replaces lists completely. `certificate`
+    is PEM, the serving certificate first.
     """
 
     component: str
@@ -62,6 +63,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     certificate: str = ""
     registration: str = ""
     behind: list[str] = []
+    unevictable: list[str] = []
 
 
 class _Metadata(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
