@@ -28,6 +28,7 @@ from webhook.evictor.endpoints import Endpoints
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.loop import Reclaimer
+from webhook.evictor.lost_pods import LostPods
 from webhook.evictor.repair import Repair
 from webhook.evictor.replica import EvictorState
 from webhook.evictor.reporter import EvictionReporter
@@ -158,6 +159,15 @@ class _Candidate:
             clock=time.time,
             after_seconds=self._repair_after_seconds,
         )
+        lost_pods = LostPods(
+            cluster_view,
+            self._connection,
+            event_recorder=self.events,
+            logs=logs,
+            why_stale=why_stale,
+            is_leading=lambda: self.lease.is_leading,
+            clock=time.time,
+        )
         dry_run = DryRun(
             cluster_view,
             why_stale=why_stale,
@@ -169,6 +179,7 @@ class _Candidate:
             async with asyncio.TaskGroup() as group:
                 group.create_task(reclaimer.run())
                 group.create_task(repair.run())
+                group.create_task(lost_pods.run())
                 group.create_task(dry_run.run())
         finally:
             self._manager = None
