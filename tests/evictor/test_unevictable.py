@@ -106,7 +106,7 @@ async def test_one_whose_dry_run_says_nothing_is_planned_ever_more_rarely(stage)
 
 
 async def test_many_that_cannot_go_delay_the_others_by_seconds(stage):
-    """Somebody's webhook refuses forty pods of a namespace: they are tried together, in dry runs."""
+    """A foreign webhook refuses forty pods of a namespace: they are tried together, in dry runs."""
     for number in range(10):
         fill(stage, f"n{number}")
         for pod in range(4):

@@ -54,7 +54,7 @@ def replaced(cluster, namespace, name):
 
 @contextmanager
 def lost(cluster, node):
-    """A node whose kubelet does not report: nobody plays it, and the node controller taints it."""
+    """A node whose kubelet does not report: KWOK stops, and the node controller taints it."""
     cluster.stop("kwok")
     try:
         ready = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}

@@ -133,7 +133,7 @@ class Reclaimer:
             found = self._plan()
             if not found.moves or await self._is_allowed(found.moves):
                 break
-            if clock() > began + LOOK_PAUSE_SECONDS:  # somebody's webhook answers slowly: other work is due
+            if clock() > began + LOOK_PAUSE_SECONDS:  # a foreign webhook answers slowly: other work is due
                 self._is_unfinished = True
                 return
         else:

@@ -50,7 +50,7 @@ class Failure:
 
     @property
     def is_lasting(self) -> bool:
-        """Whether it stays so until somebody changes something: no budget may let the pod go later."""
+        """Whether it stays so until an admin changes something: no budget may let the pod go later."""
         return self.refused.obstacle is not Obstacle.BUDGET
 
 
@@ -148,7 +148,7 @@ class Unevictable:
             self._forget(uid)
 
     def lasting(self) -> list[Failure]:
-        """Return the failures that stay until somebody changes something, the latest first."""
+        """Return the failures that stay until an admin changes something, the latest first."""
         return [failure for failure in reversed(self._failures.values()) if failure.is_lasting]
 
     def counts(self) -> dict[str, int]:

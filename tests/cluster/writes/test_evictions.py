@@ -85,7 +85,7 @@ async def test_a_server_that_drops_every_connection_is_left_alone_for_a_while(ap
 
 
 async def test_a_request_without_an_answer_is_not_repeated_at_once(api, connection, monkeypatch):
-    """It has had its time, and so has the webhook of somebody else that the API server waits for."""
+    """It has had its time, and so has the foreign webhook that the API server waits for."""
     monkeypatch.setattr(evictions, "SECONDS", 0.5)
     uid = put(api)
     api.always["post"] = Slow(30)

@@ -17,7 +17,7 @@ TRIES: Final = 3
 """How often a request without an answer is sent: the UID makes a second one harmless."""
 
 SECONDS: Final = 35.0
-"""How long a request may take. The API server waits up to 30 s for somebody else's webhook, and then answers 500."""
+"""How long a request may take. The API server waits up to 30 s for a foreign webhook, and then answers 500."""
 
 TRIAL_SECONDS: Final = 2.0
 """The same for a dry run: all other work of the loop waits for it."""
@@ -47,7 +47,7 @@ class Obstacle(StrEnum):
     """What keeps a pod from being evicted.
 
     BUDGET: a disruption budget, or a 429 that reads like one: it may allow the eviction later. POLICY: the cluster's
-    rights or somebody's admission policy forbid it. FAILURE: the request fails, such as by a webhook that is down.
+    rights or an admission policy forbid it. FAILURE: the request fails, such as by a webhook that is down.
     """
 
     BUDGET = "budget"
