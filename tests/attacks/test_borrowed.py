@@ -98,7 +98,7 @@ def test_neither_budgets_nor_grace_periods_nor_gangs_keep_borrowed_gpus(cluster)
             ask(cluster, theirs, f"b{number}", **on(f"node-{number}"))
         wait_bound(cluster, theirs, "b0", "b2")
         assert len(evicted(cluster, mine, kept)) == 1
-        assert [line["is_past_budgets"] for line in running.said("evicted") if line["name"] in kept] == [True]
+        assert [line["is_deleted"] for line in running.said("evicted") if line["name"] in kept] == [True]
         assert len(evicted(cluster, mine, gangers)) == 1
         assert evicted(cluster, mine, [shield]) == []
         left = wait_for(

@@ -164,7 +164,7 @@ async def test_no_pod_is_evicted_while_the_guard_cannot_be_written(stage, caplog
 
 async def test_a_victim_refused_by_the_real_eviction_is_replaced(stage):
     fill(stage, "n0")
-    stage.api.faults["post"].append(Answer(500))
+    stage.api.faults["post"].append(Answer(403))
     async with stage.leader():
         stage.asker("b")
         await stage.until(lambda: stage.real_evictions() == 1)
@@ -203,7 +203,9 @@ async def test_a_victim_is_not_evicted_again_before_the_first_eviction_is_answer
     table, answered = Evictions(), []
     table.pick_up(hold, noticed=lambda _: False)
     progress = SimpleNamespace(
-        begin=lambda target, node: table.send(target.uid, node), answered=lambda *events: answered.append(events)
+        begin=lambda target, node: table.send(target.uid, node),
+        is_guarded=lambda _: False,
+        answered=lambda *events: answered.append(events),
     )
     executor = Executor(stage.connection, is_leading=lambda: True)
     stage.api.faults["post"].append(held := Held())

@@ -95,7 +95,7 @@ def test_deletions_that_override_a_budget_count_no_failure_of_the_job(cluster):
         budget(cluster, mine, "keep", {"app": "kept"})
         ask(cluster, theirs, "b", gpus=8)
         wait_bound(cluster, theirs, "b", timeout=60)
-        assert [line["is_past_budgets"] for line in evicting.said("evicted")] == [True] * 8
+        assert [line["is_deleted"] for line in evicting.said("evicted")] == [True] * 8
         wait_for(cluster, lambda: _settled(cluster, mine, "kept") == 2, what="the Job has counted all eight")
         assert (status(cluster, mine, "kept").get("failed", 0), conditions(cluster, mine, "kept")) == (0, [])
 

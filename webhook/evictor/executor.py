@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.writes import evictions, holds
 from webhook.cluster.writes.evictions import Evicted, Later, Outcome, Refused
 from webhook.core.model.names import NodeName, TeamName, Uid
@@ -77,6 +79,9 @@ class Progress(Protocol):
     def begin(self, target: Target, node: NodeName) -> bool:
         """Whether to evict a victim now, once: the cluster may change while the request is queued."""
 
+    def is_guarded(self, target: Target) -> bool:
+        """Whether a disruption budget may cover a victim, so that only the Eviction API may decide on it."""
+
     def answered(self, target: Target, outcome: Outcome) -> None:
         """The API server answered to an eviction that was begun."""
 
@@ -89,9 +94,14 @@ class Executor:
         self._is_leading = is_leading
         self._slots = asyncio.Semaphore(AT_ONCE)
 
-    async def try_out(self, targets: Sequence[Target]) -> dict[Uid, Refused | Later]:
+    async def try_out(
+        self, targets: Sequence[Target], *, is_guarded: Callable[[Target], bool]
+    ) -> dict[Uid, Refused | Later]:
         """Evict targets in a dry run; return those that the API server would not evict."""
-        trials = (evictions.evict(self._connection, target, is_trial=True) for target in targets)
+        trials = (
+            evictions.evict(self._connection, target, is_guarded=is_guarded(target), is_trial=True)
+            for target in targets
+        )
         outcomes = await asyncio.gather(*map(self._limited, trials))
         return {
             target.uid: outcome
@@ -154,9 +164,10 @@ class Executor:
             await holds.lock_nodes(self._connection, held)
 
     async def withdraw_notices(self, targets: Iterable[Target]) -> None:
-        """Withdraw the announcements of evictions."""
+        """Withdraw the announcements of evictions; one that cannot be withdrawn keeps none of the others."""
         for target in targets:
-            await self._limited(holds.take_notice_back(self._connection, target))
+            with suppress(ClusterError):
+                await self._limited(holds.take_notice_back(self._connection, target))
 
     async def release(self, beneficiary: Beneficiary) -> None:
         """Withdraw the nomination of a pod that still waits."""
@@ -173,13 +184,16 @@ class Executor:
         progress.admitted(beneficiary, node_hold)
 
     async def _give_notice(self, target: Target, team: TeamName, node: NodeName, progress: Progress) -> None:
-        await self._limited(holds.give_notice(self._connection, target, team))
+        """Announce an eviction on the victim; one that cannot be changed is evicted without, at the same time."""
+        with suppress(ApiError):
+            await self._limited(holds.give_notice(self._connection, target, team))
         progress.noticed(target, node)
 
     async def _evict(self, target: Target, node: NodeName, progress: Progress) -> None:
         async with self._slots:
             if self._is_leading() and progress.begin(target, node):
-                progress.answered(target, await evictions.evict(self._connection, target))
+                is_guarded = progress.is_guarded(target)
+                progress.answered(target, await evictions.evict(self._connection, target, is_guarded=is_guarded))
 
     async def _limited(self, request: Coroutine[Any, Any, _T]) -> _T:
         async with self._slots:

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from webhook.cluster.writes.evictions import Evicted, Later, Outcome, Refused
-from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
+from webhook.cluster.writes.evictions import Evicted, Later, Obstacle, Outcome, Refused
+from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.reclaim.held_room import current, holds, is_short
-from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_plan import Hold, Move
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target, targets_of
-from webhook.evictor.backoff import LONG_SECONDS, PodBackoff, TeamBackoff
+from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.evictor.backoff import PodBackoff, TeamBackoff
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import NodeActions
 from webhook.evictor.reporter import EvictionReporter
 from webhook.evictor.scheduler_progress import SchedulerProgress
+from webhook.evictor.unevictable import Unevictable
 
 HOLD_SECONDS: Final = 60
 """How long a node keeps room after the last progress, such as a victim that is gone: time to be scheduled, many times
@@ -34,8 +34,8 @@ SHORT_SECONDS: Final = 30.0
 UNSEEN_SECONDS: Final = 30.0
 """How long the watch may not show an eviction that was accepted, before it counts as not done."""
 
-REFUSED_SECONDS: Final = 60.0
-"""How long a victim that the API server did not evict is not chosen again: budgets change slowly."""
+PATIENCE_SECONDS: Final = 60.0
+"""How long one eviction is put off before the victim counts as not evicted, and another is chosen."""
 
 
 class HoldManager:
@@ -49,9 +49,7 @@ class HoldManager:
         clock: Callable[[], float],
         new_id: Callable[[], str],
     ) -> None:
-        self.victims: PodBackoff[Uid] = PodBackoff(clock)  # that the API server will not evict
-        self.immovable: PodBackoff[Uid] = PodBackoff(clock)  # nor delete
-        self.refusing: PodBackoff[Namespace] = PodBackoff(clock)  # whose pods the API server lately did not evict
+        self.unevictable = Unevictable(cluster_view.reclaim_index, clock)
         self.waiting: PodBackoff[Uid] = PodBackoff(clock)
         self.teams: TeamBackoff[TeamName] = TeamBackoff(clock)
         self._cluster_view = cluster_view
@@ -107,19 +105,9 @@ class HoldManager:
         reclaim_index = self._reclaim_index
         return self._evictions.losses(lambda uid: p.team if (p := reclaim_index.get(uid)) else None, now=self._clock())
 
-    def doubtful(self, moves: Iterable[Move | LimitMove]) -> list[Target]:
-        """Return the victims of plans that the API server may not evict.
-
-        Disruption budgets say so beforehand. Nothing else does, such as a policy of the cluster, but what it refused
-        once it is likely to refuse again.
-        """
-        refusing, may_be_refused = self.refusing.resting(), self._reclaim_index.may_be_refused
-        return [
-            target
-            for move in moves
-            for target, victim in zip(targets_of((move,), at=0), move.victims, strict=True)
-            if victim.namespace in refusing or may_be_refused(victim)
-        ]
+    def is_guarded(self, target: Target) -> bool:
+        """Whether a disruption budget may cover a victim, so that only the Eviction API may decide on it."""
+        return self.unevictable.is_guarded(target)
 
     def next_due(self) -> float | None:
         """Return when something is due without an event; None where nothing is."""
@@ -128,7 +116,7 @@ class HoldManager:
             *self._evictions.next_due(),
             *(at + UNSEEN_SECONDS for at in self._evictions.awaited().values()),
         ]
-        ends = [rests.next_end() for rests in (self.victims, self.immovable, self.waiting, self.teams)]
+        ends = [rests.next_end() for rests in (self.unevictable, self.waiting, self.teams)]
         return min([*times, *(end for end in ends if end is not None)], default=None)
 
     # -- changes
@@ -173,6 +161,7 @@ class HoldManager:
         self._note_short_lives()
         self._scheduler.look()
         self._reclaim_index.expire(before=now - UNSEEN_SECONDS)
+        self.unevictable.tidy()
         served = self._evictions.beneficiaries()
         leaving, fleet = self._reclaim_index.leaving(now=now), self._cluster_view.world.fleet
         for node, node_hold in list(self.node_holds.items()):
@@ -255,21 +244,19 @@ class HoldManager:
     def answered(self, target: Target, outcome: Outcome) -> None:
         """Record the response of the API server to an eviction."""
         now = self._clock()
-        self._reporter.evicted(target, outcome, now=int(now))
+        if isinstance(outcome, Later):
+            waited = self._evictions.put_off(target.uid, now=now, seconds=outcome.seconds)
+            if waited >= PATIENCE_SECONDS:
+                outcome = Refused(outcome.why, Obstacle.FAILURE)
+        seconds = self.unevictable.leave_alone(target, outcome) if isinstance(outcome, Refused) else 0.0
+        self._reporter.evicted(target, outcome, now=int(now), pause_seconds=seconds)
         match outcome:
             case Evicted():
                 self._reclaim_index.accept(target.uid, now=now, was_there=outcome is not Evicted.GONE)
             case Refused():
-                self.refusing.rest(target.namespace, LONG_SECONDS)
-                self.leave_alone(target, REFUSED_SECONDS)
                 self._evictions.refuse(target.uid)
-            case Later(seconds=seconds):
-                self._evictions.put_off(target.uid, until=now + seconds)
-
-    def leave_alone(self, target: Target, seconds: float) -> None:
-        """Exclude a victim for a while: the API server does not evict it."""
-        rests = self.immovable if target.is_past_budgets else self.victims
-        rests.rest(target.uid, seconds)
+            case Later():
+                pass
 
     def _keep(self, node: NodeName, node_hold: NodeHold | None) -> None:
         self._evictions.keep(node, node_hold, is_going=self._reclaim_index.is_going)

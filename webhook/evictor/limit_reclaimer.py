@@ -123,8 +123,8 @@ class LimitReclaimer:
             now=int(self._clock()),
             holds=manager.holds(),
             chosen=manager.chosen(),
-            refused=manager.victims.resting(),
-            immovable=manager.immovable.resting(),
+            refused=manager.unevictable.resting(),
+            immovable=manager.unevictable.immovable(),
             evicted=manager.evicted(),
         )
 

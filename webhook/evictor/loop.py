@@ -9,16 +9,17 @@ from http import HTTPStatus
 from typing import Final
 
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.writes.evictions import Later, Refused
+from webhook.cluster.writes.evictions import Refused
 from webhook.core.model.names import NodeName
 from webhook.core.reclaim.held_nodes import HeldNodes, held_nodes
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Move, Round
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
+from webhook.core.reclaim.reservation import Target
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import Executor
-from webhook.evictor.hold_manager import REFUSED_SECONDS, HoldManager
+from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.limit_reclaimer import LimitReclaimer
 from webhook.evictor.reporter import EvictionReporter
 from webhook.observe.reclaim import ReclaimMetrics
@@ -57,7 +58,7 @@ LOOK_AGAIN_SECONDS: Final = 10.0
 """When to look without a change: minimum runtimes end, and the world may become trustworthy."""
 
 GROWN_SECONDS: Final = 1.0
-"""When to look again at a gang that was growing."""
+"""When to look again at a gang that was growing, and after a look in which too many victims were refused."""
 
 FAILED_SECONDS: Final = 2.0
 """Pause of a node after a request for it failed."""
@@ -99,6 +100,7 @@ class Reclaimer:
         self._burst_seconds = BURST_SECONDS
         self._planned_at = float("-inf")
         self._is_growing = False
+        self._is_unfinished = False
         self._locked: HeldNodes | None = None
         self._locked_at = 0.0
         self._lock_problem: str | None = None
@@ -126,11 +128,17 @@ class Reclaimer:
 
     async def _look(self) -> None:
         await self._withdraw_notices()
+        clock = asyncio.get_running_loop().time
+        began, self._is_unfinished = clock(), False
         for _ in range(PLANS):
             found = self._plan()
             if not found.moves or await self._is_allowed(found.moves):
                 break
+            if clock() > began + LOOK_PAUSE_SECONDS:  # a foreign webhook answers slowly: other work is due
+                self._is_unfinished = True
+                return
         else:
+            self._is_unfinished = True
             return
         self._reporter.not_planned(found.refused + self._limits.refused)
         if found.moves:
@@ -184,8 +192,8 @@ class Reclaimer:
             now=int(self._clock()),
             holds=held,
             chosen=manager.chosen(),
-            refused=manager.victims.resting() | self._cluster_view.reclaim_index.evictions.listed_for_limits(),
-            immovable=manager.immovable.resting(),
+            refused=manager.unevictable.resting() | self._cluster_view.reclaim_index.evictions.listed_for_limits(),
+            immovable=manager.unevictable.immovable(),
             evicted=manager.evicted(),
         )
         found = plan(waiting, there, under_way=manager.under_way())
@@ -198,23 +206,28 @@ class Reclaimer:
     async def _is_allowed(self, moves: tuple[Move, ...] | tuple[LimitMove, ...]) -> bool:
         """Evict doubtful victims in a dry run; False where the API server refuses any: they are left alone for a while.
 
-        A dry run costs the API server as much as an eviction, so it is not made for the others.
+        A dry run costs the API server as much as an eviction, so it is not made for the others; but once one fails,
+        others of its namespace are tried with the same plan, since what refused it is likely to refuse these.
         """
-        targets = self._manager.doubtful(moves)
-        refused = await self._executor.try_out(targets)
-        for target in targets:
-            match refused.get(target.uid):
-                case Refused(why):
-                    self._manager.leave_alone(target, REFUSED_SECONDS)
-                    self._reporter.refused(target, why)
-                case Later(seconds=seconds):
-                    self._manager.leave_alone(target, seconds)
-                case None:
-                    pass
+        refused = await self._try_out(self._manager.unevictable.doubtful(moves))
+        await self._try_out(self._manager.unevictable.peers(refused))
         return not refused
+
+    async def _try_out(self, targets: list[Target]) -> list[Target]:
+        """Leave the victims alone for a while that the API server would not evict; return those that it refused."""
+        unevictable = self._manager.unevictable
+        outcomes = await self._executor.try_out(targets, is_guarded=unevictable.is_guarded)
+        found = [target for target in targets if target.uid in outcomes]
+        for target in found:
+            outcome = unevictable.tried(target, outcomes[target.uid])
+            seconds = unevictable.leave_alone(target, outcome)
+            if isinstance(outcome, Refused):
+                self._reporter.refused(target, outcome, pause_seconds=seconds)
+        return found
 
     async def _withdraw_notices(self) -> None:
         withdrawn = self._manager.tidy()
+        self._metrics.unevictable(self._manager.unevictable.counts())
         for target in withdrawn:
             self._reporter.cancelled(target)
         with suppress(ClusterError):
@@ -273,7 +286,7 @@ class Reclaimer:
         seconds = LOOK_AGAIN_SECONDS if due is None else min(LOOK_AGAIN_SECONDS, max(DUE_SECONDS, due - self._clock()))
         if self._failed or self._locked is None:
             seconds = min(seconds, FAILED_SECONDS)
-        if self._is_growing:
+        if self._is_growing or self._is_unfinished:
             seconds = min(seconds, GROWN_SECONDS)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

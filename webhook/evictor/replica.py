@@ -17,6 +17,7 @@ class EvictorState:
     holder: PolicyHolder
     lease: Lease
     why_not_ready: Callable[[], str | None]
+    unevictable: Callable[[], list[str]]
 
     def report(self, at: str) -> ReplicaReport:
         """Return the evictor's state now; `at` is the time of day."""
@@ -31,4 +32,5 @@ class EvictorState:
             leading=self.lease.is_leading,
             election=shortened(self.lease.problem or ""),
             not_ready=[shortened(f"world: {why}")] if why else [],
+            unevictable=[shortened(text) for text in self.unevictable()],
         )

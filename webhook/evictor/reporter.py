@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from webhook.cluster.writes.evictions import Evicted, Later, Outcome, Refused
+from webhook.cluster.writes.evictions import Evicted, Later, Obstacle, Outcome, Refused
 from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.model.amount import Units, gpu_number, gpus_text
 from webhook.core.model.names import TeamName, Uid
@@ -22,6 +22,12 @@ from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.observe.logs import Logs
 from webhook.observe.reclaim import ReclaimMetrics
+
+_WHAT_FAILED: Final = {
+    Obstacle.BUDGET: "its disruption budget does not allow it",
+    Obstacle.POLICY: "the cluster's rights or an admission policy forbid it",
+    Obstacle.FAILURE: "the API server fails to evict it, and to delete it",
+}
 
 _NAMED = 5
 """Victims named in an Event; the log names all."""
@@ -95,15 +101,15 @@ class EvictionReporter:
                 text = f"no borrowed GPUs can be taken back for it now: {WHY_NOT[cause]}"
                 self._publish(waiting, EventReason.CANNOT_RECLAIM, "Reclaim", text)
 
-    def evicted(self, target: Target, outcome: Outcome, *, now: int) -> None:
-        """Report the outcome of an eviction."""
+    def evicted(self, target: Target, outcome: Outcome, *, now: int, pause_seconds: float = 0.0) -> None:
+        """Report the outcome of an eviction; a victim that was refused is left alone for `pause_seconds`."""
         gpu_pod, waiting = self._reclaim_index.get(target.uid), self._asker(target.beneficiary)
         named = {"namespace": target.namespace, "name": target.name, "uid": target.uid}
         match outcome:
             case Evicted.ACCEPTED | Evicted.DELETED:
                 is_deleted = outcome is Evicted.DELETED
                 self._metrics.eviction("deleted" if is_deleted else "evicted")
-                self._logs.event.info("evicted", **named, claim=target.beneficiary, is_past_budgets=is_deleted)
+                self._logs.event.info("evicted", **named, claim=target.beneficiary, is_deleted=is_deleted)
                 if gpu_pod is not None:
                     since = max(gpu_pod.started_at or gpu_pod.pod.created, gpu_pod.saved_at)
                     lost = gpu_pod.demand.gpus * max(0, now - since)
@@ -114,19 +120,28 @@ class EvictionReporter:
                         self._publish_on_controller(gpu_pod, f"pod {target.name} was evicted: {why}", waiting.team)
             case Evicted.GONE:
                 self._metrics.eviction("gone")
-            case Refused(why):
+            case Refused():
                 self._metrics.eviction("refused")
-                self.refused(target, why)
+                self.refused(target, outcome, pause_seconds=pause_seconds)
             case Later(why):
                 self._metrics.eviction("later")
                 self._logs.event.info("eviction put off", **named, why=why)
 
-    def refused(self, target: Target, why: str) -> None:
-        """Report that the API server does not evict a victim."""
+    def refused(self, target: Target, refused: Refused, *, pause_seconds: float) -> None:
+        """Report that the API server does not evict a victim, and when it is tried again."""
         self._logs.event.warning(
-            "eviction refused", namespace=target.namespace, name=target.name, uid=target.uid, why=why
+            "eviction refused",
+            namespace=target.namespace,
+            name=target.name,
+            uid=target.uid,
+            why=refused.why,
+            obstacle=str(refused.obstacle),
+            pause_seconds=round(pause_seconds),
         )
-        text = f"not evicted: the API server refused it, another victim will be chosen: {why}"
+        text = (
+            f"not evicted: {_WHAT_FAILED[refused.obstacle]}: {refused.why}. Another victim is chosen, and this one is "
+            f"left alone for {pause_seconds:.0f} s"
+        )
         self._publish(target, EventReason.EVICTION_REFUSED, "Evict", text)
 
     def cancelled(self, target: Target) -> None:

@@ -28,6 +28,7 @@ from webhook.evictor.endpoints import Endpoints
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.loop import Reclaimer
+from webhook.evictor.lost_pods import LostPods
 from webhook.evictor.repair import Repair
 from webhook.evictor.replica import EvictorState
 from webhook.evictor.reporter import EvictionReporter
@@ -86,7 +87,7 @@ async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
             candidate = _Candidate(
                 cluster_view, connection, feed, logs, metrics, settings=settings, namespace=namespace
             )
-            state = EvictorState(holder, candidate.lease, feed.readiness)
+            state = EvictorState(holder, candidate.lease, feed.readiness, candidate.unevictable)
             reporter = ReplicaReporter(connection, identity=candidate.lease.identity, describe=state.report)
             tasks += [
                 candidate.events.run(),
@@ -158,6 +159,15 @@ class _Candidate:
             clock=time.time,
             after_seconds=self._repair_after_seconds,
         )
+        lost_pods = LostPods(
+            cluster_view,
+            self._connection,
+            event_recorder=self.events,
+            logs=logs,
+            why_stale=why_stale,
+            is_leading=lambda: self.lease.is_leading,
+            clock=time.time,
+        )
         dry_run = DryRun(
             cluster_view,
             why_stale=why_stale,
@@ -169,10 +179,15 @@ class _Candidate:
             async with asyncio.TaskGroup() as group:
                 group.create_task(reclaimer.run())
                 group.create_task(repair.run())
+                group.create_task(lost_pods.run())
                 group.create_task(dry_run.run())
         finally:
             self._manager = None
             logs.event.info("no longer leading", identity=self.lease.identity)
+
+    def unevictable(self) -> list[str]:
+        """Return which borrowing pods cannot be evicted, and why; nothing while it does not lead."""
+        return [] if self._manager is None else self._manager.unevictable.texts()
 
     def _candidacy(self) -> LeaderStatus:
         lease = self.lease

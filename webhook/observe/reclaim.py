@@ -13,6 +13,8 @@ from webhook.observe.process import Component, ProcessMetrics
 SEATED_BOUNDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 PLAN_BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 OUTCOMES: Final = ("evicted", "deleted", "gone", "refused", "later")
+OBSTACLES: Final = ("budget", "policy", "failure", "stuck")
+"""What keeps borrowing pods from going; stuck: its eviction was accepted, and it does not end."""
 
 
 class ReclaimMetrics(ProcessMetrics):
@@ -45,10 +47,18 @@ class ReclaimMetrics(ProcessMetrics):
             ["cause"],
             registry=self.registry,
         )
+        self._unevictable = Gauge(
+            "fairgate_reclaim_unevictable_pods",
+            "Borrowing pods that were to be evicted and are still there. `obstacle`: budget, policy, failure, stuck.",
+            ["obstacle"],
+            registry=self.registry,
+        )
         for outcome in OUTCOMES:
             self._evictions.labels(outcome)
         for cause in Cause:
             self._refused.labels(cause)
+        for obstacle in OBSTACLES:
+            self._unevictable.labels(obstacle)
 
     def planned(self, team: TeamName) -> None:
         """Count a waiting pod whose room is planned."""
@@ -79,6 +89,11 @@ class ReclaimMetrics(ProcessMetrics):
         """Set for how many waiting pods nothing can be done, by cause."""
         for cause in Cause:
             self._refused.labels(cause).set(causes.get(cause, 0))
+
+    def unevictable(self, counts: Mapping[str, int]) -> None:
+        """Set how many borrowing pods do not go, by one of OBSTACLES."""
+        for obstacle in OBSTACLES:
+            self._unevictable.labels(obstacle).set(counts.get(obstacle, 0))
 
     def watch(self, *, held_nodes: Callable[[], int], largest_room: Callable[[], int]) -> None:
         """Read on each scrape how many nodes hold room, and the most room that one could give (in GPU units)."""

@@ -102,6 +102,11 @@ BROKEN = {
         {"evictor"},
         "pod-1_c is not ready",
     ),
+    "a borrower that cannot be evicted": (
+        replicas(**{"pod-1_c": process("evictor", leading=True, unevictable=["vision/a: cannot delete pods: 500"])}),
+        {"evictor"},
+        "a borrowing pod cannot be evicted: vision/a: cannot delete pods: 500",
+    ),
     "no policy published": ({"policy": ReadValue(None)}, {"policy"}, "no policy is published"),
     "a policy too large to publish": (
         {"policy": ReadValue(stage.report(omitted="the policy has 2,000,000 bytes"))},

@@ -117,7 +117,7 @@ class FakeApi:
     Requests of a verb meet its `faults` once each, in order, and `always` every time. If other requests use the verb as
     well, a fault is for one path alone: under `get /api/v1/…`. Verbs: list, page (a further one of a list), watch,
     stream (a watch that begins with all existing objects; refused unless it `streams_lists`), and the HTTP methods in
-    lower case for single objects.
+    lower case for single objects. An object of more than `object_bytes` as JSON can be neither updated nor deleted.
     """
 
     bookmark_seconds: float = 0.03
@@ -131,6 +131,7 @@ class FakeApi:
     objects: dict[str, dict[str, Obj]] = field(default_factory=lambda: defaultdict(dict))
     history: list[Change] = field(default_factory=list)
     evictions: list[Obj] = field(default_factory=list)
+    object_bytes: int = 0
     version: int = 100
     forgotten: int = 0
     url: str = ""

@@ -25,6 +25,7 @@ class Truth(Protocol):
 
     objects: dict[str, dict[str, Obj]]
     evictions: list[Obj]
+    object_bytes: int
 
     def keep(self, path: str, key: str, obj: Obj) -> Obj: ...
 
@@ -72,10 +73,7 @@ def carry_out(truth: Truth, method: str, path: str, body: bytes, content_type: s
         case "PATCH":
             return _patch(truth, place, now, sent, content_type)
         case "DELETE":
-            return _if_current(now, {"metadata": sent.get("preconditions", {})}) or (
-                200,
-                truth.drop(place.collection, place.key),
-            )
+            return _delete(truth, place, now, sent)
         case _:
             return _no(405, "MethodNotAllowed", f"{method} {path}")
 
@@ -83,11 +81,19 @@ def carry_out(truth: Truth, method: str, path: str, body: bytes, content_type: s
 def _evict(truth: Truth, place: Place, now: Obj, sent: Obj) -> tuple[int, Obj]:
     truth.evictions.append(sent)
     options = sent["deleteOptions"]
-    if refused := _if_current(now, {"metadata": options["preconditions"]}):
+    status, answer = _delete(truth, place, now, options)
+    return (201, {"kind": "Status", "status": "Success"}) if status == HTTPStatus.OK else (status, answer)
+
+
+def _delete(truth: Truth, place: Place, now: Obj, options: Obj) -> tuple[int, Obj]:
+    """Delete an object, which updates it first: a dry run does not find out that it is too large for that."""
+    if refused := _if_current(now, {"metadata": options.get("preconditions", {})}):
         return refused
-    if "dryRun" not in options:
-        truth.drop(place.collection, place.key)
-    return 201, {"kind": "Status", "status": "Success"}
+    if "dryRun" in options:
+        return 200, now
+    marks = {"deletionTimestamp": "2026-11-25T23:00:00Z", "deletionGracePeriodSeconds": 30}
+    marked = now | {"metadata": now["metadata"] | marks}
+    return _if_storable(truth, marked) or (200, truth.drop(place.collection, place.key))
 
 
 def _create(truth: Truth, place: Place, sent: Obj) -> tuple[int, Obj]:
@@ -104,14 +110,24 @@ def _patch(truth: Truth, place: Place, now: Obj, sent: Any, content_type: str) -
             patched = jsonpatch.apply_patch(now, sent)
         except jsonpatch.JsonPatchException as error:
             return _no(422, "Invalid", str(error))
-        return _if_current(now, patched) or (200, truth.keep(place.collection, place.key, patched))
+        return _if_current(now, patched) or _stored(truth, place, patched)
     if content_type == "application/strategic-merge-patch+json":
         added = sent["status"].pop("conditions")
         kept = [each for each in now.get("status", {}).get("conditions", ()) if each["type"] != added[0]["type"]]
         sent["status"]["conditions"] = [*kept, *added]
         content_type = "application/merge-patch+json"
     assert content_type == "application/merge-patch+json", f"the fake cannot do {content_type}"
-    return _if_current(now, sent) or (200, truth.keep(place.collection, place.key, merged(now, sent)))
+    return _if_current(now, sent) or _stored(truth, place, merged(now, sent))
+
+
+def _stored(truth: Truth, place: Place, obj: Obj) -> tuple[int, Obj]:
+    return _if_storable(truth, obj) or (200, truth.keep(place.collection, place.key, obj))
+
+
+def _if_storable(truth: Truth, obj: Obj) -> tuple[int, Obj] | None:
+    if 0 < truth.object_bytes < len(json.dumps(obj)):
+        return 500, {"kind": "Status", "code": 500, "message": "etcdserver: request is too large"}
+    return None
 
 
 def _if_current(now: Obj, sent: Obj) -> tuple[int, Obj] | None:

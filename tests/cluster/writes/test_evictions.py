@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests import builders
-from tests.cluster.support.fake_api import Answer, Slow
+from tests.cluster.support.fake_api import Answer, Cut, Slow
 from webhook.cluster.writes import evictions
-from webhook.cluster.writes.evictions import Evicted, Later, Refused, evict
+from webhook.cluster.writes.evictions import Evicted, Later, Obstacle, Refused, evict
 from webhook.core.model.names import Namespace, Uid
 from webhook.core.reclaim.reservation import Target
 
@@ -68,23 +68,115 @@ async def test_a_refusal_is_distinguished_from_a_postponement(api, connection, a
         assert outcome.seconds == 7
 
 
-async def test_a_request_without_a_response_is_repeated(api, connection, monkeypatch):
-    monkeypatch.setattr(evictions, "SECONDS", 0.5)
+async def test_a_request_whose_connection_breaks_is_repeated(api, connection, monkeypatch):
     monkeypatch.setattr(evictions, "LATER_SECONDS", 0.01)
     uid = put(api)
-    api.faults["post"].append(Slow(30))
+    api.faults["post"].append(Cut(is_carried_out=False))
     assert await evict(connection, target(uid)) is Evicted.ACCEPTED
     assert api.count("post") == 2
 
 
-async def test_a_server_that_never_answers_is_left_alone_for_a_while(api, connection, monkeypatch):
-    monkeypatch.setattr(evictions, "SECONDS", 0.5)
+async def test_a_server_that_drops_every_connection_is_left_alone_for_a_while(api, connection, monkeypatch):
     monkeypatch.setattr(evictions, "LATER_SECONDS", 0.01)
     uid = put(api)
-    api.always["post"] = Slow(30)
-    outcome = await evict(connection, target(uid))
-    assert isinstance(outcome, Later)
+    api.always["post"] = Cut(is_carried_out=False)
+    assert isinstance(await evict(connection, target(uid)), Later)
     assert api.count("post") == evictions.TRIES
+
+
+async def test_a_request_without_an_answer_is_not_repeated_at_once(api, connection, monkeypatch):
+    """It has had its time, and so has the foreign webhook that the API server waits for."""
+    monkeypatch.setattr(evictions, "SECONDS", 0.5)
+    uid = put(api)
+    api.always["post"] = Slow(30)
+    assert isinstance(await evict(connection, target(uid)), Later)
+    assert api.count("post") == 1
+
+
+@pytest.mark.parametrize("fault", [Answer(500), Answer(503), Answer(413), Slow(30)], ids=str)
+async def test_a_pod_without_budgets_is_deleted_where_the_eviction_api_fails(api, connection, monkeypatch, fault):
+    monkeypatch.setattr(evictions, "SECONDS", 0.5)
+    uid = put(api)
+    api.faults["post"].append(fault)
+    assert await evict(connection, target(uid), is_guarded=False) is Evicted.DELETED
+    assert not api.objects[PODS]
+
+
+async def test_a_dry_run_goes_the_same_ways(api, connection):
+    uid = put(api)
+    api.faults["post"].append(Answer(500))
+    assert await evict(connection, target(uid), is_guarded=False, is_trial=True) is Evicted.DELETED
+    assert api.objects[PODS]
+    assert api.count("patch") == 0
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_guarded", "want"),
+    [
+        ((429, 200), True, Obstacle.BUDGET),
+        ((500, 200), True, Obstacle.BUDGET),
+        ((429, 200), False, Obstacle.BUDGET),
+        ((403, 200), False, Obstacle.POLICY),
+        ((400, 200), False, Obstacle.POLICY),
+        ((500, 500), False, Obstacle.FAILURE),
+        ((500, 403), False, Obstacle.POLICY),
+    ],
+    ids=[
+        "its budget is used up",
+        "two budgets, or a fault that a budget could hide",
+        "a policy that answers like a budget",
+        "a policy forbids it",
+        "a policy refuses the request",
+        "neither way works",
+        "a policy forbids the deletion",
+    ],
+)
+async def test_a_refusal_says_what_is_in_the_way(api, connection, answers, is_guarded, want):
+    uid = put(api)
+    for verb, status in zip(("post", "delete"), answers, strict=True):
+        api.faults[verb].append(Answer(status))
+    outcome = await evict(connection, target(uid), is_guarded=is_guarded)
+    assert (type(outcome), outcome.obstacle) == (Refused, want)
+    assert api.objects[PODS]
+
+
+def padded(api, **metadata):
+    """A pod at the limit of what can be stored."""
+    uid = put(api)
+    made = api.objects[PODS]["team-a/p"]
+    made["metadata"] |= metadata
+    made["status"] = {"containerStatuses": [{"name": "main", "image": "x" * 300}]}
+    api.object_bytes = len(json.dumps(made))
+    return uid
+
+
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x" * 1_200_000, "uid": "u"}
+
+
+async def test_a_pod_that_is_too_large_to_be_updated_loses_metadata_and_is_evicted(api, connection):
+    uid = padded(api, ownerReferences=[OWNER])
+    assert await evict(connection, target(uid), is_guarded=True) is Evicted.ACCEPTED
+    assert not api.objects[PODS]
+
+
+async def test_a_pod_that_is_too_large_by_what_stays_loses_its_statuses(api, connection):
+    """Tolerations cannot be taken away, and nothing else of it is large."""
+    uid = put(api)
+    made = api.objects[PODS]["team-a/p"]
+    made["spec"]["tolerations"] = [{"key": f"k{n}", "value": "v" * 60} for n in range(15_000)]
+    made["metadata"]["annotations"] = {"note": "short"}
+    made["status"] = {"phase": "Running", "containerStatuses": [{"name": "main", "image": "x" * 300}]}
+    api.object_bytes = len(json.dumps(made))
+    assert await evict(connection, target(uid)) is Evicted.ACCEPTED
+    assert [asked.path.rpartition("/")[2] for asked in api.asked if asked.verb == "patch"] == ["p", "status"]
+
+
+async def test_a_pod_of_ordinary_size_keeps_its_metadata(api, connection):
+    uid = put(api)
+    api.objects[PODS]["team-a/p"]["metadata"]["ownerReferences"] = [OWNER | {"name": "x"}]
+    api.faults["post"].append(Answer(500))
+    assert isinstance(await evict(connection, target(uid)), Refused)
+    assert api.count("patch") == 0
 
 
 async def test_the_request_has_the_uid_of_the_pod(api, connection):

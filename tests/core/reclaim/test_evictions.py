@@ -48,7 +48,7 @@ def refused(table):
 
 
 def put_off(table):
-    table.put_off("a", until=9)
+    table.put_off("a", now=0, seconds=9)
 
 
 def gone(table):
@@ -173,6 +173,14 @@ def test_an_eviction_counts_for_a_minute_and_once():
     assert (table.losses({}.get, now=5 + RATE_SECONDS), table.get("a")) == ({}, None)
 
 
+def test_an_eviction_that_is_put_off_again_counts_from_the_first_time():
+    table = walked(planned, written, sent)
+    assert table.put_off("a", now=10, seconds=2) == 0
+    sent(table)
+    assert table.put_off("a", now=45, seconds=2) == 35
+    assert table.next_due() == [47]
+
+
 @pytest.mark.parametrize("answer", [refused, put_off])
 def test_a_victim_whose_room_is_used_before_the_answer_comes_stays_in_the_table_until_then(answer):
     """The watch may be faster than the response, and the pod that waits for the room is bound at once."""
@@ -280,7 +288,7 @@ class Lives(RuleBasedStateMachine):
             case "refuse":
                 self.table.refuse(uid)
             case "later":
-                self.table.put_off(uid, until=self.now)
+                self.table.put_off(uid, now=self.now, seconds=0)
 
     @rule(uid=uids)
     def watch(self, uid):

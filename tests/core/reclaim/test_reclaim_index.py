@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.core.support.make import policy
 from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed, reclaim_pod
 from webhook.core.model.names import GangId, Namespace, Uid
+from webhook.core.model.pod import Handling
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.reclaim.attempts import Attempts
@@ -167,6 +168,19 @@ def test_an_evicted_victim_counts_as_leaving_until_the_watch_shows_it():
     assert reclaim_index.is_going(Uid("p"))
     reclaim_index.expire(before=NOW)
     assert victims(reclaim_index) == ["p"]
+
+
+def test_a_static_pod_is_no_victim():
+    """Its deletion through the API does nothing: kubelet creates the object again."""
+    static = borrower("p")
+    static = replace(static, pod=static.pod._replace(handling=Handling.MIRROR))
+    assert victims(index_of(static, borrower("q"))) == ["q"]
+
+
+def test_a_pod_is_stuck_once_its_grace_period_is_long_over():
+    reclaim_index = index_of(borrower("p", is_terminating=True, leaves_at=NOW), borrower("q"))
+    assert reclaim_index.stuck(now=NOW + STUCK_SECONDS) == []
+    assert [each.uid for each in reclaim_index.stuck(now=NOW + STUCK_SECONDS + 1)] == ["p"]
 
 
 def test_the_room_of_a_stuck_pod_does_not_count():

@@ -169,10 +169,10 @@ class Stage:
             os.close(nowhere)
             assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
 
-    async def until(self, holds: Callable[[], bool]) -> None:
+    async def until(self, holds: Callable[[], bool], *, seconds: float = 30.0) -> None:
         """Wait until a condition holds."""
         try:
-            await until(holds)
+            await until(holds, seconds=seconds)
         except TimeoutError:
             raise AssertionError(json.dumps(self.api.objects[NODES], indent=1)) from None
 

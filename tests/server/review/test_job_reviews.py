@@ -44,8 +44,59 @@ def test_a_job_without_a_policy_gets_the_rule_and_replaces_failed_pods():
     made, warnings, record = answer(job())
     assert made["spec"]["podFailurePolicy"] == {"rules": [RULE]}
     assert made["spec"]["podReplacementPolicy"] == "Failed"
+    assert made["metadata"]["annotations"] == {"fairgate.dev/pod-replacement-policy": "TerminatingOrFailed"}
     assert (warnings, record.outcome, record.code) == ([], "admit", "EvictionsIgnored")
     assert answer(made)[0] == made, "a second review changes nothing"
+
+
+def applied(spec):
+    return json.dumps({"kind": "Job", "spec": spec})
+
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+APPLY = {"operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:podReplacementPolicy": {}}}}
+
+
+def managed(manager):
+    made = job()
+    made["metadata"]["managedFields"] = [manager]
+    return made
+
+
+@pytest.mark.parametrize(
+    "made",
+    [job(**{LAST_APPLIED: applied({"podReplacementPolicy": "TerminatingOrFailed"})}), managed(APPLY)],
+    ids=["kubectl apply", "server-side apply"],
+)
+def test_a_replacement_policy_that_the_manifest_sets_is_not_changed(made):
+    unchanged, (warning,), record = answer(made)
+    assert unchanged == made
+    assert "podReplacementPolicy TerminatingOrFailed" in warning
+    assert "evictions may count as failures" in warning
+    assert record.outcome == "warn"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        job(**{LAST_APPLIED: applied({"backoffLimit": 1})}),
+        job(**{LAST_APPLIED: "no JSON"}),
+        job(**{LAST_APPLIED: "[]"}),
+        managed(APPLY | {"operation": "Update"}),
+        managed(APPLY | {"fieldsV1": {"f:spec": {"f:backoffLimit": {}}}}),
+        managed({"operation": "Apply"}),
+    ],
+    ids=[
+        "its manifest leaves it out",
+        "no manifest",
+        "no object",
+        "an update, which lists defaults, too",
+        "another field",
+        "no fields",
+    ],
+)
+def test_a_replacement_policy_by_default_is_changed(made):
+    assert answer(made)[0]["spec"]["podReplacementPolicy"] == "Failed"
 
 
 @pytest.mark.parametrize("rules", [None, []], ids=["null, as the API server writes none", "an empty list"])

@@ -17,6 +17,10 @@ from webhook.observe.process import Component
 SILENT_SECONDS: Final = 35.0
 """A process without a report for so long is gone, or cannot write: processes report every ten seconds."""
 
+_UNEVICTABLE: Final = (
+    "others go instead while there are any: mend the webhook or policy that is named, or the node; "
+    "docs/evictor.md#victims-that-cannot-be-evicted"
+)
 _LOGS: Final = "see the process's log, and its rights in docs/operations.md#rights"
 
 
@@ -101,6 +105,8 @@ def check_evictor(found: Processes, policy: Policy | None) -> list[Finding]:
         )
     messages = [f"{each.name} is not ready: {why}" for each in found.alive for why in each.report.not_ready]
     problems = [*_silent(check, found.silent), *wrong(check, messages, _LOGS)]
+    texts = [text for each in found.alive for text in each.report.unevictable]
+    problems += wrong(check, [f"a borrowing pod cannot be evicted: {text}" for text in texts], _UNEVICTABLE)
     elected = _election(check, found, "evictor", "only the leader evicts")
     return problems + [each for each in elected if each.remedy] or elected
 

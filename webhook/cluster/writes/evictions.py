@@ -1,9 +1,9 @@
-"""Evicts one pod through the Eviction API, and returns the outcome without HTTP terms."""
+"""Evicts one pod by whichever way the API server leaves open, and returns the outcome without HTTP terms."""
 
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from http import HTTPStatus
 from typing import Final
 
@@ -11,28 +11,48 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.core.reclaim.reservation import Target
 from webhook.kube.reclaim.holds import deletion, disruption_patch, eviction
+from webhook.kube.reclaim.oversize import reduction_of
 
 TRIES: Final = 3
-"""How often an eviction without an answer is sent: the UID makes a second one harmless."""
+"""How often a request without an answer is sent: the UID makes a second one harmless."""
 
-SECONDS: Final = 20.0
-"""How long one eviction may take: the API server alone retries conflicts for 10 s."""
+SECONDS: Final = 35.0
+"""How long a request may take. The API server waits up to 30 s for a foreign webhook, and then answers 500."""
+
+TRIAL_SECONDS: Final = 2.0
+"""The same for a dry run: all other work of the loop waits for it."""
 
 LATER_SECONDS: Final = 2.0
 """When to try again where the API server gives no time."""
 
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
+_JSON_PATCH: Final = "application/json-patch+json"
+
+_REDUCTIONS: Final = 2
+"""How often a pod that is too large is made smaller: by its metadata, then by its status."""
 
 _BY_BUDGETS: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR)
 """What the API server answers where a budget is used up or not counted yet, or where there are several."""
 
 
 class Evicted(Enum):
-    """Success: the pod is evicted (or would be), or deleted past its budgets, or was gone before."""
+    """Success: the pod is evicted (or would be), or deleted without the Eviction API, or was gone before."""
 
     ACCEPTED = auto()
     DELETED = auto()
     GONE = auto()
+
+
+class Obstacle(StrEnum):
+    """What keeps a pod from being evicted.
+
+    BUDGET: a disruption budget, or a 429 that reads like one: it may allow the eviction later. POLICY: the cluster's
+    rights or an admission policy forbid it. FAILURE: the request fails, such as by a webhook that is down.
+    """
+
+    BUDGET = "budget"
+    POLICY = "policy"
+    FAILURE = "failure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +60,7 @@ class Refused:
     """The pod is not evicted: another victim must be chosen."""
 
     why: str
+    obstacle: Obstacle = Obstacle.FAILURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,49 +74,109 @@ class Later:
 Outcome = Evicted | Refused | Later
 
 
-async def evict(connection: ApiConnection, target: Target, *, is_trial: bool = False) -> Outcome:
+async def evict(
+    connection: ApiConnection, target: Target, *, is_guarded: bool = True, is_trial: bool = False
+) -> Outcome:
     """Evict a pod, or only check whether that is allowed; never another pod of the same name.
 
-    Where its budgets do not allow it, and do not count any more, it is deleted, with the condition of an evicted pod.
+    It is deleted, with the condition of an evicted pod, where its budgets do not allow its eviction and do not count
+    any more, and where the Eviction API fails and no budget could object: `is_guarded` says that one could. A pod that
+    is too large to be updated, and so to be evicted, is made smaller first.
     """
-    path = f"/api/v1/namespaces/{target.namespace}/pods/{target.name}"
-    method, action, where = "POST", "create pods/eviction", f"{path}/eviction"
-    body, worked = eviction(target, is_trial=is_trial), Evicted.ACCEPTED
-    failures = 0
+    seconds = TRIAL_SECONDS if is_trial else SECONDS
+    body = eviction(target, is_trial=is_trial)
+
+    async def failure_of_eviction() -> ClusterError | None:
+        where = f"{_path(target)}/eviction"
+        return await _failure(connection, "POST", where, body, action="create pods/eviction", seconds=seconds)
+
+    failure = await failure_of_eviction()
+    for _ in range(_REDUCTIONS):
+        if failure is None or is_trial or not _is_fault(failure) or not await _reduce(connection, target):
+            break
+        failure = await failure_of_eviction()
+    if failure is None:
+        return Evicted.ACCEPTED
+    if not _calls_for_deletion(failure, target, is_guarded=is_guarded):
+        return _explain(failure, is_guarded=is_guarded)
+    if not is_trial:
+        await _mark_disrupted(connection, target)
+    body = deletion(target, is_trial=is_trial)
+    failure = await _failure(connection, "DELETE", _path(target), body, action="delete pods", seconds=seconds)
+    return Evicted.DELETED if failure is None else _explain(failure, is_guarded=False)
+
+
+async def _failure(
+    connection: ApiConnection, method: str, where: str, body: bytes, *, action: str, seconds: float
+) -> ClusterError | None:
+    """Send a request, again where the connection broke; return why it failed, None where it did not."""
+    clock = asyncio.get_running_loop().time
+    began, failures = clock(), 0
     while True:
         try:
-            await connection.send(method, where, body, action=action, seconds=SECONDS)
+            await connection.send(method, where, body, action=action, seconds=seconds)
         except ApiError as error:
-            if not (worked is Evicted.ACCEPTED and target.is_past_budgets and error.status in _BY_BUDGETS):
-                return _explain(error)
-            if not is_trial:
-                await _mark_disrupted(connection, target, path)
-            method, action, where = "DELETE", "delete pods", path
-            body, worked = deletion(target, is_trial=is_trial), Evicted.DELETED
+            return error
         except ClusterError as error:
             failures += 1
-            if failures == TRIES:
-                return Later(str(error), LATER_SECONDS)
+            if failures == TRIES or clock() >= began + seconds:
+                return error
             await asyncio.sleep(LATER_SECONDS / 10)
         else:
-            return worked
+            return None
 
 
-async def _mark_disrupted(connection: ApiConnection, target: Target, path: str) -> None:
+def _is_fault(failure: ClusterError) -> bool:
+    """Whether a request failed without a decision: no answer, or one about the server or the size of the object."""
+    if not isinstance(failure, ApiError):
+        return True
+    return failure.status >= HTTPStatus.INTERNAL_SERVER_ERROR or failure.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+
+
+def _calls_for_deletion(failure: ClusterError, target: Target, *, is_guarded: bool) -> bool:
+    if target.is_past_budgets and isinstance(failure, ApiError) and failure.status in _BY_BUDGETS:
+        return True
+    return _is_fault(failure) and (target.is_past_budgets or not is_guarded)
+
+
+async def _reduce(connection: ApiConnection, target: Target) -> bool:
+    """Make a pod smaller that is too large to be updated, and so to be deleted; return whether it is smaller now."""
+    with suppress(ClusterError):
+        found = reduction_of(await connection.send("GET", _path(target), action="get pods"), target.uid)
+        if found is not None:
+            where, action = _path(target), "patch pods"
+            if found.subresource:
+                where, action = f"{where}/{found.subresource}", f"{action}/{found.subresource}"
+            await connection.send("PATCH", where, found.patch, action=action, content_type=_JSON_PATCH)
+            return True
+    return False
+
+
+async def _mark_disrupted(connection: ApiConnection, target: Target) -> None:
     """Set the condition of a disruption on a pod; where that fails, its Job counts a failure, and nothing else."""
     body, action = disruption_patch(target), "patch pods/status"
     with suppress(ClusterError):
-        await connection.send("PATCH", f"{path}/status", body, action=action, content_type=_STRATEGIC)
+        await connection.send("PATCH", f"{_path(target)}/status", body, action=action, content_type=_STRATEGIC)
 
 
-def _explain(error: ApiError) -> Outcome:
-    match error.status:
+def _path(target: Target) -> str:
+    return f"/api/v1/namespaces/{target.namespace}/pods/{target.name}"
+
+
+def _explain(failure: ClusterError, *, is_guarded: bool) -> Outcome:
+    if not isinstance(failure, ApiError):
+        return Later(str(failure), LATER_SECONDS)
+    match failure.status:
         case HTTPStatus.NOT_FOUND:
             return Evicted.GONE
         case HTTPStatus.CONFLICT:
             # It changed faster than the API server could retry; or another pod has its name, which the watch will show.
-            return Later(str(error), LATER_SECONDS)
-        case HTTPStatus.TOO_MANY_REQUESTS if error.retry_after_seconds:
-            return Later(str(error), error.retry_after_seconds)  # its budget is not counted yet, or the server is busy
+            return Later(str(failure), LATER_SECONDS)
+        case _ if failure.retry_after_seconds:
+            return Later(str(failure), failure.retry_after_seconds)  # its budget is not counted yet, or it is busy
+        case HTTPStatus.TOO_MANY_REQUESTS:
+            return Refused(str(failure), Obstacle.BUDGET)
+        case _ if _is_fault(failure):
+            return Refused(str(failure), Obstacle.BUDGET if is_guarded else Obstacle.FAILURE)  # 500: two budgets
         case _:
-            return Refused(str(error))  # 429: its budget is used up; 500: two budgets; 403: a policy of the cluster
+            return Refused(str(failure), Obstacle.POLICY)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from webhook.core.model.pod import Obstacle, Resident
+from webhook.core.model.pod import Handling, Obstacle, Resident
 
 
 class Stage(StrEnum):
@@ -113,5 +113,10 @@ def stage_of(pod: Resident, *, now: int, is_node_lost: bool) -> Stage:
 
 
 def removal_of(pod: Resident) -> Removal:
-    """Return how a pod is made to leave, if it borrows: that depends on neither the time nor its node's state."""
+    """Return how a pod is made to leave, if it borrows: that depends on neither the time nor its node's state.
+
+    A static pod never does: kubelet runs it from a file of its node, and creates its object again.
+    """
+    if pod.handling is Handling.MIRROR:
+        return Removal.NEVER
     return TERMS[stage_of(pod, now=0, is_node_lost=False)].removal

@@ -53,9 +53,10 @@ class Eviction:
     """One victim, the node whose hold it belongs to, and how far its eviction is. Times are seconds of Unix time.
 
     `is_listed`: the hold still lists it as to be evicted. `is_held`: its node lists it for its beneficiary.
-    `is_noticed`: its annotations announce it, in any state. It is not sent before `retry_at`. `accepted_at` is when the
-    API server accepted it, None before; `lost_by` and `lost_for` are the teams of the victim and of the waiting pod
-    then, None where the victim was gone already. `is_asked`: the API server has not answered yet.
+    `is_noticed`: its annotations announce it, in any state. It is not sent before `retry_at`, and `put_off_since` is
+    when it was put off first, None where it never was. `accepted_at` is when the API server accepted it, None before;
+    `lost_by` and `lost_for` are the teams of the victim and of the waiting pod then, None where the victim was gone
+    already. `is_asked`: the API server has not answered yet.
     """
 
     target: Target
@@ -65,6 +66,7 @@ class Eviction:
     is_held: bool = False
     is_noticed: bool = False
     retry_at: float = 0.0
+    put_off_since: float | None = None
     accepted_at: float | None = None
     lost_by: TeamName | None = None
     lost_for: TeamName | None = None
@@ -213,13 +215,17 @@ class Evictions:
         self._move(uid, State.SENT, accepted_at=None, lost_by=None, lost_for=None, is_asked=True)
         return True
 
-    def put_off(self, uid: Uid, *, until: float) -> None:
-        """The API server requests to send an eviction again later."""
+    def put_off(self, uid: Uid, *, now: float, seconds: float) -> float:
+        """The API server requests to send an eviction again later; return for how many seconds it has been put off."""
         known = self._by_uid.get(uid)
-        if known is not None and known.state is State.SENT:
-            self._move(uid, _before_sent(known), retry_at=until, is_asked=False)
-        elif known is not None:
+        if known is None:
+            return 0.0
+        since = now if known.put_off_since is None else known.put_off_since
+        if known.state is State.SENT:
+            self._move(uid, _before_sent(known), retry_at=now + seconds, put_off_since=since, is_asked=False)
+        else:
             self._move(uid, known.state, is_asked=False)
+        return now - since
 
     def refuse(self, uid: Uid) -> None:
         """The API server does not evict a victim: its hold does without it."""

@@ -88,6 +88,10 @@ class ReclaimIndex:
                 found[node] = max(found.get(node, 0), gpu_pod.leaves_at or 0)
         return found
 
+    def stuck(self, *, now: float) -> list[ReclaimPod]:
+        """Return the pods that still exist although their grace period is long over."""
+        return [gpu_pod for gpu_pod in self._terminating.values() if _is_stuck(gpu_pod, now)]
+
     def is_going(self, uid: Uid) -> bool:
         """Whether a pod terminates, is evicted, or does not exist any more."""
         return uid not in self._pods or uid in self._terminating or uid in self.evictions.awaited()

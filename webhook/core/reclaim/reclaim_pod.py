@@ -159,7 +159,8 @@ def victim_of(
     """Return a pod as a possible victim; None where it must never be evicted.
 
     `guards` are the budgets that cover it; a terminating pod is covered by none, and its long grace period is cut.
-    `has_budget`: its workload fails after some failures.
+    `has_budget`: its workload fails after some failures. A static pod is none: kubelet runs it from a file of its node,
+    and creates its object again.
     """
     pod, removal = gpu_pod.pod, removal_of(gpu_pod.pod)
     if pod.tier is not Tier.PREEMPTIBLE or removal is Removal.NEVER or gpu_pod.is_leaving(rules):

@@ -4,6 +4,7 @@ A Job's podFailurePolicy is immutable. So the rule is added on creation, and add
 kubectl apply and GitOps controllers send the list in their manifest.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -13,7 +14,9 @@ from webhook.kube.admission.object_review import ObjectReview, read_request
 from webhook.kube.admission.review import NO_USER, Operation, RequestFields, ReviewError
 from webhook.kube.objects import bounds, keys, objects
 from webhook.kube.objects.json_patch import Operation as Change
+from webhook.kube.objects.json_patch import add, escape
 from webhook.kube.reclaim.job_failures import DISRUPTION, Rule
+from webhook.kube.reclaim.lost_pods import AT_ONCE
 
 MOST_RULES: Final = 20
 """The API server accepts no more rules."""
@@ -24,7 +27,9 @@ RULE: Final[dict[str, Any]] = {
 }
 """The first matching rule applies, so this one comes first: an evicted pod may end with any exit code."""
 
+_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _TITLE: Final = "AdmissionReview of a Job"
+_AT_ONCE_WARNING: Final = f"podReplacementPolicy {AT_ONCE} allows no rule: evictions may count as failures"
 _Rules = list[dict[str, Any]]
 _What = TypeVar("_What")
 
@@ -47,10 +52,19 @@ class _Spec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     pod_replacement_policy: str | None = None
 
 
+class _Manager(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    operation: str = ""
+    fields_v1: dict[str, Any] | None = msgspec.field(default=None, name="fieldsV1")
+
+
+class _Metadata(objects.ObjectMeta, frozen=True, gc=False, rename="camel"):
+    managed_fields: list[_Manager] | None = None
+
+
 class ReviewedJob(msgspec.Struct, frozen=True, gc=False):
     """The fields of a Job under admission that concern its failures."""
 
-    metadata: objects.ObjectMeta = objects.ObjectMeta()
+    metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
 
     @property
@@ -68,6 +82,18 @@ class ReviewedJob(msgspec.Struct, frozen=True, gc=False):
     def has_opted_out(self) -> bool:
         """Whether its annotation asks for no rule."""
         return (self.metadata.annotations or {}).get(keys.JOB_EVICTIONS) == keys.COUNT_EVICTIONS
+
+    @property
+    def asks_to_replace_at_once(self) -> bool:
+        """Whether its manifest sets podReplacementPolicy TerminatingOrFailed, as far as kubectl apply shows that.
+
+        The API server fills in the default before the webhook, where it looks the same as a user's value.
+        """
+        if self.spec.pod_replacement_policy != AT_ONCE:
+            return False
+        applied = (self.metadata.annotations or {}).get(_APPLIED, "")
+        managers = [each.fields_v1 for each in self.metadata.managed_fields or () if each.operation == "Apply"]
+        return _has_replacement(applied) or any("f:podReplacementPolicy" in _spec_of(each) for each in managers)
 
     @property
     def can_have_rules(self) -> bool:
@@ -131,7 +157,7 @@ def decides_evictions(job: ReviewedJob, change: FailurePolicyChange) -> bool:
     The webhooks for all kinds of workloads are not called for such Jobs (`conditions.of_workloads`). Raises ReviewError
     if its rules are malformed.
     """
-    if job.has_opted_out or not job.can_have_rules:
+    if job.has_opted_out or job.asks_to_replace_at_once or not job.can_have_rules:
         return False
     return bool(change.patch) or (len(job.rules or ()) <= MOST_RULES and _match_evictions(job.rules or []))
 
@@ -158,6 +184,8 @@ def failure_policy_change(review: JobReview) -> FailurePolicyChange:
 
 def _on_create(job: ReviewedJob) -> FailurePolicyChange:
     rules = job.rules
+    if job.asks_to_replace_at_once:
+        return FailurePolicyChange((), _AT_ONCE_WARNING)
     if rules is None:
         policy = {"rules": [RULE]}
         return FailurePolicyChange(
@@ -187,13 +215,36 @@ def _restoring(job: ReviewedJob, old: ReviewedJob) -> tuple[Change, ...]:
 
 
 def _replacement(job: ReviewedJob) -> tuple[Change, ...]:
-    """Return the operation that sets podReplacementPolicy Failed, the only value allowed with a podFailurePolicy.
+    """Return the operations that set podReplacementPolicy Failed, the only value allowed with a podFailurePolicy.
 
-    The API server fills in another default before the webhook, which looks the same as a user's value.
+    The annotation says what it was: a pod on a lost node never ends, and by this the evictor replaces it all the same.
     """
-    if job.spec.pod_replacement_policy in (None, "Failed"):
+    before = job.spec.pod_replacement_policy
+    if before in (None, "Failed"):
         return ()
-    return ({"op": "replace", "path": "/spec/podReplacementPolicy", "value": "Failed"},)
+    annotations = job.metadata.annotations
+    path = "/metadata/annotations"
+    noted = (
+        add(path, {keys.POD_REPLACEMENT: before})
+        if annotations is None
+        else add(f"{path}/{escape(keys.POD_REPLACEMENT)}", before)
+    )
+    return ({"op": "replace", "path": "/spec/podReplacementPolicy", "value": "Failed"}, noted)
+
+
+def _has_replacement(applied: str) -> bool:
+    """Whether a manifest as kubectl apply records it sets a podReplacementPolicy."""
+    try:
+        manifest = msgspec.json.decode(applied) if applied else None
+    except msgspec.MsgspecError:
+        return False
+    spec = manifest.get("spec") if isinstance(manifest, dict) else None
+    return isinstance(spec, dict) and "podReplacementPolicy" in spec
+
+
+def _spec_of(fields: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    found = (fields or {}).get("f:spec")
+    return found if isinstance(found, dict) else {}
 
 
 def _match_evictions(rules: _Rules) -> bool:

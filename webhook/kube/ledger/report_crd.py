@@ -44,6 +44,7 @@ def _schema() -> _Json:
             "notReady": texts,
             "behind": texts,
             "rejecting": texts,
+            "unevictable": texts,
         },
     }
     return {

@@ -49,8 +49,8 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
 
     `not_ready` has the reason of each readiness condition that does not hold, `behind` the teams whose ledger is newer
     than this replica's view of the pods for two reports in a row, `rejecting` the nodes that reject pods, from the
-    leader. They are lists because a merge patch replaces lists
-    completely. `certificate` is PEM, the serving certificate first.
+    leader, `unevictable` the first borrowing pods that the evictor cannot evict, with the reason. They are lists: a
+    merge patch replaces lists completely. `certificate` is PEM, the serving certificate first.
     """
 
     component: str
@@ -66,6 +66,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     registration: str = ""
     behind: list[str] = []
     rejecting: list[str] = []
+    unevictable: list[str] = []
 
 
 class _Metadata(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

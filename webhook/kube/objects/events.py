@@ -43,6 +43,7 @@ class EventReason(StrEnum):
     EVICTION_PLANNED = "EvictionPlanned"
     EVICTION_CANCELLED = "EvictionCancelled"
     EVICTION_REFUSED = "EvictionRefused"
+    NODE_LOST = "NodeLost"
     RECLAIMED = "Reclaimed"
     REPLACED = "Replaced"
     STRANDED = "Stranded"

@@ -11,8 +11,8 @@ import msgspec
 
 from webhook.kube.objects import bounds, keys
 
-_LABELS: Final = (*keys.GUARDED_LABELS, *keys.GANG_LABELS)
-_ANNOTATIONS: Final = (
+READ_LABELS: Final = (*keys.GUARDED_LABELS, *keys.GANG_LABELS)
+READ_ANNOTATIONS: Final = (
     *keys.GUARDED_ANNOTATIONS,
     *keys.GANG_ANNOTATIONS,
     *keys.GANG_SIZES,
@@ -50,8 +50,8 @@ class _Container(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
 
 
 _parts: Final = msgspec.json.Decoder(_Parts)
-_labels: Final = _only("Labels", _LABELS)
-_annotations: Final = _only("Annotations", _ANNOTATIONS)
+_labels: Final = _only("Labels", READ_LABELS)
+_annotations: Final = _only("Annotations", READ_ANNOTATIONS)
 _containers: Final = msgspec.json.Decoder(list[_Container] | None)
 _statuses: Final = msgspec.json.Decoder(list[_ContainerStatus] | None)
 _encoder: Final = msgspec.json.Encoder()

@@ -37,6 +37,7 @@ KINDS: Final = {
     "EvictionCancelled": "eviction cancelled",
     "EvictionRefused": "eviction refused",
     "Reclaimed": "evicted",
+    "NodeLost": "node lost",
     "Replaced": "replaced",
     "Stranded": "stranded",
 }

@@ -1,0 +1,180 @@
+"""Victims that the API server did not evict: why, how often, until when each is left alone, and which may be like them.
+
+A victim is tried again after a pause that doubles with each failure, so that one that never goes is planned for a
+number of times that grows with the logarithm of the time, and others are chosen meanwhile.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from webhook.cluster.writes.evictions import Later, Obstacle, Refused
+from webhook.core.model.names import Namespace, Uid
+from webhook.core.model.tier import Tier
+from webhook.core.reclaim.limit_plan import LimitMove
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
+from webhook.core.reclaim.reclaim_plan import Move
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.reservation import Target, targets_of
+from webhook.evictor.backoff import LONG_SECONDS, PodBackoff
+
+FIRST_SECONDS: Final = 60.0
+"""How long a victim is left alone after its first failure; twice as long after each further one …"""
+
+LONGEST_SECONDS: Final = 4 * 3600.0
+"""… up to this: what failed so often is mended by people."""
+
+LONGEST_BUDGET_SECONDS: Final = LONG_SECONDS
+"""The same where a disruption budget refused: it may allow the eviction any time."""
+
+LISTED: Final = 5
+"""Victims in the evictor's report, of those that fail and of those that do not end."""
+
+MOST: Final = 10_000
+"""Victims that are remembered, the latest ones."""
+
+PEERS: Final = 32
+"""Pods of a namespace that are tried together once the API server refused one of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The last failure to evict a pod, and how many there were."""
+
+    namespace: Namespace
+    name: str
+    refused: Refused
+    times: int
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it stays so until an admin changes something: no budget may let the pod go later."""
+        return self.refused.obstacle is not Obstacle.BUDGET
+
+
+class Unevictable:
+    """The failures by victim. A pod is forgotten once it does not exist any more."""
+
+    def __init__(self, reclaim_index: ReclaimIndex, clock: Callable[[], float]) -> None:
+        self._reclaim_index = reclaim_index
+        self._clock = clock
+        self._failures: OrderedDict[Uid, Failure] = OrderedDict()
+        self._until: dict[Uid, float] = {}
+        self._hard: set[Uid] = set()  # of those: left alone even where budgets do not count
+        self._refusing: PodBackoff[Namespace] = PodBackoff(clock)  # whose pods the API server lately did not evict
+
+    # -- which victims to try
+
+    def resting(self) -> frozenset[Uid]:
+        """Return the victims that are left alone now."""
+        now = self._clock()
+        for uid in [uid for uid, until in self._until.items() if until <= now]:
+            del self._until[uid]
+            self._hard.discard(uid)
+        return frozenset(self._until)
+
+    def immovable(self) -> frozenset[Uid]:
+        """Return those of them that are left alone even for pods that waited past their budgets."""
+        return self.resting() & self._hard
+
+    def next_end(self) -> float | None:
+        """Return when the next victim may be tried again; None where none is left alone."""
+        return min(self._until.values(), default=None)
+
+    def is_guarded(self, target: Target) -> bool:
+        """Whether a disruption budget may cover a victim, so that only the Eviction API may decide on it."""
+        victim = self._reclaim_index.victim_index.get(target.uid)
+        return victim is None or self._reclaim_index.may_be_refused(victim)
+
+    def doubtful(self, moves: Iterable[Move | LimitMove]) -> list[Target]:
+        """Return the victims of plans that the API server may not evict.
+
+        Disruption budgets say so beforehand. Nothing else does, such as a policy of the cluster, but what it refused
+        once it is likely to refuse again.
+        """
+        refusing = self._refusing.resting()
+        return [
+            target
+            for move in moves
+            for target, victim in zip(targets_of((move,), at=0), move.victims, strict=True)
+            if victim.namespace in refusing
+            or victim.uid in self._failures
+            or self._reclaim_index.may_be_refused(victim)
+        ]
+
+    def peers(self, refused: Iterable[Target]) -> list[Target]:
+        """Return more victims from the namespaces of refused ones: each by itself would cost a plan and a dry run."""
+        namespaces = {target.namespace for target in refused} & self._refusing.resting()
+        if not namespaces:
+            return []
+        evictions = self._reclaim_index.evictions
+        known = self.resting() | evictions.listed() | evictions.listed_for_limits()
+        found = (
+            Target(each.uid, each.namespace, each.name, each.uid, 0, grace_seconds=each.grace_seconds)
+            for each in self._reclaim_index.victim_index
+            if each.namespace in namespaces and each.uid not in known
+        )
+        return list(islice(found, PEERS))
+
+    # -- what failed
+
+    def tried(self, target: Target, outcome: Refused | Later) -> Refused | Later:
+        """Return what a dry run says of a victim: one without an answer says enough where others were refused."""
+        is_refused = isinstance(outcome, Later) and target.namespace in self._refusing.resting()
+        return Refused(outcome.why, Obstacle.FAILURE) if is_refused else outcome
+
+    def leave_alone(self, target: Target, outcome: Refused | Later) -> float:
+        """Exclude a victim for a while, and return for how many seconds: the API server does not evict it."""
+        if isinstance(outcome, Later):
+            self._rest(target.uid, outcome.seconds, is_hard=target.is_past_budgets)
+            return outcome.seconds
+        if outcome.obstacle is not Obstacle.BUDGET or not self.is_guarded(target):
+            self._refusing.rest(target.namespace, LONG_SECONDS)
+        before = self._failures.pop(target.uid, None)
+        times = 1 if before is None else before.times + 1
+        failure = self._failures[target.uid] = Failure(target.namespace, target.name, outcome, times)
+        if len(self._failures) > MOST:
+            self._forget(next(iter(self._failures)))
+        longest = LONGEST_SECONDS if failure.is_lasting else LONGEST_BUDGET_SECONDS
+        seconds = min(longest, FIRST_SECONDS * 2.0 ** min(times - 1, 20))
+        self._rest(target.uid, seconds, is_hard=failure.is_lasting or target.is_past_budgets)
+        return seconds
+
+    def tidy(self) -> None:
+        """Forget the pods that do not exist any more."""
+        for uid in [uid for uid in (*self._failures, *self._until) if self._reclaim_index.get(uid) is None]:
+            self._forget(uid)
+
+    def lasting(self) -> list[Failure]:
+        """Return the failures that stay until an admin changes something, the latest first."""
+        return [failure for failure in reversed(self._failures.values()) if failure.is_lasting]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many borrowing pods each obstacle keeps, and how many are stuck."""
+        found = Counter(str(failure.refused.obstacle) for failure in self._failures.values())
+        return {**found, "stuck": len(self.stuck())}
+
+    def stuck(self) -> list[ReclaimPod]:
+        """Return the borrowing pods that should have ended by now: kubelet does not end them, or is gone."""
+        stuck = self._reclaim_index.stuck(now=self._clock())
+        return [gpu_pod for gpu_pod in stuck if gpu_pod.pod.tier is Tier.PREEMPTIBLE]
+
+    def texts(self) -> list[str]:
+        """Return the first of those that only people can help, with the reason."""
+        failed = [f"{each.namespace}/{each.name}: {each.refused.why}" for each in self.lasting()[:LISTED]]
+        stuck = [
+            f"{each.namespace}/{each.name}: it terminates on node {each.pod.node}, and its grace period is over"
+            for each in self.stuck()[:LISTED]
+        ]
+        return failed + stuck
+
+    def _rest(self, uid: Uid, seconds: float, *, is_hard: bool) -> None:
+        self._until[uid] = self._clock() + seconds
+        (self._hard.add if is_hard else self._hard.discard)(uid)
+
+    def _forget(self, uid: Uid) -> None:
+        self._failures.pop(uid, None)
+        self._until.pop(uid, None)
+        self._hard.discard(uid)
