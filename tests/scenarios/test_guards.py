@@ -244,6 +244,6 @@ def test_kubernetes_reports_no_warnings_for_the_expressions(tenant):
         return found if all("observedGeneration" in each.get("status", {}) for each in found) else []
 
     found = wait_for(tenant.cluster, checked, what="the types checked")
-    assert len(found) == 11
+    assert len(found) == 13
     for each in found:
         assert not each["status"]["typeChecking"].get("expressionWarnings"), each
