@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from dataclasses import replace
 
 from tests.evictor.support.stage import PODS
 from webhook.core.reclaim.stranded import STRANDED_SECONDS
@@ -83,3 +84,38 @@ async def test_a_pod_whose_node_has_room_is_not_replaced(stage):
     await looked(stage)
     assert stage.names() == {"web"}
     assert stage.events == []
+
+
+NEVER = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": '0/1 nodes are available: persistentvolumeclaim "missing" not found.',
+}
+
+
+async def test_a_pod_that_something_else_than_room_keeps_off_is_deleted_after_its_time(stage):
+    """The second look comes after the bound, counted from the first."""
+    stage.node("n0")
+    stage.policy = replace(stage.policy, reclaim=replace(stage.policy.reclaim, start_within_seconds=0))
+    stage.borrower("never", on=None, gpus=2, status={"conditions": [NEVER]})
+    stage.asker("waits", gpus=2)
+    await looked(stage)
+    assert stage.names() == {"waits"}
+    assert stage.reasons() == ["NeverStarted"]
+    (event,) = stage.events
+    assert event.message == (
+        "deleted: kept off every node by something else than room, while 2 GPUs were charged for it: "
+        'persistentvolumeclaim "missing" not found'
+    )
+
+
+async def test_before_its_time_and_where_policy_protects_it_such_a_pod_stays(stage):
+    stage.node("n0")
+    stage.borrower("never", on=None, status={"conditions": [NEVER]})
+    await looked(stage)
+    rules = replace(stage.policy.reclaim, start_within_seconds=0, protected_namespaces=("team-a",))
+    stage.policy = replace(stage.policy, reclaim=rules)
+    await looked(stage)
+    assert stage.names() == {"never"}
+    assert stage.reasons() == []

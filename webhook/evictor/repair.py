@@ -90,6 +90,8 @@ class Repair:
         """Delete a pod that did not start within its time."""
         pod, why = gpu_pod.pod, "" if gpu_pod.pod.unbound is None else gpu_pod.pod.unbound.why
         outcome = await evictions.evict(self._connection, Target(pod.uid, pod.namespace, pod.name, pod.uid, 0))
+        if outcome is Evicted.GONE:
+            return
         if isinstance(outcome, Evicted):
             bound = self._cluster_view.world.policy.reclaim.start_within_seconds
             time = "" if isinstance(bound, Unlimited) else f" for {coarse_age(bound)}"

@@ -5,9 +5,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from webhook.core.explain.team_summary import Summary, department_summary, summaries
+from webhook.core.explain.unusual_pods import unusual_pods
 from webhook.core.model.amount import ONE_GPU, Units, Unlimited
 from webhook.core.model.tier import Tier
 from webhook.core.placement.gpu_inventory import gpu_inventory
+from webhook.core.world.pod_stages import UNUSUAL as STAGES
 from webhook.core.world.world import World
 from webhook.observe.table import Row
 
@@ -46,6 +48,12 @@ REJECTING: Final = {
     "at a time. Only nodes that reject pods."
 }
 
+UNUSUAL: Final = {
+    "fairgate_unusual_pods_gpus": "GPUs of pods whose charge may surprise, by `stage`: stalled (charged, and something "
+    "else than room keeps them off every node), overdue (deleted, and their nodes have not ended them in time), lost "
+    "(the same on lost nodes, so they count for no limit)."
+}
+
 
 def charged_rows(world: World) -> Iterable[Row]:
     """Yield each team's charged GPUs by tier."""
@@ -82,6 +90,13 @@ def rejecting_rows(world: World) -> Iterable[Row]:
     """Yield the nodes that reject pods."""
     for node, number in Counter(each.node for each in world.rejecting_nodes.closed()).items():
         yield Row((node,), (number,))
+
+
+def unusual_rows(world: World) -> Iterable[Row]:
+    """Yield the GPUs of pods at unusual stages, 0 where there are none."""
+    found = {each.stage: each.gpus for each in unusual_pods(world)}
+    for stage in sorted(STAGES):
+        yield Row((stage,), (_gpus(found.get(stage, 0)),))
 
 
 def _gpus(units: Units | float) -> float:

@@ -96,6 +96,7 @@ class Metrics(ProcessMetrics):
         self.add_table(gpu_rows.DEPARTMENTS, lambda: gpu_rows.department_rows(world), labels=["department"])
         self.add_table(gpu_rows.NODES, lambda: gpu_rows.node_rows(world), labels=["model", "resource"])
         self.add_table(gpu_rows.REJECTING, lambda: gpu_rows.rejecting_rows(world), labels=["node"])
+        self.add_table(gpu_rows.UNUSUAL, lambda: gpu_rows.unusual_rows(world), labels=["stage"])
 
     def watch_usage(self, totals: Callable[[], Iterable[UsageTotal]]) -> None:
         """Export usage over time; `totals` is called on each scrape."""

@@ -136,3 +136,18 @@ def test_no_name_breaks_the_line_or_moves_the_cursor():
 
 def test_an_unlimited_limit_can_be_named():
     assert "limit unlimited" in violation_text(asking(**{GPU: 1}), "team a", UNLIMITED, taken=0, room=0, holders=())
+
+
+def holding(*holders):
+    request = asking(**{GPU: 8})._replace(now=10_000)
+    text = violation_text(request, "team a", 8 * ONE_GPU, taken=8 * ONE_GPU, room=0, holders=holders)
+    return text.partition("largest holders: ")[2]
+
+
+def test_who_is_deleted_already_is_not_to_be_deleted_again():
+    leaving, running = (Holder(f"a/Pod/{name}", 4 * ONE_GPU, is_leaving=name == "old") for name in ("old", "new"))
+    assert holding(leaving) == (
+        "a/Pod/old 4 (deleted, its node has not ended it); no request would pass now: "
+        "wait until the nodes of the deleted pods have ended them"
+    )
+    assert holding(leaving, running).endswith("no request would pass now: wait until a holder ends, or delete one")

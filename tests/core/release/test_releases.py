@@ -4,16 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.support.make import flight, gpus, node, pod, policy, resident, team, world
+from tests.core.support.make import demand, flight, gpus, node, pod, policy, resident, team, world
 from tests.core.support.waiting import member, waiting
 from tests.examples import examples
 from webhook.core.model.decision import Admit, Charge, Retry
 from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.model.pod import Handling
 from webhook.core.model.policy import Enforcement, Mode, OnLimit, OnNoRoom, QueueRules
 from webhook.core.model.reason import Code
 from webhook.core.model.selector import NODE_NAME_FIELD, Constraints, NodeTerm, Operator, Requirement
 from webhook.core.model.tier import Tier
 from webhook.core.placement.rejecting_nodes import FIRST_SECONDS, STRIKES, Rejection, Start
+from webhook.core.queue.hold_backs import IDLE_SECONDS
 from webhook.core.queue.verdict import NoRoom, OverLimit, Way
 from webhook.core.release.releases import Releases, unfinished
 from webhook.core.tiers.tier_changes import tier_changes
@@ -441,3 +443,59 @@ class TestNodesThatRejectPods:
         place.tick(NOW + 60)
         place.rejecting_nodes.note(Start(NodeName("n0"), Namespace("team-a"), NOW + 60))
         assert due(place, now=place.now) == ["p0", "p1", "p2"]
+
+
+class TestAHeadThatCannotStart:
+    """A pod that finds no room must not hold others back for ever, and one that never can must not at all."""
+
+    WHOLE = demand(1, cpu=64_000)
+
+    def place(self, *, daemons, **more):
+        known = [
+            resident(uid=f"d{n}", tier=None, demand=demand(0, cpu=100), node=f"n{n}", handling=daemons)
+            for n in range(2)
+        ]
+        place = place_for(nodes=2, residents=known, **more)
+        place.set_waiting(waiting("head", demand=self.WHOLE, created=1))
+        place.set_waiting(waiting("other", 2, namespace="team-b", created=2, tier_label="guaranteed"))
+        return place
+
+    def test_beside_the_pods_of_daemonsets_it_holds_back_no_other(self):
+        releases = Releases(self.place(daemons=Handling.DAEMON_SET))
+        assert due(None, now=10, releases=releases) == ["other"]
+        (head,) = releases.blocked.values()
+        assert "but none beside its own pods, such as those of DaemonSets: request less" in head.text
+
+    def test_while_its_gpus_are_idle_it_holds_others_back_for_ten_minutes(self):
+        releases = Releases(self.place(daemons=Handling.MANAGED))
+        assert due(None, now=10, releases=releases) == []
+        assert due(None, now=10 + IDLE_SECONDS - 1, releases=releases) == []
+        assert due(None, now=10 + IDLE_SECONDS, releases=releases) == ["other"]
+
+    def test_a_gang_of_such_pods_holds_others_back_no_longer(self):
+        place = place_for(
+            team(guaranteed=0, limit_=40, **LIMITED),
+            team("team-b", guaranteed=0, limit_=40, **LIMITED),
+            nodes=2,
+            residents=[resident(uid=f"d{n}", tier=None, demand=demand(0, cpu=100), node=f"n{n}") for n in range(2)],
+        )
+        for number in range(2):
+            place.set_waiting(member(f"m{number}", demand=demand(10, cpu=64_000), size=2, created=1))
+        place.set_waiting(waiting("small", 1, namespace="team-b", created=2))
+        releases = Releases(place)
+        assert due(None, now=10, releases=releases) == []
+        assert due(None, now=10 + IDLE_SECONDS, releases=releases) == ["small"]
+
+    def test_a_borrower_that_waits_for_gpus_holds_others_back_as_long_as_policy_says(self):
+        held = [resident(5, node=f"n{n}", namespace="team-b", uid=f"full{n}") for n in range(2)]
+        queue = QueueRules(hold_back_seconds=3600)
+        place = place_for(
+            team(guaranteed=0, limit_=40, **LIMITED), team("team-b", **LIMITED), nodes=2, residents=held, queue=queue
+        )
+        place.set_waiting(waiting("large", 10, created=1))
+        for number in range(2):
+            place.set_waiting(waiting(f"small{number}", 5, created=2 + number))
+        releases = Releases(place)
+        assert due(None, now=10, releases=releases) == ["small0"], "on the node that is not kept for the first"
+        assert due(None, now=3609, releases=releases) == []
+        assert due(None, now=3610, releases=releases) == ["small1"]

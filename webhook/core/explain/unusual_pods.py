@@ -38,9 +38,9 @@ class UnusualPods(NamedTuple):
 def unusual_pods(world: World) -> Iterator[UnusualPods]:
     """Yield the pods of each stage at which a charge may surprise, the stages without any left out."""
     found: dict[Stage, list[Resident]] = {stage: [] for stage in _WHAT}
-    for pod in world.pods():
-        stage = world.stage_of(pod.uid)
-        if stage in found and pod.demand.gpus:
+    for uid, stage in world.unusual.items():
+        pod = world.pod(uid)
+        if pod is not None and pod.demand.gpus:
             found[stage].append(pod)
     for stage, pods in found.items():
         if pods:

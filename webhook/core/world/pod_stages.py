@@ -13,6 +13,9 @@ from webhook.core.world.promises import Promises
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 """The taint by which an admin says that a node is shut down: Kubernetes then deletes its pods by force."""
 
+UNUSUAL: Final = frozenset({Stage.STALLED, Stage.OVERDUE, Stage.LOST})
+"""The stages at which the charge of a pod may surprise people."""
+
 
 class Place(NamedTuple):
     """The stage of a pod, and the node whose room it takes; None for none."""
@@ -33,6 +36,8 @@ class PodStages:
         self._promises = Promises()
         self._deadlines: list[tuple[int, Uid]] = []
         self._deleted: dict[Uid, int] = {}
+        self.unusual: dict[Uid, Stage] = {}
+        """The pods at a stage of UNUSUAL."""
 
     def place(
         self, pod: Resident, chosen: NodeName | None, node: Node | None, *, now: int, rules: ReclaimRules
@@ -42,6 +47,10 @@ class PodStages:
         `chosen` is the node that is promised to it while it has none, `node` the one that it is on, if that is known.
         """
         stage = stage_of(pod, now=now, is_node_lost=is_lost(node))
+        if stage in UNUSUAL:
+            self.unusual[pod.uid] = stage
+        elif self.unusual:
+            self.unusual.pop(pod.uid, None)
         if pod.node is None:
             if TERMS[stage].room is Room.PROMISED:
                 return Place(stage, self._promises.node_of(pod, chosen, stage, now=now, rules=rules))
@@ -57,6 +66,7 @@ class PodStages:
         """Forget a pod that is gone."""
         self._promises.end(uid)
         self._deleted.pop(uid, None)
+        self.unusual.pop(uid, None)
 
     def next_due(self) -> int | None:
         """Return when a stage or a room may change next with time alone, in seconds of Unix time; None: never."""

@@ -378,6 +378,11 @@ class World:
         record = self._pods.get(uid)
         return None if record is None else record.stage
 
+    @property
+    def unusual(self) -> Mapping[Uid, Stage]:
+        """The pods at stages at which their charge may surprise."""
+        return self._stages.unusual
+
     def next_due(self) -> int | None:
         """Return when the stage of a pod may change next with time alone, in seconds of Unix time; None: never."""
         return self._stages.next_due()
