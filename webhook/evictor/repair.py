@@ -94,7 +94,8 @@ class Repair:
             return
         if isinstance(outcome, Evicted):
             bound = self._cluster_view.world.policy.reclaim.start_within_seconds
-            time = "" if isinstance(bound, Unlimited) else f" for {coarse_age(bound)}"
+            age = "" if isinstance(bound, Unlimited) else coarse_age(bound)
+            time = f" for {age}" if age else ""
             text = (
                 f"deleted: kept off every node{time} by something else than room, while {plural_gpus(pod.demand.gpus)}"
             )
