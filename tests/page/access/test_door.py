@@ -83,6 +83,21 @@ async def test_rights_that_end_are_noticed_within_a_minute(door, rights, clock):
     assert rights.asked == ["good-nina"] * 2
 
 
+async def test_rights_are_asked_again_after_a_minute_however_long_the_first_answer_took(door, rights, clock):
+    asked = rights.viewer
+
+    async def slow(identity, namespaces):
+        clock.now += 3
+        return await asked(identity, namespaces)
+
+    rights.viewer = slow
+    cookie = await door.enter("good-nina")
+    rights.namespaces = frozenset()
+    clock.now += 57.5
+    assert (await door.viewer(Caller(cookie))).sees_nothing
+    assert rights.judged == 2
+
+
 async def test_requests_at_the_same_time_ask_once(door, rights):
     await asyncio.gather(*(door.viewer(Caller(bearer="good-nina")) for _ in range(50)))
     assert rights.asked == ["good-nina"]

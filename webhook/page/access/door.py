@@ -189,22 +189,23 @@ class ClusterDoor:
             return None
         if counted is not None:
             self._tries.forgive(counted)
-        viewer = await self._seen_by(identity)
-        self._tokens.set(digest, viewer.person, _Known(viewer, until))
-        return viewer
+        seen = await self._seen_by(identity)
+        self._tokens.set(digest, person_of(identity.name), seen)
+        return seen.viewer
 
-    async def _seen_by(self, identity: Identity) -> Viewer:
+    async def _seen_by(self, identity: Identity) -> _Known:
         """Return what a user may see, asked for at most once a minute whatever tokens the user has."""
         key = _key(identity)
         known = self._users.get(key)
-        if known is not None and known.viewer is not None and known.until > self._clock():
-            return known.viewer
+        if known is not None and known.until > self._clock():
+            return known
         person = person_of(identity.name)
         if known is None:
             self._tries.begin_of(person, now=self._clock())
-        viewer = await self._rights.viewer(identity, self._namespaces())
-        self._users.set(key, person, _Known(viewer, self._clock() + CHECK_SECONDS))
-        return viewer
+        until = self._clock() + CHECK_SECONDS
+        seen = _Known(await self._rights.viewer(identity, self._namespaces()), until)
+        self._users.set(key, person, seen)
+        return seen
 
 
 def _key(identity: Identity) -> str:
