@@ -157,3 +157,16 @@ def test_a_pod_without_that_scheduler_condition_is_not_reported():
 def test_a_gang_states_its_size(said, want):
     made = builders.pod(annotations={"kueue.x-k8s.io/pod-group-total-count": said})
     assert read(made).gang_size == want
+
+
+@pytest.mark.parametrize(
+    ("reason", "want"), [("Infeasible", 4_000), ("Deferred", 60_000)], ids=["never granted", "waits for room"]
+)
+def test_a_victim_that_is_resized_gives_what_kube_scheduler_counts(reason, want):
+    """Else borrowers are evicted for a pod that fits beside one whose resize the node can never grant."""
+    made = builders.pod(node="n0", containers=[builders.container(cpu="60")])
+    made["status"] = {
+        "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+        "containerStatuses": [{"name": "train", "allocatedResources": {"cpu": "4", "memory": "48Gi"}}],
+    }
+    assert dict(read(made).pod.demand.requests)["cpu"] == want
