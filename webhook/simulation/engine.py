@@ -142,7 +142,7 @@ class Simulation:
             for kind in _Kind:
                 if self._do(now, kind):
                     self._settle()
-            if (due := self.world.next_due()) is not None:
+            if (due := self.world.stages.next_due()) is not None:
                 self.look_at(max(now + 1, due))
             self._looks.discard(now)
             self.on_time(self)

@@ -321,7 +321,7 @@ class Field:
             elif self.world.node_of(pod.uid) is not None:
                 bound = 300 + NOTICE + LONGEST_GRACE + 330
                 assert self.now - self.first_unbound[pod.uid] <= bound, "every promise ends"
-            stage = self.world.stage_of(pod.uid)
+            stage = self.world.stages.of(pod.uid)
             if stage is not None and pod.uid in self.pods:
                 charge = self.world.charge_of(pod.uid)
                 assert (charge is not None) == TERMS[stage].is_charged

@@ -56,7 +56,7 @@ class TestAPodThatNeverIsBound:
         place.tick(NOW + 9)
         assert free(place) == 6
         place.tick(NOW + 10)
-        assert (free(place), charged(place), place.stage_of("p")) == (10, gpus(4), Stage.STALLED)
+        assert (free(place), charged(place), place.stages.of("p")) == (10, gpus(4), Stage.STALLED)
 
     def test_an_event_of_it_does_not_bring_its_room_back(self):
         place = there(resident(4, uid="p", promised="n0", unbound=STALLED))
@@ -96,7 +96,7 @@ class TestADeletedPod:
     def test_on_a_healthy_node_it_counts_until_its_end_is_seen(self):
         place = there(self.POD)
         place.tick(NOW + 86_400)
-        assert (charged(place), free(place), place.stage_of("p")) == (gpus(4), 6, Stage.OVERDUE)
+        assert (charged(place), free(place), place.stages.of("p")) == (gpus(4), 6, Stage.OVERDUE)
         place.remove_pod("p")
         assert (charged(place), free(place)) == (0, 10)
 
@@ -106,7 +106,7 @@ class TestADeletedPod:
         place.tick(NOW + 30)
         assert charged(place) == gpus(4)
         place.tick(NOW + 31)
-        assert (charged(place), free(place), place.stage_of("p")) == (0, 6, Stage.LOST)
+        assert (charged(place), free(place), place.stages.of("p")) == (0, 6, Stage.LOST)
 
     @pytest.mark.parametrize("lose", ["gone", "not ready", "out of service"])
     def test_past_its_deadline_it_counts_until_its_node_is_lost(self, lose):
@@ -155,7 +155,7 @@ class TestASharedClaim:
         place.set_pod(claims.resident("user", claims.SHARING, node="n0"))
         assert (claims.charged(place), place.charge_of("user")) == (8, None)
         place.set_pod(claims.resident("payer", claims.SHARING, is_terminating=True, deadline=NOW + 30))
-        assert place.stage_of("payer") is Stage.ENDED
+        assert place.stages.of("payer") is Stage.ENDED
         assert (claims.charged(place), place.charge_of("payer")) == (8, None)
         assert place.charge_of("user").gpus == gpus(8)
 
@@ -167,7 +167,7 @@ class TestASharedClaim:
         place.set_pod(claims.resident("user", claims.SHARING, node="n0"))
         place.remove_node("n0")
         place.tick(NOW + 31)
-        assert place.stage_of("payer") is Stage.LOST
+        assert place.stages.of("payer") is Stage.LOST
         assert (claims.charged(place), place.charge_of("user").gpus) == (8, gpus(8))
         place.remove_pod("user")
         assert claims.charged(place) == 0

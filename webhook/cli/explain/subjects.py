@@ -75,7 +75,7 @@ def subject_of_pod(pod: Mapping[str, Any], *, namespace: str, world: World, pods
     metadata = mapping(pod.get("metadata"))
     labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
     known = uid_of(metadata, namespace)
-    found, stage = world.pod(known), world.stage_of(known)
+    found, stage = world.pod(known), world.stages.of(known)
     existing = Existing(
         text(mapping(pod.get("spec")).get("nodeName")),
         text(labels.get(keys.TIER)),

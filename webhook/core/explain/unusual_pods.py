@@ -38,7 +38,7 @@ class UnusualPods(NamedTuple):
 def unusual_pods(world: World) -> Iterator[UnusualPods]:
     """Yield the pods of each stage at which a charge may surprise, the stages without any left out."""
     found: dict[Stage, list[Resident]] = {stage: [] for stage in _WHAT}
-    for uid, stage in world.unusual.items():
+    for uid, stage in world.stages.unusual.items():
         pod = world.pod(uid)
         if pod is not None and pod.demand.gpus:
             found[stage].append(pod)

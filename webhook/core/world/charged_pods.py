@@ -24,8 +24,7 @@ from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFlightCharge, Unseen
 from webhook.core.quota.tenancy import Tenancies
 from webhook.core.quota.usage import TeamUsage
-from webhook.core.world.pod_index import PodIndex, PodRecord
-from webhook.core.world.pod_stages import Place
+from webhook.core.world.pod_index import Place, PodIndex, PodRecord
 
 _STANDING: Final = frozenset({Handling.DAEMON_SET, Handling.MIRROR})
 """Pods that come with a node: no end of other pods makes their room free."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from webhook.core.life.pod_life import Stage
 from webhook.core.model.decision import Charge
@@ -13,6 +13,13 @@ from webhook.core.peers.pod_counts import PlacedPod, PodCounts
 from webhook.core.quota.usage import Entry
 
 _Key = TypeVar("_Key", Namespace, NodeName)
+
+
+class Place(NamedTuple):
+    """The stage of a pod, and the node whose room it takes; None for none."""
+
+    stage: Stage
+    node: NodeName | None
 
 
 @dataclass(slots=True)

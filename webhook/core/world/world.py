@@ -12,7 +12,6 @@ from dataclasses import replace
 from webhook.core.dra.claim_spec import AllocatedAt, ClaimKey, ClaimSpec, GroupEntry
 from webhook.core.dra.dra_claims import AS_IS, Instead, ResolvedDemand
 from webhook.core.dra.dra_slices import Condition, DraSlices, Slice
-from webhook.core.life.pod_life import Stage
 from webhook.core.model.decision import Charge
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.domain_request import DomainRequest
@@ -34,7 +33,7 @@ from webhook.core.world.entrances import Entrances
 from webhook.core.world.gang_members import GangMembers
 from webhook.core.world.gang_reservations import GangReservations
 from webhook.core.world.pod_index import PodRecord
-from webhook.core.world.pod_stages import Place, PodStages, is_lost
+from webhook.core.world.pod_stages import PodStages, is_lost
 from webhook.core.world.tentative_reservations import TentativeReservations
 from webhook.core.world.waiting_pods import WaitingPod, WaitingPods
 
@@ -64,7 +63,7 @@ class World:
         self.priority_classes: dict[str, PriorityTriple] = {}
         self._entrances = Entrances(policy)
         self._assumed: dict[Uid, Evidence] = {}
-        self._stages = PodStages()
+        self.stages = PodStages(self._charged, policy.reclaim)
         self.waiting = WaitingPods()
         self.waiting.on_kept = self._keep_room
         self.waiting.is_charged = self.is_assumed
@@ -196,11 +195,11 @@ class World:
     def tick(self, now: int) -> None:
         """Set the time, in seconds of Unix time."""
         if now != self.now:
-            is_first, self.now = not self.now, now
+            self.now = now
             self.absent_nodes.tick(now)
             self.rejecting_nodes.tick(now)
             self.waiting.tick(now)
-            self._place_again(self._stages.due(now, is_first=is_first))
+            self.stages.tick(now)
 
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy; every pod is weighed and charged again."""
@@ -208,6 +207,7 @@ class World:
         self._tenancies.set_policy(policy)
         self._entrances = Entrances(policy)
         self._track()
+        self.stages.rules = policy.reclaim
         self._charged.set_policy(policy)
         self._assign_waiting(self.waiting.all())
         for team in self.waiting.teams():
@@ -218,7 +218,7 @@ class World:
         before = self.fleet.get(node.name)
         self._set_fleet_node(self._dra_slices.set_node(node))
         if is_lost(before) is not is_lost(node):
-            self._place_again(self._pods.on_node(node.name))
+            self.stages.refresh(self._pods.on_node(node.name))
         node = self.fleet.get(node.name) or node
         if before is None or before.model != node.model or before.slice != node.slice:
             if node.slice or (before is not None and before.slice):
@@ -232,7 +232,7 @@ class World:
         if self.is_live and (before := self.fleet.get(name)) is not None:
             self.absent_nodes.note(before)
         self.fleet.remove(name)
-        self._place_again(self._pods.on_node(name))
+        self.stages.refresh(self._pods.on_node(name))
 
     def set_pod(self, pod: Resident) -> None:
         """Add or update a pod as reported by the cluster; this confirms an assumed one."""
@@ -241,7 +241,7 @@ class World:
             self.waiting.discard(pod.uid)
         self.gangs.set(pod)
         since, devices, reserved = pod.version, pod.devices, None if before is None else before.node
-        stage, node = self._place(pod, reserved or pod.promised)
+        stage, node = self.stages.place(pod, reserved or pod.promised)
         if before is None:
             self.fleet.gpus.demand_mix.note(pod.demand, team=pod.team_label or pod.namespace, user=pod.user)
             self.tentative.consume(self.fleet, node, pod)
@@ -272,7 +272,7 @@ class World:
             self._assumed[uid] = ENDED
         self.waiting.discard(uid)
         self.gangs.discard(uid)
-        self._stages.forget(uid)
+        self.stages.forget(uid)
         self._charged.end_promotion(uid)
         self._charged.remove(uid)
 
@@ -370,32 +370,6 @@ class World:
     def cancel_promotion(self, uid: Uid) -> None:
         """Charge a pod by its label again."""
         self._charged.cancel_promotion(uid)
-
-    # -- stages
-
-    def stage_of(self, uid: Uid) -> Stage | None:
-        """Return the stage of a pod's life; None where it is unknown, or waits in line."""
-        record = self._pods.get(uid)
-        return None if record is None else record.stage
-
-    @property
-    def unusual(self) -> Mapping[Uid, Stage]:
-        """The pods at stages at which their charge may surprise."""
-        return self._stages.unusual
-
-    def next_due(self) -> int | None:
-        """Return when the stage of a pod may change next with time alone, in seconds of Unix time; None: never."""
-        return self._stages.next_due()
-
-    def _place(self, pod: Resident, chosen: NodeName | None) -> Place:
-        node = None if pod.node is None else self.fleet.get(pod.node)
-        return self._stages.place(pod, chosen, node, now=self.now, rules=self.policy.reclaim)
-
-    def _place_again(self, uids: Iterable[Uid]) -> None:
-        """Charge pods and take their room by their stages now."""
-        for record in [self._pods[uid] for uid in uids if uid in self._pods]:
-            if not record.is_reserved:
-                self._charged.place(record, self._place(record.pod, record.node))
 
     # -- nodes
 
