@@ -156,7 +156,7 @@ ASKED_FOR = f"key-00000{'x' * 50}"
 
 
 def test_large_labels_delay_no_other_charge(fairgate, attacker):
-    labels = {f"key-{number:05}{'x' * 50}": "x" * 63 for number in range(250)}
+    labels = {f"key-{number:05}{'x' * 50}": "x" * 63 for number in range(200)}
     spread = {"maxSkew": 5, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
     spread["labelSelector"] = {"matchLabels": {ASKED_FOR: "x" * 63}}
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import itertools
 import secrets
+import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
 
 from tests.control_plane import objects, waiting
+from tests.control_plane.api import ApiError
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.commands import COMPONENTS
 
 T = TypeVar("T")
+
+RETRIES: Final = 5
 
 
 def wait_for(
@@ -80,7 +85,14 @@ def make_namespace(
 
 
 def create_pod(control_plane: ControlPlane, namespace: str, pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Create a pod through the API; an ApiError carries a webhook's refusal."""
+    """Create a pod through the API; an ApiError carries a webhook's refusal. A 429 is tried again, as clients do."""
+    for _ in range(RETRIES):
+        try:
+            return control_plane.api.create(f"/api/v1/namespaces/{namespace}/pods", dict(pod))
+        except ApiError as error:
+            if error.status != HTTPStatus.TOO_MANY_REQUESTS:
+                raise
+            time.sleep(error.body["details"]["retryAfterSeconds"])
     return control_plane.api.create(f"/api/v1/namespaces/{namespace}/pods", dict(pod))
 
 

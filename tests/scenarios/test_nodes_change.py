@@ -51,7 +51,7 @@ def offer(cluster, node, **amounts):
 def test_a_pod_for_devices_that_are_not_offered_now_waits_and_one_for_more_is_refused(cluster):
     """Of a device that is unhealthy, or whose plugin restarts, kubelet reports capacity that is not allocatable."""
     (node,) = make_nodes(cluster, 1, gpus=7)
-    with serve_fairgate(cluster) as fairgate:
+    with serve_fairgate(cluster, is_own=True) as fairgate:  # a standing one remembers larger nodes that left
         pods = f"/api/v1/namespaces/{fairgate.team_a}/pods"
 
         def is_refused(gpus, text):

@@ -21,8 +21,9 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 def test_the_third_scenario_a_share_is_reclaimed_exactly(cluster):
+    """By a server of its own: a standing one has learned sizes of pods for which it leaves room on each node."""
     make_nodes(cluster, 4)
-    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40, is_own=True) as fairgate, evictor(fairgate) as running:
         mine, theirs = fairgate.team_a, fairgate.team_b
         names = fill(cluster, mine, 40)
         borrowed = {

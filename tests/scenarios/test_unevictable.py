@@ -103,13 +103,13 @@ def test_a_borrower_that_is_padded_by_what_cannot_be_taken_away_is_evicted(clust
     make_nodes(cluster, 1, gpus=4)
     with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate:
         made = pod("a", gpus=4, cpu="1", memory="4Gi", labels=BORROW)
-        made["spec"]["containers"][0]["env"] = [{"name": "PAD", "value": "x" * 980_000}]
+        made["spec"]["containers"][0]["env"] = [{"name": "PAD", "value": "x" * 400_000}]
         create_pod(cluster, fairgate.team_a, made)
         wait_phase(cluster, fairgate.team_a, "a", "Running")
         path = path_of(fairgate.team_a, "a")
         own = get_pod(cluster, fairgate.team_a, "a")["spec"]["tolerations"]
         key = ".".join(["x" * 60] * 4)
-        more = [{"key": f"{key}/k{n}", "operator": "Exists"} for n in range(1_400)]
+        more = [{"key": f"{key}/k{n}", "operator": "Exists"} for n in range(3_600)]
         cluster.api.patch(path, {"spec": {"tolerations": [*own, *more]}})
         fill_up(cluster, path, saved_at, low=150_000, high=250_000)
         with pytest.raises(ApiError, match="request is too large"):
