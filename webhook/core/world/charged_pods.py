@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from webhook.core.dra.dra_claims import AS_IS, Claims, Instead, ResolvedDemand
-from webhook.core.life.pod_life import TERMS
+from webhook.core.life.pod_life import TERMS, Stage
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import reweighed
 from webhook.core.model.names import ANY_MODEL, DepartmentName, GpuModel, Namespace, ResourceName, TeamName, Uid
@@ -26,6 +26,7 @@ from webhook.core.quota.tenancy import Tenancies
 from webhook.core.quota.usage import TeamUsage
 from webhook.core.world.pod_index import Place, PodIndex, PodRecord
 
+_BOUND: Final = Stage.BOUND
 _STANDING: Final = frozenset({Handling.DAEMON_SET, Handling.MIRROR})
 """Pods that come with a node: no end of other pods makes their room free."""
 
@@ -281,7 +282,8 @@ class ChargedPods:
 
     def _charge(self, record: PodRecord, charge: Charge | None = None, *, is_placed: bool = True) -> None:
         self.on_pod(record.pod.uid)
-        if not (record.pod.demand.gpus and TERMS[record.stage].is_charged):
+        stage = record.stage  # that of most pods is compared first: its hash costs 0.2 us
+        if not (record.pod.demand.gpus and (stage is _BOUND or TERMS[stage].is_charged)):
             return
         if charge is None:
             charge = self._charge_of(record)

@@ -18,6 +18,7 @@ OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 
 UNUSUAL: Final = frozenset({Stage.STALLED, Stage.OVERDUE, Stage.LOST})
 """The stages at which the charge of a pod may surprise people."""
+_BOUND: Final = Stage.BOUND  # access to an enum member costs 0.1 us
 
 
 def is_lost(node: Node | None) -> bool:
@@ -47,6 +48,11 @@ class PodStages:
 
     def place(self, pod: Resident, chosen: NodeName | None) -> Place:
         """Return the stage and the room of a pod now; `chosen` is the node that is promised to it while it has none."""
+        if pod.node is not None and not pod.is_terminating:  # most events: spare them what the others need
+            if self.unusual:
+                self.unusual.pop(pod.uid, None)
+            self._promises.end(pod.uid)
+            return Place(_BOUND, pod.node)
         node = None if pod.node is None else self._charged.fleet.get(pod.node)
         stage = stage_of(pod, now=self._now, is_node_lost=is_lost(node))
         if stage in UNUSUAL:

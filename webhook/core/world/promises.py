@@ -76,8 +76,7 @@ class Promises:
 
     def end(self, uid: Uid) -> None:
         """Forget a pod that has a node, or is gone; one without a promise changes nothing."""
-        self._promises.pop(uid, None)
-        if not self._promises:
+        if self._promises and self._promises.pop(uid, None) is not None and not self._promises:
             self._due.clear()
 
     def all(self) -> list[Uid]:
