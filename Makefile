@@ -12,7 +12,7 @@ IMAGE      = fairgate/fairgate:$(VERSION)
 PIN       := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo browser test test-fast test-long chaos chaos-attack lint format bench schema docs chart image image-check lock audit release-check clean
+.PHONY: help setup run demo browser test test-operators test-fast test-long chaos chaos-attack lint format bench schema docs chart image image-check lock audit release-check clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,8 +41,14 @@ demo: setup ## three scenarios on a real control plane, without and with Fairgat
 browser: setup ## Chromium for the tests of the page, where it is missing
 	@.ci/browser.sh $(BIN)/python
 
-test: lint browser ## everything CI runs: lint, types, layers, unit, HTTP, real control plane; WORKERS=2 for fewer at a time
-	$(BIN)/pytest -n $(WORKERS) -m 'not long' --limit-minutes 20 --limit-reruns 2
+# Nothing competes with the build yet, so it has the usual priority. Where it fails, pytest fails the tests that need it.
+test: lint browser ## lint, types, layers, unit, HTTP, real control plane; WORKERS=2 for fewer at a time
+	-@$(BIN)/python -m tests.control_plane.build >/dev/null
+	$(BIN)/pytest -n $(WORKERS) -m 'not long and not operators' --limit-minutes 20 --limit-reruns 2
+
+test-operators: setup ## tests with real operators, cert-manager, Prometheus; MINUTES=20 leaves out what is not built by then
+	@$(BIN)/python -m tests.control_plane.build --operators $(if $(MINUTES),--minutes $(MINUTES)) >/dev/null; built=$$?; \
+	$(BIN)/pytest -n $(WORKERS) -m 'operators and not long' --limit-reruns 2 $(if $(MINUTES),--only-built) && exit $$built
 
 test-fast: setup browser ## the tests that need no control plane and little time each: a minute
 	$(BIN)/pytest -n 7 -m 'not cluster and not long and not slow'

@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ from typing import TextIO
 from tests.control_plane.assets import GOMOD, cache_root, find_binary, missing_binaries, recipe_folder
 from tests.control_plane.progress import Progress, in_words, roughly
 from tests.control_plane.toolchain import ToolchainError, find_go, go_environment
-from tests.control_plane.versions import CONTROL_PLANE, OPERATORS, RECIPES, TOOLS, Program, Recipe, Upstream
+from tests.control_plane.versions import FOR_TEST, FOR_TEST_OPERATORS, RECIPES, Program, Recipe, Upstream
 
 PROGRESS_SECONDS = 20
 LOCK_POLL_SECONDS = 0.2
@@ -34,6 +35,10 @@ Say = Callable[[str], None]
 
 class BuildError(Exception):
     """A binary of the control plane could not be built; the text says why and what to do."""
+
+
+class OutOfTimeError(Exception):
+    """The time that a build was given is over."""
 
 
 def say_on_stderr(line: str) -> None:
@@ -72,7 +77,7 @@ def binary_path(recipe: Recipe, binary: str) -> Path:
     """Return the path of a binary that was built or is an asset; a BuildError explains how to get a missing one."""
     if path := find_binary(recipe, binary):
         return path
-    option = "" if recipe in CONTROL_PLANE else " --operators"
+    option = "" if recipe in FOR_TEST else " --operators"
     raise BuildError(
         f"{binary} is not there: {recipe_folder(recipe) / binary} is missing"
         f" and $KUBEBUILDER_ASSETS is {os.environ.get('KUBEBUILDER_ASSETS') or 'not set'};"
@@ -232,23 +237,50 @@ def give_way() -> None:
     os.nice(19)
 
 
+@contextlib.contextmanager
+def at_most(minutes: float | None) -> Iterator[None]:
+    """Raise an OutOfTimeError in the block after so many minutes, whatever it waits for; None is without a bound."""
+    if minutes is None:
+        yield
+        return
+    if minutes <= 0:
+        raise OutOfTimeError
+
+    def stop(*_: object) -> None:
+        raise OutOfTimeError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, minutes * 60)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build from the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.control_plane.build", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to build: {', '.join(RECIPES)}")
     parser.add_argument(
-        "--operators", action="store_true", help="without names: the operators and Prometheus besides the control plane"
+        "--operators", action="store_true", help="without names: also operators, cert-manager and Prometheus"
     )
+    parser.add_argument("--minutes", type=float, metavar="N", help="end after so many minutes, ready or not")
     parser.add_argument("--give-way", action="store_true", help="run with the lowest priority")
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(RECIPES):
         parser.error(f"nothing is called {', '.join(sorted(unknown))}")
     if options.give_way:
         give_way()
-    besides = (*OPERATORS, *TOOLS) if options.operators else ()
-    recipes = [RECIPES[name] for name in options.names] or [*CONTROL_PLANE, *besides]
+    besides = FOR_TEST_OPERATORS if options.operators else ()
+    recipes = [RECIPES[name] for name in options.names] or [*FOR_TEST, *besides]
     try:
-        ensure(recipes)
+        with at_most(options.minutes):
+            ensure(recipes)
+    except OutOfTimeError:
+        if names := [recipe.name for recipe in recipes if missing_binaries(recipe)]:
+            say_on_stderr(f"not built within {options.minutes:g} min: {', '.join(names)}")
+        return 0
     except BuildError as error:
         say_on_stderr(f"error: {error}")
         return 1

@@ -21,11 +21,11 @@ from tests.control_plane.processes import ComponentError
 from tests.control_plane.versions import (
     CERT_MANAGER,
     CONTROL_PLANE,
+    FOR_TEST,
+    FOR_TEST_OPERATORS,
     HELM,
     OPERATORS,
     PROMETHEUS,
-    RECIPES,
-    RIVALS,
     Recipe,
 )
 from tests.control_plane.workbench import make_namespace
@@ -38,8 +38,9 @@ RECIPES_BY_FIXTURE = {
     **{recipe.name.replace("-", "_"): (recipe,) for recipe in OPERATORS},
     "promtool": (PROMETHEUS,),
 }
+MARK = "operators"
 BUILD = pytest.StashKey[BackgroundBuild]()
-IS_BUILT = pytest.StashKey[bool]()
+MISSING = pytest.StashKey[frozenset[str]]()
 BUILD_FAILURE = pytest.StashKey[str | None]()
 
 
@@ -49,15 +50,34 @@ def recipes_of(item: pytest.Item) -> list[Recipe]:
     return [recipe for fixture, group in RECIPES_BY_FIXTURE.items() if fixture in names for recipe in group]
 
 
+def needs_operators(item: pytest.Item) -> bool:
+    """Whether this test needs more than the control plane and Helm, by the fixtures that it and they request."""
+    return any(recipe not in FOR_TEST for recipe in recipes_of(item))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.addoption("--only-built", action="store_true", help=f"leave out the tests marked {MARK} that need a build")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Find out once for all workers whether something must be built: they must collect in one order."""
-    given = getattr(config, "workerinput", {}).get("is_built")
-    config.stash[IS_BUILT] = not any(map(missing_binaries, {*RECIPES.values()} - {*RIVALS})) if given is None else given
+    """Find out once for all workers what is not built yet: they must collect the same in one order."""
+    config.addinivalue_line("markers", f"{MARK}: needs an operator or a tool that `make test` does not build; derived")
+    given = getattr(config, "workerinput", {}).get("missing")
+    if given is None:
+        given = [recipe.name for recipe in (*FOR_TEST, *FOR_TEST_OPERATORS) if missing_binaries(recipe)]
+    config.stash[MISSING] = frozenset(given)
 
 
 def pytest_configure_node(node: WorkerController) -> None:
     """Pass it to a worker."""
-    node.workerinput["is_built"] = node.config.stash[IS_BUILT]
+    node.workerinput["missing"] = sorted(node.config.stash[MISSING])
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test that needs an operator: no test is marked by hand, so none can be forgotten."""
+    if needs_operators(item):
+        item.add_marker(MARK)
 
 
 @pytest.hookimpl(trylast=True)
@@ -66,12 +86,47 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     If everything is built it is the other way round: the slowest first, and the fastest fill the gaps.
     """
+    missing = config.stash[MISSING]
+    if config.option.only_built:
+        _leave_out_unbuilt(config, items, missing)
     order = [recipe.name for group in RECIPES_BY_FIXTURE.values() for recipe in group]
     stages: dict[object, int] = {}
+    builds = False
     for item in items:
-        last = max((order.index(recipe.name) + 1 for recipe in recipes_of(item)), default=0)
-        stages[item.path] = max(last, stages.get(item.path, 0))
-    items.sort(key=lambda item: stages[item.path], reverse=config.stash[IS_BUILT])
+        names = [recipe.name for recipe in recipes_of(item)]
+        stages[item.path] = max(stages.get(item.path, 0), *(order.index(name) + 1 for name in names), 0)
+        builds = builds or not missing.isdisjoint(names)
+    items.sort(key=lambda item: stages[item.path], reverse=not builds)
+
+
+def _leave_out_unbuilt(config: pytest.Config, items: list[pytest.Item], missing: frozenset[str]) -> None:
+    """Deselect the tests that need an operator which is not built."""
+    unbuilt = missing & {recipe.name for recipe in FOR_TEST_OPERATORS}
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        (left_out if any(recipe.name in unbuilt for recipe in recipes_of(item)) else kept).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run that leaves out all its tests because they are not built has not failed."""
+    if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and _left_out(session.config):
+        session.exitstatus = pytest.ExitCode.OK
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say in one line whose tests were left out."""
+    if names := _left_out(config):
+        terminalreporter.line(f"left out, as they are not built: the tests of {', '.join(names)}")
+
+
+def _left_out(config: pytest.Config) -> list[str]:
+    """The operators and tools that are not built and whose tests this run is to leave out."""
+    missing = config.stash[MISSING] if config.option.only_built else ()
+    return [recipe.name for recipe in FOR_TEST_OPERATORS if recipe.name in missing]
 
 
 @pytest.hookimpl(trylast=True)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import fcntl
+import signal
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ import pytest
 
 from tests.control_plane import build
 from tests.control_plane.assets import recipe_folder
-from tests.control_plane.versions import ETCD, KUBERNETES, KUEUE, TRAINING_OPERATOR
+from tests.control_plane.versions import ETCD, FOR_TEST, FOR_TEST_OPERATORS, KUBERNETES, KUEUE, TRAINING_OPERATOR
 
 # Writes an executable for each package into what -o names: a file, or a folder when that ends with a slash.
 FAKE_GO = """#!/bin/sh
@@ -177,6 +178,59 @@ def test_an_unknown_name_cannot_be_built(capsys):
     with pytest.raises(SystemExit):
         build.main(["etcd", "etdc"])
     assert "nothing is called etdc" in capsys.readouterr().err
+
+
+SLOW_GO = """#!/bin/sh
+[ "$1" = env ] && { echo go1.26.8; exit 0; }
+echo started > "$(dirname "$0")/started"
+exec sleep 300
+"""
+
+
+def test_a_build_with_a_bound_ends_what_runs_and_says_what_is_missing(fake_go, tmp_path, monkeypatch, capsys):
+    folder = fake_go(SLOW_GO).parent
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert build.main(["etcd", "helm", "--minutes", "0.02"]) == 0
+    assert (folder / "started").exists()
+    assert capsys.readouterr().err.splitlines()[-1] == "not built within 0.02 min: etcd, helm"
+    assert [path.name for path in (tmp_path / "fairgate" / "control-plane").iterdir()] == [".lock"]
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+def test_no_time_builds_nothing(fake_go, tmp_path, monkeypatch, capsys):
+    calls = fake_go()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert build.main(["etcd", "--minutes", "0"]) == 0
+    assert not calls.exists()
+    assert "not built within 0 min: etcd" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("other_build")
+def test_a_bound_also_ends_the_wait_for_another_build(fake_go, tmp_path):
+    calls = fake_go()
+    with pytest.raises(build.OutOfTimeError), build.at_most(0.01):
+        build.ensure([ETCD], say=[].append, root=tmp_path)
+    assert not calls.exists()
+
+
+def test_a_build_with_a_bound_that_fails_has_failed(fake_go, tmp_path, monkeypatch, capsys):
+    fake_go(BROKEN_GO)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert build.main(["etcd", "--minutes", "5"]) == 1
+    assert "undefined: everything" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [([], FOR_TEST), (["--operators"], (*FOR_TEST, *FOR_TEST_OPERATORS))],
+    ids=["for all", "more"],
+)
+def test_without_names_it_builds_what_the_tests_need(monkeypatch, arguments, want):
+    built = []
+    monkeypatch.setattr(build, "ensure", built.extend)
+    monkeypatch.setattr(build, "binary_path", lambda *_: "there")
+    assert build.main(arguments) == 0
+    assert built == [*want]
 
 
 def test_a_build_that_gives_way_has_the_lowest_priority():

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.control_plane.assets import recipe_folder
 from tests.control_plane.fixtures import RECIPES_BY_FIXTURE
-from tests.control_plane.versions import CONTROL_PLANE, RECIPES
+from tests.control_plane.versions import CONTROL_PLANE, FOR_TEST, FOR_TEST_OPERATORS, JOBSET, RECIPES, RIVALS
 
 pytestmark = pytest.mark.slow
 
@@ -99,6 +100,103 @@ def test_workers_build_once_and_show_it_once_and_the_others_run_meanwhile(run, t
     assert len((tmp_path / "calls").read_text().splitlines()) == len(CONTROL_PLANE)
     assert done.stderr.count("[1/3] etcd 3.7.3: building for 0 s") <= 1
     assert "another build" not in done.stderr
+
+
+OPERATORS = """
+import pytest
+
+@pytest.fixture(scope="module")
+def jobset(): pass
+
+@pytest.fixture
+def mine(jobset): pass
+
+@pytest.fixture
+def lws(): pass
+
+def test_argument(jobset): pass
+@pytest.mark.usefixtures("jobset")
+def test_mark(): pass
+def test_own_fixture(mine): pass
+@pytest.mark.parametrize("number", range(2))
+def test_each(number, jobset): pass
+def test_other(lws): pass
+def test_control_plane(built_control_plane, helm_binary): pass
+def test_nothing(): pass
+"""
+
+
+@pytest.fixture
+def built(tmp_path):
+    """Put binaries of recipes into the cache of the test's own."""
+
+    def built(*recipes):
+        for recipe in recipes:
+            folder = recipe_folder(recipe, root=tmp_path / "cache" / "fairgate" / "control-plane")
+            folder.mkdir(parents=True)
+            for program in recipe.programs:
+                (folder / program.binary).touch()
+
+    return built
+
+
+def passed(done):
+    """The tests that passed, in their order."""
+    return [line.partition("::")[2].split()[0] for line in done.stdout.splitlines() if " PASSED" in line]
+
+
+def test_tests_get_the_mark_from_the_fixtures_that_they_and_their_fixtures_request(run, built):
+    built(*FOR_TEST, *FOR_TEST_OPERATORS)
+    marked = ["test_argument", "test_mark", "test_own_fixture", "test_each[0]", "test_each[1]", "test_other"]
+    assert passed(run(BROKEN_GO, {"a": OPERATORS}, "-v", "-m", "operators")) == marked
+    others = ["test_control_plane", "test_nothing"]
+    assert passed(run(BROKEN_GO, {"a": OPERATORS}, "-v", "-m", "not operators")) == others
+
+
+@pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["in one process", "in workers"])
+def test_only_what_is_built_runs_and_a_line_says_what_does_not(run, built, workers):
+    built(*FOR_TEST, JOBSET)
+    done = run(BROKEN_GO, {"a": OPERATORS}, "-m", "operators", "--only-built", *workers)
+    assert "5 passed" in done.stdout
+    *lines, closing = done.stdout.splitlines()
+    others = [recipe.name for recipe in FOR_TEST_OPERATORS if recipe != JOBSET]
+    assert f"left out, as they are not built: the tests of {', '.join(others)}" in lines
+    assert "5 passed" in closing
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["in one process", "in workers"])
+def test_a_run_that_leaves_out_everything_has_not_failed(run, built, workers):
+    built(*FOR_TEST)
+    done = run(BROKEN_GO, {"a": OPERATORS}, "-m", "operators", "--only-built", *workers)
+    assert "left out" in done.stdout
+    assert done.returncode == 0
+
+
+def test_without_tests_a_run_fails_where_everything_is_built(run, built):
+    built(*FOR_TEST, *FOR_TEST_OPERATORS)
+    done = run(BROKEN_GO, {"plain": PLAIN}, "-m", "operators", "--only-built")
+    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert "left out" not in done.stdout
+
+
+def test_a_control_plane_that_is_not_built_is_not_left_out(run):
+    done = run(BROKEN_GO, {"a": NEEDY}, "--only-built")
+    assert "3 failed" in done.stdout or "3 errors" in done.stdout
+    assert done.returncode == 1
+
+
+def test_the_order_of_tests_depends_on_the_builds_that_they_need(run, built):
+    modules = {"a": PLAIN, "b": NEEDY, "c": OPERATORS}
+    built(*FOR_TEST)
+    needy = [f"test_needy[{number}]" for number in range(3)]
+    want = ["test_control_plane", "test_nothing", *needy, "test_plain"]
+    assert passed(run(BROKEN_GO, modules, "-v", "-m", "not operators")) == want
+
+
+def test_each_recipe_but_the_rivals_is_built_for_the_one_or_the_other():
+    assert {*FOR_TEST}.isdisjoint(FOR_TEST_OPERATORS)
+    assert {*FOR_TEST, *FOR_TEST_OPERATORS} == {*RECIPES.values()} - {*RIVALS}
 
 
 def test_what_a_fixture_needs_is_built_by_its_name():

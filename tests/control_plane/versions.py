@@ -101,6 +101,11 @@ RIVALS = _GROUPS["rivals"]
 KUEUE, VOLCANO = RIVALS
 (CERT_MANAGER_MODULE,) = _GROUPS["modules"]
 
+FOR_TEST = (*CONTROL_PLANE, HELM)
+"""What `make test` needs, in the order in which it is built."""
+FOR_TEST_OPERATORS = (CERT_MANAGER, *OPERATORS, PROMETHEUS)
+"""What `make test-operators` needs besides."""
+
 RECIPES = {name: recipe for name, recipe in _BY_NAME.items() if recipe.programs}
 """What can be built."""
 EXAMPLES = (*OPERATORS, KUEUE)

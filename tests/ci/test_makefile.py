@@ -1,0 +1,70 @@
+"""`make test` and `make test-operators` with shell scripts as programs: what runs, in which order, and the status."""
+
+import os
+import subprocess
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+PROGRAM = """#!/bin/sh
+echo "$(basename "$0") $*" >> "$(dirname "$0")/calls"
+case "$*" in
+  *control_plane.build*) exit "$BUILD";;
+  *operators*) exit "$TESTS";;
+esac
+"""
+BUILD = "python -m tests.control_plane.build"
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Run a target; the build and pytest end with the given statuses."""
+
+    def make(*arguments, build=0, tests=0):
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+        command = ["make", "--directory", ROOT, f"VENV={tmp_path}", "WORKERS=3", *arguments]
+        environ |= {"BUILD": str(build), "TESTS": str(tests)}
+        done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        return done.returncode, (tmp_path / "bin" / "calls").read_text().splitlines()
+
+    (tmp_path / "bin").mkdir()
+    for name in ("python", "pytest", "ruff", "mypy", "lint-imports"):
+        (tmp_path / "bin" / name).write_text(PROGRAM)
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / ".installed").touch()  # newer than what it is made from
+    return make
+
+
+def test_the_control_plane_is_built_after_lint_and_before_the_tests(make):
+    status, calls = make("test")
+    pytest_call = "pytest -n 3 -m not long and not operators --limit-minutes 20 --limit-reruns 2"
+    assert status == 0
+    assert calls[-2:] == [BUILD, pytest_call]
+    assert calls[0].startswith("ruff check")
+
+
+def test_the_tests_run_where_the_control_plane_cannot_be_built(make):
+    status, calls = make("test", build=1)
+    assert status == 0
+    assert calls[-1].startswith("pytest ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "build", "want"),
+    [
+        pytest.param((), " --operators", "", id="without a bound"),
+        pytest.param(("MINUTES=0",), " --operators --minutes 0", " --only-built", id="with a bound"),
+    ],
+)
+def test_operators_are_built_before_their_tests(make, arguments, build, want):
+    status, calls = make("test-operators", *arguments)
+    assert status == 0
+    assert calls == [f"{BUILD}{build}", f"pytest -n 3 -m operators and not long --limit-reruns 2{want}"]
+
+
+@pytest.mark.parametrize(("build", "tests"), [(1, 0), (0, 1), (1, 1)])
+def test_a_failed_build_and_a_failed_test_of_operators_fail_and_the_tests_run(make, build, tests):
+    status, calls = make("test-operators", "MINUTES=5", build=build, tests=tests)
+    assert status != 0
+    assert len(calls) == 2
