@@ -44,7 +44,7 @@ browser: setup ## Chromium for the tests of the page, where it is missing
 # Nothing competes with the build yet, so it has the usual priority. Where it fails, pytest fails the tests that need it.
 test: lint browser ## lint, types, layers, unit, HTTP, real control plane; WORKERS=2 for fewer at a time
 	-@$(BIN)/python -m tests.control_plane.build >/dev/null
-	$(BIN)/pytest -n $(WORKERS) -m 'not long and not operators' --limit-minutes 20 --limit-reruns 2
+	$(BIN)/pytest -n $(WORKERS) -m 'not long and not operators' --limit-minutes 45 --limit-reruns 2
 
 test-operators: setup ## tests with real operators, cert-manager, Prometheus; MINUTES=20 leaves out what is not built by then
 	@$(BIN)/python -m tests.control_plane.build --operators $(if $(MINUTES),--minutes $(MINUTES)) >/dev/null; built=$$?; \

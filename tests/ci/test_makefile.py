@@ -38,7 +38,7 @@ def make(tmp_path):
 
 def test_the_control_plane_is_built_after_lint_and_before_the_tests(make):
     status, calls = make("test")
-    pytest_call = "pytest -n 3 -m not long and not operators --limit-minutes 20 --limit-reruns 2"
+    pytest_call = "pytest -n 3 -m not long and not operators --limit-minutes 45 --limit-reruns 2"
     assert status == 0
     assert calls[-2:] == [BUILD, pytest_call]
     assert calls[0].startswith("ruff check")
