@@ -17,8 +17,8 @@ from aiohttp import web
 from certs.folder import CertFolder
 from certs.reload import Reloader
 from tests.server.support.harness import until
-from webhook.http import acceptor
-from webhook.http.acceptor import ACCEPTS
+from webhook.http import acceptor, server
+from webhook.http.acceptor import ACCEPTS, RETRY_SECONDS
 from webhook.http.bounds import Bounds
 from webhook.http.connections import Connections
 from webhook.http.listen import open_sockets
@@ -39,6 +39,12 @@ def certs(tmp_path_factory):
 def tls(request, certs):
     """The contexts of server and client."""
     return certs if request.param == "TLS" else (None, None)
+
+
+@pytest.fixture(autouse=True)
+def no_end_waits_for_a_client(monkeypatch):
+    """What the end does not close by itself hangs these tests."""
+    monkeypatch.setattr(server, "TLS_SHUTDOWN_SECONDS", 1_000.0)
 
 
 @pytest.fixture(autouse=True)
@@ -239,6 +245,18 @@ async def test_the_end_may_come_in_any_turn_of_a_handshake(tls, connect):
             assert await is_ended(each)
 
 
+async def test_a_process_that_cancels_its_tasks_keeps_no_connection(tls, connect):
+    async with serving(tls) as server:
+        for number in range(8):
+            client = connect(server)
+            await turns(number)
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            client.close()
+            await until(lambda: server.number == 0)
+        assert (await server.ask()).endswith(b"ok")
+
+
 async def test_connections_that_replace_each_other_in_one_turn_leave_no_file_open(tls, connect):
     async with serving(tls, connections=2, of_address=2) as server:
         assert (await server.ask()).endswith(b"ok")
@@ -298,6 +316,7 @@ async def test_the_end_may_come_while_accepting_pauses(tls, connect):
     async with serving(tls, sockets=[listener]) as server:
         client = connect(server)
         await until(lambda: listener.calls == 2)
+    await asyncio.sleep(2 * RETRY_SECONDS)  # a timer after that of the pause
     assert await is_ended(client)
 
 

@@ -99,6 +99,14 @@ async def test_a_newcomer_takes_the_place_of_the_longest_silent_of_its_address(r
     assert room.number == 4
 
 
+async def test_a_connection_that_begins_to_ask_is_silent_from_then_on(room):
+    made = [room.open(f"10.0.0.{number}") for number in range(8)]
+    room.clock = 1
+    room.send(made[0], GET[:-2])
+    assert is_open(room.open("10.0.0.99"))
+    assert [is_open(each) for each in made] == [True, False] + [True] * 6
+
+
 async def test_a_newcomer_takes_the_place_of_the_longest_silent_of_all(room):
     made = [room.open(f"10.0.0.{number}") for number in range(8)]
     probe = room.open("10.0.0.99", GET)
