@@ -75,12 +75,32 @@ async def test_connections_of_one_address_are_limited_and_a_new_one_takes_the_pl
         assert await asyncio.wait_for(made[0][0].read(), 10) == b""
         writer.write(post(b"{}").replace(b"/mutate", b"/validate"))
         await until(lambda: len(server.reviewer.calls) == 3)
-        refused, _ = await server.connect()  # whose three others wait for answers, which no newcomer takes from them
-        assert await asyncio.wait_for(refused.read(), 10) == b""
+        with pytest.raises(ConnectionError):  # the three others wait for answers, which no newcomer takes from them
+            await server.connect()
         release.set()
         for answered in (made[1][0], made[2][0], reader):
             assert (await answered.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
         assert (await server.review("/validate")).status == 200
+
+
+async def test_clients_that_begin_no_handshake_keep_no_other_out(tmp_path):
+    bounds = replace(BOUNDS, connections=3)
+    hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+    async with running(tmp_path, bounds=bounds) as server:
+        made = []
+        for number in range(30):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", server.port, local_addr=(f"127.0.0.{number + 2}", 0)
+            )
+            writer.write(hello[: number % len(hello)])
+            server.open_writers.append(writer)
+            made.append(reader)
+        for reader in made[:-3]:
+            with suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), 10) == b""
+        for _ in range(5):
+            assert (await server.review()).status == 200
+        assert server.lines("bug") == server.lines("library") == []
 
 
 async def test_incomplete_bodies_use_little_memory_and_block_no_other(tmp_path):

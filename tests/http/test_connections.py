@@ -1,6 +1,7 @@
 """Bounds on connections, counted: no clock but the one that a test sets, and transports that only note what happens."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 from aiohttp import web
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from webhook.http.bounds import Bounds
+from webhook.http.connection import Connection
 from webhook.http.connections import Connections
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -16,8 +18,8 @@ POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12345"
 
 
 class Transport(asyncio.Transport):
-    def __init__(self, protocol, address):
-        super().__init__({"peername": (address, 1)})
+    def __init__(self, protocol):
+        super().__init__()
         self.protocol = protocol
         self.is_closed = False
 
@@ -42,9 +44,9 @@ class Http(asyncio.Protocol):
 
 
 class Room(Connections):
-    def __init__(self, **bounds):
+    def __init__(self, *, make=Connection, **bounds):
         given_bounds = {"connections": 8, "of_address": 4, "idle_seconds": 300.0} | bounds
-        super().__init__(web.Server(None), Bounds(**given_bounds))
+        super().__init__(web.Server(None), Bounds(**given_bounds), make=make)
         self.clock = 0.0
         self.now = lambda: self.clock
         self.refused = []
@@ -53,8 +55,10 @@ class Room(Connections):
         return Http()
 
     def open(self, address="10.0.0.1", *sent):
-        connection = self()
-        connection.connection_made(Transport(connection, address))
+        connection = self.admit(address)
+        if connection is None:
+            return None
+        connection.connection_made(Transport(connection))
         for data in sent:
             self.send(connection, data)
         return connection
@@ -76,11 +80,11 @@ class Room(Connections):
 async def room():
     made = Room()
     yield made
-    await made.close(within_seconds=0.01)
+    await made.close(within_seconds=0.01, gone_seconds=0.01)
 
 
 def is_open(connection):
-    return not connection.is_closing
+    return connection is not None and not connection.is_closing
 
 
 async def test_a_newcomer_takes_the_place_of_the_longest_silent_of_its_address(room):
@@ -93,6 +97,14 @@ async def test_a_newcomer_takes_the_place_of_the_longest_silent_of_its_address(r
     assert is_open(room.open())
     assert [is_open(each) for each in made] == [True, False, True, True]
     assert room.number == 4
+
+
+async def test_a_connection_that_begins_to_ask_is_silent_from_then_on(room):
+    made = [room.open(f"10.0.0.{number}") for number in range(8)]
+    room.clock = 1
+    room.send(made[0], GET[:-2])
+    assert is_open(room.open("10.0.0.99"))
+    assert [is_open(each) for each in made] == [True, False] + [True] * 6
 
 
 async def test_a_newcomer_takes_the_place_of_the_longest_silent_of_all(room):
@@ -133,6 +145,38 @@ async def test_an_address_takes_no_place_of_one_that_holds_fewer(room):
     assert all(map(is_open, [*many, *few]))
 
 
+async def test_a_crowd_of_new_ones_costs_no_look_at_all_others():
+    looks = []
+
+    class Looked(Connection):
+        @property
+        def is_silent(self):
+            looks.append(self)
+            return super().is_silent
+
+    room = Room(make=Looked, connections=500)
+    for number in range(250):
+        room.open(f"10.0.0.{number}", GET).answered()
+    for number in range(750):
+        assert is_open(room.open(f"10.1.{number // 250}.{number % 250}"))
+    assert room.number == 500
+    assert len(looks) == 500
+    await room.close(within_seconds=0.01, gone_seconds=0.01)
+
+
+def rank_of_last(room, address):
+    """Of the connection, if any, that makes room for a new one from an address: whether it asked, and since when."""
+    own = sum(each.remote == address for each in room._open) + 1
+    others = Counter(each.remote for each in room._open)
+    if own > room.bounds.of_address:
+        may_go = [each for each in room._open if each.remote == address]
+    elif len(room._open) == room.bounds.connections:
+        may_go = [each for each in room._open if others[each.remote] + (each.remote == address) >= own]
+    else:
+        return []
+    return sorted((each.has_asked, each.since) for each in may_go if each.is_silent)[:1]
+
+
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.sampled_from([b"", GET, GET[:9], POST[:-1], b"\x00"]), st.booleans()),
@@ -145,10 +189,13 @@ def test_there_are_never_more_than_the_bounds_and_an_address_that_holds_none_get
         room = Room(connections=6, of_address=3)
         for number, (address, sent, is_answered) in enumerate(steps):
             room.clock = number
+            rank = rank_of_last(room, f"10.0.0.{address}")
+            before = set(room._open)
             connection = room.open(f"10.0.0.{address}")
-            if sent:
+            assert [(each.has_asked, each.since) for each in before - set(room._open)] == rank
+            if sent and connection is not None:
                 room.send(connection, sent)
-            if is_answered and connection.unanswered:
+            if is_answered and connection is not None and connection.unanswered:
                 connection.answered()
             assert room.number <= 6
             by_address = [sum(each.remote == f"10.0.0.{a}" for each in room._open) for a in range(4)]
@@ -157,7 +204,7 @@ def test_there_are_never_more_than_the_bounds_and_an_address_that_holds_none_get
         probe = room.open("10.9.9.9")
         assert is_open(probe) or len(owed) == 6
         assert all(map(is_open, owed))
-        await room.close(within_seconds=0.001)
+        await room.close(within_seconds=0.001, gone_seconds=0.001)
 
     asyncio.run(play())
 
@@ -219,7 +266,7 @@ async def test_a_head_has_so_many_bytes():
     assert is_open(connection)
     room.send(connection, b"a" * 500)
     assert not is_open(connection)
-    await room.close(within_seconds=0.01)
+    await room.close(within_seconds=0.01, gone_seconds=0.01)
 
 
 async def test_requests_that_come_before_an_answer_wait_for_it(room):

@@ -44,8 +44,7 @@ class Bounds:
     def within_files(self) -> "Bounds":
         """Return the bounds with as many connections as the process may open; raises its soft limit if it can.
 
-        A server that may open no more files accepts no connection, not even that of a probe. The limit is raised beyond
-        the number of connections: one counts once its TLS handshake is done.
+        A server that may open no more files accepts no connection, not even that of a probe.
         """
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)

@@ -20,6 +20,7 @@ class Connection(asyncio.Protocol):
     """A connection of one client. `unanswered` requests came with a whole head, and have no whole response yet.
 
     `has_asked` is whether there was any. `since` is when it came to what it does now, in the event loop's time.
+    `opening` is the task that makes its transport, which takes as long as a TLS handshake.
     """
 
     __slots__ = (
@@ -28,6 +29,7 @@ class Connection(asyncio.Protocol):
         "framing",
         "has_asked",
         "is_closing",
+        "opening",
         "remote",
         "room",
         "since",
@@ -35,26 +37,28 @@ class Connection(asyncio.Protocol):
         "unanswered",
     )
 
-    def __init__(self, room: "Connections") -> None:
+    def __init__(self, room: "Connections", remote: str) -> None:
         self.transport: asyncio.Transport | None = None
-        self.remote = ""
+        self.opening: asyncio.Task[None] | None = None
+        self.remote = remote
         self.framing = Framing()
         self.unanswered = 0
         self.has_asked = False
         self.is_closing = False
-        self.since = 0.0
+        self.since = room.now()
         self.room = room
         self._http: asyncio.Protocol | None = None
         self._blocked = FOREVER  # since when the client takes nothing of what waits for it
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Accept the connection, if there is room for it."""
-        self.transport = cast("asyncio.Transport", transport)
-        peer = transport.get_extra_info("peername")
-        self.remote = str(peer[0]) if isinstance(peer, tuple) else ""
+        """Wait for requests from now on, unless the connection gave way to another one meanwhile."""
+        made = cast("asyncio.Transport", transport)
+        if self.is_closing:
+            made.abort()
+            return
+        self.transport = made
         self.since = self.room.now()
-        if not self.room.admit(self):
-            self.abort()
+        self.room.note_progress(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Leave the room to others."""
@@ -74,10 +78,12 @@ class Connection(asyncio.Protocol):
         framing.feed(data)
         if framing.heads > heads:
             self.unanswered += framing.heads - heads
-            self.has_asked = True
+            self.note_asked()
         is_cut = framing.arriving is Arriving.NOT_HTTP and before is not Arriving.NOT_HTTP
         if before is Arriving.NOTHING or framing.ends > ends or is_cut:
             self.since = self.room.now()
+            if not self.has_asked:
+                self.room.note_progress(self)
         if framing.arriving is Arriving.HEAD and framing.head_bytes > self.room.bounds.head_bytes:
             self.room.refuse(self, "a head is too long")
             return
@@ -95,6 +101,12 @@ class Connection(asyncio.Protocol):
         if self._http is not None:
             self._http.resume_writing()
 
+    def note_asked(self) -> None:
+        """Note that a request came with its whole head."""
+        if not self.has_asked:
+            self.has_asked = True
+            self.room.note_asked(self)
+
     def answered(self) -> None:
         """Note that a request has its whole response."""
         self.unanswered = max(0, self.unanswered - 1)
@@ -106,12 +118,16 @@ class Connection(asyncio.Protocol):
         self.is_closing = True
         if self.transport is not None:
             self.transport.close()
+        elif self.opening is not None:
+            self.opening.cancel()
 
     def abort(self) -> None:
         """Close at once."""
         self.is_closing = True
         if self.transport is not None:
             self.transport.abort()
+        elif self.opening is not None:
+            self.opening.cancel()
 
     @property
     def is_blocked(self) -> bool:

@@ -7,7 +7,7 @@ takes no place of an address that holds fewer than its own.
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -23,13 +23,13 @@ _log: Final = logging.getLogger("webhook.http")
 
 
 class Connections:
-    """Makes connections, as the protocol factory of `create_server`, and bounds them. Needs a running event loop.
+    """Makes connections and bounds them. Needs a running event loop.
 
     `server` answers their requests. `requests` counts those that had an answer.
     """
 
     def __init__(
-        self, server: web.Server, bounds: Bounds, *, make: "Callable[[Connections], Connection]" = Connection
+        self, server: web.Server, bounds: Bounds, *, make: "Callable[[Connections, str], Connection]" = Connection
     ) -> None:
         self.bounds = bounds
         self.requests = 0
@@ -38,14 +38,12 @@ class Connections:
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
         self._open: dict[Connection, None] = {}
+        self._unasked: OrderedDict[Connection, None] = OrderedDict()
+        """Those that never asked, the longest silent first: a crowd of new ones must not cost a look at all others."""
         self._counts: Counter[str] = Counter()
         self._noted: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._answered = asyncio.Event()
-
-    def __call__(self) -> asyncio.Protocol:
-        """Return a new connection."""
-        return self._make(self)
+        self._changed = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -54,10 +52,10 @@ class Connections:
         """Return aiohttp's side of a new connection."""
         return self._server()
 
-    def admit(self, connection: Connection) -> bool:
-        """Count a connection, and close another one for it where that is needed; return whether there is room."""
-        address = connection.remote
-        self._open[connection] = None
+    def admit(self, address: str) -> Connection | None:
+        """Return a new connection from an address, and close another one for it where that is needed; None: no room."""
+        connection = self._make(self, address)
+        self._open[connection] = self._unasked[connection] = None
         self._counts[address] += 1
         if self._counts[address] > self.bounds.of_address:
             is_admitted = self._evict_for(connection, f"more than {self.bounds.of_address} connections from {address}")
@@ -67,24 +65,38 @@ class Connections:
             is_admitted = True
         if self._timer is None:
             self._timer = self._loop.call_later(self._pause, self._sweep_again)
-        return is_admitted
+        return connection if is_admitted else None
+
+    def shed(self, why: str) -> None:
+        """Close the connection that counts least, if there is one to which nothing is owed."""
+        self._evict(lambda each: each.is_silent, why)
 
     def leave(self, connection: Connection) -> None:
         """Stop counting a connection; one that is not counted changes nothing."""
         if connection not in self._open:
             return
         del self._open[connection]
+        self._unasked.pop(connection, None)
         self._counts[connection.remote] -= 1
         if not self._counts[connection.remote]:
             del self._counts[connection.remote]
         if not self._open:
             self._noted.clear()
-        self._answered.set()
+        self._changed.set()
+
+    def note_progress(self, connection: Connection) -> None:
+        """Note that a connection that never asked is silent from now on."""
+        if connection in self._unasked:
+            self._unasked.move_to_end(connection)
+
+    def note_asked(self, connection: Connection) -> None:
+        """Note the first request of a connection."""
+        self._unasked.pop(connection, None)
 
     def note_answer(self) -> None:
         """Count an answer."""
         self.requests += 1
-        self._answered.set()
+        self._changed.set()
 
     def refuse(self, connection: Connection, why: str) -> None:
         """Close a connection that exceeds a bound, and log the first of its address."""
@@ -104,17 +116,15 @@ class Connections:
             else:
                 self.refuse(connection, why)
 
-    async def close(self, *, within_seconds: float) -> None:
-        """Close every connection, each after its last answer if that comes in time."""
+    async def close(self, *, within_seconds: float, gone_seconds: float) -> None:
+        """Close every connection, each after its last answer if that comes in time, and wait until all are gone.
+
+        A client that does not let its connection end has `gone_seconds` more.
+        """
         for connection in list(self._open):
             if not connection.unanswered:
                 connection.close()
-        try:
-            async with asyncio.timeout(within_seconds):
-                while any(each.unanswered for each in self._open):
-                    self._answered.clear()
-                    await self._answered.wait()
-        except TimeoutError:
+        if not await self._until(lambda: not any(each.unanswered for each in self._open), within_seconds):
             _log.warning("requests had no answer within %g s of the end", within_seconds)
         self._server.pre_shutdown()
         await self._server.shutdown(SWEEP_SECONDS)
@@ -123,23 +133,43 @@ class Connections:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if not await self._until(lambda: not self._open, gone_seconds):
+            for connection in list(self._open):
+                connection.abort()
+
+    async def _until(self, holds: Callable[[], bool], seconds: float) -> bool:
+        """Wait for what connections come to; return whether it holds in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not holds():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _evict_for(self, newcomer: Connection, why: str) -> bool:
         """Close the connection that counts least, if its address holds as many as that of the newcomer."""
         own = self._counts[newcomer.remote]
         is_of_address = own > self.bounds.of_address
-        silent = [
-            each
-            for each in self._open
-            if each is not newcomer
-            and each.is_silent
-            and (each.remote == newcomer.remote if is_of_address else self._counts[each.remote] >= own)
-        ]
-        self._note(f"{why}: {'the longest silent is closed' if silent else 'new ones are closed'}")
-        if not silent:
+
+        def may_go(each: Connection) -> bool:
+            is_there = each.remote == newcomer.remote if is_of_address else self._counts[each.remote] >= own
+            return is_there and each.is_silent and each is not newcomer
+
+        if not self._evict(may_go, why):
             self.leave(newcomer)
             return False
-        last = min(silent, key=lambda each: (each.has_asked, each.since))
+        return True
+
+    def _evict(self, may_go: Callable[[Connection], bool], why: str) -> bool:
+        """Close the longest silent of those that may go, first of those that never asked; return whether one did."""
+        last = next(filter(may_go, self._unasked), None)
+        if last is None:
+            last = min(filter(may_go, self._open), key=lambda each: each.since, default=None)
+        self._note(f"{why}: {'new ones are closed' if last is None else 'the longest silent is closed'}")
+        if last is None:
+            return False
         self.leave(last)
         last.abort()
         return True

@@ -11,15 +11,10 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from webhook.http.acceptor import TLS_SHUTDOWN_SECONDS, Acceptor
 from webhook.http.bounds import Bounds
 from webhook.http.connection import Connection
 from webhook.http.connections import Connections
-
-HANDSHAKE_SECONDS: Final = 10.0
-"""Timeout of a TLS handshake."""
-
-TLS_SHUTDOWN_SECONDS: Final = 1.0
-"""How long a closing connection waits for its peer's TLS close_notify."""
 
 LINGERING_SECONDS: Final = 1.0
 """How long to keep reading a rejected body, so that its sender receives the response."""
@@ -73,30 +68,16 @@ async def listening(
 
     A request has `finish_seconds` for that.
     """
-    loop = asyncio.get_running_loop()
-    listeners = [
-        await loop.create_server(
-            connections,
-            sock=each,
-            ssl=tls,
-            ssl_handshake_timeout=None if tls is None else HANDSHAKE_SECONDS,
-            ssl_shutdown_timeout=None if tls is None else TLS_SHUTDOWN_SECONDS,
-        )
-        for each in sockets
-    ]
+    acceptor = Acceptor(connections, sockets, tls=tls)
+    acceptor.start()
     try:
         yield
     finally:
-        # uvloop's wait_closed waits for connections only if it is called before close.
-        closed = [asyncio.create_task(listener.wait_closed()) for listener in listeners]
-        await asyncio.sleep(0)  # also lets requests that were just received start, before idle connections are closed
-        for listener in listeners:
-            listener.close()
-        await connections.close(within_seconds=finish_seconds)
+        await asyncio.sleep(0)  # lets requests that were just received start, before idle connections are closed
+        acceptor.close()
         # Closing a loop during a TLS shutdown is an error in uvloop, and would change the exit status.
-        await asyncio.wait(closed, timeout=2 * TLS_SHUTDOWN_SECONDS)
-        for task in closed:
-            task.cancel()
+        await connections.close(within_seconds=finish_seconds, gone_seconds=2 * TLS_SHUTDOWN_SECONDS)
+        await acceptor.opened()
 
 
 def connections_of(handle: Handle, bounds: Bounds) -> Connections:

@@ -167,8 +167,8 @@ async def serve(
     """
     batch = ReviewBatch(app, asyncio.get_running_loop())
 
-    def make(room: Connections) -> ReviewConnection:
-        return ReviewConnection(room, reviews=app, batch=batch)
+    def make(room: Connections, remote: str) -> ReviewConnection:
+        return ReviewConnection(room, remote, reviews=app, batch=batch)
 
     connections = Connections(server_of(app.handle), bounds.within_files(), make=make)
     try:

@@ -26,8 +26,8 @@ class ReviewConnection(Connection):
 
     __slots__ = ("_batch", "_held", "_hold_timer", "_is_answering", "_needed_bytes", "_reviews", "arrived")
 
-    def __init__(self, room: Connections, *, reviews: PlainReviews, batch: ReviewBatch) -> None:
-        super().__init__(room)
+    def __init__(self, room: Connections, remote: str, *, reviews: PlainReviews, batch: ReviewBatch) -> None:
+        super().__init__(room, remote)
         self.arrived = 0.0
         self._reviews = reviews
         self._batch = batch
@@ -69,7 +69,8 @@ class ReviewConnection(Connection):
             self._hold_timer = asyncio.get_running_loop().call_later(HOLD_SECONDS, self._feed_held)
         else:
             self.unanswered = 1
-            self.has_asked = self._is_answering = True
+            self._is_answering = True
+            self.note_asked()
             self._batch.add(self, head, data[head.body_starts :])
 
     def respond(self, reply: Reply) -> None:
