@@ -1,10 +1,13 @@
 """The packages are built, rebuilt and installed as for a release; all inconsistencies of a release are reported."""
 
+import re
 import sysconfig
 import tarfile
+import tomllib
 import zipfile
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.ci.packages import build, do, install, make_environment, see_tryout, unpack
 from tests.ci.release import disagreements, uncommitted
@@ -55,7 +58,10 @@ def test_the_wheel_names_both_commands_its_licence_and_every_dependency(packages
         commands = archive.read(f"{information}/entry_points.txt").decode()
         assert f"{information}/licenses/LICENSE" in archive.namelist()
     assert "License-Expression: Apache-2.0" in metadata
-    assert "Requires-Dist: aiohttp<3.15,>=3.14" in metadata
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert {Requirement(each) for each in re.findall("^Requires-Dist: ([^;\n]+)$", metadata, re.MULTILINE)} == {
+        Requirement(each) for each in wanted
+    }
     assert "fairgate = webhook.cli.main:main\nkubectl-fairgate = webhook.cli.main:plugin" in commands
     assert "kubectl_complete-fairgate = webhook.cli.completion:kubectl_complete" in commands
 
