@@ -63,6 +63,7 @@ HEALTHY = {
     'fairgate_reclaim_waiting_pods{cause="NoNode"}': "4",
     'fairgate_reclaim_evictions_total{outcome="refused"}': "0+0.1",
     "fairgate_reclaim_broken_holds_total": "2",
+    'fairgate_node_rejecting_teams{node="n"}': None,
 }
 TROUBLE = {
     "FairgateServerAbsent": {'fairgate_build_info{component="server",instance="s"}': None},
