@@ -25,7 +25,7 @@ async def test_beside_another_one_it_pauses_for_up_to_so_many_writes_for_a_secon
     pace.wrote(0.02, charges=1)
     pace.saw_rival()
     pauses = [await seconds_of(pace.yield_to_rival(2.0)) for _ in range(20)]
-    assert 0.02 < max(pauses) <= 0.04 + 1e-6
+    assert 0.02 < max(pauses) <= 0.04 + 1e-3
     await asyncio.sleep(1)
     assert await seconds_of(pace.yield_to_rival(2.0)) == 0
 
@@ -34,7 +34,7 @@ async def test_a_slow_write_does_not_make_long_pauses():
     pace = WritePace()
     pace.wrote(3.0, charges=1)
     pace.saw_rival()
-    assert max([await seconds_of(pace.yield_to_rival(1.0)) for _ in range(20)]) <= 0.1 + 1e-6
+    assert max([await seconds_of(pace.yield_to_rival(1.0)) for _ in range(20)]) <= 0.1 + 1e-3
 
 
 def none():
@@ -84,5 +84,5 @@ async def test_neither_a_single_caller_nor_rare_writes_wait(how):
 async def test_pauses_after_failures_double_up_to_a_second(failures, most):
     pauses = [await seconds_of(WritePace().back_off(failures)) for _ in range(20)]
     assert most / 2 - 1e-6 <= min(pauses)
-    assert max(pauses) <= most + 1e-6
+    assert max(pauses) <= most + 1e-3
     assert len(set(pauses)) > 1
