@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 def test_a_pod_in_line_keeps_its_gate_until_its_room_is_taken_back(cluster):
     make_nodes(cluster, 4)
-    policy = f"{QUEUES}reclaim: {{notice: 5s}}\n"
+    policy = f"{QUEUES}reclaim: {{notice: 15s}}\n"
     names = [f"asks-{number}" for number in range(6)]
     with serve_fairgate(cluster, limit_a=40, limit_b=40, policy=policy) as fairgate, evictor(fairgate) as running:
         fill(cluster, fairgate.team_a, 40)
