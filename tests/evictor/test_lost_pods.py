@@ -11,6 +11,7 @@ from webhook.core.reclaim.reclaim_index import STUCK_SECONDS
 from webhook.evictor import lost_pods
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.lost_pods import LostPods
+from webhook.evictor.repair_context import RepairContext
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.observe.logs import LineWriter, LogFormat, Logs
 
@@ -45,13 +46,15 @@ class Looker:
         self.feed = self.view.feed(stage.connection)
         self.logs = Logs(LineWriter(os.open(os.devnull, os.O_WRONLY)), log_format=LogFormat.JSON)
         self.lost = LostPods(
-            self.view,
-            stage.connection,
-            event_recorder=stage,
-            logs=self.logs,
-            why_stale=self.feed.readiness,
-            is_leading=lambda: stage.is_leading,
-            clock=stage.now,
+            RepairContext(
+                cluster_view=self.view,
+                connection=stage.connection,
+                event_recorder=stage,
+                logs=self.logs,
+                why_stale=self.feed.readiness,
+                is_leading=lambda: stage.is_leading,
+                clock=stage.now,
+            )
         )
         self.stage = stage
 

@@ -9,6 +9,7 @@ from tests.evictor.support.stage import PODS
 from webhook.core.reclaim.stranded import STRANDED_SECONDS
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.repair import Repair
+from webhook.evictor.repair_context import RepairContext
 from webhook.observe.logs import LineWriter, LogFormat, Logs
 
 
@@ -18,15 +19,16 @@ async def looked(stage):
     feed = cluster_view.feed(stage.connection)
     watching = asyncio.create_task(feed.run())
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    repair = Repair(
-        cluster_view,
-        stage.connection,
+    context = RepairContext(
+        cluster_view=cluster_view,
+        connection=stage.connection,
         event_recorder=stage,
         logs=Logs(LineWriter(nowhere), log_format=LogFormat.JSON),
         why_stale=feed.readiness,
         is_leading=lambda: True,
         clock=lambda: time.time() + STRANDED_SECONDS,
     )
+    repair = Repair(context)
     try:
         await feed.wait_synced()
         await repair.look()

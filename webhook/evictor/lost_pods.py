@@ -1,20 +1,16 @@
 """Marks pods of Jobs as failed that never end because their node is lost, so that the Jobs replace them."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
-from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod
 from webhook.evictor.backoff import LONG_SECONDS, PodBackoff
-from webhook.evictor.cluster_view import ClusterView
-from webhook.evictor.reporter import EventRecorder
-from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
+from webhook.evictor.repair_context import RepairContext, subject
+from webhook.kube.objects.events import EventReason, EventType
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.kube.reclaim.lost_pods import failed_patch, replaces_at_once
-from webhook.observe.logs import Logs
 
 LOOK_SECONDS: Final = 10.0
 """Time between two looks: short compared with the time after which Kubernetes deletes the pods of a lost node."""
@@ -31,48 +27,32 @@ _STRATEGIC: Final = "application/strategic-merge-patch+json"
 class LostPods:
     """Looks for such pods while this evictor leads."""
 
-    def __init__(
-        self,
-        cluster_view: ClusterView,
-        connection: ApiConnection,
-        *,
-        event_recorder: EventRecorder,
-        logs: Logs,
-        why_stale: Callable[[], str | None],
-        is_leading: Callable[[], bool],
-        clock: Callable[[], float],
-    ) -> None:
-        self._cluster_view = cluster_view
-        self._connection = connection
-        self._event_recorder = event_recorder
-        self._logs = logs
-        self._why_stale = why_stale
-        self._is_leading = is_leading
-        self._clock = clock
-        self._backoff: PodBackoff[Uid] = PodBackoff(clock)  # their Jobs wait for their end, or cannot be read
+    def __init__(self, context: RepairContext) -> None:
+        self._context = context
+        self._backoff: PodBackoff[Uid] = PodBackoff(context.clock)  # their Jobs wait for their end, or cannot be read
 
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if self._cluster_view.world.policy.is_enforced and self._why_stale() is None:
+            if self._context.may_act:
                 await self.look()
 
     async def look(self) -> None:
         """Mark those that are there now."""
         resting = self._backoff.resting()
         for gpu_pod in [each for each in self._lost() if each.uid not in resting][:MOST]:
-            if not self._is_leading():
+            if not self._context.is_leading():
                 return
             await self._end(gpu_pod)
 
     def _lost(self) -> list[ReclaimPod]:
-        stuck = self._cluster_view.reclaim_index.stuck(now=self._clock())
+        stuck = self._context.cluster_view.reclaim_index.stuck(now=self._context.clock())
         return [each for each in stuck if _job_of(each) is not None and self._is_lost(each.pod.node)]
 
     def _is_lost(self, node: NodeName | None) -> bool:
         """Whether no kubelet reports from a node; kube-controller-manager ends the pods of one that does not exist."""
-        found = None if node is None else self._cluster_view.world.fleet.get(node)
+        found = None if node is None else self._context.cluster_view.world.fleet.get(node)
         return found is not None and not found.is_ready
 
     async def _end(self, gpu_pod: ReclaimPod) -> None:
@@ -81,21 +61,23 @@ class LostPods:
             return
         path = f"/apis/{job.api_version}/namespaces/{gpu_pod.namespace}/jobs/{job.name}"
         status = f"/api/v1/namespaces/{gpu_pod.namespace}/pods/{gpu_pod.name}/status"
-        patch = failed_patch(gpu_pod.uid, node=node, at=rfc3339(int(self._clock())))
-        named = {"namespace": gpu_pod.namespace, "name": gpu_pod.name, "uid": gpu_pod.uid, "node": node}
+        patch = failed_patch(gpu_pod.uid, node=node, at=rfc3339(int(self._context.clock())))
+        named = {**subject(gpu_pod), "node": node}
         self._backoff.rest(gpu_pod.uid, LONG_SECONDS)
+        send = self._context.connection.send
         try:
-            if not replaces_at_once(await self._connection.send("GET", path, action="get jobs"), job.uid):
+            if not replaces_at_once(await send("GET", path, action="get jobs"), job.uid):
                 return
-            await self._connection.send("PATCH", status, patch, action="patch pods/status", content_type=_STRATEGIC)
+            await self._context.connection.send(
+                "PATCH", status, patch, action="patch pods/status", content_type=_STRATEGIC
+            )
         except ClusterError as error:
             self._backoff.rest(gpu_pod.uid, FAILED_SECONDS)
-            self._logs.event.warning("lost pod not replaced", **named, why=str(error))
+            self._context.logs.event.warning("lost pod not replaced", **named, why=str(error))
             return
-        self._logs.event.info("lost pod replaced", **named)
+        self._context.logs.event.info("lost pod replaced", **named)
         text = f"marked as failed, so that its Job replaces it: node {node} is lost, and its grace period is over"
-        about = ObjectRef("Pod", gpu_pod.namespace, gpu_pod.name, gpu_pod.uid)
-        self._event_recorder.record(Event(about, EventType.WARNING, EventReason.NODE_LOST, "Repair", text))
+        self._context.record(gpu_pod, EventType.WARNING, EventReason.NODE_LOST, text)
 
 
 def _job_of(gpu_pod: ReclaimPod) -> Controller | None:

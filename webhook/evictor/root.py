@@ -30,6 +30,7 @@ from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.loop import Reclaimer
 from webhook.evictor.lost_pods import LostPods
 from webhook.evictor.repair import Repair
+from webhook.evictor.repair_context import RepairContext
 from webhook.evictor.replica import EvictorState
 from webhook.evictor.reporter import EvictionReporter
 from webhook.observe.logs import LogFormat, Logs, open_logs
@@ -149,25 +150,17 @@ class _Candidate:
         )
         executor = Executor(self._connection, is_leading=lambda: self.lease.is_leading)
         reclaimer = Reclaimer(cluster_view, manager, executor, eviction_reporter, self._metrics, why_stale=why_stale)
-        repair = Repair(
-            cluster_view,
-            self._connection,
-            event_recorder=self.events,
-            logs=logs,
-            why_stale=why_stale,
-            is_leading=lambda: self.lease.is_leading,
-            clock=time.time,
-            after_seconds=self._repair_after_seconds,
-        )
-        lost_pods = LostPods(
-            cluster_view,
-            self._connection,
+        context = RepairContext(
+            cluster_view=cluster_view,
+            connection=self._connection,
             event_recorder=self.events,
             logs=logs,
             why_stale=why_stale,
             is_leading=lambda: self.lease.is_leading,
             clock=time.time,
         )
+        repair = Repair(context, after_seconds=self._repair_after_seconds)
+        lost_pods = LostPods(context)
         dry_run = DryRun(
             cluster_view,
             why_stale=why_stale,
