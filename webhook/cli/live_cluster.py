@@ -93,6 +93,7 @@ async def read_world(
     kubeconfig: Path | None, world: World, namespaces: Sequence[str]
 ) -> tuple[Coverage, tuple[Totals, ...]]:
     """Fill a world with the objects of a cluster, decoded as the server decodes them. Raises ClusterError."""
+    world.stages.read_at = int(time.time())
     async with await connect(kubeconfig) as connection:
 
         def reading(kind: WatchedKind[Any]) -> Callable[[str], Awaitable[None]]:

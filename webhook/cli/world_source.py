@@ -172,6 +172,7 @@ async def watch_world(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[
     from webhook.cluster.watch.feed import Feed  # noqa: PLC0415
 
     world = World(policy)
+    world.tick(int(time.time()))
     try:
         async with await connect(kubeconfig) as connection:
             feed = Feed(connection, world_kinds(world, pods=world))
@@ -221,6 +222,7 @@ def world_of(found: WorldObjects, policy: Policy, *, name: str, keep_nodes: bool
         objects = tuple(each for each in objects if each.get("kind") != "Node")
         policy = without_placement(policy, priority_classes=_priority_classes(objects))
     world = World(policy)
+    world.stages.read_at = found.read_at
     listed = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects})
     try:
         parse_world(listed, policy.resources, name=name).fill(world)

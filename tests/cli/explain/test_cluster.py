@@ -336,3 +336,18 @@ async def test_further_objects_that_may_not_be_read_are_omitted_with_a_note(clus
     assert result.exit_code == 0
     assert "PodDisruptionBudgets are not looked at" in result.stderr
     assert "Events are not shown" in result.stderr
+
+
+@pytest.mark.parametrize(("seconds", "want"), [(600, "ending"), (-600, "overdue")], ids=["has time", "had time"])
+async def test_a_deleted_pod_is_at_a_stage_by_the_time_now(cluster, seconds, want):
+    cluster.pod("going", node="gpu-1", status={"phase": "Running"})
+    ends = rfc3339(int(time.time()) + seconds)
+    cluster.api.objects[PODS]["vision/going"]["metadata"] |= {
+        "deletionTimestamp": ends,
+        "deletionGracePeriodSeconds": 30,
+    }
+    [explained] = await cluster.explained("pod/going", "-n", "vision")
+    assert explained["stage"] == want
+    flags = ["--policy", str(cluster.folder / "policy.yaml"), "--kubeconfig", str(cluster.folder / "k"), "--cluster"]
+    result = await asyncio.to_thread(CliRunner().invoke, main, ["status", *flags, "-o", "json"])
+    assert [each["stage"] for each in json.loads(result.stdout).get("unusual", ())] == ["overdue"] * (want == "overdue")

@@ -118,7 +118,9 @@ class CommandAnswers:
 
     def _reduced(self, readable: Readable) -> tuple[WorldObjects, World]:
         """Return the objects that a viewer may read, and a world that is made of them alone."""
-        read = WorldObjects(tuple(readable.objects()), _coverage_of(readable.viewer), readable.sums())
+        read = WorldObjects(
+            tuple(readable.objects()), _coverage_of(readable.viewer), readable.sums(), read_at=int(time.time())
+        )
         try:
             return read, world_of(read, readable.policy(), name=self._state.origin)
         except WorldError as error:

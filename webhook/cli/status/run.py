@@ -81,7 +81,7 @@ async def _watch(options: Options, policy: Policy, interval_seconds: float) -> N
         with contextlib.suppress(ForbiddenError):  # watching is not allowed: read what is allowed at each interval
             async with watch_world(options.source.kubeconfig, policy) as watched:
                 while True:
-                    watched.world.rejecting_nodes.tick(int(time.time()))
+                    watched.world.tick(int(time.time()))
                     _redraw(_written(options, View(watched.world), why_stale=watched.why_stale()))
                     await asyncio.sleep(interval_seconds)
     is_first = True

@@ -30,11 +30,13 @@ class PodStages:
     """The stage of each pod, and those whose stage changes with time alone: promises end, and deadlines pass.
 
     `rules` are the policy's: they bound how long reclaim may take. `unusual` are the pods at a stage of UNUSUAL.
+    `read_at` is the time of a world that is read once: deadlines are compared with it, promises have no time there.
     """
 
     def __init__(self, charged: ChargedPods, rules: ReclaimRules) -> None:
         self.rules = rules
         self.unusual: dict[Uid, Stage] = {}
+        self.read_at = 0
         self._charged = charged
         self._now = 0
         self._promises = Promises()
@@ -54,7 +56,7 @@ class PodStages:
             self._promises.end(pod.uid)
             return Place(_BOUND, pod.node)
         node = None if pod.node is None else self._charged.fleet.get(pod.node)
-        stage = stage_of(pod, now=self._now, is_node_lost=is_lost(node))
+        stage = stage_of(pod, now=self._now or self.read_at, is_node_lost=is_lost(node))
         if stage in UNUSUAL:
             self.unusual[pod.uid] = stage
         elif self.unusual:

@@ -17,10 +17,9 @@ AGAIN_SECONDS: Final = 15.0
 """Between two readings where watching is not allowed."""
 
 TICK_SECONDS: Final = 5.0
-"""Between two looks at which nodes reject pods."""
+"""Between two looks at what changes with time alone: which nodes reject pods, and stages of pods."""
 
 _POLL_SECONDS: Final = 0.05
-_TICK_SECONDS: Final = 1.0
 READING: Final = "The cluster is being read. Load this page again in a few seconds."
 _NO_EVENTS: Final = "decisions are those on existing pods: you may not list Events in all namespaces"
 _log: Final = logging.getLogger(__name__)
@@ -62,6 +61,7 @@ class ClusterKeeper:
     async def _follow(self) -> None:
         """Watch everything; set `_is_forbidden` where that is not allowed."""
         state, feed = self._state, Feed(self._connection, page_kinds(self._state))
+        state.tick(int(time.time()))
         async with asyncio.TaskGroup() as group:
             group.create_task(feed.run())
             while feed.why_not_synced() is not None:
