@@ -123,3 +123,13 @@ async def test_a_request_that_fails_is_repeated_after_a_pause(stage):
     await Looker(stage).run(lost_pods.FAILED_SECONDS + 3 * lost_pods.LOOK_SECONDS)
     assert phase(stage, "train") == "Failed"
     assert stage.api.count("get") == 2
+
+
+async def test_an_owner_whose_name_is_no_segment_of_a_path_is_not_read(stage):
+    stage.node("n0")
+    job_pod(stage, "train", annotations=NOTE, deleted=90)
+    stage.api.objects[PODS]["team-a/train"]["metadata"]["ownerReferences"][0]["name"] = "train?watch=true"
+    lose(stage, "n0")
+    await Looker(stage).run(60)
+    assert phase(stage, "train") == "Running"
+    assert not [asked for asked in stage.api.asked if "/team-a/jobs" in asked.path]

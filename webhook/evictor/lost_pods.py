@@ -8,7 +8,8 @@ from webhook.core.model.names import NodeName, Uid
 from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod
 from webhook.evictor.backoff import LONG_SECONDS, PodBackoff
 from webhook.evictor.repair_context import RepairContext, subject
-from webhook.kube.objects.events import EventReason, EventType
+from webhook.kube.objects.events import EventReason, EventType, ObjectRef
+from webhook.kube.objects.owners import path_of
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.kube.reclaim.lost_pods import failed_patch, replaces_at_once
 
@@ -59,11 +60,13 @@ class LostPods:
         job, node = _job_of(gpu_pod), gpu_pod.pod.node
         if job is None or node is None:
             return
-        path = f"/apis/{job.api_version}/namespaces/{gpu_pod.namespace}/jobs/{job.name}"
+        path = path_of(ObjectRef(job.kind, gpu_pod.namespace, job.name, job.uid, job.api_version))
         status = f"/api/v1/namespaces/{gpu_pod.namespace}/pods/{gpu_pod.name}/status"
         patch = failed_patch(gpu_pod.uid, node=node, at=rfc3339(int(self._context.clock())))
         named = {**subject(gpu_pod), "node": node}
         self._backoff.rest(gpu_pod.uid, LONG_SECONDS)
+        if path is None:  # no Job can have that name
+            return
         send = self._context.connection.send
         try:
             if not replaces_at_once(await send("GET", path, action="get jobs"), job.uid):

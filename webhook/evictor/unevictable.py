@@ -61,7 +61,7 @@ class Unevictable:
         self._reclaim_index = reclaim_index
         self._clock = clock
         self._failures: OrderedDict[Uid, Failure] = OrderedDict()
-        self._until: dict[Uid, float] = {}
+        self._pauses: PodBackoff[Uid] = PodBackoff(clock)
         self._hard: set[Uid] = set()  # of those: left alone even where budgets do not count
         self._refusing: PodBackoff[Namespace] = PodBackoff(clock)  # whose pods the API server lately did not evict
 
@@ -69,19 +69,16 @@ class Unevictable:
 
     def resting(self) -> frozenset[Uid]:
         """Return the victims that are left alone now."""
-        now = self._clock()
-        for uid in [uid for uid, until in self._until.items() if until <= now]:
-            del self._until[uid]
-            self._hard.discard(uid)
-        return frozenset(self._until)
+        return self._pauses.resting()
 
     def immovable(self) -> frozenset[Uid]:
         """Return those of them that are left alone even for pods that waited past their budgets."""
-        return self.resting() & self._hard
+        self._hard &= self.resting()
+        return frozenset(self._hard)
 
     def next_end(self) -> float | None:
         """Return when the next victim may be tried again; None where none is left alone."""
-        return min(self._until.values(), default=None)
+        return self._pauses.next_end()
 
     def is_guarded(self, target: Target) -> bool:
         """Whether a disruption budget may cover a victim, so that only the Eviction API may decide on it."""
@@ -144,7 +141,7 @@ class Unevictable:
 
     def tidy(self) -> None:
         """Forget the pods that do not exist any more."""
-        for uid in [uid for uid in (*self._failures, *self._until) if self._reclaim_index.get(uid) is None]:
+        for uid in [uid for uid in (*self._failures, *self.resting()) if self._reclaim_index.get(uid) is None]:
             self._forget(uid)
 
     def lasting(self) -> list[Failure]:
@@ -171,10 +168,10 @@ class Unevictable:
         return failed + stuck
 
     def _rest(self, uid: Uid, seconds: float, *, is_hard: bool) -> None:
-        self._until[uid] = self._clock() + seconds
+        self._pauses.rest(uid, seconds)
         (self._hard.add if is_hard else self._hard.discard)(uid)
 
     def _forget(self, uid: Uid) -> None:
         self._failures.pop(uid, None)
-        self._until.pop(uid, None)
+        self._pauses.forget(uid)
         self._hard.discard(uid)

@@ -293,8 +293,10 @@ def _units(victims: Sequence[Victim], sharing: Sharing) -> list[set[Victim]]:
         others = () if victim.demand.own is None else chain.from_iterable(sharing.others(victim.uid).values())
         names = {victim.gang or victim.uid, *others}
         together = {id(unit): unit for name in names if (unit := found.get(name)) is not None}
-        unit = {victim}.union(*together.values())
-        for each in unit:
+        first, *rest = together.values() or (set[Victim](),)
+        unit = first.union(*rest) if rest else first  # most join one: a gang of any size is not copied for each member
+        unit.add(victim)
+        for each in unit if rest else (victim,):
             found[each.uid] = unit
             found[each.gang or each.uid] = unit
     return list({id(unit): unit for unit in found.values()}.values())
