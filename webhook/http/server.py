@@ -80,9 +80,11 @@ async def listening(
         await acceptor.opened()
 
 
-def connections_of(handle: Handle, bounds: Bounds) -> Connections:
+def connections_of(
+    handle: Handle, bounds: Bounds, *, make: Callable[[Connections, str], Connection] = Connection
+) -> Connections:
     """Return the connections of a server that has this handler."""
-    return Connections(server_of(handle), bounds.within_files())
+    return Connections(server_of(handle), bounds.within_files(), make=make)
 
 
 def _http_logger() -> logging.Logger:

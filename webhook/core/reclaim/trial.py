@@ -270,15 +270,17 @@ class Trial:
 
         On slices each piece is less than the pod counts, if the pod may get whole GPUs.
         """
-        if len(demand.held) != 1 or self._fleet.bit(node) & self._fleet.slices.slots:
+        held = demand.held
+        if len(held) != 1 or self._fleet.bit(node) & self._fleet.slices.slots:
             return 0
-        ((resource, amount),) = demand.held
+        ((resource, amount),) = held
         return max(0, amount - self._fleet.free(node, resource)) * (demand.gpus // amount)
 
     def _missing_on(self, among: int, demand: Demand) -> list[tuple[NodeName, int]]:
-        if len(demand.held) != 1:
+        held = demand.held
+        if len(held) != 1:
             return [(node, 0) for node in self._fleet.names_of(among)]
-        ((resource, amount),) = demand.held
+        ((resource, amount),) = held
         each, sliced = demand.gpus // amount, among & self._fleet.slices.slots
         missing = [
             (node, (amount - free) * each if free < amount else 0)

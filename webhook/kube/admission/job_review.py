@@ -157,7 +157,7 @@ def decides_evictions(job: ReviewedJob, change: FailurePolicyChange) -> bool:
     The webhooks for all kinds of workloads are not called for such Jobs (`conditions.of_workloads`). Raises ReviewError
     if its rules are malformed.
     """
-    if job.has_opted_out or job.asks_to_replace_at_once or not job.can_have_rules:
+    if job.has_opted_out or not job.can_have_rules or job.asks_to_replace_at_once:
         return False
     return bool(change.patch) or (len(job.rules or ()) <= MOST_RULES and _match_evictions(job.rules or []))
 

@@ -22,13 +22,13 @@ from webhook.kube.pod.pods import (
     ENDED_PHASES,
     claim_refs,
     controller_reference,
-    fallback_uid,
     grace_seconds,
     handling_of,
     has_ended,
     is_queued,
     owner_of,
     scheduler_of,
+    uid_of,
     unix_seconds,
 )
 from webhook.kube.pod.unbound import read_condition
@@ -107,7 +107,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
     target = _NO_TARGET if spec.node_name else _target_of_decision(decision, spec) if is_ours else _target_of_spec(spec)
     report = None if spec.node_name else read_condition(pod.status)
     return Resident(
-        uid=Uid(metadata.uid) if metadata.uid else fallback_uid(namespace, metadata.name),
+        uid=uid_of(metadata, namespace),
         namespace=Namespace(namespace),
         name=metadata.name,
         demand=reading.demand,

@@ -7,11 +7,11 @@ from sys import intern
 from typing import Final
 
 from webhook.core.model.demand import Weights
-from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.model.names import Namespace, NodeName
 from webhook.core.placement.rejecting_nodes import Rejection, Start
 from webhook.kube.objects import objects
 from webhook.kube.pod.demands import read_demand
-from webhook.kube.pod.pods import fallback_uid, unix_seconds
+from webhook.kube.pod.pods import uid_of, unix_seconds
 
 _NODE_FAULTS: Final = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError", "InvalidNodeInfo"})
 """Reasons of kubelet with which the same node rejects such pods again and again, though it seems to have room for them.
@@ -44,7 +44,7 @@ def to_rejection(pod: objects.Pod, weights: Weights) -> Rejection | None:
     return Rejection(
         node=NodeName(intern(pod.spec.node_name)),
         namespace=namespace,
-        uid=Uid(metadata.uid) if metadata.uid else fallback_uid(namespace, metadata.name),
+        uid=uid_of(metadata, namespace),
         at=unix_seconds(status.start_time or metadata.creation_timestamp or ""),
         reason=status.reason or "",
     )

@@ -152,6 +152,11 @@ def fallback_uid(namespace: str, name: str) -> Uid:
     return Uid(f"{namespace}/{name}")
 
 
+def uid_of(metadata: objects.ObjectMeta, namespace: str) -> Uid:
+    """Return the UID of a pod in a namespace, or an ID for one without."""
+    return Uid(metadata.uid) if metadata.uid else fallback_uid(namespace, metadata.name)
+
+
 def claim_refs(spec: objects.PodSpec, status: objects.PodStatus | None) -> tuple[ClaimRef, ...]:
     """Return references to the claims of a pod."""
     created = {s.name: s.resource_claim_name or "" for s in (status and status.resource_claim_statuses) or ()}

@@ -11,13 +11,13 @@ from webhook.core.model import decision_annotation
 from webhook.core.model.decision import Queue
 from webhook.core.model.demand import Weights
 from webhook.core.model.gang import MAX_MEMBERS
-from webhook.core.model.names import Namespace, TeamName, Uid
+from webhook.core.model.names import Namespace, TeamName
 from webhook.core.model.original_request import without_holds
 from webhook.core.model.pod import Pod
 from webhook.core.model.text import printable, shortened
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.kube.objects import bounds, keys, objects
-from webhook.kube.pod.pods import InvalidPod, fallback_uid, has_ended, is_queued, to_pod, unix_seconds
+from webhook.kube.pod.pods import InvalidPod, has_ended, is_queued, to_pod, uid_of, unix_seconds
 
 MAX_TEXT: Final = 1000
 """Characters of the text that says why a pod waits."""
@@ -129,7 +129,7 @@ def _read(pod: objects.Pod, weights: Weights) -> tuple[Pod, str]:
     """Return a pod, and why it cannot be read completely, "" if it can."""
     metadata = pod.metadata
     namespace = Namespace(metadata.namespace or "default")
-    uid = Uid(metadata.uid) if metadata.uid else fallback_uid(namespace, metadata.name)
+    uid = uid_of(metadata, namespace)
     read = to_pod(pod, namespace=namespace, weights=weights, uid=uid)
     if not isinstance(read, InvalidPod):
         return read, ""

@@ -64,6 +64,11 @@ def trusted_expression(users: Iterable[str], others: str) -> str:
     return f"request.userInfo.username in {json.dumps(named)} || {others}" if named else others
 
 
+def own_expression() -> str:
+    """Return a CEL expression: the user has Fairgate's own right, to update TeamLedgers."""
+    return f'authorizer.group({quoted(keys.OWN_GROUP)}).resource({quoted(keys.TEAM_LEDGERS)}).check("update").allowed()'
+
+
 def not_exempt_expression(policy: Policy) -> str:
     """Return a CEL expression: the namespace matches no exempt glob. Exact names are excluded by a selector."""
     globs = [name for name in policy.exempt_namespaces if set(name) & GLOB]

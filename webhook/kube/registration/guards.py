@@ -17,6 +17,7 @@ from webhook.kube.registration.admission_policy import (
     admission_policy,
     core_rule,
     not_exempt_expression,
+    own_expression,
     policy_binding,
     trusted_expression,
 )
@@ -56,9 +57,9 @@ def guards(policy: Policy, *, trusted_users: Iterable[str] = ()) -> list[_Json]:
         _tenancy(policy, trusted_users),
         _forged(policy, trusted_users),
         _grace(policy, trusted_users),
+        *size_guards(policy, trusted_users),
     ]
     bound = [part for guard in policies for part in (guard, policy_binding(guard, actions))]
-    bound += [part for guard in size_guards(policy, trusted_users) for part in (guard, policy_binding(guard, actions))]
     for guard in held_guards(trusted_users):
         bound += (guard, policy_binding(guard, actions, param_ref=PARAM_REF))
     match policy.defaults.device_access:
@@ -79,14 +80,13 @@ def _labels(trusted_users: Iterable[str]) -> _Json:
         f'({metadata_value("object", at, key)} != {metadata_value("oldObject", at, key)} ? "{at[:-1]} {key}" : "")'
         for at, key in guarded
     )
-    by_us = f'{quoted(keys.OWN_GROUP)}).resource({quoted(keys.TEAM_LEDGERS)}).check("update").allowed()'
     ungated = f'({_UNGATED} ? "scheduling gate {keys.QUEUE_GATE}" : "")'
     manager = f"has(request.options.fieldManager) && request.options.fieldManager == {quoted(FIELD_MANAGER)}"
     return _policy(
         LABELS,
         rules=[core_rule(["pods", "pods/status"], "UPDATE"), core_rule(["bindings", "pods/binding"], "CREATE")],
         conditions={"changes-fairgate-keys": f"{changed_keys_expression(_GUARDED)} || ({_UNGATED})"},
-        allowed=trusted_expression(trusted_users, f"({manager} && authorizer.group({by_us})"),
+        allowed=trusted_expression(trusted_users, f"({manager} && {own_expression()})"),
         message=f'"only Fairgate may change " + [{changed}, {ungated}].filter(t, t != "").join(", ") + '
         f'": leave it as it is ({Code.PROTECTED_KEY_CHANGED})"',
     )

@@ -15,13 +15,13 @@ from typing import Any, Final, NamedTuple
 
 from webhook.core.model.policy import Policy
 from webhook.core.model.reason import Code
-from webhook.kube.objects import keys
 from webhook.kube.objects.bounds import AFFINITY_BYTES, APPLIED, GROWTH_BYTES
 from webhook.kube.registration.admission_policy import (
     EXEMPT_LABEL,
     admission_policy,
     core_rule,
     not_exempt_expression,
+    own_expression,
     trusted_expression,
 )
 from webhook.kube.registration.conditions import gpu_pod_expression, quoted
@@ -124,10 +124,7 @@ def _of(root: str, measure: _Measure) -> str:
 
 def _validation(measure: _Measure, trusted_users: Iterable[str]) -> _Json:
     size = f"variables.{measure.name}"
-    is_ours = (
-        f'authorizer.group({quoted(keys.OWN_GROUP)}).resource({quoted(keys.TEAM_LEDGERS)}).check("update").allowed()'
-    )
-    holds = f"{EXEMPT_LABEL} || {size} <= {measure.maximum} || {size} <= {size}Before || {is_ours}"
+    holds = f"{EXEMPT_LABEL} || {size} <= {measure.maximum} || {size} <= {size}Before || {own_expression()}"
     return {
         "expression": trusted_expression(trusted_users, holds),
         "message": f"{measure.what} would be more than {measure.maximum:,}, as Fairgate counts them: such a pod could "

@@ -13,7 +13,7 @@ from aiohttp import web
 from webhook.http.bounds import Bounds
 from webhook.http.connections import Connections
 from webhook.http.listen import open_sockets
-from webhook.http.server import listening, server_of
+from webhook.http.server import connections_of, listening
 from webhook.kube.objects.usage_access import USAGE_PATH
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
@@ -170,7 +170,7 @@ async def serve(
     def make(room: Connections, remote: str) -> ReviewConnection:
         return ReviewConnection(room, remote, reviews=app, batch=batch)
 
-    connections = Connections(server_of(app.handle), bounds.within_files(), make=make)
+    connections = connections_of(app.handle, bounds, make=make)
     try:
         sockets = open_sockets(settings.listen.host, settings.listen.port, backlog=BACKLOG)
     except OSError as exc:

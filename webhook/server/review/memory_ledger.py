@@ -4,13 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from webhook.core.model.decision import Decision, Retry
-from webhook.core.model.names import Uid
 from webhook.core.model.reason import Code, Reason
 from webhook.core.quota.in_flight import LedgerDecision
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.admission.review import Review
-from webhook.kube.pod.pods import fallback_uid
+from webhook.kube.pod.pods import uid_of
 
 _TOO_LATE = Retry(Reason(Code.RACE_LOST, "the caller's time was up before the charge: try again"))
 
@@ -46,5 +45,5 @@ class MemoryLedger:
         """Release the charge of a deleted pod."""
         if review.old_pod is not None:
             metadata = review.old_pod.metadata
-            uid = Uid(metadata.uid) if metadata.uid else fallback_uid(review.namespace, metadata.name)
+            uid = uid_of(metadata, review.namespace)
             self.world.remove_pod(uid)
