@@ -6,7 +6,7 @@ import uvloop
 from tests.server.support.harness import running
 from tests.virtual_time import VirtualTimeLoop
 
-ON_VIRTUAL_TIME = {"test_leader.py", "test_queue_releaser.py", "test_waiting_texts.py"}
+ON_VIRTUAL_TIME = {"test_leader.py", "test_queue_releaser.py", "test_waiting_reasons.py"}
 
 
 def pytest_asyncio_loop_factories(item):

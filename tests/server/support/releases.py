@@ -20,6 +20,7 @@ from webhook.core.model.policy import OnLimit, OnNoRoom
 from webhook.core.model.reason import Code, Reason
 from webhook.core.quota.in_flight import LedgerDecision
 from webhook.kube.objects import keys
+from webhook.kube.pod.waiting_reason import Waits, waiting_annotations
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server.leader.queue_releaser import QueueReleaser
@@ -54,6 +55,7 @@ class Stage:
         year=2036,
         gates=(keys.QUEUE_GATE,),
         text="waits: x",
+        reason=None,
         gang="",
         size=0,
         of="",
@@ -70,6 +72,8 @@ class Stage:
             "at": "then",
         }
         annotations = {keys.DECISION: json.dumps(decision), keys.WAITING: text}
+        if reason is not None:
+            annotations |= waiting_annotations(Waits(reason))
         labels = {keys.TEAM: namespace}
         if gang:
             labels["kueue.x-k8s.io/pod-group-name"] = gang

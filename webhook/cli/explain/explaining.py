@@ -12,7 +12,6 @@ from webhook.cli.explain.subjects import Subject
 from webhook.cli.explain.whole import as_whole_gangs
 from webhook.cli.review.ample_nodes import AmpleNodes
 from webhook.cli.world_source import WorldObjects, world_of
-from webhook.core.admission.queueing import without_place
 from webhook.core.explain.explanation import Explanation, PoolStep, explain, unreadable
 from webhook.core.explain.likely_start import Run
 from webhook.core.explain.policy_replay import requester_of
@@ -20,6 +19,7 @@ from webhook.core.explain.queue_rows import QueueReader, QueueRow
 from webhook.core.model.decision import Deny, Queue
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.original_request import as_asked
+from webhook.core.model.reason import cause_of, waits_for
 from webhook.core.world.world import World
 from webhook.kube.pod.pods import fallback_uid
 from webhook.kube.workloads.model import Unknown
@@ -146,5 +146,5 @@ def _of_waiting(found: Explanation) -> Explanation:
     decision = found.decision
     if not isinstance(decision, Queue):
         return found
-    reason = decision.reason._replace(text=without_place(decision.reason.text))
-    return replace(found, decision=decision._replace(reason=reason))
+    why = waits_for(decision.reason.code, cause_of(decision.reason))
+    return replace(found, decision=decision._replace(reason=why))

@@ -193,7 +193,7 @@ def report_of(explained: ExplainedSubject) -> ExplanationReport:
         warnings=[_reason(reason) for reason in verdict.warnings],
         limits=[
             LimitReport(
-                limit.subject,
+                limit.subject.text,
                 format_limit(limit.limit),
                 format_gpus(limit.taken),
                 format_gpus(limit.taken + gpus),

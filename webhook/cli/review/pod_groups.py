@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final, assert_never
 
-from webhook.cli.review.results import Patch, PodGroup
+from webhook.cli.review.results import Patch, PodGroup, ReviewWarning
 from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, Retry
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.reason import Code, Reason
@@ -50,11 +50,11 @@ class PodGroups:
             patch=known.patch if known is not None else patch,
         )
 
-    def warnings(self) -> list[str]:
+    def warnings(self) -> list[ReviewWarning]:
         """Return the warnings, with the number of pods of each if it is not all of them."""
         role = f" of role {self._blank.role}" if self._blank.role else ""
         return [
-            f"{f'{times} of {self._total} pods{role}: ' if times != self._total else ''}{warning.text} ({warning.code})"
+            ReviewWarning.of(warning, about="" if times == self._total else f"{times} of {self._total} pods{role}: ")
             for warning, times in self._warned.items()
         ]
 

@@ -109,7 +109,7 @@ def _workload(result: WorkloadResult) -> WorkloadReport:
         name=result.name,
         outcome=WORDS[result.outcome],
         pods=[_pods(group) for group in result.pods],
-        warnings=list(result.warnings),
+        warnings=[warning.text for warning in result.warnings],
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from webhook.cli.formatting import plural
 from webhook.core.model.amount import Units
@@ -42,6 +42,22 @@ class Patch:
 
     before: Mapping[str, Any]
     after: Mapping[str, Any]
+
+
+NOTE: Final = "Note"
+"""The code of what has no reason code, such as warnings from reading a manifest."""
+
+
+class ReviewWarning(NamedTuple):
+    """A warning about a workload, with the code of its reason."""
+
+    text: str
+    code: str = NOTE
+
+    @classmethod
+    def of(cls, reason: Reason, *, about: str = "") -> "ReviewWarning":
+        """Return the warning of a reason; `about` goes before its text."""
+        return cls(f"{about}{reason.text} ({reason.code})", reason.code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +106,7 @@ class WorkloadResult:
     namespace: str
     name: str
     pods: tuple[PodGroup, ...]
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[ReviewWarning, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

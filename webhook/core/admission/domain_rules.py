@@ -10,7 +10,7 @@ from webhook.core.model.node import Node
 from webhook.core.model.pod import Pod
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import Operator, Requirement
-from webhook.core.model.text import plural, printable
+from webhook.core.model.statement import Statement
 from webhook.core.placement.domain_search import DomainRoom, EmptyRoom, Kind, domain_of, domain_rooms
 from webhook.core.world.world import World
 
@@ -59,24 +59,28 @@ def domain_refusal(pods: Sequence[Pod], request: DomainRequest | None, team: Tea
     rooms = domain_rooms(fleet, level, kinds, EmptyRoom(fleet))
     if rooms.enough:
         return None
-    return Reason(Code.NEVER_FITS, _never_text(request, len(pods), rooms.best))
+    return Reason(Code.NEVER_FITS, *_never(request, len(pods), rooms.best))
 
 
 def gang_warnings(pod: Pod, request: DomainRequest | None, world: World) -> tuple[Reason, ...]:
     """Return what is ignored of what a pod says about its gang and domains; `request` is the domain it asks for."""
     ignored = _ignored_domain(pod, request, world)
-    return (Reason(Code.GANG_IGNORED, pod.gang_problem), *ignored) if pod.gang_problem else ignored
+    return (
+        (Reason(Code.GANG_IGNORED, "{problem}", {"problem": pod.gang_problem}), *ignored)
+        if pod.gang_problem
+        else ignored
+    )
 
 
 def _ignored_domain(pod: Pod, request: DomainRequest | None, world: World) -> tuple[Reason, ...]:
     if pod.domain_problem:
-        return (Reason(Code.TOPOLOGY_IGNORED, pod.domain_problem),)
+        return (Reason(Code.TOPOLOGY_IGNORED, "{problem}", {"problem": pod.domain_problem}),)
     if request is None or not request.key or request.is_required or not len(world.fleet):
         return ()
     if world.fleet.domains(request.key).bits:
         return ()
-    text = f"no node has label {printable(request.key)}: the gang is placed as if it did not prefer one such domain"
-    return (Reason(Code.TOPOLOGY_IGNORED, text),)
+    words = "no node has label {key}: the gang is placed as if it did not prefer one such domain"
+    return (Reason(Code.TOPOLOGY_IGNORED, words, {"key": request.key}),)
 
 
 def place_beside(pod: Pod, world: World) -> DomainPlace | None:
@@ -132,9 +136,13 @@ def _may_change(pod: Pod, key: str, team: TeamName, world: World) -> bool:
     )
 
 
-def _never_text(request: DomainRequest, number: int, largest: DomainRoom | None) -> str:
-    needs = f"requires one {printable(request.key)} for {plural(number, 'pod')}"
+def _never(request: DomainRequest, number: int, largest: DomainRoom | None) -> Statement:
+    facts: dict[str, object] = {"key": request.key, "pods": number}
     if largest is None:
-        return f"{needs}, and no node that it may use has this label; correct the key"
-    text = f"the largest, {printable(largest.name)}, holds {largest.holds} of them when empty"
-    return f"{needs}, and {text}: it can never start whole; make it smaller, or ask for a larger domain"
+        words = "requires one {key} for {pods:pod}, and no node that it may use has this label; correct the key"
+        return Statement(words, facts)
+    words = (
+        "requires one {key} for {pods:pod}, and the largest, {domain}, holds {holds} of them when empty: it can never "
+        "start whole; make it smaller, or ask for a larger domain"
+    )
+    return Statement(words, {**facts, "domain": largest.name, "holds": largest.holds})

@@ -78,9 +78,9 @@ def _outcome(running: Running, world: World) -> PolicyOutcome:
     bit = 0 if node is None else world.fleet.bit(node.name)
     pools_of_node = [pool for pool in pools.allowed if bit & world.fleet.matching(world.joined(pod.constraints, pool))]
     if node is not None and pools.allowed and not pools_of_node:
-        names = ", ".join(pool.name or "the cluster" for pool in pools.allowed)
-        text = f"its node {node.name} is in none of the pools that it may use: {names}"
-        refusals += (Reason(Code.NO_POOL_ALLOWED, text),)
+        names = tuple([pool.name or "the cluster" for pool in pools.allowed])
+        words = "its node {node} is in none of the pools that it may use: {pools}"
+        refusals += (Reason(Code.NO_POOL_ALLOWED, words, {"node": node.name, "pools": names}),)
     if refusals:
         return PolicyOutcome(team.name, refusals=refusals)
     return PolicyOutcome(team.name, assessed.tier(pod.demand, model), pools_of_node[0].name if pools_of_node else None)

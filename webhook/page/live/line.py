@@ -8,9 +8,8 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.admission.queueing import without_place
 from webhook.core.explain.likely_start import StartRange
-from webhook.core.explain.queue_rows import QueueReader, QueueRow
+from webhook.core.explain.queue_rows import QueueReader, QueueRow, written_reason
 from webhook.core.model.amount import gpus_text
 from webhook.core.model.text import printable, shortened
 from webhook.core.world.waiting_pods import WaitingPod
@@ -133,7 +132,7 @@ def _row(row: QueueRow) -> LineRow:
         start.earliest,
         start.latest,
         _short(why),
-        _short(without_place(waiting.text.removeprefix("waits: "))),
+        _short(written_reason(waiting).text),
     )
 
 

@@ -152,7 +152,7 @@ def _as_written(row: LineRow) -> LineRow:
         place=0,
         place_in_team=0 if row.team == UNASSIGNED else row.place_in_team,
         code="",
-        cause=row.written or "not known",
+        cause=row.written,
         holders=(),
         earliest=-1,
         latest=-1,

@@ -15,7 +15,7 @@ from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 from webhook.server.leader.gang_sizes import GangSizes
-from webhook.server.leader.waiting_texts import EventRecorder
+from webhook.server.leader.waiting_reasons import EventRecorder
 
 
 class ReservationLedger(Protocol):
@@ -70,7 +70,7 @@ class GangWatch:
         for timeout in timeouts:
             waiting = timeout.waiting
             self._count(waiting.team)
-            self._report(waiting, EventReason.GANG_TIMED_OUT, "Wait", timeout.text)
+            self._report(waiting, EventReason.GANG_TIMED_OUT, "Wait", timeout.cause.text)
         timeouts.clear()
         is_needed, is_in_view = releases.is_room_needed, self._ledger.shows_gang_of
         for lost in ended_reservations(self._world, is_needed=is_needed, is_in_view=is_in_view):
