@@ -4,10 +4,12 @@ from typing import Annotated
 
 import msgspec
 
+from webhook.cli.reason_report import Facts
 from webhook.core.explain.likely_start import StartRange, UnknownStart
 from webhook.core.explain.queue_rows import QueueRow
 from webhook.core.model.amount import exact_units, format_gpus
 from webhook.core.model.names import TeamName
+from webhook.core.model.statement import facts_json
 from webhook.kube.reclaim.holds import rfc3339
 
 
@@ -46,6 +48,7 @@ class WaitingReport(msgspec.Struct, rename="camel"):
         ),
     ]
     cause: Annotated[str, msgspec.Meta(description="what it waits for, in numbers")]
+    facts: Facts
     holders: Annotated[list[HolderReport], msgspec.Meta(description="who holds most of what it waits for")]
     gates: Annotated[list[str], msgspec.Meta(description="scheduling gates of other controllers")]
     likely_start: Annotated[StartReport | None, msgspec.Meta(description="null where it is not known")]
@@ -101,6 +104,7 @@ def waiting_report(row: QueueRow) -> WaitingReport:
         None if row.place is None else row.place.of_team,
         row.code,
         row.cause,
+        facts_json(row.reason.statement),
         [HolderReport(each.name, format_gpus(each.gpus)) for each in row.holders],
         list(row.gates),
         StartReport(start.earliest, start.latest) if isinstance(start, StartRange) else None,
