@@ -31,6 +31,9 @@ UNWANTED = {
     r"witness(?:es)?": "detector, audit",
     r"heirs?": "successor, beneficiary",
     r"yards?": "victims of a node",
+    r"likewise": "also; write it out",
+    r"entrances?": "access",
+    r"kinship": "department",
 }
 """Expressions for words, and what to write instead. They match whole words in any case."""
 
