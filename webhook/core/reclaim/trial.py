@@ -199,7 +199,7 @@ class Trial:
     def _best(
         self, waiting: ReclaimPod, able: int, allowed: int, how: Overrides
     ) -> tuple[NodeName, VictimChoice] | None:
-        key = (waiting.demand, able, how, self._snapshot.kinship.home(waiting.team))
+        key = (waiting.demand, able, how, self._snapshot.department_costs.department_of(waiting.team))
         offers = self._offers.get(key)
         if offers is None:
             offers = self._offers[key] = _Offers(self, self._fleet, waiting, able, how)
@@ -251,7 +251,7 @@ class Trial:
             self._exhausted | how.outside if how.outside else self._exhausted,
             how.no_minimum_after,
             FailureLimits(self._failures, may_break=how.may_break),
-            snapshot.kinship.costs(team),
+            snapshot.department_costs.costs(team),
             snapshot.sharing,
         )
 

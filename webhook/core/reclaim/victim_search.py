@@ -31,8 +31,8 @@ class Cost(NamedTuple):
     `surplus` is in GPU units beyond the need, `lost_work` in GPU units times seconds since the last save, `failures` in
     thousandths of what the victims' workloads may still fail, `loyalty` in GPU units squared (the further the victims'
     teams are over their shares, the less), `age` in seconds. `gangs` are those that lose pods whose room is not needed,
-    and workloads that fail. `kinship` is how late the victims' departments go (kinship.py); it comes before all parts
-    whose order is the policy's.
+    and workloads that fail. `department` is how late the victims' departments go (department_costs.py); it comes
+    before all parts whose order is the policy's.
     """
 
     gangs: int = 0
@@ -41,11 +41,11 @@ class Cost(NamedTuple):
     failures: int = 0
     loyalty: Units = 0
     age: int = 0  # in the order of ReclaimCost
-    kinship: Units = 0
+    department: Units = 0
 
     def ranked(self, order: Sequence[ReclaimCost]) -> tuple[Units, ...]:
         """Return the parts in the order in which they count."""
-        return (self.kinship, *[self[_POSITION[part]] for part in order])
+        return (self.department, *[self[_POSITION[part]] for part in order])
 
 
 class VictimChoice(NamedTuple):
@@ -82,8 +82,8 @@ class Scale:
 
     `gone` are those that are evicted already, `spared` those that must not be; teams that are `exhausted` lose no more
     pods for now. `left` is None where budgets do not count. Pods that started after `no_minimum_after` have no minimum
-    runtime. `failure_limits` are the workloads' failure budgets, `kinship` is what a GPU unit of each team costs.
-    `sharing` says which victims share devices.
+    runtime. `failure_limits` are the workloads' failure budgets, `department_costs` is what a GPU unit of each team
+    costs. `sharing` says which victims share devices.
     """
 
     now: int
@@ -95,7 +95,7 @@ class Scale:
     exhausted: Set[TeamName] = frozenset()
     no_minimum_after: int | None = None
     failure_limits: FailureLimits = field(default_factory=lambda: _NO_FAILURE_LIMITS)
-    kinship: Mapping[TeamName, int] = field(default_factory=dict)
+    department_costs: Mapping[TeamName, int] = field(default_factory=dict)
     sharing: Sharing = NO_SHARING
 
     def may_go(self, victim: Victim) -> bool:
@@ -118,7 +118,7 @@ class Scale:
 
     def cost_of(self, victims: Sequence[Victim], *, gangs: int) -> Cost:
         """Return what victims cost, without the surplus."""
-        most = max(self.over_share.values(), default=0)
+        most, costs = max(self.over_share.values(), default=0), self.department_costs
         return Cost(
             gangs,
             0,
@@ -130,7 +130,7 @@ class Scale:
             ),
             sum(victim.demand.gpus * (most - self.over_share.get(victim.team, 0)) for victim in victims),
             sum(max(0, self.now - victim.started_at) for victim in victims),
-            sum(victim.demand.gpus * self.kinship.get(victim.team, 0) for victim in victims) if self.kinship else 0,
+            sum(victim.demand.gpus * costs.get(victim.team, 0) for victim in victims) if costs else 0,
         )
 
 
@@ -313,7 +313,7 @@ class _Branch(NamedTuple):
             self.cost.failures + unit.cost.failures,
             self.cost.loyalty + unit.cost.loyalty,
             self.cost.age + unit.cost.age,
-            self.cost.kinship + unit.cost.kinship,
+            self.cost.department + unit.cost.department,
         )
         wanted = tuple([want - got for want, got in zip(self.wanted, unit.here, strict=True)])
         return _Branch(wanted, self.victims + unit.victims, gpus, cost)
