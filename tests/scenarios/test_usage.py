@@ -122,8 +122,8 @@ def test_gpu_hours_agree_with_what_ran_though_the_leader_is_killed_meanwhile(clu
         want = {team: sum(map(ran, found)) for team, found in pods.items()}
         assert min(want.values()) > 400
         for replica in range(2):
-            wait_for(cluster, lambda replica=replica: fairgate.metric(CHARGED, replica=replica) == 0, what="all is seen")
-            wait_for(cluster, lambda replica=replica: len({*counted(fairgate, metrics, replica)}) == 1, what="a scrape")
+            wait_for(cluster, lambda n=replica: fairgate.metric(CHARGED, replica=n) == 0, what="their ends are seen")
+            wait_for(cluster, lambda n=replica: len({*counted(fairgate, metrics, n)}) == 1, what="it is scraped")
 
         live = usage("--kubeconfig", reader(cluster))
         by_prometheus = usage("--prometheus", metrics.url)

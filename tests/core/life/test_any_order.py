@@ -21,7 +21,7 @@ COMES_BACK = NOTICE + LONGEST_GRACE + GRACE + BORROWING_SECONDS + UNREPORTED_SEC
 """Two evictions in a row, one under a limit and one on a node, and every promise over."""
 
 UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
-"""To shrink a failure takes longer than a test may: each try lives through the 9 minutes above. 25 steps can be read."""
+"""To shrink a failure takes longer than a test may: each try lives through the minutes above. 25 steps can be read."""
 
 
 class AnyOrder(RuleBasedStateMachine):
