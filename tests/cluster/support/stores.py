@@ -95,7 +95,7 @@ async def until(is_so: Callable[[], object], *, seconds: float = 30.0) -> None:
     """
     pause = 0.002
     async with asyncio.timeout(seconds):
-        while not is_so():  # noqa: ASYNC110  # what is waited for is not ours to signal
+        while not is_so():  # what is waited for is not ours to signal
             await asyncio.sleep(pause)
             pause = min(1.1 * pause, 0.25)
 
