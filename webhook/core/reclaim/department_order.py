@@ -23,7 +23,7 @@ _STEP: Final = 1 << 48
 _NONE: Final[Mapping[TeamName, int]] = {}
 
 
-class DepartmentCosts:
+class DepartmentOrder:
     """The cost of a GPU unit of each team, for beneficiaries of each department."""
 
     def __init__(self, teams: Iterable[Team] = (), usages: Iterable[DepartmentUsage] = ()) -> None:
@@ -33,7 +33,7 @@ class DepartmentCosts:
         }
         self._costs: dict[DepartmentName | None, Mapping[TeamName, int]] = {}
 
-    def department_of(self, team: TeamName) -> DepartmentName | None:
+    def home(self, team: TeamName) -> DepartmentName | None:
         """Return the department of a team: beneficiaries with the same one see the same costs."""
         chain = self._chains.get(team)
         return None if chain is None else chain[-1].name
@@ -42,7 +42,7 @@ class DepartmentCosts:
         """Return what a GPU unit of each team costs; 0 for teams that are not named."""
         if not self._chains:
             return _NONE
-        home = self.department_of(beneficiary)
+        home = self.home(beneficiary)
         found = self._costs.get(home)
         if found is None:
             found = self._costs[home] = self._costs_for(self._chains.get(beneficiary, ()))
@@ -62,6 +62,3 @@ class DepartmentCosts:
         while within and not within[-1]:
             within.pop()
         return tuple(within), common
-
-
-NO_DEPARTMENTS: Final = DepartmentCosts()
