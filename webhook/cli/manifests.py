@@ -6,7 +6,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import click
-import yaml
 
 from webhook.cli.options import enforce_option
 from webhook.core.model.policy import Enforcement
@@ -16,6 +15,7 @@ from webhook.kube.registration.guards import guards
 from webhook.kube.registration.held_nodes import held_nodes_crd
 from webhook.kube.registration.registration import ServiceReference, webhook_configurations
 from webhook.kube.registration.viewer_role import viewer_role
+from webhook.yaml_writer import to_yaml
 
 _SERVICE: Final = re.compile(r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)(?::(?P<port>[0-9]{1,5}))?")
 _PORTS: Final = range(1, 65_536)
@@ -113,14 +113,7 @@ def manifests(
     objects = [*definitions, viewer_role(), *registration]
     if with_guards and policy.enforce is not Enforcement.OFF:
         objects += guards(policy, trusted_users=trusted_users)
-    click.echo(yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=2**16), nl=False)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes repeated parts in full instead of YAML aliases, which are hard to read."""
-
-    def ignore_aliases(self, _data: object) -> bool:
-        return True
+    click.echo(to_yaml(*objects), nl=False)
 
 
 def _url(given: str | None) -> str | None:
