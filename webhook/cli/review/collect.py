@@ -12,10 +12,10 @@ from webhook.cli.review.sources import Source
 from webhook.core.model.decision import Outcome
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Requester
 from webhook.core.model.reason import Code, Reason
+from webhook.kube.kinds.model import mapping, shown, text
+from webhook.kube.kinds.related import Related
 from webhook.kube.nodes.nodes import to_namespace, to_priority
 from webhook.kube.objects import keys, objects
-from webhook.kube.workloads.model import mapping, shown, text
-from webhook.kube.workloads.related import Related
 from webhook.kube.world_file.device_manifests import Devices, read_devices
 from webhook.kube.world_file.stream import Document, Unreadable, read_stream
 

@@ -8,9 +8,9 @@ import msgspec
 from webhook.core.dra.dra_slices import Condition
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.world.world import World
+from webhook.kube.kinds.model import Json, listed, mapping, text
 from webhook.kube.objects import keys
 from webhook.kube.pod import dra, dra_devices
-from webhook.kube.workloads.model import Json, listed, mapping, text
 from webhook.kube.world_file.world_file import KnownClaim
 
 _GROUP: Final = keys.DEVICES_API.partition("/")[0]
