@@ -13,6 +13,7 @@ from webhook.core.queue.verdict import Never
 from webhook.core.release import gang_line
 from webhook.core.release.judge import Judged
 from webhook.kube.objects import keys
+from webhook.kube.pod.waiting_reason import read_waits
 from webhook.server.leader import queue_releaser, waiting_reasons
 from webhook.server.leader.waiting_reasons import WaitingReasons
 
@@ -23,13 +24,14 @@ def quick(monkeypatch):
 
 
 async def test_texts_are_rewritten_only_where_the_cause_is_another_one(tmp_path):
-    first = "waits: team team-a holds 3 of 4; next when 1 GPU comes back; 2nd in line"
+    first = "waits: as it was put, with a place; 2nd in line"
     async with staged(tmp_path) as stage:
         stage.hold("holder", 4)
         await until(lambda: stage.world.usage(A).total)
-        stage.queue("same", text=first)
         stage.queue("other", text="waits: no node has room")
         await until(lambda: "holds 4 of 4" in stage.text("other"))
+        facts = read_waits(stage.pod("other")["metadata"]["annotations"])
+        stage.queue("same", text=first, reason=facts.reason)
         await stage.looks()
         assert stage.text("same") == first
         assert stage.patches() == ["other"]

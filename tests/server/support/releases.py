@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -54,7 +55,7 @@ class Stage:
         created=0,
         year=2036,
         gates=(keys.QUEUE_GATE,),
-        text="waits: x",
+        text="",
         reason=None,
         gang="",
         size=0,
@@ -71,9 +72,11 @@ class Stage:
             "user": "alice",
             "at": "then",
         }
-        annotations = {keys.DECISION: json.dumps(decision), keys.WAITING: text}
+        annotations = {keys.DECISION: json.dumps(decision)}
         if reason is not None:
             annotations |= waiting_annotations(Waits(reason))
+        if text or reason is None:
+            annotations[keys.WAITING] = text or "waits: x"
         labels = {keys.TEAM: namespace}
         if gang:
             labels["kueue.x-k8s.io/pod-group-name"] = gang
@@ -171,6 +174,8 @@ async def replica(folder, api, connection, *, limit=4, guaranteed=4, waits=True)
     ledger = ApiLedger(connection, world, reached=lambda: pods.reached, recorder=counts, known={}.get)
     feed = Feed(connection, (*world_kinds(world, pods=world), ledger.kind()), pace=FAST)
     pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
+    loop = asyncio.get_running_loop()
+    ahead = int(time.time()) - loop.time()
     with (folder / "log").open("ab") as log:
         releaser = QueueReleaser(
             world,
@@ -180,6 +185,7 @@ async def replica(folder, api, connection, *, limit=4, guaranteed=4, waits=True)
             logs=open_logs(LogFormat.JSON, fd=log.fileno()),
             is_leading=lambda: stage.is_leading,
             why_stale=feed.why_not_synced,
+            clock=lambda: ahead + loop.time(),
         )
         stage = Stage(api, world, ledger, releaser, feed, connection, Recorder.recorded)
         world.on_usage_changed = releaser.note_usage

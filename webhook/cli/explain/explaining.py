@@ -21,8 +21,8 @@ from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.original_request import as_asked
 from webhook.core.model.reason import cause_of, waits_for
 from webhook.core.world.world import World
+from webhook.kube.kinds.model import Unknown
 from webhook.kube.pod.pods import fallback_uid
-from webhook.kube.workloads.model import Unknown
 from webhook.simulation.forecast.forecast import Forecast
 
 _NOT_LOOKED_AT: Final = "not looked at: you may not list all nodes and pods"
