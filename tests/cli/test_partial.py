@@ -81,6 +81,14 @@ async def test_usage_of_all_teams_is_read_from_their_ledgers(api, fairgate):
     assert len(refused) == len(set(refused)), "nothing refused is requested twice"
 
 
+async def test_the_ledger_of_a_department_is_no_team(api, fairgate):
+    api.put(
+        LEDGERS, "department-lab", status={"team": "department lab", "used": "9", "preemptible": "3", "waiting": "0"}
+    )
+    done = await fairgate("status", "-n", "nlp", "-o", "json")
+    assert [team["name"] for team in json.loads(done.stdout)["teams"]] == ["nlp", "vision"]
+
+
 async def test_fractional_usage_is_read(api, fairgate):
     status = {"team": "vision", "used": "7/81559", "reserved": "1", "preemptible": "7/81559", "waiting": "0"}
     api.put(LEDGERS, "vision", status=status)

@@ -22,6 +22,7 @@ from webhook.cluster.writes.reports import read_report
 from webhook.core.model.amount import Units, parse_amount
 from webhook.core.model.names import TeamName
 from webhook.core.model.policy import Enforcement, Policy
+from webhook.core.quota.ledger_moves import department_of
 from webhook.core.world.hidden_usage import Totals
 from webhook.core.world.world import World
 from webhook.kube.ledger import reports
@@ -212,14 +213,18 @@ async def _read(
 
 
 async def _totals(connection: ApiConnection) -> tuple[Totals, ...] | None:
-    """Read the usage of teams from their ledgers; None if that is not allowed."""
+    """Read the usage of teams from their ledgers; None if that is not allowed.
+
+    Those of departments are left out: they repeat what the ledgers of their teams say.
+    """
     try:
         ledgers = await list_objects(connection, LedgerKind())
     except ApiError as error:
         if error.is_forbidden:
             return None
         raise
-    return tuple(_totals_of(ledger.get("status") or {}) for ledger in ledgers)
+    found = (_totals_of(ledger.get("status") or {}) for ledger in ledgers)
+    return tuple(totals for totals in found if department_of(totals.team) is None)
 
 
 def _totals_of(status: Mapping[str, Any]) -> Totals:
