@@ -17,7 +17,7 @@ Examples:
   helm template charts/train | fairgate explain --policy policies -
 
 \b
-Exit status: 0 all would run now, 1 something is refused or would wait, 2 something could not be judged."""
+Exit status: 0 all runs, or would run now, 1 something is refused or waits, 2 something could not be judged."""
 
 
 @click.command(epilog=_EXAMPLES, short_help="Explain one decision step by step.")
@@ -69,10 +69,10 @@ def explain(
     best with their costs) and those without room by cause, the outcome, and what would run now instead. Costs are in
     GPUs: those that later pods can no longer use, those that the pod takes included, and a little for leftovers.
 
-    For an existing pod it shows the decision at its creation, and the outcome if it were created now; for a waiting
-    pod also what reclaim can do for it, for a borrowing pod an announced eviction. For a Job, Deployment or another
-    kind that creates pods it explains the next pod of each role, or one that waits, or one that runs. For a FILE it
-    explains one pod of each role, each as if it were the first.
+    For an existing pod it shows what it does, the decision at its creation, and the outcome if it were created now; for
+    a waiting pod its place in line and what reclaim can do for it, for a borrowing pod an announced eviction. For a
+    Job, Deployment or another kind that creates pods it explains the next pod of each role, or one that waits, or one
+    that runs. For a FILE it explains one pod of each role, each as if it were the first.
     """
     # pydantic and rich are slow to import, and --help needs neither
     from webhook.cli.explain.run import ExplainOptions, run  # noqa: PLC0415
