@@ -52,7 +52,7 @@ def test_all_pods_start_together_and_are_charged(simulator):
     assert whole.later == [0, 0]
     assert sorted(each.node for of in whole.answers for each in of) == ["n0", "n1", "n2"]
     assert simulator.world.usage("a").total == simulator.world.policy.teams[0].gpus.guaranteed * 3 // 2
-    assert len(simulator.charged) == 3
+    assert len(simulator.created) == 3
     assert not len(simulator.world.waiting)
 
 
@@ -67,7 +67,7 @@ def test_where_one_finds_no_room_all_wait_and_nothing_changes(simulator):
     (first,), (second,) = outcomes(whole)
     assert first == second
     assert first.startswith("waits: gang g starts whole, with 4 pods; for ")
-    assert simulator.charged == []
+    assert simulator.created == []
     assert simulator.world.usage("a").total == 0
     assert not len(simulator.world.waiting)
 

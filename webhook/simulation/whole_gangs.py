@@ -63,13 +63,14 @@ def judge_whole(roles: Sequence[GangRole], plan: GangPlan, simulator: Simulator)
         return None
     if together > MAX_MEMBERS:
         return _all_wait(roles, Reason(Code.WAITS_FOR_GANG, f"waits: {too_many_text(gang.name, together)}"))
-    if world.waiting.has_line(queued.team):
-        text = f"waits: pods of team {queued.team} wait ahead of gang {printable(gang.name)}"
-        return _all_wait(roles, Reason(Code.WAITS_IN_LINE, text))
+    has_line = world.waiting.has_line(queued.team)
     members = list(islice(_members(roles, queued, simulator), together))
     judged = _judged([member for _, member in members], gang.id, world)
     if not all(isinstance(each.verdict, Fits) for each in judged):
         return _all_wait(roles, Reason(Code.WAITS_FOR_GANG, judged[0].text))
+    if has_line:
+        text = f"waits: pods of team {queued.team} wait ahead of gang {printable(gang.name)}"
+        return _all_wait(roles, Reason(Code.WAITS_IN_LINE, text))
     return _started(roles, [number for number, _ in members], judged, simulator)
 
 
