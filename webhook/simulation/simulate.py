@@ -22,6 +22,7 @@ from webhook.core.model.policy import Policy, Team
 from webhook.core.model.reason import Code, Reason
 from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.admission.pod_patch import apply, node_choice_operations, operations, queue_operations
 from webhook.kube.objects import objects
@@ -92,7 +93,7 @@ class Simulator:
         while left:
             decision = self._decide(run)
             if isinstance(decision, Queue) and decision.reason.code is not Code.WAITS_FOR_GANG:
-                queued = self.join_line(run.answer(decision, left), decision)
+                queued = self.join_line(run.answer(decision, left), decision, template.pod)
                 yield queued
                 left -= queued.count
                 continue
@@ -107,14 +108,21 @@ class Simulator:
             yield run.answer(decision, 1 + equal, node)
             left -= 1 + equal
 
-    def join_line(self, answer: Answer, queued: Queue) -> Answer:
-        """Put as many of some pods in line as it has places for, and return the answer for these."""
+    def join_line(self, answer: Answer, queued: Queue, pod: Pod) -> Answer:
+        """Put as many of some equal pods in line as it has places for, and return the answer for these.
+
+        The members of a gang are seen by those that come later; of others their number alone is known, as at the
+        webhook before the watch shows them.
+        """
         world, team = self.world, queued.team
         ahead, depth = world.waiting.count(team), world.policy.queue_depth(world.policy.team(team) or Team(team))
         count = min(answer.count, max(0, depth - ahead))
         for _ in range(count):
             uid = self.next_uid()
-            world.waiting.expect(uid, team, now=world.now)
+            if pod.gang is None:
+                world.waiting.expect(uid, team, now=world.now)
+            else:
+                world.set_waiting(WaitingPod(pod._replace(uid=uid), team, queued.user, created=world.now))
             self.created.append(uid)
         return replace(answer, count=count, place=ahead + 1)
 

@@ -224,7 +224,7 @@ class Evaluator:
             if not isinstance(decision, Queue) or answer.place:
                 found.append(answer)
                 continue
-            queued = self._simulator.join_line(answer, decision)
+            queued = self._simulator.join_line(answer, decision, part.template.pod)
             found += [queued] if queued.count else []
             if (rest := answer.count - queued.count) > 0:
                 found += self._simulate(part, rest)
