@@ -5,7 +5,15 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.options import Layout, chosen_source, history_option, layout_option, policy_option, world_options
+from webhook.cli.options import (
+    Layout,
+    chosen_namespace,
+    chosen_source,
+    history_option,
+    layout_option,
+    policy_option,
+    world_options,
+)
 from webhook.kube.objects.keys import OWN_NAMESPACE
 
 _EXAMPLES = """\b
@@ -27,10 +35,8 @@ Exit status: 0 all runs, or would run now, 1 something is refused or waits, 2 so
 @click.option(
     "-n",
     "--namespace",
-    default="default",
-    show_default=True,
     metavar="NAME",
-    help="Namespace of the object, or of objects that name none.",
+    help="Namespace of the object, or of objects that name none. Default: the kubeconfig's own; of a file, `default`.",
 )
 @click.option("--node", metavar="NAME", help="Also show why the pod would, or would not, go to this node.")
 @click.option(
@@ -56,7 +62,7 @@ def explain(
     world: Path | None,
     cluster: bool,
     kubeconfig: Path | None,
-    namespace: str,
+    namespace: str | None,
     node: str | None,
     fairgate_namespace: str,
     user: str,
@@ -78,4 +84,5 @@ def explain(
     from webhook.cli.explain.run import ExplainOptions, run  # noqa: PLC0415
 
     source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
-    sys.exit(run(ExplainOptions(what, policy, source, namespace, user, layout, node, fairgate_namespace, history)))
+    own = chosen_namespace(namespace, source)
+    sys.exit(run(ExplainOptions(what, policy, source, own, user, layout, node, fairgate_namespace, history)))
