@@ -74,9 +74,10 @@ def _finding(result: WorkloadResult, group: PodGroup, head: str) -> Finding:
 
 
 def _in_line(result: WorkloadResult, group: PodGroup) -> Finding:
-    """Return for what pods would wait in line; their places there depend on who comes before them."""
+    """Return for what pods would wait in line, and at which places if they came now."""
     head, (reason, *_) = f"{result.share(group)} would wait in line", group.reasons
-    text = f"{cause_of(reason).text} ({reason.code})"
+    where = f"; {group.places_text}" if group.places else ""
+    text = f"{cause_of(reason).text}{where} ({reason.code})"
     return Finding(Level.NOTE, result.place.source, group.line, reason.code, result.title, head, text)
 
 

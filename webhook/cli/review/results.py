@@ -9,7 +9,8 @@ from webhook.core.model.amount import Units
 from webhook.core.model.decision import Outcome
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, TeamName
-from webhook.core.model.reason import Reason, refusal_text
+from webhook.core.model.reason import Reason, cause_of, refusal_text
+from webhook.core.model.text import ordinal
 from webhook.core.model.tier import Tier
 
 Word = Literal["admitted", "queued", "refused", "unknown"]
@@ -60,12 +61,17 @@ class ReviewWarning(NamedTuple):
         return cls(f"{about}{reason.text} ({reason.code})", reason.code)
 
 
+NO_PLACES: Final = range(0)
+_FEW: Final = 5
+
+
 @dataclass(frozen=True, slots=True)
 class PodGroup:
     """Equal pods of one role with the same outcome.
 
     `count` is None if the manifest does not determine it; `demand` and `nodes` (the first choices) are those of one
-    pod, None and empty if unknown. `line` is that of the GPU request.
+    pod, None and empty if unknown. `line` is that of the GPU request. `places` are those in the team's line, from 1,
+    empty for pods that would not wait.
     """
 
     role: str
@@ -78,6 +84,26 @@ class PodGroup:
     tier: Tier | None = None
     nodes: tuple[NodeName, ...] = ()
     patch: Patch | None = None
+    places: range = NO_PLACES
+
+    @property
+    def places_text(self) -> str:
+        """The places in line in words, each of a few, such as `3rd and 4th in line`; "" for none."""
+        if not self.places:
+            return ""
+        few = [ordinal(each) for each in self.places[:_FEW]]
+        if len(self.places) > _FEW:
+            return f"{few[0]} to {ordinal(self.places[-1])} in line"
+        *before, last = few
+        return f"{', '.join(before)}{' and ' if before else ''}{last} in line"
+
+    @property
+    def texts(self) -> tuple[Reason, ...]:
+        """The reasons as messages, those of pods that would wait with their places."""
+        if not self.places:
+            return self.reasons
+        words, where = "waits: {cause}; {places}", self.places_text
+        return tuple(Reason(each.code, words, {"cause": cause_of(each), "places": where}) for each in self.reasons)
 
     @property
     def gpus(self) -> Units:

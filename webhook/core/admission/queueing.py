@@ -349,10 +349,13 @@ def _limit_cause(assessed: Assessment, *, is_owed: bool) -> Statement:
 
 
 def owed(assessed: Assessment, blocking: Sequence[AppliedLimit], gpus: Units) -> Statement:
-    """Return what pods borrow of the limits in the way, and that it is taken back for so many GPU units."""
+    """Return what pods borrow of the limits in the way, and that reclaim can take it back for so many GPU units.
+
+    Whether an evictor runs is not known here.
+    """
     held = tuple([_held(each, borrowed=_borrowed(each, assessed)) for each in blocking])
     back = max(_missing(each.taken + gpus, each.limit) for each in blocking)
-    words = "{held:and}; it is inside team {team}'s guaranteed share, so {back:GPUs} will be taken back"
+    words = "{held:and}; it is inside team {team}'s guaranteed share, so {back:GPUs} can be taken back"
     return Statement(words, {"held": held, "team": assessed.team.name, "back": back})
 
 

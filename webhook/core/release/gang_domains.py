@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from webhook.core.admission.domain_rules import domain_refusal, kinds_of, request_of
-from webhook.core.admission.gang_rules import of_gang
+from webhook.core.admission.domain_rules import gang_refusal, kinds_of, request_of
 from webhook.core.model.domain_request import DomainLevel, DomainPlace, DomainRequest, asked_levels, levels_to_try
 from webhook.core.model.names import NodeName
 from webhook.core.model.policy import NO_TEAM
@@ -88,13 +87,11 @@ class GangDomains:
             yield self._most_room(), None
 
     def never(self) -> Reason | None:
-        """Return why the members can never start in one domain; None if they could, or need not."""
+        """Return why the members can never start together; None if they could."""
         gang = self._members[0].pod.gang
-        if gang is None or not self.is_required:
+        if gang is None:
             return None
-        pods = [member.pod for member in self._members]
-        refusal = domain_refusal(pods, self._request, self._members[0].team, self._world)
-        return None if refusal is None else of_gang(gang, refusal)
+        return gang_refusal([member.pod for member in self._members], gang, self._members[0].team, self._world)
 
     def waits_for(self) -> tuple[str, Statement | None]:
         """Return the label of the domain in which all start, and what the best one holds now; "", None: no matter.
