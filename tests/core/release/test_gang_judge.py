@@ -55,9 +55,7 @@ FULL = [resident(10, node="n2", namespace="team-b")]
 def test_one_that_the_nodes_never_hold_never_starts_and_keeps_no_room():
     found = judged(place_for(*members(5)))
     assert {each.verdict for each in found} == {Never()}
-    want = (
-        "gang g has 5 pods, and the nodes that they may use hold 4 of them when empty: it can never start whole"
-    )
+    want = "gang g has 5 pods, and the nodes that they may use hold 4 of them when empty: it can never start whole"
     assert found[0].reason.text == f"{want}; make it smaller"
     growing = pool("grows", is_autoscaled=True)
     place = world(policy(team(**LIMITED), pools=(growing,)), nodes=[node("n0"), node("n1")])

@@ -7,7 +7,6 @@ import msgspec
 from webhook.cli.explain.outcome import ExplainedSubject
 from webhook.cli.explain.subjects import State
 from webhook.cli.explain.verdict import Word, verdict_of
-from webhook.cli.queue.report import WaitingReport, waiting_report
 from webhook.cli.reason_report import ReasonReport
 from webhook.core.explain.candidates import Candidates
 from webhook.core.explain.explanation import PoolStep
@@ -17,6 +16,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.placement.fragmentation import WEIGHT, WHOLE
 from webhook.core.reclaim.reclaim_outlook import Impossible, Kept, Possible
 from webhook.kube.reclaim.holds import rfc3339
+from webhook.page.views.waiting_row import WaitingReport, waiting_report
 
 
 class LimitReport(msgspec.Struct, rename="camel"):

@@ -79,15 +79,15 @@ def gpu_number(units: Units) -> int | float:
     return round(float(units / ONE_GPU), 6) if rest else int(whole)
 
 
-def gpus_text(units: Units) -> str:
-    """Format GPU units for messages: exact up to thousandths or a share up to 1/16, else rounded with "about"."""
+def gpus_text(units: Units, *, rounded: str = "about ", tiny: str = "less than 0.001") -> str:
+    """Format GPU units for messages: exact up to thousandths or a share up to 1/16, else `rounded`, or `tiny`."""
     if (units % MILLI_GPU) == 0 or (units < ONE_GPU and Fraction(units, ONE_GPU).denominator <= _LARGEST_DENOMINATOR):
         return format_gpus(units)
     if units < MILLI_GPU:
-        return "less than 0.001"
+        return tiny
     digits = 3 if units < ONE_GPU // 10 else 2
     number = f"{round(float(units / ONE_GPU), digits):g}" if units < 10**4 * ONE_GPU else str(units // ONE_GPU)
-    return f"about {number}"
+    return f"{rounded}{number}"
 
 
 def format_limit(limit: Limit) -> str:
