@@ -16,7 +16,7 @@ BORROW = {TIER: "preemptible"}
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 NOTICE = 2
 GRACE = 30
-BOUND = 20
+BOUND = 120
 """Seconds beyond notice and grace period in which the waiting pod is bound, whatever the first victims answer."""
 
 
