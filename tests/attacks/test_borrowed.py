@@ -192,7 +192,7 @@ def test_waiting_pods_that_tolerate_everything_cannot_use_held_nodes(cluster, cr
         for name in idle:
             attacker.create_pod(pod(name, cpu="5", memory="1Gi", **more))
         ask(cluster, theirs, "b", gpus=4)
-        wait_bound(cluster, theirs, "b", timeout=10)
+        wait_bound(cluster, theirs, "b")
         assert len(evicted(cluster, mine, there)) == 4
         assert set(thieves) <= set(alive(cluster, mine))
         assert len(running.said("plan")) == 1

@@ -8,8 +8,8 @@ from webhook.core.model.names import NodeName, Uid
 from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod
 from webhook.evictor.backoff import LONG_SECONDS, PodBackoff
 from webhook.evictor.repair_context import RepairContext, subject
+from webhook.kube.kinds.controllers import path_of
 from webhook.kube.objects.events import EventReason, EventType, ObjectRef
-from webhook.kube.objects.owners import path_of
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.kube.reclaim.lost_pods import failed_patch, replaces_at_once
 

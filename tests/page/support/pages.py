@@ -132,7 +132,7 @@ class Served:
 def served(state, *, authenticator=None, history=None, settings=None, keep=None, snapshots=None):
     """Serve a page until the end of the block."""
     authenticator = authenticator or UrlAuthenticator()
-    snapshots = snapshots or Snapshots(seconds=5)
+    snapshots = snapshots or Snapshots(seconds=60)
     ready, found = threading.Event(), {}
     loop = asyncio.new_event_loop()
 

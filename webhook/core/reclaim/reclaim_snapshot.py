@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from webhook.core.model.amount import Units, Unlimited
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.tier import Tier
-from webhook.core.reclaim.department_costs import DepartmentCosts
+from webhook.core.reclaim.department_order import DepartmentOrder
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Cause, Hold, ReclaimSnapshot, Refused
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
@@ -132,7 +132,7 @@ def take_snapshot(
         budget_seconds=rules.budget_seconds,
         minimum_runtime=rules.minimum_runtime_seconds,
         failures=reclaim_index.failures(chosen),
-        department_costs=DepartmentCosts(world.policy.teams, world.departments()),
+        department_order=DepartmentOrder(world.policy.teams, world.departments()),
         levels=world.policy.topology.levels,
         sharing=WorldSharing(world),
         group_domains=world.group_domains,

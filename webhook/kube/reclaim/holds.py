@@ -7,9 +7,9 @@ import msgspec
 
 from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.kube.kinds.job_failures import DISRUPTION
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import unix_seconds
-from webhook.kube.reclaim.job_failures import DISRUPTION
 
 _EFFECT: Final = "NoSchedule"
 
