@@ -69,7 +69,7 @@ _percentiles = click.Choice(["50", "90", "99"])
 @click.option(
     "--run-time", type=Duration(), default="4h", show_default=True, help="With --load: the mean run time of --mix."
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of everything at random.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random numbers.")
 @click.option(
     "--rounds",
     type=click.IntRange(1, 100),
