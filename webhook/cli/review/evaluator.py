@@ -16,10 +16,12 @@ from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import OnWorkloadLimit
 from webhook.core.model.reason import LIMIT_CODES, Code, Reason
 from webhook.core.world.world import World
-from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.budget import Budget, BudgetSpentError
+from webhook.kube.kinds.gpu_requests import unread_request
 from webhook.kube.kinds.model import PodSet, Unknown, Workload, mapping, text
 from webhook.kube.kinds.related import Related
 from webhook.kube.kinds.table import kind_table
+from webhook.kube.objects.bounds import shortened
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_size import plan_of_workload
 from webhook.kube.workloads.parts import NOT_JUDGED, judge
@@ -108,6 +110,8 @@ class Evaluator:
         outcomes = {group.outcome for group in groups}
         if expanded.is_gang and Outcome.DENY in outcomes and len(outcomes) > 1:
             warnings.append(_PARTIAL_GANG)
+        if not any(group.asks_gpus for group in groups):
+            warnings += _unread(item, expanded)
         return WorkloadResult(
             item.place,
             expanded.api_version,
@@ -253,6 +257,16 @@ class Evaluator:
         for uid in (*before, *running):
             self._world.remove_pod(uid)
         return notes
+
+
+def _unread(item: Item, workload: Workload) -> Iterator[str]:
+    """Yield a warning if an operator's object asks for GPUs in a field that is not read, and its pods request none."""
+    try:
+        found = unread_request(item.object, Budget()) if "." in workload.api_version.partition("/")[0] else ""
+    except BudgetSpentError:
+        return
+    if found:
+        yield f"it asks for GPUs at {shortened(found)}, where no request of its pods is read: none is counted"
 
 
 def _unknown_kind(item: Item, unknown: Unknown, line: int) -> WorkloadResult:

@@ -16,6 +16,7 @@ from webhook.kube.kinds.argo_tasks import Task, before, instances, tasks_of
 from webhook.kube.kinds.batch import overlapping, suspended
 from webhook.kube.kinds.budget import Budget
 from webhook.kube.kinds.deadlines import PROGRESS
+from webhook.kube.kinds.gpu_requests import amounts_in
 from webhook.kube.kinds.kind_row import REPLICA_SET, PodsFound, ReadContext, Row, fatal
 from webhook.kube.kinds.model import Json, listed, mapping, text
 from webhook.kube.kinds.paths import MAX_PODS, ControllerKind, Count, Pods, count_at, dig, unknown_pods
@@ -164,6 +165,8 @@ class _Run:
         template = {**defaults, **template}
         if has_pod(template):
             return self._pod(key, template)
+        if amounts_in(text(mapping(template.get("resource")).get("manifest")), self._budget):
+            raise _UnknownError(f"template {key} creates an object that asks for GPUs: it is judged when it is created")
         limit = count_at(template, "parallelism", default=MAX_PODS, named=f"parallelism of template {key}")
         calls = [[self._called(task, key, library, depth=depth) for task in group] for group in tasks_of(template)]
         return self._graph(calls, limit) if isinstance(template.get("dag"), Mapping) else self._steps(calls, limit)
