@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from webhook.core.model.policy import WorkloadKind
 from webhook.kube.kinds.antichain import bits, heaviest
+from webhook.kube.kinds.apps import rolling_surge
 from webhook.kube.kinds.argo_pods import Settings, devices_of, has_pod, pod_of
 from webhook.kube.kinds.argo_tasks import Task, before, instances, tasks_of
 from webhook.kube.kinds.batch import overlapping, suspended
@@ -18,7 +19,7 @@ from webhook.kube.kinds.budget import Budget
 from webhook.kube.kinds.deadlines import PROGRESS
 from webhook.kube.kinds.gpu_requests import amounts_in
 from webhook.kube.kinds.kind_row import REPLICA_SET, PodsFound, ReadContext, Row, fatal
-from webhook.kube.kinds.model import Json, listed, mapping, text
+from webhook.kube.kinds.model import Json, Surge, listed, mapping, text
 from webhook.kube.kinds.paths import MAX_PODS, ControllerKind, Count, Pods, count_at, dig, unknown_pods
 
 _MAX_DEPTH: Final = 32
@@ -284,6 +285,14 @@ def _stored(ref: Json, context: ReadContext) -> Json:
     return mapping(found.get("spec"))
 
 
+def _rollout_surge(document: Json, replicas: int) -> Surge | None:
+    """Return what an update of a Rollout adds: by blueGreen as many pods again, by canary as a Deployment."""
+    strategy = mapping(dig(document, "spec.strategy"))
+    if isinstance(strategy.get("blueGreen"), dict):
+        return Surge(replicas, is_first=True) if replicas else None
+    return rolling_surge(strategy.get("canary"), replicas)
+
+
 _ALPHA: Final = ("v1alpha1",)
 
 ROWS: Final = (
@@ -312,5 +321,6 @@ ROWS: Final = (
         rollout,
         REPLICA_SET,
         deadline=PROGRESS,
+        surge=_rollout_surge,
     ),
 )

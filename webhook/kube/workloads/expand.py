@@ -86,6 +86,7 @@ def _expanded(
         later,
         eviction_effect(document, row, budget),
         running_deadline(document, row.deadline),
+        row.surge(document, sets[0].count) if row.surge is not None and sets and sets[0].count else None,
     )
 
 
