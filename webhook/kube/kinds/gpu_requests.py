@@ -4,7 +4,6 @@ A field that merely mentions GPUs is none: labels, selectors, tolerations, quota
 """
 
 import re
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from webhook.core.model.gpu_names import looks_like_gpu
@@ -39,20 +38,40 @@ _ELSEWHERE: Final = frozenset(
 """Keys below which only texts with amounts count."""
 _ABOUT: Final = re.compile(r"monitor|metric|dashboard|alert|exporter|utili[sz]ation|threshold|percent", re.IGNORECASE)
 """Words of keys that are about the use of GPUs."""
+_NUMBERS: Final = ("value", "amount", "count", "quantity")
+_MOST_AMOUNTS: Final = 100
 _CONTAINERS: Final = frozenset({"containers", "initContainers", "sidecars", "steps"})
 _TEXT_BYTES: Final = 32
 """Bytes of a text that are searched in a step."""
 
 
-class _Place(NamedTuple):
-    """A value in an object: below another one, its key there, and whether fields below it count."""
+_VALUE_STEPS: Final = 3
+_PLACE_STEPS: Final = 4
+"""The cost of looking at one value, besides reading it and the length of its text, and of one mapping or list."""
 
-    value: object
+
+class _Place(NamedTuple):
+    """A mapping or list in an object, below another one.
+
+    `name` is the key of it, or of the list that it is an element of. `counts`: fields below it ask for what they name.
+    `is_gpu`: a key above it names GPUs.
+    """
+
+    value: Json | list[object]
     above: "_Place | None" = None
     key: str = ""
+    name: str = ""
     counts: bool = True
     is_gpu: bool = False
-    """Whether it is below a key that names GPUs."""
+
+    def path(self, last: object = None) -> str:
+        """Return the path of it, or of one of its values."""
+        found = [] if last is None else [f"[{last}]" if isinstance(self.value, list) else f".{last}"]
+        place: _Place | None = self
+        while place is not None:
+            found.append(place.key)
+            place = place.above
+        return "".join(reversed(found)).lstrip(".")
 
 
 class Found(NamedTuple):
@@ -76,85 +95,80 @@ def requests_in(document: Json, budget: Budget, *, left_out: frozenset[str] = fr
     Raises BudgetSpentError.
     """
     budget.read(document)
-    stack = [_Place(value, key=key) for key, value in document.items() if key not in _HEAD]
-    stack.reverse()
+    stack = [_Place({key: value for key, value in document.items() if key not in _HEAD})]
     containers = ""
     while stack:
         place = stack.pop()
-        if _asks(place, budget):
-            return Found(_path(place), containers)
-        if not containers and _has_containers(place):
-            containers = _path(place)
-        stack += reversed([each for each in _below(place) if each.key.lstrip(".") not in left_out])
+        budget.step(_PLACE_STEPS + _VALUE_STEPS * len(place.value))
+        below: list[_Place] = []
+        is_list = isinstance(place.value, list)
+        for key, value in enumerate(place.value) if isinstance(place.value, list) else place.value.items():
+            name = place.name if is_list else str(key)
+            counts = place.counts and name not in _ELSEWHERE
+            if not isinstance(value, dict | list):
+                if _asks(value, name, budget, counts=counts, is_gpu=place.is_gpu):
+                    return Found(place.path(key), containers)
+            elif is_list or name not in left_out:
+                is_gpu = place.is_gpu or (counts and _names_gpus(name))
+                below.append(_Place(value, place, f"[{key}]" if is_list else f".{key}", name, counts, is_gpu))
+        for each in below:
+            if each.counts and _is_request(each):
+                return Found(each.path(), containers)
+            if not containers and _has_containers(each):
+                containers = each.path()
+        below.reverse()
+        stack += below
     return Found("", containers)
-
-
-def _has_containers(place: _Place) -> bool:
-    key = place.key.lstrip(".")
-    return (key == "containers" and isinstance(place.value, list)) or (
-        key == "container" and "image" in mapping(place.value)
-    )
 
 
 def amounts_in(text: str, budget: Budget) -> bool:
     """Whether a text, such as a manifest in a field, gives a number of GPUs. Raises BudgetSpentError."""
     budget.step(1 + len(text) // _TEXT_BYTES)
-    return any(looks_like_gpu(found[1]) for found in _AMOUNT.finditer(text))
+    for number, found in enumerate(_AMOUNT.finditer(text)):
+        if number == _MOST_AMOUNTS or looks_like_gpu(found[1]):
+            return True  # a text of so many amounts is a manifest, and not looked through
+    return False
 
 
-def _below(place: _Place) -> Iterator[_Place]:
-    value = place.value
-    if isinstance(value, dict):
-        for key, item in value.items():
-            counts = place.counts and key not in _ELSEWHERE
-            yield _Place(item, place, f".{key}", counts, place.is_gpu or (counts and _names_gpus(key)))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield _Place(item, place, f"[{index}]", place.counts, place.is_gpu)
+def _has_containers(place: _Place) -> bool:
+    if place.key == ".containers":
+        return isinstance(place.value, list)
+    return place.key == ".container" and "image" in mapping(place.value)
 
 
-def _asks(place: _Place, budget: Budget) -> bool:
-    value, key = place.value, place.key.lstrip(".")
+def _is_request(place: _Place) -> bool:
+    """Whether a mapping or list requests devices by its form: resources, claims, or a name with an amount."""
+    if isinstance(place.value, list):
+        return place.key == ".resourceClaims" and bool(place.value)
+    if place.key.lower().endswith("resources") and _are_devices(place.value):
+        return True
+    named = any(str(scalar(place.value.get(key))).lower() in _WORDS for key in _NAMES)
+    return named and any(_is_some(place.value.get(key)) for key in _NUMBERS)
+
+
+def _are_devices(resources: Json) -> bool:
+    """Whether resources are extended ones, whatever device that is, or claims of devices."""
+    named = (item for side in ("limits", "requests") for item in mapping(resources.get(side)).items())
+    return bool(resources.get("claims")) or any("/" in str(name) and _is_some(amount) for name, amount in named)
+
+
+def _asks(value: object, name: str, budget: Budget, *, counts: bool, is_gpu: bool) -> bool:
+    """Whether a scalar asks: an amount by its key or one above, a device's name, a machine with GPUs, a manifest."""
     if isinstance(value, str) and amounts_in(value, budget):
         return True
-    if not place.counts:
+    if not counts:
         return False
-    if isinstance(value, dict):
-        return _is_claim_or_resource(key, value) or _is_named_amount(value)
-    if isinstance(value, list):
-        return key == "resourceClaims" and bool(value)
-    return _asks_by_value(place, value)
-
-
-def _asks_by_value(place: _Place, value: object) -> bool:
-    """Whether a scalar asks: an amount below a key that names GPUs, a device's name, or a machine with GPUs."""
-    named = _last_key(place)
-    if _names_gpus(named) or (place.is_gpu and isinstance(value, int | float) and not isinstance(value, bool)):
+    if _names_gpus(name):
         return _is_some(value)
     if not isinstance(value, str):
-        return False
-    if place.is_gpu and _NUMBER.fullmatch(value):
+        return is_gpu and not isinstance(value, bool) and _is_some(value)
+    if is_gpu and _NUMBER.fullmatch(value):
         return _is_some(value)
-    if _MACHINES.search(named):
-        return _GPU_MACHINE.match(value) is not None or looks_like_gpu(value)
-    return len(value) <= _LONGEST_NAME and _RESOURCE.fullmatch(value) is not None and looks_like_gpu(value)
-
-
-def _is_claim_or_resource(key: str, value: Json) -> bool:
-    """Whether a mapping requests extended resources, whatever device that is, or claims of devices."""
-    if not key.lower().endswith("resources"):
+    if len(value) > _LONGEST_NAME:
         return False
-    sides = (mapping(value.get(side)) for side in ("limits", "requests"))
-    return bool(value.get("claims")) or any(
-        "/" in str(name) and _is_some(side[name]) for side in sides for name in side
-    )
-
-
-def _is_named_amount(value: Json) -> bool:
-    """Whether a mapping is a resource by name with its amount: {name: GPU, value: "1"}."""
-    named = any(str(scalar(value.get(key))).lower() in _WORDS for key in _NAMES)
-    amounts = (value.get(key) for key in ("value", "amount", "count", "quantity"))
-    return named and any(amount is not None and _is_some(amount) for amount in amounts)
+    if _MACHINES.search(name):
+        return _GPU_MACHINE.match(value) is not None or looks_like_gpu(value)
+    return _RESOURCE.fullmatch(value) is not None and looks_like_gpu(value)
 
 
 def _names_gpus(key: str) -> bool:
@@ -163,20 +177,5 @@ def _names_gpus(key: str) -> bool:
 
 def _is_some(value: object) -> bool:
     """Whether a value is more than nothing."""
-    written = scalar(value) if not isinstance(value, float) else str(value)
+    written = str(value) if isinstance(value, float) else scalar(value)
     return written is not None and _NOTHING.fullmatch(written.strip()) is None
-
-
-def _last_key(place: _Place | None) -> str:
-    """Return the key of a value, of an element of a list that of the list."""
-    while place is not None and place.key.startswith("["):
-        place = place.above
-    return "" if place is None else place.key.lstrip(".")
-
-
-def _path(place: _Place | None) -> str:
-    found = []
-    while place is not None:
-        found.append(place.key)
-        place = place.above
-    return "".join(reversed(found))

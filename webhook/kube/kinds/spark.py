@@ -85,7 +85,7 @@ def _devices(conf: Json, role: str) -> Json:
 def _amounts(conf: Json, role: str) -> Iterator[tuple[str, object]]:
     prefix = f"spark.{role}.resource."
     for key, amount in conf.items():
-        if key.startswith(prefix) and key.endswith(".amount"):
+        if str(key).startswith(prefix) and key.endswith(".amount"):
             yield key.removeprefix(prefix).removesuffix(".amount"), amount
 
 
