@@ -2,7 +2,6 @@
 
 import json
 import time
-from contextlib import suppress
 
 import pytest
 import yaml
@@ -159,9 +158,14 @@ def test_lines_of_a_policy_are_those_of_keys_and_elements_even_of_aliases():
 
 @given(st.binary(max_size=60) | st.text(alphabet="[]{}:,-&*a!'\"|>\n ", max_size=40).map(str.encode))
 def test_any_bytes_are_read_or_refused(content):
-    with suppress(DocumentError):
-        json.dumps(list(read_documents(content)))
-    document.read_documents({"a.yaml": content})
+    reading = document.read_documents({"a.yaml": content})
+    try:
+        manifests = list(read_documents(content))
+    except DocumentError:
+        assert reading.problems
+    else:
+        json.dumps(manifests)
+        assert reading.problems or [policy.value for policy in reading.documents] == manifests
 
 
 def test_output_of_kubectl_is_read_as_pyyaml_reads_it():

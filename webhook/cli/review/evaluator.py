@@ -10,7 +10,7 @@ from webhook.cli.review.existing_pods import ExistingPods
 from webhook.cli.review.gpu_lines import GpuLines
 from webhook.cli.review.pod_groups import PodGroups
 from webhook.cli.review.results import Place, PodGroup, WorkloadResult
-from webhook.core.model.decision import Deny, Outcome
+from webhook.core.model.decision import Deny, Outcome, Queue
 from webhook.core.model.names import UNASSIGNED, GangId, Namespace, TeamName, Uid
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import OnWorkloadLimit
@@ -108,7 +108,7 @@ class Evaluator:
         warnings += [f"{reason.text} ({reason.code})" for reason in whole]
         refusal = whole if self._world.policy.workloads.on_limit is OnWorkloadLimit.REJECT else ()
         refusal = tuple(reason for reason in refusal if reason.code in LIMIT_CODES)
-        taken = len(self._simulator.charged)
+        taken = len(self._simulator.created)
         groups: list[PodGroup] = []
         for pod_set in expanded.later:
             later = self._evaluate_together(item, expanded, (pod_set,), refusal, lines)
@@ -119,7 +119,7 @@ class Evaluator:
         groups += evaluated.groups
         warnings += evaluated.warnings
         notes += evaluated.notes
-        self._seen[_identity(expanded)] = (item.place, self._simulator.charged[taken:])
+        self._seen[_identity(expanded)] = (item.place, self._simulator.created[taken:])
         if {group.outcome for group in groups} == {Outcome.ADMIT}:
             warnings += of_update
         outcomes = {group.outcome for group in groups}
@@ -144,7 +144,7 @@ class Evaluator:
         if surge is None:
             return
         (pod_set,) = workload.pod_sets
-        before = len(self._simulator.charged)
+        before = len(self._simulator.created)
         found = self._evaluate_together(item, workload, (replace(pod_set, count=surge.number),), (), lines).groups
         self._remove_since(before)
         for group in found:
@@ -189,6 +189,7 @@ class Evaluator:
             if isinstance(part, PodGroup):
                 groups.append(part)
                 continue
+            self._join_line(part)
             of_part = PodGroups(part.blank, shows_nodes=self._ample_nodes is None)
             for answer in part.answers:
                 of_part.add(answer, part.template)
@@ -253,6 +254,20 @@ class Evaluator:
                 number = sum(map(len, whole.answers))
                 yield f"its {plural(number, 'pod')} start together in {whole.place.name}, which {whole.place.why}"
 
+    def _join_line(self, part: "_Part") -> None:
+        """Put the members of a gang that wait for it in line; those for which there is no place are refused."""
+        found: list[Answer] = []
+        for answer in part.answers:
+            decision = answer.decision
+            if not isinstance(decision, Queue) or answer.place:
+                found.append(answer)
+                continue
+            queued = self._simulator.join_line(answer, decision, part.template.pod)
+            found += [queued] if queued.count else []
+            if (rest := answer.count - queued.count) > 0:
+                found += self._simulate(part, rest)
+        part.answers = found
+
     def _requester_of(self, item: Item, workload: Workload, pod: Pod) -> Requester:
         """Return who will create a pod: the user of its AdmissionReview, a workload's controller, or the user."""
         if workload.kind == "Pod" and item.requester is not None:
@@ -273,9 +288,9 @@ class Evaluator:
 
     def _remove_since(self, since: int) -> None:
         """Remove the pods that were charged since then, because they do not run at the same time as later ones."""
-        for uid in self._simulator.charged[since:]:
+        for uid in self._simulator.created[since:]:
             self._world.remove_pod(uid)
-        del self._simulator.charged[since:]
+        del self._simulator.created[since:]
 
     def _replaced(self, item: Item, workload: Workload) -> _Replaced:
         """Return the object's existing pods, which applying it again replaces."""

@@ -15,11 +15,11 @@ from webhook.cli.live_cluster import policy_of_report
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.errors import ClusterError
 from webhook.core.world.world import World
-from webhook.page.live import keeper as keepers
+from webhook.page.live import state_updater
 from webhook.page.live.cluster_state import ClusterState, Reading
 from webhook.page.live.hub import Hub
-from webhook.page.live.keeper import READING, ClusterKeeper
 from webhook.page.live.kept_objects import KeptObjects
+from webhook.page.live.state_updater import READING, StateUpdater
 from webhook.page.views.gpu_map import ZONE
 from webhook.page.views.viewer import EVERYTHING
 
@@ -40,8 +40,8 @@ def put(api, path, made, **more):
 
 
 class Kept:
-    def __init__(self, state, hub, keeper, task):
-        self.state, self.hub, self.keeper, self.task = state, hub, keeper, task
+    def __init__(self, state, hub, updater, task):
+        self.state, self.hub, self.updater, self.task = state, hub, updater, task
 
     async def until(self, check):
         async with asyncio.timeout(15):
@@ -61,9 +61,9 @@ async def keep(api, tmp_path):
         connections.append(await connect(write_kubeconfig(tmp_path / "config", api.url)))
         state = ClusterState(Reading(World(policy_of()), KeptObjects()), "test", ZONE, problem=READING)
         hub = Hub(state)
-        keeper = ClusterKeeper(connections[-1], state, reread=reread, read_policy=read_policy)
-        tasks.append(asyncio.create_task(keeper.run()))
-        return Kept(state, hub, keeper, tasks[-1])
+        updater = StateUpdater(connections[-1], state, reread=reread, read_policy=read_policy)
+        tasks.append(asyncio.create_task(updater.run()))
+        return Kept(state, hub, updater, tasks[-1])
 
     yield start
     for task in tasks:
@@ -144,7 +144,7 @@ async def test_without_events_the_rest_is_shown_and_a_note_says_so(api, keep):
 
 
 async def test_where_watching_is_not_allowed_what_may_be_read_is_read_again(api, keep, monkeypatch):
-    monkeypatch.setattr(keepers, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(state_updater, "AGAIN_SECONDS", 0.05)
     api.faults[f"list {NODES}"].extend([Answer(403)] * 50)
     calls = []
 
@@ -159,7 +159,7 @@ async def test_where_watching_is_not_allowed_what_may_be_read_is_read_again(api,
     await kept.until(lambda: kept.state.reading.notes == ("nodes are not shown",))
     await kept.until(lambda: kept.state.problem == "the API server is away")
     await kept.until(lambda: not kept.state.problem)
-    assert kept.keeper.is_listed.is_set()
+    assert kept.updater.is_listed.is_set()
 
 
 class ForbiddenFeed:
@@ -182,7 +182,7 @@ class ForbiddenFeed:
 
 
 async def test_it_ends_when_cancelled_while_it_stops_to_watch(keep, monkeypatch):
-    monkeypatch.setattr(keepers, "Feed", ForbiddenFeed)
+    monkeypatch.setattr(state_updater, "Feed", ForbiddenFeed)
     monkeypatch.setattr(ForbiddenFeed, "is_ending", asyncio.Event())
 
     async def reread():

@@ -1,4 +1,4 @@
-"""What each pool lets in, remembered under one policy: pods of one team and one template ask again and again."""
+"""Which pools are open to a team, and what a pod in a pool requires, cached for one policy: many pods ask the same."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ _KEPT_JOINS: Final = 1024
 """Pairs of pod constraints and pool remembered."""
 
 
-class Entrances:
+class PoolAccess:
     """The pools of a policy: which are open to a team, and on what conditions a pod is in one."""
 
     def __init__(self, policy: Policy) -> None:
@@ -20,7 +20,7 @@ class Entrances:
         self._joined: dict[tuple[Constraints, PoolName], Constraints] = {}
 
     def open_to(self, team: TeamName) -> tuple[Pool, ...]:
-        """List the pools that a team may enter with any pod: those without a `match` of their own."""
+        """List the pools that any pod of a team may use: those without a `match` of their own."""
         known = self._open.get(team)
         if known is None:
             known = tuple(pool for pool in self._pools if pool.match is None and pool.admits(team))

@@ -1,4 +1,4 @@
-"""Doors of the page: who a request comes from, and what that viewer may see."""
+"""Who a request to the page comes from, and what that viewer may see."""
 
 import asyncio
 import secrets
@@ -50,8 +50,8 @@ class Caller:
     origin: Origin = NOWHERE
 
 
-class Door(Protocol):
-    """Lets viewers in."""
+class Authenticator(Protocol):
+    """Identifies viewers, and keeps their sessions."""
 
     takes_tokens: bool
     """Whether a viewer signs in with a token of the cluster."""
@@ -59,15 +59,15 @@ class Door(Protocol):
     async def viewer(self, caller: Caller) -> Viewer | None:
         """Return the viewer of a request; None where it must sign in first."""
 
-    async def enter(self, token: str, origin: Origin = NOWHERE) -> str:
+    async def sign_in(self, token: str, origin: Origin = NOWHERE) -> str:
         """Return the cookie of a new session for a token; "" where the token is not valid."""
 
-    def leave(self, cookie: str) -> None:
+    def sign_out(self, cookie: str) -> None:
         """End a session."""
 
 
-class LocalDoor:
-    """The door of a page on the user's own machine: the URL that was printed opens it once."""
+class UrlAuthenticator:
+    """For a page on the user's own machine: the URL that was printed opens it once."""
 
     takes_tokens = False
 
@@ -80,7 +80,7 @@ class LocalDoor:
         """Return the only viewer."""
         return EVERYTHING if caller.cookie in self._cookies else None
 
-    async def enter(self, token: str, origin: Origin = NOWHERE) -> str:  # noqa: ARG002 - it opens once
+    async def sign_in(self, token: str, origin: Origin = NOWHERE) -> str:  # noqa: ARG002 - it opens once
         """Return a cookie for the token of the URL, the first time."""
         if self._is_used or not compare_digest(token.encode(), self.token.encode()):
             return ""
@@ -89,7 +89,7 @@ class LocalDoor:
         self._cookies.add(cookie)
         return cookie
 
-    def leave(self, cookie: str) -> None:
+    def sign_out(self, cookie: str) -> None:
         """End the session."""
         self._cookies.discard(cookie)
 
@@ -106,8 +106,8 @@ class _Known:
     until: float
 
 
-class ClusterDoor:
-    """The door of a page in the cluster: a bearer token that the API server accepts, and its rights.
+class TokenAuthenticator:
+    """For a page in the cluster: a bearer token that the API server accepts, and its rights.
 
     A token comes with each request, as from an authenticating proxy, or once by the form. `namespaces` are those that
     have something to show. The rights are asked for again after a minute. What is kept, and what the API server is
@@ -144,7 +144,7 @@ class ClusterDoor:
             return None
         return await self._viewer_of(session.token, None)
 
-    async def enter(self, token: str, origin: Origin = NOWHERE) -> str:
+    async def sign_in(self, token: str, origin: Origin = NOWHERE) -> str:
         """Return the cookie of a new session. Raises TooManySignInsError, ClusterError."""
         token = token.strip()
         viewer = await self._viewer_of(token, origin) if token else None
@@ -154,7 +154,7 @@ class ClusterDoor:
         self._sessions.set(cookie, viewer.person, _Session(token, self._clock() + SESSION_SECONDS))
         return cookie
 
-    def leave(self, cookie: str) -> None:
+    def sign_out(self, cookie: str) -> None:
         """End a session."""
         self._sessions.pop(cookie)
 

@@ -1,9 +1,9 @@
-"""What each pool lets in: which pools are open to a team, and a pod's conditions joined with a pool's."""
+"""Which pools are open to a team, and the constraints of a pod in a pool."""
 
 from tests.core.support.make import policy, pool, requirement
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.selector import NO_CONSTRAINTS, Constraints, Toleration
-from webhook.core.world.entrances import Entrances
+from webhook.core.world.pool_access import PoolAccess
 
 SHARED = pool("shared")
 PRIVATE = pool("private", teams=frozenset({"team-a"}))
@@ -17,32 +17,32 @@ CUT = pool(
 
 
 def test_pools_are_open_by_team_and_those_that_choose_their_pods_are_not():
-    entrances = Entrances(policy(pools=(SHARED, PRIVATE, CHOSEN)))
+    access = PoolAccess(policy(pools=(SHARED, PRIVATE, CHOSEN)))
     for _ in range(2):
-        assert entrances.open_to("team-a") == (SHARED, PRIVATE)
-        assert entrances.open_to("team-b") == (SHARED,)
+        assert access.open_to("team-a") == (SHARED, PRIVATE)
+        assert access.open_to("team-b") == (SHARED,)
 
 
 def test_a_pools_conditions_are_added_to_the_pods():
     own = Constraints(node_selector=(("zone", "a"),))
     want = own.joined(node_selector=CUT.node_selector, requirements=CUT.affinity, tolerations=CUT.tolerations)
-    entrances = Entrances(policy(pools=(CUT,)))
-    assert entrances.joined(own, CUT) == want
-    assert entrances.joined(own, CUT) is entrances.joined(own, CUT)
-    assert entrances.joined(own, SHARED) is own
+    access = PoolAccess(policy(pools=(CUT,)))
+    assert access.joined(own, CUT) == want
+    assert access.joined(own, CUT) is access.joined(own, CUT)
+    assert access.joined(own, SHARED) is own
 
 
 def test_constraints_of_any_length_are_joined_and_not_kept():
     long = Constraints(node_selector=(("zone", "a" * 10_000),))
-    entrances = Entrances(policy(pools=(CUT,)))
-    assert entrances.joined(long, CUT) == entrances.joined(long, CUT)
-    assert entrances.joined(long, CUT) is not entrances.joined(long, CUT)
+    access = PoolAccess(policy(pools=(CUT,)))
+    assert access.joined(long, CUT) == access.joined(long, CUT)
+    assert access.joined(long, CUT) is not access.joined(long, CUT)
 
 
 def test_the_number_of_joins_that_are_kept_is_bounded():
-    entrances = Entrances(policy(pools=(CUT,)))
-    first = entrances.joined(NO_CONSTRAINTS, CUT)
+    access = PoolAccess(policy(pools=(CUT,)))
+    first = access.joined(NO_CONSTRAINTS, CUT)
     for number in range(1024):
-        entrances.joined(Constraints(node_selector=(("zone", str(number)),)), CUT)
-    assert entrances.joined(NO_CONSTRAINTS, CUT) == first
-    assert entrances.joined(NO_CONSTRAINTS, CUT) is not first
+        access.joined(Constraints(node_selector=(("zone", str(number)),)), CUT)
+    assert access.joined(NO_CONSTRAINTS, CUT) == first
+    assert access.joined(NO_CONSTRAINTS, CUT) is not first

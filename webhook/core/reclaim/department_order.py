@@ -23,7 +23,7 @@ _STEP: Final = 1 << 48
 _NONE: Final[Mapping[TeamName, int]] = {}
 
 
-class Kinship:
+class DepartmentOrder:
     """The cost of a GPU unit of each team, for beneficiaries of each department."""
 
     def __init__(self, teams: Iterable[Team] = (), usages: Iterable[DepartmentUsage] = ()) -> None:
@@ -62,6 +62,3 @@ class Kinship:
         while within and not within[-1]:
             within.pop()
         return tuple(within), common
-
-
-NO_KINSHIP: Final = Kinship()

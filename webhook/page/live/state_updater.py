@@ -32,7 +32,7 @@ ReadPolicy = Callable[[Mapping[str, Any]], Policy | None]
 """Reads the policy of a Report; None where this version cannot."""
 
 
-class ClusterKeeper:
+class StateUpdater:
     """Keeps the state of a live cluster. `reread` reads what is allowed where watching is not.
 
     `read_policy` is None where the policy is that of a folder, and stays.
