@@ -5,7 +5,7 @@ from typing import Final
 
 from webhook.core.model.policy import WorkloadKind
 from webhook.kube.kinds.argo_pods import devices_of
-from webhook.kube.kinds.kind_row import PodsFound, ReadContext, Row
+from webhook.kube.kinds.kind_row import PodsFound, ReadContext, Row, fatal
 from webhook.kube.kinds.model import Json, listed, mapping, text
 from webhook.kube.kinds.paths import ONE, ControllerKind, Pods, dig, unknown_pods
 from webhook.kube.kinds.template_merge import merge_container
@@ -114,6 +114,8 @@ ROWS: Final = (
         "1, with the devices of all steps; its Task must be given too",
         task_run,
         labels={**_LABELS, "tekton.dev/taskRun": "{name}"},
+        fails="it fails with its evicted pod",
+        loss=fatal,
     ),
     Row(
         WorkloadKind("tekton.dev", "PipelineRun", "pipelineruns"),
@@ -122,5 +124,6 @@ ROWS: Final = (
         pipeline_run,
         _TASK_RUN,
         {**_LABELS, "tekton.dev/pipelineRun": "{name}"},
+        fails="a task fails with its evicted pod, and is tried again only as its retries say",
     ),
 )
