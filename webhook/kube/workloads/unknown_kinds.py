@@ -16,6 +16,7 @@ _WITHOUT_PODS: Final = frozenset(
         *("cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io", "machine.openshift.io", "metal3.io"),
         *("karpenter.sh", "karpenter.k8s.aws", "karpenter.azure.com", "karpenter.k8s.gcp", "autoscaling.x-k8s.io"),
         *("container.gcp.upbound.io", "eks.aws.upbound.io", "containerservice.azure.upbound.io"),
+        *("container.cnrm.cloud.google.com", "eks.services.k8s.aws", "ec2.services.k8s.aws", "devices.harvesterhci.io"),
         # quotas, queues and priorities of schedulers
         *("kueue.x-k8s.io", "topology.kueue.x-k8s.io", "scheduling.volcano.sh", "scheduling.run.ai"),
         *("scheduling.x-k8s.io", "scheduling.koordinator.sh"),
@@ -57,6 +58,7 @@ _SETTINGS: Final = frozenset(
         ("nvidia.com", "NVIDIADriver"),
         ("kubevirt.io", "KubeVirt"),
         ("hco.kubevirt.io", "HyperConverged"),
+        ("opendatahub.io", "OdhDashboardConfig"),
     }
 )
 """Kinds that name GPUs, and whose own pods ask for none."""
