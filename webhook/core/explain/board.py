@@ -103,7 +103,8 @@ class DeviceGroup:
 
     `over` are pieces that pods have beyond the node's allocatable ones. `is_packed`: it is known which device a pod's
     share is on, and each device is a GPU; otherwise pieces are only counted, and shown in the order of the pods' names.
-    `weight` are the GPU units of one piece then.
+    `weight` are the GPU units of one piece then. `promised` are pieces for pods that were sent here and are on no node
+    yet.
     """
 
     resource: ResourceName
@@ -111,6 +112,7 @@ class DeviceGroup:
     over: int = 0
     is_packed: bool = False
     weight: Units = 0
+    promised: int = 0
 
     @property
     def pieces(self) -> int:
@@ -124,8 +126,8 @@ class DeviceGroup:
 
     @property
     def free(self) -> int:
-        """Pieces that no pod has."""
-        return max(0, self.pieces - self.used)
+        """Pieces that no pod has, and none is promised."""
+        return max(0, self.pieces - self.used - self.promised)
 
     @property
     def free_units(self) -> Units:
@@ -133,7 +135,8 @@ class DeviceGroup:
         if not self.is_packed:
             return exact_units(self.free * self.weight)
         parts = (Fraction(device.pieces - device.used, device.pieces) for device in self.devices if device.pieces)
-        return exact_units(sum(max(Fraction(0), part) for part in parts) * ONE_GPU)
+        promised = Fraction(self.promised * len(self.devices), max(1, self.pieces))
+        return exact_units(max(Fraction(0), sum(max(Fraction(0), part) for part in parts) - promised) * ONE_GPU)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,11 +294,13 @@ def _group(node: Node, resource: ResourceName, pods: list[Resident], world: Worl
         for pod in pods
         if (pieces := dict(pod.demand.held).get(resource, 0))
     ]
+    promised = sum(dict(pod.demand.held).get(resource, 0) for pod in world.pods_on(node.name, is_expected=True))
     if resource == node.devices.resource:
-        return DeviceGroup(resource, _by_device(node, allocations, world), is_packed=True)
+        return DeviceGroup(resource, _by_device(node, allocations, world), is_packed=True, promised=promised)
     in_order = [allocation for _, allocation in allocations]
     weight = weight_at(resource, node.slice, world.policy.resources)
-    return DeviceGroup(resource, *_by_name(_sizes(node, resource, offered, world), in_order), weight=weight)
+    by_name = _by_name(_sizes(node, resource, offered, world), in_order)
+    return DeviceGroup(resource, *by_name, weight=weight, promised=promised)
 
 
 def _charged_as(pod: Resident, world: World) -> tuple[TeamName, Tier]:
@@ -374,14 +379,14 @@ def _free(nodes: list[NodeRow], world: World) -> Iterator[FreeRow]:
             guaranteed_at_once=reclaimed.count(guaranteed_pod) if guaranteed_pod else 0,
             closed=sum(group.free for row, group in groups if row.state),
             held=sum(group.free for row, group in groups if row.is_held and not row.state),
-            whole_nodes=sum(1 for _, group in usable if not group.used),
+            whole_nodes=sum(1 for _, group in usable if not (group.used or group.promised)),
         )
 
 
 def _largest(group: DeviceGroup) -> int:
     """Return the largest pod that the group could take now."""
     if group.is_packed:
-        return max((device.pieces - device.used for device in group.devices), default=0)
+        return min(group.free, max((device.pieces - device.used for device in group.devices), default=0))
     return group.free
 
 
