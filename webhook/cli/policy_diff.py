@@ -19,7 +19,7 @@ from webhook.core.model.original_request import as_asked
 from webhook.core.model.policy import Policy
 from webhook.core.model.reason import refusal_text
 from webhook.core.world.world import World
-from webhook.kube.workloads.model import mapping, text
+from webhook.kube.kinds.model import mapping, text
 from webhook.simulation.simulate import Template, read_template
 
 _REFUSED: Final = "refused"

@@ -21,7 +21,7 @@ from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.original_request import as_asked
 from webhook.core.model.reason import Reason
 from webhook.core.world.world import World
-from webhook.kube.workloads.model import Unknown
+from webhook.kube.kinds.model import Unknown
 from webhook.simulation.forecast.forecast import Forecast
 
 _NOT_LOOKED_AT: Final = "not looked at: you may not list all nodes and pods"

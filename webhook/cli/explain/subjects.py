@@ -10,13 +10,13 @@ from webhook.core.model.decision import Deny
 from webhook.core.model.names import Namespace, Uid
 from webhook.core.release.gang_plans import GangPlan
 from webhook.core.world.world import World
+from webhook.kube.kinds.kind_row import KindTable
+from webhook.kube.kinds.model import Unknown, listed, mapping, text
+from webhook.kube.kinds.related import Related
 from webhook.kube.objects import keys
 from webhook.kube.pod.pods import fallback_uid
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_size import plan_of_workload
-from webhook.kube.workloads.kind_row import KindTable
-from webhook.kube.workloads.model import Unknown, listed, mapping, text
-from webhook.kube.workloads.related import Related
 from webhook.simulation.simulate import Template, read_template
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})

@@ -16,13 +16,13 @@ from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import OnWorkloadLimit
 from webhook.core.model.reason import LIMIT_CODES, Code, Reason
 from webhook.core.world.world import World
-from webhook.kube.workloads.budget import Budget
+from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.model import PodSet, Unknown, Workload, mapping, text
+from webhook.kube.kinds.related import Related
+from webhook.kube.kinds.table import kind_table
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_size import plan_of_workload
-from webhook.kube.workloads.model import PodSet, Unknown, Workload, mapping, text
 from webhook.kube.workloads.parts import NOT_JUDGED, judge
-from webhook.kube.workloads.related import Related
-from webhook.kube.workloads.table import kind_table
 from webhook.kube.world_file.stream import Document
 from webhook.simulation.simulate import Answer, Simulator, Template, read_template
 from webhook.simulation.whole_gangs import GangRole, judge_whole, waits_for_gang
