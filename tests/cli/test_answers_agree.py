@@ -39,9 +39,9 @@ from webhook.core.model.names import Namespace, TeamName, Uid
 from webhook.core.model.pod import Requester
 from webhook.core.model.reason import Code
 from webhook.core.placement.gpu_inventory import gpu_inventory
+from webhook.kube.kinds.table import kind_table
 from webhook.kube.objects import keys
 from webhook.kube.registration.installation import ProbeOutcome, created_probe, refused_probe
-from webhook.kube.workloads.table import kind_table
 from webhook.page.live.line import line_of
 from webhook.page.live.readable import Readable
 from webhook.page.live.snapshots import Snapshots
@@ -328,14 +328,14 @@ def simulated(cluster, manifest):
     template = read_template(manifest, namespace=Namespace(team), world=world)
     in_cluster = SimulatedCluster(world)
     runs = Runs(in_cluster, checkpoint_seconds=0, end_at=lambda _uid, _at: None, look_at=lambda _at: None)
-    arrivals = Arrivals(in_cluster, runs, Settings(refusals=Refusals.LOSE))
+    arrivals = Arrivals(in_cluster, runs, Settings(refusals=Refusals.LOSE), look_at=lambda _at: None)
     pod = template.pod._replace(uid=Uid("new"))
     record = TaskRecord(Task("new", pod, team, world.now, 60, user=USER))
     arrivals.create(PodOf(record, pod.uid, pod))
     if pod.uid in arrivals.queued:
         return Said("queued", place=world.waiting.count(team))
     if record.fate is Fate.REFUSED:
-        return Said("refused", codes=codes_in(record.why))
+        return Said("refused", codes=codes_of(record.refused))
     return Said("admitted", world.charge_of(pod.uid).tier, world.pod(pod.uid).node or world.pod(pod.uid).promised)
 
 
