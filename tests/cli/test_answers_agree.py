@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests import builders as b
 from tests.examples import examples
 from tests.page.support.pages import state_of
+from webhook.cli.coverage import COMPLETE
 from webhook.cli.explain.beside import ClusterDetails
 from webhook.cli.explain.explaining import Found, explain_all
 from webhook.cli.explain.subjects import State, find_pod, pods_of_manifests, subject_of_pod
@@ -28,8 +29,8 @@ from webhook.cli.page.answers import CommandAnswers
 from webhook.cli.policy_diff import compare
 from webhook.cli.review.answers import answer_reviews
 from webhook.cli.review.collect import collect
-from webhook.cli.review.evaluator import Evaluator
-from webhook.cli.review.results import WORDS, Place
+from webhook.cli.review.results import WORDS, Place, WorldFacts
+from webhook.cli.review.review_world import ReviewWorld, evaluated
 from webhook.cli.review.sources import Source
 from webhook.cli.world_source import WorldObjects, world_of
 from webhook.core.explain.board import board_of
@@ -267,11 +268,9 @@ def codes_of(reasons):
 
 def reviewed(cluster, manifest):
     collected = collect((Source("m", json.dumps(manifest).encode()),), namespace="default")
-    evaluator = Evaluator(
-        cluster.world(), related=collected.related, requester=Requester(USER), room_is_known=True, now_text=""
-    )
-    [entry] = collected.entries
-    [group] = evaluator.evaluate(entry).pods
+    opened = ReviewWorld(cluster.world(), WorldFacts("file", "w", None, 0, 0, ""), COMPLETE, is_room_known=True)
+    review = evaluated(collected.entries, collected, opened, requester=Requester(USER), now_text="")
+    [group] = review.workloads[0].pods
     node = group.nodes[0] if group.nodes else None
     place = group.places[0] if group.places else 0
     return Said(WORDS[group.outcome], group.tier, node, codes_of(group.reasons), place)
