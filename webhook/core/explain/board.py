@@ -1,6 +1,5 @@
 """The status of a world: teams, the GPUs of every node, and what would fit now. Pure."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from webhook.core.model.names import PODS, DepartmentName, GpuModel, NodeName, R
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import ReclaimRules, Team
+from webhook.core.model.text import natural_sort_key
 from webhook.core.model.tier import TIERS, Tier
 from webhook.core.placement.rejecting_nodes import ClosedNode
 from webhook.core.quota.departments import DepartmentUsage
@@ -24,7 +24,6 @@ from webhook.core.world.world import World
 _MIG: Final = "nvidia.com/mig-"
 _SHARED: Final = ".shared"
 _MAX_DEVICES: Final = 256
-_DIGITS: Final = re.compile(r"([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +217,7 @@ def board_of(world: World, *, holders: int = 3) -> Board:
         if pod.node is not None and pod.demand.devices:
             by_node[pod.node].append(pod)
     rows = [node_row(node, by_node.get(node.name, ()), world) for node in world.fleet.nodes()]
-    nodes = sorted((row for row in rows if row.groups), key=lambda row: natural(row.name))
+    nodes = sorted((row for row in rows if row.groups), key=lambda row: natural_sort_key(row.name))
     return replace(
         shares_of(world, holders=holders),
         nodes=tuple(nodes),
@@ -400,8 +399,3 @@ def _without_borrowers(group: DeviceGroup, rules: ReclaimRules) -> DeviceGroup:
 
     devices = tuple(replace(device, allocations=tuple(filter(stays, device.allocations))) for device in group.devices)
     return replace(group, devices=devices)
-
-
-def natural(name: str) -> list[tuple[int, str]]:
-    """Return a sort key that orders gpu-2 before gpu-10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(name)]
