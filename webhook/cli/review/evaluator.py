@@ -84,7 +84,7 @@ class Evaluator:
         self._ample_nodes = None if room_is_known else AmpleNodes(world)
         self._simulator = Simulator(world, now_text=now_text)
         self._kinds = kind_table(world.policy.workloads.kinds)
-        self._existing = ExistingPods(world.pods())
+        self._existing = ExistingPods([*world.pods(), *(waiting.pod for waiting in world.waiting.all())])
         self._seen: dict[tuple[str, str, str, str], tuple[Place, list[Uid]]] = {}
 
     def evaluate(self, item: Item) -> WorkloadResult | None:
