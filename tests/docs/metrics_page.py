@@ -1,6 +1,6 @@
 """Generates the reference page of the metrics from the registries of a server and an evictor with one sample each.
 
-`python -m webhook.observe.reference DIR` writes it; a test compares it with docs/metrics.md.
+`python -m tests.docs.metrics_page DIR` writes it; a test compares it with docs/metrics.md.
 """
 
 import sys
