@@ -24,7 +24,6 @@ from webhook.server.leader.queue_releaser import QueueReleaser, ReleaseLedger
 from webhook.server.leader.registration_loop import RegistrationLoop
 from webhook.server.leader.rejections import RejectionReporter
 from webhook.server.leader.tiers import PromotionLedger, TierUpdater
-from webhook.server.leader.usage_sampler import UsageSampler
 
 LEASE_NAME: Final = "fairgate"
 COMPONENT: Final = "fairgate"
@@ -90,7 +89,6 @@ class Leader:
         self._shadow_labels = shadow_labels
         self._bypasses = BypassReporter(world, self.events)
         self.rejections = RejectionReporter(world, self.events)
-        self._sampler = UsageSampler(world, accounting)
         self._registration = RegistrationLoop(connection, world, logs, why_not_serving=why_not_serving)
         self.queue = QueueReleaser(
             world,
@@ -106,7 +104,7 @@ class Leader:
         self._logs = logs
         self._tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "registration": self._registration.run,
-            "usage": self._sampler.run,
+            "usage": accounting.run,
             "labels": self._reconcile_on_change,
             "queue": self.queue.run,
             "refusals": self.retrier.watch_refusals,
