@@ -15,14 +15,15 @@ from tests.charts.readme import readme
 from webhook.core.model.gpu_names import OTHER_DEVICES, PATTERN, looks_like_gpu
 from webhook.core.model.names import ResourceName
 from webhook.core.model.policy import Enforcement, Policy
+from webhook.kube.kinds.table import BUILT_IN as BUILT_IN_KINDS
 from webhook.kube.ledger.report_crd import report_crd
 from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
 from webhook.kube.registration.conditions import gpu_pod_expression
 from webhook.kube.registration.guards import changed_keys_expression, guards
 from webhook.kube.registration.held_nodes import held_nodes_crd
+from webhook.kube.registration.kind_rights import Component, kind_rules
 from webhook.kube.registration.registration import ServiceReference, webhook_configurations
 from webhook.kube.registration.viewer_role import viewer_role
-from webhook.kube.workloads.table import BUILT_IN as BUILT_IN_KINDS
 from webhook.policy.builtin import BUILT_IN
 
 COUNTED, IGNORED, KEY, PATH, USER = "@counted@", "@ignored-gpu@", "@key@", "@path@", "@user@"
@@ -36,6 +37,7 @@ def generated() -> dict[str, str]:
         "files/reports.yaml": yaml.safe_dump(report_crd()["spec"], sort_keys=False, width=2**16),
         "files/viewer.yaml": yaml.safe_dump(viewer_role(), sort_keys=False, width=2**16),
         "files/heldnodes.yaml": yaml.safe_dump(held_nodes_crd()["spec"], sort_keys=False, width=2**16),
+        "files/kinds.yaml": yaml.safe_dump({each.value: kind_rules(each) for each in Component}, sort_keys=False),
         "files/webhooks.json": f"{json.dumps(_webhooks(), indent=2)}\n",
     }
 
@@ -65,7 +67,7 @@ def _webhooks() -> dict[str, object]:
                 "versions": list(row.versions),
             }
             for row in BUILT_IN_KINDS
-            if row.is_workload
+            if row.is_judged
         ],
     }
 

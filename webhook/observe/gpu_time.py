@@ -99,6 +99,8 @@ def _families() -> tuple[CounterMetricFamily, GaugeMetricFamily, GaugeMetricFami
             labels=where,
         ),
         GaugeMetricFamily(
-            "fairgate_node_gpus_used", "GPUs that pods hold on a node; exported by the leader only.", labels=where
+            "fairgate_node_gpus_used",
+            "GPUs that pods hold on a node; exported as fairgate_node_gpus_capacity is.",
+            labels=where,
         ),
     )

@@ -100,9 +100,17 @@ _percentiles = click.Choice(["50", "90", "99"])
     "--checkpoint", type=Duration(), default="0s", show_default=True, help="How often work is saved; 0s: never."
 )
 @click.option("--buy", type=NodeKindType(), metavar="GPUSxMODEL", help="Find how many such nodes make --within true.")
-@click.option("--within", type=Duration(), default="1h", show_default=True, help="With --buy: the longest wait …")
-@click.option("--percentile", type=_percentiles, default="90", show_default=True, help="… of so many percent of jobs …")
-@click.option("--of-team", metavar="NAME", help="… of this team. Default: of all.")
+@click.option(
+    "--within", type=Duration(), default="1h", show_default=True, help="With --buy: the longest wait allowed."
+)
+@click.option(
+    "--percentile",
+    type=_percentiles,
+    default="90",
+    show_default=True,
+    help="With --buy: which percentile of the waits.",
+)
+@click.option("--of-team", metavar="NAME", help="With --buy: only jobs of this team count. Default: all.")
 @click.option(
     "-o",
     "--output",

@@ -53,7 +53,7 @@ def select_pods(
     reclaim_index: ReclaimIndex,
     *,
     now: int,
-    resting: Set[Uid] = frozenset(),
+    paused: Set[Uid] = frozenset(),
     has_holds: bool = False,
 ) -> PodSelection:
     """Return which of the pods within their share can be planned for.
@@ -65,7 +65,7 @@ def select_pods(
     reported = [gpu_pod for gpu_pod in gpu_pods if gpu_pod.report is not None]
     ready = {gpu_pod.uid: gpu_pod for gpu_pod in reported if _lacks_room(gpu_pod, has_holds)}
     refused = [Refused(each, Cause.NOT_FOR_ROOM) for each in reported if each.pod.uid not in ready]
-    able = ready.keys() - resting
+    able = ready.keys() - paused
     gangs = {gpu_pod.gang for gpu_pod in ready.values() if gpu_pod.gang is not None}
     growing = {gang for gang in gangs if is_growing(reclaim_index.members(gang), now=now)}
     complete = {gang for gang in gangs - growing if _is_complete(reclaim_index.members(gang), able)}
