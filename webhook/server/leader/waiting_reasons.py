@@ -6,10 +6,11 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.queue_release import write_reason
 from webhook.core.model.names import Uid
 from webhook.core.model.reason import Reason, waits_for
@@ -34,14 +35,6 @@ _EARLIER_SECONDS: Final = 60
 """A pod that waited so long when this replica began to lead has its Event already."""
 
 
-class EventRecorder(Protocol):
-    """Writes Events."""
-
-    def record(self, event: Event) -> None:
-        """Queue an event to be written."""
-        ...
-
-
 @dataclass(slots=True)
 class _Written:
     """The reason on a pod, None where it cannot be read, the loop time of it, and the size of a gang that is whole."""
@@ -58,7 +51,7 @@ class WaitingReasons:
     whole or is not whole any more: the evictor waits for that. An Event follows where more than numbers changed.
     """
 
-    def __init__(self, connection: ApiConnection, world: World, events: EventRecorder) -> None:
+    def __init__(self, connection: ApiConnection, world: World, events: EventWriter) -> None:
         self._connection = connection
         self._world = world
         self._events = events
