@@ -82,7 +82,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.field.starved() == [], self.field.why_waiting()
 
 
-TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder = pytest.mark.slow(AnyOrder.TestCase)
 TestAnyOrder.settings = examples(60, stateful_step_count=25, phases=UNSHRUNK)
 
 
