@@ -17,6 +17,8 @@ CI_VALUES = sorted((CHART / "ci").glob("*-values.yaml"))
 NAMESPACE = "fairgate-system"
 RELEASE = "fairgate"
 KUBE_VERSION = "1.37.0"
+WITH_UNINSTALL = ("--api-versions", "fairgate.dev/uninstall")
+"""`helm template` renders what runs before `helm uninstall` only with this."""
 TIMEOUT_SECONDS = 180
 
 Manifest = dict[str, Any]
@@ -50,7 +52,7 @@ def helm(*arguments: str | Path, kubeconfig: Path | None = None, home: Path | No
 def render(*flags: str | Path, with_hooks: bool = False) -> list[Manifest]:
     """What the chart renders without a cluster, in helm's order; hooks are left out unless requested."""
     command = ("template", RELEASE, CHART, "--namespace", NAMESPACE, "--kube-version", KUBE_VERSION)
-    command += () if with_hooks else ("--no-hooks",)
+    command += WITH_UNINSTALL if with_hooks else ("--no-hooks",)
     return [found for found in yaml.safe_load_all(helm(*command, *flags)) if found]
 
 

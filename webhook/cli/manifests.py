@@ -10,10 +10,8 @@ import yaml
 
 from webhook.cli.options import enforce_option
 from webhook.core.model.policy import Enforcement
-from webhook.kube.ledger.report_crd import report_crd
-from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
 from webhook.kube.registration.guards import guards
-from webhook.kube.registration.held_nodes import held_nodes_crd
+from webhook.kube.registration.inventory import definitions
 from webhook.kube.registration.registration import ServiceReference, webhook_configurations
 from webhook.kube.registration.viewer_role import viewer_role
 
@@ -108,9 +106,8 @@ def manifests(
     except PolicyUnreadable as error:
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(2) from error
-    definitions = [team_ledger_crd(), report_crd(), held_nodes_crd()]
     registration = webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service)
-    objects = [*definitions, viewer_role(), *registration]
+    objects = [*definitions(), viewer_role(), *registration]
     if with_guards and policy.enforce is not Enforcement.OFF:
         objects += guards(policy, trusted_users=trusted_users)
     click.echo(yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=2**16), nl=False)

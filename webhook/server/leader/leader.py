@@ -26,7 +26,7 @@ from webhook.server.leader.rejections import RejectionReporter
 from webhook.server.leader.tiers import PromotionLedger, TierUpdater
 from webhook.server.leader.usage_sampler import UsageSampler
 
-LEASE_NAME: Final = "fairgate"
+LEASE_NAME: Final = keys.SERVER_LEASE
 COMPONENT: Final = "fairgate"
 
 SETTLE_SECONDS: Final = 0.25
