@@ -25,7 +25,6 @@ from tests.scenarios.test_emergency import QUEUES, as_written, line_up
 from tests.scenarios.uninstalling import gated
 
 NODES: Final = 4
-HELD: Final = 4
 
 
 def uninstalled(fairgate: FairgateServer, *, pods_per_second: int) -> float:
@@ -76,8 +75,8 @@ def main() -> None:
     for name, way in WAYS.items():
         with ControlPlane() as cluster:
             make_nodes(cluster, NODES)
-            with serve_fairgate(cluster, limit_a=HELD, policy=QUEUES, is_own=True) as fairgate:
-                fill(cluster, fairgate.team_a, HELD)
+            with serve_fairgate(cluster, policy=QUEUES, is_own=True) as fairgate:
+                fill(cluster, fairgate.team_a, 2, gpus=10)
                 line_up(fairgate, pods)
                 assert len(gated(cluster)) == pods
                 seconds = way(fairgate)

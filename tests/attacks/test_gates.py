@@ -1,4 +1,4 @@
-"""A gate that waits in line: whoever is not an admin of the cluster removes none, also while Fairgate is down."""
+"""Gates of pods in line: only admins of the cluster remove them, also while Fairgate is down."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_no_admin_of_a_namespace_removes_the_gate_of_a_pod_in_line(attacker):
     assert get_pod(attacker.cluster, attacker.namespace, "p")["spec"]["schedulingGates"] == [{"name": GATE}]
 
 
-def test_forged_groups_and_names_of_admins_give_nobody_the_right(attacker):
+def test_forged_groups_and_names_of_admins_do_not_give_the_right(attacker):
     """Impersonation is a right of its own, which an admin of a namespace lacks."""
     create_pod(attacker.cluster, attacker.namespace, pod("q", **GATED))
     patch = ("patch", "pod", "q", "-n", attacker.namespace, "--type=strategic", "-p", json.dumps(WITHOUT))

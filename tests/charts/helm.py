@@ -52,7 +52,7 @@ def helm(*arguments: str | Path, kubeconfig: Path | None = None, home: Path | No
 def render(*flags: str | Path, with_hooks: bool = False) -> list[Manifest]:
     """What the chart renders without a cluster, in helm's order; hooks are left out unless requested."""
     command = ("template", RELEASE, CHART, "--namespace", NAMESPACE, "--kube-version", KUBE_VERSION)
-    command += WITH_UNINSTALL if with_hooks else ("--no-hooks",)
+    command += () if with_hooks else ("--no-hooks",)
     return [found for found in yaml.safe_load_all(helm(*command, *flags)) if found]
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from tests.charts.helm import RELEASE, kinds, render
+from tests.charts.helm import RELEASE, WITH_UNINSTALL, kinds, render
 from tests.charts.installed import EVICTOR, SERVER, Installed
 
 Json = dict[str, Any]
@@ -148,6 +148,6 @@ class RightsAudit:
 def rights_of(component: str) -> set[Right]:
     """What the chart grants to a container."""
     names = {f"{RELEASE}-{part}" for part in ROLES[component]}
-    rendered = kinds(render(with_hooks=True), "Role", "ClusterRole")
+    rendered = kinds(render(*WITH_UNINSTALL, with_hooks=True), "Role", "ClusterRole")
     roles = [role for role in rendered if role["metadata"]["name"] in names]
     return {right for role in roles for right in granted(role)}

@@ -74,7 +74,11 @@ def test_a_line_and_definitions_are_kept_by_choice(cluster, tmp_path):
 
 
 def arguments(*flags):
-    [job] = [each for each in kinds(render(*flags, with_hooks=True), "Job") if "uninstall" in each["metadata"]["name"]]
+    [job] = [
+        each
+        for each in kinds(render(*WITH_UNINSTALL, *flags, with_hooks=True), "Job")
+        if "uninstall" in each["metadata"]["name"]
+    ]
     return job["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
@@ -102,7 +106,7 @@ def test_the_job_knows_what_the_release_is_called():
 
 def test_the_roles_are_there_only_while_helm_uninstalls_and_smaller_for_what_is_kept():
     def rules(*flags: str) -> list[dict]:
-        found = kinds(render(*flags, with_hooks=True), "Role", "ClusterRole")
+        found = kinds(render(*WITH_UNINSTALL, *flags, with_hooks=True), "Role", "ClusterRole")
         mine = [each for each in found if each["metadata"]["name"] == f"{RELEASE}-uninstall"]
         assert {each["metadata"]["annotations"]["helm.sh/hook"] for each in mine} == {"pre-delete"}
         policies = {each["metadata"]["annotations"]["helm.sh/hook-delete-policy"] for each in mine}

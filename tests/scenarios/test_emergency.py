@@ -1,4 +1,4 @@
-"""Without Fairgate: what somebody does who has kubectl and nothing else, and what a downgrade and a crash leave."""
+"""Without Fairgate: what a user does who has kubectl and nothing else, and what a downgrade and a crash leave."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def as_written(cluster, *, kubeconfig=None) -> None:
 
 def test_everything_crashes_with_a_line_of_a_thousand_and_kubectl_alone_lets_them_go(cluster):
     [first, *_] = make_nodes(cluster, 4)
-    with serve_fairgate(cluster, limit_a=4, policy=QUEUES, is_own=True) as fairgate:
-        fill(cluster, fairgate.team_a, 4)
+    with serve_fairgate(cluster, policy=QUEUES, is_own=True) as fairgate:
+        fill(cluster, fairgate.team_a, 2, gpus=10)
         line_up(fairgate, 1000)
         assert len(gated(cluster)) == 1000
         fairgate.stop(signal.SIGKILL)
@@ -84,14 +84,14 @@ def test_everything_crashes_with_a_line_of_a_thousand_and_kubectl_alone_lets_the
 
 def test_a_server_that_comes_back_after_a_crash_continues_with_the_line(cluster):
     make_nodes(cluster, 4)
-    with serve_fairgate(cluster, limit_a=4, policy=QUEUES, is_own=True) as fairgate:
-        fill(cluster, fairgate.team_a, 4)
+    with serve_fairgate(cluster, policy=QUEUES, is_own=True) as fairgate:
+        fill(cluster, fairgate.team_a, 2, gpus=10)
         line_up(fairgate, 20)
         fairgate.stop(signal.SIGKILL)
         cluster.kubectl("delete", "pod", "a00", "-n", fairgate.team_a, "--wait")
         assert len(gated(cluster)) == 20
         fairgate.start()
-        wait_for(cluster, lambda: len(gated(cluster)) == 19, what="the line goes on")
+        wait_for(cluster, lambda: len(gated(cluster)) == 10, what="the line goes on")
 
 
 def test_an_admin_by_rbac_is_enough(cluster, namespace, tmp_path):
@@ -112,8 +112,8 @@ def test_an_admin_by_rbac_is_enough(cluster, namespace, tmp_path):
 
 def test_before_a_downgrade_shadow_empties_the_line_and_the_older_version_finds_nothing_to_serve(cluster):
     make_nodes(cluster, 4)
-    with serve_fairgate(cluster, limit_a=4, policy=QUEUES, is_own=True) as fairgate:
-        fill(cluster, fairgate.team_a, 4)
+    with serve_fairgate(cluster, policy=QUEUES, is_own=True) as fairgate:
+        fill(cluster, fairgate.team_a, 2, gpus=10)
         line_up(fairgate, 50)
         file = fairgate.policy / "teams.yaml"
         write_policy(fairgate.policy, file.read_text() + "enforce: shadow\n")
@@ -124,6 +124,6 @@ def test_before_a_downgrade_shadow_empties_the_line_and_the_older_version_finds_
             cluster.api.delete(each.path)
         wait_for(
             cluster,
-            lambda: len([each for each in cluster.api.list("/api/v1/pods") if each["spec"].get("nodeName")]) == 40,
+            lambda: len([each for each in cluster.api.list("/api/v1/pods") if each["spec"].get("nodeName")]) == 22,
             what="all GPUs are in use",
         )

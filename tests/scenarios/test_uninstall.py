@@ -41,7 +41,7 @@ QUICK = Tempo(settle_seconds=0.02, poll_seconds=0.05)
 
 @pytest.fixture(autouse=True)
 def no_lease_is_left(control_plane):
-    """A Lease that nobody renews would keep the servers of later tests waiting."""
+    """A Lease that is not renewed would keep the servers of later tests waiting."""
     yield
     for each in leases("default"):
         delete(control_plane, each.path)
@@ -69,8 +69,7 @@ def test_pods_in_line_and_held_nodes_are_let_go_while_gpu_pods_are_created_and_p
                 what="evictions are announced",
             )
         ]
-        waiting = gated(cluster)
-        assert len(waiting) >= 8
+        assert len(gated(cluster)) >= 6
         with asking(cluster, theirs) as answers:
             first = uninstall(cluster, "--wait-seconds=0", "-o", "json")
         assert not any(answers)
@@ -221,8 +220,8 @@ def test_a_missing_right_is_named_before_anything_is_changed(cluster, namespace,
 
 def test_a_line_that_is_kept_waits_for_the_next_installation(cluster):
     make_nodes(cluster, 2)
-    with serve_fairgate(cluster, limit_a=4, policy=QUEUES, is_own=True) as fairgate:
-        fill(cluster, fairgate.team_a, 4)
+    with serve_fairgate(cluster, policy=QUEUES, is_own=True) as fairgate:
+        fill(cluster, fairgate.team_a, 2, gpus=10)
         create_pod(cluster, fairgate.team_a, pod("waits", gpus=1, cpu="1", memory="4Gi"))
         assert gated(cluster) == ["waits"]
         fairgate.stop()
@@ -251,7 +250,7 @@ def test_a_process_that_is_killed_in_the_middle_is_no_end(cluster, namespace, tm
 
 
 def test_an_admin_with_kubectl_alone_removes_a_gate_that_is_guarded(cluster, namespace, tmp_path):
-    """Webhooks deleted, guards in place, server down. So does an admin by RBAC; nobody changes what is charged."""
+    """Webhooks deleted, guards in place, server down. So does an admin by RBAC. No user changes what is charged."""
     register(cluster, tmp_path)
     for each in WEBHOOKS:
         cluster.api.delete(each.path)

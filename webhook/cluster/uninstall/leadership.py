@@ -23,7 +23,7 @@ _RENEWALS: Final = 4
 
 @asynccontextmanager
 async def taken_over(connection: ApiConnection, leases: Iterable[OwnedObject], tempo: Tempo) -> AsyncIterator[None]:
-    """Hold these Leases, from whoever has them, until the end of the block. Raises ClusterError."""
+    """Take these Leases from their holders, and hold them until the end of the block. Raises ClusterError."""
     held = list(leases)
     began = datetime.now(UTC)
     for lease in held:
@@ -48,7 +48,7 @@ async def _renew(connection: ApiConnection, leases: Iterable[OwnedObject], tempo
 
 
 async def _take(connection: ApiConnection, lease: OwnedObject, tempo: Tempo, *, since: datetime) -> None:
-    """Write this process as the holder, whoever was it; a Lease that is gone needs no holder."""
+    """Write this process as the holder in any case; a Lease that is gone needs no holder."""
     holder = f"{socket.gethostname()}_uninstall"
     now = micro_time(datetime.now(UTC))
     record = LeaseRecord(holder, tempo.lease_seconds, acquired_at=micro_time(since), renewed_at=now)

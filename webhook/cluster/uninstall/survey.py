@@ -100,7 +100,7 @@ async def survey(connection: ApiConnection, scope: Scope, tempo: Tempo) -> Surve
 
     present = frozenset(filter(None, await asyncio.gather(*map(found, wanted))))
     unread = [] if scope.namespace else await _all_leases(connection)
-    if scope.certs_secret:  # its keys are nobody's business, so whether it is there is not looked up
+    if scope.certs_secret:  # reading it would take a right to its keys
         unread.append(certificates(scope.secret_namespace, scope.certs_secret))
     return Survey(
         present | frozenset(unread),

@@ -12,7 +12,7 @@ _NOTICE: Final = (keys.EVICT_AT, keys.EVICT_FOR)
 
 
 class MarkedPod(NamedTuple):
-    """A pod that waits in line, or that is told that it will be evicted."""
+    """A pod that waits in line, or whose eviction is announced."""
 
     namespace: Namespace
     name: str

@@ -63,7 +63,7 @@ def definitions() -> list[dict[str, Any]]:
 
 
 WEBHOOKS: Final = tuple(OwnedObject(keys.REGISTRATION_API, kind, name) for kind, name in reversed(CONFIGURATIONS))
-"""In the order of removal: a pod that is validated and was not mutated is told to try again."""
+"""In the order of removal: a pod that is validated and was not mutated is refused until it is created again."""
 
 REGISTERED_GUARDS: Final = tuple(
     OwnedObject(keys.REGISTRATION_API, kind, name) for kind in (f"{GUARD}Binding", GUARD) for name in GUARDS
@@ -98,7 +98,7 @@ LEFT: Final = (
     "and a Fairgate that is installed again continues with them",
     "annotations and podFailurePolicy of workloads, labels of namespaces: made by their users, or part of a template",
     "Events: they expire by themselves",
-    "recorded usage (PersistentVolumeClaims, files) and the policy: delete them if nobody needs them",
+    "recorded usage (PersistentVolumeClaims, files) and the policy: delete them when you need them no more",
     "the Secret with the certificates, unless --certs-secret names it",
     "Deployments, StatefulSets, Services and ServiceAccounts: `helm uninstall` removes what helm installed",
 )
