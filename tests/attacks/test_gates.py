@@ -22,6 +22,7 @@ apiVersion: fairgate.dev/v1alpha1
 kind: Policy
 teams:
   - {name: a, namespaces: ["test-*"], gpus: {guaranteed: 20}}
+defaults: {deviceAccess: reject}
 """
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 WITHOUT = {"spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}
@@ -51,7 +52,7 @@ def attacker(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFacto
         control_plane.kubectl("create", "clusterrolebinding", "guards", "--clusterrole=guards", user)
         control_plane.kubectl(
             *("create", "role", "everything", "-n", made.namespace, "--verb=*"),
-            *("--resource=pods,pods/status,pods/binding,pods/ephemeralcontainers,pods/resize"),
+            "--resource=pods,pods/status,pods/binding,pods/ephemeralcontainers,pods/resize",
         )
         control_plane.kubectl("create", "rolebinding", "everything", "--role=everything", user, "-n", made.namespace)
         yield made
