@@ -40,8 +40,10 @@ class Hooks:
             hook: Future[None] | None = None
             while wait([running], timeout=POLL_SECONDS).not_done:
                 meanwhile()
-                if hook is None or hook.done():
-                    hook = pool.submit(self._run_started)
+                if hook is not None and hook.done():
+                    hook.result()
+                    hook = None
+                hook = hook or pool.submit(self._run_started)
             return running.result()
 
     def _run_started(self) -> None:

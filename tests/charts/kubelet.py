@@ -23,6 +23,9 @@ from tests.scenarios.serving import FAIRGATE, ROOT
 
 Json = dict[str, Any]
 
+_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""What the API server adds to each pod with a token; here that is in a kubeconfig."""
+
 
 @dataclass(frozen=True, slots=True)
 class Container:
@@ -84,7 +87,7 @@ class Kubelet:
     def _mounts(self, pod: Json, container: Json) -> dict[str, Path]:
         """The folders that a container finds at its mount paths; one of a claim is its own."""
         volumes = {volume["name"]: volume for volume in pod.get("volumes", ())}
-        mounts = container.get("volumeMounts", ())
+        mounts = [each for each in container.get("volumeMounts", ()) if each["mountPath"] != _ACCOUNT]
         return {mount["mountPath"]: self._mount(volumes.get(mount["name"])) for mount in mounts}
 
     def _mount(self, volume: Json | None) -> Path:
