@@ -14,58 +14,61 @@ from webhook.kube.registration.inventory import certificates, leases
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary"), pytest.mark.timeout(400)]
 
-A, B = "team-a", "team-b"
-POLICY = f"""\
+POLICY = """\
 apiVersion: fairgate.dev/v1alpha1
 kind: Policy
 teams:
-  - {{name: {A}, namespaces: [{A}], gpus: {{guaranteed: 20, limit: 36}}}}
-  - {{name: {B}, namespaces: [{B}], gpus: {{guaranteed: 20, limit: 40}}}}
-defaults: {{onLimit: queue, onNoRoom: queue}}
-reclaim: {{notice: 5m, minimumRuntime: 0s}}
+  - {name: a, namespaces: [FIRST], gpus: {guaranteed: 20, limit: 36}}
+  - {name: b, namespaces: [SECOND], gpus: {guaranteed: 20, limit: 40}}
+defaults: {onLimit: queue, onNoRoom: queue}
+reclaim: {notice: 5m, minimumRuntime: 0s}
 """
 OF_THE_RELEASE = (*leases(NAMESPACE), certificates(NAMESPACE, f"{RELEASE}-certs"))
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
-def test_helm_uninstall_leaves_no_pod_in_line_no_held_node_and_no_object(cluster, tmp_path):
+@pytest.fixture
+def teams(cluster, tmp_path):
+    """The namespaces of two teams, and the flags of helm with their policy."""
+    first, second = make_namespace(cluster), make_namespace(cluster)
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.replace("FIRST", first).replace("SECOND", second))
+    return first, second, ("--set-file", f"policy={file}", "--set", "replicaCount=1,server.drainSeconds=1")
+
+
+def test_helm_uninstall_leaves_no_pod_in_line_no_held_node_and_no_object(cluster, teams):
+    first, second, flags = teams
     make_nodes(cluster, 4)
-    for name in (A, B):
-        make_namespace(cluster, name)
-    (tmp_path / "policy.yaml").write_text(POLICY)
-    flags = ("--set-file", f"policy={tmp_path / 'policy.yaml'}", "--set", "replicaCount=1,server.drainSeconds=1")
     with installed(cluster, *flags) as release:
-        release.wait_asked(A)
+        release.wait_asked(first)
         release.wait_closed()
-        fill(cluster, A, 36)
+        fill(cluster, first, 36)
         for number in range(5):
-            create_pod(cluster, A, pod(f"waits-{number}", gpus=1, cpu="1", memory="4Gi"))
-        ask(cluster, B, "wants-its-share", gpus=8)
+            create_pod(cluster, first, pod(f"waits-{number}", gpus=1, cpu="1", memory="4Gi"))
+        ask(cluster, second, "wants-its-share", gpus=8)
         wait_for(cluster, lambda: held_nodes(cluster), what="a node is held")
-        assert len(gated(cluster, A)) == 5
-        with asking(cluster, B) as answers:
+        assert len(gated(cluster, first)) == 5
+        with asking(cluster, second) as answers:
             said = release.uninstall()
         assert not any(answers), release.hooks.printed
         assert 'release "fairgate" uninstalled' in said
         assert "Fairgate is uninstalled" in release.hooks.printed
         assert not list(left(cluster)), release.hooks.printed
         assert [each.text for each in OF_THE_RELEASE if cluster.api.exists(each.path)] == []
-        wait_bound(cluster, A, "waits-0")
+        wait_bound(cluster, first, "waits-0")
         for plural in ("clusterroles", "clusterrolebindings", f"namespaces/{NAMESPACE}/roles"):
             found = [each["metadata"]["name"] for each in cluster.api.list(f"{RBAC}/{plural}")]
             assert not [name for name in found if "fairgate" in name], "the rights of the hook end with it"
-        assert len(cluster.api.list(f"/api/v1/namespaces/{A}/pods")) == 41, "no pod was evicted"
+        assert len(cluster.api.list(f"/api/v1/namespaces/{first}/pods")) == 41, "no pod was evicted"
 
 
-def test_a_line_and_definitions_are_kept_by_choice(cluster, tmp_path):
+def test_a_line_and_definitions_are_kept_by_choice(cluster, teams):
+    first, _, flags = teams
     make_nodes(cluster, 1)
-    make_namespace(cluster, A)
-    (tmp_path / "policy.yaml").write_text(POLICY.replace("limit: 36", "limit: 20"))
-    values = "replicaCount=1,server.drainSeconds=1,crds.keep=true,uninstall.keepQueue=true"
-    with installed(cluster, "--set-file", f"policy={tmp_path / 'policy.yaml'}", "--set", values) as release:
-        release.wait_asked(A)
-        fill(cluster, A, 10)
-        create_pod(cluster, A, pod("waits", gpus=1, cpu="1", memory="4Gi"))
+    with installed(cluster, *flags, "--set", "crds.keep=true,uninstall.keepQueue=true") as release:
+        release.wait_asked(first)
+        fill(cluster, first, 10)
+        create_pod(cluster, first, pod("waits", gpus=1, cpu="1", memory="4Gi"))
         assert gated(cluster) == ["waits"]
         release.uninstall()
         assert gated(cluster) == ["waits"]
