@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from tests.charts.helm import RELEASE, WITH_UNINSTALL, kinds, render
 from tests.charts.installed import EVICTOR, SERVER, Installed
+from webhook.kube.registration.inventory import HELD_ROOM, certificates, definitions, leases
 
 Json = dict[str, Any]
 
@@ -112,6 +113,16 @@ tests/cluster/writes/test_owner_events.py), writing a Report before the other co
 and the kinds of an operator that is not installed here (tests/scenarios/test_predicted.py)."""
 
 
+_OF_EVERY_USER = Right("create", "authorization.k8s.io", "selfsubjectaccessreviews")
+_REMOVED = {
+    *((each.group, each.plural) for each in (*leases("n"), certificates("n", "c"), HELD_ROOM)),
+    *((made["spec"]["group"], made["spec"]["names"]["plural"]) for made in definitions()),
+}
+"""The kinds of what processes create and `fairgate uninstall` removes, by itself or with their definition."""
+_NOT_STORED = {("", "events"), ("", "pods/eviction")}
+"""Events expire, and an eviction is no object."""
+
+
 class RightsAudit:
     """Records the users of a release's containers, and checks their requests at the end."""
 
@@ -137,7 +148,9 @@ class RightsAudit:
         used = set().union(*(asked(events, token=token) for token in tokens))
         refused = {line for token in tokens for line in forbidden(events, token=token)}
         yield from (f"{component} was not allowed to {line}" for line in sorted(refused))
-        for each in sorted(used):
+        for each in sorted(used - {_OF_EVERY_USER}):
+            if each.verb == "create" and (each.group, each.resource) not in _REMOVED | _NOT_STORED:
+                yield f"{component} creates what no uninstallation removes: {each}"
             if not any(right.covers(each) for right in rights):
                 yield f"{component} has from another role: {each}"
         for right in sorted(rights - (_OF_A_LINE if component == UNINSTALL else USED_ELSEWHERE)):
