@@ -59,7 +59,7 @@ class OwnedObject:
 
 def definitions() -> list[dict[str, Any]]:
     """Return the definitions of Fairgate's kinds."""
-    return [team_ledger_crd(), held_nodes_crd(), report_crd()]
+    return [team_ledger_crd(), report_crd(), held_nodes_crd()]
 
 
 WEBHOOKS: Final = tuple(OwnedObject(keys.REGISTRATION_API, kind, name) for kind, name in reversed(CONFIGURATIONS))
@@ -71,7 +71,8 @@ REGISTERED_GUARDS: Final = tuple(
 """In the order of removal: a guard without a binding refuses nothing."""
 
 DEFINITIONS: Final = tuple(
-    OwnedObject(made["apiVersion"], made["kind"], made["metadata"]["name"]) for made in definitions()
+    OwnedObject(made["apiVersion"], made["kind"], made["metadata"]["name"])
+    for made in sorted(definitions(), key=lambda made: made["spec"]["names"]["kind"] == keys.REPORT)
 )
 """In the order of removal, each with its objects: Reports say which processes run, so they are removed last."""
 
