@@ -53,7 +53,7 @@ test-operators: setup ## tests with real operators, cert-manager, Prometheus; MI
 test-fast: setup browser ## the tests that need no control plane and little time each: a minute
 	$(BIN)/pytest -n 7 -m 'not cluster and not long and not slow'
 
-test-long: setup ## the long forms, on real clocks, and a longer search by properties: before a release
+test-long: setup browser ## the long forms, on real clocks, and a longer search by properties: before a release
 	$(BIN)/pytest -m long
 	FUZZ_TIMES=20 $(BIN)/pytest -n 2 -m 'hypothesis and not cluster'
 

@@ -36,7 +36,7 @@ def simulation_of(options: argparse.Namespace, *, seed: int = 0) -> Simulation:
     with options.nodes.open(newline="") as file:
         nodes = read_nodes(file, name=str(options.nodes))[:: options.every]
     with options.trace.open(newline="") as file:
-        rows = read_trace(file, name=str(options.trace))
+        rows = read_trace(file, name=str(options.trace)).rows
     models = {node.model for node in nodes}
     rows = [row for row in rows if not row.models or models & set(row.models)]
     world = World(with_shares(policy_of(sum(node.gpus for node in nodes))))

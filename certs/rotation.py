@@ -97,7 +97,7 @@ def next_step(
         after = replace(bundle, leaf=renewed.leaf, leaf_key=renewed.leaf_key)
         return Step(Change.RENEWED, after, f"of the serving certificate: {why}")
     if bundle.former is not None and is_withdrawn:
-        return Step(Change.FORGOTTEN, replace(bundle, former=None), "no webhook trusts the former CA any more")
+        return Step(Change.FORGOTTEN, replace(bundle, former=None), "no webhook trusts the former CA")
     return None
 
 

@@ -19,6 +19,8 @@ settings.load_profile("fairgate")
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+gc.disable()  # while tests are collected: each worker does that, and almost all that it makes stays
+
 # a shell makes its background processes ignore Ctrl-C, and the processes of tests would inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -26,3 +28,4 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_collection_finish() -> None:
     """Exclude everything imported and collected from garbage collection: a tenth of the tests' processor time."""
     gc.freeze()
+    gc.enable()

@@ -10,13 +10,13 @@ import pytest
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "webhook"
 MIRRORED = ("core", "kube")
-CASES = TESTS / "cases" / "expansions"
+CASES = TESTS / "cases" / "kinds"
 
 BY_CASES = {
-    f"kube/workloads/{name}.py"
-    for name in ("argo", "batch", "kubeflow", "ray", "seldon", "serving", "spark", "trainjob")
+    f"kube/kinds/{name}.py"
+    for name in ("apps", "argo", "batch", "kubeflow", "pod_groups", "ray", "seldon", "serving", "spark", "trainjob")
 }
-"""Readers of manifests: tests/cases/expansions/MODULE.yaml has a manifest in and its pods out."""
+"""Kinds: tests/cases/kinds/MODULE.yaml has a sample of each row, tests/cases/expansions/MODULE.yaml its pods."""
 
 
 INTERFACES = {"core/queue/verdict.py"}
@@ -42,6 +42,6 @@ def test_every_module_with_behavior_has_a_test_file_of_its_name(layer):
     assert [each for each in wanted if not path_of_tests(each).is_file()] == []
 
 
-def test_the_readers_of_manifests_have_cases_of_their_name():
+def test_the_kinds_have_samples_in_files_of_their_name():
     named = {Path(module).stem for module in BY_CASES}
     assert named <= {path.stem for path in CASES.glob("*.yaml")}

@@ -2,7 +2,6 @@
 
 import json
 import time
-from contextlib import suppress
 
 import pytest
 import yaml
@@ -13,6 +12,7 @@ from tests import builders as b
 from tests.realistic import realistic_pod
 from webhook.policy import document
 from webhook.yaml_reader import DocumentError, Lines, Reader, read_documents
+from webhook.yaml_writer import Dumper
 
 KEYS = st.text(alphabet="ab~ntfo-1.", min_size=1, max_size=6)
 SCALARS = (
@@ -23,28 +23,16 @@ VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.di
 
 @given(VALUES, st.booleans())
 def test_every_dumped_value_is_read_back(value, flow):
-    text = yaml.safe_dump(value, default_flow_style=flow)
+    text = yaml.dump(value, Dumper=Dumper, default_flow_style=flow)
     assert list(read_documents(text.encode())) == [value]
 
 
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        ("on", "on"),
-        ("'1'", "1"),
-        ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
-        ("0x1F", "0x1F"),
-        ("010", "010"),
-        ("1_000", "1_000"),
         ("9" * 5000, "9" * 5000),
-        ("1e999", "1e999"),
-        (".nan", ".nan"),
-        ("0.5", 0.5),
-        ("1e3", 1000.0),
-        ("-7", -7),
         ("", None),
         ("{a: , b: ~}", {"a": None, "b": None}),
-        ("{1: x, on: y, null: z}", {"1": "x", "on": "y", "null": "z"}),
         ("[&x {a: 1}, *x]", [{"a": 1}, {"a": 1}]),
         ("[&x {a: 1, b: 2}, {<<: *x, a: 3}]", [{"a": 1, "b": 2}, {"a": 3, "b": 2}]),
         ("[&x {a: 1}, &y {a: 2, b: 2}, {<<: [*x, *y]}]", [{"a": 1}, {"a": 2, "b": 2}, {"a": 1, "b": 2}]),
@@ -72,6 +60,7 @@ def bomb():
         ("&a [*a]", "undefined alias a"),
         ("[*b]", "undefined alias b"),
         ("? [a]\n: b", "a key must be text"),
+        ("{~: a}", "a key must be text"),
         ("!!python/object/apply:os.getcwd []", "could not determine a constructor for the tag"),
         ("!!binary aGVsbG8=", "could not determine a constructor for the tag"),
         ("a: [", "did not find expected node content"),
@@ -108,7 +97,7 @@ def test_manifests_and_policies_report_the_same_problem_of_a_line(text, want):
 
 @given(VALUES.filter(lambda value: value is not None), st.booleans())
 def test_manifests_and_policies_are_read_alike_with_the_same_lines(value, flow):
-    content = yaml.safe_dump(value, default_flow_style=flow).encode()
+    content = yaml.dump(value, Dumper=Dumper, default_flow_style=flow).encode()
     lines: Lines = {}
     manifest = next(read_documents(content, lines=lines))
     reading = document.read_documents({"a.yaml": content})
@@ -169,9 +158,14 @@ def test_lines_of_a_policy_are_those_of_keys_and_elements_even_of_aliases():
 
 @given(st.binary(max_size=60) | st.text(alphabet="[]{}:,-&*a!'\"|>\n ", max_size=40).map(str.encode))
 def test_any_bytes_are_read_or_refused(content):
-    with suppress(DocumentError):
-        json.dumps(list(read_documents(content)))
-    document.read_documents({"a.yaml": content})
+    reading = document.read_documents({"a.yaml": content})
+    try:
+        manifests = list(read_documents(content))
+    except DocumentError:
+        assert reading.problems
+    else:
+        json.dumps(manifests)
+        assert reading.problems or [policy.value for policy in reading.documents] == manifests
 
 
 def test_output_of_kubectl_is_read_as_pyyaml_reads_it():

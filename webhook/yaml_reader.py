@@ -1,31 +1,23 @@
-"""YAML 1.2 documents to plain values that remember their lines. No opinion on what the values mean.
+"""YAML documents to plain values that remember their lines. No opinion on what the values mean.
 
-Manifests and policy files are read here, each with the bounds of its `Reader`. Scalars follow YAML 1.2's core schema,
-not PyYAML's YAML 1.1: there `mode: off` is False, `pool: no` too, and `limit: 1:30` is 90.
+Manifests and policy files are read here, each with the bounds of its `Reader`. Manifests are read as kubectl reads
+them; policies override the scalars with those of YAML 1.2, where `mode: off` is text.
 
 PyYAML's own composer recurses in C and crashes the process at some 10,000 levels; here the parser's events are taken
 and a list is the stack, which also takes a third of the time.
 """
 
-import re
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeVar
 
 import yaml
 
-_PARSER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster where PyYAML has libyaml
+from webhook.yaml_scalars import key_text, resolved, tagged
 
-_WORDS: Final = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-}
-_INTEGER: Final = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
-_DECIMAL: Final = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]{1,2})?")
-_NUMBERS_START: Final = frozenset("-+.0123456789")
-_LONGEST_NUMBER: Final = 32
-_TAGS: Final = frozenset({None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "map", "seq"))})
+_PARSER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster where PyYAML has libyaml
+_COLLECTIONS: Final = frozenset({None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq"))})
 
 
 Lines = dict[tuple[int, str | int], int]
@@ -104,31 +96,38 @@ class Reader:
 
     def scalar(self, event: yaml.ScalarEvent) -> object:
         """Return the value of a scalar."""
-        self._check_tag(event)
         text: str = event.value
-        if not event.implicit[0]:  # it has quotes or a tag
+        if event.tag == "!":
             return text
-        return self.number(text) if text[:1] in _NUMBERS_START else _WORDS.get(text, text)
+        if event.tag is not None:
+            try:
+                return tagged(text, event.tag)
+            except ValueError as error:
+                raise DocumentError.at(event, str(error)) from error
+        return self.plain(text, event) if event.implicit[0] else text  # others have quotes
 
-    def number(self, text: str) -> object:
-        """Return the value of what begins like a number; what is none, or too long for JSON's readers, is text."""
-        if _INTEGER.fullmatch(text):
-            return int(text)
-        return float(text) if len(text) <= _LONGEST_NUMBER and _DECIMAL.fullmatch(text) else text
+    def plain(self, text: str, event: yaml.ScalarEvent) -> object:
+        """Return the value of a scalar without quotes and tag."""
+        value = resolved(text)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise DocumentError.at(event, f"{text} is no value of JSON")
+        return value
 
     def check_collection(self, event: yaml.CollectionStartEvent) -> None:
         """Refuse a mapping or list that cannot be read."""
-        self._check_tag(event)
+        if event.tag not in _COLLECTIONS:
+            raise DocumentError.at(event, f"could not determine a constructor for the tag {event.tag}")
 
     def unknown_alias(self, event: yaml.AliasEvent) -> object:
         """Return what stands for an alias whose anchor is not there, or not complete yet."""
         raise DocumentError.at(event, f"found undefined alias {event.anchor}, or one inside what it stands for")
 
-    def key(self, event: yaml.Event, value: object) -> str | None:  # noqa: ARG002 - the value is for subclasses
+    def key(self, event: yaml.Event, value: object) -> str | None:
         """Return the next key of the innermost mapping, or None to leave out its value, too."""
-        if not isinstance(event, yaml.ScalarEvent):
+        text = key_text(value)
+        if text is None:
             raise DocumentError.at(event, "a key must be text")
-        return str(event.value)
+        return text
 
     def put(self, event: yaml.Event, value: object, size: int) -> None:
         """Put a value where it belongs: it may be a key, the value of a key, an element, or the whole document."""
@@ -165,10 +164,6 @@ class Reader:
         if self._repeated > self.most_repeated:
             raise BoundError.at(event, f"aliases repeat more than {self.most_repeated:,} values; write them out")
         self.put(event, value, size)
-
-    def _check_tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> None:
-        if event.tag not in _TAGS:
-            raise DocumentError.at(event, f"could not determine a constructor for the tag {event.tag}")
 
     def _begin(self, event: yaml.CollectionStartEvent) -> None:
         self.check_collection(event)

@@ -167,19 +167,29 @@ def test_no_eviction_is_for_a_pod_that_does_not_wait_or_cannot_be_placed(cluster
         assert evicted(cluster, mine, others) == []
 
 
-def test_waiting_pods_that_tolerate_everything_cannot_use_held_nodes(cluster):
-    """Neither its GPUs, by pods that wait longer, nor its CPU, by pods without GPUs."""
+@pytest.mark.parametrize("crowd", [6, 40])
+@pytest.mark.parametrize("priority", ["", "high"], ids=["of the same priority", "of a higher priority"])
+def test_waiting_pods_that_tolerate_everything_cannot_use_held_nodes(cluster, crowd, priority):
+    """Neither its GPUs, by pods that wait longer, nor its CPU, by pods without GPUs.
+
+    The evictor sets no `nominatedNodeName`, which is kube-scheduler's own: taint and guard alone keep the room.
+    """
     make_nodes(cluster, 1)
+    more = {"tolerations": EVERYTHING}
+    if priority:
+        body = {"metadata": {"name": priority}, "value": 1000, "preemptionPolicy": "Never"}
+        cluster.api.create("/apis/scheduling.k8s.io/v1/priorityclasses", body)
+        more["priorityClassName"] = priority
     with serve_fairgate(cluster, limit_a=60, limit_b=40) as fairgate, evictor(fairgate) as running:
         mine, theirs = fairgate.team_a, fairgate.team_b
         attacker = make_attacker(cluster, mine)
         there = fill(cluster, mine, 10, labels=BORROW, cpu="6")
-        thieves = [f"thief{number}" for number in range(6)]
+        thieves = [f"thief{number}" for number in range(crowd)]
         for name in thieves:
-            attacker.create_pod(pod(name, gpus=1, cpu="1", memory="4Gi", labels=BORROW, tolerations=EVERYTHING))
+            attacker.create_pod(pod(name, gpus=1, cpu="1", memory="4Gi", labels=BORROW, **more))
         idle = [f"idle{number}" for number in range(4)]
         for name in idle:
-            attacker.create_pod(pod(name, cpu="5", memory="1Gi", tolerations=EVERYTHING))
+            attacker.create_pod(pod(name, cpu="5", memory="1Gi", **more))
         ask(cluster, theirs, "b", gpus=4)
         wait_bound(cluster, theirs, "b")
         assert len(evicted(cluster, mine, there)) == 4

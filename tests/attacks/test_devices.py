@@ -132,6 +132,8 @@ def test_a_scheduler_may_write_which_devices_it_chose(attacker):
     cluster.kubectl("create", "clusterrolebinding", user, f"--clusterrole={user}", f"--user={user}")
     change = ("--as", user, "-n", attacker.namespace, "annotate", "pod", "chosen", "hami.io/bind-phase=success")
     cluster.kubectl(*change)
+    stored = cluster.api.get(f"/api/v1/namespaces/{attacker.namespace}/pods/chosen")
+    assert stored["metadata"]["annotations"]["hami.io/bind-phase"] == "success"
 
 
 def test_no_volume_mounts_the_devices_of_a_node(attacker):

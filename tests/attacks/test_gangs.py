@@ -175,7 +175,7 @@ def test_many_gangs_do_not_keep_the_gang_of_another_team_waiting(fairgate: Fairg
         attacker.create_pod(member(f"m-{number}", "", **{"ray.io/cluster": f"c-{number}"}))
     own = ranks("own", replicas=1, gpus=1)
     cluster.kubectl.apply([own], "-n", fairgate.team_b)
-    wait_for(cluster, lambda: started(cluster, fairgate.team_b) == ["own-0"], what="its size is read", timeout=6)
+    wait_for(cluster, lambda: started(cluster, fairgate.team_b) == ["own-0"], what="its size is read")
 
 
 def test_a_gang_that_forges_that_it_is_whole_has_one_pod_evicted_and_loses_the_room(cluster: ControlPlane) -> None:

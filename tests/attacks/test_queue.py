@@ -230,7 +230,7 @@ def test_a_full_line_refuses_and_delays_no_other_team(fairgate, attacker):
     refused = attacker.refused(sized("more"), code="QueueFull")
     assert f"all that its queue holds ({DEPTH})" in refused
     create_pod(fairgate.cluster, fairgate.team_b, sized("other"))
-    wait_bound(fairgate.cluster, fairgate.team_b, "other", timeout=10)
+    wait_bound(fairgate.cluster, fairgate.team_b, "other")
 
 
 def test_a_foreign_gate_holds_no_gpu_and_no_place_ahead_of_others(fairgate, attacker):

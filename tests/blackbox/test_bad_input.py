@@ -138,12 +138,17 @@ def test_a_body_of_almost_8_mib_is_accepted(server):
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-def test_a_body_that_ends_early_charges_nothing(server, path):
+def test_a_body_that_ends_early_decides_and_charges_nothing(server, path):
+    before = server.lines("decision")
     with server.tls().wrap_socket(
         socket.create_connection(("127.0.0.1", server.port)), server_hostname="127.0.0.1"
     ) as connection:
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9999\r\n\r\n"
         connection.sendall(head.encode() + encode(GOOD))
+        connection.unwrap()  # returns when the server has seen the end
+    server.post("/mutate", encode(GOOD))
+    server.wait_until(lambda: server.lines("decision") != before)
+    assert len(server.lines("decision")) == len(before) + 1
 
 
 @pytest.mark.parametrize(

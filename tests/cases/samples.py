@@ -39,15 +39,15 @@ def samples() -> list[Sample]:
 
 
 def _copied(value: Any) -> Any:
-    return json.loads(json.dumps(_filled(value)))
+    return json.loads(json.dumps(filled(value)))
 
 
-def _filled(value: Any) -> Any:
+def filled(value: Any) -> Any:
     """Write out what `pod: N` stands for."""
     if isinstance(value, dict):
         if value.keys() == {"pod"}:
             return {
                 "spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": value["pod"]}}}]}
             }
-        return {key: _filled(item) for key, item in value.items()}
-    return [_filled(item) for item in value] if isinstance(value, list) else value
+        return {key: filled(item) for key, item in value.items()}
+    return [filled(item) for item in value] if isinstance(value, list) else value

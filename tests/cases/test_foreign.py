@@ -17,12 +17,12 @@ from webhook.core.model.pod import Requester
 from webhook.core.model.policy import Policy, Team
 from webhook.core.model.reason import Code
 from webhook.core.world.world import World
-from webhook.kube.workloads.budget import Budget
+from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.model import Workload
+from webhook.kube.kinds.related import Related
+from webhook.kube.kinds.table import kind_table
 from webhook.kube.workloads.expand import expand
-from webhook.kube.workloads.model import Workload
 from webhook.kube.workloads.parts import judge, to_part
-from webhook.kube.workloads.related import Related
-from webhook.kube.workloads.table import kind_table
 
 pytestmark = pytest.mark.cluster
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,7 @@ class GuaranteedWaits:
 
     namespaces: frozenset[str]
     closed: frozenset[str] = frozenset()
+    clock: Callable[[], float] = time.monotonic
     done: list[float] = field(default_factory=list)
     _since: dict[str, tuple[float, str]] = field(default_factory=dict)
     _borrowers: dict[str, str] = field(default_factory=dict)
@@ -38,19 +40,19 @@ class GuaranteedWaits:
             self._borrowers[uid] = f"{name} on {node}"
         waits = not is_over and tier == "guaranteed" and "nodeName" not in spec and _is_unschedulable(pod)
         if waits and meta["namespace"] in self.namespaces and "deletionTimestamp" not in meta:
-            self._since.setdefault(uid, (time.monotonic(), name))
+            self._since.setdefault(uid, (self.clock(), name))
         elif uid in self._since:
-            self.done.append(time.monotonic() - self._since.pop(uid)[0])
+            self.done.append(self.clock() - self._since.pop(uid)[0])
         if not self._borrowers:
-            self._since = {uid: (time.monotonic(), name) for uid, (_, name) in self._since.items()}
+            self._since = {uid: (self.clock(), name) for uid, (_, name) in self._since.items()}
 
     def longest(self) -> float:
         """The longest wait so far, of pods that still wait as well."""
-        return max([*self.done, *(time.monotonic() - since for since, _ in self._since.values())], default=0.0)
+        return max([*self.done, *(self.clock() - since for since, _ in self._since.values())], default=0.0)
 
     def state(self) -> str:
         """The waiting pods, and the borrowers that block them."""
-        waiting = [f"{name} for {time.monotonic() - since:.1f} s" for since, name in self._since.values()]
+        waiting = [f"{name} for {self.clock() - since:.1f} s" for since, name in self._since.values()]
         return f"waiting: {waiting}; borrowers: {sorted(self._borrowers.values())}"
 
 

@@ -38,14 +38,19 @@ def made(name: str, *, tier: str, node: str = "", status: dict | None = None) ->
 
 
 def test_a_guaranteed_pod_waits_only_while_a_borrower_could_go():
-    waits = GuaranteedWaits(frozenset({"n"}))
+    seconds = 0
+    waits = GuaranteedWaits(frozenset({"n"}), clock=lambda: seconds)
     waits.take("ADDED", made("waiting", tier="guaranteed", status=UNSCHEDULABLE))
-    assert "waiting: []" in waits.state() or waits.longest() < 0.1
+    seconds = 7
+    waits.take("ADDED", made("full", tier="guaranteed", node="a"))
+    assert waits.longest() == 0
     waits.take("ADDED", made("borrower", tier="preemptible", node="a"))
-    assert "n/waiting for" in waits.state()
-    assert "n/borrower on a" in waits.state()
+    seconds = 12
+    assert waits.state() == "waiting: ['n/waiting for 5.0 s']; borrowers: ['n/borrower on a']"
+    assert waits.longest() == 5
     waits.take("MODIFIED", made("waiting", tier="guaranteed", node="a"))
-    assert len(waits.done) == 1
+    seconds = 20
+    assert (waits.done, waits.longest()) == ([5], 5)
 
 
 def observed(observer: Observer, kind: str, pod: dict) -> None:

@@ -18,12 +18,13 @@ from webhook.cluster.uninstall.scope import Scope
 from webhook.core.model.gpu_names import OTHER_DEVICES, PATTERN, looks_like_gpu
 from webhook.core.model.names import ResourceName
 from webhook.core.model.policy import Enforcement, Policy
+from webhook.kube.kinds.table import BUILT_IN as BUILT_IN_KINDS
 from webhook.kube.registration.conditions import gpu_pod_expression
 from webhook.kube.registration.guards import changed_keys_expression, guards
 from webhook.kube.registration.inventory import definitions
+from webhook.kube.registration.kind_rights import Component, kind_rules
 from webhook.kube.registration.registration import ServiceReference, webhook_configurations
 from webhook.kube.registration.viewer_role import viewer_role
-from webhook.kube.workloads.table import BUILT_IN as BUILT_IN_KINDS
 from webhook.policy.builtin import BUILT_IN
 
 COUNTED, IGNORED, KEY, PATH, USER = "@counted@", "@ignored-gpu@", "@key@", "@path@", "@user@"
@@ -35,6 +36,7 @@ def generated() -> dict[str, str]:
     return {
         "README.md": readme(CHART),
         "files/viewer.yaml": _yaml(viewer_role()),
+        "files/kinds.yaml": _yaml({each.value: kind_rules(each) for each in Component}),
         "files/uninstall.yaml": _yaml(_uninstall_rules()),
         **{f"files/{made['spec']['names']['plural']}.yaml": _yaml(made["spec"]) for made in definitions()},
         "files/webhooks.json": f"{json.dumps(_webhooks(), indent=2)}\n",
@@ -107,7 +109,7 @@ def _webhooks() -> dict[str, object]:
                 "versions": list(row.versions),
             }
             for row in BUILT_IN_KINDS
-            if row.is_workload
+            if row.is_judged
         ],
     }
 

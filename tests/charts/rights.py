@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tests.charts.helm import RELEASE, WITH_UNINSTALL, kinds, render
 from tests.charts.installed import EVICTOR, SERVER, Installed
 from webhook.kube.registration.inventory import HELD_ROOM, certificates, definitions, leases
+from webhook.kube.registration.kind_rights import Component, kind_rules
 
 Json = dict[str, Any]
 
@@ -66,24 +67,6 @@ def _right(event: Json) -> Right:
     return Right(event["verb"], target.get("apiGroup", ""), resource, target.get("name", ""))
 
 
-_MADE_FOR_PEOPLE = {
-    ("", "replicationcontrollers"),
-    ("apps", "daemonsets"),
-    ("apps", "deployments"),
-    ("apps", "replicasets"),
-    ("apps", "statefulsets"),
-    ("batch", "jobs"),
-    ("jobset.x-k8s.io", "jobsets"),
-    ("ray.io", "rayclusters"),
-    ("serving.knative.dev", "configurations"),
-    ("serving.knative.dev", "revisions"),
-}
-_OF_THE_TRAINING_OPERATOR = ("jaxjobs", "mxjobs", "paddlejobs", "pytorchjobs", "tfjobs", "xgboostjobs")
-_GANGS = {
-    *(("kubeflow.org", f"{kind}s") for kind in ("jaxjob", "mpijob", "paddlejob", "pytorchjob", "tfjob", "xgboostjob")),
-    ("leaderworkerset.x-k8s.io", "leaderworkersets"),
-    *((f"scheduling.{group}", "podgroups") for group in ("k8s.io", "volcano.sh", "x-k8s.io")),
-}
 _OF_A_LINE = frozenset(
     {
         Right("patch", "", "pods"),
@@ -100,17 +83,20 @@ USED_ELSEWHERE = frozenset(
         Right("get", "", "events", ""),
         Right("get", "", "pods", ""),
         Right("create", "fairgate.dev", "reports", ""),
-        *(Right("list", "kubeflow.org", resource, "") for resource in _OF_THE_TRAINING_OPERATOR),
-        *(Right(verb, group, resource) for verb in ("get", "patch") for group, resource in _MADE_FOR_PEOPLE),
-        *(Right("get", group, resource) for group, resource in _GANGS),
+        *(
+            right
+            for component in Component
+            for right in granted({"rules": kind_rules(component)})
+            if right.verb in ("get", "patch") or (right.verb == "list" and right.group == "kubeflow.org")
+        ),
     }
 )
 """What no step of the walk is sure to need: deleting a pod past a budget (tests/attacks/test_borrowed.py), reading a
 ledger that another replica wrote meanwhile (tests/scenarios/test_replicas.py), going on with an Event that another
 replica began, reading the owners of pods and having controllers try again (tests/scenarios/test_owners.py,
 tests/cluster/writes/test_owner_events.py), writing a Report before the other component does
-(tests/cluster/writes/test_reports.py), reading the sizes of gangs (tests/scenarios/test_predicted.py),
-and the kinds of an operator that is not installed here (tests/scenarios/test_predicted.py)."""
+(tests/cluster/writes/test_reports.py), reading the sizes of gangs, and the kinds of operators
+that are not installed here (tests/scenarios/test_predicted.py)."""
 
 
 _OF_EVERY_USER = Right("create", "authorization.k8s.io", "selfsubjectaccessreviews")

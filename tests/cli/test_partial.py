@@ -5,6 +5,7 @@ import json
 from collections import deque
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from tests.builders import container
@@ -79,6 +80,14 @@ async def test_usage_of_all_teams_is_read_from_their_ledgers(api, fairgate):
     assert {request.verb for request in api.asked} <= {"list", "get"}, "nothing is watched"
     refused = [request.path for request in api.asked if request.path in CLUSTER_WIDE]
     assert len(refused) == len(set(refused)), "nothing refused is requested twice"
+
+
+async def test_the_ledger_of_a_department_is_no_team(api, fairgate):
+    api.put(
+        LEDGERS, "department-lab", status={"team": "department lab", "used": "9", "preemptible": "3", "waiting": "0"}
+    )
+    done = await fairgate("status", "-n", "nlp", "-o", "json")
+    assert [team["name"] for team in json.loads(done.stdout)["teams"]] == ["nlp", "vision"]
 
 
 async def test_fractional_usage_is_read(api, fairgate):
@@ -187,3 +196,47 @@ async def test_unreadable_pods_are_not_counted_as_zero(api, fairgate):
     missing = await fairgate("explain", "pod/mine", "-n", "nlp")
     assert missing.exit_code == 2
     assert "you may not list the pods of namespace nlp" in missing.stderr
+
+
+CONTEXT = {"name": "it", "context": {"cluster": "it", "user": "me", "namespace": "nlp"}}
+NEW = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"}, "spec": {"containers": [container(gpus=1)]}}
+
+
+async def test_commands_look_into_the_namespace_of_the_context(api, fairgate, tmp_path):
+    config = tmp_path / "kubeconfig"
+    config.write_text(json.dumps(yaml.safe_load(config.read_text()) | {"contexts": [CONTEXT]}))
+    gate = [{"name": "fairgate.dev/queue"}]
+    labels = {"labels": {"fairgate.dev/team": "nlp"}}
+    gated = {"containers": [container(gpus=2)], "schedulingGates": gate}
+    api.put("/api/v1/pods", "next", namespace="nlp", spec=gated, metadata=labels)
+    [explained] = json.loads((await fairgate("explain", "pod/mine", "-o", "json")).stdout)
+    assert (explained["subject"], explained["team"]) == ("Pod nlp/mine", "nlp")
+    line = json.loads((await fairgate("queue", "-o", "json")).stdout)
+    assert [(pod["namespace"], pod["name"]) for pod in line["pods"]] == [("nlp", "next")]
+    (tmp_path / "new.json").write_text(json.dumps(NEW))
+    reviewed = await fairgate("review", tmp_path / "new.json", "-o", "json")
+    assert reviewed.exit_code == 0, reviewed.output
+    found = json.loads(reviewed.stdout)
+    assert (found["workloads"][0]["namespace"], found["world"]["source"]) == ("nlp", "cluster")
+    other = json.loads((await fairgate("review", tmp_path / "new.json", "-n", "vision", "-o", "json")).stdout)
+    assert other["workloads"][0]["namespace"] == "vision"
+
+
+async def test_a_review_beside_a_kubeconfig_reads_the_policy_in_force_and_the_cluster(api, tmp_path, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path / "config", api.url)))
+    monkeypatch.delenv("FAIRGATE_POLICY", raising=False)
+    (tmp_path / "new.json").write_text(json.dumps(NEW))
+    command = ["review", str(tmp_path / "new.json"), "-n", "nlp", "-o", "json"]
+    done = await asyncio.to_thread(CliRunner().invoke, main, command)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["world"]["source"] == "cluster"
+    assert found["workloads"][0]["pods"][0]["tier"] == "guaranteed"
+    (tmp_path / "p.yaml").write_text(POLICY)
+    with_policy = [*command, "--policy", str(tmp_path / "p.yaml")]
+    done = await asyncio.to_thread(CliRunner().invoke, main, with_policy)
+    assert json.loads(done.stdout)["world"]["source"] == "empty", "in CI a kubeconfig may lie about"
+    for name in ("KUBECONFIG", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "nowhere"))
+    done = await asyncio.to_thread(CliRunner().invoke, main, command)
+    assert (done.exit_code, "give --policy DIR" in done.stderr) == (2, True)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests import builders as b
 from tests.cli import golden, sample_world
 from webhook.cli.main import main
 from webhook.policy.jsonschema import DIALECT
@@ -123,6 +124,41 @@ def test_an_edit_is_shown_by_the_pods_that_change(run, world, tmp_path):
 def test_the_same_policy_changes_nothing(run, world, tmp_path):
     result = run("diff", str(tmp_path / "policy.yaml"), str(tmp_path / "policy.yaml"), *world)
     assert (result.exit_code, result.stdout) == (0, "14 GPU pods: nothing changes\n")
+
+
+QUEUE = HEADER + (
+    "teams: [{name: vision, namespaces: [vision], gpus: {guaranteed: 1, limit: %s}, onLimit: queue, onNoRoom: queue}]"
+)
+
+
+@pytest.fixture
+def diff_with_a_line(run, tmp_path):
+    """The changes between two limits, of a cluster where two pods run and two wait in line."""
+    gated = [
+        b.pod(f"next-{n}", schedulingGates=[{"name": "fairgate.dev/queue"}], labels={"fairgate.dev/team": "vision"})
+        for n in range(2)
+    ]
+    running = [sample_world.pod(name, gpus=1, node="gpu-1") for name in ("a", "b")]
+    sample_world.write(tmp_path, [b.node("gpu-1", gpus=8), *running, *gated])
+
+    def of(old, new):
+        for name, limit in (("old", old), ("new", new)):
+            (tmp_path / f"{name}.yaml").write_text(QUEUE % limit)
+        files = [str(tmp_path / name) for name in ("old.yaml", "new.yaml")]
+        done = run("diff", *files, "--world", str(tmp_path / "world.json"), "-o", "json")
+        changes = json.loads(done.stdout)["changes"]
+        assert done.exit_code == (1 if changes else 0)
+        return {
+            each["pod"].removeprefix("vision/"): (each["old"]["outcome"], each["new"]["outcome"]) for each in changes
+        }
+
+    return of
+
+
+def test_an_edit_says_what_becomes_of_the_pods_in_line(diff_with_a_line):
+    assert diff_with_a_line(4, 4) == {}
+    assert diff_with_a_line(2, 3) == {"next-0": ("queued", "preemptible")}
+    assert diff_with_a_line(4, 1) == {"b": ("preemptible", "queued")}
 
 
 def test_an_invalid_edit_is_reported_with_its_problems(run, world, tmp_path):

@@ -55,6 +55,7 @@ def test_close_kills_the_children_of_a_process_too(processes):
 def test_close_twice_is_fine(processes):
     processes.close()
     processes.close()
+    assert not processes.folder.exists()
 
 
 def test_a_stopped_process_is_killed_as_well(processes):

@@ -15,8 +15,8 @@ from tests.docs.excluded import EXCLUDED_COMMANDS, PROGRAMS
 from tests.popen import killed_on_failure
 from webhook.cli.main import main
 from webhook.cli.serve import serve
+from webhook.kube.kinds.table import BUILT_IN
 from webhook.kube.objects.events import EventReason
-from webhook.kube.workloads.table import BUILT_IN
 from webhook.observe.decisions import Phase
 from webhook.policy.load import load
 from webhook.server.http.handlers import _line

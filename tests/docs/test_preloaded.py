@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -81,7 +80,6 @@ def test_it_ends_when_its_parent_is_killed(server):
 
 def test_it_ends_with_the_block(shell, tmp_path, tmp_path_factory):
     (tmp_path / "world.yaml").write_text(WORLD)
-    started = time.monotonic()
     with ExitStack() as until_its_end:
         with stand_ins(tmp_path_factory.mktemp("other")) as programs:
             environment = {"PATH": f"{programs}:{os.environ['PATH']}"}
@@ -90,4 +88,3 @@ def test_it_ends_with_the_block(shell, tmp_path, tmp_path_factory):
             fork = fork_with(tmp_path)
         assert process.wait(30) == 1
     wait_until(lambda: not is_alive(fork))
-    assert time.monotonic() - started < 30

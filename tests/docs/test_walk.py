@@ -42,7 +42,7 @@ def test_the_page_shows_the_actual_output(page, nothing_left, cluster, fairgate,
     prepare = STAGES[pages.name(page)]
     with Reader(tmp_path, cluster=cluster, fairgate=fairgate) as reader:
         prepare(reader)
-        reader.follow(page)
+        assert reader.follow(page) == [command for command in commands(page) if command not in EXCLUDED_COMMANDS]
 
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=pages.name)

@@ -84,19 +84,21 @@ class Reader:
         for name in list(self._staying.values()):
             self._stop(name, is_checked=kind is None)
 
-    def follow(self, page: Path, *, until: str = "") -> None:
-        """Run the commands of the page, on request up to a heading; GOLDEN=write renews its outputs instead."""
-        renewed = []
+    def follow(self, page: Path, *, until: str = "") -> list[str]:
+        """Run the commands of the page, on request up to a heading, and give them; GOLDEN=write renews its outputs."""
+        renewed, done = [], []
         for found in pages.script(page, until=until):
             if isinstance(found, pages.File):
                 self.write(found.path, found.text)
             elif found.command not in EXCLUDED_COMMANDS:
                 printed = self.do(found)
+                done.append(found.command)
                 if printed is not None:
                     renewed.append((found, printed))
         for step, printed in reversed(renewed):
             text = page.read_text()
             page.write_text(f"{text[: step.start]}{printed}{text[step.end :]}")
+        return done
 
     def write(self, path: str, text: str) -> None:
         """Make a file."""

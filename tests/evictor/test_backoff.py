@@ -26,18 +26,18 @@ def test_a_pod_that_does_not_use_its_room_gets_the_long_pause_in_the_end():
 def test_a_pod_whose_room_others_take_never_gets_the_long_pause():
     clock = Clock()
     patience = PodBackoff(clock)
-    rests = []
+    pauses = []
     for _ in range(8):
         assert patience.fail("p", is_own_fault=False) is None
-        rests.append((patience.next_end() or clock.now) - clock.now)
-    assert rests == [0, 5, 10, 20, 40, 40, 40, 40]
+        pauses.append((patience.next_end() or clock.now) - clock.now)
+    assert pauses == [0, 5, 10, 20, 40, 40, 40, 40]
 
 
 def test_a_team_that_wastes_evictions_pauses_longer_after_each():
     clock = Clock()
     backoff = TeamBackoff(clock)
     assert [fail_apart(backoff, clock) for _ in range(5)] == pytest.approx([0, 0, 5, 10, 20], rel=0.05)
-    assert (backoff.resting(), backoff.next_end()) == ({"t"}, pytest.approx(clock.now + 20, abs=1))
+    assert (backoff.paused(), backoff.next_end()) == ({"t"}, pytest.approx(clock.now + 20, abs=1))
     assert [fail_apart(backoff, clock) for _ in range(7)][-1] == LONG_SECONDS
     assert backoff.fail("other") == 0
 
@@ -61,5 +61,5 @@ def test_only_time_resets_the_backoff(after, want):
     clock.now += after
     assert fail_apart(backoff, clock) == pytest.approx(want, rel=0.05)
     clock.now += LONG_SECONDS
-    assert backoff.resting() == frozenset()
+    assert backoff.paused() == frozenset()
     assert backoff.next_end() is None

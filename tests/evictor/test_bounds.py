@@ -19,14 +19,14 @@ GIVEN_UP = 30 + hold_manager.HOLD_SECONDS
 """When an unused hold ends: after the grace period of the victims."""
 
 
-async def test_kube_scheduler_keeps_the_room_by_nomination_until_it_is_released(stage):
+async def test_the_room_is_kept_until_it_is_given_up(stage):
     fill(stage, "n0")
     async with stage.leader():
         stage.asker("b")
         await stage.until(lambda: stage.real_evictions() == 1)
-        assert stage.nominated("b") == "n0"
+        assert stage.room_of("b") == "n0"
         await asyncio.sleep(GIVEN_UP)
-        await stage.until(lambda: stage.nominated("b") is None)
+        await stage.until(lambda: stage.room_of("b") is None)
 
 
 async def test_no_more_is_evicted_than_kube_scheduler_may_place_soon(stage, monkeypatch):
@@ -38,9 +38,9 @@ async def test_no_more_is_evicted_than_kube_scheduler_may_place_soon(stage, monk
         await stage.until(lambda: stage.real_evictions() == 2)
         await asyncio.sleep(20)
         assert stage.real_evictions() == 2
-        served = [name for name in ("b0", "b1", "b2", "b3", "b4") if stage.nominated(name)]
+        served = [name for name in ("b0", "b1", "b2", "b3", "b4") if stage.room_of(name)]
         for name in served:
-            stage.bind(name, stage.nominated(name))
+            stage.bind(name, stage.room_of(name))
         await stage.until(lambda: stage.real_evictions() == 4)
 
 
@@ -50,20 +50,20 @@ async def test_victims_with_a_notice_do_not_count_as_free_room(stage, monkeypatc
     fill(stage, "n0", "n1")
     async with stage.leader(make.policy(*POOR.teams, reclaim=ReclaimRules(notice_seconds=60))):
         stage.asker("b0")
-        await stage.until(lambda: stage.nominated("b0") is not None)
+        await stage.until(lambda: stage.room_of("b0") is not None)
         stage.asker("b1")
-        await stage.until(lambda: stage.nominated("b1") is not None)
+        await stage.until(lambda: stage.room_of("b1") is not None)
         assert stage.real_evictions() == 0
 
 
-async def test_the_next_leader_withdraws_nominations_of_an_earlier_one(stage):
+async def test_the_next_leader_gives_up_the_room_that_an_earlier_one_kept(stage):
     fill(stage, "n0")
     async with stage.leader():
         stage.asker("b")
         await stage.until(lambda: stage.real_evictions() == 1)
     async with stage.leader():
         await asyncio.sleep(GIVEN_UP)
-        await stage.until(lambda: stage.nominated("b") is None)
+        await stage.until(lambda: stage.room_of("b") is None)
 
 
 async def test_a_grace_period_of_a_year_is_cut(stage):
@@ -95,15 +95,13 @@ async def test_progress_of_other_pods_prolongs_no_hold_indefinitely(stage):
     fill(stage, "n0")
     async with stage.leader():
         stage.asker("never")
-        await stage.until(lambda: stage.nominated("never") == "n0")
+        await stage.until(lambda: stage.room_of("never") == "n0")
         began, number = stage.now(), 0
-        while stage.nominated("never") is not None:
+        while stage.room_of("never") is not None:
             assert stage.now() - began < BOUND + 400
             number += 1
             stage.asker(f"c{number}")
-            await stage.until(
-                lambda name=f"c{number}": len(stage.tolerations(name)) > 0 or not stage.nominated("never")
-            )
+            await stage.until(lambda name=f"c{number}": len(stage.tolerations(name)) > 0 or not stage.room_of("never"))
             stage.bind(f"c{number}", "n0")
             await asyncio.sleep(45)
             stage.api.delete(PODS, f"c{number}", namespace="team-b")

@@ -161,7 +161,7 @@ async def test_all_pods_of_a_whole_gang_get_room_and_keep_it_until_they_start(st
     assert stage.real_evictions() == 3
 
 
-async def test_a_gang_that_loses_a_pod_before_the_eviction_is_owed_nothing_any_more(stage):
+async def test_a_gang_that_loses_a_pod_before_the_eviction_gets_no_room(stage):
     borrowed(stage)
     async with stage.leader(tree(reclaim=ReclaimRules(notice_seconds=60))):
         for name in ("b0", "b1"):

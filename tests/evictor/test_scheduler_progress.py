@@ -127,21 +127,21 @@ async def test_room_is_kept_while_kube_scheduler_is_behind(stage, fit):
     async with stage.leader() as manager:
         await ask(stage)
         await try_others(stage, seconds=5 * GIVEN_UP, created=lambda: began, fit=fit)
-        assert stage.nominated("never") == "n0"
+        assert stage.room_of("never") == "n0"
         stage.bind("never", "n0")
         await stage.until(lambda: not stage.taints("n0"))
-        assert not manager.waiting.resting()
+        assert not manager.waiting.paused()
     assert "CannotReclaim" not in stage.reasons()
 
 
 async def waste(stage, wait):
-    """Have room made that is not used while a call of `wait` goes on, until the team rests."""
+    """Have room made that is not used while a call of `wait` goes on, until the team is paused."""
     async with stage.leader() as manager:
         for tries in range(1, TRIES + 1):
             await ask(stage)
             await wait()
             assert not stage.taints("n0"), tries
-            assert manager.teams.resting() or tries < TRIES
+            assert manager.teams.paused() or tries < TRIES
             await asyncio.sleep(50)  # its own pause
     assert "CannotReclaim" in stage.reasons()
 

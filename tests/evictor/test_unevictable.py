@@ -187,16 +187,16 @@ def test_the_pause_doubles_up_to_hours():
 def test_a_pod_is_left_alone_until_its_pause_is_over():
     table = Table()
     table.fail("a")
-    assert (table.table.resting(), table.table.immovable(), table.table.next_end()) == ({"a"}, {"a"}, FIRST_SECONDS)
+    assert (table.table.paused(), table.table.immovable(), table.table.next_end()) == ({"a"}, {"a"}, FIRST_SECONDS)
     table.now = FIRST_SECONDS
-    assert (table.table.resting(), table.table.immovable(), table.table.next_end()) == (set(), set(), None)
+    assert (table.table.paused(), table.table.immovable(), table.table.next_end()) == (set(), set(), None)
 
 
 @pytest.mark.parametrize(("is_past_budgets", "want"), [(False, set()), (True, {"a"})])
 def test_a_budget_keeps_a_pod_only_while_budgets_count(is_past_budgets, want):
     table = Table()
     table.fail("a", Obstacle.BUDGET, is_past_budgets=is_past_budgets)
-    assert (table.table.resting(), table.table.immovable()) == ({"a"}, want)
+    assert (table.table.paused(), table.table.immovable()) == ({"a"}, want)
 
 
 def test_the_table_is_bounded_and_forgets_the_oldest(monkeypatch):
@@ -204,7 +204,7 @@ def test_the_table_is_bounded_and_forgets_the_oldest(monkeypatch):
     table = Table()
     for uid in ("a", "b", "c", "a", "d"):
         table.fail(uid)
-    assert table.table.resting() == {"a", "c", "d"}
+    assert table.table.paused() == {"a", "c", "d"}
     assert table.fail("a") == 4 * FIRST_SECONDS
 
 
@@ -212,7 +212,7 @@ def test_a_pod_that_is_gone_is_forgotten():
     table = Table()
     table.fail("a")
     table.table.tidy()
-    assert (table.table.resting(), table.table.lasting()) == (set(), [])
+    assert (table.table.paused(), table.table.lasting()) == (set(), [])
 
 
 def test_what_no_budget_explains_is_listed_the_latest_first():

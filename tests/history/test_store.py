@@ -161,6 +161,7 @@ def test_a_file_of_another_kind_is_left_alone(path, content, why):
     path.write_bytes(content)
     if why is None:
         Store(path).close()
+        assert read(path) == []
         return
     with pytest.raises(HistoryError, match=why):
         Store(path)

@@ -200,10 +200,10 @@ def test_there_are_never_more_than_the_bounds_and_an_address_that_holds_none_get
             assert room.number <= 6
             by_address = [sum(each.remote == f"10.0.0.{a}" for each in room._open) for a in range(4)]
             assert max(by_address) <= 3
-        owed = [each for each in room._open if not each.is_silent]
+        waiting = [each for each in room._open if not each.is_silent]
         probe = room.open("10.9.9.9")
-        assert is_open(probe) or len(owed) == 6
-        assert all(map(is_open, owed))
+        assert is_open(probe) or len(waiting) == 6
+        assert all(map(is_open, waiting))
         await room.close(within_seconds=0.001, gone_seconds=0.001)
 
     asyncio.run(play())
@@ -273,7 +273,7 @@ async def test_requests_that_come_before_an_answer_wait_for_it(room):
     connection = room.open("10.0.0.1", GET + GET[:-2])
     room.at(60)
     assert is_open(connection)
-    connection.answered()  # from here on the client owes the rest of its head
+    connection.answered()  # from here on the client has to send the rest of its head
     room.at(71)
     assert not is_open(connection)
 

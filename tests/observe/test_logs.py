@@ -13,9 +13,9 @@ from webhook.observe.logs import LineWriter, LogFormat, open_logs
 
 @pytest.fixture
 def pipe():
-    read, write = os.pipe()
-    yield read, write
-    for fd in (read, write):
+    ends = [*os.pipe()]
+    yield ends
+    for fd in ends:
         try:
             os.close(fd)
         except OSError:
@@ -101,6 +101,11 @@ def test_a_log_without_a_reader_blocks_nothing(pipe):
     writer = LineWriter(pipe[1])
     writer.write(b"lost\n")
     writer.write(b"lost, too\n")
+    pipe[0], write = os.pipe()
+    os.dup2(write, pipe[1])  # a reader is there again
+    os.close(write)
+    writer.write(b"read\n")
+    assert lines_from(pipe[0]) == ["read"]
 
 
 def test_libraries_log_the_same_way(pipe):

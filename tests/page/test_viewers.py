@@ -45,7 +45,7 @@ class Here:
 
 
 class OneViewer:
-    """A door through which one viewer comes."""
+    """An authenticator through which one viewer comes."""
 
     takes_tokens = True
 
@@ -144,7 +144,7 @@ def cluster(pods, events=(), *, nodes=None):
 def answers(state, viewer, asked):
     """The body of every address, with what stands for one viewer's asking about every pod."""
     bodies = {}
-    with served(state, door=OneViewer(viewer), snapshots=Here()) as site:
+    with served(state, authenticator=OneViewer(viewer), snapshots=Here()) as site:
         paths = ["/", "/map.json", "/teams", "/line", "/decisions", "/review", "/search?q=-", "/decisions?kind=evicted"]
         paths += [f"/search?q={each}" for each in ("node-1", "user", "job")]
         paths += [f"/explain?namespace={quote(namespace)}&name={quote(name)}" for namespace, name in asked]
@@ -219,7 +219,7 @@ def test_an_own_pod_that_waits_names_no_victim_and_no_node(nodes, path):
     state = cluster([VICTIM, BENEFICIARY, queued("ns-ada", 1, gpus=8)])
     viewer = Viewer("nina", frozenset({"ns-ada"}), nodes=nodes)
     addresses = {"explain": "/explain?namespace=ns-ada&name=pod-ada-0", "line": "/line"}
-    with served(state, door=OneViewer(viewer)) as site:
+    with served(state, authenticator=OneViewer(viewer)) as site:
         status, body = site.get(addresses[path])
     assert status == 200
     assert "ada-" in body
@@ -229,7 +229,7 @@ def test_an_own_pod_that_waits_names_no_victim_and_no_node(nodes, path):
 
 def test_who_may_list_all_still_reads_victims_and_nodes():
     state = cluster([VICTIM, BENEFICIARY])
-    with served(state, door=OneViewer(Viewer("root", None, nodes=True, events=None))) as site:
+    with served(state, authenticator=OneViewer(Viewer("root", None, nodes=True, events=None))) as site:
         status, body = site.get("/explain?namespace=ns-ada&name=pod-ada-0")
     assert status == 200
     assert "node-1" in body

@@ -11,7 +11,8 @@ from certs.authority import make_ca, new_key
 from certs.pair import certificate_to_pem
 from certs.serving import utc_now
 from tests.control_plane.cleanup import ADMISSION, REPORTS
-from tests.control_plane.workbench import make_nodes, wait_for
+from tests.control_plane.objects import pod
+from tests.control_plane.workbench import create_pod, make_nodes, wait_bound, wait_for
 from tests.scenarios.evictor import evictor
 from tests.scenarios.standing_fairgate import serve_fairgate
 from webhook.cli.main import main
@@ -97,6 +98,26 @@ def test_each_part_that_breaks_is_named(cluster):
         fairgate.stop(signal.SIGTERM)
         doctor.waits_for("server", "no server reports")
         assert doctor.states()["reachable"] == "wrong"
+
+
+def test_a_dry_run_that_would_wait_in_line_is_healthy(cluster):
+    make_nodes(cluster, 1)
+    with serve_fairgate(cluster, policy="defaults: {onNoRoom: queue}\n") as fairgate:
+        doctor = Doctor(fairgate, cluster.kubeconfig)
+
+        def reachable():
+            [found] = [(state, text) for check, state, text in doctor("--skip", "evictor")[1] if check == "reachable"]
+            return found
+
+        assert reachable()[0] == "ok"
+        assert reachable()[1].endswith("(a dry run): admitted as guaranteed")
+        create_pod(cluster, fairgate.team_a, pod("holder", gpus=10))
+        wait_bound(cluster, fairgate.team_a, "holder")
+        state, text = reachable()
+        assert state == "ok"
+        assert "(a dry run): queued: waits: " in text
+        assert "1st in line" in text
+        assert doctor("--skip", "evictor")[0] == 0
 
 
 def test_with_few_rights_the_missing_ones_are_named_and_nothing_is_guessed(cluster):

@@ -57,7 +57,11 @@ def as_written(cluster, *, kubeconfig=None) -> None:
     folder.mkdir(exist_ok=True)
     if not (folder / "kubectl").exists():
         (folder / "kubectl").symlink_to(find_binaries()["kubectl"])
-    environment = {"PATH": f"{folder}:/usr/bin:/bin", "KUBECONFIG": str(kubeconfig or cluster.kubeconfig)}
+    environment = {
+        "PATH": f"{folder}:/usr/bin:/bin",
+        "HOME": str(folder),
+        "KUBECONFIG": str(kubeconfig or cluster.kubeconfig),
+    }
     done = subprocess.run(["bash"], input=block, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

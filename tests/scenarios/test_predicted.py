@@ -19,7 +19,7 @@ from tests.scenarios.manifests import (
 )
 from tests.scenarios.predicted import assert_examples_as_predicted, assert_predicted
 from tests.scenarios.whole_gangs import assert_starts_whole
-from webhook.kube.workloads.related import Related
+from webhook.kube.kinds.related import Related
 
 pytestmark = pytest.mark.cluster
 

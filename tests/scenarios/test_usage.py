@@ -15,12 +15,15 @@ from click.testing import CliRunner
 from tests.control_plane.objects import pod
 from tests.control_plane.prometheus import prometheus
 from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_for
+from tests.scenarios.serving import total
 from tests.scenarios.standing_fairgate import serve_fairgate
 from webhook.cli.main import main
 from webhook.kube.objects.usage_access import AUDIENCE, READER, TOKEN_HEADER
+from webhook.observe.usage_metrics import GPU_SECONDS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
+CHARGED = "fairgate_gpus_charged"
 WAVES = 6
 WAVE_SECONDS = 6.0
 COMPLETES = {"fairgate.test/completes": "true"}
@@ -64,6 +67,20 @@ def wave(cluster, fairgate, number):
             create_pod(cluster, namespace, made)
 
 
+def counted(fairgate, metrics, replica):
+    """The GPU-seconds of pods that a replica has counted, by its own page and as Prometheus has last seen it."""
+    shown, seen = 0.0, 0.0
+    for kind in ("guaranteed", "borrowed"):
+        shown += total(fairgate.get("/metrics", replica=replica), f"{GPU_SECONDS}_total", kind=kind)
+        series = metrics.query(f'{GPU_SECONDS}_total{{kind="{kind}",instance="{address(fairgate, replica)}"}}')
+        seen += sum(float(each["value"][1]) for each in series)
+    return shown, seen
+
+
+def address(fairgate, replica):
+    return fairgate.replicas[replica].url.partition("://")[2]
+
+
 def leader(fairgate):
     return next(n for n in range(2) if fairgate.metric("fairgate_leader", replica=n, lease="fairgate"))
 
@@ -73,12 +90,14 @@ def scrape(fairgate):
         "job_name": "servers",
         "scheme": "https",
         "tls_config": {"ca_file": str(fairgate.ca)},
-        "static_configs": [{"targets": [each.url.partition("://")[2] for each in fairgate.replicas]}],
+        "static_configs": [{"targets": [address(fairgate, number) for number in range(len(fairgate.replicas))]}],
     }
 
 
 @pytest.mark.usefixtures("promtool")
-def test_gpu_hours_agree_with_what_ran_though_the_leader_is_killed_meanwhile(cluster):
+@pytest.mark.parametrize("within", [0.03, pytest.param(0.01, marks=pytest.mark.long, id="on a quiet machine")])
+def test_gpu_hours_agree_with_what_ran_though_the_leader_is_killed_meanwhile(cluster, within):
+    """`within`: a replica sees each start and end later than the API server, on a busy machine not equally late."""
     make_nodes(cluster, 8)
     with (
         serve_fairgate(cluster, limit_a=40, limit_b=40, replicas=2, has_history=True) as fairgate,
@@ -102,22 +121,28 @@ def test_gpu_hours_agree_with_what_ran_though_the_leader_is_killed_meanwhile(clu
         pods = wait_for(cluster, all_ended, what="all pods ended", timeout=90)
         want = {team: sum(map(ran, found)) for team, found in pods.items()}
         assert min(want.values()) > 400
-        time.sleep(2)  # a scrape of each replica
+        for replica in range(2):
+            wait_for(cluster, lambda n=replica: fairgate.metric(CHARGED, replica=n) == 0, what="their ends are seen")
+            wait_for(cluster, lambda n=replica: len({*counted(fairgate, metrics, n)}) == 1, what="it is scraped")
 
         live = usage("--kubeconfig", reader(cluster))
         by_prometheus = usage("--prometheus", metrics.url)
+        survivor = f'instance="{address(fairgate, 1 - killed)}"'
+        of_survivor = usage("--prometheus", metrics.url, "--match", survivor)
         fairgate.stop()
         histories = [flag for path in fairgate.histories for flag in ("--history", path)]
         by_history = usage(*histories)
-        assert held(by_history) == pytest.approx(want, rel=0.01)
-        assert held(by_prometheus) == pytest.approx(want, rel=0.01)
+        assert held(of_survivor) == pytest.approx(held(usage(*histories[2 * (1 - killed) :][:2])), rel=0.001)
+        assert held(by_history) == pytest.approx(want, rel=within)
+        # at the end of an interval the two replicas were last scraped up to some seconds apart
+        assert held(by_prometheus) == pytest.approx(want, rel=0.1)
         assert held(live) == pytest.approx(want, rel=0.3)  # of the one replica that was asked: it may be the killed one
         for report in (by_history, by_prometheus):
             idle = {each["name"]: 3600 * (each["guaranteed"] + each["idle"]) for each in report["usage"]}
             shares = 20 * 3600 * report["observed_hours"]
             assert idle == pytest.approx({"a": shares, "b": shares}, rel=0.1)
         by_model = usage("--by", "model", *histories)
-        assert sum(held(by_model).values()) == pytest.approx(sum(want.values()), rel=0.01)
+        assert sum(held(by_model).values()) == pytest.approx(sum(want.values()), rel=within)
         check_replay(fairgate, pods)
 
 

@@ -6,12 +6,10 @@ import uvloop
 from tests.server.support.harness import running
 from tests.virtual_time import VirtualTimeLoop
 
-ON_VIRTUAL_TIME = {"test_leader.py", "test_queue_releaser.py", "test_waiting_texts.py"}
-
 
 def pytest_asyncio_loop_factories(item):
-    """Run these tests on the loop of production, or do not wait for clocks."""
-    if item.path.name in ON_VIRTUAL_TIME:
+    """Run these tests on the loop of production; where both ends of all connections are theirs, wait for no clock."""
+    if item.path.parent.name == "leader":
         return {"virtual": VirtualTimeLoop}
     return {"uvloop": uvloop.new_event_loop}
 

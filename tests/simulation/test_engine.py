@@ -6,8 +6,11 @@ import pytest
 
 from tests.simulation.loads import QUEUES, T0, policy_of, simulated, task, team, waits, world_of
 from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.policy import Defaults, Enforcement, OnLimit, ReclaimRules
+from webhook.core.model.names import TeamName, Uid
+from webhook.core.model.policy import Defaults, Enforcement, OnLimit, QueueRules, ReclaimRules
+from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
+from webhook.core.world.waiting_pods import WaitingPod
 from webhook.simulation.engine import Simulation
 from webhook.simulation.task import Evictions, Fate, Refusals, Settings
 
@@ -42,6 +45,30 @@ def test_a_refused_pod_is_created_again_once_there_is_room():
     assert records["next"].refusals == 1
 
 
+def test_pods_that_meet_a_full_line_are_created_again_until_it_takes_them():
+    short = policy_of(team("a", 8, limit=8), queue=QueueRules(depth=1))
+    tasks = [task(f"t{n}", "a", 8, at=n, seconds=100) for n in range(5)]
+    records, _ = simulated(world_of(short), *tasks)
+    assert waits(records) == {f"t{n}": 99 * n for n in range(5)}
+    assert [records[f"t{n}"].refusals for n in range(5)] == [0, 0, 1, 1, 1]
+
+
+def test_a_pod_that_met_a_full_line_is_judged_once_it_is_in_line():
+    # `small` gets into the line when `large` leaves it, and starts beside it at once
+    short = policy_of(team("a", 8, limit=8), queue=QueueRules(depth=1))
+    tasks = task("holder", "a", 8, seconds=100), task("large", "a", 4, at=1), task("small", "a", 4, at=2)
+    records, _ = simulated(world_of(short), *tasks)
+    assert waits(records) == {"holder": 0, "large": 99, "small": 98}
+
+
+def test_pods_that_wait_in_the_line_of_the_world_start_and_stay():
+    world = world_of(policy_of(team("a", 8, limit=8)))
+    world.set_waiting(WaitingPod(task("before", "a", 4).pod._replace(uid=Uid("u")), TeamName("a"), created=T0 - 9))
+    records, simulation = simulated(world, task("small", "a", 4, at=5, seconds=10), task("large", "a", 8, at=6))
+    assert waits(records) == {"small": 0, "large": None}
+    assert (simulation.world.usage(TeamName("a")).total, simulation.now) == (4 * ONE_GPU, T0 + 15)
+
+
 @pytest.mark.parametrize(
     ("gpus", "settings"),
     [
@@ -54,7 +81,7 @@ def test_a_refused_pod_is_lost(gpus, settings):
     tasks = task("holder", "a", 4), task("next", "a", gpus, at=5)
     records, _ = simulated(world_of(rejects), *tasks, settings=settings)
     assert (records["next"].fate, records["next"].started) == (Fate.REFUSED, None)
-    assert "limit" in records["next"].why
+    assert {reason.code for reason in records["next"].refused} == {Code.TEAM_LIMIT_EXCEEDED}
 
 
 def test_a_guaranteed_pod_gets_its_room_from_a_borrower_which_starts_again_later():

@@ -4,10 +4,12 @@ import pytest
 import yaml
 
 from tests.cases.test_cases import node, pod
+from tests.core.support.make import resident
 from webhook.core.model.decision import Admit
 from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.names import Namespace, Uid
 from webhook.core.model.pod import CONTROLLER
+from webhook.core.model.reason import Code
 from webhook.core.release.gang_plans import GangPlan
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
@@ -52,7 +54,7 @@ def test_all_pods_start_together_and_are_charged(simulator):
     assert whole.later == [0, 0]
     assert sorted(each.node for of in whole.answers for each in of) == ["n0", "n1", "n2"]
     assert simulator.world.usage("a").total == simulator.world.policy.teams[0].gpus.guaranteed * 3 // 2
-    assert len(simulator.charged) == 3
+    assert len(simulator.created) == 3
     assert not len(simulator.world.waiting)
 
 
@@ -63,13 +65,23 @@ def test_those_beyond_the_least_come_later_and_a_size_that_is_declared_counts(si
 
 
 def test_where_one_finds_no_room_all_wait_and_nothing_changes(simulator):
-    whole = judge_whole([role(simulator, 1), role(simulator, 3)], GangPlan(), simulator)
+    simulator.world.set_pod(resident(1, node="n0"))
+    whole = judge_whole([role(simulator, 1), role(simulator, 2)], GangPlan(), simulator)
     (first,), (second,) = outcomes(whole)
     assert first == second
-    assert first.startswith("waits: gang g starts whole, with 4 pods; for ")
-    assert simulator.charged == []
-    assert simulator.world.usage("a").total == 0
+    assert first.startswith("waits: gang g starts whole, with 3 pods; for ")
+    assert simulator.created == []
     assert not len(simulator.world.waiting)
+
+
+def test_what_the_nodes_never_hold_waits_as_at_the_webhook_and_is_refused_where_its_size_is_declared(simulator):
+    never = "gang g has 4 pods, and the nodes that they may use hold 3 of them when empty: it can never start whole"
+    [[text]] = outcomes(judge_whole([role(simulator, 4)], GangPlan(), simulator))
+    assert text == f"waits: {never}; make it smaller"
+    whole = judge_whole([role(simulator, 4, **{SIZE: "4"})], GangPlan(), simulator)
+    [[answer]] = whole.answers
+    assert (answer.count, [reason.code for reason in answer.decision.reasons]) == (4, [Code.NEVER_FITS])
+    assert simulator.created == []
 
 
 def test_what_is_over_the_limit_or_too_many_can_never_start(simulator):

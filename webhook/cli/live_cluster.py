@@ -15,13 +15,14 @@ from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.namespace import own_namespace
 from webhook.cluster.ledger.team_ledger_client import PATH
 from webhook.cluster.reads.listing import list_objects, load
-from webhook.cluster.reads.permitted_read import ReadScope, in_namespace, read_permitted
+from webhook.cluster.reads.permitted_read import read_permitted
 from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.cluster.writes.reports import read_report
 from webhook.core.model.amount import Units, parse_amount
 from webhook.core.model.names import TeamName
 from webhook.core.model.policy import Enforcement, Policy
+from webhook.core.quota.ledger_moves import department_of
 from webhook.core.world.hidden_usage import Totals
 from webhook.core.world.world import World
 from webhook.kube.ledger import reports
@@ -190,36 +191,45 @@ async def _read(
     connection: ApiConnection, reads: Sequence[tuple[str, Callable[[str], Awaitable[None]]]], namespaces: Sequence[str]
 ) -> tuple[Coverage, tuple[Totals, ...]]:
     """Read every kind as far as allowed; namespaces before pods, which are charged by the namespaces' labels."""
-    extents: dict[str, ReadScope] = {}  # by path: pods are read twice, failed ones apart, with the same rights
-    ordered = sorted(reads, key=lambda each: each[0].endswith("/pods"))
-    for path, read in ordered:
-        known = extents.get(path)
-        if known is None or known.is_all:
-            extents[path] = await read_permitted(path, read, namespaces=namespaces)
-        else:
-            for namespace in known.namespaces:
-                await read(in_namespace(path, namespace))
-    coverage = Coverage(tuple(extents.values()))
+    by_path: dict[str, list[Callable[[str], Awaitable[None]]]] = {}  # pods are read twice, failed ones apart
+    for path, read in sorted(reads, key=lambda each: each[0].endswith("/pods")):
+        by_path.setdefault(path, []).append(read)
+    extents = [await read_permitted(path, _each(same), namespaces=namespaces) for path, same in by_path.items()]
+    coverage = Coverage(tuple(extents))
     if not coverage.is_partial("pods"):
         return coverage, ()
     totals = await _totals(connection)
-    if totals is None and not any(extent.is_all or extent.namespaces for extent in extents.values()):
+    if totals is None and not any(extent.is_all or extent.namespaces for extent in extents):
         raise NothingReadableError(
             "you may not list nodes, pods, namespaces or TeamLedgers: the right to view one namespace shows its pods "
             f"(give its name by --namespace), the ClusterRole {keys.VIEWER} shows the usage of all teams"
         )
-    return Coverage(tuple(extents.values()), has_totals=totals is not None), totals or ()
+    return Coverage(tuple(extents), has_totals=totals is not None), totals or ()
+
+
+def _each(reads: Sequence[Callable[[str], Awaitable[None]]]) -> Callable[[str], Awaitable[None]]:
+    """Return a read that reads one path in several ways."""
+
+    async def read(path: str) -> None:
+        for each in reads:
+            await each(path)
+
+    return read
 
 
 async def _totals(connection: ApiConnection) -> tuple[Totals, ...] | None:
-    """Read the usage of teams from their ledgers; None if that is not allowed."""
+    """Read the usage of teams from their ledgers; None if that is not allowed.
+
+    Those of departments are left out: they repeat what the ledgers of their teams say.
+    """
     try:
         ledgers = await list_objects(connection, LedgerKind())
     except ApiError as error:
         if error.is_forbidden:
             return None
         raise
-    return tuple(_totals_of(ledger.get("status") or {}) for ledger in ledgers)
+    found = (_totals_of(ledger.get("status") or {}) for ledger in ledgers)
+    return tuple(totals for totals in found if department_of(totals.team) is None)
 
 
 def _totals_of(status: Mapping[str, Any]) -> Totals:

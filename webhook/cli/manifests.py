@@ -6,14 +6,13 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import click
-import yaml
 
 from webhook.cli.options import enforce_option
 from webhook.core.model.policy import Enforcement
 from webhook.kube.registration.guards import guards
-from webhook.kube.registration.inventory import definitions
+from webhook.kube.registration.inventory import definitions, roles
 from webhook.kube.registration.registration import ServiceReference, webhook_configurations
-from webhook.kube.registration.viewer_role import viewer_role
+from webhook.yaml_writer import to_yaml
 
 _SERVICE: Final = re.compile(r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)(?::(?P<port>[0-9]{1,5}))?")
 _PORTS: Final = range(1, 65_536)
@@ -82,8 +81,9 @@ def manifests(
 ) -> None:
     """Print the objects that a policy needs in the API server, as YAML for an admin to apply.
 
-    These are the CustomResourceDefinitions TeamLedger, Report and HeldNodes, the ClusterRole fairgate-viewer, the
-    webhook configurations and the guards (ValidatingAdmissionPolicies).
+    These are the CustomResourceDefinitions TeamLedger, Report and HeldNodes, the ClusterRoles fairgate-viewer,
+    fairgate-server-kinds and fairgate-evictor-kinds, the webhook configurations and the guards
+    (ValidatingAdmissionPolicies).
 
     The webhooks receive only pods that the policy is about, and objects that create pods: print and apply everything
     again when the policy's resource names, namespace selectors or kinds of workloads change. Give one of --url and
@@ -107,17 +107,10 @@ def manifests(
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(2) from error
     registration = webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service)
-    objects = [*definitions(), viewer_role(), *registration]
+    objects = [*definitions(), *roles(), *registration]
     if with_guards and policy.enforce is not Enforcement.OFF:
         objects += guards(policy, trusted_users=trusted_users)
-    click.echo(yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=2**16), nl=False)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes repeated parts in full instead of YAML aliases, which are hard to read."""
-
-    def ignore_aliases(self, _data: object) -> bool:
-        return True
+    click.echo(to_yaml(*objects), nl=False)
 
 
 def _url(given: str | None) -> str | None:

@@ -1,9 +1,11 @@
 """Options that several commands share: the policy, the source of the world, and the output."""
 
+import asyncio
 import os
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -80,6 +82,19 @@ def chosen_source(*, world: Path | None, cluster: bool, kubeconfig: Path | None)
             raise click.UsageError("--world and --cluster exclude each other")
         return WorldFile(world)
     return LiveCluster(kubeconfig or default_kubeconfig())
+
+
+def chosen_namespace(given: str | None, source: object) -> str:
+    """Return the namespace of objects that name none: as kubectl reads it for a cluster, otherwise `default`."""
+    from webhook.server.settings import LiveCluster  # noqa: PLC0415 - slow to import, and --help needs none of it
+
+    if given is None and isinstance(source, LiveCluster):
+        from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415
+        from webhook.cluster.api.namespace import own_namespace  # noqa: PLC0415
+
+        with suppress(ClusterError):  # whoever connects next says what is wrong with the kubeconfig
+            given = asyncio.run(own_namespace(source.kubeconfig))
+    return given or "default"
 
 
 class Layout(StrEnum):

@@ -99,13 +99,14 @@ def diff(
     namespaces: tuple[str, ...],
     layout: Layout,
 ) -> None:
-    """Show which running pods would change tier, team or pool, or be refused, under another policy.
+    """Show which pods would change tier, team or pool, wait in line or be refused, under another policy.
 
     Without OLD, NEW is compared with the policy in force in the cluster.
 
     Every GPU pod of the world (by default the cluster) is decided under both policies as if it were created again on
     its node: pods that are guaranteed now first, then in order of age. Fairgate never removes running pods because of
-    an edit: pods shown as refused could not be created again.
+    an edit: pods shown as refused could not be created again, and those shown as queued would wait. Of the pods that
+    wait in line now, those get a tier that NEW would start at once.
     """
     # rich is slow to import, and --help needs none of it
     from webhook.cli.policy_diff import compare, to_table  # noqa: PLC0415

@@ -1,8 +1,8 @@
-"""The effect of a policy edit on running pods: each pod is judged under both policies, and the differences shown."""
+"""The effect of a policy edit on pods that run or wait in line: judged under both policies, the differences shown."""
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -10,25 +10,27 @@ from webhook.cli.formatting import plural
 from webhook.cli.screen import Screen, grid
 from webhook.cli.terminal import Line
 from webhook.cli.world_source import Objects, WorldObjects, world_of
-from webhook.core.explain.policy_replay import PolicyOutcome, Running, policy_outcomes
+from webhook.core.admission.queueing import without_place
+from webhook.core.explain.policy_replay import PolicyOutcome, Running, line_outcomes, policy_outcomes
 from webhook.core.model.amount import format_gpus
-from webhook.core.model.names import Namespace
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import Namespace, NodeName
 from webhook.core.model.original_request import as_asked
-from webhook.core.model.pod import Resident
 from webhook.core.model.policy import Policy
 from webhook.core.model.reason import refusal_text
 from webhook.core.world.world import World
-from webhook.kube.workloads.model import mapping, text
+from webhook.kube.kinds.model import mapping, text
 from webhook.simulation.simulate import Template, read_template
 
-_REFUSED = "refused"
+_REFUSED: Final = "refused"
+_QUEUED: Final = "queued"
 
 
 class FateReport(msgspec.Struct):
     """The outcome of a pod under a policy."""
 
     team: str
-    outcome: Annotated[str, msgspec.Meta(description="guaranteed, preemptible, refused or counted")]
+    outcome: Annotated[str, msgspec.Meta(description="guaranteed, preemptible, queued, refused or counted")]
     pool: Annotated[str | None, msgspec.Meta(description="empty for the whole cluster, null where there is none")]
     reason: str
 
@@ -51,8 +53,12 @@ class DiffReport(msgspec.Struct):
 
 
 class _Judged(NamedTuple):
-    pod: Resident
+    """A pod and its outcome; `node` is None for one on no node, and in line."""
+
+    demand: Demand
+    node: NodeName | None
     fate: FateReport
+    is_in_line: bool = False
 
 
 def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> DiffReport:
@@ -61,10 +67,11 @@ def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> Diff
     changes = []
     judged = before | after
     for key in sorted(judged):
-        pod = judged[key].pod
+        pod = judged[key]
         was, now = (side[key].fate if key in side else _UNCOUNTED for side in (before, after))
-        if (was.team, was.outcome, was.pool) != (now.team, now.outcome, now.pool):
-            changes.append(ChangeReport(key, format_gpus(pod.demand.gpus), pod.node, was, now))
+        shown = _as_it_is(was, pod)
+        if _differs(was, now) and _differs(shown, now):
+            changes.append(ChangeReport(key, format_gpus(pod.demand.gpus), pod.node, shown, now))
     return DiffReport(changes, len(judged))
 
 
@@ -72,14 +79,29 @@ _UNCOUNTED = FateReport("", "not counted", None, "")
 """The outcome of a pod none of whose resources a policy counts."""
 
 
+def _differs(was: FateReport, now: FateReport) -> bool:
+    return (was.team, was.outcome, was.pool) != (now.team, now.outcome, now.pool)
+
+
+def _as_it_is(was: FateReport, pod: _Judged) -> FateReport:
+    """Return the outcome under the old policy: a pod in line is queued, also if it starts with the next release."""
+    is_queued = pod.is_in_line and was.outcome != _REFUSED
+    return FateReport(was.team, _QUEUED, None, was.reason) if is_queued else was
+
+
 def _fates(found: WorldObjects, policy: Policy, *, name: str) -> dict[str, _Judged]:
     full = world_of(found, policy, name=name, keep_nodes=True)
     empty = world_of(found.without_pods, policy, name=name, keep_nodes=True)
     running = list(_running(found.objects, full))
-    judged = policy_outcomes(running, empty)
-    return {
-        f"{each.resident.namespace}/{each.resident.name}": _Judged(each.resident, _report(judged[each.resident.uid]))
-        for each in running
+    waiting = [*full.waiting.all()]
+    judged = policy_outcomes(running, empty) | line_outcomes(full, is_room_known=found.coverage.is_room_known)
+    fates = {
+        f"{pod.namespace}/{pod.name}": _Judged(pod.demand, pod.node, _report(judged[pod.uid]))
+        for pod in (each.resident for each in running)
+    }
+    return fates | {
+        f"{pod.namespace}/{pod.name}": _Judged(pod.demand, None, _report(judged[pod.uid]), is_in_line=True)
+        for pod in (each.pod for each in waiting)
     }
 
 
@@ -97,11 +119,13 @@ def _running(found: Objects, world: World) -> Iterator[Running]:
 def _report(fate: PolicyOutcome) -> FateReport:
     if fate.refusals:
         return FateReport(fate.team, _REFUSED, fate.pool, refusal_text(fate.refusals))
+    if fate.queued is not None:
+        return FateReport(fate.team, _QUEUED, fate.pool, f"{without_place(fate.queued.text)} ({fate.queued.code})")
     return FateReport(fate.team, "counted" if fate.tier is None else fate.tier.value, fate.pool, "")
 
 
 def to_table(diff: DiffReport, *, width: int, is_colored: bool) -> str:
-    """Return the differences as text: each pod, the reasons of refusals, and the sums."""
+    """Return the differences as text: each pod, why it is refused or waits, and the sums."""
     console = Screen(width=width, is_colored=is_colored)
     if diff.changes:
         table = grid("pod", ">GPUs", "was", "would be")
@@ -119,9 +143,9 @@ def to_table(diff: DiffReport, *, width: int, is_colored: bool) -> str:
 
 def _description(fate: FateReport, other: FateReport) -> str:
     """Return the outcome, with the team and the pool where they differ."""
-    is_refused = _REFUSED in {fate.outcome, other.outcome}
+    is_placed = {_REFUSED, _QUEUED}.isdisjoint({fate.outcome, other.outcome})
     team = f", team {fate.team}" if fate.team != other.team else ""
-    pool = f", {_pool(fate)}" if fate.pool != other.pool and not is_refused else ""
+    pool = f", {_pool(fate)}" if fate.pool != other.pool and is_placed else ""
     return f"{fate.outcome}{team}{pool}"
 
 

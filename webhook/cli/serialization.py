@@ -3,9 +3,9 @@
 from typing import Any, Final
 
 import msgspec
-import yaml
 
-_DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # seven times faster where PyYAML has libyaml
+from webhook import yaml_writer
+
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -16,9 +16,7 @@ def to_json(data: object) -> str:
 
 def to_yaml(data: object) -> str:
     """Return data as YAML."""
-    plain = msgspec.to_builtins(data)
-    text: str = yaml.dump(plain, Dumper=_DUMPER, sort_keys=False, width=120, allow_unicode=True)
-    return text
+    return yaml_writer.to_yaml(msgspec.to_builtins(data), width=120)
 
 
 def schema_of(data: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, list[T] included

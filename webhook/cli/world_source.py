@@ -119,6 +119,11 @@ def default_kubeconfig() -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
+def has_cluster(kubeconfig: Path | None) -> bool:
+    """Whether there is a cluster to read: of a kubeconfig, or the one that this process runs in."""
+    return kubeconfig is not None or default_kubeconfig() is not None or "KUBERNETES_SERVICE_HOST" in os.environ
+
+
 def read_once(source: Source, policy: Policy, *, namespaces: Sequence[str] = (), keep_nodes: bool = False) -> View:
     """Read the current world once. Raises WorldError.
 

@@ -9,7 +9,7 @@ _K = TypeVar("_K", bound=str)
 TRIES: Final = 5
 """How often in a row room is made for one pod that does not use it, before the long pause."""
 
-REST_SECONDS: Final = 5.0
+PAUSE_SECONDS: Final = 5.0
 """Pause after the second failed try; it doubles with each."""
 
 LONG_SECONDS: Final = 600.0
@@ -29,11 +29,11 @@ class _Pauses(Generic[_K]):
     clock: Callable[[], float]
     _until: dict[_K, float] = field(default_factory=dict)
 
-    def rest(self, key: _K, seconds: float) -> None:
+    def pause(self, key: _K, seconds: float) -> None:
         """Pause a key; a longer pause of it ends."""
         self._until[key] = self.clock() + seconds
 
-    def resting(self) -> frozenset[_K]:
+    def paused(self) -> frozenset[_K]:
         """Return the keys that pause now."""
         now = self.clock()
         self._until = {key: until for key, until in self._until.items() if until > now}
@@ -58,10 +58,10 @@ class PodBackoff(_Pauses[_K]):
         tries = self._tries[key] = self._tries.get(key, 0) + 1
         if tries >= TRIES and is_own_fault:
             del self._tries[key]
-            self.rest(key, LONG_SECONDS)
+            self.pause(key, LONG_SECONDS)
             return LONG_SECONDS
         if tries > 1:
-            self.rest(key, REST_SECONDS * 2 ** min(tries - 2, TRIES - 2))
+            self.pause(key, PAUSE_SECONDS * 2 ** min(tries - 2, TRIES - 2))
         return None
 
     def forget(self, key: _K) -> None:
@@ -87,7 +87,7 @@ class TeamBackoff(_Pauses[_K]):
             return 0.0
         wasted = max(0.0, before - (now - at) / LONG_SECONDS) + 1
         self._wasted[key] = now, wasted
-        seconds = min(LONG_SECONDS, REST_SECONDS * 2 ** (wasted - FREE_TRIES - 1)) if wasted > FREE_TRIES else 0.0
+        seconds = min(LONG_SECONDS, PAUSE_SECONDS * 2 ** (wasted - FREE_TRIES - 1)) if wasted > FREE_TRIES else 0.0
         if seconds:
             self._until[key] = max(self._until.get(key, 0.0), now + seconds)
         return seconds

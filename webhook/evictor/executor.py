@@ -24,8 +24,8 @@ AT_ONCE: Final = 32
 class NodeActions:
     """The pending actions on one node.
 
-    `node_hold` is None where nothing is held any more; `is_news`: the node does not state that yet. `first` are those
-    of `let_in` without any toleration yet, `in_line` those with a gate: kube-scheduler does not come to them yet.
+    `node_hold` is None where nothing is held; `is_news`: the node does not state that yet. `first` are those
+    of `let_in` without any toleration yet.
     """
 
     node: NodeName
@@ -33,7 +33,6 @@ class NodeActions:
     is_news: bool
     let_in: tuple[Beneficiary, ...] = ()
     first: frozenset[Uid] = frozenset()
-    in_line: frozenset[Uid] = frozenset()
     notices: tuple[tuple[Target, TeamName], ...] = ()
     evictions: tuple[Target, ...] = ()
 
@@ -110,15 +109,7 @@ class Executor:
         }
 
     async def carry_out(self, node_actions: NodeActions, progress: Progress) -> None:
-        """Carry out the actions on a node: no pod is evicted before the node states for which pod.
-
-        Nominations come before the taint. Its change makes kube-scheduler try the waiting pods again, and it ignores
-        the nomination of a pod that it is just trying.
-        """
-        if node_actions.node_hold is not None:
-            node = node_actions.node_hold.node
-            named = (each for each in node_actions.let_in if each.uid not in node_actions.in_line)
-            await asyncio.gather(*(self._nominate(each, node) for each in named), return_exceptions=True)
+        """Carry out the actions on a node: no pod is evicted before the node states for which pod."""
         if node_actions.is_news and self._is_leading():
             await self._limited(holds.write_hold(self._connection, node_actions.node, node_actions.node_hold))
             progress.wrote(node_actions.node, node_actions.node_hold)
@@ -154,7 +145,7 @@ class Executor:
             raise failure
 
     async def keep_room(self, waiting: Beneficiary, *, since: int | None) -> None:
-        """Have room under limits kept for a pod in line; None: not any more."""
+        """Have room under limits kept for a pod in line; None: keep none."""
         if self._is_leading():
             await self._limited(holds.keep_room(self._connection, waiting, since=since))
 
@@ -168,14 +159,6 @@ class Executor:
         for target in targets:
             with suppress(ClusterError):
                 await self._limited(holds.take_notice_back(self._connection, target))
-
-    async def release(self, beneficiary: Beneficiary) -> None:
-        """Withdraw the nomination of a pod that still waits."""
-        await self._limited(holds.nominate(self._connection, beneficiary, None))
-
-    async def _nominate(self, beneficiary: Beneficiary, node: NodeName) -> None:
-        if self._is_leading():
-            await self._limited(holds.nominate(self._connection, beneficiary, node))
 
     async def _let_in(
         self, beneficiary: Beneficiary, node_hold: NodeHold, progress: Progress, *, is_first: bool

@@ -61,7 +61,6 @@ class HoldManager:
         self._written: dict[NodeName, NodeHold | None] = {}
         self._let_in: set[tuple[Uid, str]] = set()
         self._waiting_since: dict[Uid, float] = {}
-        self._nominated: dict[Uid, tuple[Beneficiary, NodeName]] = {}
         self._scheduler = SchedulerProgress(cluster_view.reclaim_index.attempts, clock=clock)
         self._placed: dict[Uid, tuple[float, TeamName]] = {}  # pods that others were evicted for, placed lately
 
@@ -72,11 +71,11 @@ class HoldManager:
         """The holds by node."""
         return self._evictions.holds
 
-    def resting(self) -> set[Uid]:
+    def paused(self) -> set[Uid]:
         """Return the waiting pods for which nothing is planned now."""
-        teams = self.teams.resting()
+        teams = self.teams.paused()
         found = {gpu_pod.uid for gpu_pod in self._reclaim_index.waiting() if gpu_pod.team in teams} if teams else set()
-        return found | self.waiting.resting()
+        return found | self.waiting.paused()
 
     def holds(self) -> list[Hold]:
         """Return all held room."""
@@ -116,7 +115,7 @@ class HoldManager:
             *self._evictions.next_due(),
             *(at + UNSEEN_SECONDS for at in self._evictions.awaited().values()),
         ]
-        ends = [rests.next_end() for rests in (self.unevictable, self.waiting, self.teams)]
+        ends = [pauses.next_end() for pauses in (self.unevictable, self.waiting, self.teams)]
         return min([*times, *(end for end in ends if end is not None)], default=None)
 
     # -- changes
@@ -132,7 +131,6 @@ class HoldManager:
                 kept_until = max(until, *(t.at + HOLD_SECONDS for t in found.targets), 0)
                 since = min(found.since, int(now)) or int(now)
                 self._evictions.pick_up(replace(found, until=kept_until, since=since), noticed=self._is_noticed)
-                self._nominated |= {each.uid: (each, node) for each in found.beneficiaries}
 
     def note_waiting(self, waiting: Iterable[Uid]) -> None:
         """Record which pods wait, to report later for how long; drop pods that neither wait nor have held room."""
@@ -192,7 +190,6 @@ class HoldManager:
             is_news=not (_says(self._written.get(node), node_hold) and self._evictions.is_written(node_hold)),
             let_in=tuple([b for b in node_hold.beneficiaries if b.uid in waiting and not self._is_in(b, node_hold)]),
             first=frozenset(uid for uid, gpu_pod in waiting.items() if not gpu_pod.has_tolerations),
-            in_line=frozenset(uid for uid, gpu_pod in waiting.items() if gpu_pod.in_line is not None),
             notices=tuple([(t, waiting[t.beneficiary].team) for t in announced if t.beneficiary in waiting]),
             evictions=self._evictions.due(node_hold, now=now),
         )
@@ -211,23 +208,6 @@ class HoldManager:
     def admitted(self, beneficiary: Beneficiary, node_hold: NodeHold) -> None:
         """Record that a waiting pod tolerates the taint of a hold."""
         self._let_in.add((beneficiary.uid, node_hold.id))
-        if (gpu_pod := self._reclaim_index.get(beneficiary.uid)) is None or gpu_pod.in_line is None:
-            self._nominated[beneficiary.uid] = beneficiary, node_hold.node
-
-    def released(self) -> list[Beneficiary]:
-        """Return the pods that still wait and whose nomination is to be withdrawn."""
-        found = []
-        for uid, (beneficiary, node) in list(self._nominated.items()):
-            node_hold, gpu_pod = self.node_holds.get(node), self._reclaim_index.get(uid)
-            if gpu_pod is None or not gpu_pod.is_waiting:
-                del self._nominated[uid]
-            elif node_hold is None or beneficiary not in node_hold.beneficiaries:
-                found.append(beneficiary)
-        return found
-
-    def forget_nomination(self, beneficiary: Beneficiary) -> None:
-        """Record that a nomination is withdrawn."""
-        self._nominated.pop(beneficiary.uid, None)
 
     def noticed(self, target: Target, node: NodeName) -> None:
         """Record that a victim's annotations announce its eviction."""

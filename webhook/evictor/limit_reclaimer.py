@@ -26,7 +26,7 @@ from webhook.evictor.reporter import EvictionReporter
 
 UNUSED_SECONDS: Final = 30.0
 """How long room under limits is kept for a pod that does not start although it could, as far as the evictor sees. It
-then rests as long, the next time four times as long, and so on."""
+then it is paused as long, the next time four times as long, and so on."""
 
 FAILED_SECONDS: Final = 2.0
 """Pause after a request for a pod failed."""
@@ -72,8 +72,8 @@ class LimitReclaimer:
             self._snapshot,
             held=manager.node_holds,
             before=self._before(),
-            resting=manager.waiting.resting(),
-            resting_teams=manager.teams.resting(),
+            resting=manager.waiting.paused(),
+            resting_teams=manager.teams.paused(),
         )
 
     def untried(self, found: LimitRound) -> tuple[LimitMove, ...]:
@@ -123,7 +123,7 @@ class LimitReclaimer:
             now=int(self._clock()),
             holds=manager.holds(),
             chosen=manager.chosen(),
-            refused=manager.unevictable.resting(),
+            refused=manager.unevictable.paused(),
             immovable=manager.unevictable.immovable(),
             evicted=manager.evicted(),
         )
@@ -171,7 +171,7 @@ class LimitReclaimer:
                 self._manager.waste(team)
 
     def _is_unused(self, move: LimitMove, hold: NodeHold) -> bool:
-        """Whether a pod has had room under all limits for too long; then it rests, and so may its team."""
+        """Whether a pod has had room under all limits for too long; then it is paused, and its team may be."""
         uid = move.waiting.uid
         if move.levels or hold.targets:
             self._unused_since.pop(uid, None)
@@ -182,7 +182,7 @@ class LimitReclaimer:
             self._manager.waste(self._served.pop(uid))
         times = self._unused[uid] = self._unused.get(uid, 0) + 1
         seconds = min(LONG_SECONDS, UNUSED_SECONDS * 4 ** (times - 1))
-        self._manager.waiting.rest(uid, seconds)
+        self._manager.waiting.pause(uid, seconds)
         self._reporter.gave_up(hold.beneficiaries[0], seconds=seconds)
         return True
 

@@ -67,7 +67,7 @@ PLANS: Final = 10
 """Plans in a row whose victims the API server does not evict; the rest waits for the next look."""
 
 _NO_LOCK: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN})
-"""HeldNodes are not defined, or the evictor may not write them: an older installation. The other locks hold."""
+"""HeldNodes are not defined, or the evictor may not write them: an older installation. The taint holds."""
 
 _log: Final = logging.getLogger("webhook.evictor.loop")
 
@@ -176,7 +176,7 @@ class Reclaimer:
         gpu_pods = pods_within_share(reclaim_index, world)
         manager.note_waiting(gpu_pod.uid for gpu_pod in gpu_pods)
         selected = select_pods(
-            gpu_pods, reclaim_index, now=int(self._clock()), resting=manager.resting(), has_holds=bool(held)
+            gpu_pods, reclaim_index, now=int(self._clock()), paused=manager.paused(), has_holds=bool(held)
         )
         self._is_growing = selected.is_growing
         if not world.policy.is_enforced:
@@ -192,7 +192,7 @@ class Reclaimer:
             now=int(self._clock()),
             holds=held,
             chosen=manager.chosen(),
-            refused=manager.unevictable.resting() | self._cluster_view.reclaim_index.evictions.listed_for_limits(),
+            refused=manager.unevictable.paused() | self._cluster_view.reclaim_index.evictions.listed_for_limits(),
             immovable=manager.unevictable.immovable(),
             evicted=manager.evicted(),
         )
@@ -232,9 +232,6 @@ class Reclaimer:
             self._reporter.cancelled(target)
         with suppress(ClusterError):
             await self._executor.withdraw_notices(withdrawn)
-            for beneficiary in self._manager.released():
-                await self._executor.release(beneficiary)
-                self._manager.forget_nomination(beneficiary)
 
     async def _lock_nodes(self) -> bool:
         """Update the object HeldNodes before any eviction; False: nothing may be done yet.

@@ -8,8 +8,8 @@ from webhook.core.model.names import NodeName, Uid
 from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod
 from webhook.evictor.backoff import LONG_SECONDS, PodBackoff
 from webhook.evictor.repair_context import RepairContext, subject
+from webhook.kube.kinds.controllers import path_of
 from webhook.kube.objects.events import EventReason, EventType, ObjectRef
-from webhook.kube.objects.owners import path_of
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.kube.reclaim.lost_pods import failed_patch, replaces_at_once
 
@@ -41,8 +41,8 @@ class LostPods:
 
     async def look(self) -> None:
         """Mark those that are there now."""
-        resting = self._backoff.resting()
-        for gpu_pod in [each for each in self._lost() if each.uid not in resting][:MOST]:
+        paused = self._backoff.paused()
+        for gpu_pod in [each for each in self._lost() if each.uid not in paused][:MOST]:
             if not self._context.is_leading():
                 return
             await self._end(gpu_pod)
@@ -64,7 +64,7 @@ class LostPods:
         status = f"/api/v1/namespaces/{gpu_pod.namespace}/pods/{gpu_pod.name}/status"
         patch = failed_patch(gpu_pod.uid, node=node, at=rfc3339(int(self._context.clock())))
         named = {**subject(gpu_pod), "node": node}
-        self._backoff.rest(gpu_pod.uid, LONG_SECONDS)
+        self._backoff.pause(gpu_pod.uid, LONG_SECONDS)
         if path is None:  # no Job can have that name
             return
         send = self._context.connection.send
@@ -75,7 +75,7 @@ class LostPods:
                 "PATCH", status, patch, action="patch pods/status", content_type=_STRATEGIC
             )
         except ClusterError as error:
-            self._backoff.rest(gpu_pod.uid, FAILED_SECONDS)
+            self._backoff.pause(gpu_pod.uid, FAILED_SECONDS)
             self._context.logs.event.warning("lost pod not replaced", **named, why=str(error))
             return
         self._context.logs.event.info("lost pod replaced", **named)

@@ -146,7 +146,7 @@ class EvictionReporter:
 
     def cancelled(self, target: Target) -> None:
         """Report that an announced eviction is canceled."""
-        text = "not evicted: the pod that needed its room does not wait any more"
+        text = "not evicted: the pod that needed its room no longer waits"
         self._publish(target, EventReason.EVICTION_CANCELLED, "Evict", text, kind=EventType.NORMAL)
 
     def placed(self, beneficiary: Beneficiary, *, node: str, seconds: float) -> None:

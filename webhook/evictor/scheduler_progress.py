@@ -13,7 +13,7 @@ from webhook.core.reclaim.attempts import Attempts
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 
 BACKOFF_SECONDS: Final = 15.0
-"""How much later another pod must have come: kube-scheduler lets a pod that it could not place rest for up to 10 s."""
+"""How much later another pod must have come: kube-scheduler pauses up to 10 s for a pod that it could not place."""
 
 IDLE_SECONDS: Final = 15.0
 """kube-scheduler that came to no GPU pod for so long is not behind: it has nothing to do. Pods that only wait prove

@@ -67,13 +67,13 @@ class Unevictable:
 
     # -- which victims to try
 
-    def resting(self) -> frozenset[Uid]:
+    def paused(self) -> frozenset[Uid]:
         """Return the victims that are left alone now."""
-        return self._pauses.resting()
+        return self._pauses.paused()
 
     def immovable(self) -> frozenset[Uid]:
         """Return those of them that are left alone even for pods that waited past their budgets."""
-        self._hard &= self.resting()
+        self._hard &= self.paused()
         return frozenset(self._hard)
 
     def next_end(self) -> float | None:
@@ -91,7 +91,7 @@ class Unevictable:
         Disruption budgets say so beforehand. Nothing else does, such as a policy of the cluster, but what it refused
         once it is likely to refuse again.
         """
-        refusing = self._refusing.resting()
+        refusing = self._refusing.paused()
         return [
             target
             for move in moves
@@ -103,11 +103,11 @@ class Unevictable:
 
     def peers(self, refused: Iterable[Target]) -> list[Target]:
         """Return more victims from the namespaces of refused ones: each by itself would cost a plan and a dry run."""
-        namespaces = {target.namespace for target in refused} & self._refusing.resting()
+        namespaces = {target.namespace for target in refused} & self._refusing.paused()
         if not namespaces:
             return []
         evictions = self._reclaim_index.evictions
-        known = self.resting() | evictions.listed() | evictions.listed_for_limits()
+        known = self.paused() | evictions.listed() | evictions.listed_for_limits()
         found = (
             Target(each.uid, each.namespace, each.name, each.uid, 0, grace_seconds=each.grace_seconds)
             for each in self._reclaim_index.victim_index
@@ -119,7 +119,7 @@ class Unevictable:
 
     def tried(self, target: Target, outcome: Refused | Later) -> Refused | Later:
         """Return what a dry run says of a victim: one without an answer says enough where others were refused."""
-        is_refused = isinstance(outcome, Later) and target.namespace in self._refusing.resting()
+        is_refused = isinstance(outcome, Later) and target.namespace in self._refusing.paused()
         return Refused(outcome.why, Obstacle.FAILURE) if is_refused else outcome
 
     def leave_alone(self, target: Target, outcome: Refused | Later) -> float:
@@ -128,7 +128,7 @@ class Unevictable:
             self._rest(target.uid, outcome.seconds, is_hard=target.is_past_budgets)
             return outcome.seconds
         if outcome.obstacle is not Obstacle.BUDGET or not self.is_guarded(target):
-            self._refusing.rest(target.namespace, LONG_SECONDS)
+            self._refusing.pause(target.namespace, LONG_SECONDS)
         before = self._failures.pop(target.uid, None)
         times = 1 if before is None else before.times + 1
         failure = self._failures[target.uid] = Failure(target.namespace, target.name, outcome, times)
@@ -141,7 +141,7 @@ class Unevictable:
 
     def tidy(self) -> None:
         """Forget the pods that do not exist any more."""
-        for uid in [uid for uid in (*self._failures, *self.resting()) if self._reclaim_index.get(uid) is None]:
+        for uid in [uid for uid in (*self._failures, *self.paused()) if self._reclaim_index.get(uid) is None]:
             self._forget(uid)
 
     def lasting(self) -> list[Failure]:
@@ -168,7 +168,7 @@ class Unevictable:
         return failed + stuck
 
     def _rest(self, uid: Uid, seconds: float, *, is_hard: bool) -> None:
-        self._pauses.rest(uid, seconds)
+        self._pauses.pause(uid, seconds)
         (self._hard.add if is_hard else self._hard.discard)(uid)
 
     def _forget(self, uid: Uid) -> None:

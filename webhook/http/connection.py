@@ -146,7 +146,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing is owed to the client: it asks for nothing, has not asked in full, or takes no response."""
+        """Whether no response is due: the client asks for nothing, has not asked in full, or takes no response."""
         return not self.unanswered or self.framing.arriving is not Arriving.NOTHING or self.is_blocked
 
     def overdue(self, now: float, bounds: Bounds) -> str:

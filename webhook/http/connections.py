@@ -68,7 +68,7 @@ class Connections:
         return connection if is_admitted else None
 
     def shed(self, why: str) -> None:
-        """Close the connection that counts least, if there is one to which nothing is owed."""
+        """Close the connection that counts least, if there is one that waits for no response."""
         self._evict(lambda each: each.is_silent, why)
 
     def leave(self, connection: Connection) -> None:

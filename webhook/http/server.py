@@ -1,6 +1,7 @@
 """A server within bounds: aiohttp answers, and its connections are `Connections`."""
 
 import asyncio
+import ctypes
 import logging
 import socket
 import ssl
@@ -18,6 +19,12 @@ from webhook.http.connections import Connections
 
 LINGERING_SECONDS: Final = 1.0
 """How long to keep reading a rejected body, so that its sender receives the response."""
+
+LARGE_BLOCK_BYTES: Final = 128 * 1024
+"""Blocks of memory from this size on go back to the system when they are freed."""
+
+_MMAP_THRESHOLD: Final = -3
+"""`M_MMAP_THRESHOLD` of mallopt(3)."""
 
 _NEVER: Final = 1e9
 """aiohttp closes no idle connection: `Connections` does, and knows of requests that aiohttp never saw."""
@@ -68,6 +75,7 @@ async def listening(
 
     A request has `finish_seconds` for that.
     """
+    _return_large_blocks()
     acceptor = Acceptor(connections, sockets, tls=tls)
     acceptor.start()
     try:
@@ -85,6 +93,17 @@ def connections_of(
 ) -> Connections:
     """Return the connections of a server that has this handler."""
     return Connections(server_of(handle), bounds.within_files(), make=make)
+
+
+def _return_large_blocks() -> None:
+    """Have the C library return the memory of each large request.
+
+    glibc raises its threshold for blocks with a mapping of their own to the largest that was freed, up to 32 MiB, and
+    then takes such blocks from the heap, which shrinks only at its end; a fixed threshold is not raised (mallopt(3)).
+    Another C library has its own way.
+    """
+    with suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
 
 def _http_logger() -> logging.Logger:

@@ -36,7 +36,8 @@ DEPARTMENTS: Final = {
 NODES: Final = {
     "fairgate_gpus_capacity": "GPUs of all nodes. `model`: from the nodes' labels; `resource`: its name in the policy.",
     "fairgate_gpus_closed": "GPUs on nodes that are cordoned or not ready.",
-    "fairgate_gpus_free": "Free GPUs on schedulable nodes. An admitted pod holds its GPUs on the node chosen for it.",
+    "fairgate_gpus_free": "Free GPUs on schedulable nodes that are not held for waiting pods. An admitted pod holds "
+    "its GPUs on the node chosen for it.",
     "fairgate_gpus_fragmented": "Free GPUs that future pods cannot use, each pod size weighted by how often it is "
     "requested. Divided by the free GPUs it is the fragmentation rate.",
     "fairgate_gpus_largest_fit": "Free GPUs on the schedulable node that has most of them: no larger pod fits now.",

@@ -62,7 +62,9 @@ class GpuTimeMetrics(Collector):
             labels=["node", "model"],
         )
         used = GaugeMetricFamily(
-            "fairgate_node_gpus_used", "GPUs that pods hold on a node; exported likewise.", labels=["node", "model"]
+            "fairgate_node_gpus_used",
+            "GPUs that pods hold on a node; exported as fairgate_node_gpus_capacity is.",
+            labels=["node", "model"],
         )
         for each in self._nodes:
             capacity.add_metric((each.node, each.model), float(each.capacity / ONE_GPU))

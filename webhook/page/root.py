@@ -12,7 +12,7 @@ from webhook.http.bounds import Bounds
 from webhook.http.connections import Connections
 from webhook.http.listen import open_sockets
 from webhook.http.server import listening, options
-from webhook.page.access.door import Door, LocalDoor
+from webhook.page.access.authenticator import Authenticator, UrlAuthenticator
 from webhook.page.access.hosts import Hosts
 from webhook.page.http.answers import Answers
 from webhook.page.http.app import PageApp
@@ -42,19 +42,19 @@ class PageSettings:
 
 
 class Page:
-    """One page: its state, its door, and what answers. `snapshots` are shared with `answers`."""
+    """One page: its state, its authenticator, and what answers. `snapshots` are shared with `answers`."""
 
     def __init__(
         self,
         state: ClusterState,
-        door: Door,
+        authenticator: Authenticator,
         answers: Answers,
         *,
         snapshots: Snapshots,
         history: UsageHistory | None = None,
     ) -> None:
         self.hub = Hub(state)
-        self.door = door
+        self.authenticator = authenticator
         templates = Templates()
         self._views = ViewPages(
             state,
@@ -63,7 +63,7 @@ class Page:
             answers,
             templates=templates,
             history=history,
-            takes_tokens=door.takes_tokens,
+            takes_tokens=authenticator.takes_tokens,
         )
         self._templates = templates
 
@@ -84,14 +84,18 @@ class Page:
                 on_ready(self._url(site))
 
     def _url(self, site: str) -> str:
-        return f"{site}/open?token={self.door.token}" if isinstance(self.door, LocalDoor) else f"{site}/"
+        return (
+            f"{site}/open?token={self.authenticator.token}"
+            if isinstance(self.authenticator, UrlAuthenticator)
+            else f"{site}/"
+        )
 
     async def _start(self, settings: PageSettings, stack: AsyncExitStack) -> str:
         """Listen, and return the URL of the site."""
         sockets = open_sockets(settings.host, settings.port)
         port: int = sockets[0].getsockname()[1]
         hosts = Hosts(settings.names, port if settings.host == LOCAL else None)
-        app = PageApp(self._views, self.door, hosts, templates=self._templates).application()
+        app = PageApp(self._views, self.authenticator, hosts, templates=self._templates).application()
         # With its cancellation a closed page frees its stream, and work on its question, at once.
         runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_SECONDS, handler_cancellation=True, **options())
         await runner.setup()

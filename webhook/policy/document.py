@@ -1,4 +1,7 @@
-"""Policy files to documents that know the lines of their fields, and everything in them that no policy may hold."""
+"""Policy files to documents that know the lines of their fields, and everything in them that no policy may hold.
+
+Scalars are those of YAML 1.2's core schema: in YAML 1.1, by which manifests are read, `mode: off` is False.
+"""
 
 import re
 from collections.abc import Callable
@@ -15,6 +18,12 @@ from webhook.yaml_reader import BoundError, DocumentError, Lines, Open, Reader, 
 MAX_DEPTH: Final = 32  # a policy is 8 deep
 MAX_VALUES: Final = 100_000  # aliases included: a kilobyte of nested aliases makes billions
 _TAG: Final = "tag:yaml.org,2002:"
+_WORDS: Final = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_NUMBERS_START: Final = frozenset("-+.0123456789")
 _INTEGER: Final = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _DECIMAL: Final = re.compile(
     r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
@@ -120,7 +129,7 @@ class _PolicyReader(Reader):
     def scalar(self, event: yaml.ScalarEvent) -> object:
         try:
             if event.tag in (None, "!"):
-                return super().scalar(event)
+                return self.plain(event.value, event) if event.implicit[0] else event.value
             if read_as := _READERS.get(event.tag.removeprefix(_TAG)):
                 return read_as(event.value)
         except ValueError:  # an explicit tag such as `!!int x`, or more digits than Python reads
@@ -130,7 +139,9 @@ class _PolicyReader(Reader):
         self._note(event, message, _path(self.open))
         return None
 
-    def number(self, text: str) -> object:
+    def plain(self, text: str, event: yaml.ScalarEvent) -> object:  # noqa: ARG002 - of manifests
+        if text[:1] not in _NUMBERS_START:
+            return _WORDS.get(text, text)
         if _INTEGER.fullmatch(text):
             return int(text)
         return _float(text) if _DECIMAL.fullmatch(text) else text

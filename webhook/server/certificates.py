@@ -99,7 +99,7 @@ async def _from_secret(
     except ValueError as exc:
         raise StartupError(str(exc)) from exc
     status.readiness.watch("certificate", manager.why_unusable, remark=manager.why_unpublished)
-    status.metrics.watch_certificate(lambda: manager.serving.not_after.timestamp())  # noqa: PLW0108 - likewise
+    status.metrics.watch_certificate(lambda: manager.serving.not_after.timestamp())  # noqa: PLW0108 - it changes
     status.metrics.watch_cas(lambda: _ca_status(manager))
     with suppress(TimeoutError):
         async with asyncio.timeout(FIRST_READ_SECONDS):

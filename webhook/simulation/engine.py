@@ -29,9 +29,6 @@ from webhook.simulation.task import DEFAULT_SETTINGS, Eviction, Evictions, Fate,
 AT_ONCE: Final = 64
 """Pods that one pass over the queue releases, as in the leader."""
 
-GANG_LOOKS: Final = (1, 3, 9)
-"""Seconds after a change at which the queue is looked at again while gangs wait: some rest after a judgment."""
-
 RESTART_SECONDS: Final = 1
 """When the controller of an evicted pod creates it again."""
 
@@ -86,13 +83,15 @@ class Simulation:
             end_at=self._end_at,
             look_at=self.look_at,
         )
-        self._arrivals = Arrivals(self.cluster, self._runs, settings)
+        self._arrivals = Arrivals(self.cluster, self._runs, settings, look_at=self.look_at)
         self._releases = Releases(world)
         self._released_at: object = None
         self._promoted_at: object = None
         for resident in world.pods():
             if resident.demand.gpus or resident.demand.devices:
                 self.cluster.adopt(resident)
+        for waiting in world.waiting.all():
+            self.wait_in_line(waiting, seconds=None)
 
     @property
     def come(self) -> int:
@@ -124,8 +123,8 @@ class Simulation:
         self.cluster.pods[resident.uid] = PodOf(record, resident.uid, task.pod, resident=resident, since=since)
         self._runs.end_later(resident.uid, at=at)
 
-    def wait_in_line(self, waiting: WaitingPod, *, seconds: int) -> TaskRecord:
-        """Have a pod of the present line run for so long once it starts."""
+    def wait_in_line(self, waiting: WaitingPod, *, seconds: int | None) -> TaskRecord:
+        """Have a pod of the world's own line run for so long once it starts, for None to the end."""
         pod = waiting.pod
         if pod.gang is not None and self.world.gangs.has_started(pod.gang.id):
             pod = pod._replace(gang=None)  # its run does not depend on members that run already
@@ -177,9 +176,6 @@ class Simulation:
     def _create(self, record: TaskRecord) -> None:
         uid = Uid(f"{record.task.name}~{next(self._numbers)}")
         self._arrivals.create(PodOf(record, uid, record.task.pod._replace(uid=uid)))
-        if record.task.pod.gang is not None:
-            for seconds in GANG_LOOKS:
-                self.look_at(self.now + seconds)
 
     def _end_at(self, uid: Uid, at: int) -> None:
         self._push(at, _Kind.END, uid)
@@ -236,7 +232,7 @@ class Simulation:
         """Release pods from the queue as the leader does."""
         if not len(self.world.waiting):
             return False
-        state = self.now, self.cluster.changes, self._arrivals.created
+        state = self.now, self.cluster.changes, self._arrivals.joined
         if state == self._released_at:
             return False  # since the last pass usage only grew
         turns = self._releases.due(now=self.now, count=AT_ONCE)

@@ -94,6 +94,8 @@ class Runs:
 
     def _schedule(self, pod_of: PodOf) -> None:
         record = pod_of.record
+        if record.task.seconds is None:
+            return
         left = record.task.seconds - record.saved_seconds
         self.end_later(pod_of.uid, at=self._cluster.world.now + max(0, left))
 

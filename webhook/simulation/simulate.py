@@ -1,11 +1,11 @@
 """The webhook's decisions on the pods of one template, one after another, without a cluster. Pure.
 
-The steps are those of a live pod: admit, patch, verify the patched pod, charge. Equal pods get equal decisions until a
-resource runs out, so not each of ten thousand pods is evaluated.
+The steps are those of a live pod: admit, patch, verify the patched pod, charge or join the line. Equal pods get equal
+decisions until a resource runs out, so not each of ten thousand pods is evaluated.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, assert_never
 
 import msgspec
@@ -18,10 +18,11 @@ from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplic
 from webhook.core.model.demand import reweighed
 from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.pod import Pod, Requester
-from webhook.core.model.policy import Policy
+from webhook.core.model.policy import Policy, Team
 from webhook.core.model.reason import Code, Reason
 from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.admission.pod_patch import apply, node_choice_operations, operations, queue_operations
 from webhook.kube.objects import objects
@@ -32,12 +33,16 @@ _pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The decision on `count` equal pods. `patched` is the first of them as it would be stored."""
+    """The decision on `count` equal pods. `patched` is the first of them as it would be stored.
+
+    `place` is that of the first in its team's line, 0 for pods that are in none; the others follow it.
+    """
 
     decision: Decision
     count: int
     node: NodeName | None = None
     patched: Mapping[str, Any] | None = None
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +72,31 @@ def under_policy(pod: Pod, policy: Policy) -> Pod:
 
 
 class Simulator:
-    """Simulates the creation of pods, and keeps the charges of earlier ones in its world."""
+    """Simulates the creation of pods, and keeps the charges of earlier ones, and their places in line, in its world.
+
+    `created` are the pods that are charged or wait.
+    """
 
     def __init__(self, world: World, *, now_text: str) -> None:
         self.world = world
-        self.charged: list[Uid] = []
+        self.created: list[Uid] = []
         self._now_text = now_text
         self._number = 0
 
     def simulate(self, template: Template, count: int, *, requester: Requester) -> Iterator[Answer]:
-        """Yield the decisions on `count` equal pods, in order; each run of equal ones is charged before the next."""
+        """Yield the decisions on `count` equal pods, in order; each run of equal ones is charged before the next.
+
+        Members of a gang that wait for the rest of it are in no line yet (`join_line`): they are judged together first.
+        """
         run = _TemplateRun(template, requester, self._now_text)
         left = count
         while left:
             decision = self._decide(run)
+            if isinstance(decision, Queue) and decision.reason.code is not Code.WAITS_FOR_GANG:
+                queued = self.join_line(run.answer(decision, left), decision, template.pod)
+                yield queued
+                left -= queued.count
+                continue
             if isinstance(decision, Deny | Retry | Queue) or decision.charge is None:  # none is charged: all the same
                 yield run.answer(decision, left)
                 return
@@ -92,10 +108,28 @@ class Simulator:
             yield run.answer(decision, 1 + equal, node)
             left -= 1 + equal
 
+    def join_line(self, answer: Answer, queued: Queue, pod: Pod) -> Answer:
+        """Put as many of some equal pods in line as it has places for, and return the answer for these.
+
+        The members of a gang are seen by those that come later; of others their number alone is known, as at the
+        webhook before the watch shows them.
+        """
+        world, team = self.world, queued.team
+        ahead, depth = world.waiting.count(team), world.policy.queue_depth(world.policy.team(team) or Team(team))
+        count = min(answer.count, max(0, depth - ahead))
+        for _ in range(count):
+            uid = self.next_uid()
+            if pod.gang is None:
+                world.waiting.expect(uid, team, now=world.now)
+            else:
+                world.set_waiting(WaitingPod(pod._replace(uid=uid), team, queued.user, created=world.now))
+            self.created.append(uid)
+        return replace(answer, count=count, place=ahead + 1)
+
     def add(self, flight: InFlightCharge) -> None:
         """Add a pod that was admitted elsewhere."""
         self.world.add_pod(flight)
-        self.charged.append(flight.pod.uid)
+        self.created.append(flight.pod.uid)
 
     def next_uid(self) -> Uid:
         """Return the UID of one more pod."""
@@ -135,7 +169,7 @@ class Simulator:
                 return size
             if before is not None:
                 self.world.drop_reservation(before)
-                self.charged.pop()
+                self.created.pop()
             size //= 2
         return 0
 
@@ -144,7 +178,7 @@ class Simulator:
         charged = charge._replace(gpus=charge.gpus * times)
         nodes = () if node is None else (node,)
         self.world.assume(flight_of(pod._replace(uid=uid), charged, nodes=nodes, is_watched=False))
-        self.charged.append(uid)
+        self.created.append(uid)
         return uid
 
 

@@ -1,13 +1,14 @@
 """What a simulation says in numbers: waiting times by team and by size, GPUs in use, evictions and what they lost."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Final, NamedTuple
 
 from webhook.core.model.amount import gpu_number
 from webhook.core.model.names import GangId, TeamName
+from webhook.core.model.reason import refusal_text
 from webhook.simulation.engine import Simulation
 from webhook.simulation.series import Recorder, Sample
 from webhook.simulation.task import Fate, TaskRecord
@@ -24,8 +25,21 @@ class Job(NamedTuple):
     team: TeamName
     gpus: float
     wait: int | None
-    seconds: int
     records: tuple[TaskRecord, ...]
+
+    @property
+    def refused(self) -> TaskRecord | None:
+        """The first part of it that was refused for good."""
+        return next((record for record in self.records if record.fate is Fate.REFUSED), None)
+
+
+class RefusedJobs(NamedTuple):
+    """Jobs that were refused for good with the same codes: how many, the name of the first, and why that one was."""
+
+    codes: tuple[str, ...]
+    jobs: int
+    first: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +76,7 @@ class Summary:
     teams: tuple[Waits, ...]
     sizes: tuple[Waits, ...]
     samples: tuple[Sample, ...]
+    refused: tuple[RefusedJobs, ...] = ()
 
 
 def summary_of(simulation: Simulation, recorder: Recorder) -> Summary:
@@ -82,7 +97,16 @@ def summary_of(simulation: Simulation, recorder: Recorder) -> Summary:
         tuple(waits_of(team, [job for job in found if job.team == team]) for team in teams),
         tuple(_by_size(found)),
         tuple(recorder.samples),
+        tuple(_refused(found)),
     )
+
+
+def _refused(found: Iterable[Job]) -> Iterator[RefusedJobs]:
+    groups: dict[tuple[str, ...], list[TaskRecord]] = {}
+    for record in filter(None, (job.refused for job in found)):
+        groups.setdefault(tuple(reason.code for reason in record.refused), []).append(record)
+    for codes, records in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
+        yield RefusedJobs(codes, len(records), records[0].task.name, refusal_text(records[0].refused))
 
 
 def jobs(records: Iterable[TaskRecord]) -> list[Job]:
@@ -96,11 +120,10 @@ def jobs(records: Iterable[TaskRecord]) -> list[Job]:
 
 
 def _job(records: tuple[TaskRecord, ...]) -> Job:
-    first = records[0].task
     waits = [record.wait_seconds for record in records]
     known = [wait for wait in waits if wait is not None]
     gpus = float(gpu_number(sum(record.task.pod.demand.gpus for record in records)))
-    return Job(first.team, gpus, max(known) if len(known) == len(waits) else None, first.seconds, records)
+    return Job(records[0].task.team, gpus, max(known) if len(known) == len(waits) else None, records)
 
 
 def waits_of(group: str, found: Sequence[Job]) -> Waits:
@@ -117,8 +140,8 @@ def waits_of(group: str, found: Sequence[Job]) -> Waits:
         p99,
         mean(known) if known else None,
         len(found) - len(known),
-        sum(any(record.fate is Fate.REFUSED for record in job.records) for job in found),
-        sum(gpus * record.task.seconds for record, gpus in held if record.ended is not None) / _HOUR,
+        sum(job.refused is not None for job in found),
+        sum(gpus * (record.task.seconds or 0) for record, gpus in held if record.ended is not None) / _HOUR,
         sum(record.evictions for record, _ in held),
         sum(gpus * record.lost_seconds for record, gpus in held) / _HOUR,
     )

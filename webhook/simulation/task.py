@@ -6,21 +6,22 @@ from typing import Final, NamedTuple
 
 from webhook.core.model.names import NodeName, TeamName, User
 from webhook.core.model.pod import Pod
+from webhook.core.model.reason import Reason
 from webhook.core.model.tier import Tier
 
 
 class Task(NamedTuple):
     """A pod to create. Times are in seconds: `created` of Unix time, `seconds` is how long it runs once it has started.
 
-    `team` is for the sums of a report; the decision reads the namespace. The members of a gang run until the last of
-    them has run for its time.
+    `seconds` is None for a pod that runs to the end of the simulation. `team` is for the sums of a report; the decision
+    reads the namespace. The members of a gang run until the last of them has run for its time.
     """
 
     name: str
     pod: Pod
     team: TeamName
     created: int
-    seconds: int
+    seconds: int | None
     user: User | None = None
     priority: int = 0
 
@@ -65,8 +66,8 @@ class Fate(StrEnum):
 class TaskRecord:
     """What came of one task. `started` is its first start, None before; `tier` and `node` are those of that start.
 
-    `why` is the text of a final refusal. `lost_seconds` is the work that its evictions lost, `saved_seconds` what its
-    checkpoints kept of it.
+    `refused` are the reasons of a final refusal. `lost_seconds` is the work that its evictions lost, `saved_seconds`
+    what its checkpoints kept of it.
     """
 
     task: Task
@@ -79,7 +80,7 @@ class TaskRecord:
     lost_seconds: int = 0
     saved_seconds: int = 0
     refusals: int = 0
-    why: str = ""
+    refused: tuple[Reason, ...] = ()
 
     @property
     def wait_seconds(self) -> int | None:

@@ -220,6 +220,13 @@ def test_the_connection_from_the_api_server_is_checked_by_a_dry_run(name):
     assert found.remedy
 
 
+def test_a_dry_run_that_would_wait_in_line_is_healthy_and_says_so():
+    queued = Probe(ProbeOutcome.YES, "queued: waits: team vision holds 8 of 8")
+    [found] = [each for each in findings(replace(HEALTHY, probe=queued)) if each.check is Check.REACHABLE]
+    assert (found.state, found.remedy) == (State.OK, "")
+    assert "team vision holds 8 of 8" in found.message
+
+
 def test_a_dry_run_shows_nothing_if_fairgate_is_not_to_be_called():
     unasked = replace(HEALTHY, probe=Probe(ProbeOutcome.NOT_CALLED, "without asking"))
     shadow = replace(POLICY, enforce=Enforcement.SHADOW)

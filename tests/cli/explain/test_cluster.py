@@ -129,6 +129,23 @@ async def test_a_manifest_shows_the_victims_for_its_pod(cluster):
     assert "reclaim" not in (await cluster.explain("-", given=borrowing)).stdout
 
 
+async def test_without_an_evictor_nothing_is_promised_to_a_pod_that_borrowers_keep_out(cluster):
+    teams = [
+        f"{{name: {name}, namespaces: [{name}], department: lab, gpus: {{guaranteed: {share}, limit: 8}}}}"
+        for name, share in (("vision", 0), ("nlp", 8))
+    ]
+    lab = "departments: [{name: lab, gpus: {guaranteed: 8, limit: 8}}]"
+    text = f"apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n{lab}\nteams: [{', '.join(teams)}]\n"
+    (cluster.folder / "policy.yaml").write_text(text)
+    cluster.pod("borrower", node="gpu-1", gpus=8)
+    new = json.dumps(b.pod("new", namespace="nlp", gpus=4))
+    shown = " ".join((await cluster.explain("-", given=new)).stdout.split())
+    assert "so 4 GPUs can be taken back; 1st in line (WaitsForBorrowers)" in shown
+    assert "reclaim no evictor leads, so nothing is evicted: there is no Lease fairgate-evictor" in shown
+    cluster.lease()
+    assert "reclaim evictor evictor-0 leads" in " ".join((await cluster.explain("-", given=new)).stdout.split())
+
+
 @pytest.mark.parametrize(
     ("lease", "want"),
     [
@@ -279,7 +296,7 @@ async def test_a_deployment_whose_pods_all_exist_explains_one_that_waits(cluster
     replica(cluster, "web-5f-b")
     shown = (await cluster.explain("deploy/web", "-n", "vision")).stdout
     assert "2 of 2 pods exist: 1 on nodes, 1 on none yet, 2 preemptible. Pod web-5f-b:" in shown
-    assert "It is on no node yet" in shown
+    assert "It waits for a node" in shown
 
 
 async def test_a_deployment_whose_pods_all_run_explains_one_of_them_and_ends_well(cluster):

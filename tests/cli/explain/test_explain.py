@@ -144,8 +144,77 @@ def test_an_existing_pod_is_removed_before_it_is_decided_again(run):
     [explained] = json.loads(run("pod/llm", "-n", "nlp", "-o", "json").stdout)
     team = next(limit for limit in explained["limits"] if limit["of"] == "team nlp")
     assert explained["outcome"] == "admitted"
-    assert "8" not in [holder["gpus"] for holder in explained["holders"] if holder["name"].endswith("/llm")]
-    assert team["holds"]
+    assert (team["taken"], team["withThePod"]) == ("327/28", "551/28"), "its 8 GPUs count once"
+    holders = ["nlp/Pod/next", "nlp/Job/sweep", "nlp/Pod/half", "nlp/Pod/chat"]
+    assert [holder["name"] for holder in explained["holders"]] == holders
+
+
+def queueing(folder, *, limit, departments="", department=""):
+    """The options for a policy whose pods wait in line."""
+    of = f", department: {department}" if department else ""
+    teams = [
+        f"{{name: {name}, namespaces: [{name}], gpus: {{guaranteed: 4, limit: {limit}}}{of}}}"
+        for name in ("nlp", "vision")
+    ]
+    text = f"teams: [{', '.join(teams)}]\ndefaults: {{onLimit: queue, onNoRoom: queue}}\n{departments}"
+    (folder / "queue.yaml").write_text(f"apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n{text}")
+    return ["--policy", str(folder / "queue.yaml"), "--world", str(folder / "world.json")]
+
+
+def in_line(name, *, created):
+    made = b.pod(name, labels={"fairgate.dev/team": "vision"}, schedulingGates=[{"name": "fairgate.dev/queue"}], gpus=1)
+    made["metadata"]["creationTimestamp"] = created
+    return made
+
+
+def runs(name, *, gpus, namespace="vision", tier="guaranteed"):
+    made = sample_world.pod(name, gpus=gpus, node="gpu-1", namespace=namespace, tier=tier)
+    made["status"] = {"phase": "Running", "startTime": "2026-11-25T10:00:00Z"}
+    return made
+
+
+def test_a_running_pod_is_told_as_what_it_is_first_and_is_never_held_up(tmp_path):
+    sample_world.write(tmp_path, [b.node("gpu-1", gpus=8), runs("a", gpus=1), runs("b", gpus=1)])
+    words = ["explain", *queueing(tmp_path, limit=0).copy(), "pod/a", "-n", "vision"]
+    (tmp_path / "queue.yaml").write_text(
+        (tmp_path / "queue.yaml").read_text().replace("guaranteed: 4", "guaranteed: 0")
+    )
+    result = CliRunner().invoke(main, words)
+    assert result.stdout.splitlines()[:3] == [
+        "Pod vision/a",
+        "It runs on gpu-1, since 2026-11-25T10:00:00Z. It bypassed Fairgate.",
+        "If it came now, without itself:",
+    ]
+    assert result.exit_code == 0, "what it would get if it came now is no reason to worry"
+    [explained] = json.loads(CliRunner().invoke(main, [*words, "-o", "json"]).stdout)
+    now = (explained["state"], explained["node"], explained["since"])
+    assert now == ("running", "gpu-1", "2026-11-25T10:00:00Z")
+    assert explained["outcome"] == "refused"
+
+
+def test_the_outcome_of_a_pod_in_line_is_that_of_its_line(tmp_path):
+    line = [in_line(name, created=f"2026-11-25T1{n}:00:00Z") for n, name in enumerate(("first", "second"))]
+    sample_world.write(tmp_path, [b.node("gpu-1", gpus=8), *line])
+    for name, cause in (("first", "it may start now"), ("second", "1 pod of team vision ahead of it")):
+        result = CliRunner().invoke(
+            main, ["explain", *queueing(tmp_path, limit=8), f"pod/{name}", "-n", "vision", "-o", "json"]
+        )
+        [explained] = json.loads(result.stdout)
+        assert (result.exit_code, explained["state"], explained["outcome"]) == (1, "queued", "queued")
+        [reason] = explained["reasons"]
+        assert reason["message"] == f"waits: {explained['line']['cause']}"
+        assert cause in reason["message"]
+
+
+def test_the_holders_are_those_of_the_limit_in_the_way(tmp_path):
+    pods = [runs("mine", gpus=1, namespace="nlp"), runs("other", gpus=5)]
+    sample_world.write(tmp_path, [b.node("gpu-1", gpus=8), *pods])
+    lab = "departments: [{name: lab, gpus: {guaranteed: 8, limit: 8}}]"
+    options = queueing(tmp_path, limit=8, departments=lab, department="lab")
+    for gpus, want in ((3, {"team vision": "5", "team nlp": "1"}), (2, {"nlp/Pod/mine": "1"})):
+        given = json.dumps(b.pod("p", namespace="nlp", gpus=gpus))
+        [explained] = json.loads(CliRunner().invoke(main, ["explain", *options, "-", "-o", "json"], input=given).stdout)
+        assert {each["name"]: each["gpus"] for each in explained["holders"]} == want
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from tests.core.support.make import resident
 from webhook.cli.review.existing_pods import ExistingPods
 from webhook.core.model.pod import Owner
-from webhook.kube.workloads.model import PodSet, Workload
+from webhook.kube.kinds.model import PodSet, Workload
 
 
 def workload(kind, name, maker, *roles):

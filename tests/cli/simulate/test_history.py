@@ -105,7 +105,7 @@ def test_what_cannot_be_decided_again_is_noted(folder):
     rows = [*recorded.PODS, recorded.came("vision", "huge", 1, at=5)._replace(object="")]
     recorded.write(folder / "huge.db", rows)
     notes = data("--policy", "same.yaml", trace="huge.db").notes
-    assert notes == ["left out of the history: 1 pods that were too large to be recorded"]
+    assert notes == ["left out of the trace: pods that were too large to be recorded: 1"]
 
 
 def test_a_history_of_the_first_format_is_read():

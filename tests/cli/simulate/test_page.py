@@ -34,7 +34,17 @@ def report(*names, **more):
     samples = [SampleReport(at * 3600, 4.0, 2.0, 1, 8.0, 0.25, 4.0) for at in range(5)]
     policies = [
         PolicyReport(
-            name, 16, 2, 14_400, number(0.5), number(0.25), group(), [group("vision", **more)], [group("1")], samples
+            name,
+            16,
+            2,
+            14_400,
+            number(0.5),
+            number(0.25),
+            group(),
+            [group("vision", **more)],
+            [group("1")],
+            samples,
+            [],
         )
         for name in names
     ]

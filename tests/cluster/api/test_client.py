@@ -184,7 +184,7 @@ async def test_an_unverified_server_where_the_kubeconfig_says_so(kubeconfig, aut
     async with FakeApi().serving(authority.server()) as api:
         write_kubeconfig(kubeconfig, api.url, cluster={"insecure-skip-tls-verify": True})
         async with await connect(kubeconfig) as connection:
-            await ask(connection)
+            assert (await ask(connection))["kind"] == "List"
 
 
 async def test_a_token_file_that_was_rotated_is_read_again_once_for_all_requests(api, kubeconfig, tmp_path):

@@ -89,10 +89,15 @@ def truth(api: FakeApi, path: str = PODS) -> dict[str, int]:
 
 
 async def until(is_so: Callable[[], object], *, seconds: float = 30.0) -> None:
-    """Wait until a condition holds; pytest shows the line of the call if it never does."""
+    """Wait until a condition holds; pytest shows the line of the call if it never does.
+
+    It looks less often the longer it takes: of minutes in virtual time each look takes real time.
+    """
+    pause = 0.002
     async with asyncio.timeout(seconds):
-        while not is_so():  # noqa: ASYNC110  # what is waited for is not ours to signal
-            await asyncio.sleep(0.002)
+        while not is_so():  # what is waited for is not ours to signal
+            await asyncio.sleep(pause)
+            pause = min(1.1 * pause, 0.25)
 
 
 @asynccontextmanager

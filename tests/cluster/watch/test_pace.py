@@ -17,12 +17,12 @@ SHORTEST = Pace(uniform=lambda low, _high: low)
     ],
 )
 def test_backoffs_grow_and_are_jittered(failures, shortest, longest):
-    assert (SHORTEST.rest(failures), LONGEST.rest(failures)) == (shortest, longest)
+    assert (SHORTEST.backoff(failures), LONGEST.backoff(failures)) == (shortest, longest)
 
 
 def test_retry_after_is_respected_up_to_the_maximum():
-    assert SHORTEST.rest(1, retry_after=7.0) == 7.0
-    assert SHORTEST.rest(1, retry_after=86_400.0) == 30.0
+    assert SHORTEST.backoff(1, retry_after=7.0) == 7.0
+    assert SHORTEST.backoff(1, retry_after=86_400.0) == 30.0
 
 
 def test_a_watch_lives_between_five_and_ten_minutes():

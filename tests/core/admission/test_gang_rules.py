@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.core.support.make import ALICE, gpus, policy, resident, team, world
+from tests.core.support.make import ALICE, gpus, node, policy, resident, team, world
 from tests.core.support.outcomes import codes
 from tests.core.support.waiting import confirmed, member
 from webhook.core.admission.admission import admit
@@ -118,3 +118,16 @@ def test_limits_are_compared_with_the_sum():
 )
 def test_the_text_says_how_many_have_come(numbers, want):
     assert come_text("g", *numbers) == want
+
+
+def test_a_gang_that_the_nodes_never_hold_is_refused_with_the_pod_that_makes_it_so():
+    place = world(policy(team(**LIMITED)), nodes=[node("n0"), node("n1")])
+    for number in range(2):
+        place.set_waiting(member(f"m{number}", count=8, size=3))
+    decision = asked(place, count=8, size=3)
+    assert codes(decision) == [Code.NEVER_FITS]
+    want = "gang g has 3 pods, and the nodes that they may use hold 2 of them when empty: it can never start whole"
+    assert decision.reasons[0].text == f"{want}; make it smaller"
+    assert isinstance(asked(place, count=8), Queue), "of an unknown size it may be two gangs, one after the other"
+    place.set_node(node("n2"))
+    assert isinstance(asked(place, count=8, size=3), Queue)

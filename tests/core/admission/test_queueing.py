@@ -146,7 +146,7 @@ class TestKeptOutByBorrowers:
         decision = admit(pod(2, namespace="team-b"), ALICE, self.place())
         assert text_of(decision) == (
             "waits: department left holds 8 of 9, 5 of them borrowed; it is inside team team-b's guaranteed share,"
-            " so 1 GPU will be taken back; 1st in line"
+            " so 1 GPU can be taken back; 1st in line"
         )
         assert decision.reason.code is Code.WAITS_FOR_BORROWERS
 

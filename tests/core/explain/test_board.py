@@ -17,6 +17,7 @@ from webhook.core.model.demand import PerDevice, demand_of
 from webhook.core.model.names import PODS, ResourceName
 from webhook.core.model.node import Devices
 from webhook.core.model.policy import BUILT_IN_RESOURCES, ReclaimRules, Share
+from webhook.core.model.selector import HELD, Effect, Taint
 from webhook.core.model.tier import Tier
 
 MEMORY = ResourceName("aliyun.com/gpu-mem")
@@ -77,6 +78,16 @@ def test_the_largest_guaranteed_pod_counts_what_reclaim_would_free():
     assert (row.guaranteed_pod, row.guaranteed_at_once) == (6, 1), (
         "guaranteed and protected pods stay; cordoned nodes take no pods"
     )
+
+
+def test_what_is_held_for_waiting_pods_is_not_free_for_others():
+    held = node("n0", gpus=8, taints=(Taint(HELD, "h", Effect.NO_SCHEDULE),))
+    place = world(policy(team()), [held, node("n1", gpus=8)], [resident(3, node="n0"), resident(6, node="n1")])
+    board = board_of(place)
+    [row] = board.free
+    assert [each.is_held for each in board.nodes] == [True, False]
+    assert (row.pieces, row.free, row.held, row.closed) == (16, 2, 5, 0)
+    assert (row.largest, row.guaranteed_pod, row.whole_nodes) == (2, 2, 0)
 
 
 @pytest.mark.parametrize(

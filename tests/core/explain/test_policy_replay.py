@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.core.support.make import gpus, node, pod, policy, pool, resident, team, world
-from webhook.core.explain.policy_replay import PolicyOutcome, Running, policy_outcomes
-from webhook.core.model.policy import Defaults, UnknownTeam
+from tests.core.support.waiting import waiting
+from webhook.core.explain.policy_replay import PolicyOutcome, Running, line_outcomes, policy_outcomes
+from webhook.core.model.policy import Defaults, OnLimit, OnNoRoom, UnknownTeam
 from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
 
@@ -87,3 +88,36 @@ def test_limits_per_user_hold_for_bare_pods():
     made = [replace(each, resident=each.resident._replace(user="alice")) for each in made]
     found = outcomes(made, policy(team(per_user=gpus(3))))
     assert [bool(found[name].refusals) for name in "ab"] == [False, True]
+
+
+QUEUES = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
+
+
+def test_pods_beyond_the_limit_wait_where_policy_says_so_and_those_that_could_never_start_are_refused():
+    found = outcomes(
+        [running(2, "a"), running(1, "b"), running(3, "c")], policy(team(guaranteed=2, limit_=2, **QUEUES))
+    )
+    assert (found["a"].tier, found["b"].tier, found["b"].refusals) == (G, None, ())
+    assert found["b"].queued.code is Code.WAITS_FOR_LIMIT
+    assert (found["c"].queued, [reason.code for reason in found["c"].refusals]) == (None, [Code.TEAM_LIMIT_EXCEEDED])
+
+
+def in_line(*pods, is_room_known=True):
+    place = world(policy(team(guaranteed=4, limit_=4, **QUEUES)), [node("n0", gpus=8)])
+    for each in pods:
+        place.set_waiting(each)
+    return line_outcomes(place, is_room_known=is_room_known)
+
+
+def test_of_the_line_those_start_that_the_leader_would_release_and_the_others_say_why_not():
+    pods = [waiting("first", 3, created=1), waiting("second", 1, created=2), waiting("third", 1, created=3)]
+    found = in_line(*pods)
+    assert [found[f"uid-{name}"].tier for name in ("first", "second", "third")] == [G, G, None]
+    assert found["uid-third"].queued.code is Code.WAITS_FOR_LIMIT
+    assert {each.queued.code for each in in_line(*pods, is_room_known=False).values()} == {Code.WAITS_IN_LINE}
+
+
+def test_a_pod_in_line_that_a_policy_never_starts_is_refused():
+    found = in_line(waiting("large", 5), waiting("stray", namespace="nowhere"))
+    assert [reason.code for reason in found["uid-large"].refusals] == [Code.TEAM_LIMIT_EXCEEDED]
+    assert [reason.code for reason in found["uid-stray"].refusals] == [Code.UNKNOWN_TEAM]

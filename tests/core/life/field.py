@@ -57,6 +57,7 @@ class FieldPod:
     is_gated: bool = False
     wants: Tier | None = None
     deadline: int | None = None
+    leave_seconds: int = 0
 
     @property
     def obstacle(self):
@@ -109,7 +110,8 @@ class Field:
         if pod.is_gated:
             self._forget(pod)
         else:
-            pod.deadline = min(self.now + grace, pod.deadline or self.now + grace)
+            if pod.deadline is None or self.now + grace < pod.deadline:
+                pod.deadline, pod.leave_seconds = self.now + grace, grace
             self._show(pod)
 
     def mend(self, pod):
@@ -256,7 +258,8 @@ class Field:
 
     def _reclaim_pod(self, found: Resident, pod: FieldPod) -> ReclaimPod:
         report = None if pod.obstacle is None else Report(pod.created, is_for_room=not pod.never)
-        leaves = {"leaves_at": pod.deadline, "leave_seconds": GRACE} if pod.deadline is not None else {}
+        is_deleted = pod.deadline is not None
+        leaves = {"leaves_at": pod.deadline, "leave_seconds": pod.leave_seconds} if is_deleted else {}
         return ReclaimPod(
             found, report=report, started_at=pod.created if pod.node else 0, grace_seconds=GRACE, **leaves
         )

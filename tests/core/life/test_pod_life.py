@@ -53,13 +53,15 @@ def test_a_deleted_pod_without_a_node_never_runs():
 
 def test_what_may_still_run_is_charged_and_takes_room():
     """No stage in which a kubelet may hand out devices is free of charge, but that of a lost node."""
-    for each, terms in TERMS.items():
-        if terms.room is Room.TAKEN:
-            assert terms.is_charged or each is Stage.LOST
-        if terms.room is Room.PROMISED:
-            assert terms.is_charged
-    assert not (TERMS[Stage.IN_LINE].is_charged)
-    assert not (TERMS[Stage.ENDED].is_charged)
+    rooms = {room: {each for each, terms in TERMS.items() if terms.room is room} for room in Room}
+    assert rooms[Room.TAKEN] == {Stage.BOUND, Stage.ENDING, Stage.OVERDUE, Stage.LOST}
+    assert rooms[Room.PROMISED] == {Stage.RESERVED, Stage.ADMITTED, Stage.WAITS, Stage.STALLED}
+    charged = {each for each, terms in TERMS.items() if terms.is_charged}
+    assert charged == (rooms[Room.TAKEN] | rooms[Room.PROMISED]) - {Stage.LOST}
+
+
+def test_only_a_deleted_pod_of_a_node_has_its_grace_period_shortened():
+    assert {each for each, terms in TERMS.items() if terms.removal is Removal.SHORTEN} == {Stage.ENDING, Stage.OVERDUE}
 
 
 @pytest.mark.parametrize(

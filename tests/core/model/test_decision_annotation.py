@@ -71,7 +71,12 @@ JSON = st.recursive(
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys([*written(), "pool", "model", "claims", "listed"], JSON)))
 def test_no_data_is_an_error(changed):
-    read(json.dumps(written() | changed))
+    found = read(json.dumps(written() | changed))
+    if found is not None:
+        texts = (found.gpus, found.mode, *found.nodes, found.code, found.policy, found.at, *found.claims)
+        assert {type(text) for text in texts} == {str}
+        assert {(type(name), type(count)) for name, count in found.demand} <= {(str, int)}
+        assert {type(text) for text in (found.pool, found.model, found.user)} <= {str, type(None)}
 
 
 @given(st.text())

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.support.make import GPU, demand, gpus, node
+from tests.core.support.make import GPU, demand, gpus, node, world
 from tests.examples import examples
 from webhook.core.model.domain_request import DomainLevel
 from webhook.core.model.selector import NO_CONSTRAINTS, Operator, Requirement
-from webhook.core.placement.domain_search import EmptyRoom, FreeRoom, Kind, domain_of, domain_rooms
+from webhook.core.placement.domain_search import EmptyRoom, FreeRoom, Kind, cluster_room, domain_of, domain_rooms
 from webhook.core.placement.fleet import Fleet
 
 RACK = DomainLevel("rack")
@@ -128,3 +128,17 @@ def test_for_equal_pods_the_count_is_exact(racks, size, number):
         room = found[f"rack=r{index}"]
         assert room.holds == sum(each // size for each in free)
         assert room.is_enough == (room.holds >= number)
+
+
+@examples()
+@given(
+    free=st.lists(st.integers(1, 8), min_size=1, max_size=5),
+    size=st.integers(1, 4),
+    count=st.integers(1, 12),
+)
+def test_the_whole_cluster_holds_as_many_equal_pods_as_its_nodes_one_by_one(free, size, count):
+    fleet = world(nodes=[node(f"n{number}", gpus=gpus) for number, gpus in enumerate(free)]).fleet
+    holds = sum(each // size for each in free)
+    slots = (1 << len(free)) - 1
+    found = cluster_room(fleet, [Kind(demand(size, cpu=1, memory=1), count, slots)], EmptyRoom(fleet))
+    assert found == (min(count, holds), holds >= count)

@@ -9,6 +9,7 @@ from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.names import CPU, MEMORY, GpuModel, NodeName, ResourceName
 from webhook.core.model.node import Devices, Node
 from webhook.core.model.policy import BUILT_IN_RESOURCES
+from webhook.core.model.selector import HELD, Effect, Taint
 from webhook.core.placement.gpu_inventory import gpu_inventory
 
 H100, A100 = GpuModel("H100"), GpuModel("A100")
@@ -128,3 +129,11 @@ def test_sums_over_classes_equal_a_scan(nodes, pods):
     assert sum(each.free for each in found) == gpus(sum(made.fleet.free(each.name, GPU) for each in open_))
     assert sum(each.capacity for each in found) == gpus(sum(number for number, _, _ in nodes))
     assert sum(each.fragmented for each in found) / ONE_GPU == pytest.approx(useless(made), abs=0.02)
+
+
+def test_what_is_held_for_waiting_pods_is_not_free_for_others():
+    hold = (Taint(HELD, "h", Effect.NO_SCHEDULE),)
+    nodes = [node("n0", gpus=8), node("n1", gpus=8, taints=hold), node("n2", gpus=8, taints=hold, is_cordoned=True)]
+    (stock,) = inventory(world(nodes=nodes, residents=[resident(3, node="n1")])).values()
+    assert (stock.capacity, stock.closed, stock.held, stock.free) == (gpus(24), gpus(8), gpus(5), gpus(8))
+    assert (stock.largest, stock.whole_nodes) == (gpus(8), 1)

@@ -15,7 +15,7 @@ from webhook.core.placement.domain_search import MAX_ROOMS
 from webhook.core.reclaim import domain_plan
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Cause
-from webhook.core.reclaim.victim_search import Cost
+from webhook.core.reclaim.victim_cost import VictimCost
 
 ONE = DomainRequest("rack", is_required=True)
 PREFERRED = DomainRequest("rack")
@@ -45,7 +45,7 @@ def rack_of(scene_, move):
 def total(scene_, round_):
     """The rank of the cost of a round."""
     costs = [move.cost for move in round_.moves]
-    return Cost(*map(sum, zip(*costs, strict=True))).ranked(scene_.order) if costs else Cost().ranked(scene_.order)
+    return VictimCost.total(costs).ranked(scene_.order)
 
 
 def test_the_cheaper_rack_is_cleared_where_single_pods_would_take_nodes_of_both():

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from webhook.core.reclaim.evictions import RATE_SECONDS, TRANSITIONS, Evictions, State
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
@@ -262,16 +262,32 @@ class Lives(RuleBasedStateMachine):
         if hold is not None:
             self.table.written(hold)
 
-    @rule(node=nodes, uid=uids)
-    def notice(self, node, uid):
-        hold = self.written.get(node)
-        if uid in self.there and (target := next((t for t in hold.targets if t.uid == uid), None) if hold else None):
-            self.noticed.add(uid)
+    @initialize(node=st.tuples(nodes, nodes, nodes))
+    def begin(self, node):
+        """Rules alone would seldom plan, write and ask for the same pod on the same node."""
+        for on, uid in zip(node, ("a0", "a1", "a2"), strict=True):
+            self.plan(on, uid)
+            self.write(on)
+
+    def written_target(self, number):
+        """One of the targets that nodes list, and its node."""
+        listed = [(target, node) for node, hold in self.written.items() if hold for target in hold.targets]
+        return listed[number % len(listed)] if listed else (None, None)
+
+    @rule(number=st.integers(0, 9))
+    def notice(self, number):
+        target, node = self.written_target(number)
+        if target is not None and target.uid in self.there:
+            self.noticed.add(target.uid)
             self.table.noticed(target, node)
 
-    @rule(node=nodes, uid=uids)
-    def ask(self, node, uid):
-        if not self.is_going(uid) and self.table.send(uid, node):
+    @rule(number=st.integers(0, 9))
+    def ask(self, number):
+        target, node = self.written_target(number)
+        if target is None or self.is_going(target.uid):
+            return
+        uid = target.uid
+        if self.table.send(uid, node):
             assert uid not in self.asked | self.accepted, "it is not evicted twice"
             assert any(target.uid == uid for target in self.written[node].targets), "its node lists it"
             self.asked.add(uid)

@@ -109,7 +109,7 @@ def test_plans_are_made_for_pods_that_kube_scheduler_reports_to_lack_room():
     assert asked(reclaim_index, world, has_holds=True) == (["short", "tainted"], causes), (
         "its node may be one that is held"
     )
-    assert asked(reclaim_index, world, has_holds=True, resting={"short", "tainted"}) == ([], causes)
+    assert asked(reclaim_index, world, has_holds=True, paused={"short", "tainted"}) == ([], causes)
 
 
 def test_a_gang_is_planned_for_when_it_stopped_growing():
@@ -138,7 +138,7 @@ def test_no_pod_is_evicted_for_a_part_of_a_gang(other):
 
 def test_a_gang_with_a_paused_pod_is_paused():
     reclaim_index, world = indexed(asker("b0", gang="g"), asker("b1", gang="g"))
-    assert asked(reclaim_index, world, resting={"b1"}) == ([], {"b0": Cause.GANG_INCOMPLETE})
+    assert asked(reclaim_index, world, paused={"b1"}) == ([], {"b0": Cause.GANG_INCOMPLETE})
 
 
 steps = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["a", "b"]), st.integers(1, 4)), max_size=60)

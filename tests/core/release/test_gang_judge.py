@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.departments import department, tree_policy
-from tests.core.support.make import gpus, node, policy, resident, team, world
+from tests.core.support.make import gpus, node, policy, pool, resident, team, world
 from tests.core.support.waiting import member, waiting
 from tests.examples import examples
 from webhook.core.model.policy import OnLimit, OnNoRoom
@@ -49,8 +49,25 @@ def test_all_fit_and_the_world_is_as_before():
     assert not calls, "or the leader would wake itself without end"
 
 
+FULL = [resident(10, node="n2", namespace="team-b")]
+
+
+def test_one_that_the_nodes_never_hold_never_starts_and_keeps_no_room():
+    found = judged(place_for(*members(5)))
+    assert {each.verdict for each in found} == {Never()}
+    want = (
+        "waits: gang g has 5 pods, and the nodes that they may use hold 4 of them when empty: it can never start whole"
+    )
+    assert found[0].text == f"{want}; make it smaller"
+    growing = pool("grows", is_autoscaled=True)
+    place = world(policy(team(**LIMITED), pools=(growing,)), nodes=[node("n0"), node("n1")])
+    for each in members(5):
+        place.set_waiting(each)
+    assert Never() not in {each.verdict for each in judged(place)}
+
+
 def test_one_that_finds_no_room_keeps_all_of_them():
-    place = place_for(*members(5))
+    place = place_for(*members(5), residents=FULL, nodes=3)
     found = judged(place)
     assert {each.verdict for each in found} == {NoRoom()}
     assert [each.waiting.pod.name for each in found] == [f"m{number}" for number in range(5)]
@@ -81,7 +98,7 @@ def test_the_sum_is_compared_with_the_limits(shares, want, text):
 
 def test_a_gang_waits_for_room_even_where_single_pods_wait_in_kube_scheduler():
     shares = {"on_no_room": OnNoRoom.WAIT, "guaranteed": 0}
-    place = place_for(*members(5), **shares)
+    place = place_for(*members(5), residents=FULL, nodes=3, **shares)
     assert {type(each.verdict) for each in judged(place)} == {NoRoom}
 
 
@@ -148,7 +165,7 @@ class TestOwedByBorrowers:
         assert isinstance(found[0].verdict, OverLimit)
         assert found[0].text == (
             "waits: gang g needs 3 GPUs together; department left holds 4 of 4, 4 of them borrowed; "
-            "it is inside team team-b's guaranteed share, so 3 GPUs will be taken back"
+            "it is inside team team-b's guaranteed share, so 3 GPUs can be taken back"
         )
 
     @pytest.mark.parametrize(

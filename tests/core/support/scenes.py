@@ -17,7 +17,7 @@ from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
 from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
-from webhook.core.reclaim.victim_search import Cost
+from webhook.core.reclaim.victim_cost import VictimCost
 
 NOW = 100_000
 SMALL = {"cpu": 1000, "memory": 1}
@@ -114,7 +114,7 @@ def scenes(draw, *, nodes=3, size=6):
             else:
                 others.append(victim(f"o{place}-{room}", count, on=f"n{place}"))
     over = {TeamName("team-a"): gpus(draw(st.integers(0, 3))), TeamName("team-c"): gpus(1)}
-    order = draw(st.sampled_from([tuple(ReclaimCost), tuple(reversed(ReclaimCost))]))
+    order = tuple(draw(st.permutations(ReclaimCost)))
     return scene(victims, nodes=nodes, size=size, others=others, over_share=over, left={GuardId("one"): 1}, order=order)
 
 
@@ -137,13 +137,12 @@ def cost(scene_, chosen, asked, place):
     if freed < missing:
         return None
     most = max(scene_.over_share.values())
-    return Cost(
-        sum(loses_more(each, missing, place) for each in chosen),
-        max(0, sum(each.demand.gpus for each in members) - missing * ONE_GPU),
-        sum(each.demand.gpus * (NOW - each.saved_at) for each in members),
-        0,
-        sum(each.demand.gpus * (most - scene_.over_share[each.team]) for each in members),
-        sum(NOW - each.started_at for each in members),
+    return VictimCost(
+        gangs=sum(loses_more(each, missing, place) for each in chosen),
+        surplus=max(0, sum(each.demand.gpus for each in members) - missing * ONE_GPU),
+        lost_work=sum(each.demand.gpus * (NOW - each.saved_at) for each in members),
+        over_share=sum(each.demand.gpus * (most - scene_.over_share[each.team]) for each in members),
+        age=sum(NOW - each.started_at for each in members),
     )
 
 

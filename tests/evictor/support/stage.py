@@ -124,9 +124,11 @@ class Stage:
     def tolerations(self, name: str) -> list[dict[str, str]]:
         return self.api.objects[PODS][f"team-b/{name}"]["spec"].get("tolerations") or []
 
-    def nominated(self, name: str) -> str | None:
-        """The node on which kube-scheduler is to keep room for a pod."""
-        return self.api.objects[PODS][f"team-b/{name}"]["status"].get("nominatedNodeName")
+    def room_of(self, name: str) -> str | None:
+        """The node that keeps room which a pod may use: the pod tolerates the taint of its hold."""
+        ids = {each["value"] for each in self.tolerations(name)}
+        nodes = (key.removeprefix("/") for key in self.api.objects[NODES])
+        return next((node for node in nodes if ids & {taint["value"] for taint in self.taints(node)}), None)
 
     def real_evictions(self) -> int:
         return sum("dryRun" not in sent["deleteOptions"] for sent in self.api.evictions)

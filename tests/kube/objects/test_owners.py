@@ -7,7 +7,7 @@ import pytest
 
 from webhook.kube.objects import objects
 from webhook.kube.objects.events import ObjectRef
-from webhook.kube.objects.owners import controller_of, owner_in, path_of
+from webhook.kube.objects.owners import controller_of, owner_in
 
 RS = ObjectRef("ReplicaSet", "team-a", "web-1", "u1", "apps/v1")
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "u2", "controller": True}
@@ -43,23 +43,3 @@ def test_the_next_owner_is_read_only_if_the_uid_matches():
     assert owner_in(body(uid="u1", ownerReferences=[itself]), RS) is None
     with pytest.raises(ValueError, match="metadata"):
         owner_in(b"{}", RS)
-
-
-@pytest.mark.parametrize(
-    ("ref", "want"),
-    [
-        pytest.param(RS, "/apis/apps/v1/namespaces/team-a/replicasets/web-1", id="a group"),
-        pytest.param(ObjectRef("Pod", "n", "p", "u", "v1"), "/api/v1/namespaces/n/pods/p", id="the core"),
-        pytest.param(ObjectRef("Notebook", "n", "p", "u", "kubeflow.org/v1"), None, id="a kind that users create"),
-        pytest.param(ObjectRef("Job", "n", "j", "u", "apps/v1"), None, id="a kind of another group"),
-        pytest.param(
-            ObjectRef("Job", "n", "../../../secrets", "u", "batch/v1"), None, id="a name that leaves the namespace"
-        ),
-        pytest.param(ObjectRef("Job", "n", "..", "u", "batch/v1"), None, id="a name that is the parent directory"),
-        pytest.param(ObjectRef("Job", "n", "a?watch=1", "u", "batch/v1"), None, id="a name with a query"),
-        pytest.param(ObjectRef("Job", "n", "j", "u", "batch/v1/../.."), None, id="a version that leaves the API"),
-        pytest.param(ObjectRef("Job", "n", "j", "u", "batch"), None, id="no version"),
-    ],
-)
-def test_a_path_never_leaves_the_namespace(ref, want):
-    assert path_of(ref) == want

@@ -13,7 +13,6 @@ from webhook.kube.reclaim.holds import (
     eviction,
     hold_patch,
     is_marked,
-    nomination_patch,
     notice_patch,
     read_node_hold,
     toleration_patch,
@@ -93,12 +92,6 @@ def test_a_toleration_is_added_to_this_pod_only(is_first, path):
     test, add = json.loads(toleration_patch(Uid("b"), "h1", is_first=is_first))
     assert test == {"op": "test", "path": "/metadata/uid", "value": "b"}
     assert add["path"] == path
-
-
-def test_a_nomination_is_of_this_pod_only_and_can_be_withdrawn():
-    for node in ("n0", None):
-        want = {"metadata": {"uid": "b"}, "status": {"nominatedNodeName": node}}
-        assert json.loads(nomination_patch(Uid("b"), node)) == want
 
 
 def test_a_grace_period_that_is_too_long_is_cut():

@@ -9,8 +9,8 @@ from tests import builders
 from webhook.core.model.pod import DEFAULT_GRACE_SECONDS
 from webhook.core.model.policy import BUILT_IN_RESOURCES, ReclaimRules
 from webhook.core.reclaim.reclaim_pod import victim_of
+from webhook.kube.kinds.job_failures import Job, workload_id
 from webhook.kube.objects import objects
-from webhook.kube.reclaim.job_failures import Job, workload_id
 from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
 
 STARTED = "2026-11-21T10:00:00Z"

@@ -10,6 +10,7 @@ from tests.core.support.make import policy
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.kube.registration.guards import guards
 from webhook.kube.registration.installation import (
+    Probe,
     ProbeOutcome,
     WebhookEndpoint,
     created_probe,
@@ -109,9 +110,25 @@ def test_the_probe_requests_one_gpu_that_the_policy_counts(resources, want):
     assert set(found) <= ({want} if want else set(resources))
 
 
-def test_a_created_pod_shows_by_its_label_that_fairgate_was_called():
-    assert created_probe(b.pod(labels={"fairgate.dev/tier": "guaranteed"})).reached is ProbeOutcome.YES
-    assert created_probe(b.pod()).reached is ProbeOutcome.NOT_CALLED
+ADMITTED = b.pod(labels={"fairgate.dev/team": "vision", "fairgate.dev/tier": "guaranteed"})
+QUEUED = b.pod(
+    labels={"fairgate.dev/team": "vision"}, annotations={"fairgate.dev/waiting": "waits: vision holds 8 of 8"}
+)
+
+
+@pytest.mark.parametrize(
+    ("pod", "want"),
+    [
+        pytest.param(ADMITTED, Probe(ProbeOutcome.YES, "admitted as guaranteed"), id="admitted"),
+        pytest.param(QUEUED, Probe(ProbeOutcome.YES, "queued: waits: vision holds 8 of 8"), id="queued"),
+    ],
+)
+def test_a_created_pod_shows_by_its_labels_that_fairgate_was_called_and_what_it_decided(pod, want):
+    assert created_probe(pod) == want
+
+
+def test_a_pod_that_is_created_without_a_label_of_fairgate_was_not_seen_by_it():
+    assert created_probe(b.pod(labels={"app": "x"})).reached is ProbeOutcome.NOT_CALLED
 
 
 @pytest.mark.parametrize(
@@ -127,7 +144,7 @@ def test_a_created_pod_shows_by_its_label_that_fairgate_was_called():
 def test_a_refusal_shows_whether_fairgate_was_reached(text, want):
     found = refused_probe(403, text)
     assert found.reached is want
-    assert text in found.text or want is ProbeOutcome.YES
+    assert found.text == "refused: exceeded quota" if want is ProbeOutcome.YES else text in found.text
 
 
 @pytest.mark.parametrize(

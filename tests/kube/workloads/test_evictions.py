@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from webhook.kube.admission.job_review import MOST_RULES
-from webhook.kube.workloads.budget import Budget
+from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.model import SURVIVES, EvictionEffect
+from webhook.kube.kinds.table import BY_KIND
 from webhook.kube.workloads.evictions import eviction_effect
-from webhook.kube.workloads.model import SURVIVES, EvictionEffect
 
 EXIT = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
 FULL = {"podFailurePolicy": {"rules": [EXIT] * MOST_RULES}}
@@ -32,20 +33,19 @@ def job(restart="Never", **spec):
     ids=["by default", "no retry", "no limit", "no room for a rule", "restarted in place", "malformed"],
 )
 def test_jobs_fail_of_evictions_unless_they_get_the_rule(document, want):
-    assert eviction_effect(document, "batch", "Job", Budget()) == want
-    assert eviction_effect({"spec": {"jobTemplate": document}}, "batch", "CronJob", Budget()) == want
+    assert eviction_effect(document, BY_KIND["batch", "Job"], Budget()) == want
+    assert eviction_effect({"spec": {"jobTemplate": document}}, BY_KIND["batch", "CronJob"], Budget()) == want
 
 
 def test_a_job_set_fails_with_any_of_its_jobs():
     jobs = [{"name": "a", "template": job()}, {"name": "b", "template": job("", backoffLimit=0)}]
-    found = eviction_effect({"spec": {"replicatedJobs": jobs}}, "jobset.x-k8s.io", "JobSet", Budget())
+    found = eviction_effect({"spec": {"replicatedJobs": jobs}}, BY_KIND["jobset.x-k8s.io", "JobSet"], Budget())
     assert found == EvictionEffect(always=AT_ONCE), "JobSet restarts pods in place by default: they get no rule"
 
 
 def test_other_kinds_survive_but_mpi_jobs():
-    assert eviction_effect(job(), "apps", "Deployment", Budget()) == SURVIVES
-    assert eviction_effect(job(), "example.com", "Job", Budget()) == SURVIVES
-    assert eviction_effect({}, "kubeflow.org", "MPIJob", Budget()).always
+    assert eviction_effect(job(), BY_KIND["apps", "Deployment"], Budget()) == SURVIVES
+    assert eviction_effect({}, BY_KIND["kubeflow.org", "MPIJob"], Budget()).always
 
 
 @given(
@@ -57,4 +57,4 @@ def test_other_kinds_survive_but_mpi_jobs():
 )
 @examples()
 def test_malformed_objects_are_the_api_servers_to_refuse(kind, spec):
-    assert isinstance(eviction_effect({"spec": spec}, *kind, Budget()), EvictionEffect)
+    assert isinstance(eviction_effect({"spec": spec}, BY_KIND[kind], Budget()), EvictionEffect)

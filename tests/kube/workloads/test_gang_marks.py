@@ -6,8 +6,8 @@ import pytest
 
 from tests import builders
 from webhook.kube.admission.pod_patch import apply
+from webhook.kube.kinds.budget import Budget
 from webhook.kube.objects import bounds
-from webhook.kube.workloads.budget import Budget
 from webhook.kube.workloads.gang_marks import gang_marks, marked
 
 GANG = {"fairgate.dev/gang": "true"}

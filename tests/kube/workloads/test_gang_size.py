@@ -8,8 +8,8 @@ from tests import builders
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.policy import BUILT_IN_RESOURCES
+from webhook.kube.kinds.table import kind_table
 from webhook.kube.workloads.gang_size import UnknownSizeError, gang_plan
-from webhook.kube.workloads.table import kind_table
 
 
 def template(gpus=1, **more):

@@ -9,9 +9,9 @@ from tests import builders as b
 from tests.core.support.make import node, policy, team, world
 from webhook.core.model.pod import Requester
 from webhook.core.model.policy import BUILT_IN_RESOURCES, JobEvictions, WorkloadRules
+from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.model import EvictionEffect, PodSet, Workload
 from webhook.kube.pod.pods import InvalidPod
-from webhook.kube.workloads.budget import Budget
-from webhook.kube.workloads.model import EvictionEffect, PodSet, Workload
 from webhook.kube.workloads.parts import NOT_JUDGED, judge, to_part
 
 ALICE = Requester("alice@example.com")

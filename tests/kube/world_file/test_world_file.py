@@ -94,7 +94,7 @@ def test_rejected_pods_use_nothing_and_close_their_node_as_of_the_latest_pod():
 
 
 def test_amounts_may_be_plain_numbers():
-    text = "{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: 4, nvidia.com/gpu: 2}}}"
+    text = "{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {allocatable: {cpu: 4, nvidia.com/gpu: 2}}}"
     assert parse("---\n" + text).nodes[0].allocatable == {"cpu": 4000, "nvidia.com/gpu": 2}
 
 

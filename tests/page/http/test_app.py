@@ -31,8 +31,8 @@ def page():
         yield found
 
 
-class OneDoor:
-    """A door of the cluster with two known tokens."""
+class TwoTokens:
+    """An authenticator of the cluster with two known tokens."""
 
     takes_tokens = True
 
@@ -43,14 +43,14 @@ class OneDoor:
     async def viewer(self, caller):
         return self.viewers.get(caller.bearer or caller.cookie)
 
-    async def enter(self, token, origin):
+    async def sign_in(self, token, origin):
         assert origin.address == "127.0.0.1"
         return token if token in self.viewers else ""
 
 
 @pytest.fixture(scope="module")
 def shared():
-    with served(state_of(), door=OneDoor()) as found:
+    with served(state_of(), authenticator=TwoTokens()) as found:
         yield found
 
 

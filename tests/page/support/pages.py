@@ -11,7 +11,7 @@ from tests.cli import sample_world
 from webhook.cli.page.answers import CommandAnswers
 from webhook.cli.page.run import _reading
 from webhook.cli.world_source import WorldObjects
-from webhook.page.access.door import LocalDoor
+from webhook.page.access.authenticator import UrlAuthenticator
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.cluster_watch import note_pod
 from webhook.page.live.snapshots import Snapshots
@@ -89,9 +89,9 @@ def state_of(objects=None, *, policy=None):
 class Served:
     """A page that is served: its state, URL and loop. Requests are those of a plain client."""
 
-    def __init__(self, state, door, page, url, loop):
+    def __init__(self, state, authenticator, page, url, loop):
         self.state = state
-        self.door = door
+        self.authenticator = authenticator
         self.page = page
         self.url = url
         self.loop = loop
@@ -129,16 +129,16 @@ class Served:
 
 
 @contextmanager
-def served(state, *, door=None, history=None, settings=None, keep=None, snapshots=None):
+def served(state, *, authenticator=None, history=None, settings=None, keep=None, snapshots=None):
     """Serve a page until the end of the block."""
-    door = door or LocalDoor()
-    snapshots = snapshots or Snapshots(seconds=5)
+    authenticator = authenticator or UrlAuthenticator()
+    snapshots = snapshots or Snapshots(seconds=60)
     ready, found = threading.Event(), {}
     loop = asyncio.new_event_loop()
 
     async def main():
         answers = CommandAnswers(state, snapshots, cluster=None)
-        page = Page(state, door, answers, snapshots=snapshots, history=history)
+        page = Page(state, authenticator, answers, snapshots=snapshots, history=history)
         found["page"] = page
 
         def on_ready(url):
@@ -166,7 +166,7 @@ def served(state, *, door=None, history=None, settings=None, keep=None, snapshot
     assert ready.wait(20)
     assert "url" in found, task
     try:
-        yield Served(state, door, found["page"], found["url"], loop)
+        yield Served(state, authenticator, found["page"], found["url"], loop)
     finally:
         loop.call_soon_threadsafe(task.cancel)
         thread.join(20)

@@ -116,15 +116,30 @@ def test_many_namespaces_together_keep_the_newest():
     assert min(each.at for each in log.newest(EVERYTHING)) == 500
 
 
-FIELDS = ("metadata", "annotations", "fairgate.dev/decision", "source", "component", "reason", "count", "spec")
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
-    lambda value: st.lists(value) | st.dictionaries(st.sampled_from(FIELDS), value),
+    lambda value: st.lists(value, max_size=3) | st.dictionaries(st.text(), value, max_size=3),
+    max_leaves=4,
 )
 
 
-@given(VALUES)
-def test_whatever_an_object_holds_it_is_read_or_left_out(found):
-    if isinstance(found, dict):
-        of_pod(found)
-        of_event(found)
+def fields(found, path=()):
+    """The paths of all values of an object."""
+    for key, value in found.items():
+        yield (*path, key)
+        if isinstance(value, dict):
+            yield from fields(value, (*path, key))
+
+
+def replaced(found, path, value):
+    first, *rest = path
+    return {**found, first: replaced(found[first], rest, value) if rest else value}
+
+
+@given(st.data(), VALUES)
+def test_whatever_a_field_holds_an_object_is_read_as_texts_or_left_out(data, value):
+    for read, made in ((of_pod, decided(b.pod("p", uid="p"))), (of_event, event())):
+        found = read(replaced(made, data.draw(st.sampled_from(list(fields(made)))), value))
+        if found is not None:
+            assert isinstance(found.at, int)
+            assert {type(each) for each in (found.key, found.namespace, found.about, found.team, found.text)} == {str}

@@ -3,6 +3,7 @@
 import msgspec
 
 from tests import builders as b
+from tests.cli import sample_world
 from tests.page.support.pages import policy_of, state_of
 from webhook.page.views.gpu_map import RowReader, by_fragmentation, encode, holders_of, seen_by
 from webhook.page.views.viewer import EVERYTHING, Viewer
@@ -43,7 +44,7 @@ def test_shared_gpus_are_filled_by_part_and_closed_and_held_nodes_say_so():
     assert [sum(pieces for _, pieces in device.parts) for device in group.devices] == [4, 2, 0, 0]
     assert rows["gpu-4"].state == "cordoned"
     assert rows["gpu-10"].held
-    assert (rows["gpu-10"].free, rows["gpu-10"].stranded) == (5, 5)
+    assert [(rows[name].free, rows[name].stranded) for name in ("gpu-4", "gpu-10")] == [(0, 0), (0, 0)]
     assert "cpu-1" not in rows
 
 
@@ -100,4 +101,15 @@ def test_rows_are_json_that_reads_back():
 def test_the_most_fragmented_nodes_come_first_and_full_ones_last():
     rows = rows_of(state_of())
     order = [row.node for row in by_fragmentation(list(rows.values()))]
-    assert order.index("gpu-10") < order.index("gpu-4") < order.index("gpu-2")
+    assert order.index("t4-1") < order.index("gpu-10"), "what is held for waiting pods is not free"
+    open_again = state_of(sample_world.objects())
+    order = [row.node for row in by_fragmentation(list(rows_of(open_again).values()))]
+    assert order.index("gpu-10") < order.index("t4-1") < order.index("gpu-2")
+
+
+def test_free_is_in_gpus_whatever_the_pieces_are():
+    rows = rows_of(state_of())
+    assert rows["t4-1"].free == 2.5, "10 of 16 quarters"
+    assert rows["t4-1"].stranded == 2.5
+    assert rows["mig-1"].free == round(4 / 7 + 3 / 7, 6)
+    assert [group.piece for group in rows["mig-1"].groups] == [0.142857, 0.428571]

@@ -57,7 +57,7 @@ async def test_a_whole_gang_that_only_borrowers_keep_out_carries_its_size_until_
         for name in ("m0", "m1"):
             stage.queue(name, gang="g", size=2)
         await until(lambda: sizes(stage, "m0", "m1") == ["2", "2"])
-        assert "it is inside team team-a's guaranteed share, so 2 GPUs will be taken back" in stage.text("m0")
+        assert "it is inside team team-a's guaranteed share, so 2 GPUs can be taken back" in stage.text("m0")
         stage.api.delete(PODS, "m1", namespace="team-a")
         await until(lambda: sizes(stage, "m0") == [None])
         stage.queue("m1", gang="g", size=2)

@@ -13,6 +13,7 @@ import aiohttp
 
 from certs.folder import CertFolder
 from certs.reload import Reloader
+from tests.cluster.support.stores import until
 from webhook.http.bounds import Bounds
 from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.metrics import Metrics
@@ -189,13 +190,6 @@ async def _listening(folder: Path, serving: "asyncio.Task[None]") -> str:
         await serving
     (line,) = read_log(folder)
     return str(line["url"])
-
-
-async def until(holds: Callable[[], object]) -> None:
-    """Wait for what another task or process does; a log file has no event to wait on."""
-    async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 def record_with(**changes: object) -> Record:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -167,6 +168,8 @@ async def replica(folder, api, connection, *, limit=4, guaranteed=4, waits=True)
     ledger = ApiLedger(connection, world, reached=lambda: pods.reached, recorder=counts, known={}.get)
     feed = Feed(connection, (*world_kinds(world, pods=world), ledger.kind()), pace=FAST)
     pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
+    loop = asyncio.get_running_loop()
+    ahead = int(time.time()) - loop.time()
     with (folder / "log").open("ab") as log:
         releaser = QueueReleaser(
             world,
@@ -176,6 +179,7 @@ async def replica(folder, api, connection, *, limit=4, guaranteed=4, waits=True)
             logs=open_logs(LogFormat.JSON, fd=log.fileno()),
             is_leading=lambda: stage.is_leading,
             why_stale=feed.why_not_synced,
+            clock=lambda: ahead + loop.time(),
         )
         stage = Stage(api, world, ledger, releaser, feed, connection, Recorder.recorded)
         world.on_usage_changed = releaser.note_usage

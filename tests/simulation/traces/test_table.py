@@ -13,8 +13,12 @@ OPENB = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,crea
 HELIOS = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue"
 
 
-def read(*lines, **more):
+def found(*lines, **more):
     return read_trace([f"{line}\n" for line in lines], name="t.csv", **more)
+
+
+def read(*lines, **more):
+    return found(*lines, **more).rows
 
 
 def problems(*lines, **more):
@@ -51,9 +55,23 @@ def test_openbs_list_without_times_is_only_for_a_drawn_load():
     assert problem.startswith("t.csv:1: openb: columns are missing: creation_time, deletion_time, or --load")
 
 
+def test_openbs_tasks_without_times_are_no_tasks_of_zero_seconds():
+    timed, untimed = "p0,1,1,1,1000,,,,0,50,", "p1,1,1,1,1000,,,,,,"
+    [problem] = problems(OPENB, timed, untimed)
+    assert problem.startswith("t.csv:3: creation_time and deletion_time: got nothing; expected seconds or a date")
+    drawn = found(OPENB, timed, untimed, needs_times=False)
+    assert ([row.name for row in drawn.rows], drawn.left_out) == (["p0"], {"tasks without a run time": 1})
+
+
+def test_fairgates_list_without_times_is_for_a_drawn_load():
+    assert [row.seconds for row in read("gpus,seconds", "1,60", needs_times=False)] == [60]
+
+
 def test_helios_columns_without_jobs_on_cpus():
     job = "7,u1,vc9,16,64,2,COMPLETED,2020-04-01 00:00:00,2020-04-01 00:00:10,2020-04-01 01:00:10,3600,10"
-    [row] = read(HELIOS, job, job.replace("vc9,16", "vc9,0"))
+    helios = found(HELIOS, job, job.replace("vc9,16", "vc9,0"))
+    [row] = helios.rows
+    assert helios.left_out == {"jobs without GPUs": 1}
     assert (row.name, row.team, row.user, row.gpus, row.seconds, row.is_job) == ("7", "vc9", "u1", 16, 3600, True)
 
 
@@ -62,7 +80,9 @@ def test_phillys_job_log():
     detail = [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0"]}]
     job = {"jobid": "j", "vc": "v", "user": "u", "submitted_time": "2017-10-09 07:00:00"}
     unstarted = {**job, "attempts": []}
-    [row] = read_philly(json.dumps([{**job, "attempts": [{**attempt, "detail": detail}]}, unstarted]), name="log")
+    philly = read_philly(json.dumps([{**job, "attempts": [{**attempt, "detail": detail}]}, unstarted]), name="log")
+    [row] = philly.rows
+    assert philly.left_out == {"jobs without an attempt that has GPUs, a start and an end": 1}
     assert (row.gpus, row.seconds, row.team, row.is_job) == (3, 600, "v", True)
 
 
@@ -114,10 +134,10 @@ def test_what_is_wrong_is_said_with_its_line(lines, want):
 
 
 def test_every_problem_is_said_at_once_up_to_twenty():
-    found = problems("gpus,created,seconds", *["x,y,z"] * 30)
-    assert len(found) == table.MAX_PROBLEMS + 1
-    assert found[2].startswith("t.csv:2: seconds: got 'z'")
-    assert found[-1] == "t.csv: and maybe more"
+    told = problems("gpus,created,seconds", *["x,y,z"] * 30)
+    assert len(told) == table.MAX_PROBLEMS + 1
+    assert told[2].startswith("t.csv:2: seconds: got 'z'")
+    assert told[-1] == "t.csv: and maybe more"
 
 
 def test_a_trace_that_is_too_long(monkeypatch):

@@ -14,6 +14,7 @@ from webhook.cli.doctor.processes import Process
 from webhook.cli.formatting import plural
 from webhook.cluster.reads.installation import ReadForbidden, ReadResult, ReadValue
 from webhook.core.model.policy import Enforcement, Policy
+from webhook.core.model.text import printable
 from webhook.kube.objects import keys
 from webhook.kube.registration import installation
 from webhook.kube.registration.installation import Probe, ProbeOutcome, WebhookEndpoint
@@ -151,7 +152,8 @@ def check_reachable(
         return unknown(check, text, "give a namespace in which you may create pods by --namespace")
     match found.reached:
         case ProbeOutcome.YES:
-            return ok(check, f"the API server called Fairgate for a pod in namespace {namespace} (a dry run)")
+            called = f"the API server called Fairgate for a pod in namespace {namespace} (a dry run)"
+            return ok(check, f"{called}: {printable(found.text)}" if found.text else called)
         case ProbeOutcome.FAILED:
             remedy = "see the checks `server` and `certificates`, and check that network policies allow the API server"
             return wrong(check, [f"the API server cannot reach Fairgate: {found.text}"], remedy)

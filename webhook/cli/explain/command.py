@@ -5,7 +5,15 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.options import Layout, chosen_source, history_option, layout_option, policy_option, world_options
+from webhook.cli.options import (
+    Layout,
+    chosen_namespace,
+    chosen_source,
+    history_option,
+    layout_option,
+    policy_option,
+    world_options,
+)
 from webhook.kube.objects.keys import OWN_NAMESPACE
 
 _EXAMPLES = """\b
@@ -17,7 +25,7 @@ Examples:
   helm template charts/train | fairgate explain --policy policies -
 
 \b
-Exit status: 0 all would run now, 1 something is refused or would wait, 2 something could not be judged."""
+Exit status: 0 all runs, or would run now, 1 something is refused or waits, 2 something could not be judged."""
 
 
 @click.command(epilog=_EXAMPLES, short_help="Explain one decision step by step.")
@@ -27,10 +35,8 @@ Exit status: 0 all would run now, 1 something is refused or would wait, 2 someth
 @click.option(
     "-n",
     "--namespace",
-    default="default",
-    show_default=True,
     metavar="NAME",
-    help="Namespace of the object, or of objects that name none.",
+    help="Namespace of the object, or of objects that name none. Default: the kubeconfig's own; of a file, `default`.",
 )
 @click.option("--node", metavar="NAME", help="Also show why the pod would, or would not, go to this node.")
 @click.option(
@@ -56,7 +62,7 @@ def explain(
     world: Path | None,
     cluster: bool,
     kubeconfig: Path | None,
-    namespace: str,
+    namespace: str | None,
     node: str | None,
     fairgate_namespace: str,
     user: str,
@@ -69,13 +75,14 @@ def explain(
     best with their costs) and those without room by cause, the outcome, and what would run now instead. Costs are in
     GPUs: those that later pods can no longer use, those that the pod takes included, and a little for leftovers.
 
-    For an existing pod it shows the decision at its creation, and the outcome if it were created now; for a waiting
-    pod also what reclaim can do for it, for a borrowing pod an announced eviction. For a Job, Deployment or another
-    kind that creates pods it explains the next pod of each role, or one that waits, or one that runs. For a FILE it
-    explains one pod of each role, each as if it were the first.
+    For an existing pod it shows what it does, the decision at its creation, and the outcome if it were created now; for
+    a waiting pod its place in line and what reclaim can do for it, for a borrowing pod an announced eviction. For a
+    Job, Deployment or another kind that creates pods it explains the next pod of each role, or one that waits, or one
+    that runs. For a FILE it explains one pod of each role, each as if it were the first.
     """
     # pydantic and rich are slow to import, and --help needs neither
     from webhook.cli.explain.run import ExplainOptions, run  # noqa: PLC0415
 
     source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
-    sys.exit(run(ExplainOptions(what, policy, source, namespace, user, layout, node, fairgate_namespace, history)))
+    own = chosen_namespace(namespace, source)
+    sys.exit(run(ExplainOptions(what, policy, source, own, user, layout, node, fairgate_namespace, history)))

@@ -12,7 +12,6 @@ from webhook.cli.explain.subjects import Subject
 from webhook.cli.explain.whole import as_whole_gangs
 from webhook.cli.review.ample_nodes import AmpleNodes
 from webhook.cli.world_source import WorldObjects, world_of
-from webhook.core.admission.queueing import without_place
 from webhook.core.explain.explanation import Explanation, PoolStep, explain, unreadable
 from webhook.core.explain.likely_start import Run
 from webhook.core.explain.policy_replay import requester_of
@@ -20,9 +19,9 @@ from webhook.core.explain.queue_rows import QueueReader, QueueRow
 from webhook.core.model.decision import Deny, Queue
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.original_request import as_asked
+from webhook.core.model.reason import Reason
 from webhook.core.world.world import World
-from webhook.kube.pod.pods import fallback_uid
-from webhook.kube.workloads.model import Unknown
+from webhook.kube.kinds.model import Unknown
 from webhook.simulation.forecast.forecast import Forecast
 
 _NOT_LOOKED_AT: Final = "not looked at: you may not list all nodes and pods"
@@ -63,7 +62,7 @@ def explain_all(
             problems.append(subject.reason)
             continue
         row = line.row(_uid(subject))
-        alone.append((subject, row, _explained(subject, _uid(subject), world, ample_nodes, user=user, node=node)))
+        alone.append((subject, row, _explained(subject, row, world, ample_nodes, user=user, node=node)))
     explanations = [explanation for _, _, explanation in alone]
     if ample_nodes is None:
         explanations = as_whole_gangs([subject for subject, _, _ in alone], explanations, world)
@@ -107,23 +106,21 @@ class _Line:
 
 
 def _uid(subject: Subject) -> str:
-    """Return the UID of a pod that exists, as a world knows it; "" where it does not exist."""
-    if subject.existing is None or isinstance(subject.template, Deny):
-        return ""
-    pod = subject.template.pod
-    return subject.existing.uid or fallback_uid(pod.namespace, pod.name)
+    """Return the UID of a pod that exists; "" where it does not exist."""
+    return "" if subject.existing is None else subject.existing.uid
 
 
 def _explained(
-    subject: Subject, uid: str, world: World, ample_nodes: AmpleNodes | None, *, user: str, node: str | None
+    subject: Subject, row: QueueRow | None, world: World, ample_nodes: AmpleNodes | None, *, user: str, node: str | None
 ) -> Explanation:
     """Return the explanation of a pod as if it were created now; one that exists is removed from the world first.
 
-    Where room is not known, every node has room.
+    The decision on a pod in line is that it waits, for what its `row` says. Where room is not known, every node has
+    room.
     """
     if isinstance(subject.template, Deny):
         return unreadable(subject.namespace, subject.template, world)
-    pod, waiting = subject.template.pod, None
+    pod, waiting, uid = subject.template.pod, None, _uid(subject)
     if uid:
         charge, waiting = world.charge_of(Uid(uid)), world.waiting.get(Uid(uid))
         known = charge.user if charge is not None else waiting.user if waiting is not None else None
@@ -138,13 +135,10 @@ def _explained(
         found = explain(pod, requester_of(pod, user), world)
         steps = (PoolStep(step.pool, step.closed or _NOT_LOOKED_AT, None) for step in found.pools)
         found = replace(found, pools=tuple(steps))
-    return found if waiting is None else _of_waiting(found)
+    return found if row is None else replace(found, decision=_waits(row, world))
 
 
-def _of_waiting(found: Explanation) -> Explanation:
-    """Return the explanation of a pod in line without the place that it would get if it came now."""
-    decision = found.decision
-    if not isinstance(decision, Queue):
-        return found
-    reason = decision.reason._replace(text=without_place(decision.reason.text))
-    return replace(found, decision=decision._replace(reason=reason))
+def _waits(row: QueueRow, world: World) -> Queue:
+    waiting = row.waiting
+    reason = Reason(row.code, f"waits: {row.cause}")
+    return Queue(waiting.team, waiting.pod.demand, reason, world.policy.hash, waiting.user, waiting.pod.requested_tier)

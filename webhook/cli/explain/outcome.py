@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from webhook.cli.explain.beside import ClusterDetails, Evictor, PastEvent
-from webhook.cli.explain.subjects import Existing, Subject
+from webhook.cli.explain.subjects import Existing, State, Subject
 from webhook.cli.explain.verdict import verdict_of
 from webhook.cli.formatting import age, plural, plural_gpus
 from webhook.cli.queue.texts import holders_text, start_text
@@ -13,7 +13,8 @@ from webhook.core.explain.explanation import Explanation
 from webhook.core.explain.likely_start import UnknownStart
 from webhook.core.explain.queue_rows import QueueRow
 from webhook.core.model.amount import format_gpus
-from webhook.core.model.decision import Outcome
+from webhook.core.model.decision import Outcome, Queue
+from webhook.core.model.reason import Code
 from webhook.core.model.text import ordinal
 from webhook.core.reclaim.reclaim_outlook import Impossible, Kept, Outlook, Possible
 from webhook.core.reclaim.reservation import Target
@@ -42,7 +43,10 @@ class ExplainedSubject:
 
     @property
     def is_held_up(self) -> bool:
-        """Whether the pod is refused or would wait; False for a pod that is not judged."""
+        """Whether the pod is refused or would wait; False for one that is on a node, has ended, or is not judged."""
+        existing = self.subject.existing
+        if existing is not None and (existing.node or existing.state is State.ENDED):
+            return False
         return not self.explanation.runs_now and verdict_of(self.explanation.decision).outcome is not Outcome.SKIP
 
 
@@ -54,11 +58,13 @@ def some(names: Iterable[str]) -> str:
 
 
 def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
-    """Yield what reclaim can do for a pod, and whether an evictor leads."""
+    """Yield what reclaim can do for a pod, and whether an evictor leads; that alone where a limit holds it up."""
     gpus = plural_gpus(explained.explanation.pod.demand.gpus)
     match explained.outlook:
         case None:
-            return
+            decision = explained.explanation.decision
+            if isinstance(decision, Queue) and decision.reason.code is Code.WAITS_FOR_BORROWERS:
+                yield _leads(explained.details.evictor)
         case Kept(node_hold=node_hold, targets=targets):
             since = age(max(0, explained.now - node_hold.since))
             yield f"{gpus} on {node_hold.node} are kept for it, until {rfc3339(node_hold.until)}; plan since {since}"

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, assert_never
 import msgspec
 
 from webhook.cli.explain.outcome import ExplainedSubject
+from webhook.cli.explain.subjects import State
 from webhook.cli.explain.verdict import Word, verdict_of
 from webhook.cli.queue.report import WaitingReport, waiting_report
 from webhook.core.explain.candidates import Candidates
@@ -141,6 +142,9 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
     subject: str
     count: int | None
     pods: Annotated[str | None, msgspec.Meta(description="of a workload of the cluster: how many of its pods exist")]
+    state: Annotated[State | None, msgspec.Meta(description="of a pod that exists: what it does now")]
+    node: Annotated[str | None, msgspec.Meta(description="of a pod that exists: where it is, null for on no node")]
+    since: Annotated[str | None, msgspec.Meta(description="of a pod that exists: since when, null if not known")]
     stage: Annotated[
         str | None, msgspec.Meta(description="of a pod that exists and is not in line: where it is in its life")
     ]
@@ -150,7 +154,7 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
     gpus: str
     team: str | None
     user: str | None
-    outcome: Word
+    outcome: Annotated[Word, msgspec.Meta(description="of a pod that exists and is not in line: if it came now")]
     tier: Tier | None
     nodes: list[str]
     reasons: list[ReasonReport]
@@ -172,15 +176,18 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
 
 def report_of(explained: ExplainedSubject) -> ExplanationReport:
     """Return an explanation as data."""
-    subject, explanation = explained.subject, explained.explanation
+    subject, explanation, existing = explained.subject, explained.explanation, explained.subject.existing
     verdict = verdict_of(explanation.decision)
     gpus = explanation.pod.demand.gpus
     return ExplanationReport(
         subject=subject.title,
         count=subject.count,
         pods=subject.pods or None,
-        stage=subject.existing.stage or None if subject.existing is not None else None,
-        stage_message=subject.existing.stage_text or None if subject.existing is not None else None,
+        state=None if existing is None else existing.state,
+        node=None if existing is None else existing.node or None,
+        since=None if existing is None else existing.since or None,
+        stage=None if existing is None else existing.stage or None,
+        stage_message=None if existing is None else existing.stage_text or None,
         demand=_devices(explanation.pod.demand),
         requests={str(name): amount for name, amount in explanation.pod.demand.requests},
         gpus=format_gpus(gpus),

@@ -37,9 +37,9 @@ from webhook.core.explain.likely_start import Run
 from webhook.core.model.names import NodeName
 from webhook.core.model.text import printable
 from webhook.core.world.world import World
+from webhook.kube.kinds.table import kind_table
 from webhook.kube.objects.keys import OWN_NAMESPACE
 from webhook.kube.workloads.expand import flattened
-from webhook.kube.workloads.table import kind_table
 from webhook.kube.world_file.stream import Unreadable, read_stream
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 from webhook.server.settings import LiveCluster, WorldFile

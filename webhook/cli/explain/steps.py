@@ -8,7 +8,7 @@ from rich.table import Table
 
 from webhook.cli.explain.outcome import ExplainedSubject, event_lines, eviction_line, line_lines, reclaim_lines, some
 from webhook.cli.explain.report import in_gpus
-from webhook.cli.explain.subjects import Existing
+from webhook.cli.explain.subjects import Existing, State
 from webhook.cli.explain.verdict import Verdict, verdict_of
 from webhook.cli.formatting import column_gpus, plural, plural_gpus
 from webhook.cli.screen import Screen
@@ -32,6 +32,13 @@ _STYLES: Final = {
     Outcome.RETRY: "magenta",
     Outcome.SKIP: "magenta",
 }
+_STATES: Final = {
+    State.RUNNING: "It runs",
+    State.BOUND: "It is",
+    State.ENDED: "It has ended",
+    State.QUEUED: "It waits in line",
+    State.PENDING: "It waits for a node",
+}
 _GIB: Final = 1 << 30
 
 
@@ -49,6 +56,8 @@ def to_steps(explained: ExplainedSubject, *, policy_hash: str, width: int, is_co
         if subject.existing.stage_text:
             console.print(Text(f"Stage {subject.existing.stage}: {subject.existing.stage_text}.", style="yellow"))
         console.print(Text(_existing_line(subject.existing, policy_hash)))
+        if subject.existing.state is not State.QUEUED:
+            console.print(Text("If it came now, without itself:"))
     grid = Table(box=None, pad_edge=False, show_header=False)
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
@@ -59,22 +68,31 @@ def to_steps(explained: ExplainedSubject, *, policy_hash: str, width: int, is_co
 
 
 def _existing_line(existing: Existing, policy_hash: str) -> str:
-    """Return the decision at the creation of the pod."""
-    where = f"It is on {existing.node}" if existing.node else "It is on no node yet"
-    annotation = (
-        None if existing.decision_annotation is None else decision_annotation.read(existing.decision_annotation)
-    )
+    """Return what the pod does now, and the decision at its creation."""
+    found = existing.decision_annotation
+    annotation = None if found is None else decision_annotation.read(found)
+    parts = [_state(existing)]
     if annotation is not None and (annotation.domain or annotation.why):
-        where += f", {_domain(annotation)}"
+        parts[0] += f", {_domain(annotation)}"
     if annotation is None:
-        return f"{where}, and bypassed Fairgate. If it came now:"
-    policy = "the present policy" if annotation.policy == policy_hash else f"an earlier policy ({annotation.policy})"
-    if annotation.mode == QUEUE_MODE and not existing.node and not existing.tier:
-        return f"It waits in line. Queued ({annotation.code}) at {annotation.at} by {policy}. If it came now:"
-    tier = f" as {existing.tier}" if existing.tier else ""
-    return (
-        f"{where}. Admitted{tier} ({annotation.code}) at {annotation.at} by {policy}. If it came now, without itself:"
-    )
+        parts.append("It bypassed Fairgate.")
+    else:
+        is_present = annotation.policy == policy_hash
+        policy = "the present policy" if is_present else f"an earlier policy ({annotation.policy})"
+        is_queued = annotation.mode == QUEUE_MODE and not existing.node and not existing.tier
+        done = "Queued" if is_queued else f"Admitted as {existing.tier}" if existing.tier else "Admitted"
+        parts.append(f"{done} ({annotation.code}) at {annotation.at} by {policy}.")
+    parts[0] += "."
+    return " ".join(parts)
+
+
+def _state(existing: Existing) -> str:
+    """Return what a pod does now, where, and since when; the line says that of a pod in line."""
+    if existing.state is State.QUEUED:
+        return _STATES[existing.state]
+    on = f" on {printable(existing.node)}" if existing.node else ""
+    since = f", since {printable(existing.since)}" if existing.since else ""
+    return f"{_STATES[existing.state]}{on}{since}"
 
 
 def _domain(annotation: DecisionAnnotation) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from webhook.core.explain.unusual_pods import stage_text
@@ -9,22 +10,33 @@ from webhook.core.model.decision import Deny
 from webhook.core.model.names import Namespace, Uid
 from webhook.core.release.gang_plans import GangPlan
 from webhook.core.world.world import World
+from webhook.kube.kinds.kind_row import KindTable
+from webhook.kube.kinds.model import Unknown, listed, mapping, text
+from webhook.kube.kinds.related import Related
 from webhook.kube.objects import keys
 from webhook.kube.pod.pods import fallback_uid
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_size import plan_of_workload
-from webhook.kube.workloads.kind_row import KindTable
-from webhook.kube.workloads.model import Unknown, listed, mapping, text
-from webhook.kube.workloads.related import Related
 from webhook.simulation.simulate import Template, read_template
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
+class State(StrEnum):
+    """What a pod that exists does now; pending: admitted, on no node."""
+
+    RUNNING = "running"
+    BOUND = "bound"
+    ENDED = "ended"
+    QUEUED = "queued"
+    PENDING = "pending"
+
+
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """A pod that exists: its node and the decision at its creation.
+    """A pod that exists: its UID as the world knows it, its node and the decision at its creation.
 
+    `state` is what it does now, and `since` the time at which that began or at which it was created, "" for unknown.
     `evict_at` and `evict_for` announce its eviction, "" without one; `evicted_at` is when it was evicted. `stage` is
     where it is in its life, "" where that is not known, and `stage_text` what is unusual about it, "" for nothing.
     """
@@ -32,7 +44,9 @@ class Existing:
     node: str
     tier: str
     decision_annotation: str | None
-    uid: str = ""
+    uid: Uid
+    state: "State"
+    since: str = ""
     evict_at: str = ""
     evict_for: str = ""
     evicted_at: str = ""
@@ -80,7 +94,9 @@ def subject_of_pod(pod: Mapping[str, Any], *, namespace: str, world: World, pods
         text(mapping(pod.get("spec")).get("nodeName")),
         text(labels.get(keys.TIER)),
         annotations.get(keys.DECISION),
-        text(metadata.get("uid")),
+        known,
+        _state(pod, known, world),
+        text(mapping(pod.get("status")).get("startTime")) or text(metadata.get("creationTimestamp")),
         text(annotations.get(keys.EVICT_AT)),
         text(annotations.get(keys.EVICT_FOR)),
         _evicted_at(pod),
@@ -90,6 +106,14 @@ def subject_of_pod(pod: Mapping[str, Any], *, namespace: str, world: World, pods
     template = read_template(pod, namespace=Namespace(namespace), world=world)
     title = title or f"Pod {namespace}/{text(metadata.get('name'))}"
     return Subject(title, Namespace(namespace), template, existing=existing, pods=pods)
+
+
+def _state(pod: Mapping[str, Any], uid: Uid, world: World) -> State:
+    if has_ended(pod):
+        return State.ENDED
+    if text(mapping(pod.get("spec")).get("nodeName")):
+        return State.RUNNING if text(mapping(pod.get("status")).get("phase")) == "Running" else State.BOUND
+    return State.QUEUED if uid in world.waiting else State.PENDING
 
 
 def uid_of(metadata: Mapping[str, Any], namespace: str) -> Uid:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.core.model.policy import WorkloadKind
-from webhook.kube.workloads.kind_row import KindTable, Row
+from webhook.kube.kinds.kind_row import KindTable, Row
 
 POD: Final = WorkloadKind("", "Pod", "pods")
 _SHORT: Final = {

@@ -34,7 +34,7 @@ def as_whole_gangs(subjects: Sequence[Subject], alone: Sequence[Explanation], wo
         simulator = Simulator(world, now_text="")
         domains = _domains([*roles.values()], simulator)
         whole = judge_whole([*roles.values()], plan, simulator)
-        for uid in simulator.charged:
+        for uid in simulator.created:
             world.remove_pod(uid)
         for index, number in enumerate(roles):
             answers = () if whole is None else whole.answers[index]

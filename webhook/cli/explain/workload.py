@@ -11,10 +11,10 @@ from webhook.cli.explain.subjects import Subject, has_ended, pods_in, subject_of
 from webhook.cli.formatting import plural
 from webhook.core.model.names import Namespace
 from webhook.core.world.world import World
+from webhook.kube.kinds.kind_row import KindTable
+from webhook.kube.kinds.model import Json, PodSet, Unknown, Workload, listed, mapping, text
 from webhook.kube.objects import keys
 from webhook.kube.workloads.expand import expand
-from webhook.kube.workloads.kind_row import KindTable
-from webhook.kube.workloads.model import Json, PodSet, Unknown, Workload, listed, mapping, text
 from webhook.simulation.simulate import read_template
 
 _TEMPLATE_HASH: Final = "pod-template-hash"

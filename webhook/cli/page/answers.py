@@ -27,9 +27,9 @@ from webhook.cluster.reads.permitted_read import ReadScope
 from webhook.core.model.pod import Requester
 from webhook.core.model.text import printable, shortened
 from webhook.core.world.world import World
+from webhook.kube.kinds.model import mapping, text
 from webhook.kube.objects import keys
 from webhook.kube.objects.keys import OWN_NAMESPACE
-from webhook.kube.workloads.model import mapping, text
 from webhook.page.http.answers import Explained, Reviewed
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.readable import UNKNOWN, Readable

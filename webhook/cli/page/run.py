@@ -34,13 +34,13 @@ from webhook.cluster.api.errors import ClusterError
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
 from webhook.kube.pod.run_times import to_run
-from webhook.page.access.door import ClusterDoor, Door, LocalDoor
+from webhook.page.access.authenticator import Authenticator, TokenAuthenticator, UrlAuthenticator
 from webhook.page.access.rights import ApiRights
 from webhook.page.live.cluster_state import ClusterState, Reading
 from webhook.page.live.cluster_watch import note_pod
-from webhook.page.live.keeper import READING, ClusterKeeper
 from webhook.page.live.kept_objects import KeptObjects
 from webhook.page.live.snapshots import Snapshots
+from webhook.page.live.state_updater import READING, StateUpdater
 from webhook.page.root import LOCAL, Page, PageSettings
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 from webhook.server.settings import Address, LiveCluster, WorldFile
@@ -125,7 +125,7 @@ async def _serve_file(options: Options) -> None:
         if each.get("kind") == "Pod":
             note_pod(each, state)
     state.touch_all()
-    await _show(options, state, LocalDoor(), cluster=None, keep=_stay)
+    await _show(options, state, UrlAuthenticator(), cluster=None, keep=_stay)
 
 
 async def _serve_cluster(options: Options, kubeconfig: Path | None, connection: ApiConnection) -> None:
@@ -149,19 +149,21 @@ async def _serve_cluster(options: Options, kubeconfig: Path | None, connection: 
         except WorldError as error:
             raise ClusterError(str(error)) from error
 
-    keeper = ClusterKeeper(
+    updater = StateUpdater(
         connection, state, reread=reread, read_policy=None if options.policy is not None else _read_policy
     )
-    door: Door = LocalDoor()
+    authenticator: Authenticator = UrlAuthenticator()
     if options.serve is not None:
-        door = ClusterDoor(ApiRights(connection), namespaces=lambda: _namespaces(state.world))
-    await _show(options, state, door, cluster=Cluster(kubeconfig), keep=keeper.run, coverage=lambda: coverage[0])
+        authenticator = TokenAuthenticator(ApiRights(connection), namespaces=lambda: _namespaces(state.world))
+    await _show(
+        options, state, authenticator, cluster=Cluster(kubeconfig), keep=updater.run, coverage=lambda: coverage[0]
+    )
 
 
 async def _show(
     options: Options,
     state: ClusterState,
-    door: Door,
+    authenticator: Authenticator,
     *,
     cluster: Cluster | None,
     keep: Callable[[], Any],
@@ -170,7 +172,7 @@ async def _show(
     snapshots = Snapshots()
     answers = CommandAnswers(state, snapshots, cluster=cluster, coverage=coverage)
     history = _history(options, cluster)
-    page = Page(state, door, answers, snapshots=snapshots, history=history)
+    page = Page(state, authenticator, answers, snapshots=snapshots, history=history)
 
     def on_ready(url: str) -> None:
         click.echo(f"Open {url}" if options.serve is None else f"Serving at {url}")

@@ -46,7 +46,7 @@ Exit status: 0 the policies make no difference, 1 they do, 2 a file cannot be re
     help="The new policy; then the old one, by default the last one that the history recorded.",
 )
 @click.option("--since", metavar="TIME", help="Begin: an age such as 7d, or a time. Default: all that is recorded.")
-@click.option("--until", metavar="TIME", help="End, likewise.")
+@click.option("--until", metavar="TIME", help="End: an age or a time. Default: all that is recorded.")
 @click.option(
     "-o",
     "--output",

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from webhook.core.model.names import Uid
+from webhook.core.model.reason import refusal_text
 from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
 from webhook.simulation.engine import Simulation
@@ -68,7 +69,7 @@ def _outcome(record: TaskRecord, queued: set[str], until: int) -> Outcome:
         is_queued=name in queued,
         is_evicted=record.evictions > 0,
         wait_seconds=max(0, (until if record.started is None else record.started) - created),
-        why=record.why,
+        why=refusal_text(record.refused),
     )
 
 

@@ -29,7 +29,7 @@ class Line(msgspec.Struct):
     gpus: float | str = 0  # text in lines of 0.1.0
     outcome: str = ""
     code: str = ""
-    nodes: list[str] | str = ""  # likewise
+    nodes: list[str] | str = ""  # text in lines of 0.1.0
     dry_run: bool = False
     message: str = ""
     enforce: str = "enforce"

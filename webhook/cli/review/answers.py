@@ -13,7 +13,7 @@ from webhook.cli.review.results import Place
 from webhook.core.model.names import Namespace
 from webhook.core.world.world import World
 from webhook.kube.admission.review import ReviewError
-from webhook.kube.workloads.model import mapping, text
+from webhook.kube.kinds.model import mapping, text
 from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import AdmissionReviewer
 from webhook.simulation.simulate import Template, read_template

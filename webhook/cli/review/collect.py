@@ -12,10 +12,11 @@ from webhook.cli.review.sources import Source
 from webhook.core.model.decision import Outcome
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Requester
 from webhook.core.model.reason import Code, Reason
+from webhook.kube.kinds.model import mapping, shown, text
+from webhook.kube.kinds.related import Related
 from webhook.kube.nodes.nodes import to_namespace, to_priority
 from webhook.kube.objects import keys, objects
-from webhook.kube.workloads.model import mapping, text
-from webhook.kube.workloads.related import Related
+from webhook.kube.world_file.device_manifests import Devices, read_devices
 from webhook.kube.world_file.stream import Document, Unreadable, read_stream
 
 
@@ -27,6 +28,7 @@ class Collected:
     entries: list[Item | WorkloadResult] = field(default_factory=list)
     namespaces: list[NamespaceFacts] = field(default_factory=list)
     priority_classes: list[PriorityTriple] = field(default_factory=list)
+    devices: list[Devices] = field(default_factory=list)
     reviews: list[tuple[Place, Mapping[str, Any]]] = field(default_factory=list)
     skipped: int = 0
 
@@ -74,11 +76,19 @@ def _add(collected: Collected, place: Place, document: Document, found: object) 
         collected.skipped += 1  # values of a Helm chart, settings of a tool
         return
     api_version, kind = text(found.get("apiVersion")), text(found.get("kind"))
+    metadata = mapping(found.get("metadata"))
+    for key in ("name", "namespace", "generateName"):
+        if not isinstance(metadata.get(key), str | None):
+            problem = f"metadata.{key} is {shown(metadata[key])}; expected text: quote it"
+            collected.entries.append(unreadable(place, problem))
+            return
     try:
         if (api_version, kind) == (keys.CORE_API, "Namespace"):
             collected.namespaces.append(to_namespace(msgspec.convert(found, objects.Namespace)))
         elif (api_version, kind) == (keys.PRIORITY_API, "PriorityClass"):
             collected.priority_classes.append(to_priority(msgspec.convert(found, objects.PriorityClass)))
+        elif (devices := read_devices(found, namespace=collected.namespace)) is not None:
+            collected.devices.append(devices)
     except msgspec.ValidationError as error:
         collected.entries.append(unreadable(place, f"not a valid {kind}: {objects.describe(error)}"))
         return

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.options import path_option, policy_option
+from webhook.cli.options import chosen_namespace, path_option, policy_option
 from webhook.cli.review.findings import FailOn
 from webhook.cli.review.outputs import Format, Output, OutputType
 
 _EXAMPLES = """\b
 Examples:
   fairgate review --policy policies k8s/
+  kubectl fairgate review train.yaml
   helm template charts/train | fairgate review --policy policies --world world.yaml -
   kubectl kustomize overlays/prod | fairgate review --policy policies --cluster -n vision -
   fairgate review --policy policies -o github -o sarif=fairgate.sarif --fail-on preemptible k8s/
@@ -29,11 +30,15 @@ If both 1 and 2 apply it is 1."""
     "--world",
     help="Review against nodes and pods from a file, as `kubectl get nodes,pods -A -o yaml` prints them.",
 )
-@click.option("--cluster", is_flag=True, help="Review against a live cluster; nothing is written.")
+@click.option(
+    "--cluster",
+    is_flag=True,
+    help="Review against a live cluster; nothing is written. The default without --policy, if there is a kubeconfig.",
+)
 @click.option(
     "--empty",
     is_flag=True,
-    help="Review against limits only, with nothing used and unlimited capacity. The default.",
+    help="Review against limits only, with nothing used and unlimited capacity. The default where --policy is given.",
 )
 @path_option(
     "--kubeconfig",
@@ -42,10 +47,8 @@ If both 1 and 2 apply it is 1."""
 @click.option(
     "-n",
     "--namespace",
-    default="default",
-    show_default=True,
     metavar="NAME",
-    help="Namespace of objects without one.",
+    help="Namespace of objects without one. Default: for a live cluster the kubeconfig's own, otherwise `default`.",
 )
 @click.option(
     "--as",
@@ -87,7 +90,7 @@ def review(
     cluster: bool,
     empty: bool,
     kubeconfig: Path | None,
-    namespace: str,
+    namespace: str | None,
     user: str,
     outputs: tuple[Output, ...],
     with_patch: bool,
@@ -104,12 +107,13 @@ def review(
     # pydantic and rich are slow to import, and --help needs neither
     from webhook.cli.review.review_world import Empty  # noqa: PLC0415
     from webhook.cli.review.run import Options, run  # noqa: PLC0415
-    from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415
+    from webhook.cli.world_source import default_kubeconfig, has_cluster  # noqa: PLC0415
     from webhook.server.settings import LiveCluster, WorldFile  # noqa: PLC0415
 
     if (world is not None) + cluster + empty > 1:
         raise click.UsageError("--world, --cluster and --empty exclude each other")
-    if kubeconfig is not None and not cluster:
+    is_live = cluster or (policy is None and world is None and not empty and has_cluster(kubeconfig))
+    if kubeconfig is not None and not is_live:
         raise click.UsageError("--kubeconfig needs --cluster")
     outputs = outputs or (Output(Format.TABLE),)
     formats = {output.format for output in outputs}
@@ -121,8 +125,9 @@ def review(
         WorldFile(world)
         if world is not None
         else LiveCluster(kubeconfig or default_kubeconfig())
-        if cluster
+        if is_live
         else Empty()
     )
-    options = Options(sources, policy, against, namespace, user, outputs, frozenset(fail_on), with_patch, docs_url)
+    own = chosen_namespace(namespace, against)
+    options = Options(sources, policy, against, own, user, outputs, frozenset(fail_on), with_patch, docs_url)
     sys.exit(run(options))

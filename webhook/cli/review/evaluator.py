@@ -10,19 +10,19 @@ from webhook.cli.review.existing_pods import ExistingPods
 from webhook.cli.review.gpu_lines import GpuLines
 from webhook.cli.review.pod_groups import PodGroups
 from webhook.cli.review.results import Place, PodGroup, WorkloadResult
-from webhook.core.model.decision import Deny, Outcome
+from webhook.core.model.decision import Deny, Outcome, Queue
 from webhook.core.model.names import UNASSIGNED, GangId, Namespace, TeamName, Uid
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import OnWorkloadLimit
 from webhook.core.model.reason import LIMIT_CODES, Code, Reason
 from webhook.core.world.world import World
-from webhook.kube.workloads.budget import Budget
+from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.model import PodSet, Unknown, Workload, mapping, text
+from webhook.kube.kinds.related import Related
+from webhook.kube.kinds.table import kind_table
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_size import plan_of_workload
-from webhook.kube.workloads.model import PodSet, Unknown, Workload, mapping, text
 from webhook.kube.workloads.parts import NOT_JUDGED, judge
-from webhook.kube.workloads.related import Related
-from webhook.kube.workloads.table import kind_table
 from webhook.kube.world_file.stream import Document
 from webhook.simulation.simulate import Answer, Simulator, Template, read_template
 from webhook.simulation.whole_gangs import GangRole, judge_whole, waits_for_gang
@@ -93,7 +93,7 @@ class Evaluator:
         warnings += [f"{reason.text} ({reason.code})" for reason in whole]
         refusal = whole if self._world.policy.workloads.on_limit is OnWorkloadLimit.REJECT else ()
         refusal = tuple(reason for reason in refusal if reason.code in LIMIT_CODES)
-        taken = len(self._simulator.charged)
+        taken = len(self._simulator.created)
         groups: list[PodGroup] = []
         for pod_set in expanded.later:
             later = self._evaluate_together(item, expanded, (pod_set,), refusal, lines)
@@ -104,7 +104,7 @@ class Evaluator:
         groups += evaluated.groups
         warnings += evaluated.warnings
         notes += evaluated.notes
-        self._seen[_identity(expanded)] = (item.place, self._simulator.charged[taken:])
+        self._seen[_identity(expanded)] = (item.place, self._simulator.created[taken:])
         outcomes = {group.outcome for group in groups}
         if expanded.is_gang and Outcome.DENY in outcomes and len(outcomes) > 1:
             warnings.append(_PARTIAL_GANG)
@@ -151,6 +151,7 @@ class Evaluator:
             if isinstance(part, PodGroup):
                 groups.append(part)
                 continue
+            self._join_line(part)
             of_part = PodGroups(part.blank, shows_nodes=self._ample_nodes is None)
             for answer in part.answers:
                 of_part.add(answer, part.template)
@@ -215,6 +216,20 @@ class Evaluator:
                 number = sum(map(len, whole.answers))
                 yield f"its {plural(number, 'pod')} start together in {whole.place.name}, which {whole.place.why}"
 
+    def _join_line(self, part: "_Part") -> None:
+        """Put the members of a gang that wait for it in line; those for which there is no place are refused."""
+        found: list[Answer] = []
+        for answer in part.answers:
+            decision = answer.decision
+            if not isinstance(decision, Queue) or answer.place:
+                found.append(answer)
+                continue
+            queued = self._simulator.join_line(answer, decision, part.template.pod)
+            found += [queued] if queued.count else []
+            if (rest := answer.count - queued.count) > 0:
+                found += self._simulate(part, rest)
+        part.answers = found
+
     def _requester_of(self, item: Item, workload: Workload, pod: Pod) -> Requester:
         """Return who will create a pod: the user of its AdmissionReview, a workload's controller, or the user."""
         if workload.kind == "Pod" and item.requester is not None:
@@ -235,9 +250,9 @@ class Evaluator:
 
     def _remove_since(self, since: int) -> None:
         """Remove the pods that were charged since then, because they do not run at the same time as later ones."""
-        for uid in self._simulator.charged[since:]:
+        for uid in self._simulator.created[since:]:
             self._world.remove_pod(uid)
-        del self._simulator.charged[since:]
+        del self._simulator.created[since:]
 
     def _remove_existing(self, item: Item, workload: Workload) -> list[str]:
         """Remove the object's existing pods: applying it again replaces them."""

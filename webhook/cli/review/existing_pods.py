@@ -7,7 +7,7 @@ from typing import Final
 
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Resident
-from webhook.kube.workloads.model import PodSet, Workload, mapping, text
+from webhook.kube.kinds.model import PodSet, Workload, mapping, text
 
 _BARE: Final = ""
 """Kind of the controller of pods that have none."""

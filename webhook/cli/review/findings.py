@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import Final
 
 from webhook.cli.review.results import PodGroup, Review, WorkloadResult
-from webhook.core.admission.queueing import without_place
 from webhook.core.model.amount import gpus_text
 from webhook.core.model.decision import Outcome
 from webhook.core.model.text import plural_gpus
@@ -87,9 +86,9 @@ def _finding(result: WorkloadResult, group: PodGroup, head: str) -> Finding:
 
 
 def _in_line(result: WorkloadResult, group: PodGroup) -> Finding:
-    """Return for what pods would wait in line; their places there depend on who comes before them."""
-    head, (reason, *_) = f"{result.share(group)} would wait in line", group.reasons
-    text = f"{without_place(reason.text.removeprefix('waits: '))} ({reason.code})"
+    """Return for what pods would wait in line, and at which places if they came now."""
+    head, (reason, *_) = f"{result.share(group)} would wait in line", group.texts
+    text = f"{reason.text.removeprefix('waits: ')} ({reason.code})"
     return Finding(Level.NOTE, result.place.source, group.line, reason.code, result.title, head, text)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from webhook.core.model.names import ResourceName
-from webhook.kube.workloads.budget import Budget, BudgetSpentError
+from webhook.kube.kinds.budget import Budget, BudgetSpentError
 from webhook.kube.world_file.stream import Document
 
 

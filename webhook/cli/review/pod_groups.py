@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Final, assert_never
 
-from webhook.cli.review.results import Patch, PodGroup
+from webhook.cli.review.results import NO_PLACES, Patch, PodGroup
+from webhook.core.admission.queueing import without_place
 from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, Retry
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.reason import Code, Reason
@@ -37,6 +38,9 @@ class PodGroups:
         if answer.node is not None and (self._shows_nodes or template.pod.node_name):
             nodes[answer.node] = None
         known = self.found.get(key)
+        places = range(answer.place, answer.place + answer.count) if answer.place else NO_PLACES
+        if known is not None and known.places:
+            places = range(known.places.start, places.stop)
         patch = None if answer.patched is None else Patch(template.written, answer.patched)
         self.found[key] = replace(
             known or self._blank,
@@ -48,6 +52,7 @@ class PodGroups:
             count=answer.count + (known.count or 0 if known is not None else 0),
             nodes=tuple(nodes),
             patch=known.patch if known is not None else patch,
+            places=places,
         )
 
     def warnings(self) -> list[str]:
@@ -66,8 +71,8 @@ def _outcome_of(decision: Decision) -> tuple[Outcome, tuple[Reason, ...], Tier |
         case NotApplicable():
             tier = None if decision.charge is None else decision.charge.tier
             return Outcome.ADMIT, (decision.reason,), tier, decision.warnings
-        case Queue():
-            return Outcome.QUEUE, (decision.reason,), None, decision.warnings
+        case Queue(reason=reason):  # the place differs from pod to pod
+            return Outcome.QUEUE, (reason._replace(text=without_place(reason.text)),), None, decision.warnings
         case Deny():
             return Outcome.DENY, decision.reasons, None, ()
         case Retry():

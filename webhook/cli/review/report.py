@@ -18,6 +18,13 @@ class ReasonReport(msgspec.Struct):
     message: str
 
 
+class PlacesReport(msgspec.Struct):
+    """The places of equal pods in line, from 1."""
+
+    first: int
+    last: int
+
+
 class PodReport(msgspec.Struct):
     """Equal pods of one role with the same outcome; a role with several outcomes has several of these."""
 
@@ -30,6 +37,10 @@ class PodReport(msgspec.Struct):
     nodes: Annotated[list[str], msgspec.Meta(description="first choices, empty if no node has room or is known")]
     outcome: Word
     reasons: list[ReasonReport]
+    places: Annotated[
+        PlacesReport | None,
+        msgspec.Meta(description="in the team's line if they came now, null if they would not wait"),
+    ]
 
 
 class WorkloadReport(msgspec.Struct, rename="camel"):
@@ -123,7 +134,8 @@ def _pods(group: PodGroup) -> PodReport:
         tier=group.tier,
         nodes=list(group.nodes),
         outcome=WORDS[group.outcome],
-        reasons=[ReasonReport(reason.code, reason.text) for reason in group.reasons],
+        reasons=[ReasonReport(reason.code, reason.text) for reason in group.texts],
+        places=PlacesReport(group.places[0], group.places[-1]) if group.places else None,
     )
 
 

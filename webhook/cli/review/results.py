@@ -10,6 +10,7 @@ from webhook.core.model.decision import Outcome
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.reason import Reason, refusal_text
+from webhook.core.model.text import ordinal
 from webhook.core.model.tier import Tier
 
 Word = Literal["admitted", "queued", "refused", "unknown"]
@@ -44,12 +45,17 @@ class Patch:
     after: Mapping[str, Any]
 
 
+NO_PLACES: Final = range(0)
+_FEW: Final = 5
+
+
 @dataclass(frozen=True, slots=True)
 class PodGroup:
     """Equal pods of one role with the same outcome.
 
     `count` is None if the manifest does not determine it; `demand` and `nodes` (the first choices) are those of one
-    pod, None and empty if unknown. `line` is that of the GPU request.
+    pod, None and empty if unknown. `line` is that of the GPU request. `places` are those in the team's line, from 1,
+    empty for pods that would not wait.
     """
 
     role: str
@@ -62,6 +68,24 @@ class PodGroup:
     tier: Tier | None = None
     nodes: tuple[NodeName, ...] = ()
     patch: Patch | None = None
+    places: range = NO_PLACES
+
+    @property
+    def places_text(self) -> str:
+        """The places in line in words, each of a few, such as `3rd and 4th in line`; "" for none."""
+        if not self.places:
+            return ""
+        few = [ordinal(each) for each in self.places[:_FEW]]
+        if len(self.places) > _FEW:
+            return f"{few[0]} to {ordinal(self.places[-1])} in line"
+        *before, last = few
+        return f"{', '.join(before)}{' and ' if before else ''}{last} in line"
+
+    @property
+    def texts(self) -> tuple[Reason, ...]:
+        """The reasons as messages, those of pods that would wait with their places."""
+        places = f"; {self.places_text}" if self.places else ""
+        return tuple(reason._replace(text=f"{reason.text}{places}") for reason in self.reasons)
 
     @property
     def gpus(self) -> Units:

@@ -9,6 +9,7 @@ from webhook.cli.world_source import Source, origin_of, read_once, without_place
 from webhook.core.model.policy import Policy
 from webhook.core.world.hidden_usage import is_hidden_usage
 from webhook.core.world.world import World
+from webhook.kube.world_file.device_manifests import add_devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class ReviewWorld:
 
 
 def open_world(source: WorldSource, policy: Policy, collected: Collected, *, namespace: str) -> ReviewWorld:
-    """Return the world, with the namespaces and PriorityClasses of the manifests. Raises WorldError."""
+    """Return the world, with the namespaces, PriorityClasses and DRA objects of the manifests. Raises WorldError."""
     if isinstance(source, Empty):
         classes = frozenset(each.name for each in collected.priority_classes)
         world = World(without_placement(policy, priority_classes=classes))
@@ -47,7 +48,7 @@ def open_world(source: WorldSource, policy: Policy, collected: Collected, *, nam
 
 
 def add_manifests(collected: Collected, world: World) -> None:
-    """Add namespaces and PriorityClasses; labels and annotations of an existing namespace are merged."""
+    """Add namespaces, PriorityClasses and DRA objects; labels and annotations of an existing namespace are merged."""
     for facts in collected.namespaces:
         known = world.tenancy(facts.name).facts
         world.set_namespace(
@@ -55,3 +56,5 @@ def add_manifests(collected: Collected, world: World) -> None:
         )
     for triple in collected.priority_classes:
         world.set_priority_class(triple)
+    for devices in collected.devices:
+        add_devices(devices, world)

@@ -41,6 +41,8 @@ _percentiles = click.Choice(["50", "90", "99"])
     type=click.Path(path_type=Path),
     multiple=True,
     metavar="DIR",
+    envvar="FAIRGATE_POLICY",
+    show_envvar=True,
     help="Folder or file of a policy; repeat it to compare several. Default: the policy in force in the cluster of the "
     "world, or in its history.",
 )
@@ -98,9 +100,17 @@ _percentiles = click.Choice(["50", "90", "99"])
     "--checkpoint", type=Duration(), default="0s", show_default=True, help="How often work is saved; 0s: never."
 )
 @click.option("--buy", type=NodeKindType(), metavar="GPUSxMODEL", help="Find how many such nodes make --within true.")
-@click.option("--within", type=Duration(), default="1h", show_default=True, help="With --buy: the longest wait …")
-@click.option("--percentile", type=_percentiles, default="90", show_default=True, help="… of so many percent of jobs …")
-@click.option("--of-team", metavar="NAME", help="… of this team. Default: of all.")
+@click.option(
+    "--within", type=Duration(), default="1h", show_default=True, help="With --buy: the longest wait allowed."
+)
+@click.option(
+    "--percentile",
+    type=_percentiles,
+    default="90",
+    show_default=True,
+    help="With --buy: which percentile of the waits.",
+)
+@click.option("--of-team", metavar="NAME", help="With --buy: only jobs of this team count. Default: all.")
 @click.option(
     "-o",
     "--output",
@@ -111,7 +121,6 @@ _percentiles = click.Choice(["50", "90", "99"])
 )
 @path_option("--report", help="Also write plots and tables to one HTML file that loads nothing else.")
 @path_option("--csv", metavar="DIR", help="Also write tables and samples as CSV, and plots as SVG, into this folder.")
-@path_option("--png", metavar="DIR", help="Also write plots as PNG into this folder; needs Pillow (fairgate[png]).")
 def simulate(
     *,
     policies: tuple[Path, ...],
@@ -160,7 +169,6 @@ def _options(
     layout: Layout,
     report: Path | None,
     csv: Path | None,
-    png: Path | None,
 ) -> Options:
     if trace is None and load is None:
         raise click.UsageError("give --trace, --load or both")
@@ -176,7 +184,7 @@ def _options(
         trace,
         None if load is None else LoadOptions(load, round(days * 86_400), run_time, mix),
         None if buy is None else BuyOptions(buy, within, int(percentile), of_team),
-        Outputs(layout, report, csv, png),
+        Outputs(layout, report, csv),
         Settings(refused, evicted, checkpoint),
         seed,
         rounds,

@@ -23,7 +23,7 @@ _SURROUNDINGS: Final = frozenset({"Namespace", "PriorityClass"})
 
 @dataclass(frozen=True, slots=True)
 class TraceInput:
-    """The rows of a trace. A history has also objects around its pods, and pods that it left out, by the reason."""
+    """The rows of a trace, and how many tasks were left out, by the reason. A history has objects around its pods."""
 
     rows: list[Row] = field(default_factory=list)
     surroundings: Objects = ()

@@ -149,8 +149,10 @@ def read_trace_input(options: Options, policies: Sequence[NamedPolicy]) -> Trace
         first = file.read(1)
         file.seek(0)
         if first in ("[", "{"):
-            return TraceInput(read_philly(file.read(), name=str(options.trace)))
-        return TraceInput(read_trace(file, name=str(options.trace), needs_times=options.load is None))
+            found = read_philly(file.read(), name=str(options.trace))
+        else:
+            found = read_trace(file, name=str(options.trace), needs_times=options.load is None)
+    return TraceInput(found.rows, left_out=found.left_out)
 
 
 @contextmanager

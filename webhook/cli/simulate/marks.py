@@ -1,4 +1,4 @@
-"""What a plot is drawn of: lines, bars and texts at places in pixels, in colors by their use. SVG and PNG draw them."""
+"""What a plot is drawn of: lines, bars and texts at places in pixels, in colors by their use."""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple

@@ -100,7 +100,6 @@ class Outputs:
     layout: Layout
     report: Path | None = None
     csv: Path | None = None
-    png: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

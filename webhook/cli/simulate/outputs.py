@@ -1,4 +1,4 @@
-"""Writes results as files: tables and samples as CSV, plots as SVG or PNG, everything as one HTML page."""
+"""Writes results as files: tables and samples as CSV, plots as SVG, everything as one HTML page."""
 
 import csv
 from collections.abc import Iterable
@@ -8,16 +8,11 @@ import msgspec
 
 from webhook.cli.simulate.options import Outputs
 from webhook.cli.simulate.page import plots_of, to_html
-from webhook.cli.simulate.png import to_png
 from webhook.cli.simulate.results import GroupReport, IntervalReport, SimulationReport
 
 
 def write_outputs(report: SimulationReport, outputs: Outputs, *, source: str) -> None:
-    """Write the files that were asked for. Raises OSError, PngUnavailableError."""
-    if outputs.png is not None:
-        outputs.png.mkdir(parents=True, exist_ok=True)
-        for plot in plots_of(report):
-            (outputs.png / f"{plot.name}.png").write_bytes(to_png(plot.drawing))
+    """Write the files that were asked for. Raises OSError."""
     if outputs.csv is not None:
         write_csv(report, outputs.csv)
         for plot in plots_of(report):

@@ -46,6 +46,15 @@ class SampleReport(msgspec.Struct, rename="camel"):
     largest_pod: Annotated[float, msgspec.Meta(description="GPUs of the largest pod that fits on a node")]
 
 
+class RefusedReport(msgspec.Struct, rename="camel"):
+    """Jobs of the first round that were refused for good with the same codes."""
+
+    codes: list[str]
+    jobs: int
+    first: Annotated[str, msgspec.Meta(description="the name of the first of them")]
+    why: Annotated[str, msgspec.Meta(description="why the first of them was refused")]
+
+
 class PolicyReport(msgspec.Struct, rename="camel"):
     """What came of the load under one policy."""
 
@@ -59,6 +68,7 @@ class PolicyReport(msgspec.Struct, rename="camel"):
     teams: list[GroupReport]
     sizes: Annotated[list[GroupReport], msgspec.Meta(description="by GPUs of the whole job")]
     samples: list[SampleReport]
+    refused: list[RefusedReport]
 
 
 class PurchaseReport(msgspec.Struct, rename="camel"):
@@ -96,6 +106,7 @@ def policy_report(result: PolicyResult) -> PolicyReport:
         _groups(rounds, lambda each: each.teams),
         _groups(rounds, lambda each: each.sizes),
         [_sample(each) for each in first.samples],
+        [RefusedReport(list(each.codes), each.jobs, each.first, each.why) for each in first.refused],
     )
 
 

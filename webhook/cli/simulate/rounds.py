@@ -14,7 +14,7 @@ from webhook.simulation.summary import Summary, summary_of
 from webhook.simulation.task import Task
 from webhook.simulation.traces.row import Row
 from webhook.simulation.traces.synthetic import Load, drawn
-from webhook.simulation.traces.tasks import Reading, tasks_of
+from webhook.simulation.traces.tasks import ORIGIN, Reading, tasks_of
 
 MAX_BOUGHT = 4096
 """Nodes that are tried at most."""
@@ -71,7 +71,15 @@ class Rounds:
             )
             rows = drawn(Load(part, self._gpus, seconds, run_seconds, mix, tuple(self._rows)), seed=seed)
         teams = options.teams or {}
-        reading = Reading(name, seed=seed, teams=teams, is_dealt=options.is_dealt, weights=self._shares)
+        kept = [*(pod.created for pod in world.pods()), *(pod.created for pod in world.waiting.all())]
+        reading = Reading(
+            name,
+            origin=max([ORIGIN, *kept]),
+            seed=seed,
+            teams=teams,
+            is_dealt=options.is_dealt,
+            weights=self._shares,
+        )
         return tasks_of(rows, world, reading)
 
     def purchase(self, named: NamedPolicy, buy: BuyOptions) -> Purchase:

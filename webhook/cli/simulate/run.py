@@ -15,7 +15,6 @@ from webhook.cli.simulate.history import TraceInput
 from webhook.cli.simulate.inputs import NamedPolicy, Worlds, read_policies, read_trace_input
 from webhook.cli.simulate.options import Options
 from webhook.cli.simulate.outputs import write_outputs
-from webhook.cli.simulate.png import PngUnavailableError, require_png
 from webhook.cli.simulate.results import SimulationReport, policy_report, purchase_report
 from webhook.cli.simulate.rounds import Advance, PolicyResult, Rounds
 from webhook.cli.simulate.table import to_table
@@ -33,16 +32,11 @@ _DAY: Final = 86_400
 def run(options: Options) -> int:
     """Simulate, write the outputs, and return the exit status."""
     try:
-        if options.outputs.png is not None:
-            require_png()
         report = _simulated(options)
         source = _source_text(options, report)
         write_outputs(report, options.outputs, source=source)
     except (PolicyError, PolicyUnreadable, WorldError, TraceError) as error:
         print_problems(error)
-        return UNREADABLE
-    except PngUnavailableError as error:
-        print_error(str(error))
         return UNREADABLE
     except OSError as error:
         print_error(f"{error.filename}: cannot be written: {error.strerror}")
@@ -78,7 +72,7 @@ def _check_team(options: Options, named: NamedPolicy) -> None:
 
 
 def _notes(options: Options, worlds: Worlds, trace: TraceInput) -> list[str]:
-    notes = [f"left out of the history: {count:,} {why}" for why, count in sorted(trace.left_out.items())]
+    notes = [f"left out of the trace: {why}: {count:,}" for why, count in sorted(trace.left_out.items())]
     if worlds.rounds_up:
         notes.append("tasks that ask for a part of a GPU got a whole one: the world's nodes have whole GPUs")
     if options.load is None and not any(row.team or row.namespace for row in trace.rows):

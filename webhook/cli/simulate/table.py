@@ -4,7 +4,14 @@ from rich.table import Table
 
 from webhook.cli.formatting import plural, span
 from webhook.cli.screen import Screen, grid
-from webhook.cli.simulate.results import GroupReport, IntervalReport, PolicyReport, PurchaseReport, SimulationReport
+from webhook.cli.simulate.results import (
+    GroupReport,
+    IntervalReport,
+    PolicyReport,
+    PurchaseReport,
+    RefusedReport,
+    SimulationReport,
+)
 from webhook.cli.terminal import Line
 
 _MINUTE = 60
@@ -20,6 +27,8 @@ def to_table(report: SimulationReport, *, source: str, width: int, is_colored: b
     for each in report.policies:
         console.print("", Line(each.policy, style="bold"), sep="\n")
         console.print(_by_group(each))
+        for refused in each.refused:
+            console.print(Line(refused_text(refused)), soft_wrap=not is_colored)
     for purchase in report.purchases:
         console.print("", Line(purchase_text(purchase)), sep="\n", soft_wrap=not is_colored)
         console.print(_tried(purchase))
@@ -62,6 +71,13 @@ def group_cells(group: GroupReport) -> list[str]:
     waits = (group.wait_p50, group.wait_p90, group.wait_p99)
     counts = (group.never_started, group.refused, group.evictions, group.lost_gpu_hours)
     return [number_cell(group.jobs), *map(wait_cell, waits), *map(number_cell, counts)]
+
+
+def refused_text(found: RefusedReport) -> str:
+    """Return how many jobs were refused for good, and why the first of them was."""
+    return (
+        f"refused: {plural(found.jobs, 'job')} ({', '.join(found.codes)}), the first of them {found.first}: {found.why}"
+    )
 
 
 def _side_by_side(policies: list[PolicyReport]) -> Table:

@@ -102,6 +102,9 @@ class NodeReport(msgspec.Struct, omit_defaults=True):
     state: Annotated[str, msgspec.Meta(description="empty, or why it takes no pods: not ready, cordoned")]
     gpus: list[DeviceGroupReport]
     rejecting: Annotated[list[RejectingReport], msgspec.Meta(description="left out if it rejects no pods")] = []
+    held: Annotated[
+        bool, msgspec.Meta(description="its free GPUs are kept for waiting pods; left out if they are not")
+    ] = False
 
 
 class FreeReport(msgspec.Struct, rename="camel"):
@@ -110,7 +113,7 @@ class FreeReport(msgspec.Struct, rename="camel"):
     resource: str
     model: str
     pieces: int
-    free: Annotated[int, msgspec.Meta(description="on nodes that take pods")]
+    free: Annotated[int, msgspec.Meta(description="on nodes that take pods, and are held for none")]
     largest_pod: Annotated[int, msgspec.Meta(description="the largest pod that a node could take now")]
     at_once: Annotated[int, msgspec.Meta(description="how many such pods the nodes could take now")]
     largest_guaranteed_pod: Annotated[
@@ -121,6 +124,7 @@ class FreeReport(msgspec.Struct, rename="camel"):
     ]
     whole_nodes: Annotated[int, msgspec.Meta(description="nodes that take pods and have no GPU pods")]
     closed: Annotated[int, msgspec.Meta(description="free on nodes that take no pods")]
+    held: Annotated[int, msgspec.Meta(description="free on nodes where they are kept for waiting pods")]
 
 
 class UnusualReport(msgspec.Struct):
@@ -213,7 +217,9 @@ def _node(node: NodeRow) -> NodeReport:
     rejecting = [
         RejectingReport(each.team, each.rejections, each.reason, written_at(each.until)) for each in node.rejecting
     ]
-    return NodeReport(node.name, node.model, node.state, [_group(group) for group in node.groups], rejecting)
+    return NodeReport(
+        node.name, node.model, node.state, [_group(group) for group in node.groups], rejecting, node.is_held
+    )
 
 
 def _group(group: DeviceGroup) -> DeviceGroupReport:
@@ -232,14 +238,15 @@ def _group(group: DeviceGroup) -> DeviceGroupReport:
 
 def _free(row: FreeRow) -> FreeReport:
     return FreeReport(
-        row.resource,
-        row.model,
-        row.pieces,
-        row.free,
-        row.largest,
-        row.at_once,
-        row.guaranteed_pod,
-        row.guaranteed_at_once,
-        row.whole_nodes,
-        row.closed,
+        resource=row.resource,
+        model=row.model,
+        pieces=row.pieces,
+        free=row.free,
+        largest_pod=row.largest,
+        at_once=row.at_once,
+        largest_guaranteed_pod=row.guaranteed_pod,
+        guaranteed_at_once=row.guaranteed_at_once,
+        whole_nodes=row.whole_nodes,
+        closed=row.closed,
+        held=row.held,
     )

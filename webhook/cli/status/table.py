@@ -15,6 +15,7 @@ from webhook.core.model.names import GpuModel, ResourceName
 
 _VENDORS: Final = ("NVIDIA-", "AMD-", "nvidia-", "amd-")
 _ROOM_FOR_HOLDERS: Final = 100
+_HELD: Final = "held for waiting pods"
 
 
 def to_table(
@@ -110,9 +111,10 @@ def _nodes(board: Board, picture: GpuPicture, *, is_wide: bool) -> Table:
 
 
 def _state(node: NodeRow) -> str:
-    """Return why a node takes no pods, or whose pods it rejects."""
+    """Return why a node takes no pods, that it is held for some, or whose pods it rejects."""
     teams = ", ".join(sorted(each.team for each in node.rejecting))
-    return node.state or (f"rejects pods of {teams}" if teams else "")
+    others = (_HELD if node.is_held else "", f"rejects pods of {teams}" if teams else "")
+    return node.state or "; ".join(filter(None, others))
 
 
 def _pods(board: Board) -> Table:
@@ -131,7 +133,12 @@ def _pods(board: Board) -> Table:
 
 def _free(board: Board, *, is_wide: bool) -> Table:
     has_closed = is_wide or any(row.closed for row in board.free)
-    more = (*([">closed"] if has_closed else []), *([">whole nodes"] if is_wide else []))
+    has_held = any(row.held for row in board.free)
+    more = (
+        *([">closed"] if has_closed else []),
+        *([">held"] if has_held else []),
+        *([">whole nodes"] if is_wide else []),
+    )
     table = grid("model", "resource", ">of", ">free", "largest job now", "by reclaim", *more)
     for row in board.free:
         table.add_row(
@@ -142,6 +149,7 @@ def _free(board: Board, *, is_wide: bool) -> Table:
             Line(_job(row.at_once, row.largest)),
             Line(_job(row.guaranteed_at_once, row.guaranteed_pod)),
             *([Line(str(row.closed))] if has_closed else []),
+            *([Line(str(row.held))] if has_held else []),
             *([Line(str(row.whole_nodes))] if is_wide else []),
         )
     return table

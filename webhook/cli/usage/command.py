@@ -33,7 +33,7 @@ Examples:
 Exit status: 0 shown, 2 the source cannot be read, or you may not read it."""
 )
 @click.option("--since", default="7d", show_default=True, metavar="TIME", help="Begin: an age such as 7d, or a time.")
-@click.option("--until", default="now", show_default=True, metavar="TIME", help="End, likewise.")
+@click.option("--until", default="now", show_default=True, metavar="TIME", help="End: an age or a time.")
 @click.option(
     "--by",
     type=click.Choice([each.value for each in By]),

@@ -29,7 +29,7 @@ _MAX_GATHERING_SECONDS: Final = 0.1
 _ENOUGH: Final = 8
 """While writes are frequent, the next one begins so many durations of a write after the last one, at most this long, or
 once so many requests wait. It saves a fifth of the writes; two of five without the last bound, but then the callers of
-one busy team wait longer (docs/benchmarks.md, Pods from create to bound)."""
+one busy team wait longer (docs/adr/0008-ledger.md)."""
 
 
 class _Write(NamedTuple):

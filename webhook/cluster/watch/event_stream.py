@@ -61,7 +61,7 @@ class EventStream(Generic[T]):
                 self.problem = str(error)
                 _log.warning("watch of events interrupted: %s", error)
             self.is_following.clear()
-            await asyncio.sleep(self._pace.rest(max(1, failures)))
+            await asyncio.sleep(self._pace.backoff(max(1, failures)))
 
     async def _current_version(self) -> str:
         params = {"limit": "1"}

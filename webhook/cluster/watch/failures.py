@@ -1,26 +1,19 @@
 """The kinds that bound evictions: disruption budgets, and workloads that count the failures of their pods."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any
 
 from webhook.cluster.watch.kinds import grouped_kind, split_path
 from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.core.model.names import Namespace
 from webhook.core.reclaim.failures import FailureBudget, WorkloadId
 from webhook.core.reclaim.reclaim_pod import Disruption
+from webhook.kube.kinds.job_failures import workload_id
+from webhook.kube.kinds.kind_row import Failures, Row
+from webhook.kube.kinds.table import BUILT_IN
 from webhook.kube.objects import keys
 from webhook.kube.reclaim.disruptions import DisruptionBudget, to_disruption
-from webhook.kube.reclaim.job_failures import (
-    TRAINING_API,
-    TRAINING_JOBS,
-    Job,
-    TrainingJob,
-    job_budget,
-    training_budget,
-    workload_id,
-)
 
-_Counting = TypeVar("_Counting", Job, TrainingJob)
 SetBudget = Callable[[WorkloadId, FailureBudget | None], None]
 
 
@@ -43,25 +36,23 @@ def disruption_kind(
     )
 
 
-def failure_kinds(set_budget: SetBudget) -> tuple[WatchedKind[Job] | WatchedKind[TrainingJob], ...]:
+def failure_kinds(set_budget: SetBudget) -> tuple[WatchedKind[Any], ...]:
     """Watch how many failures each workload survives; those that survive any number are not kept."""
-    training = (_kind(name, TRAINING_API, TrainingJob, training_budget, set_budget) for name in TRAINING_JOBS)
-    return (_kind("jobs", "batch/v1", Job, job_budget, set_budget), *training)
+    return tuple(_kind(row, row.failures, set_budget) for row in BUILT_IN if row.failures is not None)
 
 
-def _kind(
-    name: str, api: str, item: type[_Counting], budget_of: Callable[[_Counting], FailureBudget | None], set_: SetBudget
-) -> WatchedKind[_Counting]:
-    def apply(found: _Counting) -> bool:
-        budget = budget_of(found)
+def _kind(row: Row, failures: Failures, set_: SetBudget) -> WatchedKind[Any]:
+    def apply(found: Any) -> bool:  # noqa: ANN401 - of the type that the row names
+        budget = failures.budget(found)
         if budget is not None:
             set_(WorkloadId(handle(found)), budget)
         return budget is not None
 
-    def handle(found: _Counting) -> str:
+    def handle(found: Any) -> str:  # noqa: ANN401
         return workload_id(found.metadata.namespace, found.metadata.uid) or ""
 
     def remove(gone: str) -> None:
         set_(WorkloadId(gone), None)
 
-    return grouped_kind(name, api, item, apply=apply, remove=remove, handle=handle)
+    api = f"{row.kind.group}/{row.versions[0]}"
+    return grouped_kind(row.kind.resource, api, failures.item, apply=apply, remove=remove, handle=handle)

@@ -41,7 +41,7 @@ class Pace:
     uniform: Callable[[float, float], float] = random.uniform
     """Source of jitter."""
 
-    def rest(self, failures: int, *, retry_after: float = 0.0) -> float:
+    def backoff(self, failures: int, *, retry_after: float = 0.0) -> float:
         """Return the backoff after `failures` in a row, 0 for none; at least the server's `retry_after`.
 
         Half of it is random: clients that failed together do not retry together.

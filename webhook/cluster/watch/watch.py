@@ -100,7 +100,7 @@ class Watch(Generic[T]):
                     continue
                 retry_after = self._note(error)
             failures = self._failures(failures)
-            await asyncio.sleep(self._pace.rest(failures, retry_after=retry_after))
+            await asyncio.sleep(self._pace.backoff(failures, retry_after=retry_after))
 
     def _note(self, error: ClusterError) -> float:
         """Record a failure and whether it requires a list; return the server's Retry-After in seconds."""

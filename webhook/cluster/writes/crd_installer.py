@@ -53,7 +53,7 @@ class CrdInstaller:
             except ClusterError as error:
                 self.problem = f"{error}; an admin can apply it: `fairgate manifests` prints it"
                 failures += 1
-                await asyncio.sleep(self.pace.rest(failures))
+                await asyncio.sleep(self.pace.backoff(failures))
 
     async def _create_if_missing(self) -> None:
         path = f"{_PATH}/{self.manifest['metadata']['name']}"

@@ -85,7 +85,7 @@ class EventWriter:
                     self.dropped += 1
                     _log.warning("event %s on %s dropped: %s", record.event.reason, record.event.about.name, error)
                     return
-                await asyncio.sleep(self._pace.rest(failures))
+                await asyncio.sleep(self._pace.backoff(failures))
             else:
                 self.written += 1
                 return

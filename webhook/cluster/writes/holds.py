@@ -11,7 +11,6 @@ from webhook.kube.objects.keys import HELD_NODES, HELD_NODES_NAME, OWN_API
 from webhook.kube.reclaim.holds import (
     hold_patch,
     keep_room_patch,
-    nomination_patch,
     notice_patch,
     toleration_patch,
     withdraw_notice_patch,
@@ -73,27 +72,13 @@ async def let_in(connection: ApiConnection, claim: Beneficiary, hold_id: str, *,
     await connection.send("PATCH", path, patch, action="patch pods", content_type=_JSON)
 
 
-async def nominate(connection: ApiConnection, claim: Beneficiary, node: NodeName | None) -> None:
-    """Nominate a node for a waiting pod, so that kube-scheduler keeps its room, or take that back.
-
-    A taint keeps out only pods that do not tolerate it. Raises ClusterError.
-    """
-    path = f"/api/v1/namespaces/{claim.namespace}/pods/{claim.name}/status"
-    body = nomination_patch(claim.uid, node)
-    try:
-        await connection.send("PATCH", path, body, action="patch pods/status", content_type=_MERGE)
-    except ApiError as error:
-        if not (node is None and (error.is_missing or error.is_conflict)):
-            raise
-
-
 async def give_notice(connection: ApiConnection, target: Target, team: TeamName) -> None:
     """Announce an eviction on the pod. Raises ClusterError."""
     await _annotate(connection, target, notice_patch(target.uid, at=target.at, team=team))
 
 
 async def keep_room(connection: ApiConnection, waiting: Beneficiary, *, since: int | None) -> None:
-    """Have all replicas keep room under limits for a pod in line, or (None) not any more. Raises ClusterError.
+    """Have all replicas keep room under limits for a pod in line; None: keep none. Raises ClusterError.
 
     A pod that is gone needs no room.
     """

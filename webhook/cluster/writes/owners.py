@@ -7,8 +7,9 @@ from typing import Final
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.kube.kinds.controllers import path_of
 from webhook.kube.objects.events import ObjectRef
-from webhook.kube.objects.owners import ACCEPT, owner_in, path_of
+from webhook.kube.objects.owners import ACCEPT, owner_in
 
 STEPS: Final = 5
 """Most owners followed upward: a Knative Service is four steps above the ReplicaSet of its pods."""

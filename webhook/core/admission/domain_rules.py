@@ -11,7 +11,7 @@ from webhook.core.model.pod import Pod
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.model.text import plural, printable
-from webhook.core.placement.domain_search import DomainRoom, EmptyRoom, Kind, domain_of, domain_rooms
+from webhook.core.placement.domain_search import DomainRoom, EmptyRoom, Kind, cluster_room, domain_of, domain_rooms
 from webhook.core.world.world import World
 
 
@@ -60,6 +60,31 @@ def domain_refusal(pods: Sequence[Pod], request: DomainRequest | None, team: Tea
     if rooms.enough:
         return None
     return Reason(Code.NEVER_FITS, _never_text(request, len(pods), rooms.best))
+
+
+def gang_refusal(pods: Sequence[Pod], gang: Gang, team: TeamName, world: World) -> Reason | None:
+    """Return why these members of a gang could never start together, even if no pod ran; None if that is not certain.
+
+    No domain could hold them where they require one, or all nodes together could not.
+    """
+    found = domain_refusal(pods, request_of(gang, world), team, world) or _cluster_refusal(pods, team, world)
+    return None if found is None else found._replace(text=f"gang {printable(gang.name)} {found.text}")
+
+
+def _cluster_refusal(pods: Sequence[Pod], team: TeamName, world: World) -> Reason | None:
+    kinds, fleet = kinds_of(pods, team, world, ignores_taints=True), world.fleet
+    if not all(kind.slots for kind in kinds):
+        return None
+    able = [fleet.could_hold(kind.demand, kind.slots).bit_count() for kind in kinds]
+    if sum(kind.number for kind in kinds) <= min(able, default=0):  # one each: without a pass over the nodes
+        return None
+    if any(_may_change(pod, None, team, world) for pod in pods):
+        return None
+    holds, is_enough = cluster_room(fleet, kinds, EmptyRoom(fleet))
+    if is_enough:
+        return None
+    text = f"has {plural(len(pods), 'pod')}, and the nodes that they may use hold {holds} of them when empty"
+    return Reason(Code.NEVER_FITS, f"{text}: it can never start whole; make it smaller")
 
 
 def gang_warnings(pod: Pod, request: DomainRequest | None, world: World) -> tuple[Reason, ...]:
@@ -120,9 +145,12 @@ def _node_of_others(gang: Gang, world: World) -> Node | None:
     return None if name is None else world.fleet.get(name)
 
 
-def _may_change(pod: Pod, key: str, team: TeamName, world: World) -> bool:
-    """Whether an autoscaler may add nodes for a pod, or nodes with this label that could hold it left lately."""
-    labeled = (Requirement(key, Operator.EXISTS),)
+def _may_change(pod: Pod, key: str | None, team: TeamName, world: World) -> bool:
+    """Whether an autoscaler may add nodes for a pod, or nodes with this label that could hold it left lately.
+
+    None: nodes with any labels.
+    """
+    labeled = () if key is None else (Requirement(key, Operator.EXISTS),)
     return any(
         pool.is_autoscaled
         or world.absent_nodes.capable_count(

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from webhook.core.admission.assessment import Assessment
-from webhook.core.admission.domain_rules import domain_refusal, request_of
+from webhook.core.admission.domain_rules import gang_refusal
 from webhook.core.admission.queueing import (
     can_queue,
     reasons_never_to_start,
@@ -43,7 +43,7 @@ def queue_for_gang(assessed: Assessment, world: World) -> Queue | Deny | None:
     if never := reasons_never_to_start(assessed, world):
         return Deny(never)
     before = world.waiting.of_gang(gang.id)
-    if refusal := _too_large(assessed, gang, before) or _in_no_domain(assessed, gang, before, world):
+    if refusal := _too_large(assessed, gang, before) or _never_fits(assessed, gang, before, world):
         return Deny((refusal,))
     come = len(before) + 1 + world.gangs.others(gang.id)
     sizes = sorted(({gang.size} | {member.pod.gang.size for member in before if member.pod.gang is not None}) - {0})
@@ -95,8 +95,8 @@ def limit_text(assessed: Assessment, blocking: list[AppliedLimit], gang: str, gp
     return f"gang {printable(gang)} needs {plural_gpus(gpus)} together; {held}"
 
 
-def _in_no_domain(assessed: Assessment, gang: Gang, before: Collection[WaitingPod], world: World) -> Reason | None:
-    """Return why no domain could hold what has come of a gang that requires one; None if one could.
+def _never_fits(assessed: Assessment, gang: Gang, before: Collection[WaitingPod], world: World) -> Reason | None:
+    """Return why the nodes, or one domain where it requires one, could never hold what has come of a gang.
 
     Without a declared size each pod is judged alone, as in `_too_large`. To spare passes over all nodes, the pods
     together are judged when the last one comes, and at each doubling before.
@@ -107,8 +107,7 @@ def _in_no_domain(assessed: Assessment, gang: Gang, before: Collection[WaitingPo
         if come != gang.size and come & (come - 1):
             return None
         pods += [member.pod for member in before]
-    refusal = domain_refusal(pods, request_of(gang, world), assessed.team.name, world)
-    return None if refusal is None else refusal._replace(text=f"gang {printable(gang.name)} {refusal.text}")
+    return gang_refusal(pods, gang, assessed.team.name, world)
 
 
 def too_many_text(gang: str, size: int) -> str:

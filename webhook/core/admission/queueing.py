@@ -342,14 +342,17 @@ def _limit_text(assessed: Assessment, *, is_owed: bool) -> str:
 
 
 def text_of_owed(assessed: Assessment, blocking: Sequence[AppliedLimit], gpus: Units) -> str:
-    """Return what pods borrow of the limits in the way, and that it is taken back for so many GPU units."""
+    """Return what pods borrow of the limits in the way, and that reclaim can take it back for so many GPU units.
+
+    Whether an evictor runs is not known here.
+    """
     team = assessed.team
     parts = [
         f"{_holds(each.subject, each.taken, each.limit)}, {gpus_text(_borrowed(each, assessed))} of them borrowed"
         for each in blocking
     ]
     back = plural_gpus(max(_missing(each.taken + gpus, each.limit) for each in blocking))
-    return f"{' and '.join(parts)}; it is inside team {team.name}'s guaranteed share, so {back} will be taken back"
+    return f"{' and '.join(parts)}; it is inside team {team.name}'s guaranteed share, so {back} can be taken back"
 
 
 def text_of_limits(blocking: list[AppliedLimit], gpus: Units) -> str:

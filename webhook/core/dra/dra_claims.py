@@ -158,6 +158,10 @@ class Claims:
         pool, sized = ("", ()) if found is None else (found.pool, found.sized)
         return self.users.pods() if self.sizes.set(name, pool, sized) else ()
 
+    def __contains__(self, key: ClaimKey) -> bool:
+        """Whether a claim or template is known."""
+        return key in self._specs
+
     def knows(self, name: ResourceName) -> bool:
         """Whether a class provides this resource, or may provide it."""
         return name in self._by_resource or name.startswith(DEVICE_CLASS)

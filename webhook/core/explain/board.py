@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import Final
 
 from webhook.core.explain.unusual_pods import UnusualPods, unusual_pods
-from webhook.core.model.amount import ONE_GPU, Limit, Units
+from webhook.core.model.amount import ONE_GPU, Limit, Units, exact_units
+from webhook.core.model.mig_slices import weight_at
 from webhook.core.model.names import PODS, DepartmentName, GpuModel, NodeName, ResourceName, TeamName
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
@@ -101,13 +102,15 @@ class DeviceGroup:
     """The devices of one resource on a node.
 
     `over` are pieces that pods have beyond the node's allocatable ones. `is_packed`: it is known which device a pod's
-    share is on; otherwise pieces are only counted, and shown in the order of the pods' names.
+    share is on, and each device is a GPU; otherwise pieces are only counted, and shown in the order of the pods' names.
+    `weight` are the GPU units of one piece then.
     """
 
     resource: ResourceName
     devices: tuple[Device, ...]
     over: int = 0
     is_packed: bool = False
+    weight: Units = 0
 
     @property
     def pieces(self) -> int:
@@ -119,10 +122,23 @@ class DeviceGroup:
         """Pieces that pods have, `over` included."""
         return sum(device.used for device in self.devices) + self.over
 
+    @property
+    def free(self) -> int:
+        """Pieces that no pod has."""
+        return max(0, self.pieces - self.used)
+
+    @property
+    def free_units(self) -> Units:
+        """The same in GPU units."""
+        if not self.is_packed:
+            return exact_units(self.free * self.weight)
+        parts = (Fraction(device.pieces - device.used, device.pieces) for device in self.devices if device.pieces)
+        return exact_units(sum(max(Fraction(0), part) for part in parts) * ONE_GPU)
+
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node with GPUs. `state` says why it takes no pods, "" if it does.
+    """A node with GPUs. `state` says why it takes no pods, "" if it does; `is_held`: only those that it is held for.
 
     `rejecting` are the teams whose pods it rejected: those keep off it, other teams take it last.
     """
@@ -132,6 +148,12 @@ class NodeRow:
     state: str
     groups: tuple[DeviceGroup, ...]
     rejecting: tuple[ClosedNode, ...] = ()
+    is_held: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its free GPUs are for any new pod."""
+        return not (self.state or self.is_held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +162,8 @@ class FreeRow:
 
     `largest` is the largest pod that a node could take now, `at_once` the number of such pods; `guaranteed_pod` and
     `guaranteed_at_once` are the same for a guaranteed pod if all borrowing pods were reclaimed. `closed` pieces are
-    free on nodes that take no pods. Only GPUs count, cpu and memory do not.
+    free on nodes that take no pods, `held` ones on nodes where they are kept for waiting pods. Only GPUs count, cpu and
+    memory do not.
     """
 
     resource: ResourceName
@@ -152,6 +175,7 @@ class FreeRow:
     guaranteed_pod: int
     guaranteed_at_once: int
     closed: int
+    held: int
     whole_nodes: int
 
 
@@ -251,12 +275,13 @@ def node_row(node: Node, pods: Iterable[Resident], world: World) -> NodeRow:
     """Return the GPUs of a node; `pods` are those on it."""
     state = "not ready" if not node.is_ready else "cordoned" if node.is_cordoned else ""
     on_node = sorted(pods, key=lambda pod: (pod.namespace, pod.name))
-    held = {resource for pod in on_node for resource, _ in pod.demand.devices if resource in world.policy.resources}
+    held = {resource for pod in on_node for resource, _ in pod.demand.held if resource in world.policy.resources}
     groups = (
         _group(node, resource, on_node, world)
         for resource in sorted({offer.resource for offer in node.offers(world.policy.resources)} | held)
     )
-    return NodeRow(node.name, node.model, state, tuple(groups), tuple(world.rejecting_nodes.on(node.name)))
+    rejecting = tuple(world.rejecting_nodes.on(node.name))
+    return NodeRow(node.name, node.model, state, tuple(groups), rejecting, node.is_held)
 
 
 def _group(node: Node, resource: ResourceName, pods: list[Resident], world: World) -> DeviceGroup:
@@ -269,7 +294,8 @@ def _group(node: Node, resource: ResourceName, pods: list[Resident], world: Worl
     if resource == node.devices.resource:
         return DeviceGroup(resource, _by_device(node, allocations, world), is_packed=True)
     in_order = [allocation for _, allocation in allocations]
-    return DeviceGroup(resource, *_by_name(_sizes(node, resource, offered, world), in_order))
+    weight = weight_at(resource, node.slice, world.policy.resources)
+    return DeviceGroup(resource, *_by_name(_sizes(node, resource, offered, world), in_order), weight=weight)
 
 
 def _charged_as(pod: Resident, world: World) -> tuple[TeamName, Tier]:
@@ -333,33 +359,30 @@ def _free(nodes: list[NodeRow], world: World) -> Iterator[FreeRow]:
         for group in row.groups:
             found[row.model, group.resource].append((row, group))
     for (model, resource), groups in sorted(found.items()):
-        usable = [(row, group) for row, group in groups if not row.state]
+        usable = [(row, group) for row, group in groups if row.is_open]
         sizes = [_largest(group) for row, group in usable if world.fleet.free(row.name, PODS) > 0]
         reclaimed = [_largest(_without_borrowers(group, world.policy.reclaim)) for _, group in usable]
         largest, guaranteed_pod = max(sizes, default=0), max(reclaimed, default=0)
         yield FreeRow(
-            resource,
-            model,
-            sum(group.pieces for _, group in groups),
-            sum(_left(group) for _, group in usable),
-            largest,
-            sizes.count(largest) if largest else 0,
-            guaranteed_pod,
-            reclaimed.count(guaranteed_pod) if guaranteed_pod else 0,
-            sum(_left(group) for row, group in groups if row.state),
-            sum(1 for _, group in usable if not group.used),
+            resource=resource,
+            model=model,
+            pieces=sum(group.pieces for _, group in groups),
+            free=sum(group.free for _, group in usable),
+            largest=largest,
+            at_once=sizes.count(largest) if largest else 0,
+            guaranteed_pod=guaranteed_pod,
+            guaranteed_at_once=reclaimed.count(guaranteed_pod) if guaranteed_pod else 0,
+            closed=sum(group.free for row, group in groups if row.state),
+            held=sum(group.free for row, group in groups if row.is_held and not row.state),
+            whole_nodes=sum(1 for _, group in usable if not group.used),
         )
-
-
-def _left(group: DeviceGroup) -> int:
-    return max(0, group.pieces - group.used)
 
 
 def _largest(group: DeviceGroup) -> int:
     """Return the largest pod that the group could take now."""
     if group.is_packed:
         return max((device.pieces - device.used for device in group.devices), default=0)
-    return _left(group)
+    return group.free
 
 
 def _without_borrowers(group: DeviceGroup, rules: ReclaimRules) -> DeviceGroup:

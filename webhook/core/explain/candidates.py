@@ -73,10 +73,7 @@ def candidates(
     matching = fleet.matching(constraints)
     usable = matching & fleet.open_bits & ~shunned.closed
     spread_slots = spread.narrowed(usable, lambda among: fleet.with_room(demand, among))
-    best: tuple[NodeName, ...] = ()
-    for among in (spread_slots & ~shunned.last, spread_slots & shunned.last):
-        more = best_nodes(fleet, demand, among, count=count, tier=tier, keep_whole=keep_whole)
-        best = (*best, *more)[:count]
+    best = ranked(fleet, demand, spread_slots, shunned=shunned, count=count, tier=tier, keep_whole=keep_whole)
     room = fleet.with_room(demand, usable & spread.allowed)
     able, could = fleet.with_capacity(demand, matching), fleet.could_hold(demand, matching)
     matching_if_held = fleet.matching(_with_held(constraints))
@@ -103,6 +100,16 @@ def candidates(
             for cause, names in sorted(causes.items(), key=lambda item: (-len(item[1]), item[0]))
         ),
     )
+
+
+def ranked(
+    fleet: Fleet, demand: Demand, among: int, *, shunned: Shunned, count: int, tier: Tier, keep_whole: int
+) -> tuple[NodeName, ...]:
+    """Return the best of some nodes in order, those last that a team takes last."""
+    found: tuple[NodeName, ...] = ()
+    for part in (among & ~shunned.last, among & shunned.last):
+        found += tuple(best_nodes(fleet, demand, part, count=count, tier=tier, keep_whole=keep_whole))
+    return found[:count]
 
 
 def natural_sort_key(name: str) -> tuple[tuple[int, int, str], ...]:

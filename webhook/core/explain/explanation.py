@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 from webhook.core.admission.admission import admit, decide
 from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.pools import WHOLE_CLUSTER
+from webhook.core.admission.queueing import limits_in_the_way
 from webhook.core.admission.unplaced import rejecting_text
-from webhook.core.explain.candidates import Candidates, candidates
+from webhook.core.explain.candidates import Candidates, candidates, ranked
 from webhook.core.explain.domains import DomainSteps, domain_steps
 from webhook.core.explain.obstacles import obstacles
 from webhook.core.model.amount import Units
@@ -24,7 +25,7 @@ from webhook.core.model.reason import Code
 from webhook.core.model.selector import Constraints
 from webhook.core.model.tier import Tier
 from webhook.core.peers.topology_filter import TopologyFilter, TopologyRequest, evaluate_topology
-from webhook.core.placement.placement import best_nodes
+from webhook.core.quota.holders import Holder
 from webhook.core.quota.limits import AppliedLimit, applied_limits, applied_model_limits
 from webhook.core.world.world import World
 
@@ -59,9 +60,10 @@ class Explanation:
     """All steps of one decision.
 
     `limits` are those that apply, with their usage; `guaranteed_left` is the free part of the guaranteed share, and
-    `holders` are the largest of the team. They are empty for a pod with an early decision. `smaller` is the largest
-    smaller demand that would run now, `elsewhere` are the pools in which the unchanged pod would run now. Both are
-    computed only if the pod would not run as requested. `domains` are those in which its gang may be placed together.
+    `holders` are the largest of the first limit that has no room for the pod, or of the team where all have. They are
+    empty for a pod with an early decision. `smaller` is the largest smaller demand that would run now, `elsewhere` are
+    the pools in which the unchanged pod would run now. Both are computed only if the pod would not run as requested.
+    `domains` are those in which its gang may be placed together.
     """
 
     pod: Pod
@@ -99,13 +101,19 @@ def explain(pod: Pod, requester: Requester, world: World, *, node: NodeName | No
         decision,
         assessed.team.gpus.guaranteed - usage.guaranteed,
         usage.reserved,
-        tuple(usage.largest_holders(HOLDERS)),
+        tuple((each.name, each.gpus) for each in _holders(assessed)),
         applied_limits(assessed.account) + applied_model_limits(assessed.team, usage),
         tuple(_pools(assessed, world, node)),
         None if runs_now else _smaller(pod, requester, world),
         () if runs_now else tuple(_elsewhere(pod, requester, world)),
         domain_steps(assessed, world),
     )
+
+
+def _holders(assessed: Assessment) -> list[Holder]:
+    """Return who holds most of the limit that is in the way, or of the team's."""
+    blocking = limits_in_the_way(assessed)
+    return blocking[0].holders(assessed.usage) if blocking else assessed.usage.largest(HOLDERS)
 
 
 def _runs_now(decision: Decision) -> bool:
@@ -155,21 +163,19 @@ def _node_step(
     team: TeamName,
 ) -> NodeStep | None:
     fleet = world.fleet
-    closed, last = world.rejecting_nodes.shunned(team, fleet)
+    shunned = world.rejecting_nodes.shunned(team, fleet)
     node = None if name is None else fleet.get(name)
     if node is None:
         return None
     reasons = obstacles(fleet, node, demand, constraints, spread=spread)
-    if closed & fleet.bit(node.name):
+    if shunned.closed & fleet.bit(node.name):
         found = [each for each in world.rejecting_nodes.on(node.name) if each.team == team]
         reasons = (*reasons, f"{rejecting_text(found)}: it is tried again later, by one pod at a time")
     if reasons:
         return NodeStep(node.name, reasons)
-    among = fleet.matching(constraints) & spread.allowed & ~closed
+    among = fleet.matching(constraints) & spread.allowed & ~shunned.closed
     keep_whole = world.policy.placement.keep_whole
-    order: tuple[NodeName, ...] = ()
-    for part in (among & ~last, among & last):
-        order += best_nodes(fleet, demand, part, count=len(fleet), tier=tier, keep_whole=keep_whole)
+    order = ranked(fleet, demand, among, shunned=shunned, count=len(fleet), tier=tier, keep_whole=keep_whole)
     return NodeStep(node.name, (), order.index(node.name) + 1 if node.name in order else None)
 
 

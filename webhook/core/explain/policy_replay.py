@@ -1,7 +1,9 @@
-"""Policy replay: the outcome of a policy for the running pods, each assessed on the node that it has. Pure.
+"""Policy replay: the outcome of a policy for the pods that exist. Pure.
 
-Pods that are guaranteed now come first, then older ones, so that an unchanged policy changes no tier. A refused pod is
-not charged to those after it.
+Each running pod is assessed on the node that it has. Pods that are guaranteed now come first, then older ones, so that
+an unchanged policy changes no tier. A pod that is refused or would wait is not charged to those after it.
+
+Of the pods in line those start that the leader would release now, beside the pods that run.
 """
 
 from collections.abc import Iterable
@@ -9,12 +11,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from webhook.core.admission.assessment import assess
-from webhook.core.model.decision import Deny
+from webhook.core.admission.queueing import queue_for_limit, reasons_never_to_start
+from webhook.core.explain.queue_rows import QueueReader
+from webhook.core.model.decision import Deny, Queue
 from webhook.core.model.names import GpuModel, PoolName, TeamName, Uid
 from webhook.core.model.node import NO_MODEL
 from webhook.core.model.pod import CONTROLLER, Pod, Requester, Resident
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
+from webhook.core.release.judge import NO_REQUESTER
+from webhook.core.release.releases import Releases
+from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
 
@@ -29,13 +36,15 @@ class Running:
 class PolicyOutcome(NamedTuple):
     """The outcome of a policy for a pod: its team, its tier, the pool of its node; or why it would be refused.
 
-    No tier and no refusal: the pod is only counted. No pool: it waits, or its node is in no pool that it may use.
+    `queued` is why it would wait in line. Without tier, refusal and `queued` the pod is only counted. No pool: it
+    waits, or its node is in no pool that it may use.
     """
 
     team: TeamName
     tier: Tier | None = None
     pool: PoolName | None = None
     refusals: tuple[Reason, ...] = ()
+    queued: Reason | None = None
 
 
 def requester_of(pod: Pod, user: str) -> Requester:
@@ -49,10 +58,44 @@ def policy_outcomes(running: Iterable[Running], world: World) -> dict[Uid, Polic
     for each in sorted(running, key=_order):
         outcome = _outcome(each, world)
         outcomes[each.resident.uid] = outcome
-        if not outcome.refusals:
+        if not outcome.refusals and outcome.queued is None:
             tier = None if outcome.tier is None else outcome.tier.value
             world.set_pod(each.resident._replace(team_label=outcome.team, tier_label=tier))
     return outcomes
+
+
+def line_outcomes(world: World, *, is_room_known: bool) -> dict[Uid, PolicyOutcome]:
+    """Return the outcome of each pod in line: the tier with which it starts now, or why it waits or never starts.
+
+    Unless `is_room_known` none starts. Those that start are charged to the world afterwards.
+    """
+    outcomes: dict[Uid, PolicyOutcome] = {}
+    waiting = [*world.waiting.all()]
+    if waiting and is_room_known:
+        releases = Releases(world)
+        for turn in releases.due(now=world.now, count=len(waiting)):
+            charge = turn.admit.charge
+            outcomes[turn.waiting.uid] = PolicyOutcome(charge.team, charge.tier, turn.admit.node_choice.pool)
+        releases.view.close()
+    reader = QueueReader(world, is_room_known=is_room_known)
+    for pod in waiting:
+        if pod.uid not in outcomes:
+            outcomes[pod.uid] = _outcome_in_line(pod, reader, world)
+    return outcomes
+
+
+def _outcome_in_line(waiting: WaitingPod, reader: QueueReader, world: World) -> PolicyOutcome:
+    """Return why a pod in line waits on, or why it can never start."""
+    assessed = assess(waiting.pod, NO_REQUESTER, world).of_user(waiting.user)
+    early = assessed.early_decision
+    if early is None:
+        refusals = reasons_never_to_start(assessed, world)
+    else:
+        refusals = early.reasons if isinstance(early, Deny) else ()
+    if refusals:
+        return PolicyOutcome(waiting.team, refusals=refusals)
+    row = reader.row(waiting)
+    return PolicyOutcome(waiting.team, queued=Reason(row.code, row.cause))
 
 
 def _order(running: Running) -> tuple[bool, int, str, str]:
@@ -82,5 +125,8 @@ def _outcome(running: Running, world: World) -> PolicyOutcome:
         text = f"its node {node.name} is in none of the pools that it may use: {names}"
         refusals += (Reason(Code.NO_POOL_ALLOWED, text),)
     if refusals:
+        decision = queue_for_limit(assessed, refusals, world)
+        if isinstance(decision, Queue):
+            return PolicyOutcome(team.name, queued=decision.reason)
         return PolicyOutcome(team.name, refusals=refusals)
     return PolicyOutcome(team.name, assessed.tier(pod.demand, model), pools_of_node[0].name if pools_of_node else None)

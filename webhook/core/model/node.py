@@ -11,7 +11,7 @@ from webhook.core.model.gpu_shares import DEVICE
 from webhook.core.model.mig_slices import slice_of, weight_at
 from webhook.core.model.names import GpuModel, NodeName, ResourceName
 from webhook.core.model.replicas import replica_slice, replicas_by
-from webhook.core.model.selector import Taint
+from webhook.core.model.selector import HELD, Taint
 
 NO_MODEL = GpuModel("")
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -105,6 +105,11 @@ class Node:
         devices = self.devices_at_best if self.devices_at_best.capacities else self.devices
         whole = {**self.allocatable, **self.at_best}
         return replace(self, allocatable=whole, devices=devices, at_best=NO_AMOUNTS, devices_at_best=NO_DEVICES)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether reclaim holds its free room for waiting pods: no other pod gets it."""
+        return any(taint.key == HELD for taint in self.taints)
 
     @property
     def is_open(self) -> bool:

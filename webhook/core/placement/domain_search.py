@@ -136,6 +136,19 @@ def domain_rooms(fleet: Fleet, level: DomainLevel, kinds: Sequence[Kind], supply
     return _Ranked(level, kinds, groups.paths, tallies, enough).rooms()
 
 
+def cluster_room(fleet: Fleet, kinds: Sequence[Kind], supply: Supply) -> tuple[int, bool]:
+    """Return how many of some pods all nodes together hold, and whether that is all of them.
+
+    As for a domain: an upper bound where pods differ.
+    """
+    tally = _Tally([0] * len(kinds))
+    among = max((kind.slots.bit_length() for kind in kinds), default=0)
+    _count({0: tally}, [0] * among, kinds, fleet, supply)
+    wanted, is_enough = sum(kind.number for kind in kinds), _is_enough(tally, kinds)
+    holds = sum(min(count, kind.number) for count, kind in zip(tally.counts, kinds, strict=True))
+    return (wanted, True) if is_enough else (min(holds, wanted - 1), False)
+
+
 @dataclass(frozen=True, slots=True)
 class _Ranked:
     """The domains of a level by group, as they are ordered and shown."""

@@ -11,7 +11,7 @@ from webhook.core.model.names import GpuModel, NodeName, ResourceName, Uid
 from webhook.core.model.node import NO_DEVICES, Devices, Node
 from webhook.core.model.pod import NO_UID
 from webhook.core.model.replicas import REPLICAS, replica_slice
-from webhook.core.model.selector import Constraints, Operator, Requirement
+from webhook.core.model.selector import HELD, Constraints, Operator, Requirement
 from webhook.core.model.topology import Domains
 from webhook.core.placement.demand_mix import DemandMix
 from webhook.core.placement.device_slots import DeviceIndex, DeviceSlots
@@ -165,6 +165,14 @@ class Fleet:
     def is_overbooked(self, name: NodeName, demand: Demand) -> bool:
         """Whether more of the devices of a demand is taken on a node than it has, as where reclaim is to make room."""
         return any(self.free(name, resource) < 0 for resource, _ in demand.devices)
+
+    @property
+    def held_bits(self) -> int:
+        """The nodes that are held for waiting pods: what is free there is for those alone."""
+        found = 0
+        for _, bits in self._labels.tainted(HELD):
+            found |= bits
+        return found
 
     def tainted(self, key: str) -> dict[str, NodeName]:
         """Return one node by each value that a taint with this key has."""

@@ -18,15 +18,17 @@ from webhook.core.placement.gpu_index import GpuView
 class GpuInventory(NamedTuple):
     """The GPUs of one model under one resource name, in GPU units.
 
-    `closed` are on nodes that are cordoned or not ready; the other fields are about open nodes. Of the free GPUs,
-    `fragmented` are useless to future pods by the fragmentation measure; their share is the fragment rate of "Beware of
-    Fragmentation". `largest` is free for one pod on one node; `whole_nodes` have all of their GPUs free.
+    `closed` are on nodes that are cordoned or not ready; the other fields are about open nodes. `held` are free where
+    they are kept for waiting pods, `free` those that any pod may take. Of these, `fragmented` are useless to future
+    pods by the fragmentation measure; their share is the fragment rate of "Beware of Fragmentation". `largest` is free
+    for one pod on one node; `whole_nodes` have all of their GPUs free.
     """
 
     model: GpuModel
     resource: ResourceName
     capacity: int
     closed: int
+    held: int
     free: int
     fragmented: int
     largest: int
@@ -48,7 +50,10 @@ class _Free(NamedTuple):
 def gpu_inventory(fleet: Fleet, policy: Policy) -> Iterator[GpuInventory]:
     """Return the GPUs of all nodes; resources without a weight in policy are left out."""
     members = _members(fleet)
+    held_bits = fleet.open_bits & fleet.held_bits
+    usable = fleet.open_bits & ~held_bits
     free: dict[ResourceName, dict[_Kind, _Free]] = {}
+    held: dict[ResourceName, dict[_Kind, _Free]] = {}
     found: dict[tuple[GpuModel, ResourceName], GpuInventory] = {}
     for (model, resource, is_packed, piece), (capacity, closed) in fleet.gpus.numbers.items():
         weight = ONE_GPU if is_packed else weight_at(resource, piece, policy.resources)
@@ -56,17 +61,19 @@ def gpu_inventory(fleet: Fleet, policy: Policy) -> Iterator[GpuInventory]:
             continue
         view, kind = fleet.gpus.latest(resource), (model, piece)
         if resource not in free:
-            free[resource] = _free(view, members, fleet.open_bits)
+            free[resource] = _free(view, members, usable)
+            held[resource] = _free(view, members, held_bits)
         devices, useful, largest = free[resource].get(kind, _Free())
         part = GpuInventory(
             model,
             resource,
             capacity=int(capacity * weight),
             closed=int(closed * weight),
+            held=int(held[resource].get(kind, _Free()).devices * weight) // WHOLE,
             free=int(devices * weight) // WHOLE,
             fragmented=int((devices - useful // view.fragmentation.total) * weight) // WHOLE,
             largest=int(largest * weight) // WHOLE,
-            whole_nodes=(view.classes.whole & members[kind] & fleet.open_bits).bit_count(),
+            whole_nodes=(view.classes.whole & members[kind] & usable).bit_count(),
         )
         known = found.get((model, resource))
         found[model, resource] = part if known is None else _sum(known, part)
@@ -80,6 +87,7 @@ def _sum(one: GpuInventory, other: GpuInventory) -> GpuInventory:
         one.resource,
         capacity=one.capacity + other.capacity,
         closed=one.closed + other.closed,
+        held=one.held + other.held,
         free=one.free + other.free,
         fragmented=one.fragmented + other.fragmented,
         largest=max(one.largest, other.largest),
@@ -97,10 +105,10 @@ def _members(fleet: Fleet) -> dict[_Kind, int]:
     return members
 
 
-def _free(view: GpuView, members: dict[_Kind, int], open_bits: int) -> dict[_Kind, _Free]:
+def _free(view: GpuView, members: dict[_Kind, int], among: int) -> dict[_Kind, _Free]:
     found = dict.fromkeys(members, _Free())
-    for each in view.classes.all:
-        left = each.members & open_bits
+    for each in view.classes.all if among else ():
+        left = each.members & among
         devices = each.kind.devices
         for kind, bits in members.items() if left else ():
             if number := (left & bits).bit_count():

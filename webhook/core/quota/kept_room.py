@@ -46,7 +46,7 @@ class KeptRoom:
         return sum(kept.total for kept in self.teams.values())
 
     def set(self, team: TeamName, gpus: Units, *, share: Units, usage: ShareUsage) -> None:
-        """Keep room for a team's waiting pods of so many units; 0: not any more."""
+        """Keep room for a team's waiting pods of so many units; 0: none."""
         if gpus:
             self.teams[team] = Kept(gpus, share, usage)
         else:

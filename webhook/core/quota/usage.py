@@ -133,7 +133,7 @@ class TeamUsage:
         return [self._with_details(name, gpus) for name, gpus in found]
 
     def keep_room(self, team: TeamName, gpus: Units, *, share: Units) -> None:
-        """Keep room of the team's limit, and of those above it, for waiting pods of so many units (0: not any more).
+        """Keep room of the team's limit, and of those above it, for waiting pods of so many units (0: none).
 
         `share` is the team's guaranteed share: no more is kept than what is left of it.
         """

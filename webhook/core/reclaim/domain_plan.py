@@ -18,7 +18,7 @@ from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.reclaim_plan import Cause, Move, ReclaimSnapshot, Refused
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.victim import VictimIndex
-from webhook.core.reclaim.victim_search import Cost
+from webhook.core.reclaim.victim_cost import VictimCost
 
 Outcome = Move | Refused
 
@@ -38,7 +38,7 @@ class Trial(Protocol):
         """Find room for one pod, on these slots, and take it."""
         ...
 
-    def rank_of(self, cost: Cost) -> tuple[Units, ...]:
+    def rank_of(self, cost: VictimCost) -> tuple[Units, ...]:
         """Return the parts of a cost in the order in which they count."""
         ...
 
@@ -102,7 +102,7 @@ def _placed(
 def _rank(found: Sequence[Outcome], trial: Trial) -> tuple[Units, ...]:
     """Return the cost of all moves together: protections that they override count first."""
     moves = [outcome for outcome in found if isinstance(outcome, Move)]
-    total = Cost(*map(sum, zip(*[move.cost for move in moves], strict=True))) if moves else Cost()
+    total = VictimCost.total(move.cost for move in moves)
     broken, past = sum(move.breaks_workloads for move in moves), sum(move.is_past_budgets for move in moves)
     return (broken, past, *trial.rank_of(total))
 

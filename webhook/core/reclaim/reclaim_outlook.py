@@ -71,7 +71,7 @@ def outlook(
         if gpu_pod.pod.tier is not Tier.GUARANTEED:
             return Impossible("it borrows, and GPUs are taken back for guaranteed pods alone")
         if gpu_pod not in gpu_pods:
-            return Impossible("its team's guaranteed share has no room for it any more")
+            return Impossible("its team's guaranteed share no longer has room for it")
         cause = next((each.cause for each in selected.refused if each.waiting.uid == waiting.uid), None)
         if cause is not None:
             return Impossible(WHY_NOT[cause], cause)

@@ -11,12 +11,12 @@ from webhook.core.model.names import GangId, NodeName, TeamName, Uid
 from webhook.core.model.policy import ReclaimCost
 from webhook.core.peers.pod_counts import PodCounts
 from webhook.core.placement.fleet import Fleet
+from webhook.core.reclaim.department_order import DepartmentOrder
 from webhook.core.reclaim.failures import Remaining, WorkloadId
-from webhook.core.reclaim.kinship import NO_KINSHIP, Kinship
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.shared_devices import NO_SHARING, Sharing
 from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
-from webhook.core.reclaim.victim_search import Cost
+from webhook.core.reclaim.victim_cost import VictimCost
 
 
 class Cause(StrEnum):
@@ -42,7 +42,7 @@ class Move(NamedTuple):
     waiting: ReclaimPod
     node: NodeName
     victims: tuple[Victim, ...]
-    cost: Cost
+    cost: VictimCost
     is_past_budgets: bool = False
     breaks_workloads: bool = False
 
@@ -77,9 +77,9 @@ class ReclaimSnapshot:
     bounded. `spared` are victims that must not be evicted now, `refused` those that the API server does not evict now.
     On nodes with `holds` no room counts as free for other pods: a taint keeps it, and a pod that gets some of it needs
     the toleration. `pod_counts` are the pods on nodes, leaving ones included, since they may stay for a while.
-    `budget_seconds` and `minimum_runtime` are the policy's. `kinship` orders victims by their departments. `levels` are
-    those of the policy's domains, and `group_domains` the domains that PodGroups ask for. `sharing` says which pods
-    share devices. `closed_to` are the nodes that reject the pods of a team.
+    `budget_seconds` and `minimum_runtime` are the policy's. `department_order` orders victims by their departments.
+    `levels` are those of the policy's domains, and `group_domains` the domains that PodGroups ask for. `sharing` says
+    which pods share devices. `closed_to` are the nodes that reject the pods of a team.
     """
 
     fleet: Fleet
@@ -97,7 +97,7 @@ class ReclaimSnapshot:
     budget_seconds: Limit = UNLIMITED
     minimum_runtime: int = 0
     failures: Mapping[WorkloadId, Remaining] = field(default_factory=dict)
-    kinship: Kinship = NO_KINSHIP
+    department_order: DepartmentOrder = field(default_factory=DepartmentOrder)
     levels: tuple[str, ...] = ()
     sharing: Sharing = NO_SHARING
     group_domains: Mapping[GangId, DomainRequest] = field(default_factory=dict)

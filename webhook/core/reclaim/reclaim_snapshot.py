@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from webhook.core.model.amount import Units, Unlimited
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.tier import Tier
-from webhook.core.reclaim.kinship import NO_KINSHIP, Kinship
+from webhook.core.reclaim.department_order import DepartmentOrder
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Cause, Hold, ReclaimSnapshot, Refused
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
@@ -53,7 +53,7 @@ def select_pods(
     reclaim_index: ReclaimIndex,
     *,
     now: int,
-    resting: Set[Uid] = frozenset(),
+    paused: Set[Uid] = frozenset(),
     has_holds: bool = False,
 ) -> PodSelection:
     """Return which of the pods within their share can be planned for.
@@ -65,7 +65,7 @@ def select_pods(
     reported = [gpu_pod for gpu_pod in gpu_pods if gpu_pod.report is not None]
     ready = {gpu_pod.uid: gpu_pod for gpu_pod in reported if _lacks_room(gpu_pod, has_holds)}
     refused = [Refused(each, Cause.NOT_FOR_ROOM) for each in reported if each.pod.uid not in ready]
-    able = ready.keys() - resting
+    able = ready.keys() - paused
     gangs = {gpu_pod.gang for gpu_pod in ready.values() if gpu_pod.gang is not None}
     growing = {gang for gang in gangs if is_growing(reclaim_index.members(gang), now=now)}
     complete = {gang for gang in gangs - growing if _is_complete(reclaim_index.members(gang), able)}
@@ -132,7 +132,7 @@ def take_snapshot(
         budget_seconds=rules.budget_seconds,
         minimum_runtime=rules.minimum_runtime_seconds,
         failures=reclaim_index.failures(chosen),
-        kinship=Kinship(world.policy.teams, world.departments()) if world.policy.departments else NO_KINSHIP,
+        department_order=DepartmentOrder(world.policy.teams, world.departments()),
         levels=world.policy.topology.levels,
         sharing=WorldSharing(world),
         group_domains=world.group_domains,

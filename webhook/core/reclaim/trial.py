@@ -22,7 +22,8 @@ from webhook.core.reclaim.reclaim_plan import Cause, Move, ReclaimSnapshot, Refu
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.shared_devices import Going
 from webhook.core.reclaim.victim import NOWHERE, Victim
-from webhook.core.reclaim.victim_search import Cost, Need, Scale, VictimChoice, clear, departures
+from webhook.core.reclaim.victim_cost import VictimCost
+from webhook.core.reclaim.victim_search import Need, Scale, VictimChoice, clear, departures
 
 
 class _Step(NamedTuple):
@@ -126,7 +127,7 @@ class Trial:
             free = room & ~self._coming
             node = self._where(waiting, free or room)
             self._take(node, waiting)
-            return Refused(waiting, Cause.FITS) if free else Move(waiting, node, (), Cost())
+            return Refused(waiting, Cause.FITS) if free else Move(waiting, node, (), VictimCost())
         for how in self.overrides_of(waiting):
             how = how._replace(outside=outside) if outside else how  # noqa: PLW2901
             best = self._best(waiting, able, allowed, how)
@@ -199,7 +200,7 @@ class Trial:
     def _best(
         self, waiting: ReclaimPod, able: int, allowed: int, how: Overrides
     ) -> tuple[NodeName, VictimChoice] | None:
-        key = (waiting.demand, able, how, self._snapshot.kinship.home(waiting.team))
+        key = (waiting.demand, able, how, self._snapshot.department_order.home(waiting.team))
         offers = self._offers.get(key)
         if offers is None:
             offers = self._offers[key] = _Offers(self, self._fleet, waiting, able, how)
@@ -222,7 +223,7 @@ class Trial:
             else self.rank(node_victims.least_loss(self._missing_gpus(node, demand), self._snapshot.now))
         )
 
-    def rank_of(self, cost: Cost) -> tuple[Units, ...]:
+    def rank_of(self, cost: VictimCost) -> tuple[Units, ...]:
         """Return the parts of a cost in the order in which they count."""
         return cost.ranked(self._snapshot.order)
 
@@ -242,17 +243,17 @@ class Trial:
         """Return what victims cost in the present state, for a pod of this team."""
         snapshot = self._snapshot
         return Scale(
-            snapshot.now,
-            snapshot.over_share,
-            snapshot.order,
-            None if how.is_past_budgets else self._left,
-            self._gone,
-            snapshot.spared if how.is_past_budgets else self._reluctant,
-            self._exhausted | how.outside if how.outside else self._exhausted,
-            how.no_minimum_after,
-            FailureLimits(self._failures, may_break=how.may_break),
-            snapshot.kinship.costs(team),
-            snapshot.sharing,
+            now=snapshot.now,
+            over_share=snapshot.over_share,
+            order=snapshot.order,
+            left=None if how.is_past_budgets else self._left,
+            gone=self._gone,
+            spared=snapshot.spared if how.is_past_budgets else self._reluctant,
+            exhausted=self._exhausted | how.outside if how.outside else self._exhausted,
+            no_minimum_after=how.no_minimum_after,
+            failure_limits=FailureLimits(self._failures, may_break=how.may_break),
+            departments=snapshot.department_order.costs(team),
+            sharing=snapshot.sharing,
         )
 
     def allows(self, choice: VictimChoice, how: Overrides) -> bool:

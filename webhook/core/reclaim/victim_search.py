@@ -16,42 +16,18 @@ from webhook.core.model.policy import ReclaimCost
 from webhook.core.reclaim.failures import Departure, FailureLimits, WorkloadId, share_used
 from webhook.core.reclaim.shared_devices import NO_SHARING, Among, Sharing, companions, freeing
 from webhook.core.reclaim.victim import GuardId, NodeVictims, Victim, VictimIndex
+from webhook.core.reclaim.victim_cost import VictimCost
 
 _STEPS: Final = 20_000
 """Branches searched on one node before the best so far is taken: rows that all differ could be many."""
 
 _NO_FAILURE_LIMITS: Final = FailureLimits({}, may_break=True)
 
-_POSITION: Final = {part: position for position, part in enumerate(ReclaimCost)}
-
-
-class Cost(NamedTuple):
-    """The cost of a choice of victims, each part exact and never negative.
-
-    `surplus` is in GPU units beyond the need, `lost_work` in GPU units times seconds since the last save, `failures` in
-    thousandths of what the victims' workloads may still fail, `loyalty` in GPU units squared (the further the victims'
-    teams are over their shares, the less), `age` in seconds. `gangs` are those that lose pods whose room is not needed,
-    and workloads that fail. `kinship` is how late the victims' departments go (kinship.py); it comes before all parts
-    whose order is the policy's.
-    """
-
-    gangs: int = 0
-    surplus: Units = 0
-    lost_work: Units = 0
-    failures: int = 0
-    loyalty: Units = 0
-    age: int = 0  # in the order of ReclaimCost
-    kinship: Units = 0
-
-    def ranked(self, order: Sequence[ReclaimCost]) -> tuple[Units, ...]:
-        """Return the parts in the order in which they count."""
-        return (self.kinship, *[self[_POSITION[part]] for part in order])
-
 
 class VictimChoice(NamedTuple):
     """Victims that free enough on a node, and their cost."""
 
-    cost: Cost
+    cost: VictimCost
     victims: tuple[Victim, ...]
 
 
@@ -82,7 +58,8 @@ class Scale:
 
     `gone` are those that are evicted already, `spared` those that must not be; teams that are `exhausted` lose no more
     pods for now. `left` is None where budgets do not count. Pods that started after `no_minimum_after` have no minimum
-    runtime. `failure_limits` are the workloads' failure budgets, `kinship` is what a GPU unit of each team costs.
+    runtime. `failure_limits` are the workloads' failure budgets, `departments` is what a GPU unit of each team costs
+    by its departments.
     `sharing` says which victims share devices.
     """
 
@@ -95,7 +72,7 @@ class Scale:
     exhausted: Set[TeamName] = frozenset()
     no_minimum_after: int | None = None
     failure_limits: FailureLimits = field(default_factory=lambda: _NO_FAILURE_LIMITS)
-    kinship: Mapping[TeamName, int] = field(default_factory=dict)
+    departments: Mapping[TeamName, int] = field(default_factory=dict)
     sharing: Sharing = NO_SHARING
 
     def may_go(self, victim: Victim) -> bool:
@@ -116,21 +93,22 @@ class Scale:
             self.no_minimum_after is not None and victim.started_at > self.no_minimum_after
         )
 
-    def cost_of(self, victims: Sequence[Victim], *, gangs: int) -> Cost:
+    def cost_of(self, victims: Sequence[Victim], *, gangs: int) -> VictimCost:
         """Return what victims cost, without the surplus."""
         most = max(self.over_share.values(), default=0)
-        return Cost(
-            gangs,
-            0,
-            sum(victim.demand.gpus * max(0, self.now - victim.saved_at) for victim in victims),
-            sum(
+        return VictimCost(
+            departments=sum(victim.demand.gpus * self.departments.get(victim.team, 0) for victim in victims)
+            if self.departments
+            else 0,
+            gangs=gangs,
+            lost_work=sum(victim.demand.gpus * max(0, self.now - victim.saved_at) for victim in victims),
+            failures=sum(
                 share_used(self.failure_limits.left(victim.workload))
                 for victim in victims
                 if victim.is_counted and victim.workload is not None
             ),
-            sum(victim.demand.gpus * (most - self.over_share.get(victim.team, 0)) for victim in victims),
-            sum(max(0, self.now - victim.started_at) for victim in victims),
-            sum(victim.demand.gpus * self.kinship.get(victim.team, 0) for victim in victims) if self.kinship else 0,
+            over_share=sum(victim.demand.gpus * (most - self.over_share.get(victim.team, 0)) for victim in victims),
+            age=sum(max(0, self.now - victim.started_at) for victim in victims),
         )
 
 
@@ -143,7 +121,7 @@ class Unit(NamedTuple):
     victims: tuple[Victim, ...]
     here: tuple[Units, ...]
     gpus: Units
-    cost: Cost
+    cost: VictimCost
     departures: tuple[Departure, ...]
 
 
@@ -301,20 +279,14 @@ class _Branch(NamedTuple):
     wanted: tuple[Units, ...]
     victims: tuple[Victim, ...] = ()
     gpus: Units = 0
-    cost: Cost = Cost()
+    cost: VictimCost = VictimCost()
 
     def plus(self, unit: Unit, *, missing_gpus: Units, broken: int = 0) -> "_Branch":
         """Return it with one more unit, by which `broken` workloads fail."""
         gpus = self.gpus + unit.gpus
-        cost = Cost(
-            self.cost.gangs + unit.cost.gangs + broken,
-            max(0, gpus - missing_gpus),
-            self.cost.lost_work + unit.cost.lost_work,
-            self.cost.failures + unit.cost.failures,
-            self.cost.loyalty + unit.cost.loyalty,
-            self.cost.age + unit.cost.age,
-            self.cost.kinship + unit.cost.kinship,
-        )
+        cost, more = self.cost.plus(unit.cost), max(0, gpus - missing_gpus) - self.cost.surplus
+        if broken or more:
+            cost = cost.plus(VictimCost(gangs=broken, surplus=more))
         wanted = tuple([want - got for want, got in zip(self.wanted, unit.here, strict=True)])
         return _Branch(wanted, self.victims + unit.victims, gpus, cost)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from webhook.core.admission.domain_rules import domain_refusal, kinds_of, request_of
+from webhook.core.admission.domain_rules import gang_refusal, kinds_of, request_of
 from webhook.core.model.domain_request import DomainLevel, DomainPlace, DomainRequest, asked_levels, levels_to_try
 from webhook.core.model.names import NodeName
 from webhook.core.model.policy import NO_TEAM
@@ -86,13 +86,11 @@ class GangDomains:
             yield self._most_room(), None
 
     def never(self) -> Reason | None:
-        """Return why the members can never start in one domain; None if they could, or need not."""
+        """Return why the members can never start together; None if they could."""
         gang = self._members[0].pod.gang
-        if gang is None or not self.is_required:
+        if gang is None:
             return None
-        pods = [member.pod for member in self._members]
-        refusal = domain_refusal(pods, self._request, self._members[0].team, self._world)
-        return None if refusal is None else refusal._replace(text=f"gang {printable(gang.name)} {refusal.text}")
+        return gang_refusal([member.pod for member in self._members], gang, self._members[0].team, self._world)
 
     def waits_for(self) -> tuple[str, str]:
         """Return where all members start, and how many of them the best domain holds now; "" for what does not matter.

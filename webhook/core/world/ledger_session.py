@@ -25,7 +25,7 @@ _PodName = tuple[Namespace, str]
 
 
 Amendment = Callable[[LedgerRecord], LedgerRecord]
-"""A change of a record besides its charges; returns the same record where it does not apply (any more)."""
+"""A change of a record besides its charges; returns the same record where it does not apply."""
 
 
 def _by_none_other(_: Uid) -> bool:

@@ -29,11 +29,11 @@ from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFligh
 from webhook.core.quota.tenancy import Tenancies, Tenancy
 from webhook.core.quota.usage import EMPTY_USAGE, Entry, TeamUsage
 from webhook.core.world.charged_pods import ChargedPods
-from webhook.core.world.entrances import Entrances
 from webhook.core.world.gang_members import GangMembers
 from webhook.core.world.gang_reservations import GangReservations
 from webhook.core.world.pod_index import PodRecord
 from webhook.core.world.pod_stages import PodStages, is_lost
+from webhook.core.world.pool_access import PoolAccess
 from webhook.core.world.tentative_reservations import TentativeReservations
 from webhook.core.world.waiting_pods import WaitingPod, WaitingPods
 
@@ -61,7 +61,7 @@ class World:
         self.absent_nodes = AbsentNodes()
         self._dra_slices = DraSlices()
         self.priority_classes: dict[str, PriorityTriple] = {}
-        self._entrances = Entrances(policy)
+        self._pool_access = PoolAccess(policy)
         self._assumed: dict[Uid, Evidence] = {}
         self.stages = PodStages(self._charged, policy.reclaim)
         self.waiting = WaitingPods()
@@ -172,15 +172,15 @@ class World:
     @property
     def selective_pools(self) -> tuple[Pool, ...]:
         """Return the pools for pods that their `match` selects."""
-        return self._entrances.selective
+        return self._pool_access.selective
 
     def open_pools(self, team: TeamName) -> tuple[Pool, ...]:
         """Return the pools that a team may use for any pod: those without a `match`."""
-        return self._entrances.open_to(team)
+        return self._pool_access.open_to(team)
 
     def joined(self, constraints: Constraints, pool: Pool) -> Constraints:
         """Return a pod's constraints with a pool's conditions added."""
-        return self._entrances.joined(constraints, pool)
+        return self._pool_access.joined(constraints, pool)
 
     def with_claims(self, pod: Pod | Resident, *, instead: Instead = AS_IS) -> ResolvedDemand:
         """Resolve a pod's demand: its claims, the device classes of its resources, and its shares of devices."""
@@ -205,7 +205,7 @@ class World:
         """Replace the policy; every pod is weighed and charged again."""
         self.policy = policy
         self._tenancies.set_policy(policy)
-        self._entrances = Entrances(policy)
+        self._pool_access = PoolAccess(policy)
         self._track()
         self.stages.rules = policy.reclaim
         self._charged.set_policy(policy)

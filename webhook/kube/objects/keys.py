@@ -74,6 +74,8 @@ JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
 RAY_CLUSTER: Final = "ray.io/cluster"
 LWS_GROUP: Final = "leaderworkerset.sigs.k8s.io/group-key"
 """Label of a LeaderWorkerSet's group; by its startup policy the workers are made once the leader is ready."""
+SCHEDULING_GROUP: Final = "schedulingGroup"
+"""The key of a gang that spec.schedulingGroup names."""
 GANG_LABELS: Final = (
     SCHEDULER_PLUGINS_GROUP,
     "kueue.x-k8s.io/pod-group-name",
@@ -84,8 +86,6 @@ GANG_LABELS: Final = (
     RAY_CLUSTER,
 )
 """Labels that identify the gangs of other schedulers and operators."""
-DESCRIBED_GANGS: Final = (VOLCANO_GROUP, SCHEDULER_PLUGINS_GROUP, KUBEFLOW_JOB, JOBSET_NAME, LWS_GROUP, RAY_CLUSTER)
-"""The keys that name gangs of which an object in the API says how many pods they have."""
 LWS_NAME: Final = "leaderworkerset.sigs.k8s.io/name"
 LWS_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 """Annotation of a LeaderWorkerSet whose groups have a domain each: workers are made once the leader has its node."""

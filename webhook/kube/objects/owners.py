@@ -8,21 +8,6 @@ import msgspec
 from webhook.kube.objects import objects
 from webhook.kube.objects.events import ObjectRef
 
-OWNER_KINDS: Final = {
-    ("", "Pod"): "pods",
-    ("", "ReplicationController"): "replicationcontrollers",
-    ("apps", "DaemonSet"): "daemonsets",
-    ("apps", "Deployment"): "deployments",
-    ("apps", "ReplicaSet"): "replicasets",
-    ("apps", "StatefulSet"): "statefulsets",
-    ("batch", "Job"): "jobs",
-    ("jobset.x-k8s.io", "JobSet"): "jobsets",
-    ("ray.io", "RayCluster"): "rayclusters",
-    ("serving.knative.dev", "Configuration"): "configurations",
-    ("serving.knative.dev", "Revision"): "revisions",
-}
-"""Kinds that other controllers create: only their owners are looked up, and RBAC allows no others."""
-
 MAX_FIELD: Final = 317
 """Maximum characters of an owner's fields (apiVersion is the longest): they are stored, and tenants set the length."""
 
@@ -47,16 +32,6 @@ def controller_of(metadata: objects.ObjectMeta, *, namespace: str) -> ObjectRef 
                 return None
             return ObjectRef(owner.kind, namespace, owner.name, owner.uid, owner.api_version)
     return None
-
-
-def path_of(ref: ObjectRef) -> str | None:
-    """Return the API path of an object of one of OWNER_KINDS; None for any other kind."""
-    group, _, version = ref.api_version.rpartition("/")
-    plural = OWNER_KINDS.get((group, ref.kind))
-    if plural is None or not (is_plain(version) and is_plain(ref.name)):
-        return None
-    base = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    return f"{base}/namespaces/{ref.namespace}/{plural}/{ref.name}"
 
 
 def owner_in(body: bytes, ref: ObjectRef) -> ObjectRef | None:

@@ -7,6 +7,7 @@ from typing import Final
 from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.gang import Gang
 from webhook.core.model.names import GangId
+from webhook.kube.kinds.table import BUILT_IN
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.bounds import shortened
 from webhook.kube.objects.owners import controller_of
@@ -20,11 +21,9 @@ _NO_KEYS: Final[Mapping[str, str]] = {}
 _ANNOTATIONS: Final = frozenset((keys.GANG, *keys.GANG_ANNOTATIONS, *keys.TOPOLOGIES))
 _LABELS: Final = frozenset(keys.GANG_LABELS)
 _SIZES: Final = frozenset(keys.GANG_SIZES)
-SCHEDULING_GROUP: Final = "schedulingGroup"
-"""The key of a gang that spec.schedulingGroup names."""
-_DESCRIBED: Final = frozenset((SCHEDULING_GROUP, *keys.DESCRIBED_GANGS))
+_DESCRIBED: Final = frozenset(row.gang.marker for row in BUILT_IN if row.gang.marker)
 """The markers whose gangs have an object that says how many pods they have."""
-_CONTROLLERS: Final = frozenset({"Job", "ReplicaSet", "ReplicationController", "StatefulSet"})
+_CONTROLLERS: Final = frozenset(row.kind.kind for row in BUILT_IN if row.gang.of_controller)
 
 
 _Marker = tuple[str, str]
@@ -93,7 +92,7 @@ def gang_of_marker(namespace: str, key: str, value: str) -> GangId:
 
 def gang_of_pod_group(namespace: str, name: str) -> GangId:
     """Return the identity of the gang of a PodGroup of Kubernetes."""
-    return _id(namespace, (SCHEDULING_GROUP, name))
+    return _id(namespace, (keys.SCHEDULING_GROUP, name))
 
 
 def marker_of(gang: GangId, namespace: str) -> tuple[str, str]:
@@ -134,7 +133,7 @@ def gang_problem(metadata: objects.ObjectMeta) -> str | None:
 def _marker(labels: Mapping[str, str], annotations: Mapping[str, str], spec: objects.PodSpec) -> _Marker | None:
     """Return the key that names a gang, and its value."""
     if spec.scheduling_group is not None and spec.scheduling_group.pod_group_name:
-        return SCHEDULING_GROUP, spec.scheduling_group.pod_group_name
+        return keys.SCHEDULING_GROUP, spec.scheduling_group.pod_group_name
     for name in keys.GANG_ANNOTATIONS if annotations else ():
         if value := annotations.get(name):
             return name, value

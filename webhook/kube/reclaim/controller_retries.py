@@ -1,25 +1,13 @@
 """Retries of controllers whose pods were refused: the Event that is read and the annotation that is written. Pure."""
 
-from typing import Final
-
 import msgspec
 
 from webhook.core.admission.refused_owners import RefusedOwner
 from webhook.core.model.names import Namespace
 from webhook.core.reclaim.reclaim_pod import Controller
+from webhook.kube.kinds.controllers import is_retried
 from webhook.kube.objects import keys
 from webhook.kube.objects.events import EventReason
-
-RETRIED_KINDS: Final = frozenset(
-    {
-        ("", "ReplicationController"),
-        ("apps", "DaemonSet"),
-        ("apps", "ReplicaSet"),
-        ("apps", "StatefulSet"),
-        ("batch", "Job"),
-    }
-)
-"""Kinds whose controllers retry after any change of the object: within 0.2 s, Jobs within 1.2 s (measured)."""
 
 
 class _Reference(msgspec.Struct, frozen=True, rename="camel"):
@@ -48,8 +36,7 @@ def refused_owner(event: RefusalEvent) -> RefusedOwner | None:
     Users who may create Events may name any object in them, so the namespace is always that of the Event.
     """
     found = event.related or event.involved_object
-    group = found.api_version.rpartition("/")[0]
-    if event.reason != EventReason.REFUSED or (group, found.kind) not in RETRIED_KINDS:
+    if event.reason != EventReason.REFUSED or not is_retried(found.api_version, found.kind):
         return None
     if not (event.metadata.namespace and found.name and found.uid):
         return None

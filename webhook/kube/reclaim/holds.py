@@ -7,9 +7,9 @@ import msgspec
 
 from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.kube.kinds.job_failures import DISRUPTION
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import unix_seconds
-from webhook.kube.reclaim.job_failures import DISRUPTION
 
 _EFFECT: Final = "NoSchedule"
 
@@ -125,18 +125,13 @@ def notice_patch(uid: Uid, *, at: int, team: TeamName) -> bytes:
 
 
 def keep_room_patch(uid: Uid, *, since: int | None) -> bytes:
-    """Return a merge patch by which room under limits is kept for a waiting pod; None: not any more."""
+    """Return a merge patch by which room under limits is kept for a waiting pod; None: no room is kept."""
     return _annotate(uid, {keys.RECLAIMING: None if since is None else rfc3339(since)})
 
 
 def withdraw_notice_patch(uid: Uid) -> bytes:
     """Return a merge patch that withdraws an announcement."""
     return _annotate(uid, {keys.EVICT_AT: None, keys.EVICT_FOR: None})
-
-
-def nomination_patch(uid: Uid, node: NodeName | None) -> bytes:
-    """Return a merge patch of a pod's status by which kube-scheduler keeps room for it; None: not any more."""
-    return msgspec.json.encode({"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}})
 
 
 def eviction(target: Target, *, is_trial: bool) -> bytes:

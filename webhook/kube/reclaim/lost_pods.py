@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from webhook.core.model.names import Uid
+from webhook.kube.kinds.job_failures import DISRUPTION
 from webhook.kube.objects import keys, objects
-from webhook.kube.reclaim.job_failures import DISRUPTION
 
 AT_ONCE: Final = "TerminatingOrFailed"
 """The default podReplacementPolicy of a Job without a podFailurePolicy: pods are replaced as soon as they terminate."""

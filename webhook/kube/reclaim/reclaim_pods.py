@@ -8,6 +8,8 @@ from webhook.core.model.demand import Weights
 from webhook.core.model.pod import NO_KEYS
 from webhook.core.reclaim.failures import Loss
 from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod, Report
+from webhook.kube.kinds.controllers import loss_of
+from webhook.kube.kinds.job_failures import workload_id
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.owners import controller_of
 from webhook.kube.pod.constraints import Placement, read_placement
@@ -16,7 +18,6 @@ from webhook.kube.pod.existing_pods import chosen_nodes, to_resident
 from webhook.kube.pod.gangs import declared_size
 from webhook.kube.pod.pods import grace_seconds, scheduler_of, unix_seconds
 from webhook.kube.pod.unbound import read_condition
-from webhook.kube.reclaim.job_failures import loss_of, workload_id
 from webhook.kube.reclaim.victim_gangs import victim_gang
 
 _PLACED: Final = Placement()
@@ -55,7 +56,7 @@ def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
         report=_report(pod.status) if resident.node is None else None,
         controller=_controller(metadata),
         workload=None if controller is None else workload_id(resident.namespace, controller.uid),
-        loss=Loss.COUNTED if controller is None else loss_of(controller, labels),
+        loss=Loss.COUNTED if controller is None else loss_of(controller.api_version, controller.kind, labels),
         domain=domain_request(annotations) if resident.gang is not None and resident.node is None else None,
         scheduler=scheduler_of(spec),
         priority=spec.priority or 0,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from webhook.core.model.names import GangId
+from webhook.kube.kinds.table import BY_KIND
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.events import ObjectRef
 from webhook.kube.objects.owners import controller_of
@@ -19,9 +20,7 @@ from webhook.kube.pod.gangs import gang_of_controller, gang_of_marker, gang_of_p
 _NO_KEYS: Final[Mapping[str, str]] = {}
 _BATCH_JOB: Final = ("batch", "Job")
 _STATEFUL_SET: Final = ("apps", "StatefulSet")
-_BUILT_IN: Final = frozenset(
-    {_BATCH_JOB, _STATEFUL_SET, ("apps", "ReplicaSet"), ("", "ReplicationController"), ("", "Pod")}
-)
+_BUILT_IN: Final = frozenset({("", "Pod"), *(kind for kind, row in BY_KIND.items() if row.gang.of_controller)})
 """The kinds of Kubernetes whose pods may be a gang; a driver of Spark is the controller of its executors."""
 
 _USER_LABELS: Final = (
@@ -31,7 +30,7 @@ _USER_LABELS: Final = (
 )
 """Labels that authors of workloads write, with a value of their own."""
 
-_GANG_GROUPS: Final = frozenset({"batch.volcano.sh", "kubeflow.org", "ray.io", "jobset.x-k8s.io"})
+_GANG_GROUPS: Final = frozenset(group for (group, _), row in BY_KIND.items() if row.kind.is_gang)
 """API groups whose kinds make gangs. Volcano and KAI-Scheduler write their annotations on every pod that they place."""
 
 

@@ -7,8 +7,8 @@ from webhook.core.model.gpu_names import OTHER_DEVICES, PATTERN, looks_like_gpu
 from webhook.core.model.names import DEVICE_CLASS
 from webhook.core.model.policy import LabelSelector, Policy, UnknownGpu
 from webhook.core.model.selector import Operator, Requirement
+from webhook.kube.kinds.job_failures import DISRUPTION
 from webhook.kube.objects import keys
-from webhook.kube.reclaim.job_failures import DISRUPTION
 
 _ABSENT: Final = "!absent"  # no label may have this value, and no annotation of ours has it
 

@@ -83,7 +83,7 @@ def _schema() -> _Json:
     }
     return {
         "type": "object",
-        "description": "The nodes that keep their room. Written by the evictor only; delete it if none runs any more.",
+        "description": "The nodes that keep their room. Written by the evictor only; delete it if no evictor runs.",
         "required": ["spec"],
         "properties": {"spec": spec},
     }

@@ -136,7 +136,7 @@ class ProbeOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The result of a dry run; `text` is the API server's message."""
+    """The result of a dry run; `text` is what Fairgate decided on the pod, or the API server's message."""
 
     reached: ProbeOutcome
     text: str = ""
@@ -156,10 +156,16 @@ def probe_pod(policy: Policy) -> dict[str, Any]:
 
 
 def created_probe(pod: _Json) -> Probe:
-    """Return the result of a dry run that created a pod: Fairgate was called if the pod has its label."""
-    if keys.TIER in (pod["metadata"].get("labels") or {}):
-        return Probe(ProbeOutcome.YES)
-    return Probe(ProbeOutcome.NOT_CALLED, "the API server admitted a GPU pod without calling Fairgate")
+    """Return the result of a dry run that created a pod: Fairgate was called if the pod has its label of a team.
+
+    A pod that waits in line has that one, and no tier yet.
+    """
+    labels, annotations = (pod["metadata"].get(name) or {} for name in ("labels", "annotations"))
+    if keys.TEAM not in labels:
+        return Probe(ProbeOutcome.NOT_CALLED, "the API server admitted a GPU pod without calling Fairgate")
+    if keys.TIER in labels:
+        return Probe(ProbeOutcome.YES, f"admitted as {labels[keys.TIER]}")
+    return Probe(ProbeOutcome.YES, f"queued: {annotations.get(keys.WAITING, 'it waits in line')}")
 
 
 def refused_probe(status: int, text: str) -> Probe:
@@ -169,7 +175,7 @@ def refused_probe(status: int, text: str) -> Probe:
     if Code.MUTATION_MISSING in text or "did not pass Fairgate's mutating webhook" in text:
         return Probe(ProbeOutcome.FAILED, f"{MUTATE_NAME} was not called, or did not answer in time: {text}")
     if "denied the request" in text and f".{keys.OWN_GROUP}" in text:
-        return Probe(ProbeOutcome.YES)
+        return Probe(ProbeOutcome.YES, f"refused: {text.partition('denied the request: ')[2]}")
     return Probe(ProbeOutcome.UNKNOWN, f"{status} {text}")
 
 

@@ -12,8 +12,9 @@ from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
 from webhook.kube.objects import keys
 from webhook.kube.registration.held_nodes import held_nodes_crd
 from webhook.kube.registration.installation import CONFIGURATIONS
+from webhook.kube.registration.kind_rights import kind_roles
 from webhook.kube.registration.registration_sync import GUARD, PLURALS
-from webhook.kube.registration.viewer_role import GUARDS
+from webhook.kube.registration.viewer_role import GUARDS, viewer_role
 
 _PLURALS: Final = {
     **PLURALS,
@@ -62,6 +63,11 @@ def definitions() -> list[dict[str, Any]]:
     return [team_ledger_crd(), report_crd(), held_nodes_crd()]
 
 
+def roles() -> list[dict[str, Any]]:
+    """Return the ClusterRoles that `fairgate manifests` prints."""
+    return [viewer_role(), *kind_roles()]
+
+
 WEBHOOKS: Final = tuple(OwnedObject(keys.REGISTRATION_API, kind, name) for kind, name in reversed(CONFIGURATIONS))
 """In the order of removal: a pod that is validated and was not mutated is refused until it is created again."""
 
@@ -79,7 +85,7 @@ DEFINITIONS: Final = tuple(
 HELD_ROOM: Final = OwnedObject(keys.OWN_API, keys.HELD_NODES_KIND, keys.HELD_NODES_NAME)
 PROCESS_REPORT: Final = f"{reports.PATH}/{reports.REPLICAS}"
 
-ROLES: Final = (OwnedObject(keys.RBAC_API, "ClusterRole", keys.VIEWER),)
+ROLES: Final = tuple(OwnedObject(made["apiVersion"], made["kind"], made["metadata"]["name"]) for made in roles())
 
 
 def leases(namespace: str) -> tuple[OwnedObject, ...]:

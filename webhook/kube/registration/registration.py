@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.core.model.policy import Enforcement, Policy
+from webhook.kube.kinds.table import kind_table
 from webhook.kube.objects import keys
 from webhook.kube.registration.conditions import (
     GETS_DEVICES,
@@ -15,7 +16,6 @@ from webhook.kube.registration.conditions import (
     of_workloads,
     pool_pod_expression,
 )
-from webhook.kube.workloads.table import kind_table
 
 MUTATE_PATH: Final = "/mutate"
 VALIDATE_PATH: Final = "/validate"
@@ -153,7 +153,7 @@ def with_ca_bundles(configuration: _Json, merge: Callable[[bytes], bytes]) -> _J
 
 def workload_rules(policy: Policy) -> list[_Json]:
     """Return rules for the kinds that create pods, one per API group; kinds without a CRD match nothing."""
-    rows = [row for row in kind_table(policy.workloads.kinds).values() if row.is_workload]
+    rows = [row for row in kind_table(policy.workloads.kinds).values() if row.is_judged]
     groups = sorted({row.kind.group for row in rows})
     return [
         _rule(

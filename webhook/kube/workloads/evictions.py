@@ -1,48 +1,36 @@
 """Whether a workload survives the eviction of some of its pods, by its manifest."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, TypeVar
 
 import msgspec
 
 from webhook.core.reclaim.failures import FailureBudget
 from webhook.kube.admission.job_review import ReviewedJob, gets_rule
+from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.job_failures import Job, job_budget
+from webhook.kube.kinds.kind_row import Row
+from webhook.kube.kinds.model import SURVIVES, EvictionEffect, Json
 from webhook.kube.objects import objects
-from webhook.kube.reclaim.job_failures import Job, TrainingJob, job_budget, training_budget
-from webhook.kube.workloads.budget import Budget
-from webhook.kube.workloads.model import SURVIVES, EvictionEffect, Json, mapping
-from webhook.kube.workloads.paths import dig, entries
 
-_Kind = TypeVar("_Kind", Job, TrainingJob, ReviewedJob)
+_Kind = TypeVar("_Kind")
 
+_AT_ONCE: Final = "it fails with its first evicted pod"
 _NO_LIMIT: Final = 2**31 - 1
 """The backoffLimit that means no limit: JobSet's documentation recommends it for in-place restarts."""
 
-_TRAINING: Final = frozenset({"PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MXJob"})
 
-
-def eviction_effect(document: Json, group: str, kind: str, budget: Budget) -> EvictionEffect:
-    """Return the effect of evictions on an object of this kind."""
-    match group, kind:
-        case "batch", "Job":
-            return _of_jobs([(document, "Never")])
-        case "batch", "CronJob":
-            return _of_jobs([(mapping(dig(document, "spec.jobTemplate")), "Never")])
-        case "jobset.x-k8s.io", "JobSet":
-            return _of_jobs(list(_jobs_of_set(document, budget)))
-        case "kubeflow.org", "MPIJob":
-            return EvictionEffect(always="its launcher fails with each worker that is evicted")
-        case "kubeflow.org", _ if kind in _TRAINING:
-            job = _converted(document, TrainingJob)
-            fails = job is not None and training_budget(job) is not None
-            return EvictionEffect(always="it fails with its first evicted pod") if fails else SURVIVES
-        case _:
-            return SURVIVES
-
-
-def _jobs_of_set(document: Json, budget: Budget) -> Iterator[tuple[Json, str]]:
-    for _, _, entry in entries(document, "spec.replicatedJobs", budget):
-        yield mapping(mapping(entry).get("template")), "OnFailure"  # JobSet's own default
+def eviction_effect(document: Json, row: Row, budget: Budget) -> EvictionEffect:
+    """Return the effect of evictions on an object of a row's kind."""
+    if row.jobs is not None:
+        return _of_jobs(list(row.jobs(document, budget)))
+    if row.fails:
+        return EvictionEffect(always=row.fails)
+    if row.failures is None:
+        return SURVIVES
+    found = _converted(document, row.failures.item)
+    fails = found is not None and row.failures.budget(found) is not None
+    return EvictionEffect(always=_AT_ONCE) if fails else SURVIVES
 
 
 def _of_jobs(jobs: list[tuple[Json, str]]) -> EvictionEffect:
@@ -63,7 +51,7 @@ def _of_jobs(jobs: list[tuple[Json, str]]) -> EvictionEffect:
 
 def _described(budget: FailureBudget) -> str:
     if budget.limit == 0:
-        return "it fails with its first evicted pod"
+        return _AT_ONCE
     return f"it fails after more than {budget.limit} evicted pods"
 
 

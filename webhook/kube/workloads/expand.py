@@ -5,16 +5,16 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from webhook.kube.kinds.budget import TOO_LARGE, Budget, BudgetSpentError
+from webhook.kube.kinds.deadlines import running_deadline
+from webhook.kube.kinds.kind_row import NO_CONTROLLER, OWN_CONTROLLER, KindTable, PodsFound, ReadContext, Row
+from webhook.kube.kinds.model import Json, PodSet, Unknown, Workload, mapping, text
+from webhook.kube.kinds.paths import ControllerKind, Pods, count_at, pods_at
+from webhook.kube.kinds.related import NO_RELATED, Related
 from webhook.kube.objects import bounds, keys
 from webhook.kube.objects.bounds import shortened
-from webhook.kube.workloads.budget import TOO_LARGE, Budget, BudgetSpentError
-from webhook.kube.workloads.deadlines import running_deadline
 from webhook.kube.workloads.evictions import eviction_effect
 from webhook.kube.workloads.gang_marks import gang_marks, marked, marks_of
-from webhook.kube.workloads.kind_row import NO_CONTROLLER, OWN_CONTROLLER, KindTable, PodsFound, ReadContext, Row
-from webhook.kube.workloads.model import Json, PodSet, Unknown, Workload, mapping, text
-from webhook.kube.workloads.paths import ControllerKind, Pods, count_at, pods_at
-from webhook.kube.workloads.related import NO_RELATED, Related
 
 _BUILT_IN_GROUPS: Final = frozenset({"", "apps", "batch", "autoscaling", "policy", "extensions"})
 """Built-in API groups, besides those under k8s.io: all their kinds that create pods are in the table."""
@@ -53,8 +53,10 @@ def expand(
     """
     budget = budget or Budget()
     try:
-        row = _row_of(document, kinds)
+        row = row_of(document, kinds)
         if isinstance(row, Row):
+            if not row.makes_pods:
+                return None
             budget.read(document)
             return _expanded(document, row, kinds, related=related, namespace=namespace, budget=budget)
     except BudgetSpentError:
@@ -62,7 +64,8 @@ def expand(
     return row
 
 
-def _row_of(document: Json, kinds: KindTable) -> Row | Unknown | None:
+def row_of(document: Json, kinds: KindTable) -> Row | Unknown | None:
+    """Return the row of an object's kind; None for a kind without pods, Unknown for one that is not described."""
     api_version, kind = text(document.get("apiVersion")), text(document.get("kind"))
     if not api_version or not kind:
         return Unknown("not a Kubernetes object: it has no apiVersion or no kind")
@@ -95,8 +98,8 @@ def _expanded(
         row.kind.is_gang,
         tuple(map(shortened, found.warnings)) + _misplaced_gang(document, sets, budget),
         later,
-        eviction_effect(document, row.kind.group, kind, budget),
-        running_deadline(document, row.kind.group, kind),
+        eviction_effect(document, row, budget),
+        running_deadline(document, row.deadline),
     )
 
 
@@ -126,11 +129,13 @@ def _of_parts(parts: Iterable[Json], context: ReadContext, kinds: KindTable) -> 
     """Yield the pods of objects that another creates, with the object's name in the role; nested ones are unknown."""
     for number, part in enumerate(parts):
         name = text(mapping(part.get("metadata")).get("name")) or f"{text(part.get('kind'))} {number}"
-        row = _row_of(part, kinds)
+        row = row_of(part, kinds)
         if isinstance(row, Row) and row.makes_objects:
             yield PodSet(name, None, {}, f"{shortened(name)} creates objects itself: its pods are checked one by one")
             continue
         found: Workload | Unknown | None
+        if isinstance(row, Row) and not row.makes_pods:
+            continue
         if isinstance(row, Row):
             budget = context.budget
             found = _expanded(part, row, kinds, related=context.related, namespace=context.namespace, budget=budget)

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
+from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.model import Json, mapping
 from webhook.kube.objects import bounds, keys
 from webhook.kube.objects.json_patch import Operation, add, escape
-from webhook.kube.workloads.budget import Budget
-from webhook.kube.workloads.model import Json, mapping
 
 _MARK: Final = "true"
 _MAX_VALUE: Final = 400

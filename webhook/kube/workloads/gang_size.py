@@ -7,16 +7,14 @@ from webhook.core.model.demand import Weights
 from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.pod import Pod
 from webhook.core.release.gang_plans import GangPlan
+from webhook.kube.kinds.budget import TOO_LARGE, Budget, BudgetSpentError
+from webhook.kube.kinds.gang_rules import NO_GANG, Stage, Stages
+from webhook.kube.kinds.kind_row import KindTable, Row
+from webhook.kube.kinds.model import Json, PodSet, Unknown, mapping, text
 from webhook.kube.pod.pods import InvalidPod
-from webhook.kube.workloads.budget import TOO_LARGE, Budget, BudgetSpentError
-from webhook.kube.workloads.expand import expand
-from webhook.kube.workloads.gang_minimum import at_minimum, least_together
-from webhook.kube.workloads.gang_object import POD_GROUP, gang_object
-from webhook.kube.workloads.gang_stages import Stage, Stages, stages_of
-from webhook.kube.workloads.kind_row import KindTable
-from webhook.kube.workloads.model import Json, PodSet, Unknown, mapping, text
+from webhook.kube.workloads.expand import expand, row_of
+from webhook.kube.workloads.gang_object import gang_object
 from webhook.kube.workloads.parts import to_part
-from webhook.kube.workloads.paths import dig
 
 
 class _Members(NamedTuple):
@@ -38,11 +36,17 @@ def gang_plan(
 
     Raises UnknownSizeError, with the reason, if it does not say it.
     """
+    row = row_of(document, kinds)
+    rules = row.gang if isinstance(row, Row) else NO_GANG
+    try:
+        least = rules.least_of(document)
+    except ValueError as error:
+        raise UnknownSizeError(str(error)) from error
     source = f"{text(document.get('kind'))} {text(mapping(document.get('metadata')).get('name'))}"
-    if document.get("kind") == POD_GROUP:
-        return GangPlan(_least_of_group(document), source=source, counts_all=True)
+    if rules.counts_all and least is not None:
+        return GangPlan(least, source=source, counts_all=True)
     budget = budget or Budget()
-    workload = expand(at_minimum(document), kinds=kinds, namespace=namespace, budget=budget)
+    workload = expand(rules.at_minimum(document), kinds=kinds, namespace=namespace, budget=budget)
     if workload is None or isinstance(workload, Unknown):
         raise UnknownSizeError("it makes no pods" if workload is None else workload.reason)
     try:
@@ -50,8 +54,7 @@ def gang_plan(
     except BudgetSpentError as error:
         raise UnknownSizeError(TOO_LARGE) from error
     others = sum(pods.count or 0 for pods in workload.pod_sets) - sum(each.number for each in members)
-    plan = _staged(members, stages_of(document))
-    least = least_together(document)
+    plan = _staged(members, rules.stages_of(document))
     if least is not None:
         plan = plan._replace(size=max(1, min(plan.size, least - others)))
     return plan._replace(source=source)
@@ -62,7 +65,7 @@ def plan_of_workload(
 ) -> GangPlan:
     """Return what a workload says of the gang of one of its pods; nothing where another object describes that."""
     found = None if pod.gang is None else gang_object(pod, pod.gang.id)
-    if found is None or found.kind == POD_GROUP:
+    if found is None or found.row.gang.counts_all:
         return GangPlan()
     try:
         return gang_plan(document, kinds=kinds, namespace=namespace, weights=weights, budget=budget)
@@ -95,15 +98,3 @@ def _staged(members: Sequence[_Members], stages: Stages) -> GangPlan:
 
 def _pods(members: _Members, count: int) -> list[Pod]:
     return [members.pod] * min(count, MAX_MEMBERS)
-
-
-def _least_of_group(group: Json) -> int:
-    """Return how many pods a PodGroup wants together: of Volcano, scheduler-plugins or Kubernetes itself."""
-    spec = mapping(group.get("spec"))
-    policy = spec.get("schedulingPolicy")
-    if policy is not None and dig(policy, "gang") is None:
-        return 1  # its pods are scheduled one by one
-    least = dig(policy, "gang.minCount") if policy is not None else spec.get("minMember")
-    if isinstance(least, bool) or not isinstance(least, int) or least < 1:
-        raise UnknownSizeError(f"it wants {least!r} pods together")
-    return least

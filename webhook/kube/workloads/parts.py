@@ -13,12 +13,12 @@ from webhook.core.model.pod import Requester
 from webhook.core.model.policy import JobEvictions, Policy
 from webhook.core.model.reason import Code, Reason
 from webhook.core.world.world import World
+from webhook.kube.kinds.budget import TOO_LARGE, Budget, BudgetSpentError
+from webhook.kube.kinds.model import EvictionEffect, PodSet, Workload
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.domain_requests import domain_request
 from webhook.kube.pod.gangs import is_requested
 from webhook.kube.pod.pods import InvalidPod, to_pod
-from webhook.kube.workloads.budget import TOO_LARGE, Budget, BudgetSpentError
-from webhook.kube.workloads.model import EvictionEffect, PodSet, Workload
 
 NOT_JUDGED: Final = Reason(Code.TOO_LARGE, TOO_LARGE)
 """The only reason for a workload that takes more than its budget."""

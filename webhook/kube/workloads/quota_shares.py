@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 from webhook.core.model.demand import Weights
 from webhook.core.model.gpu_names import looks_like_gpu
 from webhook.core.model.names import Namespace, ResourceName
+from webhook.kube.kinds.model import mapping, text
 from webhook.kube.objects.quantity import exact
-from webhook.kube.workloads.model import mapping, text
 
 _REQUESTS: Final = "requests."
 """Quotas on extended resources have only the form `requests.NAME`."""

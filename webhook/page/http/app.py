@@ -8,7 +8,7 @@ from aiohttp import web
 
 from webhook.cluster.api.errors import ClusterError
 from webhook.http.server import finished
-from webhook.page.access.door import Caller, Door
+from webhook.page.access.authenticator import Authenticator, Caller
 from webhook.page.access.hosts import Hosts
 from webhook.page.access.sign_ins import Origin, TooManySignInsError
 from webhook.page.http.forms import MOST_BYTES, read_form
@@ -16,8 +16,8 @@ from webhook.page.http.protection import add_headers, cookie_name, set_cookie
 from webhook.page.http.stream import stream_to
 from webhook.page.http.templates import StaticFile, Templates, static_files
 from webhook.page.http.view_pages import ViewPages
-from webhook.page.live.keeper import READING
 from webhook.page.live.snapshots import SnapshotError
+from webhook.page.live.state_updater import READING
 from webhook.page.views.viewer import Viewer
 
 _OPEN: Final = frozenset({"/healthz", "/open", "/sign-in"})
@@ -32,11 +32,11 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class PageApp:
-    """Routes of the page. `views` renders them; `door` says who looks."""
+    """Routes of the page. `views` renders them; `authenticator` finds the viewer."""
 
-    def __init__(self, views: ViewPages, door: Door, hosts: Hosts, *, templates: Templates) -> None:
+    def __init__(self, views: ViewPages, authenticator: Authenticator, hosts: Hosts, *, templates: Templates) -> None:
         self._views = views
-        self._door = door
+        self._authenticator = authenticator
         self._hosts = hosts
         self._templates = templates
         self._static: dict[str, StaticFile] = static_files()
@@ -90,7 +90,7 @@ class PageApp:
         """Note the viewer of a request; return the page that says why there is none, or nothing to see."""
         if request.path in _OPEN or request.path.startswith("/static/"):
             return None
-        viewer = await self._door.viewer(_caller(request))
+        viewer = await self._authenticator.viewer(_caller(request))
         if viewer is None:
             return self._asks_to_sign_in()
         if viewer.sees_nothing:
@@ -120,7 +120,7 @@ class PageApp:
         return None
 
     def _asks_to_sign_in(self) -> web.Response:
-        if self._door.takes_tokens:
+        if self._authenticator.takes_tokens:
             return self._page(HTTPStatus.UNAUTHORIZED, "sign_in.html", problem="")
         text = "Open the URL that fairgate page printed. It works once; for another browser, start the page again."
         return self._message(HTTPStatus.UNAUTHORIZED, "Open the printed URL", text)
@@ -138,9 +138,9 @@ class PageApp:
 
     async def _open(self, request: web.Request) -> web.Response:
         """Take the token of the printed URL, and lead on from here, so that the browser sends the strict cookie."""
-        if self._door.takes_tokens:
+        if self._authenticator.takes_tokens:
             return self._asks_to_sign_in()
-        cookie = await self._door.enter(request.query.get("token", ""), _origin(request))
+        cookie = await self._authenticator.sign_in(request.query.get("token", ""), _origin(request))
         if not cookie:
             return self._asks_to_sign_in()
         response = self._page(HTTPStatus.OK, "open.html")
@@ -151,10 +151,10 @@ class PageApp:
         return self._asks_to_sign_in()
 
     async def _sign_in(self, request: web.Request) -> web.Response:
-        if not self._door.takes_tokens:
+        if not self._authenticator.takes_tokens:
             return self._asks_to_sign_in()
         form = await read_form(request)
-        cookie = await self._door.enter(form.get("token", ""), _origin(request))
+        cookie = await self._authenticator.sign_in(form.get("token", ""), _origin(request))
         if not cookie:
             problem = "The API server does not accept this token: it may be expired, or of another cluster."
             return self._page(HTTPStatus.UNAUTHORIZED, "sign_in.html", problem=problem)
@@ -173,7 +173,7 @@ class PageApp:
         viewer = request[_VIEWER]
 
         async def is_still_allowed() -> bool:
-            return await self._door.viewer(caller) == viewer
+            return await self._authenticator.viewer(caller) == viewer
 
         return await stream_to(request, self._views.hub, viewer, is_still_allowed=is_still_allowed)
 

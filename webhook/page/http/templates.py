@@ -39,6 +39,7 @@ class Templates:
         )
         self._environment.filters["age"] = age_since
         self._environment.filters["span"] = span
+        self._environment.filters["gpus"] = gpus
 
     def render(self, name: str, /, **values: Any) -> str:  # noqa: ANN401 - a template takes values of every type
         """Return a page."""
@@ -48,6 +49,11 @@ class Templates:
 def age_since(at: int) -> str:
     """Return how long ago a time was, in the largest unit that fits; "unknown" for 0."""
     return span(max(0, int(time.time()) - at)) if at else "unknown"
+
+
+def gpus(number: float) -> str:
+    """Return a number of GPUs, to a hundredth."""
+    return f"{round(number, 2):,}"
 
 
 def span(seconds: int) -> str:

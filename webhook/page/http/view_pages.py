@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from itertools import islice, takewhile
@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.amount import gpu_number
 from webhook.core.placement.gpu_inventory import GpuInventory
 from webhook.page.http.answers import Answers
 from webhook.page.http.forms import read_form
@@ -76,14 +76,14 @@ class ViewPages:
         rows = by_fragmentation(list(readable.rows()))
         number, shown = _page(rows, request)
         nodes = [(row, list(holders_of(row))) for row in shown]
-        models = [_model(each) for each in readable.models()]
+        models, teams = [_model(each) for each in readable.models()], readable.teams()
         return self._html(
             "map.html",
             viewer,
             nodes=nodes,
             models=models,
-            teams=readable.teams(),
-            color=_color(readable),
+            teams=teams,
+            color=_color(teams),
             paging=_paging(number, len(rows)),
         )
 
@@ -108,7 +108,7 @@ class ViewPages:
             viewer,
             rows=rows,
             no_history=why_not,
-            color=_color(readable),
+            color=_color(readable.teams()),
         )
 
     async def line(self, request: web.Request, viewer: Viewer) -> web.Response:
@@ -205,8 +205,8 @@ class ViewPages:
         return web.Response(text=text, status=status, content_type="text/html")
 
 
-def _color(readable: Readable) -> Callable[[str], int]:
-    order = {name: number % COLORS for number, name in enumerate(readable.teams())}
+def _color(teams: Iterable[str]) -> Callable[[str], int]:
+    order = {name: number % COLORS for number, name in enumerate(teams)}
     return lambda team: order.get(team, COLORS)
 
 
@@ -233,7 +233,6 @@ def _paging(number: int, total: int) -> dict[str, int]:
 
 
 def _model(found: GpuInventory) -> dict[str, object]:
-    gpus = {
-        name: f"{round(getattr(found, name) / ONE_GPU, 1):g}" for name in ("capacity", "free", "closed", "fragmented")
-    }
+    names = ("capacity", "free", "closed", "held", "fragmented")
+    gpus = {name: gpu_number(getattr(found, name)) for name in names}
     return {"model": found.model, "resource": found.resource, "whole_nodes": found.whole_nodes, **gpus}

@@ -6,9 +6,9 @@ from typing import Any, Final, NamedTuple
 
 from webhook.core.model.decision_annotation import DecisionAnnotation, read
 from webhook.core.model.text import printable, shortened
+from webhook.kube.kinds.model import listed, mapping, text
 from webhook.kube.objects import keys
 from webhook.kube.pod.pods import unix_seconds
-from webhook.kube.workloads.model import listed, mapping, text
 from webhook.page.views.viewer import Viewer
 
 KEPT: Final = 4_000

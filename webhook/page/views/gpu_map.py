@@ -11,9 +11,9 @@ import msgspec
 
 from webhook.core.admission.pools import membership
 from webhook.core.explain.board import DeviceGroup, NodeRow, node_row
+from webhook.core.model.amount import gpu_number
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
-from webhook.core.model.selector import HELD
 from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
 from webhook.page.views.viewer import Viewer
@@ -45,18 +45,23 @@ class MapDevice(msgspec.Struct, array_like=True, frozen=True):
 
 
 class MapGroup(msgspec.Struct, array_like=True, frozen=True):
-    """The GPUs of one resource. `is_packed`: it is known which of them a pod has."""
+    """The GPUs of one resource. `is_packed`: it is known which of them a pod has.
+
+    `piece` is how much of a GPU one piece is, to a millionth; 0 where each device is a GPU.
+    """
 
     resource: str
     is_packed: bool
     over: int
     devices: tuple[MapDevice, ...]
+    piece: float = 0
 
 
 class MapRow(msgspec.Struct, frozen=True):
     """A node. `state` says why it takes no pods, or that it rejects them; `held`: its free GPUs are held for reclaim.
 
-    `stranded` are free pieces beside used ones, by which nodes are sorted; `free` are all free pieces.
+    `free` are the GPUs that any new pod may take, to a millionth: none on a node that is closed or held. `stranded` are
+    those of them beside used ones, by which nodes are sorted.
     """
 
     node: str
@@ -65,8 +70,8 @@ class MapRow(msgspec.Struct, frozen=True):
     domain: str
     state: str
     held: bool
-    free: int
-    stranded: int
+    free: int | float
+    stranded: int | float
     pods: tuple[MapPod, ...]
     groups: tuple[MapGroup, ...]
 
@@ -94,17 +99,16 @@ class RowReader:
             return None
         pods = list(_pods(with_gpus, row))
         index = {f"{pod.namespace}/{pod.name}": number for number, pod in enumerate(pods)}
-        free = [max(0, group.pieces - group.used) for group in row.groups]
-        stranded = sum(left for left, group in zip(free, row.groups, strict=True) if group.used)
+        free = [(group.free_units if row.is_open else 0, group) for group in row.groups]
         return MapRow(
             row.name,
             row.model,
             tuple(name for name, wanted in self._pools if wanted.admits(node.name, node.labels, node.taints)),
             node.labels.get(self._domain, ""),
             row.state or (_REJECTS if row.rejecting else ""),
-            any(taint.key == HELD for taint in node.taints),
-            sum(free),
-            stranded,
+            row.is_held,
+            gpu_number(sum(units for units, _ in free)),
+            gpu_number(sum(units for units, group in free if group.used)),
             tuple(pods),
             tuple(_group(group, index) for group in row.groups),
         )
@@ -126,7 +130,7 @@ def _group(group: DeviceGroup, index: dict[str, int]) -> MapGroup:
         MapDevice(device.pieces, tuple((index[part.pod], part.pieces) for part in device.allocations))
         for device in group.devices
     )
-    return MapGroup(group.resource, group.is_packed, group.over, devices)
+    return MapGroup(group.resource, group.is_packed, group.over, devices, gpu_number(group.weight))
 
 
 def seen_by(row: MapRow, viewer: Viewer) -> MapRow | None:
@@ -161,7 +165,7 @@ def _own_of(group: MapGroup, index: dict[int, int], *, rest: int) -> MapGroup:
         MapDevice(device.pieces, _with_rest(parts, device.pieces, rest))
         for device, parts in zip(group.devices, own, strict=True)
     )
-    return MapGroup(group.resource, group.is_packed, 0, devices)
+    return msgspec.structs.replace(group, over=0, devices=devices)
 
 
 def _own_alone(group: MapGroup, index: dict[int, int]) -> MapGroup:
@@ -170,7 +174,7 @@ def _own_alone(group: MapGroup, index: dict[int, int]) -> MapGroup:
     for place, pieces in _sums(group, index).items():
         number = pieces if pieces <= _FEW else 1
         devices += [MapDevice(pieces // number, ((place, pieces // number),))] * number
-    return MapGroup(group.resource, is_packed=False, over=0, devices=tuple(devices))
+    return MapGroup(group.resource, is_packed=False, over=0, devices=tuple(devices), piece=group.piece)
 
 
 def _sums(group: MapGroup, index: dict[int, int]) -> dict[int, int]:

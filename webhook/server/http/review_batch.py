@@ -2,7 +2,7 @@
 
 Between two system calls a processor decides slower, since the kernel's code replaces the server's in its caches and
 branch predictors: here a decision takes a quarter to a third less time beside others than between writes to sockets
-(docs/benchmarks.md, Requests over TLS).
+(docs/adr/0025-plain-reviews.md).
 """
 
 import asyncio

@@ -13,14 +13,14 @@ from webhook.cluster.watch.event_stream import EventStream
 from webhook.core.admission.refused_owners import MissingPods, RefusedOwner, Retries
 from webhook.core.model.decision import Deny
 from webhook.core.world.world import World
+from webhook.kube.kinds.controllers import path_of
+from webhook.kube.kinds.model import Json, Unknown, mapping
+from webhook.kube.kinds.table import kind_table
 from webhook.kube.objects import bounds
 from webhook.kube.objects.events import EventReason, ObjectRef
-from webhook.kube.objects.owners import path_of
 from webhook.kube.reclaim.controller_retries import RefusalEvent, refused_owner, retry_patch
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.kube.workloads.expand import expand
-from webhook.kube.workloads.model import Json, Unknown, mapping
-from webhook.kube.workloads.table import kind_table
 from webhook.observe.logs import Logs
 from webhook.simulation.simulate import read_template
 

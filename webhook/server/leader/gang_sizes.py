@@ -14,11 +14,11 @@ from webhook.core.release.gang_line import GangLine
 from webhook.core.release.gang_plans import GangPlan
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
+from webhook.kube.kinds.model import mapping
+from webhook.kube.kinds.table import kind_table
 from webhook.kube.objects import bounds
 from webhook.kube.workloads.gang_object import GangObject, gang_object
 from webhook.kube.workloads.gang_size import UnknownSizeError, gang_plan
-from webhook.kube.workloads.model import mapping
-from webhook.kube.workloads.table import kind_table
 
 SECONDS: Final = 1.0
 """Timeout of one read: releases wait for it. What cannot be read leaves the size unknown."""

@@ -116,8 +116,10 @@ class QueueReleaser:
         logs: Logs,
         is_leading: Callable[[], bool],
         why_stale: Callable[[], str | None],
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.counts = QueueCounts()
+        self._clock = clock
         self._world = world
         self._connection = connection
         self._ledger = ledger
@@ -176,7 +178,7 @@ class QueueReleaser:
 
     async def _reconcile(self, group: asyncio.TaskGroup) -> bool:
         """Begin to finish what is charged, and to release who is next; return whether more may be due at once."""
-        now = int(time.time())
+        now = int(self._clock())
         self._put_back()
         self._released = {uid for uid in self._released if uid in self._world.waiting}
         self._held = {uid: version for uid, version in self._held.items() if uid in self._world.waiting}
@@ -199,7 +201,7 @@ class QueueReleaser:
         self._texts.report(self._releases.changed)
         for judged in self._texts.due(self._releases.blocked):
             group.create_task(self._texts.write(judged))
-        return self._gangs.has_unread(self._releases.view.gangs, now=int(time.time()))
+        return self._gangs.has_unread(self._releases.view.gangs, now=int(self._clock()))
 
     def _start_with_room(self, group: asyncio.TaskGroup) -> None:
         """Remove the gates of charged pods whose room reclaim has taken back."""
@@ -388,7 +390,7 @@ class QueueReleaser:
         key = (admit.charge.team, way)
         self.counts.released[key] = self.counts.released.get(key, 0) + 1
         if waiting.created:
-            self.counts.on_wait(admit.charge.team, max(0.0, time.time() - waiting.created))
+            self.counts.on_wait(admit.charge.team, max(0.0, self._clock() - waiting.created))
         terms = {"tier": admit.charge.tier, "nodes": ",".join(admit.node_choice.nodes), "way": way}
         self._logs.event.info("pod released", **_subject(waiting), **terms)
 

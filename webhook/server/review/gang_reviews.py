@@ -7,10 +7,10 @@ from webhook.kube.admission.job_review import JobReview
 from webhook.kube.admission.review import Operation, Review, TooLargeError
 from webhook.kube.admission.review_response import encode_response
 from webhook.kube.admission.workload_review import WorkloadReview, decode_workload
+from webhook.kube.kinds.budget import Budget, BudgetSpentError
+from webhook.kube.kinds.model import mapping, text
 from webhook.kube.objects.json_patch import Operation as Change
-from webhook.kube.workloads.budget import Budget, BudgetSpentError
 from webhook.kube.workloads.gang_marks import gang_marks
-from webhook.kube.workloads.model import mapping, text
 from webhook.server.review.answer import Answer, object_record
 from webhook.server.review.shadow import NOT_ENFORCED
 

@@ -11,11 +11,11 @@ from webhook.kube.admission.job_review import JobReview
 from webhook.kube.admission.review import Operation, Review, TooLargeError
 from webhook.kube.admission.review_response import Refusal, Status, encode_response
 from webhook.kube.admission.workload_review import WorkloadReview, decode_workload
-from webhook.kube.workloads.budget import Budget
+from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.model import Unknown, Workload, mapping, text
+from webhook.kube.kinds.table import kind_table
 from webhook.kube.workloads.expand import expand
-from webhook.kube.workloads.model import Unknown, Workload, mapping, text
 from webhook.kube.workloads.parts import NOT_JUDGED, judge
-from webhook.kube.workloads.table import kind_table
 from webhook.server.review.answer import Answer, object_record
 from webhook.server.review.shadow import NOT_ENFORCED
 

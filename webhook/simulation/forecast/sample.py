@@ -11,7 +11,8 @@ from webhook.core.explain.likely_start import MAX_SECONDS
 from webhook.core.explain.line_places import places
 from webhook.core.model.names import UNASSIGNED, Uid
 from webhook.core.world.world import World
-from webhook.simulation.engine import GANG_LOOKS, Simulation
+from webhook.simulation.arrivals import GANG_LOOKS
+from webhook.simulation.engine import Simulation
 from webhook.simulation.forecast.coarse_line import CoarseLine, CoarsePod, CoarseRun
 from webhook.simulation.forecast.present import Present, as_created
 from webhook.simulation.forecast.run_times import DrawnTimes

@@ -29,9 +29,6 @@ def recognized(columns: Collection[str]) -> Format | None:
 
 
 def _plain(cells: Cells, line: int) -> Row:
-    created = cells.time("created")
-    if created is None:
-        cells.problems.append("created: got nothing; expected a time in seconds or a date")
     tier = cells.text("tier")
     if tier and tier not in TIERS:
         cells.problems.append(f"tier: got {tier[:20]!r}; expected {' or '.join(Tier)}")
@@ -39,7 +36,7 @@ def _plain(cells: Cells, line: int) -> Row:
         line,
         cells.text("name") or f"task-{line}",
         cells.number("gpus", most=MAX_GPUS),
-        created or 0,
+        cells.time("created") or 0,
         cells.number("seconds", most=MAX_SECONDS),
         pods=cells.number("pods", least=1, most=MAX_MEMBERS, default=1),
         milli=cells.number("gpu_milli", least=1, most=_WHOLE, default=_WHOLE),
@@ -86,7 +83,7 @@ def _openb(cells: Cells, line: int) -> Row:
 def _between(cells: Cells, created: int | None, begun: int | None, ended: int | None) -> int:
     """Return how long a task ran; its times must not run backwards."""
     if created is None and begun is None and ended is None:
-        return 0  # a list without times, for a load that draws them
+        return 0  # a task without times, for a load that draws them
     if created is None or ended is None:
         cells.problems.append("creation_time and deletion_time: got nothing; expected times in seconds")
         return 0
@@ -102,8 +99,6 @@ def _between(cells: Cells, created: int | None, begun: int | None, ended: int | 
 def _helios(cells: Cells, line: int) -> Row:
     created, begun, ended = (cells.time(each) for each in ("submit_time", "start_time", "end_time"))
     seconds = cells.number("duration", most=MAX_SECONDS)
-    if created is None:
-        cells.problems.append("submit_time: got nothing; expected a date")
     if begun is not None and ((created is not None and begun < created) or (ended is not None and ended < begun)):
         cells.problems.append("times run backwards; expected submit_time, start_time and end_time in this order")
     return Row(

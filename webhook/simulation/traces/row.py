@@ -1,5 +1,6 @@
 """A row of a trace, whatever its format: what a pod or a gang of equal pods asks for, when, and for how long."""
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from webhook.core.model.pod import Pod
@@ -46,6 +47,13 @@ class Row(NamedTuple):
     tier: Tier | None = None
     is_job: bool = False
     pod: Pod | None = None
+
+
+class TraceRows(NamedTuple):
+    """The rows of a trace, and how many of its tasks were left out, by the reason in words."""
+
+    rows: list[Row]
+    left_out: Mapping[str, int]
 
 
 class TraceError(Exception):

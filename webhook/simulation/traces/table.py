@@ -2,33 +2,45 @@
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from webhook.core.model.text import printable, shortened
 from webhook.simulation.traces.cells import Cells
 from webhook.simulation.traces.formats import FORMATS, Format, recognized
-from webhook.simulation.traces.row import MAX_GPUS, MAX_ROWS, MAX_SECONDS, Row, TraceError
+from webhook.simulation.traces.row import MAX_GPUS, MAX_ROWS, MAX_SECONDS, Row, TraceError, TraceRows
 
 MAX_PROBLEMS: Final = 20
 """Problems that are reported of a trace."""
 
 _LONGEST: Final = 200
+_NO_GPUS: Final = "jobs without GPUs"
+_NO_RUN: Final = "jobs without an attempt that has GPUs, a start and an end"
+_NO_TIMES: Final = "tasks without a run time"
 
 
-def read_trace(lines: Iterable[str], *, name: str, needs_times: bool = True) -> list[Row]:
+def read_trace(lines: Iterable[str], *, name: str, needs_times: bool = True) -> TraceRows:
     """Read a trace; without `needs_times` it may have none. Raises TraceError with all problems, at most twenty."""
     reader = csv.DictReader(lines, strict=True)
     try:
         columns = [column.strip().lstrip("\ufeff") for column in reader.fieldnames or ()]
         reader.fieldnames = columns
         form = _format(columns, name, needs_times=needs_times)
-        rows = list(_rows(reader, form, name))
+        found = list(_rows(reader, form, name, needs_times=needs_times))
     except (csv.Error, UnicodeDecodeError) as error:
         raise TraceError((f"{name}:{reader.line_num + 1}: not a table: {error}",)) from error
+    rows = [row for row in found if row.gpus or not row.is_job]
     if not rows:
         raise TraceError((f"{name}: has no task; expected a header and a line for each task",))
-    return rows
+    left_out = {_NO_GPUS: len(found) - len(rows)}
+    if not needs_times and (timed := [row for row in rows if row.seconds]):
+        left_out[_NO_TIMES] = sum(1 for row in rows if row.gpus and not row.seconds)
+        rows = timed
+    return TraceRows(rows, _counted(left_out))
+
+
+def _counted(left_out: Mapping[str, int]) -> dict[str, int]:
+    return {why: count for why, count in left_out.items() if count}
 
 
 def _format(columns: Sequence[str], name: str, *, needs_times: bool) -> Format:
@@ -47,7 +59,7 @@ def _format(columns: Sequence[str], name: str, *, needs_times: bool) -> Format:
     return form
 
 
-def _rows(reader: "csv.DictReader[str]", form: Format, name: str) -> Iterator[Row]:
+def _rows(reader: "csv.DictReader[str]", form: Format, name: str, *, needs_times: bool) -> Iterator[Row]:
     problems: list[str] = []
     for number, cells_of in enumerate(reader):
         line = reader.line_num
@@ -57,17 +69,20 @@ def _rows(reader: "csv.DictReader[str]", form: Format, name: str) -> Iterator[Ro
             problems.append(f"{name}:{line}: has more cells than the header")
         cells = Cells(cells_of)
         row = form.read(cells, line)
+        if needs_times and not any(cells.text(column) for column in form.times):
+            missing = " and ".join(form.times)
+            cells.problems.append(f"{missing}: got nothing; expected seconds or a date, or --load, which draws times")
         problems += [f"{name}:{line}: {problem}" for problem in cells.problems]
         if len(problems) > MAX_PROBLEMS:
             break
-        if not cells.problems and not (row.is_job and not row.gpus):
+        if not cells.problems:
             yield row
     if problems:
         more = ["and maybe more"] if len(problems) > MAX_PROBLEMS else []
         raise TraceError((*problems[:MAX_PROBLEMS], *(f"{name}: {each}" for each in more)))
 
 
-def read_philly(text: str, *, name: str) -> list[Row]:
+def read_philly(text: str, *, name: str) -> TraceRows:
     """Read Philly's `cluster_job_log`. Raises TraceError."""
     try:
         jobs = json.loads(text)
@@ -84,7 +99,7 @@ def read_philly(text: str, *, name: str) -> list[Row]:
             rows.append(row)
     if problems or not rows:
         raise TraceError(tuple(problems[:MAX_PROBLEMS]) or (f"{name}: has no job that used GPUs",))
-    return rows
+    return TraceRows(rows, _counted({_NO_RUN: len(jobs) - len(rows)}))
 
 
 def _philly(job: dict[str, Any], cells: Cells, number: int) -> Row:

@@ -56,10 +56,10 @@ class Picture {
     let all = 0;
     let free = 0;
     for (const { row, cells } of this.group.nodes) {
-      all += cells.length;
-      free += row.state ? 0 : cells.filter((cell) => !cell.parts.length).length;
+      all += gpusOf(cells);
+      free += row.state || row.held ? 0 : gpusOf(cells.filter((cell) => !cell.parts.length));
     }
-    const text = `${this.group.name}: ${counted(this.group.nodes.length, "node")}, ${counted(all, "GPU")}${isPartial ? "" : `, ${free} wholly free`}`;
+    const text = `${this.group.name}: ${counted(this.group.nodes.length, "node")}, ${counted(rounded(all), "GPU")}${isPartial ? "" : `, ${rounded(free)} wholly free`}`;
     if (this.heading.textContent !== text) this.heading.textContent = text;
   }
 
@@ -115,6 +115,8 @@ class Picture {
   }
 }
 
+const gpusOf = (cells) => cells.reduce((sum, { gpus }) => sum + gpus, 0);
+const rounded = (gpus) => Math.round(gpus * 100) / 100;
 const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 
 function describe({ row, cells }, index) {

@@ -14,10 +14,10 @@ const KEYS = {
   domain: (row) => row.domain || "no domain",
 };
 
-/** The GPUs of a row one after another: each with its resource and its parts. */
+/** The GPUs of a row one after another: each with its resource, its parts, and how much of a GPU it is. */
 export function devices(row) {
-  return row.groups.flatMap(([resource, isPacked, over, list]) =>
-    list.map(([pieces, parts]) => ({ resource, isPacked, over, pieces, parts })),
+  return row.groups.flatMap(([resource, isPacked, over, list, piece]) =>
+    list.map(([pieces, parts]) => ({ resource, isPacked, over, pieces, parts, gpus: piece ? pieces * piece : 1 })),
   );
 }
 

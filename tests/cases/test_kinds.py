@@ -1,0 +1,87 @@
+"""One object of every kind, and everything that its row says of it, as data (kinds/MODULE.yaml).
+
+`of` is the object, and stands for what is in the cluster, too; `with` what else is known. `pods` are role and count,
+`gang` what the leader reads of it: `at` the path, `size` how many pods start together, `late` how many follow; or
+`by`, the kind that says it instead. `deadline`, `evictions` (the message of a review), `survives` (evictions that the
+evictor assumes; absent: any), `loss` of a pod (COUNTED) and `owner` (the path at which its own owner is looked up) are
+as the sample has them, absent where there are none.
+"""
+
+import msgspec
+import pytest
+import yaml
+
+from tests.cases.samples import filled
+from tests.test_mirror import CASES
+from webhook.core.model.policy import BUILT_IN_RESOURCES
+from webhook.core.reclaim.failures import Loss
+from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.controllers import is_retried, loss_of, path_of
+from webhook.kube.kinds.deadlines import running_deadline
+from webhook.kube.kinds.related import Related
+from webhook.kube.kinds.table import BUILT_IN, BY_KIND, kind_table
+from webhook.kube.objects.events import ObjectRef
+from webhook.kube.workloads.evictions import eviction_effect
+from webhook.kube.workloads.expand import expand
+from webhook.kube.workloads.gang_object import paths_of
+from webhook.kube.workloads.gang_size import gang_plan
+
+SAMPLES = {
+    (each["of"]["apiVersion"].rpartition("/")[0], each["of"]["kind"]): filled(each)
+    for path in sorted(CASES.glob("*.yaml"))
+    for each in yaml.safe_load(path.read_text())
+}
+ROWS = [pytest.param(row, id=f"{row.kind.kind}.{row.kind.group}") for row in BUILT_IN]
+
+
+def said_of(row, document, related):
+    """Everything that is known of an object, by its row."""
+    found = {}
+    expanded = expand(document, kinds=kind_table(), related=Related.of(related), namespace="vision")
+    if expanded is not None:
+        found["pods"] = {pods.role: pods.count for pods in expanded.pod_sets}
+    found["gang"] = gang_of(row, document)
+    found["deadline"] = running_deadline(document, row.deadline)
+    effect = eviction_effect(document, row, Budget())
+    found["evictions"] = effect.always or effect.without_rule
+    if row.failures is not None:
+        left = row.failures.budget(msgspec.convert(document, row.failures.item))
+        found["survives"] = None if left is None else left.limit - left.failed
+    loss = loss_of(document["apiVersion"], row.kind.kind, {"ray.io/node-type": "head"})
+    found["loss"] = "" if loss is Loss.COUNTED else loss.name
+    found["owner"] = path_of(ObjectRef(row.kind.kind, "vision", "it", "u", document["apiVersion"]))
+    found["retried"] = is_retried(document["apiVersion"], row.kind.kind)
+    return {key: value for key, value in found.items() if value or (value == 0 and value is not False)}
+
+
+def gang_of(row, document):
+    if row.gang.described_by:
+        return {"by": row.gang.described_by}
+    if not (row.gang.marker or row.gang.of_controller):
+        return {}
+    plan = gang_plan(document, kinds=kind_table(), namespace="vision", weights=BUILT_IN_RESOURCES)
+    late = {"late": len(plan.late)} if plan.late else {}
+    return {"at": list(paths_of(row, "vision", "it"))[-1], "size": plan.size, **late}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_says_of_its_sample(row):
+    sample = SAMPLES[row.kind.group, row.kind.kind]
+    document = {"metadata": {"name": "it", "namespace": "vision", "uid": "u"}, **sample["of"]}
+    want = {key: value for key, value in sample.items() if key not in ("of", "with")}
+    assert said_of(row, document, sample.get("with", [])) == want
+
+
+def test_every_row_has_one_sample():
+    assert SAMPLES.keys() == BY_KIND.keys()
+    assert sum(len(yaml.safe_load(path.read_text())) for path in CASES.glob("*.yaml")) == len(SAMPLES)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_size_of_every_gang_can_be_read_somewhere(row):
+    """A gang whose size no one can read starts pod by pod, and holds GPUs meanwhile."""
+    read = {each.kind.kind for each in BUILT_IN if each.gang.marker or each.gang.of_controller}
+    if row.gang.described_by:
+        assert row.gang.described_by in read | {"each component"}
+    elif row.kind.is_gang:
+        assert row.kind.kind in read

@@ -1,0 +1,37 @@
+"""Deadlines that run on while pods wait in line, by the manifests of each kind."""
+
+import pytest
+
+from webhook.kube.kinds.deadlines import running_deadline
+from webhook.kube.kinds.table import BY_KIND
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "spec", "want"),
+    [
+        ("batch", "Job", {"activeDeadlineSeconds": 60}, "activeDeadlineSeconds (60)"),
+        ("batch", "CronJob", {"jobTemplate": {"spec": {"activeDeadlineSeconds": 60}}}, "activeDeadlineSeconds (60)"),
+        ("kubeflow.org", "PyTorchJob", {"runPolicy": {"activeDeadlineSeconds": 9}}, "activeDeadlineSeconds (9)"),
+        ("apps", "Deployment", {"progressDeadlineSeconds": 600}, "progressDeadlineSeconds (600)"),
+        ("apps", "Deployment", {"progressDeadlineSeconds": 2**31 - 1}, ""),
+        ("apps", "Deployment", {}, "progressDeadlineSeconds (600)"),
+        ("argoproj.io", "Rollout", {}, "progressDeadlineSeconds (600)"),
+        (
+            "jobset.x-k8s.io",
+            "JobSet",
+            {"replicatedJobs": [{"template": {"spec": {"activeDeadlineSeconds": n}}} for n in (90, 60)]},
+            "activeDeadlineSeconds (60)",
+        ),
+        ("jobset.x-k8s.io", "JobSet", {"replicatedJobs": [{}, None, "x"]}, ""),
+        ("jobset.x-k8s.io", "JobSet", {"replicatedJobs": "x"}, ""),
+        ("argoproj.io", "Workflow", {"activeDeadlineSeconds": 60}, "activeDeadlineSeconds (60)"),
+        ("argoproj.io", "CronWorkflow", {"workflowSpec": {"activeDeadlineSeconds": 7}}, "activeDeadlineSeconds (7)"),
+        ("apps", "StatefulSet", {"progressDeadlineSeconds": 600}, ""),
+        ("batch", "Job", {"template": {"spec": {"activeDeadlineSeconds": 60}}}, ""),
+        ("batch", "Job", {"activeDeadlineSeconds": True}, ""),
+        ("batch", "Job", {"activeDeadlineSeconds": -1}, ""),
+        ("batch", "Job", [], ""),
+    ],
+)
+def test_a_deadline_is_named_with_its_seconds(group, kind, spec, want):
+    assert running_deadline({"spec": spec}, BY_KIND[group, kind].deadline) == want

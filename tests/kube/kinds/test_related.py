@@ -1,0 +1,50 @@
+"""Other objects that a workload refers to, and autoscalers that refer to it."""
+
+import pytest
+
+from webhook.kube.kinds.paths import Count
+from webhook.kube.kinds.related import NO_RELATED, Related
+
+
+def named(kind, name="it", namespace=None, **spec):
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"kind": kind, "metadata": metadata, "spec": spec}
+
+
+def scaler(kind="HorizontalPodAutoscaler", target=None, **more):
+    return named(kind, "h", scaleTargetRef={"kind": "Deployment", "name": "it"} if target is None else target, **more)
+
+
+def test_objects_are_found_in_their_namespace_or_in_any_if_they_have_none():
+    here, there = named("ServingRuntime"), named("ServingRuntime", namespace="elsewhere")
+    related = Related.of([here, there], namespace="team-a")
+    assert related.find("ServingRuntime", "it", namespace="team-a") is here
+    assert related.find("ServingRuntime", "it", namespace="elsewhere") is there
+    assert related.find("ServingRuntime", "it", namespace="team-b") is None
+    assert related.find("ServingRuntime", "it") is here
+    assert NO_RELATED.find("ServingRuntime", "it") is None
+
+
+@pytest.mark.parametrize(
+    ("document", "want"),
+    [
+        (scaler(maxReplicas=7), Count(7)),
+        (scaler(), Count(None, "maxReplicas of its HorizontalPodAutoscaler is not set")),
+        (scaler("ScaledObject", maxReplicaCount=5), Count(5)),
+        (scaler("ScaledObject"), Count(100)),
+        (scaler("ScaledObject", {"name": "it"}, maxReplicaCount=5), Count(5)),
+        (scaler(target={"kind": "StatefulSet", "name": "it"}, maxReplicas=7), None),
+        (scaler(target={"kind": "Deployment", "name": "other"}, maxReplicas=7), None),
+    ],
+    ids=["hpa", "hpa without a maximum", "keda", "keda's default", "a Deployment by default", "kind", "name"],
+)
+def test_an_autoscaler_sets_the_maximum_of_its_target(document, want):
+    related = Related.of([document], namespace="team-a")
+    assert related.scaled_to("Deployment", "it", namespace="team-a") == want
+    assert related.scaled_to("Deployment", "it", namespace="team-b") is None
+
+
+def test_of_several_autoscalers_the_first_horizontal_one_counts():
+    several = [scaler("ScaledObject", maxReplicaCount=5), scaler(maxReplicas=7), scaler(maxReplicas=9)]
+    several[2]["metadata"]["name"] = "other"
+    assert Related.of(several, namespace="team-a").scaled_to("Deployment", "it", namespace="team-a") == Count(7)

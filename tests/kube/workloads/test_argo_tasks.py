@@ -1,9 +1,0 @@
-"""The dependencies of the tasks of a graph."""
-
-from webhook.kube.workloads.argo_tasks import Task, before
-from webhook.kube.workloads.budget import Budget
-
-
-def test_cyclic_dependencies_terminate():
-    tasks = [Task.of({"name": "a", "depends": "b"}), Task.of({"name": "b", "depends": "a"}), Task.of({"name": "c"})]
-    assert before(tasks, Budget())[2] == 0

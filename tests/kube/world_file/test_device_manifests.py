@@ -1,0 +1,67 @@
+"""DRA objects among manifests: each version is read, status is not, and what is malformed is refused."""
+
+import msgspec
+import pytest
+
+from tests.core.support import claims
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.claim_ref import ClaimRef
+from webhook.kube.world_file.device_manifests import KnownClass, add_devices, read_devices
+
+REQUEST = {"deviceClassName": "gpu.nvidia.com", "count": 2}
+
+
+def document(kind, spec, version="v1", **more):
+    return {"apiVersion": f"resource.k8s.io/{version}", "kind": kind, "metadata": {"name": "it"}, "spec": spec, **more}
+
+
+def claim(version, request):
+    return document("ResourceClaim", {"devices": {"requests": [request]}}, version)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        claim("v1", {"name": "r", "exactly": REQUEST}),
+        claim("v1beta2", {"name": "r", "exactly": REQUEST}),
+        claim("v1beta1", {"name": "r", **REQUEST}),
+        claim("v1beta1", {"name": "r", "firstAvailable": [{"name": "s", **REQUEST}]}),
+        {**claim("v1", {"name": "r", "exactly": REQUEST}), "status": {"allocation": 1}},
+    ],
+    ids=["v1", "v1beta2", "v1beta1", "v1beta1 with alternatives", "a status that no one may write"],
+)
+def test_a_claim_of_each_version_counts_the_same(written):
+    found = read_devices(written, namespace="vision")
+    assert found.key == ("claim", "vision", "it")
+    assert [each.number for request in found.spec for each in request.alternatives] == [2]
+
+
+def test_a_template_has_its_own_namespace():
+    written = document("ResourceClaimTemplate", {"spec": {"devices": {"requests": [{"exactly": REQUEST}]}}})
+    written["metadata"]["namespace"] = "nlp"
+    assert read_devices(written, namespace="vision").key == ("template", "nlp", "it")
+
+
+def test_a_claim_that_the_world_has_stays():
+    place = claims.world()
+    small, large = (claim("v1", {"exactly": {**REQUEST, "count": count}}) for count in (1, 8))
+    for each in (small, large):
+        add_devices(read_devices(each, namespace="team-a"), place)
+    assert claims.resolve_for(place, ClaimRef(claim="it")).demand.gpus == ONE_GPU
+
+
+def test_a_class_is_read_with_its_resource():
+    found = read_devices(document("DeviceClass", {"extendedResourceName": "example.com/gpu"}), namespace="vision")
+    assert isinstance(found, KnownClass)
+    assert found.device_class.extended_resource == "example.com/gpu"
+
+
+@pytest.mark.parametrize("api", ["v1", "apps/v1", "example.com/v1"])
+def test_other_objects_are_none(api):
+    assert read_devices({"apiVersion": api, "kind": "ResourceClaim", "spec": {}}, namespace="vision") is None
+    assert read_devices(document("ResourceSlice", {}), namespace="vision") is None
+
+
+def test_a_malformed_claim_is_refused():
+    with pytest.raises(msgspec.ValidationError):
+        read_devices(claim("v1", {"exactly": {"count": "many"}}), namespace="vision")

@@ -1,0 +1,91 @@
+"""The kinds of Kubernetes that run until they are deleted: pods, and what keeps a number of them."""
+
+from typing import Final
+
+from webhook.core.model.policy import PodPath, WorkloadKind
+from webhook.kube.kinds.deadlines import PROGRESS
+from webhook.kube.kinds.gang_rules import GangRules, Stages
+from webhook.kube.kinds.kind_row import NO_CONTROLLER, REPLICA_SET, REPLICAS, PodsFound, ReadContext, Row
+from webhook.kube.kinds.model import Json, listed, mapping
+from webhook.kube.kinds.paths import Count, Pods, dig
+
+_DAEMON_TOLERATIONS: Final = (
+    *(
+        {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute"}
+        for taint in ("not-ready", "unreachable")
+    ),
+    *(
+        {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoSchedule"}
+        for taint in ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
+    ),
+)
+"""The tolerations that the DaemonSet controller adds to every pod, so that it runs on cordoned and unready nodes."""
+
+PER_NODE: Final = "one runs on every eligible node, so the count depends on the cluster"
+_SCALED: Final = "`spec.replicas` (1), or the maximum of its autoscaler"
+_AS_CONTROLLER: Final = GangRules(of_controller=True)
+
+
+def daemon_set(document: Json, _context: ReadContext) -> PodsFound:
+    """Read a DaemonSet, whose number of pods depends on the cluster."""
+    template = mapping(dig(document, "spec.template"))
+    spec = mapping(template.get("spec"))
+    tolerations = [*listed(spec.get("tolerations")), *_DAEMON_TOLERATIONS]
+    completed = {**template, "spec": {**spec, "tolerations": tolerations}} if spec else template
+    return PodsFound((Pods("", Count(None, PER_NODE), completed),))
+
+
+def _stateful_stages(document: Json) -> Stages:
+    return Stages(is_one_by_one=dig(document, "spec.podManagementPolicy") != "Parallel")
+
+
+ROWS: Final = (
+    Row(
+        WorkloadKind("", "Pod", "pods", (PodPath(""),)),
+        ("v1",),
+        "itself",
+        controller=NO_CONTROLLER,
+        is_judged=False,
+        is_intermediate=True,  # of Spark's executors
+    ),
+    Row(
+        WorkloadKind("", "ReplicationController", "replicationcontrollers", REPLICAS),
+        ("v1",),
+        "`spec.replicas` (1)",
+        gang=_AS_CONTROLLER,
+        is_intermediate=True,
+        is_retried=True,
+    ),
+    Row(
+        WorkloadKind("apps", "Deployment", "deployments", REPLICAS),
+        ("v1",),
+        f"{_SCALED}; an update may add `maxSurge` for a while",
+        controller=REPLICA_SET,
+        deadline=PROGRESS,
+        is_intermediate=True,
+    ),
+    Row(
+        WorkloadKind("apps", "StatefulSet", "statefulsets", REPLICAS),
+        ("v1",),
+        _SCALED,
+        gang=GangRules(of_controller=True, stages=_stateful_stages),
+        is_intermediate=True,
+        is_retried=True,
+    ),
+    Row(
+        WorkloadKind("apps", "ReplicaSet", "replicasets", REPLICAS),
+        ("v1",),
+        _SCALED,
+        gang=_AS_CONTROLLER,
+        is_intermediate=True,
+        is_retried=True,
+    ),
+    Row(
+        WorkloadKind("apps", "DaemonSet", "daemonsets"),
+        ("v1",),
+        "one on every node that it may use: counted where the nodes are known",
+        daemon_set,
+        is_intermediate=True,
+        is_retried=True,
+    ),
+)

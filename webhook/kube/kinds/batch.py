@@ -1,0 +1,220 @@
+"""Batch kinds of Kubernetes and Volcano, JobSet, LeaderWorkerSet and AppWrapper."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from webhook.core.model.policy import WorkloadKind
+from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.gang_rules import AT_ONCE, GangRules, Stage, Stages, is_number, less
+from webhook.kube.kinds.job_failures import Job, job_budget
+from webhook.kube.kinds.kind_row import JOB, STATEFUL_SET, Failures, PodsFound, ReadContext, Row, gang_kind
+from webhook.kube.kinds.model import Json, listed, mapping, text
+from webhook.kube.kinds.paths import Count, Pods, count_at, dig, entries, replicated
+from webhook.kube.objects import keys
+
+SUSPENDED: Final = "suspended: its pods are created when it is resumed"
+
+
+def suspended(document: Json, path: str) -> tuple[str, ...]:
+    """Return a warning if an object is suspended."""
+    return (SUSPENDED,) if dig(document, path) is True else ()
+
+
+def overlapping(document: Json) -> tuple[str, ...]:
+    """Return a warning if runs of an object may overlap."""
+    is_allowed = text(dig(document, "spec.concurrencyPolicy")) in {"", "Allow"}
+    return ("one run is counted; concurrencyPolicy Allow lets several overlap",) if is_allowed else ()
+
+
+def job(document: Json, _context: ReadContext) -> PodsFound:
+    """Read a Job."""
+    spec = mapping(document.get("spec"))
+    return PodsFound(
+        (Pods("", job_peak(spec, ""), mapping(spec.get("template"))),), suspended(document, "spec.suspend")
+    )
+
+
+def job_peak(spec: Json, where: str) -> Count:
+    """Return how many pods of a Job run at once; `where` is the path prefix of its fields."""
+    parallelism = count_at(spec, "parallelism", default=1, named=f"{where}parallelism")
+    if spec.get("completions") is None:
+        return parallelism
+    return parallelism.at_most(count_at(spec, "completions", default=None, named=f"{where}completions"))
+
+
+def cron_job(document: Json, _context: ReadContext) -> PodsFound:
+    """Read a CronJob: one run."""
+    spec = mapping(dig(document, "spec.jobTemplate.spec"))
+    warnings = suspended(document, "spec.suspend") + overlapping(document)
+    return PodsFound((Pods("", job_peak(spec, "spec.jobTemplate.spec."), mapping(spec.get("template"))),), warnings)
+
+
+def job_set(document: Json, context: ReadContext) -> PodsFound:
+    """Read a JobSet: all replicas of all replicated jobs at once."""
+    pods = tuple(
+        Pods(
+            name,
+            count_at(entry, "replicas", default=1, named=f"{where}replicas").times(
+                job_peak(mapping(dig(entry, "template.spec")), f"{where}template.spec.")
+            ),
+            mapping(dig(entry, "template.spec.template")),
+        )
+        for name, where, entry in entries(document, "spec.replicatedJobs", context.budget)
+    )
+    return PodsFound(pods, suspended(document, "spec.suspend"))
+
+
+def leader_worker_set(document: Json, _context: ReadContext) -> PodsFound:
+    """Read a LeaderWorkerSet: each replica is one leader and size - 1 workers."""
+    replicas = count_at(document, "spec.replicas", default=1)
+    size = count_at(document, "spec.leaderWorkerTemplate.size", default=1)
+    worker = mapping(dig(document, "spec.leaderWorkerTemplate.workerTemplate"))
+    leader = mapping(dig(document, "spec.leaderWorkerTemplate.leaderTemplate")) or worker
+    others = size.without(1)
+    pods = [Pods("leader", replicas, leader)]
+    if others.number != 0:
+        pods.append(Pods("worker", replicas.times(others), worker))
+    return PodsFound(tuple(pods))
+
+
+def app_wrapper(document: Json, _context: ReadContext) -> PodsFound:
+    """Read an AppWrapper: all objects that it creates."""
+    parts = tuple(mapping(mapping(each).get("template")) for each in listed(dig(document, "spec.components")))
+    warnings = suspended(document, "spec.suspend")
+    return PodsFound((), warnings if parts else (*warnings, "it has no components"), parts=parts)
+
+
+def volcano_job(document: Json, context: ReadContext) -> PodsFound:
+    """Read a Volcano Job, whose pods use Volcano's scheduler by default."""
+    scheduler = text(dig(document, "spec.schedulerName")) or "volcano"
+    pods = []
+    for entry in entries(document, "spec.tasks", context.budget):
+        task = replicated(*entry)
+        spec = mapping(task.template.get("spec"))
+        completed = {**task.template, "spec": {"schedulerName": scheduler, **spec}} if spec else task.template
+        pods.append(replace(task, template=completed))
+    return PodsFound(tuple(pods))
+
+
+def _remaining_job(spec: Json, status: Json) -> Mapping[str, Any]:
+    completions, succeeded = spec.get("completions"), status.get("succeeded")
+    if not (is_number(completions) and is_number(succeeded)):
+        return spec
+    return {**spec, "completions": max(1, completions - succeeded)}
+
+
+def _remaining_job_set(spec: Json, status: Json) -> Mapping[str, Any]:
+    states = map(mapping, listed(status.get("replicatedJobsStatus")))
+    done = {text(each.get("name")): each.get("succeeded") for each in states}
+    jobs = [less(mapping(job), done.get(text(mapping(job).get("name")))) for job in listed(spec.get("replicatedJobs"))]
+    return {**spec, "replicatedJobs": jobs}
+
+
+def _stages_of_job_set(document: Json) -> Stages:
+    """Return the stages of a JobSet's jobs; those they depend on come before them in its list."""
+    spec = mapping(document.get("spec"))
+    is_in_order = dig(spec, "startupPolicy.startupPolicyOrder") == "InOrder"
+    stages: dict[str, Stage] = {}
+    for index, entry in enumerate(listed(spec.get("replicatedJobs"))):
+        job = mapping(entry)
+        stage = Stage(step=index) if is_in_order else AT_ONCE
+        for each in listed(job.get("dependsOn")):
+            era, step = stages.get(text(mapping(each).get("name")), AT_ONCE)
+            is_complete = text(mapping(each).get("status")) == "Complete"
+            stage = max(stage, Stage(era + 1) if is_complete else Stage(era, step + 1))
+        stages[text(job.get("name"))] = stage
+    return Stages(stages)
+
+
+def _one_group(spec: Json, _status: Json) -> Mapping[str, Any]:
+    return {**spec, "replicas": 1}  # each group of a LeaderWorkerSet is a gang
+
+
+def _stages_of_leader_worker_set(document: Json) -> Stages:
+    """Return the stages of a group: some make workers once their leader is ready, or has its node."""
+    is_exclusive = keys.LWS_EXCLUSIVE in mapping(dig(document, "metadata.annotations"))
+    if is_exclusive or dig(document, "spec.startupPolicy") == "LeaderReady":
+        return Stages({"worker": Stage(step=1)})
+    return Stages()
+
+
+def _itself(document: Json, _budget: Budget) -> Iterator[tuple[Json, str]]:
+    yield document, "Never"
+
+
+def _run_of_cron_job(document: Json, _budget: Budget) -> Iterator[tuple[Json, str]]:
+    yield mapping(dig(document, "spec.jobTemplate")), "Never"
+
+
+def _jobs_of_set(document: Json, budget: Budget) -> Iterator[tuple[Json, str]]:
+    for _, _, entry in entries(document, "spec.replicatedJobs", budget):
+        yield mapping(mapping(entry).get("template")), "OnFailure"  # JobSet's own default
+
+
+ROWS: Final = (
+    Row(
+        WorkloadKind("batch", "Job", "jobs"),
+        ("v1",),
+        "`spec.parallelism` (1), no more than `spec.completions`",
+        job,
+        labels={"batch.kubernetes.io/job-name": "{name}", "job-name": "{name}"},
+        gang=GangRules(of_controller=True, minimum=_remaining_job),
+        deadline="spec.activeDeadlineSeconds",
+        jobs=_itself,
+        failures=Failures(Job, job_budget),
+        is_intermediate=True,
+        is_retried=True,
+    ),
+    Row(
+        WorkloadKind("batch", "CronJob", "cronjobs"),
+        ("v1",),
+        "one run, as a Job",
+        cron_job,
+        JOB,
+        deadline="spec.jobTemplate.spec.activeDeadlineSeconds",
+        jobs=_run_of_cron_job,
+    ),
+    Row(
+        gang_kind("jobset.x-k8s.io", "JobSet", "jobsets"),
+        ("v1alpha2",),
+        "each of `spec.replicatedJobs`: `replicas` (1) times its Job",
+        job_set,
+        JOB,
+        {"jobset.sigs.k8s.io/jobset-name": "{name}", "jobset.sigs.k8s.io/replicatedjob-name": "{role}"},
+        gang=GangRules(marker=keys.JOBSET_NAME, minimum=_remaining_job_set, stages=_stages_of_job_set),
+        deadline="spec.replicatedJobs[].template.spec.activeDeadlineSeconds",
+        jobs=_jobs_of_set,
+        is_intermediate=True,
+    ),
+    Row(
+        gang_kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet", "leaderworkersets"),
+        ("v1",),
+        "`spec.replicas` (1) times one leader and `leaderWorkerTemplate.size` - 1 workers",
+        leader_worker_set,
+        STATEFUL_SET,
+        {"leaderworkerset.sigs.k8s.io/name": "{name}"},
+        gang=GangRules(
+            marker=keys.LWS_GROUP,
+            name_label=keys.LWS_NAME,
+            minimum=_one_group,
+            stages=_stages_of_leader_worker_set,
+        ),
+    ),
+    Row(
+        gang_kind("batch.volcano.sh", "Job", "jobs"),
+        ("v1alpha1",),
+        "each of `spec.tasks`: `replicas` (1)",
+        volcano_job,
+        labels={"volcano.sh/job-name": "{name}", "volcano.sh/task-spec": "{role}"},
+        gang=GangRules(described_by="PodGroup"),
+    ),
+    Row(
+        gang_kind("workload.codeflare.dev", "AppWrapper", "appwrappers"),
+        ("v1beta2",),
+        "those of the objects in `spec.components`",
+        app_wrapper,
+        makes_objects=True,
+        gang=GangRules(described_by="each component"),
+    ),
+)

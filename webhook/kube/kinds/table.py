@@ -1,0 +1,27 @@
+"""All kinds, by their rows: each row is beside the functions that read objects of its kind."""
+
+from typing import Final
+
+from webhook.core.model.policy import WorkloadKind
+from webhook.kube.kinds import apps, argo, batch, kubeflow, pod_groups, ray, seldon, serving, spark, trainjob
+from webhook.kube.kinds.kind_row import KindTable, Row
+
+BUILT_IN: Final[tuple[Row, ...]] = (
+    *apps.ROWS,
+    *batch.ROWS,
+    *kubeflow.ROWS,
+    *trainjob.ROWS,
+    *ray.ROWS,
+    *argo.ROWS,
+    *spark.ROWS,
+    *serving.ROWS,
+    *seldon.ROWS,
+    *pod_groups.ROWS,
+)
+
+BY_KIND: Final[KindTable] = {(row.kind.group, row.kind.kind): row for row in BUILT_IN}
+
+
+def kind_table(added: tuple[WorkloadKind, ...] = ()) -> KindTable:
+    """Return a table of the built-in kinds and those of the policy, which take precedence."""
+    return {**BY_KIND, **{(kind.group, kind.kind): Row(kind, ("*",), "as policy says") for kind in added}}

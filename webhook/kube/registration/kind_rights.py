@@ -1,0 +1,52 @@
+"""The rights that Fairgate needs for kinds of workloads, by their rows."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any
+
+from webhook.kube.kinds.kind_row import Row
+from webhook.kube.kinds.table import BUILT_IN
+from webhook.kube.objects import keys
+
+_Rules = list[dict[str, Any]]
+
+
+class Component(StrEnum):
+    """The components that read workloads."""
+
+    SERVER = "server"
+    EVICTOR = "evictor"
+
+
+def kind_rules(component: Component) -> _Rules:
+    """Return the RBAC rules of a component: to read what makes pods, and to annotate or watch it."""
+    owners = [row for row in BUILT_IN if row.is_intermediate and row.kind.kind != "Pod"]
+    if component is Component.EVICTOR:
+        failing = (row for row in BUILT_IN if row.failures is not None)
+        return [*_rules(owners, ["get"]), *_rules(failing, ["list", "watch"])]
+    described = [row for row in BUILT_IN if row.gang.marker or row.gang.of_controller]
+    return [*_rules([*owners, *described], ["get"]), *_rules((row for row in BUILT_IN if row.is_retried), ["patch"])]
+
+
+def kind_roles() -> list[dict[str, Any]]:
+    """Return a ClusterRole with these rules for each component."""
+    return [
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": f"fairgate-{component}-kinds", "labels": dict(keys.OWN_LABELS)},
+            "rules": kind_rules(component),
+        }
+        for component in Component
+    ]
+
+
+def _rules(rows: Iterable[Row], verbs: list[str]) -> _Rules:
+    resources: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        resources[row.kind.group].add(row.kind.resource)
+    return [
+        {"apiGroups": [group], "resources": sorted(names), "verbs": list(verbs)}
+        for group, names in sorted(resources.items())
+    ]
