@@ -162,7 +162,7 @@ async def running(connection: ApiConnection, *, seen: dict[str, tuple[str, float
         reported = reports.read_at(at)
         if reported is not None and now - reported <= SILENT_SECONDS and here - since <= SILENT_SECONDS:
             alive.append(f"{each.component} {name.rpartition('_')[0] or name}")
-    return alive
+    return sorted(alive)
 
 
 async def _all_leases(connection: ApiConnection) -> list[OwnedObject]:
