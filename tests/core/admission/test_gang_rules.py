@@ -1,5 +1,7 @@
 """Pods of a gang at the door: who waits for the others, and which gangs are refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.core.support.make import ALICE, gpus, node, policy, resident, team, world
@@ -13,7 +15,7 @@ from webhook.core.model.decision import Admit, Deny, Queue
 from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.names import GangId
 from webhook.core.model.pod import Handling
-from webhook.core.model.policy import OnLimit, OnNoRoom
+from webhook.core.model.policy import Mode, OnLimit, OnNoRoom, PlacementRules
 from webhook.core.model.reason import Code
 
 LIMITED = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
@@ -129,5 +131,8 @@ def test_a_gang_that_the_nodes_never_hold_is_refused_with_the_pod_that_makes_it_
     want = "gang g has 3 pods, and the nodes that they may use hold 2 of them when empty: it can never start whole"
     assert decision.reasons[0].text == f"{want}; make it smaller"
     assert isinstance(asked(place, count=8), Queue), "of an unknown size it may be two gangs, one after the other"
+    place.set_policy(replace(place.policy, placement=PlacementRules(mode=Mode.OFF)))
+    assert isinstance(asked(place, count=8, size=3), Queue), "as of a pod alone, that is not certain"
+    place.set_policy(replace(place.policy, placement=PlacementRules()))
     place.set_node(node("n2"))
     assert isinstance(asked(place, count=8, size=3), Queue)

@@ -10,6 +10,7 @@ from webhook.cli.explain.verdict import Word, verdict_of
 from webhook.cli.queue.report import WaitingReport, waiting_report
 from webhook.core.explain.candidates import Candidates
 from webhook.core.explain.explanation import PoolStep
+from webhook.core.explain.rollout import OldPods
 from webhook.core.model.amount import format_gpus, format_limit
 from webhook.core.model.demand import Demand
 from webhook.core.model.reason import Reason
@@ -136,6 +137,13 @@ class DomainReport(msgspec.Struct, rename="camel"):
     enough: Annotated[bool, msgspec.Meta(description="whether it has room for all of them")]
 
 
+class UpdateReport(msgspec.Struct, rename="camel"):
+    """The pods that the update of the pod's Deployment replaces."""
+
+    replica_sets: list[str]
+    gpus: str
+
+
 class ExplanationReport(msgspec.Struct, rename="camel"):
     """One decision, step by step."""
 
@@ -168,6 +176,9 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
     ]
     smaller: Annotated[dict[str, str] | None, msgspec.Meta(description="the largest lesser request that would run now")]
     elsewhere: Annotated[list[str], msgspec.Meta(description="pools in which it would run now")]
+    update: Annotated[
+        UpdateReport | None, msgspec.Meta(description="where the pod would not run beside them: those it replaces")
+    ]
     reclaim: ReclaimReport | None
     eviction: EvictionReport | None
     line: Annotated[WaitingReport | None, msgspec.Meta(description="of a pod that waits in line")]
@@ -217,6 +228,7 @@ def report_of(explained: ExplainedSubject) -> ExplanationReport:
         ],
         smaller=None if explanation.smaller is None else _devices(explanation.smaller),
         elsewhere=list(explanation.elsewhere),
+        update=_update(explanation.update),
         reclaim=_reclaim(explained),
         eviction=_eviction(explained),
         line=None if explained.line is None else waiting_report(explained.line),
@@ -251,6 +263,10 @@ def _eviction(explained: ExplainedSubject) -> EvictionReport | None:
         return None
     at, team = existing.evicted_at or existing.evict_at, existing.evict_for or None
     return EvictionReport(at, bool(existing.evicted_at), team, explained.beneficiary or None)
+
+
+def _update(old: OldPods | None) -> UpdateReport | None:
+    return None if old is None else UpdateReport(list(old.replica_sets), format_gpus(old.gpus))
 
 
 def _reason(reason: Reason) -> ReasonReport:

@@ -1,6 +1,6 @@
 """Evaluates the objects of a review in order against one world, each charged before the next."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -16,10 +16,12 @@ from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import OnWorkloadLimit
 from webhook.core.model.reason import LIMIT_CODES, Code, Reason
 from webhook.core.world.world import World
-from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.budget import Budget, BudgetSpentError
+from webhook.kube.kinds.gpu_requests import unread_request
 from webhook.kube.kinds.model import PodSet, Unknown, Workload, mapping, text
 from webhook.kube.kinds.related import Related
 from webhook.kube.kinds.table import kind_table
+from webhook.kube.objects.bounds import shortened
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_size import plan_of_workload
 from webhook.kube.workloads.parts import NOT_JUDGED, judge
@@ -51,6 +53,14 @@ class _Evaluated(NamedTuple):
     notes: list[str]
 
 
+class _Replaced(NamedTuple):
+    """Pods that an object replaces: those of the same object earlier in the stream, and those of the world."""
+
+    notes: list[str]
+    seen: Sequence[Uid] = ()
+    running: Sequence[Uid] = ()
+
+
 @dataclass(slots=True)
 class _Part:
     """The pods of one role, and what becomes of them."""
@@ -74,7 +84,7 @@ class Evaluator:
         self._ample_nodes = None if room_is_known else AmpleNodes(world)
         self._simulator = Simulator(world, now_text=now_text)
         self._kinds = kind_table(world.policy.workloads.kinds)
-        self._existing = ExistingPods(world.pods())
+        self._existing = ExistingPods([*world.pods(), *(waiting.pod for waiting in world.waiting.all())])
         self._seen: dict[tuple[str, str, str, str], tuple[Place, list[Uid]]] = {}
 
     def evaluate(self, item: Item) -> WorkloadResult | None:
@@ -88,7 +98,12 @@ class Evaluator:
         lines = GpuLines(item.document, item.object, self._world.policy.resources.keys(), line=item.place.line)
         if isinstance(expanded, Unknown):
             return _unknown_kind(item, expanded, lines.first())
-        notes, warnings = self._remove_existing(item, expanded), list(expanded.warnings)
+        warnings = list(expanded.warnings)
+        replaced = self._replaced(item, expanded)
+        notes = replaced.notes
+        of_update = [*self._judge_surge(item, expanded, lines)] if replaced.running else []
+        for uid in (*replaced.seen, *replaced.running):
+            self._world.remove_pod(uid)
         whole = self._check_workload(item, expanded, budget)
         warnings += [f"{reason.text} ({reason.code})" for reason in whole]
         refusal = whole if self._world.policy.workloads.on_limit is OnWorkloadLimit.REJECT else ()
@@ -105,9 +120,13 @@ class Evaluator:
         warnings += evaluated.warnings
         notes += evaluated.notes
         self._seen[_identity(expanded)] = (item.place, self._simulator.created[taken:])
+        if {group.outcome for group in groups} == {Outcome.ADMIT}:
+            warnings += of_update
         outcomes = {group.outcome for group in groups}
         if expanded.is_gang and Outcome.DENY in outcomes and len(outcomes) > 1:
             warnings.append(_PARTIAL_GANG)
+        if not any(group.asks_gpus for group in groups):
+            warnings += _unread(item, expanded)
         return WorkloadResult(
             item.place,
             expanded.api_version,
@@ -118,6 +137,25 @@ class Evaluator:
             tuple(dict.fromkeys(warnings)),
             tuple(notes),
         )
+
+    def _judge_surge(self, item: Item, workload: Workload, lines: GpuLines) -> Iterator[str]:
+        """Yield a warning if the first pods of a rolling update cannot run beside all that are replaced."""
+        surge = workload.surge
+        if surge is None:
+            return
+        (pod_set,) = workload.pod_sets
+        before = len(self._simulator.created)
+        found = self._evaluate_together(item, workload, (replace(pod_set, count=surge.number),), (), lines).groups
+        self._remove_since(before)
+        for group in found:
+            if not group.asks_gpus or (group.outcome is Outcome.ADMIT and not _is_without_room(group)):
+                continue
+            effect = "be refused" if group.outcome is Outcome.DENY else "wait"
+            never = ", and no old pod leaves before one of them runs" if surge.is_first else ""
+            yield (
+                f"of a rolling update, {plural(group.count or 0, 'pod')} (maxSurge) would {effect} beside the old ones"
+                f"{never}: set maxSurge: 0 and maxUnavailable: 1"
+            )
 
     def _check_workload(self, item: Item, workload: Workload, budget: Budget) -> tuple[Reason, ...]:
         """Return why all pods together can never run, as the webhook's warning does; nothing for a bare pod."""
@@ -254,20 +292,32 @@ class Evaluator:
             self._world.remove_pod(uid)
         del self._simulator.created[since:]
 
-    def _remove_existing(self, item: Item, workload: Workload) -> list[str]:
-        """Remove the object's existing pods: applying it again replaces them."""
+    def _replaced(self, item: Item, workload: Workload) -> _Replaced:
+        """Return the object's existing pods, which applying it again replaces."""
         if "name" not in mapping(item.object.get("metadata")):
-            return []
+            return _Replaced([])
         notes = []
-        place, before = self._seen.get(_identity(workload), (None, []))
+        place, seen = self._seen.get(_identity(workload), (None, []))
         if place is not None:
             notes.append(f"replaces the same object in {place.source}:{place.line}")
         running = self._existing.take(workload)
         if running:
             notes.append(f"replaces {plural(len(running), 'existing pod')}")
-        for uid in (*before, *running):
-            self._world.remove_pod(uid)
-        return notes
+        return _Replaced(notes, seen, running)
+
+
+def _is_without_room(group: PodGroup) -> bool:
+    return any(reason.code in (Code.NO_ROOM_NOW, Code.NEVER_FITS) for reason in group.reasons)
+
+
+def _unread(item: Item, workload: Workload) -> Iterator[str]:
+    """Yield a warning if an operator's object asks for GPUs in a field that is not read, and its pods request none."""
+    try:
+        found = unread_request(item.object, Budget()) if "." in workload.api_version.partition("/")[0] else ""
+    except BudgetSpentError:
+        return
+    if found:
+        yield f"it asks for GPUs at {shortened(found)}, where no request of its pods is read: none is counted"
 
 
 def _unknown_kind(item: Item, unknown: Unknown, line: int) -> WorkloadResult:

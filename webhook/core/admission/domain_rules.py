@@ -8,6 +8,7 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.names import TeamName
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Pod
+from webhook.core.model.policy import Mode
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.model.text import plural, printable
@@ -72,11 +73,12 @@ def gang_refusal(pods: Sequence[Pod], gang: Gang, team: TeamName, world: World) 
 
 
 def _cluster_refusal(pods: Sequence[Pod], team: TeamName, world: World) -> Reason | None:
-    kinds, fleet = kinds_of(pods, team, world, ignores_taints=True), world.fleet
-    if not all(kind.slots for kind in kinds):
+    """Return why all nodes together could not hold these pods; None if that is not certain, as of a pod alone."""
+    if len(pods) == 1 or world.policy.placement.mode is Mode.OFF or any(pod.claims or pod.shares_by for pod in pods):
         return None
+    kinds, fleet = kinds_of(pods, team, world, ignores_taints=True), world.fleet
     able = [fleet.could_hold(kind.demand, kind.slots).bit_count() for kind in kinds]
-    if sum(kind.number for kind in kinds) <= min(able, default=0):  # one each: without a pass over the nodes
+    if not all(able) or sum(kind.number for kind in kinds) <= min(able):  # one each: without a pass over the nodes
         return None
     if any(_may_change(pod, None, team, world) for pod in pods):
         return None

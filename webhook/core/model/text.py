@@ -4,6 +4,7 @@ Users choose the names, owners and annotations of their objects, and a terminal 
 text with such a name is passed through `printable`.
 """
 
+import re
 from typing import Final
 
 from webhook.core.model.amount import Units, format_gpus, gpus_text
@@ -12,6 +13,7 @@ from webhook.core.model.names import CPU, MEMORY, ResourceName
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _STEP_MINUTES: Final = 10
 _HOURS: Final = 48
+_NUMBERS: Final = re.compile(r"([0-9]{1,18})")
 _UNITS: Final = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 
 
@@ -86,3 +88,8 @@ def _bytes(amount: int) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape", errors="backslashreplace").decode("ascii")
+
+
+def natural_sort_key(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a sort key that orders gpu-2 before gpu-10."""
+    return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in _NUMBERS.split(name))

@@ -2,15 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Final, NamedTuple, NoReturn, Protocol
+from typing import Final, NamedTuple, NoReturn
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.ledger.ledger import ApiLedger
+from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.queue_release import ReleaseResult, hold_in_line, release_pod
 from webhook.core.model.decision import Admit, Decision
 from webhook.core.model.names import TeamName, Uid
@@ -22,7 +24,7 @@ from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.observe.logs import Logs
 from webhook.server.leader.gang_watch import GangWatch
-from webhook.server.leader.waiting_texts import EventRecorder, WaitingTexts
+from webhook.server.leader.waiting_texts import WaitingTexts
 
 AT_ONCE: Final = 64
 """Pods whose releases may be under way: their charges share ledger writes."""
@@ -48,36 +50,6 @@ FENCE_SECONDS: Final = 1.0
 
 _REST_SECONDS: Final = 5.0
 """Pause of a pod whose release failed."""
-
-
-class ReleaseLedger(Protocol):
-    """Charges waiting pods; implemented by ApiLedger."""
-
-    async def charge_waiting(
-        self, team: TeamName, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
-    ) -> Decision:
-        """Decide a release on the current world, and charge it."""
-        ...
-
-    def charged(self) -> Iterable[InFlightCharge]:
-        """Return the charges of all replicas whose pods were not seen to use anything yet."""
-        ...
-
-    def listed(self, team: TeamName, uid: Uid) -> InFlightCharge | None:
-        """Return the charge of a pod that the ledger lists; None where it does not."""
-        ...
-
-    def withdraw(self, team: TeamName, uid: Uid, *, if_still: Callable[[], bool] = ...) -> None:
-        """Withdraw the charge of a pod that certainly keeps its gate; `if_still` is asked at each write."""
-        ...
-
-    async def fence(self, team: TeamName, uid: Uid, *, since: float, deadline: float) -> bool:
-        """Return whether the objects that list a charge were written here since a loop time; write them if not."""
-        ...
-
-    def shows_gang_of(self, reservation: InFlightCharge) -> bool:
-        """Whether the gang for which room is kept was seen, if it still is there."""
-        ...
 
 
 @dataclass(slots=True)
@@ -111,8 +83,8 @@ class QueueReleaser:
         world: World,
         connection: ApiConnection,
         *,
-        ledger: ReleaseLedger,
-        events: EventRecorder,
+        ledger: ApiLedger,
+        events: EventWriter,
         logs: Logs,
         is_leading: Callable[[], bool],
         why_stale: Callable[[], str | None],

@@ -7,10 +7,11 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.queue_release import write_waiting_text
 from webhook.core.model.names import Uid
 from webhook.core.model.text import printable
@@ -34,14 +35,6 @@ _EARLIER_SECONDS: Final = 60
 _NUMBERS: Final = re.compile(r"\d[\d.,]*(st|nd|rd|th)?|; [^;]* in line$")
 
 
-class EventRecorder(Protocol):
-    """Writes Events."""
-
-    def record(self, event: Event) -> None:
-        """Queue an event to be written."""
-        ...
-
-
 @dataclass(slots=True)
 class _Written:
     """The cause that a pod's text names, the loop time until which it stays, and the size of a gang that is whole."""
@@ -58,7 +51,7 @@ class WaitingTexts:
     gang came whole or is not whole any more: the evictor waits for that.
     """
 
-    def __init__(self, connection: ApiConnection, world: World, events: EventRecorder) -> None:
+    def __init__(self, connection: ApiConnection, world: World, events: EventWriter) -> None:
         self._connection = connection
         self._world = world
         self._events = events

@@ -49,7 +49,9 @@ def _never() -> bool:
 
 
 class AdmissionReviewer:
-    """Answers admission reviews from one world; implements webhook.server.review.answer.Reviewer.
+    """Answers admission reviews from one world. Bytes in, bytes out.
+
+    Raises webhook.kube.admission.review.ReviewError for a malformed review; any other exception is a bug.
 
     With a `clock`, in seconds, concurrent pods get different room: advised room is reserved for a moment. Without one
     each pod passes both webhooks before the next one is created. Without `unix_time` no message has an age.
@@ -121,7 +123,9 @@ class AdmissionReviewer:
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool] = _never) -> Answer:
         """Charge a pod that is created, or guard the protected keys of one that is updated.
 
-        A deleted pod is released here if no watch shows that it is gone.
+        A deleted pod is released here if no watch shows that it is gone. `deadline`, in the event loop's time, is when
+        work must stop, so that nothing is charged after the caller left: the HTTP server never cancels a review that has
+        begun. `is_gone` returns whether the caller closed the connection.
         """
         try:
             review = decode(body)
