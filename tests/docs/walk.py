@@ -133,6 +133,8 @@ class Reader:
 
     def _run_as_reader(self, command: str) -> "subprocess.CompletedProcess[str]":
         if _DEPLOYS.match(command):
+            if command.startswith("helm uninstall"):  # which does not end while a server runs outside of the cluster
+                self._stop_others()
             return self._run_with_hooks(command)
         return self._run_and_stop_others(command) if command == _WAITS else self._run(command)
 
@@ -142,9 +144,13 @@ class Reader:
             running = pool.submit(self._run, command)
             while not running.done() and any(map(self.cluster.api.exists, _REGISTERED)):
                 time.sleep(0.1)
-            while self._staying:
-                self._stop(self._staying.popitem()[1])
+            self._stop_others()
             return running.result()
+
+    def _stop_others(self) -> None:
+        """Stop what runs in the other terminals."""
+        while self._staying:
+            self._stop(self._staying.popitem()[1])
 
     def _run_with_hooks(self, command: str) -> "subprocess.CompletedProcess[str]":
         """Run helm, the pods that it waits for, and what it deployed."""
