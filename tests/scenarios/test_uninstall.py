@@ -193,7 +193,7 @@ def test_a_dry_run_shows_everything_in_order_and_changes_nothing(cluster, namesp
     assert {step["state"] for step in report["steps"]} == {"planned"}
     table = uninstall(cluster, "--dry-run").stdout
     assert f"line         planned Pod {namespace}/waits-0, " in table
-    assert "let go, the oldest first" in table
+    assert "let go, the oldest of each namespace first" in table
     assert "nothing was changed; left on purpose:" in table
     assert sorted(left(cluster)) == before
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from webhook.kube.objects import keys
-from webhook.kube.pod.let_go import MarkedPod, in_line, let_go_patch, with_notice
+from webhook.kube.pod.let_go import MarkedPod, by_turns, in_line, let_go_patch, with_notice
 
 
 def raw(*, gates=(), annotations=None):
@@ -43,6 +43,16 @@ def test_the_patch_names_the_pod_by_its_uid_and_takes_one_gate_and_what_is_said_
         "metadata": {"uid": "u", "annotations": {keys.WAITING: None, keys.RECLAIMING: None, keys.GANG_WHOLE: None}},
         "spec": {"schedulingGates": [{"$patch": "delete", "name": "fairgate.dev/queue"}]},
     }
+
+
+def test_a_namespace_with_any_number_of_pods_delays_no_other():
+    crowd = [
+        MarkedPod("crowd", f"c{number:02}", f"c{number}", f"2026-01-01T00:00:{number:02}Z") for number in range(30)
+    ]
+    later = [MarkedPod("later", name, name, "2026-01-02T00:00:00Z") for name in ("a", "b")]
+    found = [each.name for each in by_turns([*later, *reversed(crowd)])]
+    assert found[:5] == ["c00", "a", "c01", "b", "c02"]
+    assert len(found) == 32
 
 
 def test_what_is_no_pod_is_an_error():

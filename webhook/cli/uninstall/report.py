@@ -9,7 +9,8 @@ from webhook.cluster.uninstall.plan import PlannedStep, Step
 from webhook.core.model.text import plural
 
 _SHOWN: Final = 3
-"""Objects that a line names; -o json has all."""
+_FAILURES: Final = 10
+"""Objects that a line names, and failures below it; -o json has all."""
 
 
 class State(StrEnum):
@@ -54,7 +55,7 @@ def line_of(step: StepReport) -> str:
     more = len(step.objects) - _SHOWN
     named = ", ".join(step.objects[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
     what = f"{named}: " if named else ""
-    failures = "".join(f"\n  failed: {each}" for each in step.failed)
+    failures = "".join(f"\n  failed: {each}" for each in step.failed[:_FAILURES])
     return f"{step.step.value:12} {step.state.value:7} {what}{step.does if named else 'nothing'}{failures}"
 
 

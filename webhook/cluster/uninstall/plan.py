@@ -49,7 +49,7 @@ _DOES: Final = {
     Step.WEBHOOKS: "deleted; GPU pods are created as without Fairgate, and none joins the line",
     Step.LEADERS: "taken over; servers and evictors change nothing more by themselves",
     Step.GUARDS: "deleted; the API server no longer protects Fairgate's keys",
-    Step.LINE: "let go, the oldest first; each starts when kube-scheduler finds room, whatever limits say",
+    Step.LINE: "let go, the oldest of each namespace first; each starts where it finds room, whatever limits say",
     Step.HOLDS: "opened; held nodes take any pod",
     Step.NOTICES: "withdrawn; these pods are not evicted",
     Step.PROCESSES: "stopped, those in the cluster by scaling to zero",

@@ -15,7 +15,7 @@ from webhook.cluster.uninstall.scope import Scope, Tempo
 from webhook.core.model.names import NodeName
 from webhook.kube.ledger import reports
 from webhook.kube.objects import keys, objects
-from webhook.kube.pod.let_go import MarkedPod, in_line, with_notice
+from webhook.kube.pod.let_go import MarkedPod, by_turns, in_line, with_notice
 from webhook.kube.reclaim.holds import is_marked
 from webhook.kube.registration.inventory import (
     DEFINITIONS,
@@ -123,9 +123,8 @@ async def read(connection: ApiConnection, path: str, action: str, **params: str)
 
 
 async def pods_in_line(connection: ApiConnection) -> list[MarkedPod]:
-    """Return the pods with Fairgate's gate, the oldest first. Raises ClusterError."""
-    found = await _selected(connection, "/api/v1/pods", in_line, fieldSelector="spec.nodeName=")
-    return sorted(found, key=lambda each: (each.created, each.text))
+    """Return the pods with Fairgate's gate, in the order in which they are let go. Raises ClusterError."""
+    return by_turns(await _selected(connection, "/api/v1/pods", in_line, fieldSelector="spec.nodeName="))
 
 
 async def pods_with_notice(connection: ApiConnection) -> list[MarkedPod]:

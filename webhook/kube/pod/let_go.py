@@ -1,5 +1,7 @@
 """Lets pods go without a decision: what `fairgate uninstall` finds on pods, and the patch that removes it."""
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -43,6 +45,20 @@ def with_notice(raw: bytes) -> MarkedPod | None:
     """Return a pod whose eviction is announced; None for another one. Raises ValueError if it is no pod."""
     pod = _decoder.decode(raw)
     return _marked(pod) if any(key in (pod.metadata.annotations or {}) for key in _NOTICE) else None
+
+
+def by_turns(pods: Iterable[MarkedPod]) -> list[MarkedPod]:
+    """Return pods in the order in which they are let go: the oldest of each namespace, then the next of each.
+
+    So a namespace with any number of pods delays no other.
+    """
+    taken: Counter[Namespace] = Counter()
+    turns: dict[MarkedPod, int] = {}
+    oldest_first = sorted(pods, key=lambda each: (each.created, each.text))
+    for pod in oldest_first:
+        taken[pod.namespace] += 1
+        turns[pod] = taken[pod.namespace]
+    return sorted(oldest_first, key=turns.__getitem__)
 
 
 def let_go_patch(pod: MarkedPod) -> bytes:
