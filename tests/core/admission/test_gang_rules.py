@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tests.core.support.make import ALICE, gpus, node, policy, resident, team, world
-from tests.core.support.outcomes import codes
+from tests.core.support.outcomes import codes, said
 from tests.core.support.waiting import confirmed, member
 from webhook.core.admission.admission import admit
 from webhook.core.admission.assessment import assess
-from webhook.core.admission.gang_rules import come_text, limits_for, never_reason
+from webhook.core.admission.gang_rules import come_so_far, limits_for, never_reason
 from webhook.core.admission.verification import verify
 from webhook.core.model.decision import Admit, Deny, Queue
 from webhook.core.model.gang import MAX_MEMBERS
@@ -33,7 +33,7 @@ def test_a_member_waits_uncharged_until_its_gang_is_judged():
     place = place_for()
     decision = asked(place, size=4)
     assert isinstance(decision, Queue)
-    assert decision.reason == (Code.WAITS_FOR_GANG, "waits: 1 of 4 members of gang g have come; 1st in line")
+    assert said(decision.reason) == (Code.WAITS_FOR_GANG, "waits: 1 of 4 members of gang g have come; 1st in line")
     place.set_waiting(member("first"))
     assert asked(place).reason.text == "waits: 2 members of gang g have come; 2nd in line"
 
@@ -44,7 +44,7 @@ def test_a_size_that_is_not_that_of_the_others_is_a_warning_and_the_largest_coun
     decision = asked(place, size=2)
     assert decision.reason.text.startswith("waits: 2 of 4 members of gang g have come")
     want = "pods of gang g declare sizes from 2 to 4: the largest counts"
-    assert decision.warnings == ((Code.GANG_IGNORED, want),)
+    assert [said(each) for each in decision.warnings] == [(Code.GANG_IGNORED, want)]
     for size in (4, 0):
         assert asked(place, size=size).warnings == ()
 
@@ -53,7 +53,7 @@ def test_what_is_ignored_of_what_a_pod_says_about_its_gang_is_a_warning():
     place, problem = place_for(), "annotation size 'many' is no number: pods that come together are the gang"
     alone = member("x").pod._replace(gang=None, gang_problem=problem)
     for pod_ in (member("x").pod._replace(gang_problem=problem), alone):
-        assert admit(pod_, ALICE, place).warnings == ((Code.GANG_IGNORED, problem),)
+        assert [said(each) for each in admit(pod_, ALICE, place).warnings] == [(Code.GANG_IGNORED, problem)]
 
 
 def test_the_final_object_of_a_member_waits_too():
@@ -119,7 +119,7 @@ def test_limits_are_compared_with_the_sum():
     ],
 )
 def test_the_text_says_how_many_have_come(numbers, want):
-    assert come_text("g", *numbers) == want
+    assert come_so_far("g", *numbers).text == want
 
 
 def test_a_gang_that_the_nodes_never_hold_is_refused_with_the_pod_that_makes_it_so():

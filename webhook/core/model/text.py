@@ -34,6 +34,18 @@ def plural_gpus(units: Units) -> str:
     return f"{gpus_text(units)} GPU{'s' * (format_gpus(units) != '1')}"
 
 
+def column_gpus(units: Units) -> str:
+    """Format GPUs for a column of numbers: rounded values have a tilde."""
+    return gpus_text(units, rounded="~", tiny="<0.001")
+
+
+def span(seconds: float) -> str:
+    """Format a length of time for a column, in the unit in which it is a number of some size."""
+    if seconds < 2 * _HOUR:
+        return f"{max(1, round(seconds / _MINUTE))}m"
+    return f"{round(seconds / _HOUR)}h" if seconds < 2 * _DAY else f"{round(seconds / _DAY)}d"
+
+
 def printable(text: str) -> str:
     """Escape control characters, ANSI sequences and text direction marks, as Python's literals do."""
     if text.isprintable():
