@@ -40,7 +40,7 @@ def test_a_notice_is_seen_by_either_of_its_annotations(annotations, want):
 
 def test_the_patch_names_the_pod_by_its_uid_and_takes_one_gate_and_what_is_said_of_the_wait():
     assert json.loads(let_go_patch(FOUND)) == {
-        "metadata": {"uid": "u", "annotations": {keys.WAITING: None, keys.RECLAIMING: None, keys.GANG_WHOLE: None}},
+        "metadata": {"uid": "u", "annotations": dict.fromkeys(keys.LINE_ANNOTATIONS)},
         "spec": {"schedulingGates": [{"$patch": "delete", "name": "fairgate.dev/queue"}]},
     }
 
