@@ -21,7 +21,7 @@ from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
 from webhook.core.release.judge import Judged
 from webhook.core.release.line_plan import plan_line
-from webhook.core.release.releases import Releases
+from webhook.core.release.starts import Starts
 from webhook.core.tiers.tier_changes import tier_changes
 from webhook.core.world.world import World
 
@@ -82,7 +82,7 @@ class Field:
     def __post_init__(self):
         self.world, self.view = World(policy()), World(policy())
         self.index = ReclaimIndex(RULES)
-        self.releases = Releases(self.world)
+        self.releases = Starts(self.world)
         for world in (self.world, self.view):
             world.tick(self.now)
         for name in NODES:
