@@ -90,8 +90,8 @@ schema: setup ## regenerate policies/schema.json
 	$(BIN)/fairgate policy schema > policies/schema.json
 
 docs: setup ## regenerate docs/cli.md, the schemas beside it, docs/metrics.md and the help of reason codes
-	$(BIN)/python -m webhook.cli.reference docs
-	$(BIN)/python -m webhook.observe.reference docs
+	$(BIN)/python -m tests.docs.command_pages docs
+	$(BIN)/python -m tests.docs.metrics_page docs
 
 image: ## build the container image; CONTAINER=podman, BASE=another base, IMAGE_FLAGS=…
 	$(CONTAINER) build $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg VERSION=$(VERSION) \

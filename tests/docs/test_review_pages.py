@@ -7,14 +7,13 @@ import sys
 import pytest
 import yaml
 
-from tests.docs import pages
-from webhook.cli import reference
+from tests.docs import command_pages, pages
 from webhook.cli.review.outputs import Format
 
 
-@pytest.mark.parametrize("name", reference.pages())
+@pytest.mark.parametrize("name", command_pages.pages())
 def test_the_page_is_up_to_date(name):
-    assert (pages.ROOT / "docs" / name).read_text() == reference.pages()[name], "make docs"
+    assert (pages.ROOT / "docs" / name).read_text() == command_pages.pages()[name], "make docs"
 
 
 def test_every_format_is_explained():

@@ -15,6 +15,7 @@ from webhook.history.reader import read_usage
 from webhook.history.recorder import AT_ONCE, Recorder
 from webhook.history.usage_row import INTERVAL_SECONDS
 from webhook.kube.admission.review import Operation, Review
+from webhook.observe.gpu_time import GpuHolder, NodeGpus
 from webhook.observe.logs import LogFormat, open_logs
 
 N0 = NodeName("n0")
@@ -223,6 +224,21 @@ async def test_without_a_file_usage_is_measured_for_the_metrics_alone(world, clo
         totals = {(total.metric, *total.labels): total.amount for total in recorder.totals()}
         assert totals["fairgate_usage_gpu_seconds", "guaranteed", "team-a", "", A100] == 8 * INTERVAL_SECONDS
         assert not recorder.meter.rows(world.policy)
+
+
+async def test_what_pods_hold_on_nodes_is_a_metric_by_tier_and_by_node(world, clock, log):
+    async with recording(world, None, clock, log) as recorder:
+        gone = make.resident(3, node=N0, tier="preemptible")
+        for pod in (gone, make.resident(4, node=N0), make.resident(2, node=N0, tier=None), make.resident(5)):
+            world.set_pod(pod)
+        await turns()
+        clock.seconds += 10
+        holder = GpuHolder("team-a", A100, "guaranteed")
+        assert recorder.gpu_seconds() == {holder: 60, holder._replace(tier="preemptible"): 30}
+        assert recorder.nodes() == [NodeGpus("n0", A100, 10_000.0, 9.0)]
+        world.remove_pod(gone.uid)
+        await turns()
+        assert recorder.nodes()[0].used == 6
 
 
 async def test_half_a_character_in_a_name_stops_neither_the_record_nor_decisions(world, path, clock, log):

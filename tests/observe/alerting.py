@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import yaml
 
-from webhook.observe import reference
+from tests.docs import metrics_page
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "charts" / "fairgate" / "files"
@@ -58,7 +58,7 @@ def metrics_in(expr: str) -> set[str]:
 
 def known_metrics(*, with_histograms: bool = False) -> set[str]:
     """The series that the code has, by the names that expressions use; `with_histograms` those of histograms, too."""
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) ", reference.page(), flags=re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) ", metrics_page.page(), flags=re.MULTILINE)
     histograms = {f"{name}_{part}" for name, kind in rows if kind == "histogram" for part in ("bucket", "sum", "count")}
     return {name for name, kind in rows if with_histograms or kind != "histogram"} | histograms
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from tests.docs import metrics_page
 from tests.observe import alerting
-from webhook.observe import reference
 
 pytestmark = pytest.mark.cluster
 
@@ -195,7 +195,7 @@ def test_every_expression_of_the_dashboard_is_promql(promtool, tmp_path):
     assert f"{len(rules)} rules found" in promtool("check", "rules", file)
 
 
-@pytest.mark.parametrize("metrics", [reference.server(), reference.evictor()], ids=["server", "evictor"])
+@pytest.mark.parametrize("metrics", [metrics_page.server(), metrics_page.evictor()], ids=["server", "evictor"])
 def test_the_metrics_follow_the_conventions(promtool, metrics):
     assert promtool("check", "metrics", stdin=metrics.expose().body.decode()) == ""
 
@@ -208,7 +208,7 @@ def test_gpu_hours_add_up_over_leaders(promtool, tmp_path):
         {"series": f'fairgate_gpu_seconds_total{{{labels},instance="t"}}', "values": "_x600 0+600x600"},
     ]
     hours = "sum by (team, tier) (increase(fairgate_gpu_seconds_total[20h])) / 3600"
-    assert hours.replace("20h", "30d") in reference.page()
+    assert hours.replace("20h", "30d") in metrics_page.page()
     wanted = {
         "expr": f"count(abs({hours} - 200) < 1)",
         "eval_time": "20h",

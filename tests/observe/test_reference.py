@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from webhook.observe.reference import page
+from tests.docs.metrics_page import page
 
 ROOT = Path(__file__).parents[2]
 

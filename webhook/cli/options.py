@@ -65,11 +65,15 @@ kubeconfig_option = path_option(
 )
 
 
+world_option = path_option(
+    "--world", help="Read a file, as `fairgate world` or `kubectl get nodes,pods -A -o yaml` writes it."
+)
+cluster_option = click.option("--cluster", is_flag=True, help="Read a live cluster; nothing is written.")
+
+
 def world_options(command: _Command) -> _Command:
     """Add --world, --cluster and --kubeconfig."""
-    world = "Read a file, as `fairgate world` or `kubectl get nodes,pods -A -o yaml` writes it."
-    cluster_option = click.option("--cluster", is_flag=True, help="Read a live cluster; nothing is written.")
-    return path_option("--world", help=world)(cluster_option(kubeconfig_option(command)))
+    return world_option(cluster_option(kubeconfig_option(command)))
 
 
 def chosen_source(*, world: Path | None, cluster: bool, kubeconfig: Path | None) -> "Source":
@@ -92,7 +96,7 @@ def chosen_namespace(given: str | None, source: object) -> str:
         from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415
         from webhook.cluster.api.namespace import own_namespace  # noqa: PLC0415
 
-        with suppress(ClusterError):  # whoever connects next says what is wrong with the kubeconfig
+        with suppress(ClusterError):  # the command that connects says what is wrong with the kubeconfig
             given = asyncio.run(own_namespace(source.kubeconfig))
     return given or "default"
 

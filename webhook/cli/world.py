@@ -2,17 +2,17 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from webhook.cli.options import chosen_source, namespaces_option, policy_option, world_options
+from webhook.cli.command import PolicyOptions, command, option
 from webhook.cli.terminal import print_error, print_problems
 
 if TYPE_CHECKING:
-    from webhook.cli.world_source import Source
     from webhook.kube.world_file.pseudonyms import Pseudonyms
 
 _EXAMPLES = """\b
@@ -33,36 +33,28 @@ class Form(StrEnum):
     JSON = "json"
 
 
-@click.command(epilog=_EXAMPLES, short_help="Save a world for bug reports and CI.")
-@policy_option
-@world_options
-@namespaces_option
-@click.option("--pseudonyms", is_flag=True, help="Replace names that are not in the policy.")
-@click.option(
-    "--names",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="With --pseudonyms: write the names and their pseudonyms to this file. Keep it to translate them back.",
-)
-@click.option(
-    "-o",
-    "--output",
-    "form",
-    type=click.Choice(Form, case_sensitive=False),
-    default=Form.YAML.value,
-    show_default=True,
-)
-def world(
-    *,
-    policy: Path | None,
-    world: Path | None,
-    cluster: bool,
-    kubeconfig: Path | None,
-    namespaces: tuple[str, ...],
-    pseudonyms: bool,
-    names: Path | None,
-    form: Form,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(PolicyOptions):
+    """The user's options."""
+
+    pseudonyms: bool = option("--pseudonyms", is_flag=True, help="Replace names that are not in the policy.")
+    names: Path | None = option(
+        "--names",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="With --pseudonyms: write the names and their pseudonyms to this file. Keep it to translate them back.",
+    )
+    form: Form = option(
+        "-o",
+        "--output",
+        type=click.Choice(Form, case_sensitive=False),
+        default=Form.YAML.value,
+        show_default=True,
+    )
+
+
+@command(Options, epilog=_EXAMPLES, short_help="Save a world for bug reports and CI.")
+def world(options: Options) -> None:
     """Print nodes, pods, namespaces and priority classes as a world file for --world; by default of the cluster.
 
     Only the fields that decisions read are kept: no images, commands, environment, volumes, Secrets or annotations of
@@ -75,11 +67,11 @@ def world(
     from webhook.cli.world_source import WorldError  # noqa: PLC0415 - slow to import, and --help needs none of it
     from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415
 
-    if names is not None and not pseudonyms:
+    names = options.names
+    if names is not None and not options.pseudonyms:
         raise click.UsageError("--names needs --pseudonyms")
-    source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
     try:
-        text, replaced = _saved(policy, source, namespaces, with_pseudonyms=pseudonyms, form=form)
+        text, replaced = _saved(options)
         if names is not None and replaced is not None:
             names.write_text(_names(replaced), encoding="utf-8")
     except (PolicyError, PolicyUnreadable, WorldError) as error:
@@ -91,9 +83,7 @@ def world(
     click.echo(text, nl=False)
 
 
-def _saved(
-    folder: Path | None, source: "Source", namespaces: tuple[str, ...], *, with_pseudonyms: bool, form: Form
-) -> "tuple[str, Pseudonyms | None]":
+def _saved(options: Options) -> "tuple[str, Pseudonyms | None]":
     from webhook.cli.screen import progress  # noqa: PLC0415
     from webhook.cli.serialization import to_json, to_yaml  # noqa: PLC0415
     from webhook.cli.world_source import choose_policy, read_objects  # noqa: PLC0415
@@ -101,8 +91,8 @@ def _saved(
     from webhook.kube.world_file.world_objects import has_ended_for_good, kept_fields  # noqa: PLC0415
 
     with progress("Reading"):
-        policy = choose_policy(folder, source)
-        found = read_objects(source, namespaces=namespaces)
+        policy = choose_policy(options.policy, options.source)
+        found = read_objects(options.source, namespaces=options.namespaces)
     found.coverage.print_notes()
     annotations = frozenset(key.key for key in policy.defaults.user_from)
     kept = [
@@ -110,10 +100,10 @@ def _saved(
         for one in found.objects
         if not has_ended_for_good(one) and (each := kept_fields(one, annotations=annotations)) is not None
     ]
-    pseudonyms = Pseudonyms(names_in_policy(policy)) if with_pseudonyms else None
+    pseudonyms = Pseudonyms(names_in_policy(policy)) if options.pseudonyms else None
     items = [dict(each) if pseudonyms is None else pseudonyms.rewritten(each) for each in kept]
     listed = {"apiVersion": "v1", "kind": "List", "items": items}
-    return (to_json if form is Form.JSON else to_yaml)(listed), pseudonyms
+    return (to_json if options.form is Form.JSON else to_yaml)(listed), pseudonyms
 
 
 def _names(pseudonyms: "Pseudonyms") -> str:

@@ -4,15 +4,18 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.writes import evictions, holds
-from webhook.cluster.writes.evictions import Evicted, Later, Outcome, Refused
+from webhook.cluster.writes.evictions import Evicted, Later, Refused
 from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.reclaim.held_nodes import HeldNodes
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+
+if TYPE_CHECKING:
+    from webhook.evictor.hold_manager import HoldManager
 
 _T = TypeVar("_T")
 
@@ -63,28 +66,6 @@ class LimitActions:
         return self.is_marked and not (self.notices or self.evictions)
 
 
-class Progress(Protocol):
-    """Records each completed step, and decides whether an eviction is still needed."""
-
-    def wrote(self, node: NodeName, node_hold: NodeHold | None) -> None:
-        """The node states its hold."""
-
-    def admitted(self, beneficiary: Beneficiary, node_hold: NodeHold) -> None:
-        """A waiting pod tolerates the taint."""
-
-    def noticed(self, target: Target, node: NodeName) -> None:
-        """A victim's annotations announce its eviction."""
-
-    def begin(self, target: Target, node: NodeName) -> bool:
-        """Whether to evict a victim now, once: the cluster may change while the request is queued."""
-
-    def is_guarded(self, target: Target) -> bool:
-        """Whether a disruption budget may cover a victim, so that only the Eviction API may decide on it."""
-
-    def answered(self, target: Target, outcome: Outcome) -> None:
-        """The API server answered to an eviction that was begun."""
-
-
 class Executor:
     """Sends the evictor's requests, a bounded number at a time. Raises ClusterError where the API server fails."""
 
@@ -108,7 +89,7 @@ class Executor:
             if not isinstance(outcome, Evicted)
         }
 
-    async def carry_out(self, node_actions: NodeActions, progress: Progress) -> None:
+    async def carry_out(self, node_actions: NodeActions, progress: "HoldManager") -> None:
         """Carry out the actions on a node: no pod is evicted before the node states for which pod."""
         if node_actions.is_news and self._is_leading():
             await self._limited(holds.write_hold(self._connection, node_actions.node, node_actions.node_hold))
@@ -131,7 +112,7 @@ class Executor:
         if failure := next((outcome for outcome in done if isinstance(outcome, BaseException)), None):
             raise failure
 
-    async def make_room(self, actions: LimitActions, progress: Progress) -> None:
+    async def make_room(self, actions: LimitActions, progress: "HoldManager") -> None:
         """Carry out the actions for a pod in line: no pod is evicted before all replicas can see for which one."""
         if not actions.is_marked:
             await self.keep_room(actions.waiting, since=actions.since)
@@ -161,18 +142,18 @@ class Executor:
                 await self._limited(holds.take_notice_back(self._connection, target))
 
     async def _let_in(
-        self, beneficiary: Beneficiary, node_hold: NodeHold, progress: Progress, *, is_first: bool
+        self, beneficiary: Beneficiary, node_hold: NodeHold, progress: "HoldManager", *, is_first: bool
     ) -> None:
         await self._limited(holds.let_in(self._connection, beneficiary, node_hold.id, is_first=is_first))
         progress.admitted(beneficiary, node_hold)
 
-    async def _give_notice(self, target: Target, team: TeamName, node: NodeName, progress: Progress) -> None:
+    async def _give_notice(self, target: Target, team: TeamName, node: NodeName, progress: "HoldManager") -> None:
         """Announce an eviction on the victim; one that cannot be changed is evicted without, at the same time."""
         with suppress(ApiError):
             await self._limited(holds.give_notice(self._connection, target, team))
         progress.noticed(target, node)
 
-    async def _evict(self, target: Target, node: NodeName, progress: Progress) -> None:
+    async def _evict(self, target: Target, node: NodeName, progress: "HoldManager") -> None:
         async with self._slots:
             if self._is_leading() and progress.begin(target, node):
                 is_guarded = progress.is_guarded(target)

@@ -39,7 +39,7 @@ PATIENCE_SECONDS: Final = 60.0
 
 
 class HoldManager:
-    """The holds and all that is in progress. Implements webhook.evictor.executor.Progress."""
+    """The holds and all that is in progress."""
 
     def __init__(
         self,

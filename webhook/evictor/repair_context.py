@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.writes.events import EventWriter
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.evictor.cluster_view import ClusterView
-from webhook.evictor.reporter import EventRecorder
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.logs import Logs
 
@@ -17,7 +17,7 @@ class RepairContext:
 
     cluster_view: ClusterView
     connection: ApiConnection
-    event_recorder: EventRecorder
+    event_recorder: EventWriter
     logs: Logs
     why_stale: Callable[[], str | None]
     is_leading: Callable[[], bool]

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
+from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.evictions import Evicted, Later, Obstacle, Outcome, Refused
 from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.model.amount import Units, gpu_number, gpus_text
@@ -33,14 +34,6 @@ _NAMED = 5
 """Victims named in an Event; the log names all."""
 
 
-class EventRecorder(Protocol):
-    """Publishes what happened."""
-
-    def record(self, event: Event) -> None:
-        """Queue an Event to be written; return at once."""
-        ...
-
-
 class EvictionReporter:
     """Reports what one evictor does. `notify_owner` queues Events on the owners of victims."""
 
@@ -50,7 +43,7 @@ class EvictionReporter:
         reclaim_index: ReclaimIndex,
         *,
         logs: Logs,
-        event_recorder: EventRecorder,
+        event_recorder: EventWriter,
         metrics: ReclaimMetrics,
         notify_owner: Callable[[OwnerEvent], None],
     ) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from webhook.core.model.amount import ONE_GPU, Units
-from webhook.core.model.names import TeamName, Uid
+from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.model.node import NO_MODEL
 from webhook.core.model.policy import Policy
 from webhook.core.model.tier import Tier
@@ -31,17 +31,22 @@ _OBSERVED: Final = UsageKey(Kind.OBSERVED)
 
 
 class _Holding(NamedTuple):
-    """What a pod counts as now."""
+    """What a pod counts as now, and the node on which it does."""
 
     key: UsageKey
     gpus: Units
+    node: NodeName | None = None
 
 
 class Meter:
-    """Amounts of usage by interval. `totals` are the sums by key without users since the start, for metrics."""
+    """Amounts of usage by interval.
+
+    For metrics `totals` are the sums by key without users since the start, `held_on` what pods hold now on each node.
+    """
 
     def __init__(self) -> None:
         self.totals: dict[UsageKey, float] = {}
+        self.held_on: dict[NodeName, Units] = {}
         self.dropped = 0
         self._pods: dict[Uid, _Holding] = {}
         self._guaranteed: dict[str, Units] = {}
@@ -64,6 +69,8 @@ class Meter:
                 if each is not None:
                     self._change(each.key, sign * each.gpus, now)
                     teams.add(each.key.team)
+                    if each.node is not None:
+                        self._hold(each.node, sign * each.gpus)
             if holding is None:
                 del self._pods[uid]
             else:
@@ -153,6 +160,11 @@ class Meter:
         share = 0 if found is None else found.gpus.guaranteed
         self._set(UsageKey(Kind.UNUSED, team=bounded(team)), max(0, share - self._guaranteed.get(team, 0)), now)
 
+    def _hold(self, node: NodeName, gpus: Units) -> None:
+        self.held_on[node] = self.held_on.get(node, 0) + gpus
+        if not self.held_on[node]:
+            del self.held_on[node]
+
     def _change(self, key: UsageKey, gpus: Units, now: float) -> None:
         self._set(key, self._levels.get(key, 0) + gpus, now)
         if key.kind is Kind.HELD_GUARANTEED:
@@ -219,7 +231,8 @@ def holding_of(uid: Uid, world: World) -> _Holding | None:
     node = world.fleet.get(pod.node)
     is_guaranteed = entry.is_unlabeled or entry.charge.tier is Tier.GUARANTEED  # as on the ledger
     kind = Kind.HELD_GUARANTEED if is_guaranteed else Kind.HELD_BORROWED
-    return _Holding(UsageKey(kind, team, user, bounded(NO_MODEL if node is None else node.model)), entry.charge.gpus)
+    key = UsageKey(kind, team, user, bounded(NO_MODEL if node is None else node.model))
+    return _Holding(key, entry.charge.gpus, pod.node)
 
 
 def department_paths(policy: Policy) -> dict[str, str]:

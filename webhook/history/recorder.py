@@ -28,9 +28,10 @@ from webhook.history.reader import read_usage
 from webhook.history.refusals import refusal_row
 from webhook.history.schema import HistoryError
 from webhook.history.store import Batch, Bounds, Recorded, Store
-from webhook.history.totals import totals_of
+from webhook.history.totals import gpu_seconds_of, nodes_of, totals_of
 from webhook.history.usage_row import Kind, UsageKey, UsageRow, interval_of
 from webhook.kube.admission.review import Review
+from webhook.observe.gpu_time import GpuHolder, NodeGpus
 from webhook.observe.logs import Logs
 from webhook.observe.usage_metrics import UsageTotal
 from webhook.policy.published import published
@@ -132,6 +133,16 @@ class Recorder:
         if self.until:
             self._measure()
         return totals_of(self.meter, self._world.policy)
+
+    def gpu_seconds(self) -> dict[GpuHolder, float]:
+        """Return the GPU-seconds that pods held on nodes from the start until now."""
+        if self.until:
+            self._measure()
+        return gpu_seconds_of(self.meter)
+
+    def nodes(self) -> list[NodeGpus]:
+        """Return the GPUs of each node, and how many of them pods hold now."""
+        return nodes_of(self.meter, self._world)
 
     async def read(self, since: int, until: int, *, step_seconds: int, most: int) -> Sequence[UsageRow]:
         """Return what is recorded of a time range, until now, summed by steps. Raises HistoryError."""

@@ -1,73 +1,106 @@
 """GPU-seconds by team, model and tier, and the GPUs of each node: metrics that only the leader exports.
 
-Every replica watches the same pods. If each counted their time, a sum over replicas would count it several times, and
-a maximum would lose the counts of a terminated replica. So only the leader counts: `sum(increase(...))` is right
-across changes of leader.
+Every replica measures the same pods. If each exported their time, a sum over replicas would count it several times, and
+a maximum would lose the counts of a terminated replica. So only the leader counts what its record grows by while it
+leads: `sum(increase(...))` is right across changes of leader.
 """
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from webhook.core.model.amount import ONE_GPU, Units
-from webhook.core.model.names import GpuModel, NodeName
-from webhook.core.world.occupancy import UsageKey
-
 MAX_NODES: Final = 2000
 """Clusters with more GPU nodes get no series by node: at this size writing one of the two blocks the loop for 10 ms."""
 
 
-class NodeGpus(NamedTuple):
-    """The GPUs of one node, in GPU units."""
+class GpuHolder(NamedTuple):
+    """The labels of a sum: a team's pods of one tier on nodes of one GPU model."""
 
-    node: NodeName
-    model: GpuModel
-    capacity: Units
-    used: Units
+    team: str
+    model: str
+    tier: str
+
+
+class NodeGpus(NamedTuple):
+    """The GPUs of one node."""
+
+    node: str
+    model: str
+    capacity: float
+    used: float
 
 
 class GpuTimeMetrics(Collector):
-    """Adds up GPU-seconds. Labels are teams, models and tiers, which admins configure."""
+    """Counts GPU-seconds while `run` runs. Label values are teams, models and tiers, which admins configure."""
 
     def __init__(self) -> None:
-        self._seconds: dict[UsageKey, float] = {}
-        self._nodes: tuple[NodeGpus, ...] = ()
+        self._seconds: Callable[[], Mapping[GpuHolder, float]] = dict
+        self._nodes: Callable[[], Sequence[NodeGpus]] = tuple
+        self._counted: Mapping[GpuHolder, float] = {}
+        self._begun: Mapping[GpuHolder, float] | None = None  # None while this process does not lead
 
-    def add(self, held: Mapping[UsageKey, Units], *, seconds: float) -> None:
-        """Add GPUs that were held for some seconds; 0 seconds start a series at 0, as `increase` requires."""
-        for holder, gpus in held.items():
-            self._seconds[holder] = self._seconds.get(holder, 0.0) + gpus * seconds / ONE_GPU
+    def watch(
+        self, seconds: Callable[[], Mapping[GpuHolder, float]], *, nodes: Callable[[], Sequence[NodeGpus]]
+    ) -> None:
+        """Read the GPU-seconds since the start of the process, and the GPUs of the nodes now, from these."""
+        self._seconds, self._nodes = seconds, nodes
 
-    def set_nodes(self, nodes: tuple[NodeGpus, ...]) -> None:
-        """Export these nodes from now on."""
-        self._nodes = nodes if len(nodes) <= MAX_NODES else ()
+    async def run(self) -> None:
+        """Count until cancelled: a task of the leader."""
+        self.begin()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._counted, self._begun = self._sums(), None
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self._begun = dict(self._seconds())
+
+    def _sums(self) -> Mapping[GpuHolder, float]:
+        if self._begun is None:
+            return self._counted
+        begun, counted = self._begun, self._counted
+        now = self._seconds()
+        return {**counted, **{who: counted.get(who, 0.0) + now[who] - begun.get(who, 0.0) for who in now}}
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield the metrics without samples: their sources may not exist yet when this is registered."""
+        yield from _families()
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
-        counter = CounterMetricFamily(
+        counter, capacity, used = _families()
+        for holder, seconds in self._sums().items():
+            counter.add_metric(holder, seconds)
+        nodes = () if self._begun is None else self._nodes()
+        for each in nodes if len(nodes) <= MAX_NODES else ():
+            capacity.add_metric((each.node, each.model), each.capacity)
+            used.add_metric((each.node, each.model), each.used)
+        yield from (counter, capacity, used)
+
+
+def _families() -> tuple[CounterMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
+    where = ["node", "model"]
+    return (
+        CounterMetricFamily(
             "fairgate_gpu_seconds",
             "GPU-seconds that pods held on nodes, counted by the leader only: sum over replicas. `model`: of the node. "
             "`tier`: guaranteed, preemptible.",
-            labels=["team", "model", "tier"],
-        )
-        for holder, seconds in self._seconds.items():
-            counter.add_metric(holder, seconds)
-        yield counter
-        capacity = GaugeMetricFamily(
+            labels=list(GpuHolder._fields),
+        ),
+        GaugeMetricFamily(
             "fairgate_node_gpus_capacity",
             f"GPUs of a node, exported by the leader only, in clusters of up to {MAX_NODES} GPU nodes.",
-            labels=["node", "model"],
-        )
-        used = GaugeMetricFamily(
+            labels=where,
+        ),
+        GaugeMetricFamily(
             "fairgate_node_gpus_used",
             "GPUs that pods hold on a node; exported as fairgate_node_gpus_capacity is.",
-            labels=["node", "model"],
-        )
-        for each in self._nodes:
-            capacity.add_metric((each.node, each.model), float(each.capacity / ONE_GPU))
-            used.add_metric((each.node, each.model), float(each.used / ONE_GPU))
-        yield capacity
-        yield used
+            labels=where,
+        ),
+    )

@@ -12,8 +12,9 @@ import yaml
 from click.testing import CliRunner
 
 from tests.cli.review.sample import write
+from tests.docs.command_pages import help_of_codes
 from webhook import __version__
-from webhook.cli import codes, reference
+from webhook.cli import codes
 from webhook.cli.main import main
 from webhook.cli.review.findings import Finding, Level
 from webhook.cli.review.formats.sarif import SCHEMA, to_sarif
@@ -200,7 +201,7 @@ def test_every_reason_code_is_a_rule_with_a_remedy(review):
 def test_the_help_of_codes_is_up_to_date():
     page = (Path(__file__).parents[3] / "policies" / "README.md").read_text()
     kept = Path(codes.__file__).with_name(codes.FILE_NAME).read_text()
-    assert kept == reference.help_of_codes(page), "run `make docs`"
+    assert kept == help_of_codes(page), "run `make docs`"
 
 
 @pytest.mark.parametrize(

@@ -7,24 +7,17 @@ import msgspec
 from webhook.cli.explain.outcome import ExplainedSubject
 from webhook.cli.explain.subjects import State
 from webhook.cli.explain.verdict import Word, verdict_of
-from webhook.cli.queue.report import WaitingReport, waiting_report
+from webhook.cli.reason_report import ReasonReport
 from webhook.core.explain.candidates import Candidates
 from webhook.core.explain.explanation import PoolStep
 from webhook.core.explain.rollout import OldPods
 from webhook.core.model.amount import format_gpus, format_limit
 from webhook.core.model.demand import Demand
-from webhook.core.model.reason import Reason
 from webhook.core.model.tier import Tier
 from webhook.core.placement.fragmentation import WEIGHT, WHOLE
 from webhook.core.reclaim.reclaim_outlook import Impossible, Kept, Possible
 from webhook.kube.reclaim.holds import rfc3339
-
-
-class ReasonReport(msgspec.Struct):
-    """One reason, with its stable code."""
-
-    code: str
-    message: str
+from webhook.page.views.waiting_row import WaitingReport, waiting_report
 
 
 class LimitReport(msgspec.Struct, rename="camel"):
@@ -207,11 +200,11 @@ def report_of(explained: ExplainedSubject) -> ExplanationReport:
         outcome=verdict.word,
         tier=verdict.tier,
         nodes=list(verdict.nodes),
-        reasons=[_reason(reason) for reason in verdict.reasons],
-        warnings=[_reason(reason) for reason in verdict.warnings],
+        reasons=[ReasonReport.of(reason) for reason in verdict.reasons],
+        warnings=[ReasonReport.of(reason) for reason in verdict.warnings],
         limits=[
             LimitReport(
-                limit.subject,
+                limit.subject.text,
                 format_limit(limit.limit),
                 format_gpus(limit.taken),
                 format_gpus(limit.taken + gpus),
@@ -267,10 +260,6 @@ def _eviction(explained: ExplainedSubject) -> EvictionReport | None:
 
 def _update(old: OldPods | None) -> UpdateReport | None:
     return None if old is None else UpdateReport(list(old.replica_sets), format_gpus(old.gpus))
-
-
-def _reason(reason: Reason) -> ReasonReport:
-    return ReasonReport(reason.code, reason.text)
 
 
 def _devices(demand: Demand) -> dict[str, str]:

@@ -151,7 +151,7 @@ def _limits(explanation: Explanation) -> RenderableType:
         breaks = limit.is_exceeded_by(gpus)
         of = "no limit" if isinstance(limit.limit, Unlimited) else f"of {format_limit(limit.limit)}"
         table.add_row(
-            Text(limit.subject),
+            Text(limit.subject.text),
             Text(taken),
             Text(f"{of}{', too much' if breaks else ''}", style="red" if breaks else ""),
         )

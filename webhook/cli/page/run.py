@@ -7,7 +7,6 @@ import time
 import webbrowser
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,10 +17,10 @@ from webhook.cli.coverage import COMPLETE, Coverage
 from webhook.cli.live_cluster import policy_of_report, read_ended, read_policy
 from webhook.cli.live_cluster import read_objects as read_live
 from webhook.cli.page.answers import Cluster, CommandAnswers
+from webhook.cli.page.command import Options
 from webhook.cli.page.recorded import RecordedUsage, of_cluster, of_files
 from webhook.cli.terminal import print_problems
 from webhook.cli.world_source import (
-    Source,
     WorldError,
     WorldObjects,
     choose_policy,
@@ -43,32 +42,17 @@ from webhook.page.live.snapshots import Snapshots
 from webhook.page.live.state_updater import READING, StateUpdater
 from webhook.page.root import LOCAL, Page, PageSettings
 from webhook.policy.problems import PolicyError, PolicyUnreadable
-from webhook.server.settings import Address, LiveCluster, WorldFile
+from webhook.server.settings import LiveCluster, WorldFile
 
 ENDED: Final = 0
 CANNOT_START: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The user's options. `serve` is the address for others, None on this machine alone."""
-
-    policy: Path | None
-    source: Source
-    namespaces: tuple[str, ...]
-    port: int
-    domain: str
-    opens_browser: bool
-    serve: Address | None = None
-    hosts: frozenset[str] = frozenset()
-    history: tuple[Path, ...] = ()
-
-    @property
-    def settings(self) -> PageSettings:
-        """Where the page is served."""
-        if self.serve is None:
-            return PageSettings(host=LOCAL, port=self.port)
-        return PageSettings(host=self.serve.host, port=self.serve.port, names=self.hosts)
+def _settings(options: Options) -> PageSettings:
+    """Return where the page is served."""
+    if options.serve is None:
+        return PageSettings(host=LOCAL, port=options.port)
+    return PageSettings(host=options.serve.host, port=options.serve.port, names=frozenset(options.hosts))
 
 
 def run(options: Options) -> int:
@@ -80,7 +64,7 @@ def run(options: Options) -> int:
         print_problems(error)
         return CANNOT_START
     except OSError as error:
-        print_problems(WorldError(f"cannot listen on {options.settings.host}: {error.strerror or error}"))
+        print_problems(WorldError(f"cannot listen on {_settings(options).host}: {error.strerror or error}"))
         return CANNOT_START
     return ENDED
 
@@ -176,7 +160,7 @@ async def _show(
 
     def on_ready(url: str) -> None:
         click.echo(f"Open {url}" if options.serve is None else f"Serving at {url}")
-        if options.opens_browser and options.serve is None:
+        if not options.no_browser and options.serve is None:
             webbrowser.open(url)
 
     async def keep_both() -> None:
@@ -185,7 +169,7 @@ async def _show(
             if history is not None:
                 group.create_task(history.run())
 
-    await page.serve(options.settings, keep=keep_both, on_ready=on_ready)
+    await page.serve(_settings(options), keep=keep_both, on_ready=on_ready)
 
 
 def _history(options: Options, cluster: Cluster | None) -> RecordedUsage | None:

@@ -1,13 +1,12 @@
 """Runs `fairgate queue`."""
 
 import time
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import click
 
 from webhook.cli.options import Layout, columns, is_colored
+from webhook.cli.queue.command import Options
 from webhook.cli.queue.past import runs_of
 from webhook.cli.queue.report import report_of
 from webhook.cli.queue.table import to_table
@@ -15,7 +14,6 @@ from webhook.cli.screen import progress
 from webhook.cli.serialization import to_json, to_yaml
 from webhook.cli.terminal import print_problems
 from webhook.cli.world_source import (
-    Source,
     WorldError,
     WorldObjects,
     choose_policy,
@@ -33,19 +31,6 @@ from webhook.simulation.forecast.forecast import Forecast
 
 SHOWN: Final = 0
 UNREADABLE: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The user's options."""
-
-    policy: Path | None
-    source: Source
-    layout: Layout
-    team: str | None
-    limit: int
-    namespaces: tuple[str, ...] = ()
-    history: Path | None = None
 
 
 class UnknownTeamError(WorldError):

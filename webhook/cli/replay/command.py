@@ -2,11 +2,13 @@
 
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import click
 
+from webhook.cli.command import argument, command, option, path_option
 from webhook.cli.options import columns, is_colored
 from webhook.cli.replay.outcomes import decide_again
 from webhook.cli.replay.recorded import RecordedPods, joined, policy_in_force, policy_of, recorded_pods, world_of
@@ -26,66 +28,68 @@ _UNREADABLE: Final = 2
 _MOST_POLICIES: Final = 2
 
 
-@click.command(
-    epilog="""\b
+_EXAMPLES: Final = """\b
 Examples:
   fairgate replay history.db --policy policies.new
   fairgate replay history.db --policy policies.new --policy policies.old -o json
 
 \b
 Exit status: 0 the policies make no difference, 1 they do, 2 a file cannot be read."""
-)
-@click.argument("history", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--policy",
-    "policies",
-    multiple=True,
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="The new policy; then the old one, by default the last one that the history recorded.",
-)
-@click.option("--since", metavar="TIME", help="Begin: an age such as 7d, or a time. Default: all that is recorded.")
-@click.option("--until", metavar="TIME", help="End: an age or a time. Default: all that is recorded.")
-@click.option(
-    "-o",
-    "--output",
-    "layout",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Table for people, JSON for programs, with every pod.",
-)
-def replay(
-    *, history: tuple[Path, ...], policies: tuple[Path, ...], since: str | None, until: str | None, layout: str
-) -> None:
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The user's options."""
+
+    history: tuple[Path, ...] = argument(nargs=-1, required=True, type=click.Path(path_type=Path))
+    policies: tuple[Path, ...] = path_option(
+        "--policy",
+        multiple=True,
+        required=True,
+        metavar="DIR",
+        help="The new policy; then the old one, by default the last one that the history recorded.",
+    )
+    since: str | None = option(
+        "--since", metavar="TIME", help="Begin: an age such as 7d, or a time. Default: all that is recorded."
+    )
+    until: str | None = option("--until", metavar="TIME", help="End: an age or a time. Default: all that is recorded.")
+    layout: str = option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="Table for people, JSON for programs, with every pod.",
+    )
+
+
+@command(Options, epilog=_EXAMPLES)
+def replay(options: Options) -> None:
     """Decide the pods of a history again, under another policy.
 
     HISTORY is a file of `fairgate serve --history`; the files of several replicas are joined. Pods come when they came,
     run as long as they ran, on the nodes that there were, through the decisions of the webhook, the queue and reclaim.
     It shows for each team what would have been refused, queued, borrowed and evicted, and for which pods that differs.
     """
-    if len(policies) > _MOST_POLICIES:
-        raise click.UsageError(f"give one policy, or two: got {len(policies)}")
+    if len(options.policies) > _MOST_POLICIES:
+        raise click.UsageError(f"give one policy, or two: got {len(options.policies)}")
     try:
-        report = _report(history, policies, since, until)
+        report = _report(options)
     except HistoryError as error:
         print_error(str(error))
         sys.exit(_UNREADABLE)
     except (PolicyError, PolicyUnreadable) as error:
         print_problems(error)
         sys.exit(_UNREADABLE)
-    text = to_json(report) if layout == "json" else to_table(report, width=columns(), is_colored=is_colored())
+    text = to_json(report) if options.layout == "json" else to_table(report, width=columns(), is_colored=is_colored())
     click.echo(text, nl=False)
     sys.exit(_CHANGES if report.changes else 0)
 
 
-def _report(
-    history: tuple[Path, ...], policies: tuple[Path, ...], since: str | None, until: str | None
-) -> ReplayReport:
-    start, end = _range(history, since, until)
-    trace = joined(read_trace(path, start, end) for path in history)
-    new, *old = (load(folder) for folder in policies)
+def _report(options: Options) -> ReplayReport:
+    start, end = _range(options)
+    trace = joined(read_trace(path, start, end) for path in options.history)
+    new, *old = (load(folder) for folder in options.policies)
     before = old[0] if old else policy_of(trace.policies)
     came = recorded_pods(trace, world_of(trace, policy_in_force(trace, otherwise=before)), until=end)
     return _compared(trace, came, before, new, within=(start, end))
@@ -109,14 +113,14 @@ def _compared(
     )
 
 
-def _range(history: tuple[Path, ...], since: str | None, until: str | None) -> tuple[float, float]:
+def _range(options: Options) -> tuple[float, float]:
     """Return the time range: what was asked for, within what the files record."""
-    ranges = [recorded_range(path) for path in history]
+    ranges = [recorded_range(path) for path in options.history]
     first, last = min(start for start, _ in ranges), max(end for _, end in ranges)
     now = time.time()
     try:
-        start = first if since is None else max(first, parse_time(since, now=now))
-        end = last if until is None else min(last, parse_time(until, now=now))
+        start = first if options.since is None else max(first, parse_time(options.since, now=now))
+        end = last if options.until is None else min(last, parse_time(options.until, now=now))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     if start >= end:

@@ -9,7 +9,7 @@ from webhook.cli.review.ample_nodes import AmpleNodes
 from webhook.cli.review.existing_pods import ExistingPods
 from webhook.cli.review.gpu_lines import GpuLines
 from webhook.cli.review.pod_groups import PodGroups
-from webhook.cli.review.results import Place, PodGroup, WorkloadResult
+from webhook.cli.review.results import Place, PodGroup, ReviewWarning, WorkloadResult
 from webhook.core.model.decision import Deny, Outcome, Queue
 from webhook.core.model.names import UNASSIGNED, GangId, Namespace, TeamName, Uid
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
@@ -49,7 +49,7 @@ class _Evaluated(NamedTuple):
     """What becomes of pods that run at the same time."""
 
     groups: list[PodGroup]
-    warnings: list[str]
+    warnings: list[ReviewWarning]
     notes: list[str]
 
 
@@ -84,7 +84,7 @@ class Evaluator:
         self._ample_nodes = None if room_is_known else AmpleNodes(world)
         self._simulator = Simulator(world, now_text=now_text)
         self._kinds = kind_table(world.policy.workloads.kinds)
-        self._existing = ExistingPods(world.pods())
+        self._existing = ExistingPods([*world.pods(), *(waiting.pod for waiting in world.waiting.all())])
         self._seen: dict[tuple[str, str, str, str], tuple[Place, list[Uid]]] = {}
 
     def evaluate(self, item: Item) -> WorkloadResult | None:
@@ -98,14 +98,14 @@ class Evaluator:
         lines = GpuLines(item.document, item.object, self._world.policy.resources.keys(), line=item.place.line)
         if isinstance(expanded, Unknown):
             return _unknown_kind(item, expanded, lines.first())
-        warnings = list(expanded.warnings)
+        warnings = list(map(ReviewWarning, expanded.warnings))
         replaced = self._replaced(item, expanded)
         notes = replaced.notes
         of_update = [*self._judge_surge(item, expanded, lines)] if replaced.running else []
         for uid in (*replaced.seen, *replaced.running):
             self._world.remove_pod(uid)
         whole = self._check_workload(item, expanded, budget)
-        warnings += [f"{reason.text} ({reason.code})" for reason in whole]
+        warnings += map(ReviewWarning.of, whole)
         refusal = whole if self._world.policy.workloads.on_limit is OnWorkloadLimit.REJECT else ()
         refusal = tuple(reason for reason in refusal if reason.code in LIMIT_CODES)
         taken = len(self._simulator.created)
@@ -121,12 +121,12 @@ class Evaluator:
         notes += evaluated.notes
         self._seen[_identity(expanded)] = (item.place, self._simulator.created[taken:])
         if {group.outcome for group in groups} == {Outcome.ADMIT}:
-            warnings += of_update
+            warnings += map(ReviewWarning, of_update)
         outcomes = {group.outcome for group in groups}
         if expanded.is_gang and Outcome.DENY in outcomes and len(outcomes) > 1:
-            warnings.append(_PARTIAL_GANG)
+            warnings.append(ReviewWarning(_PARTIAL_GANG))
         if not any(group.asks_gpus for group in groups):
-            warnings += _unread(item, expanded)
+            warnings += map(ReviewWarning, _unread(item, expanded))
         return WorkloadResult(
             item.place,
             expanded.api_version,
@@ -184,7 +184,7 @@ class Evaluator:
             found.append(part)
         notes = [*self._judge_gangs(item, [part for part in found if isinstance(part, _Part)])]
         groups: list[PodGroup] = []
-        warnings: list[str] = []
+        warnings: list[ReviewWarning] = []
         for part in found:
             if isinstance(part, PodGroup):
                 groups.append(part)
@@ -323,7 +323,7 @@ def _unread(item: Item, workload: Workload) -> Iterator[str]:
 def _unknown_kind(item: Item, unknown: Unknown, line: int) -> WorkloadResult:
     metadata = mapping(item.object.get("metadata"))
     code = Code.TOO_LARGE if unknown.is_too_large else Code.UNKNOWN_KIND
-    group = PodGroup("", None, Outcome.SKIP, (Reason(code, unknown.reason),), line)
+    group = PodGroup("", None, Outcome.SKIP, (Reason(code, "{problem}", {"problem": unknown.reason}),), line)
     return WorkloadResult(
         item.place,
         text(item.object.get("apiVersion")),
@@ -335,7 +335,9 @@ def _unknown_kind(item: Item, unknown: Unknown, line: int) -> WorkloadResult:
 
 
 def _unknown_count(pod_set: PodSet) -> Reason:
-    return Reason(Code.OPEN_COUNT, pod_set.problem or "the manifest does not say how many pods there will be")
+    if pod_set.problem is None:
+        return Reason(Code.OPEN_COUNT, "the manifest does not say how many pods there will be")
+    return Reason(Code.OPEN_COUNT, "{problem}", {"problem": pod_set.problem})
 
 
 def _identity(workload: Workload) -> tuple[str, str, str, str]:

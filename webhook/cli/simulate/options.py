@@ -1,20 +1,17 @@
 """The user's options of `fairgate simulate`, and the values that they have in text."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
+from webhook.cli.command import WorldOptions, option, path_option
 from webhook.cli.options import Layout
-from webhook.simulation.task import Settings
+from webhook.simulation.task import Evictions, Refusals, Settings
 from webhook.simulation.traces.row import MAX_SECONDS
-from webhook.simulation.traces.synthetic import Size, parse_mix
-
-if TYPE_CHECKING:
-    from webhook.cli.world_source import Source
+from webhook.simulation.traces.synthetic import DEFAULT_MIX, Size, parse_mix
 
 _DURATION: Final = re.compile(r"([0-9]{1,9})([smhd])")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -73,48 +70,125 @@ class NodeKindType(click.ParamType[NodeKind]):
         return NodeKind(int(found[1]), found[2])
 
 
-@dataclass(frozen=True, slots=True)
-class LoadOptions:
-    """A random load: the part of the GPUs that it asks for, over how long, in which sizes, for how long each."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(WorldOptions):
+    """The user's options."""
 
-    part: float
-    seconds: int
-    run_seconds: int
-    mix: tuple[Size, ...]
+    policies: tuple[Path, ...] = path_option(
+        "--policy",
+        multiple=True,
+        metavar="DIR",
+        envvar="FAIRGATE_POLICY",
+        show_envvar=True,
+        help="Folder or file of a policy; repeat it to compare several. Default: the policy in force in the cluster of "
+        "the world, or in its history.",
+    )
+    trace: Path | None = path_option(
+        "--trace",
+        help="Tasks (CSV): Fairgate's own columns, openb's or Helios's; Philly's cluster_job_log; or a history of "
+        "replay.",
+    )
+    load: float | None = option(
+        "--load",
+        type=click.FloatRange(0.01, 10),
+        metavar="PART",
+        help="Tasks at random that ask for this part of the GPUs, 0.9 for 90 %; sizes by --trace, else by --mix.",
+    )
+    mix: tuple[Size, ...] = option(
+        "--mix",
+        type=Mix(),
+        default=DEFAULT_MIX,
+        show_default=True,
+        metavar="SIZES",
+        help="With --load: GPUS:WEIGHT or PODSxGPUS:WEIGHT of pods that start together, separated by commas.",
+    )
+    days: float = option(
+        "--days", type=click.FloatRange(0.01, 366), default=7, show_default=True, help="With --load: how long."
+    )
+    run_seconds: int = option(
+        "--run-time", type=Duration(), default="4h", show_default=True, help="With --load: the mean run time of --mix."
+    )
+    seed: int = option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of everything at random.")
+    rounds: int = option(
+        "--rounds",
+        type=click.IntRange(1, 100),
+        default=1,
+        show_default=True,
+        help="Rounds with seeds from --seed on; numbers are means with 95 % confidence.",
+    )
+    renamed: tuple[str, ...] = option(
+        "--rename-team", multiple=True, metavar="OLD=NEW", help="A team of the trace is this team. Repeatable."
+    )
+    is_dealt: bool = option(
+        "--deal-teams", is_flag=True, help="Deal tasks to teams by guaranteed share, whatever the trace says."
+    )
+    keeps_pods: bool = option(
+        "--keep-pods", is_flag=True, help="GPU pods of the world stay; by default the nodes are empty."
+    )
+    refused: Refusals = option(
+        "--refused",
+        type=click.Choice(Refusals, case_sensitive=False),
+        default=Refusals.RETRY,
+        show_default=True,
+        help="Refused for a limit or for room: created again once there is room, or lost.",
+    )
+    evicted: Evictions = option(
+        "--evicted",
+        type=click.Choice(Evictions, case_sensitive=False),
+        default=Evictions.RESTART,
+        show_default=True,
+        help="Evicted pods: created again, or lost.",
+    )
+    checkpoint_seconds: int = option(
+        "--checkpoint", type=Duration(), default="0s", show_default=True, help="How often work is saved; 0s: never."
+    )
+    buy: NodeKind | None = option(
+        "--buy", type=NodeKindType(), metavar="GPUSxMODEL", help="Find how many such nodes make --within true."
+    )
+    within: int = option(
+        "--within", type=Duration(), default="1h", show_default=True, help="With --buy: the longest wait allowed."
+    )
+    percentile: str = option(
+        "--percentile",
+        type=click.Choice(["50", "90", "99"]),
+        default="90",
+        show_default=True,
+        help="With --buy: which percentile of the waits.",
+    )
+    of_team: str | None = option(
+        "--of-team", metavar="NAME", help="With --buy: only jobs of this team count. Default: all."
+    )
+    layout: Layout = option(
+        "-o",
+        "--output",
+        type=click.Choice([Layout.TABLE, Layout.JSON], case_sensitive=False),
+        default=Layout.TABLE.value,
+        show_default=True,
+    )
+    report: Path | None = path_option(
+        "--report", help="Also write plots and tables to one HTML file that loads nothing else."
+    )
+    csv: Path | None = path_option(
+        "--csv", metavar="DIR", help="Also write tables and samples as CSV, and plots as SVG, into this folder."
+    )
 
+    def check(self) -> None:
+        """Raise UsageError for options that exclude each other."""
+        if self.trace is None and self.load is None:
+            raise click.UsageError("give --trace, --load or both")
+        if self.rounds > 1 and self.load is None:
+            raise click.UsageError("--rounds needs --load: a trace is the same in every round")
+        if self.load is not None and not self.run_seconds:
+            raise click.UsageError("--run-time must be above 0")
+        if bad := [each for each in self.renamed if "=" not in each]:
+            raise click.UsageError(f"--rename-team {bad[0]}: expected OLD=NEW")
 
-@dataclass(frozen=True, slots=True)
-class BuyOptions:
-    """How many nodes are needed for a wait: the percentile of a team's jobs (None: of all) that must be below it."""
+    @property
+    def teams(self) -> dict[str, str]:
+        """New names of teams of the trace."""
+        return dict(each.split("=", 1) for each in self.renamed)
 
-    kind: NodeKind
-    wait_seconds: int
-    percent: int
-    team: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Outputs:
-    """Where results go besides standard output."""
-
-    layout: Layout
-    report: Path | None = None
-    csv: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The user's options. `teams` renames teams of the trace."""
-
-    policies: tuple[Path, ...]
-    source: "Source"
-    trace: Path | None
-    load: LoadOptions | None
-    buy: BuyOptions | None
-    outputs: Outputs
-    settings: Settings
-    seed: int = 0
-    rounds: int = 1
-    keeps_pods: bool = False
-    teams: Mapping[str, str] | None = None
-    is_dealt: bool = False
+    @property
+    def settings(self) -> Settings:
+        """What is assumed of pods."""
+        return Settings(self.refused, self.evicted, self.checkpoint_seconds)

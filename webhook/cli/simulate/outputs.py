@@ -6,19 +6,18 @@ from pathlib import Path
 
 import msgspec
 
-from webhook.cli.simulate.options import Outputs
 from webhook.cli.simulate.page import plots_of, to_html
 from webhook.cli.simulate.results import GroupReport, IntervalReport, SimulationReport
 
 
-def write_outputs(report: SimulationReport, outputs: Outputs, *, source: str) -> None:
+def write_outputs(report: SimulationReport, *, page: Path | None, folder: Path | None, source: str) -> None:
     """Write the files that were asked for. Raises OSError."""
-    if outputs.csv is not None:
-        write_csv(report, outputs.csv)
+    if folder is not None:
+        write_csv(report, folder)
         for plot in plots_of(report):
-            (outputs.csv / f"{plot.name}.svg").write_text(plot.svg, encoding="utf-8")
-    if outputs.report is not None:
-        outputs.report.write_text(to_html(report, source=source), encoding="utf-8")
+            (folder / f"{plot.name}.svg").write_text(plot.svg, encoding="utf-8")
+    if page is not None:
+        page.write_text(to_html(report, source=source), encoding="utf-8")
 
 
 def write_csv(report: SimulationReport, folder: Path) -> None:

@@ -112,8 +112,7 @@ def policy_report(result: PolicyResult) -> PolicyReport:
 
 def purchase_report(policy: str, found: Purchase) -> PurchaseReport:
     """Return a purchase as data."""
-    kind = found.options.kind
-    return PurchaseReport(policy, kind.gpus, kind.model, found.nodes, dict(sorted(found.tried.items())))
+    return PurchaseReport(policy, found.kind.gpus, found.kind.model, found.nodes, dict(sorted(found.tried.items())))
 
 
 def _groups(rounds: Sequence[Summary], of: Callable[[Summary], Sequence[Waits]]) -> list[GroupReport]:

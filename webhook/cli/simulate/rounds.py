@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from webhook.cli.simulate.inputs import NamedPolicy, Worlds
-from webhook.cli.simulate.options import BuyOptions, Options
+from webhook.cli.simulate.options import NodeKind, Options
 from webhook.core.model.amount import gpu_number
 from webhook.core.model.names import TeamName
 from webhook.core.world.world import World
@@ -18,6 +18,8 @@ from webhook.simulation.traces.tasks import ORIGIN, Reading, tasks_of
 
 MAX_BOUGHT = 4096
 """Nodes that are tried at most."""
+
+_DAY = 86_400
 
 Advance = Callable[[float], None]
 """Called with the part of a round that was done."""
@@ -33,7 +35,7 @@ class PolicyResult(NamedTuple):
 class Purchase(NamedTuple):
     """How many nodes make a wait short enough; None where none of those tried do. `tried` has the wait by nodes."""
 
-    options: BuyOptions
+    kind: NodeKind
     nodes: int | None
     tried: dict[int, float | None]
 
@@ -63,61 +65,61 @@ class Rounds:
             if self._gpus is None:
                 weights = world.policy.resources
                 self._gpus = float(gpu_number(sum(node.gpus(weights) for node in world.fleet.nodes())))
-            part, seconds, run_seconds, mix = (
-                options.load.part,
-                options.load.seconds,
-                options.load.run_seconds,
-                options.load.mix,
+            load = Load(
+                part=options.load,
+                gpus=self._gpus,
+                seconds=round(options.days * _DAY),
+                run_seconds=options.run_seconds,
+                mix=options.mix,
+                rows=tuple(self._rows),
             )
-            rows = drawn(Load(part, self._gpus, seconds, run_seconds, mix, tuple(self._rows)), seed=seed)
-        teams = options.teams or {}
+            rows = drawn(load, seed=seed)
         kept = [*(pod.created for pod in world.pods()), *(pod.created for pod in world.waiting.all())]
         reading = Reading(
             name,
             origin=max([ORIGIN, *kept]),
             seed=seed,
-            teams=teams,
+            teams=options.teams,
             is_dealt=options.is_dealt,
             weights=self._shares,
         )
         return tasks_of(rows, world, reading)
 
-    def purchase(self, named: NamedPolicy, buy: BuyOptions) -> Purchase:
+    def purchase(self, named: NamedPolicy, kind: NodeKind) -> Purchase:
         """Return how many nodes are enough: doubled until they are, then the smallest number by halving."""
         tried: dict[int, float | None] = {}
 
         def is_enough(count: int) -> bool:
-            tried[count] = wait = self._wait(named, buy, count)
-            return wait is not None and wait <= buy.wait_seconds
+            tried[count] = wait = self._wait(named, count)
+            return wait is not None and wait <= self._options.within
 
         if is_enough(0):
-            return Purchase(buy, 0, tried)
+            return Purchase(kind, 0, tried)
         low, high = 0, 1
         while not is_enough(high):
             low, high = high, high * 2
             if high > MAX_BOUGHT:
-                return Purchase(buy, None, tried)
+                return Purchase(kind, None, tried)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if is_enough(middle) else (middle, high)
-        return Purchase(buy, high, tried)
+        return Purchase(kind, high, tried)
 
-    def _wait(self, named: NamedPolicy, buy: BuyOptions, count: int) -> float | None:
+    def _wait(self, named: NamedPolicy, count: int) -> float | None:
         """Return the longest of the rounds' percentiles; None where one of them is never reached."""
-        found: list[float] = []
+        team, found = self._options.of_team, list[float]()
         for summary in self.run(named, bought=count):
-            groups = [summary.total] if buy.team is None else [each for each in summary.teams if each.group == buy.team]
-            wait = groups[0].percentile(buy.percent) if groups else 0.0
+            groups = [summary.total] if team is None else [each for each in summary.teams if each.group == team]
+            wait = groups[0].percentile(int(self._options.percentile)) if groups else 0.0
             if wait is None:
                 return None
             found.append(wait)
         return max(found)
 
     def _round(self, named: NamedPolicy, seed: int, bought: int) -> Summary:
-        kind = None if self._options.buy is None else self._options.buy.kind
         if self._gpus is None and self._options.load is not None and bought:
             self.tasks(self._worlds.make(named.policy), seed)
-        world = self._worlds.make(named.policy, bought=kind, count=bought)
+        world = self._worlds.make(named.policy, bought=self._options.buy, count=bought)
         tasks = self.tasks(world, seed)
         simulation = Simulation(world, tasks, settings=self._options.settings)
         recorder = Recorder(simulation)

@@ -34,14 +34,14 @@ def run(options: Options) -> int:
     try:
         report = _simulated(options)
         source = _source_text(options, report)
-        write_outputs(report, options.outputs, source=source)
+        write_outputs(report, page=options.report, folder=options.csv, source=source)
     except (PolicyError, PolicyUnreadable, WorldError, TraceError) as error:
         print_problems(error)
         return UNREADABLE
     except OSError as error:
         print_error(f"{error.filename}: cannot be written: {error.strerror}")
         return UNREADABLE
-    if options.outputs.layout is Layout.JSON:
+    if options.layout is Layout.JSON:
         click.echo(to_json(report), nl=False)
     else:
         click.echo(to_table(report, source=source, width=columns(), is_colored=is_colored()), nl=False)
@@ -65,7 +65,7 @@ def _simulated(options: Options) -> SimulationReport:
 
 
 def _check_team(options: Options, named: NamedPolicy) -> None:
-    team = None if options.buy is None else options.buy.team
+    team = None if options.buy is None else options.of_team
     teams = [each.name for each in named.policy.teams]
     if team is not None and team not in teams:
         raise WorldError(f"policy {named.name} has no team {team}; teams: {', '.join(teams) or 'none'}")
@@ -83,7 +83,7 @@ def _notes(options: Options, worlds: Worlds, trace: TraceInput) -> list[str]:
 def _source_text(options: Options, report: SimulationReport) -> str:
     first = report.policies[0]
     world = f"{plural(first.nodes, 'node')} with {first.gpus:,g} GPUs of {origin_of(options.source).name}"
-    load = str(options.trace) if options.load is None else f"load {options.load.part:g}"
+    load = str(options.trace) if options.load is None else f"load {options.load:g}"
     days = first.seconds / _DAY
     length = f"{days:,.1f} days" if days >= 1 else span(first.seconds)
     return f"{world}; {load}, {length}, {plural(report.rounds, 'round')} from seed {report.seed}"

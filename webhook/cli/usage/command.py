@@ -2,12 +2,14 @@
 
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import click
 
-from webhook.cli.options import columns, is_colored, kubeconfig_option, path_option
+from webhook.cli.command import command, of, option, path_option
+from webhook.cli.options import columns, is_colored, kubeconfig_option
 from webhook.cli.serialization import to_json
 from webhook.cli.terminal import print_error
 from webhook.cli.usage.report import build, to_csv, to_table
@@ -22,8 +24,7 @@ from webhook.history.usage_row import INTERVAL_SECONDS, Recording
 _UNREADABLE: Final = 2
 
 
-@click.command(
-    epilog="""\b
+_EXAMPLES: Final = """\b
 Examples:
   fairgate usage --since 30d --by team -o csv
   fairgate usage --history history.db --by user
@@ -31,68 +32,72 @@ Examples:
 
 \b
 Exit status: 0 shown, 2 the source cannot be read, or you may not read it."""
-)
-@click.option("--since", default="7d", show_default=True, metavar="TIME", help="Begin: an age such as 7d, or a time.")
-@click.option("--until", default="now", show_default=True, metavar="TIME", help="End: an age or a time.")
-@click.option(
-    "--by",
-    type=click.Choice([each.value for each in By]),
-    default=By.TEAM.value,
-    show_default=True,
-    help="What the lines are.",
-)
-@click.option(
-    "-o",
-    "--output",
-    "layout",
-    type=click.Choice(["table", "csv", "json"]),
-    default="table",
-    show_default=True,
-    help="Table for people, CSV for spreadsheets, JSON for programs.",
-)
-@path_option(
-    "--history",
-    multiple=True,
-    help="Read a file that `fairgate serve --history` wrote. Repeatable: the files of several replicas are merged.",
-)
-@click.option("--prometheus", metavar="URL", help="Read a Prometheus that scrapes Fairgate's servers; it has no users.")
-@click.option("--match", default="", metavar="MATCHERS", help='With --prometheus: one cluster, such as cluster="prod".')
-@kubeconfig_option
-def usage(
-    *,
-    since: str,
-    until: str,
-    by: str,
-    layout: str,
-    history: tuple[Path, ...],
-    prometheus: str | None,
-    match: str,
-    kubeconfig: Path | None,
-) -> None:
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The user's options."""
+
+    since: str = option(
+        "--since", default="7d", show_default=True, metavar="TIME", help="Begin: an age such as 7d, or a time."
+    )
+    until: str = option("--until", default="now", show_default=True, metavar="TIME", help="End: an age or a time.")
+    by: str = option(
+        "--by",
+        type=click.Choice([each.value for each in By]),
+        default=By.TEAM.value,
+        show_default=True,
+        help="What the lines are.",
+    )
+    layout: str = option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "csv", "json"]),
+        default="table",
+        show_default=True,
+        help="Table for people, CSV for spreadsheets, JSON for programs.",
+    )
+    history: tuple[Path, ...] = path_option(
+        "--history",
+        multiple=True,
+        help="Read a file that `fairgate serve --history` wrote. Repeatable: the files of several replicas are merged.",
+    )
+    prometheus: str | None = option(
+        "--prometheus", metavar="URL", help="Read a Prometheus that scrapes Fairgate's servers; it has no users."
+    )
+    match: str = option(
+        "--match", default="", metavar="MATCHERS", help='With --prometheus: one cluster, such as cluster="prod".'
+    )
+    kubeconfig: Path | None = of(kubeconfig_option)
+
+
+@command(Options, epilog=_EXAMPLES)
+def usage(options: Options) -> None:
     """Show GPU-hours: held guaranteed and borrowed, idle, waiting; and what was refused.
 
     Without --history and --prometheus the servers of the cluster are asked: they must record a history, and you must
     have the right to list pods in all namespaces. Times are widened to intervals of five minutes.
     """
-    start, end = _range(since, until)
-    if sum((bool(history), prometheus is not None, kubeconfig is not None)) > 1:
+    start, end = _range(options.since, options.until)
+    history, prometheus = options.history, options.prometheus
+    if sum((bool(history), prometheus is not None, options.kubeconfig is not None)) > 1:
         raise click.UsageError("--history, --prometheus and --kubeconfig exclude each other")
-    if match and prometheus is None:
+    if options.match and prometheus is None:
         raise click.UsageError("--match selects series of --prometheus")
-    if prometheus is not None and by == By.USER:
+    if prometheus is not None and options.by == By.USER:
         raise click.UsageError("--by user needs a history: metrics have no users, who could be any number")
     try:
         if prometheus is not None:
-            recordings = read_prometheus(prometheus, start, end, matchers=match)
+            recordings = read_prometheus(prometheus, start, end, matchers=options.match)
         else:
-            recordings = _read(history, kubeconfig, start, end)
+            recordings = _read(history, options.kubeconfig, start, end)
     except HistoryError as error:
         print_error(str(error))
         sys.exit(_UNREADABLE)
     if history and not any(each.rows for each in recordings):
         _note_range(history)
-    report = build(recordings, By(by), since=start, until=min(end, time.time()))
-    match layout:
+    report = build(recordings, By(options.by), since=start, until=min(end, time.time()))
+    match options.layout:
         case "csv":
             click.echo(to_csv(report), nl=False)
         case "json":

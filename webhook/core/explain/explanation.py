@@ -11,7 +11,7 @@ from webhook.core.admission.admission import admit, decide
 from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.admission.queueing import limits_in_the_way
-from webhook.core.admission.unplaced import rejecting_text
+from webhook.core.admission.unplaced import rejections
 from webhook.core.explain.candidates import Candidates, candidates, ranked
 from webhook.core.explain.domains import DomainSteps, domain_steps
 from webhook.core.explain.obstacles import obstacles
@@ -174,7 +174,7 @@ def _node_step(
     reasons = obstacles(fleet, node, demand, constraints, spread=spread)
     if shunned.closed & fleet.bit(node.name):
         found = [each for each in world.rejecting_nodes.on(node.name) if each.team == team]
-        reasons = (*reasons, f"{rejecting_text(found)}: it is tried again later, by one pod at a time")
+        reasons = (*reasons, f"{rejections(found).text}: it is tried again later, by one pod at a time")
     if reasons:
         return NodeStep(node.name, reasons)
     among = fleet.matching(constraints) & spread.allowed & ~shunned.closed

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from webhook.cluster.reads.caller_rights import Identity
 from webhook.page.access.persons import KeptByPerson
-from webhook.page.access.rights import Rights
+from webhook.page.access.rights import ApiRights
 from webhook.page.access.sign_ins import NOWHERE, Origin, Tries
 from webhook.page.views.viewer import EVERYTHING, Viewer, person_of
 
@@ -118,7 +118,7 @@ class TokenAuthenticator:
 
     def __init__(
         self,
-        rights: Rights,
+        rights: ApiRights,
         *,
         namespaces: Callable[[], Iterable[str]],
         clock: Callable[[], float] = time.monotonic,

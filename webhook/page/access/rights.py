@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.reads.caller_rights import Identity, identity_of, may_list
@@ -12,16 +12,6 @@ MOST_NAMESPACES: Final = 300
 """Namespaces that are asked about for one viewer."""
 
 _AT_ONCE: Final = 10
-
-
-class Rights(Protocol):
-    """Answers who a token belongs to, and what that user may see."""
-
-    async def identity(self, token: str) -> Identity | None:
-        """Return the user of a token; None where it is not valid. Raises ClusterError."""
-
-    async def viewer(self, identity: Identity, namespaces: Iterable[str]) -> Viewer:
-        """Return what a user may see of these namespaces. Raises ClusterError."""
 
 
 class ApiRights:

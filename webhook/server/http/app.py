@@ -26,7 +26,7 @@ from webhook.server.http.request_target import Target, parse_target
 from webhook.server.http.review_batch import Caller, ReviewBatch
 from webhook.server.http.review_connection import ReviewConnection
 from webhook.server.http.usage_endpoint import UsageEndpoint
-from webhook.server.review.answer import Reviewer
+from webhook.server.review.reviewer import AdmissionReviewer
 from webhook.server.settings import BACKLOG, BOUNDS, FINISH_SECONDS, Address, Settings, StartupError
 
 CallerCheck = Callable[[asyncio.BaseTransport | None], None]
@@ -133,7 +133,7 @@ class App:
 
 
 def build_app(
-    reviewer: Reviewer,
+    reviewer: AdmissionReviewer,
     readiness: Readiness,
     metrics: Metrics,
     logs: Logs,

@@ -31,7 +31,8 @@ from webhook.server.http.http_error import HttpError
 from webhook.server.http.probes import Readiness
 from webhook.server.http.reply import JSON, Reply
 from webhook.server.http.request_target import Target
-from webhook.server.review.answer import Answer, Record, Reviewer
+from webhook.server.review.answer import Answer, Record
+from webhook.server.review.reviewer import AdmissionReviewer
 from webhook.server.settings import BODY_SECONDS
 
 REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH, CLAIMS_PATH, JOBS_PATH, GANGS_PATH)
@@ -50,7 +51,7 @@ class Handlers:
 
     def __init__(
         self,
-        reviewer: Reviewer,
+        reviewer: AdmissionReviewer,
         *,
         readiness: Readiness,
         metrics: Metrics,

@@ -6,6 +6,7 @@ from itertools import chain
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.relabel import RelabelResult, relabel
 from webhook.core.model.names import Uid
 from webhook.core.model.policy import NO_TEAM
@@ -13,7 +14,7 @@ from webhook.core.tiers.adoption import Adoption, adoptions
 from webhook.core.world.world import World
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.logs import Logs
-from webhook.server.leader.tiers import AT_ONCE, REST_SECONDS, EventRecorder
+from webhook.server.leader.tiers import AT_ONCE, REST_SECONDS
 
 
 class Adopter:
@@ -24,7 +25,7 @@ class Adopter:
         world: World,
         connection: ApiConnection,
         *,
-        event_recorder: EventRecorder,
+        event_recorder: EventWriter,
         logs: Logs,
         is_leading: Callable[[], bool],
     ) -> None:

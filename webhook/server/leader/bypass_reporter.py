@@ -1,11 +1,11 @@
 """Writes Events on pods that hold GPUs and bypassed the webhook: it was down, or they are a kubelet's static pods."""
 
+from webhook.cluster.writes.events import EventWriter
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.text import plural_gpus
 from webhook.core.world.world import World
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
-from webhook.server.leader.tiers import EventRecorder
 
 
 class BypassReporter:
@@ -14,7 +14,7 @@ class BypassReporter:
     Pods that are in the ledger when they are first seen passed the webhook to be counted only, and have no labels.
     """
 
-    def __init__(self, world: World, event_recorder: EventRecorder) -> None:
+    def __init__(self, world: World, event_recorder: EventWriter) -> None:
         self._world = world
         self._event_recorder = event_recorder
         self._reported: set[Uid] = set()

@@ -1,13 +1,13 @@
 """What the leader does about gangs besides releasing them: reads sizes, ends kept room, says what was assumed."""
 
 from collections.abc import MutableMapping
-from typing import Protocol
 
 from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.ledger.ledger import ApiLedger
+from webhook.cluster.writes.events import EventWriter
 from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.text import duration
-from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.release.gang_line import GangLine
 from webhook.core.release.late_members import EndedReservations, ended_reservations
 from webhook.core.release.releases import Releases
@@ -15,19 +15,6 @@ from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 from webhook.server.leader.gang_sizes import GangSizes
-from webhook.server.leader.waiting_texts import EventRecorder
-
-
-class ReservationLedger(Protocol):
-    """Ends charges; implemented by ApiLedger."""
-
-    def withdraw(self, team: TeamName, uid: Uid) -> None:
-        """Withdraw a charge without a pod."""
-        ...
-
-    def shows_gang_of(self, reservation: InFlightCharge) -> bool:
-        """Whether the gang for which room is kept was seen, if it still is there."""
-        ...
 
 
 class GangWatch:
@@ -41,8 +28,8 @@ class GangWatch:
         connection: ApiConnection,
         world: World,
         *,
-        events: EventRecorder,
-        ledger: ReservationLedger,
+        events: EventWriter,
+        ledger: ApiLedger,
         timed_out: MutableMapping[TeamName, int],
     ) -> None:
         self._world = world
@@ -70,7 +57,7 @@ class GangWatch:
         for timeout in timeouts:
             waiting = timeout.waiting
             self._count(waiting.team)
-            self._report(waiting, EventReason.GANG_TIMED_OUT, "Wait", timeout.text)
+            self._report(waiting, EventReason.GANG_TIMED_OUT, "Wait", timeout.cause.text)
         timeouts.clear()
         is_needed, is_in_view = releases.is_room_needed, self._ledger.shows_gang_of
         for lost in ended_reservations(self._world, is_needed=is_needed, is_in_view=is_in_view):

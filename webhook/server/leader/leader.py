@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.lease import DEFAULT_TIMING, Lease, Timing, own_identity
 from webhook.cluster.writes.owner_events import OwnerEventQueue
@@ -20,11 +21,10 @@ from webhook.observe.process import LeaderStatus
 from webhook.server.leader.adopter import Adopter
 from webhook.server.leader.bypass_reporter import BypassReporter
 from webhook.server.leader.controller_retries import Retrier
-from webhook.server.leader.queue_releaser import QueueReleaser, ReleaseLedger
+from webhook.server.leader.queue_releaser import QueueReleaser
 from webhook.server.leader.registration_loop import RegistrationLoop
 from webhook.server.leader.rejections import RejectionReporter
-from webhook.server.leader.tiers import PromotionLedger, TierUpdater
-from webhook.server.leader.usage_sampler import UsageSampler
+from webhook.server.leader.tiers import TierUpdater
 
 LEASE_NAME: Final = "fairgate"
 COMPONENT: Final = "fairgate"
@@ -41,10 +41,6 @@ RESTART_SECONDS: Final = 5.0
 _NO_TASKS: Final[Mapping[str, Callable[[], Coroutine[Any, Any, None]]]] = {}
 
 
-class LeaderLedger(ReleaseLedger, PromotionLedger, Protocol):
-    """Charges promotions and releases."""
-
-
 class Leader:
     """One candidate and its tasks. Start `run`, `events.run` and `owner_events.run` as tasks.
 
@@ -59,7 +55,7 @@ class Leader:
         logs: Logs,
         *,
         namespace: str,
-        ledger: LeaderLedger,
+        ledger: ApiLedger,
         shadow_labels: ShadowLabels,
         why_stale: Callable[[], str | None],
         why_not_serving: Callable[[], str | None],
@@ -90,7 +86,6 @@ class Leader:
         self._shadow_labels = shadow_labels
         self._bypasses = BypassReporter(world, self.events)
         self.rejections = RejectionReporter(world, self.events)
-        self._sampler = UsageSampler(world, accounting)
         self._registration = RegistrationLoop(connection, world, logs, why_not_serving=why_not_serving)
         self.queue = QueueReleaser(
             world,
@@ -106,7 +101,7 @@ class Leader:
         self._logs = logs
         self._tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "registration": self._registration.run,
-            "usage": self._sampler.run,
+            "usage": accounting.run,
             "labels": self._reconcile_on_change,
             "queue": self.queue.run,
             "refusals": self.retrier.watch_refusals,

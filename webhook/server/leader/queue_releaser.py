@@ -2,18 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Final, NamedTuple, NoReturn, Protocol
+from typing import Final, NamedTuple, NoReturn
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.ledger.ledger import ApiLedger
+from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.queue_release import ReleaseResult, hold_in_line, release_pod
 from webhook.core.model.decision import Admit, Decision
 from webhook.core.model.names import TeamName, Uid
+from webhook.core.model.reason import Code, Reason
 from webhook.core.queue.verdict import Way
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.release.awaited_room import FREE_SECONDS, AwaitedRoom
@@ -22,7 +25,7 @@ from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.observe.logs import Logs
 from webhook.server.leader.gang_watch import GangWatch
-from webhook.server.leader.waiting_texts import EventRecorder, WaitingTexts
+from webhook.server.leader.waiting_reasons import WaitingReasons
 
 AT_ONCE: Final = 64
 """Pods whose releases may be under way: their charges share ledger writes."""
@@ -48,36 +51,6 @@ FENCE_SECONDS: Final = 1.0
 
 _REST_SECONDS: Final = 5.0
 """Pause of a pod whose release failed."""
-
-
-class ReleaseLedger(Protocol):
-    """Charges waiting pods; implemented by ApiLedger."""
-
-    async def charge_waiting(
-        self, team: TeamName, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
-    ) -> Decision:
-        """Decide a release on the current world, and charge it."""
-        ...
-
-    def charged(self) -> Iterable[InFlightCharge]:
-        """Return the charges of all replicas whose pods were not seen to use anything yet."""
-        ...
-
-    def listed(self, team: TeamName, uid: Uid) -> InFlightCharge | None:
-        """Return the charge of a pod that the ledger lists; None where it does not."""
-        ...
-
-    def withdraw(self, team: TeamName, uid: Uid, *, if_still: Callable[[], bool] = ...) -> None:
-        """Withdraw the charge of a pod that certainly keeps its gate; `if_still` is asked at each write."""
-        ...
-
-    async def fence(self, team: TeamName, uid: Uid, *, since: float, deadline: float) -> bool:
-        """Return whether the objects that list a charge were written here since a loop time; write them if not."""
-        ...
-
-    def shows_gang_of(self, reservation: InFlightCharge) -> bool:
-        """Whether the gang for which room is kept was seen, if it still is there."""
-        ...
 
 
 @dataclass(slots=True)
@@ -111,8 +84,8 @@ class QueueReleaser:
         world: World,
         connection: ApiConnection,
         *,
-        ledger: ReleaseLedger,
-        events: EventRecorder,
+        ledger: ApiLedger,
+        events: EventWriter,
         logs: Logs,
         is_leading: Callable[[], bool],
         why_stale: Callable[[], str | None],
@@ -128,7 +101,7 @@ class QueueReleaser:
         self._why_stale = why_stale
         self._has_changed = asyncio.Event()
         self._gangs = GangWatch(connection, world, events=events, ledger=ledger, timed_out=self.counts.timed_out)
-        self._texts = WaitingTexts(connection, world, events)
+        self._reasons = WaitingReasons(connection, world, events)
 
     def wake(self) -> None:
         """Look for pods to release soon."""
@@ -154,7 +127,7 @@ class QueueReleaser:
         self._resting: dict[Uid, float] = {}  # loop time until which a failed release is not repeated
         self._released: set[Uid] = set()  # and not seen without their gate yet
         self._held: dict[Uid, int] = {}  # charged in part of a gang: the version from which on no patch is on its way
-        self._texts.begin()
+        self._reasons.begin()
         self._gangs.begin()
         releases.view.on_change = self.wake
         try:
@@ -198,9 +171,10 @@ class QueueReleaser:
             self._active |= {turn.waiting.uid for turn in members}
             group.create_task(self._release(group, members))
         self._gangs.update(self._releases)
-        self._texts.report(self._releases.changed)
-        for judged in self._texts.due(self._releases.blocked):
-            group.create_task(self._texts.write(judged))
+        self._reasons.report(self._releases.changed)
+        judgments = self._releases.behind(now=now) | self._releases.blocked
+        for judged in self._reasons.due(judgments):
+            group.create_task(self._reasons.write(judged))
         return self._gangs.has_unread(self._releases.view.gangs, now=int(self._clock()))
 
     def _start_with_room(self, group: asyncio.TaskGroup) -> None:
@@ -319,7 +293,7 @@ class QueueReleaser:
     async def _hold(self, waiting: WaitingPod, team: TeamName) -> None:
         """Let no patch of an earlier leader remove the gate of a pod any more, and learn what was done before."""
         try:
-            version = await hold_in_line(self._connection, waiting, waiting.text)
+            version = await hold_in_line(self._connection, waiting)
         except ClusterError:
             return
         finally:
@@ -355,7 +329,8 @@ class QueueReleaser:
             self._releases.view.rest(waiting.uid)
             self._logs.event.warning("pod not released", **_subject(waiting), why=str(error))
             if isinstance(error, ApiError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-                await self._keep_waiting(waiting, admit.charge.team, f"waits: its release failed: {error}")
+                failed = Reason(Code.WAITS_IN_LINE, "its release failed: {error}", {"error": str(error)})
+                await self._keep_waiting(waiting, admit.charge.team, failed)
             return
         match result:
             case ReleaseResult.DONE | ReleaseResult.ALREADY:
@@ -364,15 +339,15 @@ class QueueReleaser:
             case ReleaseResult.GONE:
                 self._withdraw(waiting, admit.charge.team, is_gone=True)
             case ReleaseResult.CHANGED:
-                await self._keep_waiting(waiting, admit.charge.team, waiting.text)
+                await self._keep_waiting(waiting, admit.charge.team)
 
-    async def _keep_waiting(self, waiting: WaitingPod, team: TeamName, text: str) -> None:
+    async def _keep_waiting(self, waiting: WaitingPod, team: TeamName, why: Reason | None = None) -> None:
         """Take a charge back, unless the gate is gone.
 
         The write first: a patch that is still on its way then finds another resourceVersion.
         """
         with suppress(ClusterError):
-            version = await hold_in_line(self._connection, waiting, text)
+            version = await hold_in_line(self._connection, waiting, why)
             if version is None:
                 self._released.add(waiting.uid)
             else:

@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from webhook.cluster.writes.events import EventWriter
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.placement.rejecting_nodes import ClosedNode
 from webhook.core.world.world import World
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
-from webhook.server.leader.tiers import EventRecorder
 
 
 class RejectionReporter:
     """Reports each closing once. A new leader reports it again, with the same Event, which is then not a new one."""
 
-    def __init__(self, world: World, event_recorder: EventRecorder) -> None:
+    def __init__(self, world: World, event_recorder: EventWriter) -> None:
         self._world = world
         self._event_recorder = event_recorder
         self._reported: set[tuple[NodeName, TeamName, int]] = set()

@@ -1,17 +1,18 @@
 """Changes tier labels in the cluster: one patch for each change that core.tiers.tier_changes finds."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import Final
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.ledger.ledger import ApiLedger
+from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.relabel import RelabelResult, relabel
-from webhook.core.model.decision import Decision, NotApplicable
+from webhook.core.model.decision import NotApplicable
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.tiers.tier_changes import TierChange, promotion, tier_changes, under_way
 from webhook.core.world.world import World
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
@@ -27,32 +28,6 @@ AT_ONCE: Final = 50
 """Changes of one team before they are computed again: they take half a second, in which pods may have ended."""
 
 
-class PromotionLedger(Protocol):
-    """Charges promotions to the guaranteed shares, for all replicas together."""
-
-    async def commit(
-        self, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
-    ) -> Decision:
-        """Decide a promotion on the current world, and charge it."""
-        ...
-
-    def withdraw(self, team: TeamName, uid: Uid) -> None:
-        """Withdraw a promotion: the pod's label will not change."""
-        ...
-
-    def promotions(self) -> Iterable[InFlightCharge]:
-        """Return the charged promotions of all replicas whose labels may not be written yet."""
-        ...
-
-
-class EventRecorder(Protocol):
-    """Writes Events."""
-
-    def record(self, event: Event) -> None:
-        """Queue an event to be written."""
-        ...
-
-
 class TierUpdater:
     """Promotes and demotes pods. `changes` counts both, by team and new tier."""
 
@@ -61,8 +36,8 @@ class TierUpdater:
         world: World,
         connection: ApiConnection,
         *,
-        ledger: PromotionLedger,
-        event_recorder: EventRecorder,
+        ledger: ApiLedger,
+        event_recorder: EventWriter,
         logs: Logs,
         is_leading: Callable[[], bool],
     ) -> None:

@@ -1,7 +1,6 @@
 """The interface between the HTTP server and the reviewer."""
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from webhook.core.model.amount import Units, gpu_number
 from webhook.core.model.decision import Outcome
@@ -114,39 +113,3 @@ class Answer(NamedTuple):
 
     body: bytes
     record: Record
-
-
-class Reviewer(Protocol):
-    """Answers admission reviews. Bytes in, bytes out.
-
-    Raises webhook.kube.admission.review.ReviewError for a malformed review; any other exception is a bug.
-    """
-
-    def mutate(self, body: bytes) -> Answer:
-        """Answer a call of the mutating webhook."""
-        ...
-
-    async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool]) -> Answer:
-        """Answer a call of the validating webhook, which may wait for the ledger.
-
-        `deadline`, in the event loop's time, is when work must stop, so that nothing is charged after the caller left:
-        the HTTP server never cancels a review that has begun. `is_gone` returns whether the caller closed the
-        connection.
-        """
-        ...
-
-    def workloads(self, body: bytes) -> Answer:
-        """Answer a call about an object that creates pods."""
-        ...
-
-    def claims(self, body: bytes) -> Answer:
-        """Answer a call about the allocation of a ResourceClaim."""
-        ...
-
-    def jobs(self, body: bytes) -> Answer:
-        """Answer a call about a Job that is created or updated."""
-        ...
-
-    def gangs(self, body: bytes) -> Answer:
-        """Answer a call about a created workload whose annotation makes its pods a gang."""
-        ...

@@ -1,6 +1,6 @@
 """Generates the reference page of the metrics from the registries of a server and an evictor with one sample each.
 
-`python -m webhook.observe.reference DIR` writes it; a test compares it with docs/metrics.md.
+`python -m tests.docs.metrics_page DIR` writes it; a test compares it with docs/metrics.md.
 """
 
 import sys
@@ -19,11 +19,10 @@ from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
 from webhook.core.placement.rejecting_nodes import STRIKES, Rejection
 from webhook.core.queue.verdict import Way
-from webhook.core.world.occupancy import UsageKey
 from webhook.core.world.world import World
 from webhook.observe import usage_metrics
 from webhook.observe.decisions import Phase
-from webhook.observe.gpu_time import NodeGpus
+from webhook.observe.gpu_time import GpuHolder, NodeGpus
 from webhook.observe.ledger_metrics import LedgerState
 from webhook.observe.metrics import CaStatus, Metrics
 from webhook.observe.process import Component, LeaderStatus, ProcessMetrics
@@ -43,8 +42,8 @@ on that of `--listen`. `charts/fairgate/files` has alerts for Prometheus and a d
   observed most (`fairgate_usage_observed_seconds_total`), not the sum. `fairgate usage --prometheus URL` does so
   ([usage](usage.md)).
 - Only the leader exports `fairgate_gpu_seconds_total` and `fairgate_node_gpus_*`. GPU-hours of a month, also across
-  changes of leader: `sum by (team, tier) (increase(fairgate_gpu_seconds_total[30d])) / 3600`. Pods are sampled every
-  10 s. A change of leader loses at most half a minute and one scrape interval.
+  changes of leader: `sum by (team, tier) (increase(fairgate_gpu_seconds_total[30d])) / 3600`. A change of
+  leader loses at most half a minute and one scrape interval.
 - Label values are fixed words, teams, GPU models, resources and, for `fairgate_node_gpus_*`, nodes; never pods, users
   or namespaces. A team has some 10 series on each replica, and one for each kind of decision.
 - With `--world` there is no cluster, and so no metrics of watches, of the ledger's writes and of the leader. Those of
@@ -126,8 +125,10 @@ def server() -> Metrics:
         ]
     )
     metrics.watch_history(lambda: None, lambda: 0)
-    metrics.accounting.add({UsageKey(_TEAM, _MODEL, Tier.GUARANTEED): 1}, seconds=0)
-    metrics.accounting.set_nodes((NodeGpus(_NODE, _MODEL, 1, 1),))
+    metrics.accounting.watch(
+        lambda: {GpuHolder(_TEAM, _MODEL, "guaranteed"): 0.0}, nodes=lambda: [NodeGpus(_NODE, _MODEL, 1.0, 1.0)]
+    )
+    metrics.accounting.begin()
     metrics.watch_certificate(lambda: 0.0)
     metrics.watch_cas(lambda: CaStatus(0.0, 1, is_published=True))
     metrics.watch_ledger(lambda: [LedgerState(_TEAM, 0, 0)], teams=lambda: [_TEAM])

@@ -1,10 +1,11 @@
 """Generates reference pages: every command with its options, and the JSON Schemas of their output.
 
-`python -m webhook.cli.reference DIR` writes them; a test compares them with those in docs/.
+`python -m tests.docs.command_pages DIR` writes them; a test compares them with those in docs/.
 """
 
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,8 @@ kubectl 1.26): the package installs the executable `kubectl_complete-fairgate`, 
 """
 
 
+_ROW: Final = re.compile(r"^\| `(\w+)` \| (.+) \| (.+) \|$", re.MULTILINE)
+_LINK: Final = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _DATA: Final = {
     "doctor": DoctorReport,
     "explain": list[ExplanationReport],
@@ -96,8 +99,10 @@ def _epilog(text: str) -> Iterator[str]:
 
 
 def help_of_codes(readme: str) -> str:
-    """Return codes.json, from the text of policies/README.md."""
-    return serialization.to_json(codes.read_table(readme))
+    """Return codes.json, from the table of reason codes in the text of policies/README.md."""
+    rows = _ROW.findall(readme.partition("## Reason codes")[2])
+    help_of = {code: codes.Help(_LINK.sub(r"\1", cause), _LINK.sub(r"\1", remedy)) for code, cause, remedy in rows}
+    return serialization.to_json(help_of)
 
 
 if __name__ == "__main__":

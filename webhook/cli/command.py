@@ -1,0 +1,86 @@
+"""Commands whose options are the fields of a class: each option is written once, with its name, type and help."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from webhook.cli.options import (
+    chosen_source,
+    cluster_option,
+    kubeconfig_option,
+    namespaces_option,
+    policy_option,
+    world_option,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from webhook.cli.world_source import Source
+
+_Options = TypeVar("_Options", bound="DataclassInstance")
+_OPTION: Final = "option"
+
+
+def of(shared: Callable[..., Any]) -> Any:  # noqa: ANN401 - a field of any type
+    """Return the field that an option of webhook/cli/options.py fills, which has the name of the field."""
+    return field(metadata={_OPTION: lambda _name: shared})
+
+
+def option(*names: str, **attributes: Any) -> Any:  # noqa: ANN401 - a field of any type, click's own attributes
+    """Return the field that an option fills; names and attributes as of `click.option`."""
+    return field(metadata={_OPTION: lambda name: click.option(*names, name, **attributes)})
+
+
+def path_option(*names: str, metavar: str = "FILE", **attributes: Any) -> Any:  # noqa: ANN401
+    """Return the field that an option fills whose value is a path."""
+    return option(*names, type=click.Path(path_type=Path), metavar=metavar, **attributes)
+
+
+def argument(**attributes: Any) -> Any:  # noqa: ANN401
+    """Return the field that an argument fills; attributes as of `click.argument`."""
+    return field(metadata={_OPTION: lambda name: click.argument(name, **attributes)})
+
+
+def command(
+    options: type[_Options],
+    **attributes: Any,  # noqa: ANN401
+) -> Callable[[Callable[[_Options], None]], click.Command]:
+    """Return the decorator of a command that is called with its options; attributes as of `click.command`."""
+
+    def decorate(run: Callable[[_Options], None]) -> click.Command:
+        def call(**values: Any) -> None:  # noqa: ANN401
+            run(options(**values))
+
+        call.__doc__ = run.__doc__
+        found: Callable[..., None] = call
+        for each in reversed(fields(options)):
+            found = each.metadata[_OPTION](each.name)(found)
+        return click.command(run.__name__, cls=click.Command, **attributes)(found)
+
+    return decorate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldOptions:
+    """The world that a command reads."""
+
+    world: Path | None = of(world_option)
+    cluster: bool = of(cluster_option)
+    kubeconfig: Path | None = of(kubeconfig_option)
+
+    @property
+    def source(self) -> "Source":
+        """The source that the options name; by default the cluster."""
+        return chosen_source(world=self.world, cluster=self.cluster, kubeconfig=self.kubeconfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyOptions(WorldOptions):
+    """The world that a command reads, or what of it may be read, and a policy."""
+
+    policy: Path | None = of(policy_option)
+    namespaces: tuple[str, ...] = of(namespaces_option)
