@@ -124,8 +124,8 @@ class AdmissionReviewer:
         """Charge a pod that is created, or guard the protected keys of one that is updated.
 
         A deleted pod is released here if no watch shows that it is gone. `deadline`, in the event loop's time, is when
-        work must stop, so that nothing is charged after the caller left: the HTTP server never cancels a review that has
-        begun. `is_gone` returns whether the caller closed the connection.
+        work must stop, so that nothing is charged after the caller left: the HTTP server never cancels a review that
+        has begun. `is_gone` returns whether the caller closed the connection.
         """
         try:
             review = decode(body)
