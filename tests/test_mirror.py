@@ -14,7 +14,21 @@ CASES = TESTS / "cases" / "kinds"
 
 BY_CASES = {
     f"kube/kinds/{name}.py"
-    for name in ("apps", "argo", "batch", "kubeflow", "pod_groups", "ray", "seldon", "serving", "spark", "trainjob")
+    for name in (
+        "apps",
+        "argo",
+        "batch",
+        "dynamo",
+        "kubevirt",
+        "tekton",
+        "kubeflow",
+        "pod_groups",
+        "ray",
+        "seldon",
+        "serving",
+        "spark",
+        "trainjob",
+    )
 }
 """Kinds: tests/cases/kinds/MODULE.yaml has a sample of each row, tests/cases/expansions/MODULE.yaml its pods."""
 

@@ -18,6 +18,7 @@ CPU: Final = {"image": "i"}
 def expansions(size: int) -> Iterator[tuple[str, Json]]:
     """Name and make every object that was tried."""
     yield from _workflows(size)
+    yield from _unknown_kinds(size)
     seen = set()
     for sample in samples():
         if sample.kind not in seen:
@@ -25,6 +26,24 @@ def expansions(size: int) -> Iterator[tuple[str, Json]]:
             yield f"{sample.kind}, many entries", _many(sample.of, size)
             yield f"{sample.kind}, a long name", _named(sample.of, size)
             yield f"{sample.kind}, many pods of a gang", _many(_gang(sample.of), size)
+
+
+def _unknown_kinds(size: int) -> Iterator[tuple[str, Json]]:
+    def unknown(spec: object) -> Json:
+        return {"apiVersion": "ml.example.com/v1", "kind": "Run", "metadata": {"name": "r"}, "spec": {"a": spec}}
+
+    some = size // 20
+    yield "an unknown kind, many fields", unknown({f"k{n}": n for n in range(some)})
+    yield "an unknown kind, many numbers of no GPUs", unknown([{"gpus": 0}] * some)
+    yield "an unknown kind, many texts", unknown(["example.com/x"] * some)
+    yield "an unknown kind, a long text", unknown("a." * (size // 2))
+    yield "an unknown kind, a text of amounts", unknown("x.com/y: 1 " * (size // 11))
+    yield "an unknown kind, long keys", unknown([{"gp" * 200: {"x": [0]}} for _ in range(size // 420)])
+    yield "an unknown kind, resources", unknown([{"resources": {"limits": {"x/y": 0}}}] * (some // 2))
+    yield (
+        "an unknown kind, one resource of many",
+        unknown({"resources": {"limits": {f"x/{n}": 0 for n in range(some)}}}),
+    )
 
 
 def honest_workflow(*, templates: int, tasks: int) -> Json:

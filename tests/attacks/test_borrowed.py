@@ -167,8 +167,9 @@ def test_no_eviction_is_for_a_pod_that_does_not_wait_or_cannot_be_placed(cluster
         assert evicted(cluster, mine, others) == []
 
 
-@pytest.mark.parametrize("crowd", [6, 40])
-@pytest.mark.parametrize("priority", ["", "high"], ids=["of the same priority", "of a higher priority"])
+@pytest.mark.parametrize(
+    ("crowd", "priority"), [(6, ""), (40, "high")], ids=["six of the same priority", "forty of a higher one"]
+)
 def test_waiting_pods_that_tolerate_everything_cannot_use_held_nodes(cluster, crowd, priority):
     """Neither its GPUs, by pods that wait longer, nor its CPU, by pods without GPUs.
 

@@ -116,7 +116,7 @@ class Server:
         assert reply.status == (200 if reply.json["ready"] else 503)
         return reply.json
 
-    def wait_until(self, holds: Callable[[], object], *, seconds: float = 2.0) -> None:
+    def wait_until(self, holds: Callable[[], object], *, seconds: float = 30.0) -> None:
         """Wait until a condition holds; fails after so many seconds."""
         end = time.monotonic() + seconds
         while not holds():

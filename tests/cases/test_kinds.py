@@ -4,7 +4,7 @@
 `gang` what the leader reads of it: `at` the path, `size` how many pods start together, `late` how many follow; or
 `by`, the kind that says it instead. `deadline`, `evictions` (the message of a review), `survives` (evictions that the
 evictor assumes; absent: any), `loss` of a pod (COUNTED) and `owner` (the path at which its own owner is looked up) are
-as the sample has them, absent where there are none.
+as the sample has them, absent where there are none. `surge` is what a rolling update runs beside the old pods.
 """
 
 import msgspec
@@ -50,6 +50,9 @@ def said_of(row, document, related):
     loss = loss_of(document["apiVersion"], row.kind.kind, {"ray.io/node-type": "head"})
     found["loss"] = "" if loss is Loss.COUNTED else loss.name
     found["owner"] = path_of(ObjectRef(row.kind.kind, "vision", "it", "u", document["apiVersion"]))
+    count = next(iter(found.get("pods", {}).values()), None)
+    surge = row.surge(document, count) if row.surge is not None else None
+    found["surge"] = {} if surge is None else surge._asdict()
     found["retried"] = is_retried(document["apiVersion"], row.kind.kind)
     return {key: value for key, value in found.items() if value or (value == 0 and value is not False)}
 

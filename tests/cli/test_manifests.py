@@ -41,12 +41,15 @@ def run(*arguments):
 def test_the_definition_and_two_configurations_are_printed_for_a_url(folder, ca):
     result = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--ca", ca)
     assert result.exit_code == 0, result.output
-    ledgers, reports, held, viewer, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
-    assert [made["metadata"]["name"] for made in (ledgers, reports, held, viewer)] == [
+    *first, mutating, validating = list(yaml.safe_load_all(result.stdout))[:8]
+    guards = list(yaml.safe_load_all(result.stdout))[8:]
+    assert [made["metadata"]["name"] for made in first] == [
         "teamledgers.fairgate.dev",
         "reports.fairgate.dev",
         "heldnodes.fairgate.dev",
         "fairgate-viewer",
+        "fairgate-server-kinds",
+        "fairgate-evictor-kinds",
     ]
     assert mutating["webhooks"][0]["clientConfig"] == {
         "url": "https://127.0.0.1:8443/mutate",
@@ -94,12 +97,14 @@ def test_guards_follow_the_policys_enforcement(folder, mode, want, devices):
     assert bound == dict.fromkeys([f"fairgate-{name}" for name in names], want) | dict.fromkeys(DEVICES, devices)
 
 
-def test_with_enforcement_off_only_definitions_and_the_role_are_printed(folder):
+def test_with_enforcement_off_only_definitions_and_the_roles_are_printed(folder):
     printed = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--enforce", "off").stdout
     assert [made["kind"] for made in yaml.safe_load_all(printed)] == [
         "CustomResourceDefinition",
         "CustomResourceDefinition",
         "CustomResourceDefinition",
+        "ClusterRole",
+        "ClusterRole",
         "ClusterRole",
     ]
 

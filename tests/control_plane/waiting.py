@@ -12,6 +12,8 @@ from tests.control_plane.api import ApiError
 T = TypeVar("T")
 
 POLL_SECONDS = 0.05
+LONGEST_POLL_SECONDS = 0.25
+"""Of a long wait: most looks list objects, and the API server shares its cores with what is waited for."""
 
 
 def wait_for(
@@ -22,12 +24,12 @@ def wait_for(
     poll: float = POLL_SECONDS,
     describe: Callable[[], str] = str,
 ) -> T:
-    """Call `predicate` until it returns something true, and return that.
+    """Call `predicate` until it returns something true, and return that; `poll` is the first pause between two calls.
 
     A failed assertion, a missing key or an answer of the API server that is an error counts as "not yet". When the time
     is over, the AssertionError has the awaited state, the last value, and the text of `describe`.
     """
-    deadline = time.monotonic() + timeout
+    deadline, pause = time.monotonic() + timeout, poll
     while True:
         try:
             seen: object = predicate()
@@ -37,4 +39,5 @@ def wait_for(
             seen = error
         if time.monotonic() > deadline:
             raise AssertionError(f"after {timeout:g} s still not: {what}\nlast seen: {seen!r}\n{describe()}")
-        time.sleep(poll)
+        time.sleep(pause)
+        pause = min(1.1 * pause, LONGEST_POLL_SECONDS)

@@ -25,7 +25,32 @@ from webhook.server.review.answer import Record
 OPERATIONS = pages.ROOT / "docs" / "operations.md"
 MAKEFILE = (pages.ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, flags=re.MULTILINE))
-every_page = pytest.mark.parametrize("page", pages.PAGES, ids=pages.name)
+
+
+def pages_with(find):
+    """Parameters for the pages on which a function finds something."""
+    found = [page for page in pages.PAGES if list(find(page))]
+    assert found
+    return pytest.mark.parametrize("page", found, ids=pages.name)
+
+
+def rows(page):
+    """Consecutive lines that look like rows of a table."""
+    return re.findall(r"(?:^\|.*\|\n)+", pages.prose(page), flags=re.MULTILINE)
+
+
+def comparisons(page):
+    """The words after `policy diff` in commands."""
+    commands = [found.command for found in pages.script(page) if isinstance(found, pages.Step)]
+    return [shlex.split(each.partition("policy diff ")[2]) for each in commands if "policy diff" in each]
+
+
+def policies(page):
+    return [block.text for block in pages.blocks(page) if block.language == "yaml" and "kind: Policy" in block.text]
+
+
+def data(page):
+    return [block.text for block in pages.blocks(page) if block.language in ("yaml", "json")]
 
 
 def subcommand(words):
@@ -43,7 +68,7 @@ def check_make(words):
         assert "=" in word or word in TARGETS, f"no such target: {' '.join(words)}"
 
 
-@every_page
+@pages_with(pages.links)
 def test_links_have_targets(page):
     for link in pages.links(page):
         path, _, anchor = link.partition("#")
@@ -66,7 +91,7 @@ def test_an_excluded_command_has_a_valid_syntax(command):
         assert words[0] in PROGRAMS
 
 
-@every_page
+@pages_with(pages.mentions)
 def test_commands_and_flags_in_the_text_exist(page):
     for words in pages.mentions(page):
         if words[0] == "make":
@@ -77,18 +102,16 @@ def test_commands_and_flags_in_the_text_exist(page):
         assert {word for word in rest if word.startswith("-")} <= known, " ".join(words)
 
 
-@every_page
+@pages_with(rows)
 def test_every_row_belongs_to_a_table(page):
-    for found in re.findall(r"(?:^\|.*\|\n)+", pages.prose(page), flags=re.MULTILINE):
+    for found in rows(page):
         assert re.fullmatch(r"\|(?: ?-+ ?\|)+", [*found.splitlines(), ""][1]), found[:80]
 
 
-@every_page
+@pages_with(comparisons)
 def test_no_command_compares_a_file_with_itself(page):
-    for step in (found for found in pages.script(page) if isinstance(found, pages.Step)):
-        if "policy diff" in step.command:
-            words = shlex.split(step.command.partition("policy diff ")[2])
-            assert len(set(words[:2])) == len(words[:2]), step.command
+    for words in comparisons(page):
+        assert len(set(words[:2])) == len(words[:2]), words
 
 
 def test_every_group_of_refusal_codes_links_to_the_page_for_users():
@@ -98,20 +121,18 @@ def test_every_group_of_refusal_codes_links_to_the_page_for_users():
         assert "](../docs/users.md#" in groups[group], group
 
 
-@every_page
+@pages_with(policies)
 def test_policies_in_samples_load(page, tmp_path):
-    for number, block in enumerate(pages.blocks(page)):
-        if block.language == "yaml" and "kind: Policy" in block.text:
-            file = tmp_path / f"{number}.yaml"
-            file.write_text(block.text)
-            assert load(file).teams
+    for number, text in enumerate(policies(page)):
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(text)
+        assert load(file).teams
 
 
-@every_page
+@pages_with(data)
 def test_other_samples_are_yaml(page):
-    for block in pages.blocks(page):
-        if block.language in ("yaml", "json"):
-            assert all(yaml.safe_load_all(block.text))
+    for text in data(page):
+        assert all(yaml.safe_load_all(text))
 
 
 def test_the_readme_is_short_and_so_is_its_policy():

@@ -61,7 +61,7 @@ class Container:
 
     def has(self, name):
         """Wait for a file, and give its text."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not (self.folder / name).exists() or not (self.folder / name).read_text():
             assert time.monotonic() < deadline, f"no {name}"
             time.sleep(0.01)
@@ -91,10 +91,10 @@ def test_the_trainer_saves_once_at_the_notice_and_ends_on_sigterm(container, pro
     time.sleep(0.3)
     assert process.poll() is None, "it continues until it is evicted"
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     assert container.has("checkpoint") == "saved\n"
 
 
 def test_the_container_ends_as_the_trainer_does(container, process):
     (container.folder / "broken").touch()
-    assert process.wait(10) == 3
+    assert process.wait(60) == 3

@@ -60,7 +60,7 @@ def node_of(cluster: ControlPlane, namespace: str, name: str) -> str | None:
     return get_pod(cluster, namespace, name)["spec"].get("nodeName")
 
 
-def wait_bound(cluster: ControlPlane, namespace: str, *names: str, timeout: float = 30) -> float:
+def wait_bound(cluster: ControlPlane, namespace: str, *names: str, timeout: float = 60) -> float:
     """Wait until pods are on nodes; returns the seconds until then."""
     began = time.monotonic()
     for name in names:

@@ -108,7 +108,7 @@ def test_a_leader_killed_between_plan_and_eviction_leaves_no_second_victim(clust
         note = json.loads(cluster.api.get(f"/api/v1/nodes/{node}")["metadata"]["annotations"][HOLD])
         assert len(note["evict"]) == 3
         with evictor(fairgate) as second:
-            wait_bound(cluster, fairgate.team_b, "b", timeout=40)
+            wait_bound(cluster, fairgate.team_b, "b")
             assert evicted(cluster, fairgate.team_a, names) == sorted(each["metadata"]["name"] for each in noticed)
             assert not second.said("plan")
             wait_for(cluster, lambda: not held_nodes(cluster), what="the hold is taken off")
@@ -126,7 +126,7 @@ def test_a_leader_killed_while_it_evicts_leaves_no_second_victim(cluster):
             first.stop(signal.SIGKILL)
         ask(cluster, fairgate.team_a, "bystander", labels=BORROW)
         with evictor(fairgate) as second:
-            wait_bound(cluster, fairgate.team_b, "b", timeout=40)
+            wait_bound(cluster, fairgate.team_b, "b")
             wait_for(cluster, lambda: evicted(cluster, fairgate.team_a, gang) == gang, what="the gang is gone whole")
             wait_bound(cluster, fairgate.team_a, "bystander")
             assert evicted(cluster, fairgate.team_a, ["bystander"]) == []

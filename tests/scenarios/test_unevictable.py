@@ -16,7 +16,7 @@ BORROW = {TIER: "preemptible"}
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 NOTICE = 2
 GRACE = 30
-BOUND = 20
+BOUND = 120
 """Seconds beyond notice and grace period in which the waiting pod is bound, whatever the first victims answer."""
 
 
@@ -34,8 +34,9 @@ def saved_at(length):
 
 
 def fill_up(cluster, path, body_of, *, low, high):
-    """Update an object with the largest body that is accepted."""
-    while high - low > 1:
+    """Update an object with a body to which eight bytes more are refused; an update takes seconds."""
+    begun = (low, high)
+    while high - low > 8:
         middle = (low + high) // 2
         try:
             cluster.api.patch(path, body_of(middle))
@@ -43,6 +44,8 @@ def fill_up(cluster, path, body_of, *, low, high):
             high = middle
         else:
             low = middle
+    assert low > begun[0], "the largest is larger"
+    assert high < begun[1], "the largest is smaller"
 
 
 @contextmanager
@@ -111,7 +114,7 @@ def test_a_borrower_that_is_padded_by_what_cannot_be_taken_away_is_evicted(clust
         key = ".".join(["x" * 60] * 4)
         more = [{"key": f"{key}/k{n}", "operator": "Exists"} for n in range(3_600)]
         cluster.api.patch(path, {"spec": {"tolerations": [*own, *more]}})
-        fill_up(cluster, path, saved_at, low=150_000, high=250_000)
+        fill_up(cluster, path, saved_at, low=205_000, high=210_000)
         with pytest.raises(ApiError, match="request is too large"):
             cluster.api.delete(path, {"gracePeriodSeconds": 0})
         with evictor(fairgate) as running:

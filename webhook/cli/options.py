@@ -96,7 +96,7 @@ def chosen_namespace(given: str | None, source: object) -> str:
         from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415
         from webhook.cluster.api.namespace import own_namespace  # noqa: PLC0415
 
-        with suppress(ClusterError):  # whoever connects next says what is wrong with the kubeconfig
+        with suppress(ClusterError):  # the command that connects says what is wrong with the kubeconfig
             given = asyncio.run(own_namespace(source.kubeconfig))
     return given or "default"
 

@@ -10,14 +10,13 @@ from webhook.cli.formatting import plural
 from webhook.cli.screen import Screen, grid
 from webhook.cli.terminal import Line
 from webhook.cli.world_source import Objects, WorldObjects, world_of
-from webhook.core.admission.queueing import without_place
 from webhook.core.explain.policy_replay import PolicyOutcome, Running, line_outcomes, policy_outcomes
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import Namespace, NodeName
 from webhook.core.model.original_request import as_asked
 from webhook.core.model.policy import Policy
-from webhook.core.model.reason import refusal_text
+from webhook.core.model.reason import cause_of, refusal_text, waits_for
 from webhook.core.world.world import World
 from webhook.kube.kinds.model import mapping, text
 from webhook.simulation.simulate import Template, read_template
@@ -120,7 +119,8 @@ def _report(fate: PolicyOutcome) -> FateReport:
     if fate.refusals:
         return FateReport(fate.team, _REFUSED, fate.pool, refusal_text(fate.refusals))
     if fate.queued is not None:
-        return FateReport(fate.team, _QUEUED, fate.pool, f"{without_place(fate.queued.text)} ({fate.queued.code})")
+        waits = waits_for(fate.queued.code, cause_of(fate.queued))
+        return FateReport(fate.team, _QUEUED, fate.pool, f"{waits.text} ({waits.code})")
     return FateReport(fate.team, "counted" if fate.tier is None else fate.tier.value, fate.pool, "")
 
 

@@ -59,7 +59,7 @@ def read_template(written: Mapping[str, Any], *, namespace: Namespace, world: Wo
     try:
         found = _pod_decoder.decode(msgspec.json.encode(written))
     except objects.UNREADABLE as error:
-        return Deny((Reason(Code.INVALID_REQUEST, objects.describe(error)),))
+        return Deny((Reason(Code.INVALID_REQUEST, "{problem}", {"problem": objects.describe(error)}),))
     pod = to_pod(found, namespace=namespace, weights=world.policy.resources)
     if isinstance(pod, InvalidPod):
         return Deny(pod.reasons)

@@ -5,15 +5,15 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from webhook.core.admission.gang_rules import too_many_text
+from webhook.core.admission.gang_rules import too_many
 from webhook.core.model.decision import Admit, Deny, Queue
 from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.names import GangId
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.text import printable
+from webhook.core.model.reason import Code, Reason, waits_for
+from webhook.core.model.statement import Statement
 from webhook.core.queue.queued_pod import entry_of
-from webhook.core.queue.verdict import Fits, Never, Way
+from webhook.core.queue.verdict import Never, Way
 from webhook.core.release.gang_judge import judge_gang
 from webhook.core.release.gang_plans import GangPlan
 from webhook.core.release.judge import Judged
@@ -62,18 +62,18 @@ def judge_whole(roles: Sequence[GangRole], plan: GangPlan, simulator: Simulator)
     if size > total:
         return None
     if together > MAX_MEMBERS:
-        return _all_wait(roles, Reason(Code.WAITS_FOR_GANG, f"waits: {too_many_text(gang.name, together)}"))
+        return _all_wait(roles, waits_for(Code.WAITS_FOR_GANG, too_many(gang.name, together)))
     has_line = world.waiting.has_line(queued.team)
     members = list(islice(_members(roles, queued, simulator), together))
     judged = _judged([member for _, member in members], gang.id, world)
-    if not all(isinstance(each.verdict, Fits) for each in judged):
+    if (why := judged[0].reason) is not None:
         if isinstance(judged[0].verdict, Never) and gang.size and isinstance(judged[0].decision, Deny):
             # the webhook knows the size as well, and refuses the pod with which it is clear
             return WholeGang([[Answer(judged[0].decision, role.number)] for role in roles], [0] * len(roles))
-        return _all_wait(roles, Reason(Code.WAITS_FOR_GANG, judged[0].text))
+        return _all_wait(roles, waits_for(Code.WAITS_FOR_GANG, why.statement))
     if has_line:
-        text = f"waits: pods of team {queued.team} wait ahead of gang {printable(gang.name)}"
-        return _all_wait(roles, Reason(Code.WAITS_IN_LINE, text))
+        cause = Statement("pods of team {team} wait ahead of gang {gang}", {"team": queued.team, "gang": gang.name})
+        return _all_wait(roles, waits_for(Code.WAITS_IN_LINE, cause))
     return _started(roles, [number for number, _ in members], judged, simulator)
 
 

@@ -173,7 +173,7 @@ def runs(name, *, gpus, namespace="vision", tier="guaranteed"):
     return made
 
 
-def test_a_running_pod_is_told_as_what_it_is_first_and_is_never_held_up(tmp_path):
+def test_what_a_running_pod_is_comes_first_and_it_is_never_held_up(tmp_path):
     sample_world.write(tmp_path, [b.node("gpu-1", gpus=8), runs("a", gpus=1), runs("b", gpus=1)])
     words = ["explain", *queueing(tmp_path, limit=0).copy(), "pod/a", "-n", "vision"]
     (tmp_path / "queue.yaml").write_text(

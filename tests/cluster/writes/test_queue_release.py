@@ -10,14 +10,17 @@ from tests import builders
 from tests.cluster.support.fake_api import Answer, Cut, Held
 from tests.server.support.harness import until
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.writes.queue_release import ReleaseResult, hold_in_line, release_pod, write_waiting_text
+from webhook.cluster.writes.queue_release import ReleaseResult, hold_in_line, release_pod, write_reason
 from webhook.core.model.decision import Admit, Charge, NodeChoice
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Mode
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
 from webhook.kube.objects import keys, objects
-from webhook.kube.pod.waiting_pods import MAX_TEXT, to_waiting
+from webhook.kube.pod.waiting_pods import to_waiting
+from webhook.kube.pod.waiting_reason import MAX_TEXT
+
+Y = Reason(Code.WAITS_IN_LINE, "y")
 
 PODS = "/api/v1/pods"
 DECISION = {
@@ -243,34 +246,34 @@ class TestTheReason:
     async def test_is_written_and_always_gives_the_pod_another_version(self, api, connection):
         waiting, texts = put(api), []
         for _ in range(3):
-            await write_waiting_text(connection, waiting, "waits: same")
+            await write_reason(connection, waiting, Reason(Code.WAITS_IN_LINE, "same"))
             texts.append(stored(api)["metadata"]["annotations"][keys.WAITING])
             waiting = seen(stored(api))
         assert texts == ["waits: same", "waits: same ", "waits: same"]
 
     async def test_is_bounded(self, api, connection):
         waiting = put(api)
-        await write_waiting_text(connection, waiting, "x" * 5000)
+        await write_reason(connection, waiting, Reason(Code.WAITS_IN_LINE, "x" * 5000))
         assert len(stored(api)["metadata"]["annotations"][keys.WAITING]) < MAX_TEXT
 
     async def test_does_not_come_after_a_release_that_was_sent_meanwhile(self, api, connection):
         waiting = put(api)
         assert await release(connection, waiting, seen=waiting) is ReleaseResult.DONE
-        assert not await write_waiting_text(connection, waiting, "waits: late")
+        assert not await write_reason(connection, waiting, Reason(Code.WAITS_IN_LINE, "late"))
         assert keys.WAITING not in stored(api)["metadata"]["annotations"]
 
     async def test_is_not_written_on_another_pod_of_the_name_or_on_none(self, api, connection):
         waiting = put(api)
         stored(api)["metadata"]["uid"] = "another"
-        await write_waiting_text(connection, waiting, "waits: y")
+        await write_reason(connection, waiting, Y)
         assert stored(api)["metadata"]["annotations"][keys.WAITING] == "waits: x"
         api.delete(PODS, "p", namespace="team-a")
-        await write_waiting_text(connection, waiting, "waits: y")
+        await write_reason(connection, waiting, Y)
 
 
 async def test_a_pod_that_is_held_has_another_version_and_no_earlier_patch_applies(api, connection):
     waiting = put(api)
-    version = await hold_in_line(connection, waiting, waiting.text)
+    version = await hold_in_line(connection, waiting)
     assert str(version) == stored(api)["metadata"]["resourceVersion"] != waiting.version
     assert stored(api)["spec"]["schedulingGates"] == [{"name": keys.QUEUE_GATE}]
 
@@ -278,7 +281,7 @@ async def test_a_pod_that_is_held_has_another_version_and_no_earlier_patch_appli
 async def test_a_pod_that_changes_while_it_is_held_is_read_again(api, connection):
     waiting, held = put(api), Held()
     api.faults["patch"].append(held)
-    holding = asyncio.create_task(hold_in_line(connection, waiting, "waits: y"))
+    holding = asyncio.create_task(hold_in_line(connection, waiting, Y))
     await until(lambda: not api.faults["patch"])
     changed(api, other="x")
     held.go.set()
@@ -289,7 +292,7 @@ async def test_a_pod_that_changes_while_it_is_held_is_read_again(api, connection
 async def test_a_pod_without_its_gate_is_not_written_to(api, connection):
     waiting = put(api)
     stored(api)["spec"]["schedulingGates"] = []
-    assert await hold_in_line(connection, waiting, "waits: y") is None
+    assert await hold_in_line(connection, waiting, Y) is None
     assert api.count("patch") == 0
 
 
@@ -300,7 +303,7 @@ async def test_a_pod_that_is_gone_is_not_held(api, connection, is_deleted):
         api.delete(PODS, "p", namespace="team-a")
     else:
         stored(api)["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z")
-    assert await hold_in_line(connection, waiting, "waits: y") == 0
+    assert await hold_in_line(connection, waiting, Y) == 0
     assert api.count("patch") == 0
 
 
@@ -308,4 +311,4 @@ async def test_a_hold_that_is_refused_says_so(api, connection):
     waiting = put(api)
     api.faults["patch"].append(Answer(403))
     with pytest.raises(ApiError):
-        await hold_in_line(connection, waiting, "waits: y")
+        await hold_in_line(connection, waiting, Y)

@@ -1,19 +1,21 @@
 """Pods of a gang at the door: who waits for the others, and which gangs are refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.core.support.make import ALICE, gpus, node, policy, resident, team, world
-from tests.core.support.outcomes import codes
+from tests.core.support.outcomes import codes, said
 from tests.core.support.waiting import confirmed, member
 from webhook.core.admission.admission import admit
 from webhook.core.admission.assessment import assess
-from webhook.core.admission.gang_rules import come_text, limits_for, never_reason
+from webhook.core.admission.gang_rules import come_so_far, limits_for, never_reason
 from webhook.core.admission.verification import verify
 from webhook.core.model.decision import Admit, Deny, Queue
 from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.names import GangId
 from webhook.core.model.pod import Handling
-from webhook.core.model.policy import OnLimit, OnNoRoom
+from webhook.core.model.policy import Mode, OnLimit, OnNoRoom, PlacementRules
 from webhook.core.model.reason import Code
 
 LIMITED = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
@@ -31,7 +33,7 @@ def test_a_member_waits_uncharged_until_its_gang_is_judged():
     place = place_for()
     decision = asked(place, size=4)
     assert isinstance(decision, Queue)
-    assert decision.reason == (Code.WAITS_FOR_GANG, "waits: 1 of 4 members of gang g have come; 1st in line")
+    assert said(decision.reason) == (Code.WAITS_FOR_GANG, "waits: 1 of 4 members of gang g have come; 1st in line")
     place.set_waiting(member("first"))
     assert asked(place).reason.text == "waits: 2 members of gang g have come; 2nd in line"
 
@@ -42,7 +44,7 @@ def test_a_size_that_is_not_that_of_the_others_is_a_warning_and_the_largest_coun
     decision = asked(place, size=2)
     assert decision.reason.text.startswith("waits: 2 of 4 members of gang g have come")
     want = "pods of gang g declare sizes from 2 to 4: the largest counts"
-    assert decision.warnings == ((Code.GANG_IGNORED, want),)
+    assert [said(each) for each in decision.warnings] == [(Code.GANG_IGNORED, want)]
     for size in (4, 0):
         assert asked(place, size=size).warnings == ()
 
@@ -51,7 +53,7 @@ def test_what_is_ignored_of_what_a_pod_says_about_its_gang_is_a_warning():
     place, problem = place_for(), "annotation size 'many' is no number: pods that come together are the gang"
     alone = member("x").pod._replace(gang=None, gang_problem=problem)
     for pod_ in (member("x").pod._replace(gang_problem=problem), alone):
-        assert admit(pod_, ALICE, place).warnings == ((Code.GANG_IGNORED, problem),)
+        assert [said(each) for each in admit(pod_, ALICE, place).warnings] == [(Code.GANG_IGNORED, problem)]
 
 
 def test_the_final_object_of_a_member_waits_too():
@@ -117,7 +119,7 @@ def test_limits_are_compared_with_the_sum():
     ],
 )
 def test_the_text_says_how_many_have_come(numbers, want):
-    assert come_text("g", *numbers) == want
+    assert come_so_far("g", *numbers).text == want
 
 
 def test_a_gang_that_the_nodes_never_hold_is_refused_with_the_pod_that_makes_it_so():
@@ -129,5 +131,8 @@ def test_a_gang_that_the_nodes_never_hold_is_refused_with_the_pod_that_makes_it_
     want = "gang g has 3 pods, and the nodes that they may use hold 2 of them when empty: it can never start whole"
     assert decision.reasons[0].text == f"{want}; make it smaller"
     assert isinstance(asked(place, count=8), Queue), "of an unknown size it may be two gangs, one after the other"
+    place.set_policy(replace(place.policy, placement=PlacementRules(mode=Mode.OFF)))
+    assert isinstance(asked(place, count=8, size=3), Queue), "as of a pod alone, that is not certain"
+    place.set_policy(replace(place.policy, placement=PlacementRules()))
     place.set_node(node("n2"))
     assert isinstance(asked(place, count=8, size=3), Queue)

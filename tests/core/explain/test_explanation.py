@@ -23,7 +23,8 @@ from webhook.policy.builtin import BUILT_IN
 
 def limits(shown):
     return {
-        limit.subject: (limit.taken, limit.limit, limit.is_exceeded_by(shown.pod.demand.gpus)) for limit in shown.limits
+        limit.subject.text: (limit.taken, limit.limit, limit.is_exceeded_by(shown.pod.demand.gpus))
+        for limit in shown.limits
     }
 
 
@@ -157,7 +158,7 @@ def test_a_claim_is_counted_and_has_no_smaller_request():
     place.set_claim(ClaimKey("claim", "team-a", "two"), (DeviceRequest((ClassCount("gpu.nvidia.com", 2),)),))
     explanation = explain(pod(0, claims=(ClaimRef(claim="two"),)), ALICE, place)
     assert explanation.pod.demand.gpus == gpus(2)
-    assert [limit.subject for limit in explanation.limits if limit.is_exceeded_by(gpus(2))] == ["team team-a"]
+    assert [limit.subject.text for limit in explanation.limits if limit.is_exceeded_by(gpus(2))] == ["team team-a"]
     assert explanation.smaller is None
 
 

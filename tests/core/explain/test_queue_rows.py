@@ -8,14 +8,16 @@ import pytest
 from tests.core.support.departments import department
 from tests.core.support.make import demand, gpus, node, policy, resident, team, world
 from tests.core.support.waiting import member, waiting
+from webhook.core.admission.gang_rules import come_so_far
 from webhook.core.explain import queue_rows
 from webhook.core.explain.likely_start import StartRange, UnknownStart
 from webhook.core.explain.queue_rows import QueueReader
 from webhook.core.model.decision import Charge
 from webhook.core.model.pod import Owner
 from webhook.core.model.policy import Enforcement, OnLimit, OnNoRoom
-from webhook.core.model.reason import Code
+from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import HELD, Effect, Taint
+from webhook.core.model.statement import Statement
 from webhook.core.model.tier import Tier
 from webhook.core.quota.charged_pod import flight_of
 
@@ -118,20 +120,21 @@ def test_pods_that_could_start_wait_for_those_ahead_of_them():
 
 
 @pytest.mark.parametrize(
-    ("text", "want"),
+    ("written", "want"),
     [
-        ("1 of 4 members of gang g have come; 1st in line", "2 of 4 members of gang g have come"),
+        (come_so_far("g", 1, 4), "2 of 4 members of gang g have come"),
+        (come_so_far("g", 1, 0), "2 members of gang g have come"),
         (
-            "1 of 4 members of gang g have come within 5m: it holds nothing",
+            Statement("{members} within {timeout:duration}", {"members": come_so_far("g", 1, 4), "timeout": 300}),
             "2 of 4 members of gang g have come within 5m",
         ),
-        ("gang g needs 40 GPUs together; team a holds 8 of 8", "gang g needs 40 GPUs together"),
-        ("9 of my own words", "9 of my own words"),
+        (Statement("gang {gang} needs {gpus:GPUs} together", {"gang": "g", "gpus": gpus(40)}), "gang g needs 40 GPUs"),
+        (Statement("{come} of my own words", {"come": "9", "gang": "g"}), "9 of my own words"),
     ],
 )
-def test_the_members_of_a_gang_that_have_come_are_counted_whatever_the_older_text_on_a_pod_says(text, want):
+def test_the_members_of_a_gang_that_have_come_are_counted_whatever_is_written_on_a_pod(written, want):
     members = [
-        member("a", size=4, text=f"waits: {text}"),
+        member("a", size=4, text="waits: as it was", reason=Reason(Code.WAITS_FOR_GANG, *written)),
         member("b", size=4),
         member("c", size=4, foreign_gates=("x",)),
     ]
@@ -160,15 +163,15 @@ def test_where_policy_is_not_enforced_every_pod_is_about_to_be_released():
 
 
 @pytest.mark.parametrize(
-    ("text", "want"),
+    ("written", "want"),
     [
-        ("waits: no node has room; 3rd in line", "no node has room"),
-        ("waits: x holds 4; next when 1 GPU comes back", "x holds 4; next when 1 GPU comes back"),
-        ("", "not known"),
+        ({"text": "waits: no node; 3rd in line", "reason": Reason(Code.WAITS_FOR_ROOM, "no node")}, "no node"),
+        ({"text": "waits: what an earlier version wrote"}, "waits: what an earlier version wrote"),
+        ({}, "not known"),
     ],
 )
-def test_where_room_is_not_known_the_pods_own_text_says_why_it_waits(text, want):
-    [row] = rows(line(waiting("a", text=text)), is_room_known=False)
+def test_where_room_is_not_known_what_is_written_on_the_pod_says_why_it_waits(written, want):
+    [row] = rows(line(waiting("a", **written)), is_room_known=False)
     assert (row.cause, row.start.reason) == (want, "you may not list all nodes and pods")
 
 
@@ -199,7 +202,7 @@ def test_where_room_is_not_known_no_forecast_is_asked_for():
 
 def test_of_many_kinds_of_pods_only_so_many_are_judged(monkeypatch):
     monkeypatch.setattr(queue_rows, "MAX_JUDGED", 3)
-    pods = [waiting(f"p{number}", user=f"u{number}", text="waits: written", created=number) for number in range(9)]
+    pods = [waiting(f"p{number}", user=f"u{number}", text="written", created=number) for number in range(9)]
     found = rows(line(*pods, residents=[held(8)]))
     assert sum(row.cause.startswith("team team-a holds") for row in found) == 3
     assert {row.cause for row in found[3:]} == {"written"}

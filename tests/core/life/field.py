@@ -280,7 +280,7 @@ class Field:
     def why_waiting(self):
         """What the leader says of each pod in line, for messages."""
         blocked: dict[Uid, Judged] = self.releases.blocked
-        return {uid: judged.text for uid, judged in blocked.items()}
+        return {uid: judged.reason.text for uid, judged in blocked.items()}
 
     def starved(self):
         """Pods in line or unbound, inside their team's share, that would fit if all borrowers were gone."""

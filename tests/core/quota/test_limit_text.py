@@ -6,8 +6,9 @@ import pytest
 
 from webhook.core.model.amount import ONE_GPU, UNLIMITED, exact_units
 from webhook.core.model.names import ResourceName, User
+from webhook.core.model.statement import Statement
 from webhook.core.quota.holders import Holder
-from webhook.core.quota.limit_text import Request, violation_text
+from webhook.core.quota.limit_text import Request, violation
 
 GPU, SLICE, MEMORY = ResourceName("nvidia.com/gpu"), ResourceName("nvidia.com/mig-1g.5gb"), ResourceName("gpu-mem")
 WEIGHTS = {GPU: ONE_GPU, SLICE: ONE_GPU // 7, MEMORY: Fraction(ONE_GPU, 81_920)}
@@ -20,7 +21,7 @@ def asking(**pieces):
 
 
 def advice(request, room, limit=8 * ONE_GPU):
-    text = violation_text(request, "team a", limit, taken=limit - room, room=room, holders=())
+    text = violation(request, Statement("team a"), limit, taken=limit - room, room=room, holders=()).text
     return text.partition("; ")[2]
 
 
@@ -111,36 +112,48 @@ def test_the_last_piece_that_fits_is_counted():
     ],
 )
 def test_a_pod_over_the_limit_per_pod_gets_no_advice_to_wait(limit, want):
-    text = violation_text(asking(**{GPU: 5}), "one pod of team a", limit, taken=0, room=-ONE_GPU, holders=None)
+    text = violation(
+        asking(**{GPU: 5}), Statement("one pod of team a"), limit, taken=0, room=-ONE_GPU, holders=None
+    ).text
     assert text.endswith(f"; {want}")
     assert "wait" not in text
 
 
 def test_a_share_of_a_pod_may_be_a_fraction_of_units():
-    text = violation_text(asking(**{MEMORY: 3}), "one pod of team a", 20, taken=0, room=0, holders=None)
+    text = violation(asking(**{MEMORY: 3}), Statement("one pod of team a"), 20, taken=0, room=0, holders=None).text
     assert text.startswith("one pod of team a: requested less than 0.001 (gpu-mem 3), ")
     assert text.endswith("; split the work over more pods, or ask for at most 1 gpu-mem per pod")
 
 
 def test_a_share_names_its_resource():
-    text = violation_text(asking(**{SLICE: 3}), "team a", 0, taken=0, room=0, holders=())
+    text = violation(asking(**{SLICE: 3}), Statement("team a"), 0, taken=0, room=0, holders=()).text
     assert text.startswith("team a: requested 3/7 (nvidia.com/mig-1g.5gb 3), limit 0, used 0; ")
 
 
 def test_no_name_breaks_the_line_or_moves_the_cursor():
     holder = Holder("ns/Job/a\nerror: all is lost\x1b[2J", ONE_GPU, User("eve\r\u202e"))
-    text = violation_text(asking(**{GPU: 1}), "user x\n in team a", ONE_GPU, taken=ONE_GPU, room=0, holders=(holder,))
+    text = violation(
+        asking(**{GPU: 1}),
+        Statement("user {user} in team a", {"user": "x\n"}),
+        ONE_GPU,
+        taken=ONE_GPU,
+        room=0,
+        holders=(holder,),
+    ).text
     assert text.isprintable()
     assert r"ns/Job/a\nerror: all is lost\x1b[2J 1 (eve\r\u202e)" in text
 
 
 def test_an_unlimited_limit_can_be_named():
-    assert "limit unlimited" in violation_text(asking(**{GPU: 1}), "team a", UNLIMITED, taken=0, room=0, holders=())
+    assert (
+        "limit unlimited"
+        in violation(asking(**{GPU: 1}), Statement("team a"), UNLIMITED, taken=0, room=0, holders=()).text
+    )
 
 
 def holding(*holders):
     request = asking(**{GPU: 8})._replace(now=10_000)
-    text = violation_text(request, "team a", 8 * ONE_GPU, taken=8 * ONE_GPU, room=0, holders=holders)
+    text = violation(request, Statement("team a"), 8 * ONE_GPU, taken=8 * ONE_GPU, room=0, holders=holders).text
     return text.partition("largest holders: ")[2]
 
 

@@ -269,27 +269,29 @@ class Lives(RuleBasedStateMachine):
             self.plan(on, uid)
             self.write(on)
 
-    def written_target(self, number):
-        """One of the targets that nodes list, and its node."""
-        listed = [(target, node) for node, hold in self.written.items() if hold for target in hold.targets]
+    def target(self, number, holds):
+        """One of the targets of holds, and its node."""
+        listed = [(target, node) for node, hold in holds.items() if hold for target in hold.targets]
         return listed[number % len(listed)] if listed else (None, None)
 
     @rule(number=st.integers(0, 9))
     def notice(self, number):
-        target, node = self.written_target(number)
+        target, node = self.target(number, self.written)
         if target is not None and target.uid in self.there:
             self.noticed.add(target.uid)
             self.table.noticed(target, node)
 
     @rule(number=st.integers(0, 9))
     def ask(self, number):
-        target, node = self.written_target(number)
+        target, node = self.target(number, self.table.holds)
         if target is None or self.is_going(target.uid):
             return
         uid = target.uid
         if self.table.send(uid, node):
             assert uid not in self.asked | self.accepted, "it is not evicted twice"
-            assert any(target.uid == uid for target in self.written[node].targets), "its node lists it"
+            written = self.written.get(node)
+            assert written is not None
+            assert any(target.uid == uid for target in written.targets), "its node lists it"
             self.asked.add(uid)
 
     @precondition(lambda self: self.asked)

@@ -30,7 +30,7 @@ def judged(place, pods, *, way=Way.IN_TURN, kept=frozenset(), before=frozenset()
 
 
 def choices(found):
-    assert {each.verdict for each in found} == {Fits()}, found[0].text
+    assert {each.verdict for each in found} == {Fits()}, found[0].reason.text
     return [each.decision.node_choice for each in found]
 
 
@@ -65,8 +65,8 @@ def test_a_required_gang_waits_as_one_while_free_gpus_are_scattered():
     place = racks(a=[8, 8, 0, 0], b=[8, 8, 0, 0], c=[8, 0, 0, 0])
     found = judged(place, gang(3))
     assert {type(each.verdict) for each in found} == {NoRoom}
-    assert {each.text for each in found} == {
-        "waits: gang g starts whole, with 3 pods in one rack; the best of 3 has room for 2 of them now"
+    assert {each.reason.text for each in found} == {
+        "gang g starts whole, with 3 pods in one rack; the best of 3 has room for 2 of them now"
     }
     assert place.usage("team-a").total == 0
 
@@ -75,8 +75,8 @@ def test_a_gang_that_no_rack_could_ever_hold_says_which_is_the_largest():
     place = racks(a=[8, 8], b=[8, 8, 0])
     found = judged(place, gang(4))
     assert {type(each.verdict) for each in found} == {Never}
-    assert found[0].text == (
-        "waits: gang g requires one rack for 4 pods, and the largest, rack=b, holds 3 of them when empty: it can never "
+    assert found[0].reason.text == (
+        "gang g requires one rack for 4 pods, and the largest, rack=b, holds 3 of them when empty: it can never "
         "start whole; make it smaller, or ask for a larger domain"
     )
 
@@ -102,7 +102,10 @@ def test_a_gang_that_requires_a_zone_gets_one_rack_of_it_where_that_has_room():
     assert racks_listed(place, judged(place, gang(3, domain=ONE_ZONE))) == {"r0b"}
     assert racks_listed(place, judged(place, gang(5, name="h", domain=ONE_ZONE))) == {"r1a"}
     found = judged(place, gang(6, name="i", domain=ONE_ZONE))
-    assert "gang i requires one zone for 6 pods, and the largest, zone=0, holds 5 of them when empty" in found[0].text
+    assert (
+        "gang i requires one zone for 6 pods, and the largest, zone=0, holds 5 of them when empty"
+        in found[0].reason.text
+    )
 
 
 @pytest.mark.parametrize(("domain", "want"), [(None, ["rack=b"]), (ANYWHERE, [None])])
@@ -126,7 +129,7 @@ def test_members_of_two_sizes_are_placed_together():
 def test_the_key_of_a_label_that_no_node_has_is_said():
     place = racks(a=[8, 8])
     found = judged(place, gang(2, domain=DomainRequest("row", is_required=True)))
-    assert found[0].text.endswith("for 2 pods, and no node that it may use has this label; correct the key")
+    assert found[0].reason.text.endswith("for 2 pods, and no node that it may use has this label; correct the key")
 
 
 # -- room that reclaim makes
@@ -228,7 +231,7 @@ def test_a_gang_is_in_one_rack_whenever_one_has_room(sizes, count, size, is_requ
         assert listed <= holding
     if not fits:
         assert place.usage("team-a").total == 0
-        assert all(each.text for each in found)
+        assert all(each.reason for each in found)
     assert place.usage("team-a").total in (0, gpus(count * size))
 
 

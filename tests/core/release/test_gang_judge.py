@@ -55,10 +55,8 @@ FULL = [resident(10, node="n2", namespace="team-b")]
 def test_one_that_the_nodes_never_hold_never_starts_and_keeps_no_room():
     found = judged(place_for(*members(5)))
     assert {each.verdict for each in found} == {Never()}
-    want = (
-        "waits: gang g has 5 pods, and the nodes that they may use hold 4 of them when empty: it can never start whole"
-    )
-    assert found[0].text == f"{want}; make it smaller"
+    want = "gang g has 5 pods, and the nodes that they may use hold 4 of them when empty: it can never start whole"
+    assert found[0].reason.text == f"{want}; make it smaller"
     growing = pool("grows", is_autoscaled=True)
     place = world(policy(team(**LIMITED), pools=(growing,)), nodes=[node("n0"), node("n1")])
     for each in members(5):
@@ -71,7 +69,7 @@ def test_one_that_finds_no_room_keeps_all_of_them():
     found = judged(place)
     assert {each.verdict for each in found} == {NoRoom()}
     assert [each.waiting.pod.name for each in found] == [f"m{number}" for number in range(5)]
-    assert found[0].text.startswith("waits: gang g starts whole, with 5 pods; for m4: ")
+    assert found[0].reason.text.startswith("gang g starts whole, with 5 pods; for m4: ")
     assert place.usage("team-a").total == 0
 
 
@@ -84,7 +82,7 @@ def test_one_that_finds_no_room_keeps_all_of_them():
             "gang g needs 16 GPUs together; team team-a holds 4 of 18;",
         ),
         ({"per_user": gpus(17)}, OverLimit((USER, "team-a", "alice")), "user alice in team team-a holds 4 of 17"),
-        ({"limit_": 15}, Never(), "waits: gang g needs 16 GPUs together, and the limit of team team-a is 15"),
+        ({"limit_": 15}, Never(), "gang g needs 16 GPUs together, and the limit of team team-a is 15"),
     ],
     ids=["team", "user", "even alone"],
 )
@@ -93,7 +91,7 @@ def test_the_sum_is_compared_with_the_limits(shares, want, text):
     place = place_for(*members(4, user="alice"), nodes=3, residents=held, **{"guaranteed": 0, **shares})
     found = judged(place)
     assert {each.verdict for each in found} == {want}
-    assert all(text in each.text for each in found)
+    assert all(text in each.reason.text for each in found)
 
 
 def test_a_gang_waits_for_room_even_where_single_pods_wait_in_kube_scheduler():
@@ -163,8 +161,8 @@ class TestOwedByBorrowers:
         found = judged(self.place(*self.gang(1, 2)))
         assert [each.gang_whole for each in found] == [2, 2]
         assert isinstance(found[0].verdict, OverLimit)
-        assert found[0].text == (
-            "waits: gang g needs 3 GPUs together; department left holds 4 of 4, 4 of them borrowed; "
+        assert found[0].reason.text == (
+            "gang g needs 3 GPUs together; department left holds 4 of 4, 4 of them borrowed; "
             "it is inside team team-b's guaranteed share, so 3 GPUs can be taken back"
         )
 

@@ -129,7 +129,7 @@ def test_a_gang_that_takes_long_to_come_says_how_many_have():
     releases.due(now=100, count=1)
     assert releases.blocked == {}
     releases.due(now=100 + LATE_SECONDS, count=1)
-    assert releases.blocked["uid-a"].text == "waits: 1 of 2 members of gang g have come"
+    assert releases.blocked["uid-a"].reason.text == "1 of 2 members of gang g have come"
 
 
 def test_a_size_that_was_read_counts_and_is_read_again_while_members_are_missing():
@@ -177,8 +177,8 @@ def test_the_object_counts_more_than_what_pods_declare_and_the_text_says_both():
     entries(view, 100)
     view.gangs.learn(GANG, GangPlan(4, source="JobSet js"))
     assert entries(view, 101) == []
-    texts = {text for _, text in view.gangs.late(now=100 + LATE_SECONDS)}
-    assert texts == {"waits: 2 of 4 members of gang g have come (JobSet js says 4, its pods 3)"}
+    texts = {cause.text for _, cause in view.gangs.late(now=100 + LATE_SECONDS)}
+    assert texts == {"2 of 4 members of gang g have come (JobSet js says 4, its pods 3)"}
     view.gangs.learn(GANG, GangPlan(2, source="JobSet js"))
     assert entries(view, 110) == [["a", "b"]]
 
@@ -197,12 +197,12 @@ def test_a_gang_that_does_not_come_in_time_is_reported_once_and_again_only_after
     place = place_for(member("a", size=2))
     view = QueueView(place)
     entries(view, 100)
-    assert [text for _, text in view.gangs.late(now=399)] == ["waits: 1 of 2 members of gang g have come"]
+    assert [cause.text for _, cause in view.gangs.late(now=399)] == ["1 of 2 members of gang g have come"]
     assert view.gangs.timeouts == []
     want = "1 of 2 members of gang g have come within 5m: it holds nothing, and starts whole"
     for now in (400, 401):
-        assert [text for _, text in view.gangs.late(now=now)] == [f"waits: {want}"]
-    assert [(each.waiting.pod.name, each.text) for each in view.gangs.timeouts] == [("a", want)]
+        assert [cause.text for _, cause in view.gangs.late(now=now)] == [want]
+    assert [(each.waiting.pod.name, each.cause.text) for each in view.gangs.timeouts] == [("a", want)]
     place.set_waiting(member("b", size=2))
     assert entries(view, 500) == [["a", "b"]]
     place.waiting.discard("uid-b")
@@ -216,8 +216,8 @@ def test_a_gang_that_says_it_is_larger_than_may_start_together_never_starts_and_
     entries(view, 100)
     view.gangs.learn(GANG, GangPlan(10**9))
     assert entries(view, 101) == entries(view, 10**6) == []
-    ((_, text),) = view.gangs.late(now=10**6)
-    assert text == "waits: gang g has 1,000,000,000 members; at most 500 start together"
+    ((_, cause),) = view.gangs.late(now=10**6)
+    assert cause.text == "gang g has 1,000,000,000 members; at most 500 start together"
 
 
 def test_pods_that_follow_others_are_judged_with_them_and_no_more_are_expected_than_are_missing():

@@ -99,7 +99,7 @@ def test_pods_that_follow_get_their_room_at_once_ahead_of_all_others():
     stage.charge([turn])
     assert stage.withdrawn == [turn.reservation.pod.uid]
     assert (stage.used, stage.kept()) == (gpus(12), 1)
-    assert "team team-a holds 12 of 12" in stage.releases.blocked["uid-rival"].text
+    assert "team team-a holds 12 of 12" in stage.releases.blocked["uid-rival"].reason.text
 
 
 def test_a_pod_that_follows_waits_at_the_door_for_its_room_and_the_one_after_it_goes_its_own_way():

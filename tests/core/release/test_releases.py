@@ -124,7 +124,7 @@ class TestBlocked:
         assert due(place, releases=releases) == []
         blocked = releases.blocked["uid-a"]
         assert isinstance(blocked.verdict, OverLimit)
-        assert blocked.text == "waits: team team-a holds 2 of 2; next when 1 GPU comes back"
+        assert blocked.reason.text == "team team-a holds 2 of 2; next when 1 GPU comes back"
 
     def test_a_pod_without_room_waits_uncharged_and_others_run_ahead_as_preemptible(self):
         held = [resident(8, node=f"n{number}", namespace="team-b") for number in range(2)]
@@ -419,8 +419,8 @@ class TestNodesThatRejectPods:
         place = self.closed()
         releases = Releases(place)
         assert due(place, now=NOW, releases=releases) == []
-        [text] = {judged.text for judged in releases.blocked.values()}
-        assert text.startswith("waits: node n0 rejected the last 3 pods of team team-a (OutOfnvidia.com/gpu)")
+        [text] = {judged.reason.text for judged in releases.blocked.values()}
+        assert text.startswith("node n0 rejected the last 3 pods of team team-a (OutOfnvidia.com/gpu)")
         place.tick(NOW + FIRST_SECONDS)
         [turn] = releases.due(now=place.now, count=100)
         decision, charged, _ = releases.judge_again(turn)
@@ -464,7 +464,7 @@ class TestAHeadThatCannotStart:
         releases = Releases(self.place(daemons=Handling.DAEMON_SET))
         assert due(None, now=10, releases=releases) == ["other"]
         (head,) = releases.blocked.values()
-        assert "but none beside its own pods, such as those of DaemonSets: request less" in head.text
+        assert "but none beside its own pods, such as those of DaemonSets: request less" in head.reason.text
 
     def test_while_its_gpus_are_idle_it_holds_others_back_for_ten_minutes(self):
         releases = Releases(self.place(daemons=Handling.MANAGED))

@@ -3,7 +3,7 @@
 from tests.core.support.make import ALICE
 from webhook.core.admission.admission import admit
 from webhook.core.model.decision import Admit, Deny
-from webhook.core.model.reason import Code
+from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import Constraints
 
 
@@ -21,9 +21,14 @@ def outcome_of(asked, place):
     """Return the outcome, its code and its text: of the refusal, or of the warning of a pod that waits."""
     decision = admit(asked, ALICE, place)
     if isinstance(decision, Deny):
-        return "refused", *decision.reasons[0]
+        return "refused", *said(decision.reasons[0])
     assert isinstance(decision, Admit)
-    return ("waits", *decision.warnings[0]) if decision.warnings else ("runs", decision.reason.code, "")
+    return ("waits", *said(decision.warnings[0])) if decision.warnings else ("runs", decision.reason.code, "")
+
+
+def said(reason: Reason) -> tuple[Code, str]:
+    """Return the code and the text of a reason."""
+    return reason.code, reason.text
 
 
 def selecting(**labels):

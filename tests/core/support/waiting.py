@@ -19,6 +19,7 @@ def waiting(name: str, count: int = 1, *, namespace: str = "team-a", created: in
             "user",
             "priority",
             "text",
+            "reason",
             "version",
             "is_terminating",
             "problem",

@@ -89,7 +89,7 @@ def test_a_release_takes_our_gate_and_reason_alone(manifest):
     assert [gate["name"] for gate in done["spec"]["schedulingGates"]] == [g for g in gates if g != keys.QUEUE_GATE]
     assert keys.WAITING not in done["metadata"]["annotations"]
     for part in ("labels", "annotations"):
-        ours = {keys.TEAM, keys.TIER, keys.DECISION, keys.WAITING}
+        ours = {keys.TEAM, keys.TIER, keys.DECISION, keys.WAITING, keys.WAITING_FACTS}
         kept = {key: value for key, value in stored["metadata"][part].items() if key not in ours}
         assert kept.items() <= done["metadata"][part].items()
     assert (done["metadata"]["uid"], done["metadata"]["resourceVersion"]) == ("u1", "7")
@@ -175,7 +175,13 @@ def test_a_released_pod_keeps_no_room_and_no_reason_to_wait():
     assert set(annotations) == {keys.DECISION, "mine"}
 
 
-FORGED = {keys.WAITING: "waits: for ever", keys.RECLAIMING: "2026-01-01T00:00:00Z", keys.GANG_WHOLE: "4", "mine": "x"}
+FORGED = {
+    keys.WAITING: "waits: for ever",
+    keys.WAITING_FACTS: "{}",
+    keys.RECLAIMING: "2026-01-01T00:00:00Z",
+    keys.GANG_WHOLE: "4",
+    "mine": "x",
+}
 
 
 def test_what_only_fairgate_writes_on_pods_in_line_is_not_taken_from_their_users():
@@ -183,5 +189,5 @@ def test_what_only_fairgate_writes_on_pods_in_line_is_not_taken_from_their_users
     admitted = apply(made, operations(PODS.decode(json.dumps(made)), admit_of(NodeChoice(Mode.OFF)), now_text=NOW))
     assert set(admitted["metadata"]["annotations"]) == {keys.DECISION, "mine"}
     annotations = queued(made, full_world())["metadata"]["annotations"]
-    assert set(annotations) == {keys.DECISION, keys.WAITING, "mine"}
+    assert set(annotations) == {keys.DECISION, keys.WAITING, keys.WAITING_FACTS, "mine"}
     assert annotations[keys.WAITING].startswith("waits: team team-a holds 4 of 4")

@@ -112,7 +112,9 @@ def test_the_probe_requests_one_gpu_that_the_policy_counts(resources, want):
 
 ADMITTED = b.pod(labels={"fairgate.dev/team": "vision", "fairgate.dev/tier": "guaranteed"})
 QUEUED = b.pod(
-    labels={"fairgate.dev/team": "vision"}, annotations={"fairgate.dev/waiting": "waits: vision holds 8 of 8"}
+    labels={"fairgate.dev/team": "vision", "fairgate.dev/tier": "guaranteed"},
+    annotations={"fairgate.dev/waiting": "waits: vision holds 8 of 8"},
+    schedulingGates=[{"name": "fairgate.dev/queue"}],
 )
 
 

@@ -39,7 +39,7 @@ def test_the_evictor_changes_nothing_and_the_server_only_what_retries():
 def test_the_page_of_a_component_grants_the_same(component):
     page = (Path(__file__).parents[3] / "docs" / PAGES[component]).read_text()
     blocks = (yaml.safe_load_all(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
-    roles = [each for block in blocks for each in block if each["kind"] == "ClusterRole"]
+    roles = [each for block in blocks for each in block if isinstance(each, dict) and each.get("kind") == "ClusterRole"]
     [role] = [role for role in roles if role["metadata"]["name"] == f"fairgate-{component}"]
     assert [rule for rule in kind_rules(component) if rule not in role["rules"]] == []
     elsewhere = {("", "pods"), ("scheduling.k8s.io", "podgroups")}

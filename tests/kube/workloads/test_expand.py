@@ -55,16 +55,15 @@ def test_kinds_without_pods_are_none(document):
 @pytest.mark.parametrize(
     ("spec", "where"),
     [
-        ({"template": TEMPLATE}, "spec.template.spec.containers"),
-        ({"tasks": [{"containers": [{"name": "a"}]}]}, "spec.tasks[0].containers"),
-        ({"engine": {"resources": {"limits": {"nvidia.com/gpu": 8}}}}, "spec.engine.resources"),
-        ({"templates": [{"container": {"image": "train:1"}}]}, "spec.templates[0].container"),
+        ({"template": TEMPLATE}, "asks for GPUs or other devices at spec.template.spec.containers[0].resources"),
+        ({"tasks": [{"containers": [{"name": "a"}]}]}, "has containers at spec.tasks[0].containers"),
+        ({"templates": [{"container": {"image": "train:1"}}]}, "has containers at spec.templates[0].container"),
     ],
 )
 def test_an_unknown_kind_with_containers_is_reported(spec, where):
     found = expand(manifest("ml.example.com/v1", "Run", spec), kinds=KINDS)
     assert isinstance(found, Unknown)
-    assert f"kind Run of ml.example.com is not known, and it has containers at {where}" in found.reason
+    assert f"kind Run of ml.example.com is not known, and it {where}" in found.reason
 
 
 @pytest.mark.parametrize("document", [{}, {"apiVersion": "v1"}, {"kind": "Pod"}, {"image": {"tag": "1"}}])

@@ -18,6 +18,7 @@ from webhook.page.live.hub import CLIENTS_OF_ONE
 from webhook.page.root import BOUNDS
 from webhook.page.views.usage_history import Point
 from webhook.page.views.viewer import Viewer
+from webhook.page.views.waiting_row import COLUMNS
 
 VIEWS = ["/", "/teams", "/line", "/decisions", "/search?q=train", "/explain?namespace=vision&name=train-0", "/review"]
 EVIL = "<script>alert(1)</script>"
@@ -94,6 +95,11 @@ def test_the_line_says_why_a_likely_start_is_unknown(page):
     status, body = page.get("/line")
     assert status == 200
     assert "unknown: no pod that ended can be read, and 5 are needed to tell how long pods run" in body
+
+
+def test_the_line_has_the_columns_of_fairgate_queue(page):
+    body = page.get("/line")[1]
+    assert [f">{column.heading}</th>" in body for column in COLUMNS] == [True] * len(COLUMNS)
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "127.0.0.1:1", "localhost", ""])

@@ -15,21 +15,22 @@ NOW = 1_795_342_000
 def test_a_row_has_place_cause_holders_and_start():
     line = line_of(state_of(), now=NOW)
     assert (line.waiting, line.by_namespace) == (2, {"nlp": 2})
-    first, second = line.rows
+    first, second = (row.pod for row in line.rows)
     assert (first.name, first.place, first.place_in_team, first.gpus, first.team) == ("later", 1, 1, "4", "nlp")
     assert first.cause
     assert (second.name, second.place, second.code) == ("latest", 2, "WaitsForLimit")
-    assert any(name == "nlp/Pod/llm" for name, _ in second.holders)
-    assert (first.earliest, first.latest) == (-1, -1)
-    assert first.why_unknown == "no pod that ended can be read, and 5 are needed to tell how long pods run"
+    assert any(each.name == "nlp/Pod/llm" for each in second.holders)
+    assert first.likely_start is None
+    assert first.likely_start_unknown == "no pod that ended can be read, and 5 are needed to tell how long pods run"
 
 
 def test_ended_pods_make_a_range():
     state = state_of()
     for number in range(9):
         state.reading.runs.add(Run(f"old-{number}", "nlp", NOW - 9000, NOW - 5000 - number))
-    first = line_of(state, now=NOW).rows[0]
-    assert (first.why_unknown, 0 <= first.earliest <= first.latest) == ("", True)
+    first = line_of(state, now=NOW).rows[0].pod
+    assert first.likely_start_unknown is None
+    assert 0 <= first.likely_start.earliest_seconds <= first.likely_start.latest_seconds
 
 
 async def test_all_who_look_at_once_share_one_computation():
@@ -70,7 +71,7 @@ def test_a_long_line_shows_its_first_and_the_first_of_each_namespace():
     crowd = [waiting(f"c{n}", namespace="vision", gpus=1, created="2026-11-22T08:00:00Z") for n in range(FIRST + 300)]
     late = [waiting(f"l{n}", namespace="zlp", created="2026-11-22T09:59:00Z") for n in range(OF_NAMESPACE + 5)]
     line = line_of(state_of(named([*crowd, *late])), now=NOW)
-    shown = [row.namespace for row in line.rows]
+    shown = [row.pod.namespace for row in line.rows]
     assert line.by_namespace == {"vision": FIRST + 300, "zlp": OF_NAMESPACE + 5}
     assert shown.count("zlp") >= OF_NAMESPACE
     assert len(shown) <= FIRST + 2 * OF_NAMESPACE

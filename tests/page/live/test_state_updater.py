@@ -44,7 +44,7 @@ class Kept:
         self.state, self.hub, self.updater, self.task = state, hub, updater, task
 
     async def until(self, check):
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while not check():
                 if self.task.done():
                     self.task.result()
@@ -191,7 +191,7 @@ async def test_it_ends_when_cancelled_while_it_stops_to_watch(keep, monkeypatch)
     kept = await keep(reread=reread)
     await ForbiddenFeed.is_ending.wait()
     kept.task.cancel()
-    done, _ = await asyncio.wait([kept.task], timeout=5)
+    done, _ = await asyncio.wait([kept.task], timeout=60)
     assert done
     assert kept.task.cancelled()
 

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from tests import builders as b
 from tests.page.support.pages import decided
+from webhook.core.model.reason import Code, Reason
+from webhook.kube.pod.waiting_reason import Waits, waiting_annotations
 from webhook.page.views.decisions import KEPT, KEPT_OF_NAMESPACE, Decision, DecisionLog, of_event, of_pod
 from webhook.page.views.viewer import EVERYTHING, Viewer
 
@@ -35,9 +37,11 @@ def test_an_admitted_pod_tells_its_sums():
     assert (found.kind, found.about, found.team, found.tier) == ("admitted", "Pod train-0", "vision", "guaranteed")
     assert found.text == "4 GPUs sent to gpu-1, user alice; policy p1"
     gated = decided(b.pod("w", schedulingGates=[{"name": "fairgate.dev/queue"}]))
-    gated["metadata"]["annotations"]["fairgate.dev/waiting"] = "waits: no room"
+    gated["metadata"]["annotations"] |= waiting_annotations(Waits(Reason(Code.WAITS_FOR_ROOM, "no room"), 4))
     assert of_pod(gated).kind == "queued"
     assert of_pod(gated).text == "4 GPUs wait: no room, user alice; policy p1"
+    del gated["metadata"]["annotations"]["fairgate.dev/waiting-facts"]
+    assert of_pod(gated).text == "4 GPUs in line: waits: no room; 4th in line, user alice; policy p1"
     assert of_pod(b.pod("plain")) is None
     assert of_pod(b.pod("forged", annotations={"fairgate.dev/decision": "{"})) is None
 

@@ -241,6 +241,6 @@ async def test_a_reviewer_can_check_whether_the_client_disconnected(server):
     _, writer = await server.connect()
     head = "POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
     writer.write(head.encode())
-    await asyncio.wait_for(arrived.wait(), 5)
+    await asyncio.wait_for(arrived.wait(), 60)
     writer.transport.abort()
-    await asyncio.wait_for(left.wait(), 5)
+    await asyncio.wait_for(left.wait(), 60)

@@ -9,6 +9,7 @@ from tests.core.support import make
 from tests.server.support.harness import until
 from tests.server.support.releases import PODS, TEAM_LEDGERS, A, staged
 from webhook.core.model.names import GangId
+from webhook.core.model.statement import Statement
 from webhook.core.release.gang_line import GangTimeout
 from webhook.core.release.late_members import EndedReservations
 
@@ -103,7 +104,7 @@ async def test_a_gang_that_did_not_come_in_time_is_counted_and_reported(tmp_path
         (waiting,) = stage.world.waiting.all()
         await stage.resign()
         releases = stage.releaser._releases
-        releases.view.gangs.timeouts.append(GangTimeout(waiting, "1 of 2 have come"))
+        releases.view.gangs.timeouts.append(GangTimeout(waiting, Statement("1 of 2 have come")))
         stage.releaser._gangs.update(releases)
         stage.releaser._gangs.update(releases)
         assert stage.releaser.counts.timed_out == {A: 1}

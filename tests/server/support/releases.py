@@ -21,6 +21,7 @@ from webhook.core.model.policy import OnLimit, OnNoRoom
 from webhook.core.model.reason import Code, Reason
 from webhook.core.quota.in_flight import LedgerDecision
 from webhook.kube.objects import keys
+from webhook.kube.pod.waiting_reason import Waits, waiting_annotations
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server.leader.queue_releaser import QueueReleaser
@@ -54,7 +55,8 @@ class Stage:
         created=0,
         year=2036,
         gates=(keys.QUEUE_GATE,),
-        text="waits: x",
+        text="",
+        reason=None,
         gang="",
         size=0,
         of="",
@@ -70,7 +72,11 @@ class Stage:
             "user": "alice",
             "at": "then",
         }
-        annotations = {keys.DECISION: json.dumps(decision), keys.WAITING: text}
+        annotations = {keys.DECISION: json.dumps(decision)}
+        if reason is not None:
+            annotations |= waiting_annotations(Waits(reason))
+        if text or reason is None:
+            annotations[keys.WAITING] = text or "waits: x"
         labels = {keys.TEAM: namespace}
         if gang:
             labels["kueue.x-k8s.io/pod-group-name"] = gang

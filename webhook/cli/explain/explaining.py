@@ -19,7 +19,7 @@ from webhook.core.explain.queue_rows import QueueReader, QueueRow
 from webhook.core.model.decision import Deny, Queue
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.original_request import as_asked
-from webhook.core.model.reason import Reason
+from webhook.core.model.reason import waits_for
 from webhook.core.world.world import World
 from webhook.kube.kinds.model import Unknown
 from webhook.simulation.forecast.forecast import Forecast
@@ -140,5 +140,5 @@ def _explained(
 
 def _waits(row: QueueRow, world: World) -> Queue:
     waiting = row.waiting
-    reason = Reason(row.code, f"waits: {row.cause}")
+    reason = waits_for(row.code, row.reason.statement)
     return Queue(waiting.team, waiting.pod.demand, reason, world.policy.hash, waiting.user, waiting.pod.requested_tier)

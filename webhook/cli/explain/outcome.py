@@ -8,7 +8,6 @@ from webhook.cli.explain.beside import ClusterDetails, Evictor, PastEvent
 from webhook.cli.explain.subjects import Existing, State, Subject
 from webhook.cli.explain.verdict import verdict_of
 from webhook.cli.formatting import age, plural, plural_gpus
-from webhook.cli.queue.texts import holders_text, start_text
 from webhook.core.explain.explanation import Explanation
 from webhook.core.explain.likely_start import UnknownStart
 from webhook.core.explain.queue_rows import QueueRow
@@ -20,6 +19,7 @@ from webhook.core.reclaim.reclaim_outlook import Impossible, Kept, Outlook, Poss
 from webhook.core.reclaim.reservation import Target
 from webhook.core.reclaim.victim import Victim
 from webhook.kube.reclaim.holds import rfc3339
+from webhook.page.views.waiting_row import holders_text, start_text, waiting_report
 
 NAMED: Final = 10
 """Objects of one list that are named in text; data has all."""
@@ -88,19 +88,19 @@ def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
 def line_lines(row: QueueRow, *, now: int) -> Iterator[str]:
     """Yield the place of a waiting pod in line, what it waits for, who holds that, and when it is likely to start."""
     since = f", since {age(max(0, now - row.waiting.created))}" if row.waiting.created else ""
-    place, team = row.place, row.waiting.team
+    place, team, report = row.place, row.waiting.team, waiting_report(row)
     if place is None:
         yield f"not in line{since}"
     else:
         yield f"{ordinal(place.of_team)} of team {team}, {ordinal(place.overall)} of all{since}"
     yield f"waits for: {row.cause}"
     if row.holders:
-        yield f"held by {holders_text(row)}"
+        yield f"held by {holders_text(report)}"
     if place is not None:
         basis = (
             row.start.reason if isinstance(row.start, UnknownStart) else "simulated with the run times of earlier pods"
         )
-        yield f"likely start: {start_text(row.start)}, {basis}"
+        yield f"likely start: {start_text(report)}, {basis}"
 
 
 def eviction_line(existing: Existing, beneficiary: str) -> str:

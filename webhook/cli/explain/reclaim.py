@@ -48,7 +48,7 @@ class Evictions:
             if each.get("kind") == "Pod":
                 _index(each, reclaim_index, world, policy)
         for node in list(world.fleet.nodes()):
-            if any(taint.key == HELD for taint in node.taints):
+            if node.is_held:
                 world.set_node(replace(node, taints=tuple(taint for taint in node.taints if taint.key != HELD)))
         return cls(world, reclaim_index, node_holds)
 

@@ -7,23 +7,17 @@ import msgspec
 from webhook.cli.explain.outcome import ExplainedSubject
 from webhook.cli.explain.subjects import State
 from webhook.cli.explain.verdict import Word, verdict_of
-from webhook.cli.queue.report import WaitingReport, waiting_report
+from webhook.cli.reason_report import ReasonReport
 from webhook.core.explain.candidates import Candidates
 from webhook.core.explain.explanation import PoolStep
+from webhook.core.explain.rollout import OldPods
 from webhook.core.model.amount import format_gpus, format_limit
 from webhook.core.model.demand import Demand
-from webhook.core.model.reason import Reason
 from webhook.core.model.tier import Tier
 from webhook.core.placement.fragmentation import WEIGHT, WHOLE
 from webhook.core.reclaim.reclaim_outlook import Impossible, Kept, Possible
 from webhook.kube.reclaim.holds import rfc3339
-
-
-class ReasonReport(msgspec.Struct):
-    """One reason, with its stable code."""
-
-    code: str
-    message: str
+from webhook.page.views.waiting_row import WaitingReport, waiting_report
 
 
 class LimitReport(msgspec.Struct, rename="camel"):
@@ -136,6 +130,13 @@ class DomainReport(msgspec.Struct, rename="camel"):
     enough: Annotated[bool, msgspec.Meta(description="whether it has room for all of them")]
 
 
+class UpdateReport(msgspec.Struct, rename="camel"):
+    """The pods that the update of the pod's Deployment replaces."""
+
+    replica_sets: list[str]
+    gpus: str
+
+
 class ExplanationReport(msgspec.Struct, rename="camel"):
     """One decision, step by step."""
 
@@ -168,6 +169,9 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
     ]
     smaller: Annotated[dict[str, str] | None, msgspec.Meta(description="the largest lesser request that would run now")]
     elsewhere: Annotated[list[str], msgspec.Meta(description="pools in which it would run now")]
+    update: Annotated[
+        UpdateReport | None, msgspec.Meta(description="where the pod would not run beside them: those it replaces")
+    ]
     reclaim: ReclaimReport | None
     eviction: EvictionReport | None
     line: Annotated[WaitingReport | None, msgspec.Meta(description="of a pod that waits in line")]
@@ -196,11 +200,11 @@ def report_of(explained: ExplainedSubject) -> ExplanationReport:
         outcome=verdict.word,
         tier=verdict.tier,
         nodes=list(verdict.nodes),
-        reasons=[_reason(reason) for reason in verdict.reasons],
-        warnings=[_reason(reason) for reason in verdict.warnings],
+        reasons=[ReasonReport.of(reason) for reason in verdict.reasons],
+        warnings=[ReasonReport.of(reason) for reason in verdict.warnings],
         limits=[
             LimitReport(
-                limit.subject,
+                limit.subject.text,
                 format_limit(limit.limit),
                 format_gpus(limit.taken),
                 format_gpus(limit.taken + gpus),
@@ -217,6 +221,7 @@ def report_of(explained: ExplainedSubject) -> ExplanationReport:
         ],
         smaller=None if explanation.smaller is None else _devices(explanation.smaller),
         elsewhere=list(explanation.elsewhere),
+        update=_update(explanation.update),
         reclaim=_reclaim(explained),
         eviction=_eviction(explained),
         line=None if explained.line is None else waiting_report(explained.line),
@@ -253,8 +258,8 @@ def _eviction(explained: ExplainedSubject) -> EvictionReport | None:
     return EvictionReport(at, bool(existing.evicted_at), team, explained.beneficiary or None)
 
 
-def _reason(reason: Reason) -> ReasonReport:
-    return ReasonReport(reason.code, reason.text)
+def _update(old: OldPods | None) -> UpdateReport | None:
+    return None if old is None else UpdateReport(list(old.replica_sets), format_gpus(old.gpus))
 
 
 def _devices(demand: Demand) -> dict[str, str]:

@@ -17,10 +17,10 @@ from webhook.cli.explain.steps import to_steps
 from webhook.cli.explain.subjects import subject_of_pod
 from webhook.cli.explain.target import POD, Target
 from webhook.cli.review.collect import Collected, collect
-from webhook.cli.review.evaluator import Evaluator, Item
+from webhook.cli.review.evaluator import Item
 from webhook.cli.review.report import to_json
-from webhook.cli.review.results import Review, WorldFacts
-from webhook.cli.review.review_world import add_manifests
+from webhook.cli.review.results import WorldFacts
+from webhook.cli.review.review_world import ReviewWorld, add_manifests, evaluated
 from webhook.cli.review.sources import Source as Manifest
 from webhook.cli.world_source import WorldError, WorldObjects, world_of
 from webhook.cluster.reads.permitted_read import ReadScope
@@ -140,17 +140,10 @@ class CommandAnswers:
             return Reviewed(problem=problem)
         world = reading.world if viewer.sees_all else self._reduced(readable)[1]
         add_manifests(collected, world)
-        evaluator = Evaluator(
-            world,
-            related=collected.related,
-            requester=Requester(user),
-            room_is_known=reading.is_room_known and viewer.sees_all,
-            now_text=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        )
-        found = [evaluator.evaluate(each) if isinstance(each, Item) else each for each in collected.entries]
-        results = tuple(each for each in found if each is not None)
         facts = WorldFacts("cluster", self._state.origin, None, len(world.fleet), 0, world.policy.hash)
-        review = Review(results, facts, len(found) - len(results), collected.skipped)
+        opened = ReviewWorld(world, facts, self._coverage(), reading.is_room_known and viewer.sees_all)
+        now_text = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        review = evaluated(collected.entries, collected, opened, requester=Requester(user), now_text=now_text)
         return Reviewed(msgspec.json.decode(to_json(review)))
 
 

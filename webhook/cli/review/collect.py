@@ -57,7 +57,7 @@ def collect(sources: Iterable[Source], *, namespace: str) -> Collected:
 
 def unreadable(place: Place, problem: str) -> WorkloadResult:
     """Return the result for a place that cannot be read."""
-    group = PodGroup("", None, Outcome.SKIP, (Reason(Code.UNREADABLE, problem),), place.line)
+    group = PodGroup("", None, Outcome.SKIP, (Reason(Code.UNREADABLE, "{problem}", {"problem": problem}),), place.line)
     return WorkloadResult(place, "", "", "", "", (group,))
 
 

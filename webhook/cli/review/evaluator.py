@@ -1,6 +1,6 @@
 """Evaluates the objects of a review in order against one world, each charged before the next."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -9,17 +9,19 @@ from webhook.cli.review.ample_nodes import AmpleNodes
 from webhook.cli.review.existing_pods import ExistingPods
 from webhook.cli.review.gpu_lines import GpuLines
 from webhook.cli.review.pod_groups import PodGroups
-from webhook.cli.review.results import Place, PodGroup, WorkloadResult
+from webhook.cli.review.results import Place, PodGroup, ReviewWarning, WorkloadResult
 from webhook.core.model.decision import Deny, Outcome, Queue
 from webhook.core.model.names import UNASSIGNED, GangId, Namespace, TeamName, Uid
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import OnWorkloadLimit
 from webhook.core.model.reason import LIMIT_CODES, Code, Reason
 from webhook.core.world.world import World
-from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.budget import Budget, BudgetSpentError
+from webhook.kube.kinds.gpu_requests import unread_request
 from webhook.kube.kinds.model import PodSet, Unknown, Workload, mapping, text
 from webhook.kube.kinds.related import Related
 from webhook.kube.kinds.table import kind_table
+from webhook.kube.objects.bounds import shortened
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_size import plan_of_workload
 from webhook.kube.workloads.parts import NOT_JUDGED, judge
@@ -47,8 +49,16 @@ class _Evaluated(NamedTuple):
     """What becomes of pods that run at the same time."""
 
     groups: list[PodGroup]
-    warnings: list[str]
+    warnings: list[ReviewWarning]
     notes: list[str]
+
+
+class _Replaced(NamedTuple):
+    """Pods that an object replaces: those of the same object earlier in the stream, and those of the world."""
+
+    notes: list[str]
+    seen: Sequence[Uid] = ()
+    running: Sequence[Uid] = ()
 
 
 @dataclass(slots=True)
@@ -74,7 +84,7 @@ class Evaluator:
         self._ample_nodes = None if room_is_known else AmpleNodes(world)
         self._simulator = Simulator(world, now_text=now_text)
         self._kinds = kind_table(world.policy.workloads.kinds)
-        self._existing = ExistingPods(world.pods())
+        self._existing = ExistingPods([*world.pods(), *(waiting.pod for waiting in world.waiting.all())])
         self._seen: dict[tuple[str, str, str, str], tuple[Place, list[Uid]]] = {}
 
     def evaluate(self, item: Item) -> WorkloadResult | None:
@@ -88,9 +98,14 @@ class Evaluator:
         lines = GpuLines(item.document, item.object, self._world.policy.resources.keys(), line=item.place.line)
         if isinstance(expanded, Unknown):
             return _unknown_kind(item, expanded, lines.first())
-        notes, warnings = self._remove_existing(item, expanded), list(expanded.warnings)
+        warnings = list(map(ReviewWarning, expanded.warnings))
+        replaced = self._replaced(item, expanded)
+        notes = replaced.notes
+        of_update = [*self._judge_surge(item, expanded, lines)] if replaced.running else []
+        for uid in (*replaced.seen, *replaced.running):
+            self._world.remove_pod(uid)
         whole = self._check_workload(item, expanded, budget)
-        warnings += [f"{reason.text} ({reason.code})" for reason in whole]
+        warnings += map(ReviewWarning.of, whole)
         refusal = whole if self._world.policy.workloads.on_limit is OnWorkloadLimit.REJECT else ()
         refusal = tuple(reason for reason in refusal if reason.code in LIMIT_CODES)
         taken = len(self._simulator.created)
@@ -105,9 +120,13 @@ class Evaluator:
         warnings += evaluated.warnings
         notes += evaluated.notes
         self._seen[_identity(expanded)] = (item.place, self._simulator.created[taken:])
+        if {group.outcome for group in groups} == {Outcome.ADMIT}:
+            warnings += map(ReviewWarning, of_update)
         outcomes = {group.outcome for group in groups}
         if expanded.is_gang and Outcome.DENY in outcomes and len(outcomes) > 1:
-            warnings.append(_PARTIAL_GANG)
+            warnings.append(ReviewWarning(_PARTIAL_GANG))
+        if not any(group.asks_gpus for group in groups):
+            warnings += map(ReviewWarning, _unread(item, expanded))
         return WorkloadResult(
             item.place,
             expanded.api_version,
@@ -118,6 +137,25 @@ class Evaluator:
             tuple(dict.fromkeys(warnings)),
             tuple(notes),
         )
+
+    def _judge_surge(self, item: Item, workload: Workload, lines: GpuLines) -> Iterator[str]:
+        """Yield a warning if the first pods of a rolling update cannot run beside all that are replaced."""
+        surge = workload.surge
+        if surge is None:
+            return
+        (pod_set,) = workload.pod_sets
+        before = len(self._simulator.created)
+        found = self._evaluate_together(item, workload, (replace(pod_set, count=surge.number),), (), lines).groups
+        self._remove_since(before)
+        for group in found:
+            if not group.asks_gpus or (group.outcome is Outcome.ADMIT and not _is_without_room(group)):
+                continue
+            effect = "be refused" if group.outcome is Outcome.DENY else "wait"
+            never = ", and no old pod leaves before one of them runs" if surge.is_first else ""
+            yield (
+                f"of a rolling update, {plural(group.count or 0, 'pod')} (maxSurge) would {effect} beside the old ones"
+                f"{never}: set maxSurge: 0 and maxUnavailable: 1"
+            )
 
     def _check_workload(self, item: Item, workload: Workload, budget: Budget) -> tuple[Reason, ...]:
         """Return why all pods together can never run, as the webhook's warning does; nothing for a bare pod."""
@@ -146,7 +184,7 @@ class Evaluator:
             found.append(part)
         notes = [*self._judge_gangs(item, [part for part in found if isinstance(part, _Part)])]
         groups: list[PodGroup] = []
-        warnings: list[str] = []
+        warnings: list[ReviewWarning] = []
         for part in found:
             if isinstance(part, PodGroup):
                 groups.append(part)
@@ -254,26 +292,38 @@ class Evaluator:
             self._world.remove_pod(uid)
         del self._simulator.created[since:]
 
-    def _remove_existing(self, item: Item, workload: Workload) -> list[str]:
-        """Remove the object's existing pods: applying it again replaces them."""
+    def _replaced(self, item: Item, workload: Workload) -> _Replaced:
+        """Return the object's existing pods, which applying it again replaces."""
         if "name" not in mapping(item.object.get("metadata")):
-            return []
+            return _Replaced([])
         notes = []
-        place, before = self._seen.get(_identity(workload), (None, []))
+        place, seen = self._seen.get(_identity(workload), (None, []))
         if place is not None:
             notes.append(f"replaces the same object in {place.source}:{place.line}")
         running = self._existing.take(workload)
         if running:
             notes.append(f"replaces {plural(len(running), 'existing pod')}")
-        for uid in (*before, *running):
-            self._world.remove_pod(uid)
-        return notes
+        return _Replaced(notes, seen, running)
+
+
+def _is_without_room(group: PodGroup) -> bool:
+    return any(reason.code in (Code.NO_ROOM_NOW, Code.NEVER_FITS) for reason in group.reasons)
+
+
+def _unread(item: Item, workload: Workload) -> Iterator[str]:
+    """Yield a warning if an operator's object asks for GPUs in a field that is not read, and its pods request none."""
+    try:
+        found = unread_request(item.object, Budget()) if "." in workload.api_version.partition("/")[0] else ""
+    except BudgetSpentError:
+        return
+    if found:
+        yield f"it asks for GPUs at {shortened(found)}, where no request of its pods is read: none is counted"
 
 
 def _unknown_kind(item: Item, unknown: Unknown, line: int) -> WorkloadResult:
     metadata = mapping(item.object.get("metadata"))
     code = Code.TOO_LARGE if unknown.is_too_large else Code.UNKNOWN_KIND
-    group = PodGroup("", None, Outcome.SKIP, (Reason(code, unknown.reason),), line)
+    group = PodGroup("", None, Outcome.SKIP, (Reason(code, "{problem}", {"problem": unknown.reason}),), line)
     return WorkloadResult(
         item.place,
         text(item.object.get("apiVersion")),
@@ -285,7 +335,9 @@ def _unknown_kind(item: Item, unknown: Unknown, line: int) -> WorkloadResult:
 
 
 def _unknown_count(pod_set: PodSet) -> Reason:
-    return Reason(Code.OPEN_COUNT, pod_set.problem or "the manifest does not say how many pods there will be")
+    if pod_set.problem is None:
+        return Reason(Code.OPEN_COUNT, "the manifest does not say how many pods there will be")
+    return Reason(Code.OPEN_COUNT, "{problem}", {"problem": pod_set.problem})
 
 
 def _identity(workload: Workload) -> tuple[str, str, str, str]:

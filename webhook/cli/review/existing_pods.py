@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from webhook.core.model.names import Uid
-from webhook.core.model.pod import Resident
+from webhook.core.model.pod import Pod, Resident
 from webhook.kube.kinds.model import PodSet, Workload, mapping, text
 
 _BARE: Final = ""
@@ -17,9 +17,9 @@ _GENERATED: Final = re.compile(r"(-[a-z0-9]{5,10}|-driver)?")
 
 
 class ExistingPods:
-    """Pods by namespace and kind and name of their controller."""
+    """Pods by namespace and kind and name of their controller, those in line as well."""
 
-    def __init__(self, pods: Iterable[Resident]) -> None:
+    def __init__(self, pods: Iterable[Resident | Pod]) -> None:
         self._found: dict[tuple[str, str], dict[str, list[Uid]]] = defaultdict(dict)
         for pod in pods:
             kind, name = (_BARE, pod.name) if pod.owner is None else (pod.owner.kind, pod.owner.name)

@@ -1,21 +1,15 @@
 """The findings of a review: one per cause, with file and line, for annotations and for people."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
-from webhook.cli.review.results import PodGroup, Review, WorkloadResult
+from webhook.cli.review.results import NOTE, PodGroup, Review, WorkloadResult
 from webhook.core.model.amount import gpus_text
 from webhook.core.model.decision import Outcome
+from webhook.core.model.reason import cause_of
 from webhook.core.model.text import plural_gpus
 from webhook.core.model.tier import Tier
-
-NOTE: Final = "Note"
-"""The code of findings without a reason code, such as warnings from reading a manifest."""
-
-_CODE: Final = re.compile(r" \(([A-Z][A-Za-z]+)\)$")
 
 
 class Level(StrEnum):
@@ -70,15 +64,9 @@ def findings_of(result: WorkloadResult, fail_on: frozenset[FailOn]) -> Iterator[
     line = next((group.line for group in result.pods if group.asks_gpus), result.place.line)
     for warning in result.warnings:
         level = Level.ERROR if FailOn.WARNING in fail_on else Level.WARNING
-        yield Finding(level, result.place.source, line, _code_of(warning), result.title, "", warning)
+        yield Finding(level, result.place.source, line, warning.code, result.title, "", warning.text)
     for note in result.notes:
         yield Finding(Level.NOTE, result.place.source, line, NOTE, result.title, "", note)
-
-
-def _code_of(warning: str) -> str:
-    """Return the code at the end of a warning; warnings from reading a manifest have none."""
-    found = _CODE.search(warning)
-    return found[1] if found is not None else NOTE
 
 
 def _finding(result: WorkloadResult, group: PodGroup, head: str) -> Finding:
@@ -87,8 +75,9 @@ def _finding(result: WorkloadResult, group: PodGroup, head: str) -> Finding:
 
 def _in_line(result: WorkloadResult, group: PodGroup) -> Finding:
     """Return for what pods would wait in line, and at which places if they came now."""
-    head, (reason, *_) = f"{result.share(group)} would wait in line", group.texts
-    text = f"{reason.text.removeprefix('waits: ')} ({reason.code})"
+    head, (reason, *_) = f"{result.share(group)} would wait in line", group.reasons
+    where = f"; {group.places_text}" if group.places else ""
+    text = f"{cause_of(reason).text}{where} ({reason.code})"
     return Finding(Level.NOTE, result.place.source, group.line, reason.code, result.title, head, text)
 
 

@@ -3,11 +3,10 @@
 from dataclasses import replace
 from typing import Final, assert_never
 
-from webhook.cli.review.results import NO_PLACES, Patch, PodGroup
-from webhook.core.admission.queueing import without_place
+from webhook.cli.review.results import NO_PLACES, Patch, PodGroup, ReviewWarning
 from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, Retry
 from webhook.core.model.names import NodeName, TeamName
-from webhook.core.model.reason import Code, Reason
+from webhook.core.model.reason import Code, Reason, cause_of, waits_for
 from webhook.core.model.tier import Tier
 from webhook.simulation.simulate import Answer, Template
 
@@ -55,11 +54,11 @@ class PodGroups:
             places=places,
         )
 
-    def warnings(self) -> list[str]:
+    def warnings(self) -> list[ReviewWarning]:
         """Return the warnings, with the number of pods of each if it is not all of them."""
         role = f" of role {self._blank.role}" if self._blank.role else ""
         return [
-            f"{f'{times} of {self._total} pods{role}: ' if times != self._total else ''}{warning.text} ({warning.code})"
+            ReviewWarning.of(warning, about="" if times == self._total else f"{times} of {self._total} pods{role}: ")
             for warning, times in self._warned.items()
         ]
 
@@ -72,7 +71,7 @@ def _outcome_of(decision: Decision) -> tuple[Outcome, tuple[Reason, ...], Tier |
             tier = None if decision.charge is None else decision.charge.tier
             return Outcome.ADMIT, (decision.reason,), tier, decision.warnings
         case Queue(reason=reason):  # the place differs from pod to pod
-            return Outcome.QUEUE, (reason._replace(text=without_place(reason.text)),), None, decision.warnings
+            return Outcome.QUEUE, (waits_for(reason.code, cause_of(reason)),), None, decision.warnings
         case Deny():
             return Outcome.DENY, decision.reasons, None, ()
         case Retry():

@@ -5,17 +5,11 @@ from typing import Annotated
 import msgspec
 
 from webhook.cli import serialization
+from webhook.cli.reason_report import ReasonReport
 from webhook.cli.review.results import WORDS, PodGroup, Review, Word, WorkloadResult, demand_text
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.decision import Outcome
 from webhook.core.model.tier import Tier
-
-
-class ReasonReport(msgspec.Struct):
-    """One reason, with its stable code."""
-
-    code: str
-    message: str
 
 
 class PlacesReport(msgspec.Struct):
@@ -120,7 +114,7 @@ def _workload(result: WorkloadResult) -> WorkloadReport:
         name=result.name,
         outcome=WORDS[result.outcome],
         pods=[_pods(group) for group in result.pods],
-        warnings=list(result.warnings),
+        warnings=[warning.text for warning in result.warnings],
     )
 
 
@@ -134,7 +128,7 @@ def _pods(group: PodGroup) -> PodReport:
         tier=group.tier,
         nodes=list(group.nodes),
         outcome=WORDS[group.outcome],
-        reasons=[ReasonReport(reason.code, reason.text) for reason in group.texts],
+        reasons=[ReasonReport.of(reason) for reason in group.texts],
         places=PlacesReport(group.places[0], group.places[-1]) if group.places else None,
     )
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from webhook.cli.formatting import plural
 from webhook.core.model.amount import Units
 from webhook.core.model.decision import Outcome
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, TeamName
-from webhook.core.model.reason import Reason, refusal_text
+from webhook.core.model.reason import Reason, cause_of, refusal_text
 from webhook.core.model.text import ordinal
 from webhook.core.model.tier import Tier
 
@@ -43,6 +43,22 @@ class Patch:
 
     before: Mapping[str, Any]
     after: Mapping[str, Any]
+
+
+NOTE: Final = "Note"
+"""The code of what has no reason code, such as warnings from reading a manifest."""
+
+
+class ReviewWarning(NamedTuple):
+    """A warning about a workload, with the code of its reason."""
+
+    text: str
+    code: str = NOTE
+
+    @classmethod
+    def of(cls, reason: Reason, *, about: str = "") -> "ReviewWarning":
+        """Return the warning of a reason; `about` goes before its text."""
+        return cls(f"{about}{reason.text} ({reason.code})", reason.code)
 
 
 NO_PLACES: Final = range(0)
@@ -84,8 +100,10 @@ class PodGroup:
     @property
     def texts(self) -> tuple[Reason, ...]:
         """The reasons as messages, those of pods that would wait with their places."""
-        places = f"; {self.places_text}" if self.places else ""
-        return tuple(reason._replace(text=f"{reason.text}{places}") for reason in self.reasons)
+        if not self.places:
+            return self.reasons
+        words, where = "waits: {cause}; {places}", self.places_text
+        return tuple(Reason(each.code, words, {"cause": cause_of(each), "places": where}) for each in self.reasons)
 
     @property
     def gpus(self) -> Units:
@@ -114,7 +132,7 @@ class WorkloadResult:
     namespace: str
     name: str
     pods: tuple[PodGroup, ...]
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[ReviewWarning, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

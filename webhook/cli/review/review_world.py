@@ -1,11 +1,14 @@
-"""The world of a review: from a file, from a live cluster, or empty."""
+"""The world of a review, from a file, from a live cluster or empty, and what becomes of manifests there."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from webhook.cli.coverage import COMPLETE, Coverage
 from webhook.cli.review.collect import Collected
-from webhook.cli.review.results import WorldFacts
+from webhook.cli.review.evaluator import Evaluator, Item
+from webhook.cli.review.results import Review, WorkloadResult, WorldFacts
 from webhook.cli.world_source import Source, origin_of, read_once, without_placement
+from webhook.core.model.pod import Requester
 from webhook.core.model.policy import Policy
 from webhook.core.world.hidden_usage import is_hidden_usage
 from webhook.core.world.world import World
@@ -58,3 +61,24 @@ def add_manifests(collected: Collected, world: World) -> None:
         world.set_priority_class(triple)
     for devices in collected.devices:
         add_devices(devices, world)
+
+
+def evaluated(
+    entries: Iterable[WorkloadResult | Item],
+    collected: Collected,
+    opened: ReviewWorld,
+    *,
+    requester: Requester,
+    now_text: str,
+) -> Review:
+    """Return the review of manifests on a world, each charged before the next; `entries` are those of `collected`."""
+    evaluator = Evaluator(
+        opened.world,
+        related=collected.related,
+        requester=requester,
+        room_is_known=opened.is_room_known,
+        now_text=now_text,
+    )
+    found = [evaluator.evaluate(each) if isinstance(each, Item) else each for each in entries]
+    results = tuple(each for each in found if each is not None)
+    return Review(results, opened.facts, len(found) - len(results), collected.skipped)

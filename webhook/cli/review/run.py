@@ -14,7 +14,6 @@ from rich.progress import track
 
 from webhook.cli.review.answers import answer_reviews
 from webhook.cli.review.collect import Collected, collect
-from webhook.cli.review.evaluator import Evaluator, Item
 from webhook.cli.review.findings import FailOn, Level, findings
 from webhook.cli.review.formats.github import to_github
 from webhook.cli.review.formats.junit import to_junit
@@ -24,7 +23,7 @@ from webhook.cli.review.formats.table import to_table
 from webhook.cli.review.outputs import Format, Output
 from webhook.cli.review.report import to_json, to_yaml
 from webhook.cli.review.results import Place, Review, WorkloadResult
-from webhook.cli.review.review_world import ReviewWorld, WorldSource, open_world
+from webhook.cli.review.review_world import ReviewWorld, WorldSource, evaluated, open_world
 from webhook.cli.review.sources import read_sources
 from webhook.cli.screen import progress
 from webhook.cli.terminal import print_error, print_problems
@@ -67,7 +66,9 @@ def run(options: Options) -> int:
     opened.coverage.print_notes()
     if options.outputs[0].format is Format.REVIEW:
         return _answer(options, collected, opened)
-    review = _evaluate(options, collected, opened)
+    console = Console(stderr=True)
+    entries = track(collected.entries, "Evaluating", console=console, transient=True, disable=not console.is_terminal)
+    review = evaluated(entries, collected, opened, requester=Requester(options.user), now_text=_now_text())
     status = _status(review, options.fail_on)
     try:
         for output in options.outputs:
@@ -76,28 +77,6 @@ def run(options: Options) -> int:
         print_error(f"{error.filename}: cannot be written: {error.strerror}")
         return NOT_EVALUATED
     return status
-
-
-def _evaluate(options: Options, collected: Collected, opened: ReviewWorld) -> Review:
-    console = Console(stderr=True)
-    evaluator = Evaluator(
-        opened.world,
-        related=collected.related,
-        requester=Requester(options.user),
-        room_is_known=opened.is_room_known,
-        now_text=_now_text(),
-    )
-    result: list[WorkloadResult] = []
-    others = 0
-    for entry in track(
-        collected.entries, "Evaluating", console=console, transient=True, disable=not console.is_terminal
-    ):
-        found = evaluator.evaluate(entry) if isinstance(entry, Item) else entry
-        if found is None:
-            others += 1
-        else:
-            result.append(found)
-    return Review(tuple(result), opened.facts, others, collected.skipped)
 
 
 def _status(review: Review, fail_on: frozenset[FailOn]) -> int:

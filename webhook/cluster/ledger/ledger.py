@@ -88,7 +88,7 @@ class ApiLedger:
         if flight is None or (isinstance(decision, NotApplicable) and decision.reason.code is Code.EXEMPT):
             return decision
         if await self._is_taken(flight.pod):
-            return Deny((Reason(Code.ALREADY_EXISTS, f'pods "{flight.pod.name}" already exists'),))
+            return Deny((Reason(Code.ALREADY_EXISTS, 'pods "{pod}" already exists', {"pod": flight.pod.name}),))
         if (reason := await self._over_quota(flight.pod)) is not None:
             return Deny((reason,))
         return await self._charge(flight.charge.team, judge, deadline=deadline, is_gone=is_gone)

@@ -356,9 +356,15 @@ class LedgerWriter:
 
     def _unavailable(self) -> Retry:
         if self.problem is not None:
-            return Retry(Reason(Code.LEDGER_UNAVAILABLE, f"{self.problem}: try again"))
-        why = "other replicas kept writing" if self.is_safe else "this replica's view of the pods is behind"
-        return Retry(Reason(Code.RACE_LOST, f"the pod could not be charged in time, {why}: try again"))
+            return Retry(Reason(Code.LEDGER_UNAVAILABLE, "{problem}: try again", {"problem": self.problem}))
+        return Retry(
+            Reason(
+                Code.RACE_LOST,
+                "the pod could not be charged in time, other replicas kept writing: try again"
+                if self.is_safe
+                else "the pod could not be charged in time, this replica's view of the pods is behind: try again",
+            )
+        )
 
     def _summary(self) -> Summary:
         return summary_of(self.team, self._context.world)

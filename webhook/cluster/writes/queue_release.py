@@ -10,13 +10,15 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.core.model.decision import Admit
 from webhook.core.model.demand import Weights
+from webhook.core.model.reason import Reason
 from webhook.core.model.text import shortened
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.kube.admission.pod_patch import release_operations
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import is_queued
 from webhook.kube.pod.tier_patch import FIELD_MANAGER
-from webhook.kube.pod.waiting_pods import MAX_TEXT, WatchedPod, to_waiting
+from webhook.kube.pod.waiting_pods import WatchedPod, to_waiting
+from webhook.kube.pod.waiting_reason import MAX_TEXT, Waits, waiting_annotations
 
 _TRIES: Final = 4
 _decoder: Final = msgspec.json.Decoder(objects.Pod)
@@ -76,9 +78,10 @@ async def release_pod(
             return ReleaseResult.DONE
 
 
-async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, text: str) -> int | None:
-    """Write why a pod waits if it still has its gate; return its version then, 0 if it is gone, None if it has none.
+async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, why: Reason | None = None) -> int | None:
+    """Write on a pod if it still has its gate; return its version then, 0 if it is gone, None if it has none.
 
+    `why` it waits on, None where that is written already: the write gives the pod another resourceVersion.
     Where that returns a version, no patch that was sent before removes the gate any more: it is for an earlier one.
     Raises ClusterError.
     """
@@ -89,7 +92,7 @@ async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, text: str
             return 0
         if not is_queued(found.spec):
             return None
-        patch = _text_patch(waiting, text, version=found.metadata.resource_version)
+        patch = _text_patch(waiting, why, version=found.metadata.resource_version)
         try:
             body = await _patch(connection, waiting, patch, _MERGE_PATCH)
         except ApiError as error:
@@ -100,7 +103,7 @@ async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, text: str
             return int(_decoded(body).metadata.resource_version)
 
 
-async def write_waiting_text(connection: ApiConnection, waiting: WaitingPod, text: str, *, gang_whole: int = 0) -> bool:
+async def write_reason(connection: ApiConnection, waiting: WaitingPod, why: Reason, *, gang_whole: int = 0) -> bool:
     """Write why a pod waits in line, unless it is gone or was changed since it was seen; return whether it was written.
 
     So no text comes after a release that was sent meanwhile. With it goes the size of its gang where that is whole
@@ -109,7 +112,7 @@ async def write_waiting_text(connection: ApiConnection, waiting: WaitingPod, tex
     has_size = gang_whole or waiting.gang_whole
     more = {keys.GANG_WHOLE: str(gang_whole) if gang_whole else None} if has_size else {}
     try:
-        await _patch(connection, waiting, _text_patch(waiting, text, version=waiting.version, **more), _MERGE_PATCH)
+        await _patch(connection, waiting, _text_patch(waiting, why, version=waiting.version, **more), _MERGE_PATCH)
     except ApiError as error:
         if not (error.is_missing or error.is_conflict):
             raise
@@ -117,13 +120,14 @@ async def write_waiting_text(connection: ApiConnection, waiting: WaitingPod, tex
     return True
 
 
-def _text_patch(waiting: WaitingPod, text: str, *, version: str, **more: str | None) -> bytes:
-    """Return a merge patch of the pod at a version, with the text and `more` as annotations (None: removed).
+def _text_patch(waiting: WaitingPod, why: Reason | None, *, version: str, **more: str | None) -> bytes:
+    """Return a merge patch of the pod at a version, with why it waits and `more` as annotations (None: removed).
 
     The text always changes, by a space at its end if by nothing else: the write gives the pod another resourceVersion.
     """
-    text = shortened(text.rstrip(), MAX_TEXT - 1)
-    annotations = {keys.WAITING: f"{text} " if text == waiting.text else text, **more}
+    written = {} if why is None else waiting_annotations(Waits(why))
+    text = shortened((written.get(keys.WAITING) or waiting.text).rstrip(), MAX_TEXT - 1)
+    annotations = {**written, keys.WAITING: f"{text} " if text == waiting.text else text, **more}
     metadata = {"uid": waiting.uid, "resourceVersion": version, "annotations": annotations}
     return msgspec.json.encode({"metadata": metadata})
 

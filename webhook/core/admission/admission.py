@@ -94,7 +94,8 @@ def _admitted(assessed: Assessment, choice: ChargedChoice, world: World) -> Admi
     if tier is _GUARANTEED:
         reason = reasons.within_share
     elif assessed.borrowed is not None:
-        reason = Reason(Code.BORROWS, f"shares ResourceClaim {assessed.borrowed.name}, whose GPUs are borrowed")
+        words = "shares ResourceClaim {claim}, whose GPUs are borrowed"
+        reason = Reason(Code.BORROWS, words, {"claim": assessed.borrowed.name})
     else:
         reason = reasons.by_choice if requested is _PREEMPTIBLE else reasons.borrows
     priority = None
@@ -102,8 +103,10 @@ def _admitted(assessed: Assessment, choice: ChargedChoice, world: World) -> Admi
     if classes and not pod.priority_class and (class_name := classes.get(tier)):
         priority = world.priority_classes.get(class_name)
         if priority is None:
-            text = f"PriorityClass {class_name} of tier {tier} is not known yet"
-            return Retry(Reason(Code.PRIORITY_CLASS_UNKNOWN, text))
+            facts = {"class": class_name, "tier": str(tier)}
+            return Retry(
+                Reason(Code.PRIORITY_CLASS_UNKNOWN, "PriorityClass {class} of tier {tier} is not known yet", facts)
+            )
     domain = None if pod.gang is None else pod.gang.domain
     says_something = domain is not None or pod.domain_problem or pod.gang_problem
     about_gang = gang_warnings(pod, domain, world) if says_something else ()
@@ -130,8 +133,8 @@ class _TierReasons(NamedTuple):
 @lru_cache(maxsize=1024)  # used in every decision, equal for all pods of a team
 def _reasons_for(team: TeamName) -> _TierReasons:
     return _TierReasons(
-        Reason(Code.WITHIN_SHARE, f"inside team {team}'s guaranteed share"),
-        Reason(Code.BORROWS, f"borrows idle GPUs: team {team}'s guaranteed share has no room for it"),
+        Reason(Code.WITHIN_SHARE, "inside team {team}'s guaranteed share", {"team": team}),
+        Reason(Code.BORROWS, "borrows idle GPUs: team {team}'s guaranteed share has no room for it", {"team": team}),
         Reason(Code.BORROWS_BY_CHOICE, "borrows idle GPUs, as its label asks"),
     )
 
@@ -145,8 +148,8 @@ def _pool_only(pod: Pod, world: World) -> NotApplicable | Deny | None:
     pools = allowed_pools(pod, world.tenancy(pod.namespace).team_name, world)
     if pools.refusal is not None:
         return Deny((pools.refusal,))
-    names = ", ".join(pool.name for pool in pools.allowed)
+    names = tuple([pool.name for pool in pools.allowed])
     return NotApplicable(
-        Reason(Code.SENT_TO_POOL, f"asks for no GPU and is sent to pool {names}"),
+        Reason(Code.SENT_TO_POOL, "asks for no GPU and is sent to pool {pools}", {"pools": names}),
         node_choice=node_choice_of_pools(pod, pools.allowed, world),
     )

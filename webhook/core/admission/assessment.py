@@ -85,8 +85,8 @@ class Assessment(NamedTuple):
         """The warnings that hold on every node."""
         if self.account.user is not None or isinstance(self.account.team.per_user, Unlimited):
             return ()
-        text = f"this pod's user is not known: team {self.team.name}'s limit per user was not checked"
-        return (Reason(Code.UNKNOWN_USER, text),)
+        words = "this pod's user is not known: team {team}'s limit per user was not checked"
+        return (Reason(Code.UNKNOWN_USER, words, {"team": self.team.name}),)
 
     def request_of(self, demand: Demand) -> Request:
         """Return the request for the same devices, counted by another demand."""
@@ -135,13 +135,16 @@ class Assessment(NamedTuple):
         if pod.tier_label is None:
             return ()
         if pod.requested_tier is None:
-            label = f"label fairgate.dev/tier is {pod.tier_label!r}"
-            text = f"{label}; write guaranteed (never borrow), preemptible, or leave it"
-            return (Reason(Code.INVALID_REQUEST, text),)
+            words = (
+                "label fairgate.dev/tier is {label:quoted}; write guaranteed (never borrow), preemptible, or leave it"
+            )
+            return (Reason(Code.INVALID_REQUEST, words, {"label": pod.tier_label}),)
         if self.borrowed is not None and pod.requested_tier is Tier.GUARANTEED:
-            text = f"label fairgate.dev/tier is guaranteed, and ResourceClaim {self.borrowed.name} is borrowed"
-            advice = "the pod would share borrowed GPUs; drop the label, or claim GPUs of its own"
-            return (Reason(Code.GUARANTEED_SHARE_USED, f"{text}: {advice}"),)
+            words = (
+                "label fairgate.dev/tier is guaranteed, and ResourceClaim {claim} is borrowed: the pod would share "
+                "borrowed GPUs; drop the label, or claim GPUs of its own"
+            )
+            return (Reason(Code.GUARANTEED_SHARE_USED, words, {"claim": self.borrowed.name}),)
         is_met = pod.requested_tier is not Tier.GUARANTEED or self.has_guaranteed_room(model)
         return () if is_met else (guaranteed_violation(self.request, account.team, account.usage, model),)
 
@@ -171,11 +174,11 @@ def assess(pod: Pod, requester: Requester, world: World, *, node: Node | None = 
     if not (demand.gpus or demand.devices):
         return _decided_early(pod, tenancy, None, without_gpus(pod, is_exempt=tenancy.is_exempt))
     if not world.knows(pod.namespace):
-        text = f"namespace {pod.namespace} is not known yet: try again"
-        return _decided_early(pod, tenancy, None, Retry(Reason(Code.RACE_LOST, text)))
+        lost = Reason(Code.RACE_LOST, "namespace {namespace} is not known yet: try again", {"namespace": pod.namespace})
+        return _decided_early(pod, tenancy, None, Retry(lost))
     user = user_of(pod, requester, tenancy.facts, world.policy, home=_home(requester, world))
     if tenancy.is_exempt:
-        why = Reason(Code.EXEMPT, f"namespace {pod.namespace} is exempt: only counted")
+        why = Reason(Code.EXEMPT, "namespace {namespace} is exempt: only counted", {"namespace": pod.namespace})
         return _decided_early(pod, tenancy, user, _counted(pod, tenancy, user, why))
     if pod.handling is _MIRROR and requester.is_kubelet:
         why = Reason(Code.COUNTED_ONLY, "a static pod that runs already: only counted")
@@ -206,7 +209,8 @@ def _externally_placed(assessed: Assessment, tenancy: Tenancy, world: World) -> 
         return external
     if broken := assessed.broken + external.broken + rules_broken_if_external(pod, world):
         return Deny(broken)
-    why = Reason(Code.COUNTED_ONLY, f"{pod.handling} pods are charged to team {assessed.team.name}, never patched")
+    facts = {"handling": str(pod.handling), "team": assessed.team.name}
+    why = Reason(Code.COUNTED_ONLY, "{handling} pods are charged to team {team}, never patched", facts)
     return _counted(pod, tenancy, assessed.user, why, external.model)
 
 
@@ -236,9 +240,10 @@ def default_team(policy: Policy) -> Team | None:
 
 def unknown_team(namespace: Namespace, policy: Policy) -> Reason:
     """Return the refusal of GPUs to a namespace that no team claims."""
-    teams = ", ".join(team.name for team in policy.teams) or "none"
+    teams = tuple([team.name for team in policy.teams]) or "none"
     return Reason(
         Code.UNKNOWN_TEAM,
-        f"namespace {namespace} belongs to no team, so its pods may take no GPU; teams: {teams}. "
+        "namespace {namespace} belongs to no team, so its pods may take no GPU; teams: {teams}. "
         "Use a namespace of your team, or ask your admin to add this one to a team's namespaces",
+        {"namespace": namespace, "teams": teams},
     )

@@ -16,13 +16,13 @@ from webhook.core.admission.assessment import default_team, unknown_team
 from webhook.core.admission.pod_rules import NO_GPU
 from webhook.core.admission.resolve_demand import unknown_gpu
 from webhook.core.dra.claim_spec import ClaimKey, ClaimSpec
-from webhook.core.model.amount import Units, gpus_text
+from webhook.core.model.amount import Units
 from webhook.core.model.decision import Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import Team, UnknownGpu
 from webhook.core.model.reason import Code, Reason
-from webhook.core.model.text import plural_gpus
+from webhook.core.model.statement import Statement
 from webhook.core.quota.in_flight import Alive
 from webhook.core.quota.limit_text import Request
 from webhook.core.quota.limits import Account, applied_limits, model_violation, violations
@@ -46,14 +46,13 @@ def judge_allocation(request: Allocation, world: World) -> Decision:
     """Return whether the pod charged for the claim was admitted with at least as many GPUs, as a decision."""
     policy, tenancy = world.policy, world.tenancy(request.key.namespace)
     if tenancy.is_exempt:
-        return NotApplicable(Reason(Code.EXEMPT, f"namespace {request.key.namespace} is exempt: only counted"))
+        facts = {"namespace": request.key.namespace}
+        return NotApplicable(Reason(Code.EXEMPT, "namespace {namespace} is exempt: only counted", facts))
     worth = world.claims.worth(request.devices, policy, is_admin=tenancy.has_admin_access)
     if worth.unknown and policy.defaults.unknown_gpu is UnknownGpu.REJECT:
-        return Deny(
-            tuple(Reason(Code.UNKNOWN_GPU_RESOURCE, unknown_gpu(name, policy)) for name in dict.fromkeys(worth.unknown))
-        )
+        return Deny(tuple(unknown_gpu(name, policy) for name in dict.fromkeys(worth.unknown)))
     if worth.missing:
-        return _retry(f"not known yet: {', '.join(dict.fromkeys(worth.missing))}")
+        return _retry(Statement("not known yet: {missing}", {"missing": tuple(dict.fromkeys(worth.missing))}))
     team = tenancy.team or default_team(policy)
     if team is None and worth.gpus:
         return Deny((unknown_team(request.key.namespace, policy),))
@@ -64,23 +63,25 @@ def _judge_gpus(request: Allocation, gpus: Units, team: Team, world: World) -> D
     found = [world.pod(uid) for uid in dict.fromkeys(request.pods)]
     pods = [pod for pod in found if pod is not None]
     if len(pods) < len(found):
-        return _retry("the pods that it is reserved for are not known yet")
+        return _retry(Statement("the pods that it is reserved for are not known yet"))
     unnamed = [pod for pod in pods if request.key not in world.claims.users.keys_of(pod.uid)]
     if unnamed:
         return _judge_containers(request, unnamed[0], gpus, world)
     if world.claims.uid_of(request.key) != request.uid:
-        return _retry(f"ResourceClaim {request.key.namespace}/{request.key.name} is not known yet as it is now")
+        words = "ResourceClaim {namespace}/{claim} is not known yet as it is now"
+        return _retry(Statement(words, {"namespace": request.key.namespace, "claim": request.key.name}))
     payer = world.claims.users.payer(request.key)
     paying = None if payer is None else world.pod(payer)
     if paying is None:
-        return _retry("the pods that use it are not known yet")
+        return _retry(Statement("the pods that use it are not known yet"))
     return _judge_named(request, [paying, *(pod for pod in pods if pod.uid != payer)], gpus, team, world)
 
 
 def _judge_containers(request: Allocation, pod: Resident, gpus: Units, world: World) -> Decision:
     """Return whether a claim that its pod does not name serves the pod's containers, and no more than they request."""
     if request.pods != (request.made_for,) or any(ref.template and not ref.claim for ref in pod.claims):
-        return _retry(f"pod {pod.name} is not known yet to use ResourceClaim {request.key.name}")
+        words = "pod {pod} is not known yet to use ResourceClaim {claim}"
+        return _retry(Statement(words, {"pod": pod.name, "claim": request.key.name}))
     charge = world.charge_of(pod.uid)
     requested = world.with_claims(pod._replace(claims=())).demand.gpus
     if charge is None or gpus > requested:
@@ -93,12 +94,12 @@ def _judge_named(request: Allocation, pods: list[Resident], gpus: Units, team: T
     charge = world.charge_of(pods[0].uid)
     for pod in pods:
         if pod.admitted is None and not isinstance(world.evidence(pod.uid), Alive):
-            return _retry(f"pod {pod.name} is not known yet")
+            return _retry(Statement("pod {pod} is not known yet", {"pod": pod.name}))
         if pod.admitted is None and pod.is_managed:
             return Deny((_changed(request, pod, gpus),))
     payer = pods[0]
     if charge is None:
-        return _retry(f"pod {payer.name} is not charged yet")
+        return _retry(Statement("pod {pod} is not charged yet", {"pod": payer.name}))
     held = payer.admitted
     if held is None or held.policy != world.policy.hash or any(ref.group for ref in payer.claims):
         broken = _broken(payer, charge, team, world)
@@ -108,7 +109,7 @@ def _judge_named(request: Allocation, pods: list[Resident], gpus: Units, team: T
 
 
 def _covered(charge: Charge) -> NotApplicable:
-    return NotApplicable(Reason(Code.CLAIM_COVERED, f"team {charge.team} is charged for it"), charge)
+    return NotApplicable(Reason(Code.CLAIM_COVERED, "team {team} is charged for it", {"team": charge.team}), charge)
 
 
 def _broken(payer: Resident, charge: Charge, team: Team, world: World) -> tuple[Reason, ...]:
@@ -125,14 +126,19 @@ def _broken(payer: Resident, charge: Charge, team: Team, world: World) -> tuple[
 
 
 def _changed(request: Allocation, pod: Resident, gpus: Units) -> Reason:
-    before = "" if pod.admitted is None else f", its pod {pod.name} was admitted with {gpus_text(pod.admitted.gpus)}"
-    detail = f"pod {pod.name} was admitted without it" if pod.admitted is None else ""
-    text = f"ResourceClaim {request.key.name} takes {plural_gpus(gpus)}{before or f', and {detail}'}"
-    return Reason(
-        Code.CLAIM_CHANGED,
-        f"{text}: the claim or its template changed after that. Delete the pod and create it again",
+    facts: dict[str, object] = {"claim": request.key.name, "gpus": gpus, "pod": pod.name}
+    if pod.admitted is None:
+        words = (
+            "ResourceClaim {claim} takes {gpus:GPUs}, and pod {pod} was admitted without it: the claim or its template "
+            "changed after that. Delete the pod and create it again"
+        )
+        return Reason(Code.CLAIM_CHANGED, words, facts)
+    words = (
+        "ResourceClaim {claim} takes {gpus:GPUs}, its pod {pod} was admitted with {admitted:gpus}: the claim or its "
+        "template changed after that. Delete the pod and create it again"
     )
+    return Reason(Code.CLAIM_CHANGED, words, {**facts, "admitted": pod.admitted.gpus})
 
 
-def _retry(text: str) -> Retry:
-    return Retry(Reason(Code.CLAIM_UNKNOWN, f"{text}: try again"))
+def _retry(why: Statement) -> Retry:
+    return Retry(Reason(Code.CLAIM_UNKNOWN, "{why}: try again", {"why": why}))

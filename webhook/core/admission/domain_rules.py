@@ -8,9 +8,10 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.names import TeamName
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Pod
+from webhook.core.model.policy import Mode
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import Operator, Requirement
-from webhook.core.model.text import plural, printable
+from webhook.core.model.statement import Statement
 from webhook.core.placement.domain_search import DomainRoom, EmptyRoom, Kind, cluster_room, domain_of, domain_rooms
 from webhook.core.world.world import World
 
@@ -59,7 +60,7 @@ def domain_refusal(pods: Sequence[Pod], request: DomainRequest | None, team: Tea
     rooms = domain_rooms(fleet, level, kinds, EmptyRoom(fleet))
     if rooms.enough:
         return None
-    return Reason(Code.NEVER_FITS, _never_text(request, len(pods), rooms.best))
+    return Reason(Code.NEVER_FITS, *_never(request, len(pods), rooms.best))
 
 
 def gang_refusal(pods: Sequence[Pod], gang: Gang, team: TeamName, world: World) -> Reason | None:
@@ -68,40 +69,50 @@ def gang_refusal(pods: Sequence[Pod], gang: Gang, team: TeamName, world: World) 
     No domain could hold them where they require one, or all nodes together could not.
     """
     found = domain_refusal(pods, request_of(gang, world), team, world) or _cluster_refusal(pods, team, world)
-    return None if found is None else found._replace(text=f"gang {printable(gang.name)} {found.text}")
+    if found is None:
+        return None
+    return Reason(found.code, "gang {gang} {refusal}", {"gang": gang.name, "refusal": found.statement})
 
 
 def _cluster_refusal(pods: Sequence[Pod], team: TeamName, world: World) -> Reason | None:
-    kinds, fleet = kinds_of(pods, team, world, ignores_taints=True), world.fleet
-    if not all(kind.slots for kind in kinds):
+    """Return why all nodes together could not hold these pods; None if that is not certain, as of a pod alone."""
+    if len(pods) == 1 or world.policy.placement.mode is Mode.OFF or any(pod.claims or pod.shares_by for pod in pods):
         return None
+    kinds, fleet = kinds_of(pods, team, world, ignores_taints=True), world.fleet
     able = [fleet.could_hold(kind.demand, kind.slots).bit_count() for kind in kinds]
-    if sum(kind.number for kind in kinds) <= min(able, default=0):  # one each: without a pass over the nodes
+    if not all(able) or sum(kind.number for kind in kinds) <= min(able):  # one each: without a pass over the nodes
         return None
     if any(_may_change(pod, None, team, world) for pod in pods):
         return None
     holds, is_enough = cluster_room(fleet, kinds, EmptyRoom(fleet))
     if is_enough:
         return None
-    text = f"has {plural(len(pods), 'pod')}, and the nodes that they may use hold {holds} of them when empty"
-    return Reason(Code.NEVER_FITS, f"{text}: it can never start whole; make it smaller")
+    words = (
+        "has {pods:pod}, and the nodes that they may use hold {holds} of them when empty: it can never start whole; "
+        "make it smaller"
+    )
+    return Reason(Code.NEVER_FITS, words, {"pods": len(pods), "holds": holds})
 
 
 def gang_warnings(pod: Pod, request: DomainRequest | None, world: World) -> tuple[Reason, ...]:
     """Return what is ignored of what a pod says about its gang and domains; `request` is the domain it asks for."""
     ignored = _ignored_domain(pod, request, world)
-    return (Reason(Code.GANG_IGNORED, pod.gang_problem), *ignored) if pod.gang_problem else ignored
+    return (
+        (Reason(Code.GANG_IGNORED, "{problem}", {"problem": pod.gang_problem}), *ignored)
+        if pod.gang_problem
+        else ignored
+    )
 
 
 def _ignored_domain(pod: Pod, request: DomainRequest | None, world: World) -> tuple[Reason, ...]:
     if pod.domain_problem:
-        return (Reason(Code.TOPOLOGY_IGNORED, pod.domain_problem),)
+        return (Reason(Code.TOPOLOGY_IGNORED, "{problem}", {"problem": pod.domain_problem}),)
     if request is None or not request.key or request.is_required or not len(world.fleet):
         return ()
     if world.fleet.domains(request.key).bits:
         return ()
-    text = f"no node has label {printable(request.key)}: the gang is placed as if it did not prefer one such domain"
-    return (Reason(Code.TOPOLOGY_IGNORED, text),)
+    words = "no node has label {key}: the gang is placed as if it did not prefer one such domain"
+    return (Reason(Code.TOPOLOGY_IGNORED, words, {"key": request.key}),)
 
 
 def place_beside(pod: Pod, world: World) -> DomainPlace | None:
@@ -160,9 +171,13 @@ def _may_change(pod: Pod, key: str | None, team: TeamName, world: World) -> bool
     )
 
 
-def _never_text(request: DomainRequest, number: int, largest: DomainRoom | None) -> str:
-    needs = f"requires one {printable(request.key)} for {plural(number, 'pod')}"
+def _never(request: DomainRequest, number: int, largest: DomainRoom | None) -> Statement:
+    facts: dict[str, object] = {"key": request.key, "pods": number}
     if largest is None:
-        return f"{needs}, and no node that it may use has this label; correct the key"
-    text = f"the largest, {printable(largest.name)}, holds {largest.holds} of them when empty"
-    return f"{needs}, and {text}: it can never start whole; make it smaller, or ask for a larger domain"
+        words = "requires one {key} for {pods:pod}, and no node that it may use has this label; correct the key"
+        return Statement(words, facts)
+    words = (
+        "requires one {key} for {pods:pod}, and the largest, {domain}, holds {holds} of them when empty: it can never "
+        "start whole; make it smaller, or ask for a larger domain"
+    )
+    return Statement(words, {**facts, "domain": largest.name, "holds": largest.holds})

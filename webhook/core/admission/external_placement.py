@@ -37,7 +37,7 @@ def check_externally_placed(
         return ExternalPlacement(None, ())
     node = pod.node_name or pod.constraints.named_node
     if node is not None and world.is_live and world.fleet.get(NodeName(node)) is None:
-        return Retry(Reason(Code.RACE_LOST, f"node {node} is not known yet: try again"))
+        return Retry(Reason(Code.RACE_LOST, "node {node} is not known yet: try again", {"node": node}))
     slots = _reachable(pod, world) if node is None else world.fleet.bit(NodeName(node))
     model = _model(pod, node, slots, world) if team.has_model_shares else None
     over = None if model is None else model_violation(request, team, usage, model)
@@ -102,7 +102,10 @@ def _closed(pod: Pod, team: Team, slots: int, world: World) -> Reason | None:
     if not closed:
         return None
     node = fleet.names_of(closed)[0]
-    pools = ", ".join(pool.name for pool in policy.pools if fleet.matching(membership(pool)) & fleet.bit(node))
-    others = ", ".join(pool.name for pool in open_pools) or "none"
-    where = f"may run on node {node} of pool {pools}, which is closed to it; pools that are open to it: {others}"
-    return Reason(Code.NO_POOL_ALLOWED, f"the pod {where}. Name the nodes of one of those by nodeSelector")
+    pools = tuple([pool.name for pool in policy.pools if fleet.matching(membership(pool)) & fleet.bit(node)])
+    others = tuple([pool.name for pool in open_pools]) or "none"
+    words = (
+        "the pod may run on node {node} of pool {pools}, which is closed to it; pools that are open to it: {open}. "
+        "Name the nodes of one of those by nodeSelector"
+    )
+    return Reason(Code.NO_POOL_ALLOWED, words, {"node": node, "pools": pools, "open": others})

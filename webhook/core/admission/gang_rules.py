@@ -6,19 +6,19 @@ from webhook.core.admission.assessment import Assessment
 from webhook.core.admission.domain_rules import gang_refusal
 from webhook.core.admission.queueing import (
     can_queue,
+    over_limits,
+    owed,
     reasons_never_to_start,
     shared_limits,
-    text_of_limits,
-    text_of_owed,
     wait_in_line,
 )
-from webhook.core.model.amount import Units, Unlimited, gpus_text
+from webhook.core.model.amount import Units, Unlimited
 from webhook.core.model.decision import Deny, Queue
 from webhook.core.model.gang import MAX_MEMBERS, Gang
 from webhook.core.model.pod import Handling
 from webhook.core.model.policy import Policy, Team
 from webhook.core.model.reason import Code, Reason
-from webhook.core.model.text import plural_gpus, printable
+from webhook.core.model.statement import Statement
 from webhook.core.quota.limits import AppliedLimit
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
@@ -47,31 +47,43 @@ def queue_for_gang(assessed: Assessment, world: World) -> Queue | Deny | None:
         return Deny((refusal,))
     come = len(before) + 1 + world.gangs.others(gang.id)
     sizes = sorted(({gang.size} | {member.pod.gang.size for member in before if member.pod.gang is not None}) - {0})
-    text = come_text(gang.name, come, sizes[-1] if sizes else 0)
-    queued = wait_in_line(assessed, Code.WAITS_FOR_GANG, text, world)
+    queued = wait_in_line(assessed, Code.WAITS_FOR_GANG, come_so_far(gang.name, come, sizes[-1] if sizes else 0), world)
     return _with_disagreement(queued, gang, sizes) if len(sizes) > 1 and isinstance(queued, Queue) else queued
 
 
 def _with_disagreement(queued: Queue, gang: Gang, sizes: Sequence[int]) -> Queue:
     """Add the warning that the pods of a gang declare several sizes, and which counts."""
-    text = f"pods of gang {printable(gang.name)} declare sizes from {sizes[0]:,} to {sizes[-1]:,}: the largest counts"
-    return queued._replace(warnings=(*queued.warnings, Reason(Code.GANG_IGNORED, text)))
+    words = "pods of gang {gang} declare sizes from {least:,} to {most:,}: the largest counts"
+    ignored = Reason(Code.GANG_IGNORED, words, {"gang": gang.name, "least": sizes[0], "most": sizes[-1]})
+    return queued._replace(warnings=(*queued.warnings, ignored))
 
 
 def _queue_for_reservation(assessed: Assessment, gang: Gang, world: World) -> Queue | None:
     """Return that a pod waits for the leader to give it the room that is kept for it; None where none is kept."""
     if gang.id not in world.gang_reservations:
         return None
-    kept = wait_in_line(assessed, Code.WAITS_FOR_GANG, f"room is kept for it in gang {printable(gang.name)}", world)
+    cause = Statement("room is kept for it in gang {gang}", {"gang": gang.name})
+    kept = wait_in_line(assessed, Code.WAITS_FOR_GANG, cause, world)
     return kept if isinstance(kept, Queue) else None
 
 
-def come_text(name: str, come: int, size: int) -> str:
+def come_so_far(gang: str, come: int, size: int) -> Statement:
     """Return how many members of a gang have come, of a size that is 0 where it is unknown."""
-    of = f" of {size:,}" if size else ""
-    verb = "has" if come == 1 and not size else "have"
-    plural = "" if come == 1 and not size else "s"
-    return f"{come:,}{of} member{plural} of gang {printable(name)} {verb} come"
+    if size:
+        return Statement(
+            "{come:,} of {size:,} members of gang {gang} have come", {"come": come, "size": size, "gang": gang}
+        )
+    words = "{come:member} of gang {gang} has come" if come == 1 else "{come:member} of gang {gang} have come"
+    return Statement(words, {"come": come, "gang": gang})
+
+
+def recounted(cause: Statement, come: int) -> Statement:
+    """Return a cause that says how many members of a gang have come, with the number of now; others as they are."""
+    gang, size, members = (cause.facts.get(name) for name in ("gang", "size", "members"))
+    if isinstance(members, Statement):
+        return cause.with_facts(members=recounted(members, come))
+    is_counted = isinstance(cause.facts.get("come"), int) and isinstance(gang, str)
+    return come_so_far(str(gang), come, size if isinstance(size, int) else 0) if is_counted else cause
 
 
 def never_reason(assessed: Assessment, gang: str, gpus: Units) -> Reason | None:
@@ -79,9 +91,12 @@ def never_reason(assessed: Assessment, gang: str, gpus: Units) -> Reason | None:
     limit = next(iter(limits_for(assessed.as_if_unused(), gpus)), None)
     if limit is None or isinstance(limit.limit, Unlimited):
         return None
-    allowed = f"the limit of {printable(limit.subject)} is {gpus_text(limit.limit)}"
-    text = f"gang {printable(gang)} needs {plural_gpus(gpus)} together, and {allowed}: it can never start whole"
-    return Reason(limit.code, f"{text}; make it smaller")
+    words = (
+        "gang {gang} needs {gpus:GPUs} together, and the limit of {subject} is {limit:gpus}: it can never start whole; "
+        "make it smaller"
+    )
+    facts = {"gang": gang, "gpus": gpus, "subject": limit.subject, "limit": limit.limit}
+    return Reason(limit.code, words, facts)
 
 
 def limits_for(assessed: Assessment, gpus: Units) -> list[AppliedLimit]:
@@ -89,10 +104,12 @@ def limits_for(assessed: Assessment, gpus: Units) -> list[AppliedLimit]:
     return [each for each in shared_limits(assessed) if each.model is None and each.is_exceeded_by(gpus)]
 
 
-def limit_text(assessed: Assessment, blocking: list[AppliedLimit], gang: str, gpus: Units, *, is_owed: bool) -> str:
+def over_together(
+    assessed: Assessment, blocking: list[AppliedLimit], gang: str, gpus: Units, *, is_owed: bool
+) -> Statement:
     """Return what is held of limits that have no room for the members of a gang together; `is_owed`: only for now."""
-    held = text_of_owed(assessed, blocking, gpus) if is_owed else text_of_limits(blocking, gpus)
-    return f"gang {printable(gang)} needs {plural_gpus(gpus)} together; {held}"
+    held = owed(assessed, blocking, gpus) if is_owed else over_limits(blocking, gpus)
+    return Statement("gang {gang} needs {gpus:GPUs} together; {held}", {"gang": gang, "gpus": gpus, "held": held})
 
 
 def _never_fits(assessed: Assessment, gang: Gang, before: Collection[WaitingPod], world: World) -> Reason | None:
@@ -110,9 +127,10 @@ def _never_fits(assessed: Assessment, gang: Gang, before: Collection[WaitingPod]
     return gang_refusal(pods, gang, assessed.team.name, world)
 
 
-def too_many_text(gang: str, size: int) -> str:
+def too_many(gang: str, size: int) -> Statement:
     """Return that a gang has more members than may start together."""
-    return f"gang {printable(gang)} has {size:,} members; at most {MAX_MEMBERS} start together"
+    words = "gang {gang} has {size:,} members; at most {most} start together"
+    return Statement(words, {"gang": gang, "size": size, "most": MAX_MEMBERS})
 
 
 def _too_large(assessed: Assessment, gang: Gang, before: Collection[WaitingPod]) -> Reason | None:
@@ -121,7 +139,7 @@ def _too_large(assessed: Assessment, gang: Gang, before: Collection[WaitingPod])
     Without a declared size the pods that came would pass for the whole gang once one of them is refused.
     """
     if gang.size > MAX_MEMBERS:
-        return Reason(Code.TOO_LARGE, too_many_text(gang.name, gang.size))
+        return Reason(Code.TOO_LARGE, *too_many(gang.name, gang.size))
     if not gang.size or len(before) >= gang.size:
         return None
     needed = assessed.request.gpus + sum(member.pod.demand.gpus for member in before)

@@ -2,7 +2,7 @@
 
 from webhook.core.admission.assessment import Assessment
 from webhook.core.admission.node_choice import ChargedChoice
-from webhook.core.admission.unplaced import never_refusal
+from webhook.core.admission.unplaced import never_refusal, shortage_of
 from webhook.core.model.pod import Pod
 from webhook.core.model.policy import Pool
 from webhook.core.model.reason import Code, Reason
@@ -40,17 +40,23 @@ def _with_borrow_advice(reason: Reason, choice: ChargedChoice) -> Reason:
     """Add to the reason that the pod would be admitted without its tier label."""
     if reason.code is not Code.GUARANTEED_SHARE_USED:
         return reason
-    when = "once nodes have room" if choice.notes else "now"
-    advice = f"without label fairgate.dev/tier it would be admitted as preemptible, and borrow idle GPUs {when}"
-    return reason._replace(text=f"{reason.text}; {advice}")
+    words = (
+        "{refusal}; without label fairgate.dev/tier it would be admitted as preemptible, and borrow idle GPUs once "
+        "nodes have room"
+        if choice.notes
+        else "{refusal}; without label fairgate.dev/tier it would be admitted as preemptible, and borrow idle GPUs now"
+    )
+    return Reason(reason.code, words, {"refusal": reason.statement})
 
 
 def _wait_refusal(pod: Pod, note: Reason, pools: tuple[Pool, ...], world: World) -> Reason | None:
     """Return the refusal of a pod that must not wait: its pinned pool is full, or no node can ever hold it."""
-    what, _, _ = note.text.partition(": the pod waits")
-    if note.code is Code.NEVER_FITS and (pod.pool is not None or pod.requires):
-        where = f"pool {pod.pool}" if pod.pool is not None else f"pools that offer {', '.join(sorted(pod.requires))}"
-        return Reason(Code.POOL_UNFIT, f"the pod is bound to {where}: {what}")
+    why = shortage_of(note)
+    if note.code is Code.NEVER_FITS and pod.pool is not None:
+        return Reason(Code.POOL_UNFIT, "the pod is bound to pool {pool}: {why}", {"pool": pod.pool, "why": why})
+    if note.code is Code.NEVER_FITS and pod.requires:
+        words, offered = "the pod is bound to pools that offer {offered}: {why}", tuple(sorted(pod.requires))
+        return Reason(Code.POOL_UNFIT, words, {"offered": offered, "why": why})
     if pod.pool is not None and not any(pool.is_autoscaled for pool in pools):
-        return Reason(Code.POOL_FULL, f"the pod is pinned to pool {pod.pool}: {what}")
+        return Reason(Code.POOL_FULL, "the pod is pinned to pool {pool}: {why}", {"pool": pod.pool, "why": why})
     return never_refusal(pod, pools, world) if note.code is Code.NEVER_FITS else None

@@ -13,12 +13,15 @@ NO_GPU = NotApplicable(Reason(Code.NO_GPU, "the pod asks for no GPU that policy 
 
 _MIRROR, _FOREIGN = Handling.MIRROR, Handling.FOREIGN_SCHEDULER  # access to an enum member costs 0.1 us
 _TOLERATES_HELD = Reason(
-    Code.HELD_ROOM, f"the pod tolerates {HELD}, which only Fairgate gives to waiting pods: remove that toleration"
+    Code.HELD_ROOM,
+    "the pod tolerates {taint}, which only Fairgate gives to waiting pods: remove that toleration",
+    {"taint": HELD},
 )
 _TOLERATES_ALL = Reason(
     Code.HELD_ROOM,
-    f"the pod tolerates every taint, {HELD} too, and another scheduler than kube-scheduler places it: name the keys of "
+    "the pod tolerates every taint, {taint} too, and another scheduler than kube-scheduler places it: name the keys of "
     "the taints in its tolerations",
+    {"taint": HELD},
 )
 _FORGED_KEYS = Reason(
     Code.PROTECTED_KEY_CHANGED,
@@ -59,8 +62,8 @@ def rules_broken_if_external(pod: Pod, world: World) -> tuple[Reason, ...]:
         broken.append(_TOLERATES_ALL)
     node = world.fleet.get(pod.node_name) if pod.node_name is not None else None
     if node is not None and any(taint.key == HELD for taint in node.taints):
-        text = f"node {node.name} holds its room for waiting pods: create the pod without nodeName, or later"
-        broken.append(Reason(Code.HELD_ROOM, text))
+        words = "node {node} holds its room for waiting pods: create the pod without nodeName, or later"
+        broken.append(Reason(Code.HELD_ROOM, words, {"node": node.name}))
     return tuple(broken)
 
 
@@ -73,11 +76,11 @@ def without_gpus(pod: Pod, *, is_exempt: bool) -> Deny | NotApplicable:
 
 def _grace_too_long(pod: Pod, longest: int) -> Reason:
     """Return the refusal of a pod that could keep its GPUs too long after its deletion."""
-    text = (
-        f"terminationGracePeriodSeconds is {pod.grace_seconds}, and pods with GPUs may have at most {longest}: a "
+    words = (
+        "terminationGracePeriodSeconds is {seconds}, and pods with GPUs may have at most {longest}: a "
         "deleted pod keeps its GPUs for so long; ask for less, or have your admin raise defaults.maximumGracePeriod"
     )
-    return Reason(Code.GRACE_PERIOD_TOO_LONG, text)
+    return Reason(Code.GRACE_PERIOD_TOO_LONG, words, {"seconds": pod.grace_seconds, "longest": longest})
 
 
 def _opens_held_room(toleration: Toleration) -> bool:

@@ -1,5 +1,6 @@
 """The pools that a pod may use."""
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from webhook.core.model.names import PoolName, TeamName
@@ -7,6 +8,7 @@ from webhook.core.model.pod import Pod
 from webhook.core.model.policy import Policy, Pool
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import HELD, Constraints, NodeTerm, Toleration
+from webhook.core.model.statement import Statement
 from webhook.core.world.world import World
 
 EVERY_TAINT: Final = (Toleration(exists=True), Toleration(key=HELD, exists=True))
@@ -37,8 +39,8 @@ def allowed_pools(pod: Pod, team: TeamName, world: World) -> Pools:
         return Pools(permitted)
     if not permitted:
         others = matched or [pool for pool in policy.pools if pool.match is None]
-        names = ", ".join(pool.name for pool in others) or "none"
-        return Pools((), Reason(Code.NO_POOL_ALLOWED, f"team {team} may use none of the pools for this pod: {names}"))
+        words = "team {team} may use none of the pools for this pod: {pools}"
+        return _refused(Code.NO_POOL_ALLOWED, Statement(words, {"team": team, "pools": _names(others)}))
     return _capable(pod, permitted)
 
 
@@ -50,19 +52,16 @@ def membership(pool: Pool) -> Constraints:
 
 def _pinned(pod: Pod, pin: str, team: TeamName, policy: Policy) -> Pools:
     pool = next((pool for pool in policy.pools if pool.name == pin), None)
+    facts = {"pool": pin, "team": team, "pools": _names(policy.pools)}
     if pool is None:
-        known = ", ".join(pool.name for pool in policy.pools) or "none"
-        return Pools(
-            (), Reason(Code.UNKNOWN_POOL, f"the pod is pinned to pool {pin}, which does not exist; pools: {known}")
-        )
+        words = "the pod is pinned to pool {pool}, which does not exist; pools: {pools}"
+        return _refused(Code.UNKNOWN_POOL, Statement(words, facts))
     if not pool.admits(team):
-        return Pools(
-            (), Reason(Code.NO_POOL_ALLOWED, f"the pod is pinned to pool {pin}, which team {team} may not use")
-        )
+        words = "the pod is pinned to pool {pool}, which team {team} may not use"
+        return _refused(Code.NO_POOL_ALLOWED, Statement(words, facts))
     if pool.match is not None and not pool.match.matches(pod.labels):
-        return Pools(
-            (), Reason(Code.NO_POOL_ALLOWED, f"the pod is pinned to pool {pin}, whose match selects other pods only")
-        )
+        words = "the pod is pinned to pool {pool}, whose match selects other pods only"
+        return _refused(Code.NO_POOL_ALLOWED, Statement(words, facts))
     return _capable(pod, (pool,))
 
 
@@ -72,8 +71,20 @@ def _capable(pod: Pod, pools: tuple[Pool, ...]) -> Pools:
     able = tuple(pool for pool in pools if pod.requires <= pool.capabilities)
     if able:
         return Pools(able)
-    wanted = ", ".join(sorted(pod.requires))
-    offers = "; ".join(
-        f"{pool.name or 'the cluster'}: {', '.join(sorted(pool.capabilities)) or 'none'}" for pool in pools
+    offers = tuple(
+        Statement(
+            "{pool}: {offers}",
+            {"pool": pool.name or "the cluster", "offers": tuple(sorted(pool.capabilities)) or "none"},
+        )
+        for pool in pools
     )
-    return Pools((), Reason(Code.NO_POOL_ALLOWED, f"no pool open to the pod offers {wanted}; they offer {offers}"))
+    words, wanted = "no pool open to the pod offers {wanted}; they offer {offers:;}", tuple(sorted(pod.requires))
+    return _refused(Code.NO_POOL_ALLOWED, Statement(words, {"wanted": wanted, "offers": offers}))
+
+
+def _refused(code: Code, why: Statement) -> Pools:
+    return Pools((), Reason(code, *why))
+
+
+def _names(pools: Sequence[Pool]) -> tuple[str, ...] | str:
+    return tuple([pool.name for pool in pools]) or "none"

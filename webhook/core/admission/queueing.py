@@ -7,20 +7,21 @@ held nothing is refused at once.
 """
 
 from collections.abc import Sequence, Set
-from typing import Final
+from typing import Any, Final
 
 from webhook.core.admission.assessment import Assessment, EarlyDecision
 from webhook.core.admission.domain_rules import gang_warnings
 from webhook.core.admission.node_choice import ChargedChoice, choose
 from webhook.core.admission.objections import objections, reasons_against
-from webhook.core.admission.unplaced import has_rejecting_room
+from webhook.core.admission.unplaced import has_rejecting_room, without_room
 from webhook.core.model import decision_annotation
-from webhook.core.model.amount import Limit, Units, Unlimited, format_gpus, gpus_text
+from webhook.core.model.amount import ONE_GPU, Limit, Units, Unlimited, format_gpus
 from webhook.core.model.decision import Admit, Deny, NotApplicable, Queue, Retry
+from webhook.core.model.names import TeamName
 from webhook.core.model.pod import Handling, Pod
 from webhook.core.model.policy import OnLimit, OnNoRoom, Policy, Team
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.text import ordinal, plural_gpus, printable
+from webhook.core.model.reason import Code, Reason, waits_for
+from webhook.core.model.statement import Statement
 from webhook.core.model.tier import Tier
 from webhook.core.quota.limits import AppliedLimit, applied_limits, applied_model_limits
 from webhook.core.tiers.tier_changes import inside_share
@@ -54,7 +55,10 @@ _WAITING: Final = frozenset(
         Code.WAITS_FOR_GANG,
     }
 )
-_ALTERED: Final = "something changed the pod after Fairgate's mutating webhook"
+_FORGED_GATE: Final = (
+    "scheduling gate fairgate.dev/queue does not belong to the pod's decision: something changed the pod after "
+    "Fairgate's mutating webhook"
+)
 
 
 def can_queue(team: Team, policy: Policy) -> bool:
@@ -71,9 +75,9 @@ def queue_for_limit(assessed: Assessment, reasons: tuple[Reason, ...], world: Wo
     if never := reasons_never_to_start(assessed, world):
         return Deny(never)
     if codes & LIMITS:
-        text = _limit_text(assessed, is_owed=code is Code.WAITS_FOR_BORROWERS)
-        return wait_in_line(assessed, code, text, world)
-    return wait_in_line(assessed, code, _room_text(reasons), world)
+        cause = _limit_cause(assessed, is_owed=code is Code.WAITS_FOR_BORROWERS)
+        return wait_in_line(assessed, code, cause, world)
+    return wait_in_line(assessed, code, _room_cause(reasons), world)
 
 
 def refuse_at_commit(assessed: Assessment, reasons: tuple[Reason, ...], world: World) -> Deny | Retry:
@@ -111,7 +115,7 @@ def queue_for_room(assessed: Assessment, admit: Admit, world: World) -> Queue | 
     """
     if not (waits_for_room(assessed, world) and any(each.code in NO_ROOM for each in admit.warnings)):
         return None
-    return wait_in_line(assessed, Code.WAITS_FOR_ROOM, _room_text(admit.warnings), world)
+    return wait_in_line(assessed, Code.WAITS_FOR_ROOM, _room_cause(admit.warnings), world)
 
 
 def waits_for_room(assessed: Assessment, world: World) -> bool:
@@ -137,7 +141,12 @@ def queue_behind_others(assessed: Assessment, world: World) -> Queue | Deny | No
     team = assessed.team
     if not (can_queue(team, world.policy) and world.waiting.has_line(team.name)):
         return None
-    return wait_in_line(assessed, Code.WAITS_IN_LINE, f"pods of team {team.name} wait ahead of it", world)
+    return wait_in_line(assessed, Code.WAITS_IN_LINE, behind_others(team.name), world)
+
+
+def behind_others(team: TeamName) -> Statement:
+    """Return the cause of a pod that could start if it were first in line."""
+    return Statement("pods of team {team} wait ahead of it", {"team": team})
 
 
 def queue_for_gate(assessed: Assessment, world: World) -> Queue | Deny | None:
@@ -151,9 +160,8 @@ def queue_for_gate(assessed: Assessment, world: World) -> Queue | Deny | None:
         return None
     if never := reasons_never_to_start(assessed, world):
         return Deny(never)
-    gates = ", ".join(map(printable, assessed.pod.foreign_gates))
-    text = f"scheduling gate {gates} of another controller holds it"
-    queued = wait_in_line(assessed, Code.WAITS_FOR_GATE, text, world)
+    cause = Statement("scheduling gate {gates} of another controller holds it", {"gates": assessed.pod.foreign_gates})
+    queued = wait_in_line(assessed, Code.WAITS_FOR_GATE, cause, world)
     return queued if isinstance(queued, Queue) or can_queue(assessed.team, world.policy) else None
 
 
@@ -198,8 +206,7 @@ def confirm_queued(assessed: Assessment, world: World) -> Queue | Deny | Retry:
         and _may_wait(assessed, world)
     )
     if found is None or not is_intact:
-        text = f"scheduling gate fairgate.dev/queue does not belong to the pod's decision: {_ALTERED}"
-        return Deny((Reason(Code.MUTATION_ALTERED, text),))
+        return Deny((Reason(Code.MUTATION_ALTERED, _FORGED_GATE),))
     if never := reasons_never_to_start(assessed, world):
         return Deny(never)
     if not world.waiting.is_in(pod.uid) and (full := _full(team, world)):
@@ -231,38 +238,38 @@ def refuse_gate(early: EarlyDecision) -> EarlyDecision:
     return Deny((Reason(Code.INVALID_REQUEST, text),))
 
 
-def waiting_text(assessed: Assessment, reasons: tuple[Reason, ...], world: World) -> str:
-    """Return why a pod that waits still may not start: the cause alone, without its place in line."""
+def reason_to_wait(assessed: Assessment, reasons: tuple[Reason, ...], world: World) -> Reason:
+    """Return why a pod that waits still may not start, by the reasons that refuse it: without its place in line."""
     if any(reason.code in LIMITS for reason in reasons):
-        return f"waits: {_limit_text(assessed, is_owed=is_kept_out_by_borrowers(assessed, world))}"
+        is_owed = is_kept_out_by_borrowers(assessed, world)
+        code = Code.WAITS_FOR_BORROWERS if is_owed else Code.WAITS_FOR_LIMIT
+        return Reason(code, *_limit_cause(assessed, is_owed=is_owed))
     if any(reason.code in NO_ROOM for reason in reasons):
-        return f"waits: {_room_text(reasons)}"
-    return "waits: " + "; ".join(reason.text for reason in reasons)
+        return Reason(Code.WAITS_FOR_ROOM, *_room_cause(reasons))
+    if len(reasons) == 1:
+        return Reason(Code.WAITS_IN_LINE, *reasons[0].statement)
+    return Reason(Code.WAITS_IN_LINE, "{reasons:;}", {"reasons": tuple([reason.statement for reason in reasons])})
 
 
-def wait_in_line(assessed: Assessment, code: Code, text: str, world: World) -> Queue | Deny:
+def wait_in_line(assessed: Assessment, code: Code, cause: Statement, world: World) -> Queue | Deny:
     """Return that a pod waits in line, and its place there; a refusal where the line is full."""
     team, pod = assessed.team, assessed.pod
     if full := _full(team, world):
         return Deny((full,))
-    place = f"{ordinal(world.waiting.count(team.name) + 1)} in line"
-    why = Reason(code, f"waits: {text}; {place}")
+    why = waits_for(code, cause, place=world.waiting.count(team.name) + 1)
     warnings = gang_warnings(pod, None if pod.gang is None else pod.gang.domain, world)
     return Queue(team.name, pod.demand, why, world.policy.hash, assessed.user, pod.requested_tier, warnings)
-
-
-def without_place(text: str) -> str:
-    """Return why a pod waits without its place in line: that is where it was when the text was written."""
-    cause, _, place = text.strip().rpartition("; ")
-    return cause if cause and place.endswith(" in line") else text.strip()
 
 
 def _full(team: Team, world: World) -> Reason | None:
     depth, length = world.policy.queue_depth(team), world.waiting.count(team.name)
     if length < depth:
         return None
-    text = f"team {team.name}: {length:,} pods wait in line, which is all that its queue holds ({depth:,}); "
-    return Reason(Code.QUEUE_FULL, f"{text}wait until some have started, or delete some")
+    words = (
+        "team {team}: {length:,} pods wait in line, which is all that its queue holds ({depth:,}); wait until some "
+        "have started, or delete some"
+    )
+    return Reason(Code.QUEUE_FULL, words, {"team": team.name, "length": length, "depth": depth})
 
 
 def limits_in_the_way(assessed: Assessment) -> list[AppliedLimit]:
@@ -325,7 +332,7 @@ def shared_limits(assessed: Assessment) -> list[AppliedLimit]:
     return applied + list(applied_model_limits(account.team, account.usage))
 
 
-def _limit_text(assessed: Assessment, *, is_owed: bool) -> str:
+def _limit_cause(assessed: Assessment, *, is_owed: bool) -> Statement:
     """Return what the team or user holds of each limit in the way, and how many GPUs must come back.
 
     `is_owed` is what is_kept_out_by_borrowers says.
@@ -333,56 +340,59 @@ def _limit_text(assessed: Assessment, *, is_owed: bool) -> str:
     gpus, (team, usage, _, _) = assessed.request.gpus, assessed.account
     blocking = limits_in_the_way(assessed)
     if is_owed:
-        return text_of_owed(assessed, blocking, gpus)
+        return owed(assessed, blocking, gpus)
     if blocking:
-        return text_of_limits(blocking, gpus)
-    text = f"{_holds(f'team {team.name}', usage.guaranteed, team.gpus.guaranteed)} of its guaranteed share"
-    missing = _missing(usage.guaranteed + gpus, team.gpus.guaranteed)  # the pod asks never to borrow
-    return f"{text}; {_next_text(missing)}"
+        return over_limits(blocking, gpus)
+    share, taken = team.gpus.guaranteed, usage.guaranteed  # the pod asks never to borrow
+    facts = {"team": team.name, "taken": taken, "share": share, "next": _next(_missing(taken + gpus, share))}
+    return Statement("team {team} holds {taken:gpus} of {share:gpus} of its guaranteed share; {next}", facts)
 
 
-def text_of_owed(assessed: Assessment, blocking: Sequence[AppliedLimit], gpus: Units) -> str:
+def owed(assessed: Assessment, blocking: Sequence[AppliedLimit], gpus: Units) -> Statement:
     """Return what pods borrow of the limits in the way, and that reclaim can take it back for so many GPU units.
 
     Whether an evictor runs is not known here.
     """
-    team = assessed.team
-    parts = [
-        f"{_holds(each.subject, each.taken, each.limit)}, {gpus_text(_borrowed(each, assessed))} of them borrowed"
-        for each in blocking
-    ]
-    back = plural_gpus(max(_missing(each.taken + gpus, each.limit) for each in blocking))
-    return f"{' and '.join(parts)}; it is inside team {team.name}'s guaranteed share, so {back} can be taken back"
+    held = tuple([_held(each, borrowed=_borrowed(each, assessed)) for each in blocking])
+    back = max(_missing(each.taken + gpus, each.limit) for each in blocking)
+    words = "{held:and}; it is inside team {team}'s guaranteed share, so {back:GPUs} can be taken back"
+    return Statement(words, {"held": held, "team": assessed.team.name, "back": back})
 
 
-def text_of_limits(blocking: list[AppliedLimit], gpus: Units) -> str:
+def over_limits(blocking: list[AppliedLimit], gpus: Units) -> Statement:
     """Return what is held of the limits in the way of so many GPU units, and how many GPUs must come back."""
-    parts = [_holds(each.subject, each.taken, each.limit) + _keeps(each) for each in blocking]
     missing = max(_missing(each.taken + each.kept + gpus, each.limit) for each in blocking)
-    return f"{' and '.join(parts)}; {_next_text(missing)}"
+    return Statement("{held:and}; {next}", {"held": tuple(map(_held, blocking)), "next": _next(missing)})
 
 
-def _next_text(back: Units) -> str:
-    verb = "comes" if format_gpus(back) == "1" else "come"
-    return f"next when {plural_gpus(back)} {verb} back"
+def _next(back: Units) -> Statement:
+    is_one = back == ONE_GPU
+    return Statement(
+        "next when {back:GPUs} comes back" if is_one else "next when {back:GPUs} come back", {"back": back}
+    )
 
 
-def _holds(subject: str, taken: Units, limit: Limit) -> str:
-    of = "" if isinstance(limit, Unlimited) else f" of {gpus_text(limit)}"
-    return f"{printable(subject)} holds {gpus_text(taken)}{of}"
-
-
-def _keeps(applied: AppliedLimit) -> str:
-    return f", {gpus_text(applied.kept)} kept for pods inside their guaranteed shares" if applied.kept else ""
+def _held(applied: AppliedLimit, borrowed: Units | None = None) -> Statement:
+    facts: dict[str, Any] = {"subject": applied.subject, "taken": applied.taken}
+    words = "{subject} holds {taken:gpus}"
+    if not isinstance(applied.limit, Unlimited):
+        words += " of {limit:gpus}"
+        facts["limit"] = applied.limit
+    if borrowed is not None:
+        words += ", {borrowed:gpus} of them borrowed"
+        facts["borrowed"] = borrowed
+    elif applied.kept:
+        words += ", {kept:gpus} kept for pods inside their guaranteed shares"
+        facts["kept"] = applied.kept
+    return Statement(words, facts)
 
 
 def _missing(wanted: Units, limit: Limit) -> Units:
     return 0 if isinstance(limit, Unlimited) else max(0, wanted - limit)
 
 
-def _room_text(reasons: tuple[Reason, ...]) -> str:
-    text = next(reason.text for reason in reasons if reason.code in NO_ROOM)
-    return text.replace(": the pod waits", "")
+def _room_cause(reasons: tuple[Reason, ...]) -> Statement:
+    return without_room(next(reason for reason in reasons if reason.code in NO_ROOM))
 
 
 def as_requested(pod: Pod, asked: str | None) -> Pod:

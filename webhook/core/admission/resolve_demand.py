@@ -10,7 +10,6 @@ from webhook.core.model.names import NodeName
 from webhook.core.model.pod import Handling, Pod, Requester
 from webhook.core.model.policy import Policy, UnknownGpu
 from webhook.core.model.reason import Code, Reason
-from webhook.core.model.text import printable
 from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
 
@@ -35,17 +34,12 @@ def resolve_demand(pod: Pod, requester: Requester, world: World) -> Pod | Deny |
     if not has_problem or world.tenancy(pod.namespace).is_exempt or (pod.handling is _MIRROR and requester.is_kubelet):
         return pod._replace(demand=resolved.demand)
     if bypasses:
-        return Deny((Reason(Code.INVALID_REQUEST, _bypassing(pod)),))
+        return Deny((_bypassing(pod),))
     if resolved.unknown and world.policy.defaults.unknown_gpu is UnknownGpu.REJECT:
-        return Deny(
-            tuple(
-                Reason(Code.UNKNOWN_GPU_RESOURCE, unknown_gpu(name, world.policy))
-                for name in dict.fromkeys(resolved.unknown)
-            )
-        )
+        return Deny(tuple(unknown_gpu(name, world.policy) for name in dict.fromkeys(resolved.unknown)))
     if resolved.missing:
-        missing = ", ".join(dict.fromkeys(resolved.missing))
-        return Retry(Reason(Code.CLAIM_UNKNOWN, f"not known yet: {missing}; create what is missing, or try again"))
+        words = "not known yet: {missing}; create what is missing, or try again"
+        return Retry(Reason(Code.CLAIM_UNKNOWN, words, {"missing": tuple(dict.fromkeys(resolved.missing))}))
     return pod._replace(demand=resolved.demand)
 
 
@@ -78,18 +72,23 @@ def as_created(pod: Pod, policy: Policy) -> Pod:
     return pod._replace(demand=in_shares(pod.demand, policy.resources)) if pod.shares_by in schedulers else pod
 
 
-def _bypassing(pod: Pod) -> str:
-    return (
-        f"the pod asks {pod.shares_by} for a share of a GPU and names its node {pod.node_name} itself: then no "
-        "scheduler keeps it to the share; remove spec.nodeName"
+def _bypassing(pod: Pod) -> Reason:
+    words = (
+        "the pod asks {scheduler} for a share of a GPU and names its node {node} itself: then no scheduler keeps it to "
+        "the share; remove spec.nodeName"
     )
+    return Reason(Code.INVALID_REQUEST, words, {"scheduler": pod.shares_by, "node": pod.node_name})
 
 
-def unknown_gpu(name: str, policy: Policy) -> str:
-    """Return the message for a resource or class that looks like a GPU and is not named in policy."""
+def unknown_gpu(name: str, policy: Policy) -> Reason:
+    """Return the refusal of a resource or class that looks like a GPU and is not named in policy."""
     suggestion = closest_name(name, tuple(policy.resources))
-    question = "" if suggestion is None else f"did you mean {suggestion}? If not, "
-    return (
-        f"{printable(name)} looks like a GPU, and policy does not say how much of one it is; {question}ask your admin "
-        "to name it in resources: gpus or perGpu for what it counts, gpus: 0 if it is none"
+    words = (
+        "{resource} looks like a GPU, and policy does not say how much of one it is; ask your admin to name it in "
+        "resources: gpus or perGpu for what it counts, gpus: 0 if it is none"
+        if suggestion is None
+        else "{resource} looks like a GPU, and policy does not say how much of one it is; did you mean {suggestion}? "
+        "If not, ask your admin to name it in resources: gpus or perGpu for what it counts, gpus: 0 if it is none"
     )
+    facts = {"resource": name} if suggestion is None else {"resource": name, "suggestion": suggestion}
+    return Reason(Code.UNKNOWN_GPU_RESOURCE, words, facts)

@@ -16,7 +16,7 @@ from webhook.core.model.pod import Handling, Pod
 from webhook.core.model.policy import Mode, Pool
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import HELD, Toleration
-from webhook.core.model.text import amount_text, plural
+from webhook.core.model.statement import Resource, Statement
 from webhook.core.placement.rejecting_nodes import ClosedNode
 from webhook.core.world.world import World
 
@@ -33,7 +33,14 @@ _TEMPORARY: Final = tuple(
 """Tolerations of the taints that controllers add to a node and remove again."""
 
 _MOST_TAINTS: Final = 3
-_ADVICE: Final = "; where an autoscaler brings such nodes, the admin marks their pool autoscaled"
+_THE_POD: Final = Statement("the pod")
+_ANYWHERE: Final = Statement("")
+_WHEN_FREE: Final = "{nodes:node} could hold it when free and open"
+_CLOSED: Final = Statement("all nodes that could hold the pod are not ready, cordoned or held for other pods")
+_LEFT: Final = Statement("no current node could hold the pod")
+_NOT_OPEN: Final = Statement("no node that could hold the pod is ready and schedulable")
+_KEPT_OFF: Final = Statement("other pods' anti-affinity keeps the pod off the nodes with room")
+_NONE_FREE: Final = "no node has {resources} free now"
 
 
 class _Reach(NamedTuple):
@@ -46,26 +53,44 @@ class _Reach(NamedTuple):
 
 def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World, *, team: TeamName) -> Reason:
     """Return why the pod of a team waits; `slots` are the nodes that it may use."""
-    growing = ", ".join(pool.name for pool in pools if pool.is_autoscaled)
+    growing = tuple([pool.name for pool in pools if pool.is_autoscaled])
     able = world.fleet.with_capacity(pod.demand, slots)
     if growing:
         devices = _listed(pod.demand, [name for name, _ in pod.demand.devices])
-        short = _why_not(pod.demand, able, team, world) if able else f"no node has {devices or 'its devices'} free now"
-        return Reason(Code.NO_ROOM_NOW, f"{short}: the pod waits for the autoscaler of pool {growing}")
+        none = (
+            Statement(_NONE_FREE, {"resources": devices}) if devices else Statement("no node has its devices free now")
+        )
+        short = _why_not(pod.demand, able, team, world) if able else none
+        words = "{short}: the pod waits for the autoscaler of pool {pools}"
+        return Reason(Code.NO_ROOM_NOW, words, {"short": short, "pools": growing})
     if able:
-        text = f"{_why_not(pod.demand, able, team, world)}: the pod waits; {_nodes(able)} could hold it"
-        return Reason(Code.NO_ROOM_NOW, f"{text} when free and open")
+        return _no_room_now(_why_not(pod.demand, able, team, world), Statement(_WHEN_FREE, {"nodes": _number(able)}))
     if lessened := world.fleet.could_hold(pod.demand, slots):
-        waits = f"the pod waits; {plural(lessened.bit_count(), 'node')} could hold it with all of their devices"
-        return Reason(Code.NO_ROOM_NOW, f"{_lessened(pod.demand, lessened, world)}: {waits}")
+        able_then = Statement("{nodes:node} could hold it with all of their devices", {"nodes": _number(lessened)})
+        return _no_room_now(_lessened(pod.demand, lessened, world), able_then)
     if closed := _closed(pod, pools, world):
-        text = "all nodes that could hold the pod are not ready, cordoned or held for other pods: the pod waits"
-        return Reason(Code.NO_ROOM_NOW, f"{text}; {_nodes(closed)} could hold it when free and open")
+        return _no_room_now(_CLOSED, Statement(_WHEN_FREE, {"nodes": _number(closed)}))
     if left := _recently_left(pod, pools, world):
-        text = "no current node could hold the pod: the pod waits"
-        lately = f"{plural(left, 'node')} that could hold it left, or offered more, within the last hour"
-        return Reason(Code.NO_ROOM_NOW, f"{text}; {lately}")
-    return Reason(Code.NEVER_FITS, never_text(pod, pools, world))
+        words = "{nodes:node} that could hold it left, or offered more, within the last hour"
+        return _no_room_now(_LEFT, Statement(words, {"nodes": left}))
+    return Reason(Code.NEVER_FITS, *never_fits(pod, pools, world))
+
+
+def _no_room_now(short: Statement, hope: Statement) -> Reason:
+    return Reason(Code.NO_ROOM_NOW, "{short}: the pod waits; {hope}", {"short": short, "hope": hope})
+
+
+def shortage_of(reason: Reason) -> Statement:
+    """Return what keeps a pod off the nodes by a `waiting_reason`, without what it may hope for."""
+    short = reason.facts.get("short")
+    return short if isinstance(short, Statement) else reason.statement
+
+
+def without_room(reason: Reason) -> Statement:
+    """Return a `waiting_reason` for a pod that waits anyway: what keeps it off the nodes, and which could hold it."""
+    if "hope" not in reason.facts:
+        return shortage_of(reason)
+    return Statement("{short}; {hope}", reason.facts)
 
 
 def has_rejecting_room(pod: Pod, pools: tuple[Pool, ...], world: World, *, team: TeamName) -> bool:
@@ -92,27 +117,34 @@ def never_refusal(pod: Pod, pools: tuple[Pool, ...], world: World) -> Reason | N
     reach = _reach(pod, pools, world)
     if not reach.members or reach.able or _recently_left(pod, pools, world):
         return None
-    return Reason(Code.NEVER_FITS, never_text(pod, pools, world) + _ADVICE)
+    words = "{why}; where an autoscaler brings such nodes, the admin marks their pool autoscaled"
+    return Reason(Code.NEVER_FITS, words, {"why": never_fits(pod, pools, world)})
 
 
-def never_text(pod: Pod, pools: tuple[Pool, ...], world: World, *, what: str = "the pod") -> str:
+def never_fits(pod: Pod, pools: tuple[Pool, ...], world: World, *, what: Statement = _THE_POD) -> Statement:
     """Return why no node could hold a pod even when empty: taints, constraints, or the requested amounts."""
     reach, where = _reach(pod, pools, world), _where(pools)
     if not reach.members:
-        return f"no node could hold {what}: there is none yet{where}"
+        return Statement("no node could hold {what}: there is none yet{where}", {"what": what, "where": where})
     if reach.able:
-        taints = ", ".join(_taints(reach.able, pod, pools, world))
-        able = f"{_nodes(reach.able)}{where}"
-        return f"{what} does not tolerate the taints ({taints}) of the nodes that could hold it: {able}"
-    text = f"no node could hold {what}: "
+        words = "{what} does not tolerate the taints ({taints}) of the nodes that could hold it: {nodes:node}{where}"
+        taints = tuple(_taints(reach.able, pod, pools, world))
+        return Statement(words, {"what": what, "taints": taints, "nodes": _number(reach.able), "where": where})
     if not reach.allowed:
-        number = reach.members.bit_count()
-        which = f"none of the {number} nodes" if number > 1 else "the only node"
-        verb = "meets" if number > 1 else "does not meet"
-        return f"{text}{which}{where} {verb} its node selector and affinity; correct them"
-    of = where if reach.allowed == reach.members else f"{where} that it may use"
-    why = " and ".join(_too_much(pod.demand, reach.allowed, of, world))
-    return f"{text}it asks for {why}; ask for less"
+        words = (
+            "no node could hold {what}: none of the {nodes} nodes{where} meets its node selector and affinity; "
+            "correct them"
+            if (number := _number(reach.members)) > 1
+            else "no node could hold {what}: the only node{where} does not meet its node selector and affinity; "
+            "correct them"
+        )
+        return Statement(words, {"what": what, "nodes": number, "where": where})
+    if reach.allowed != reach.members:
+        where = Statement("{where} that it may use", {"where": where})
+    excess = tuple(_too_much(pod.demand, reach.allowed, where, world))
+    return Statement(
+        "no node could hold {what}: it asks for {excess:and}; ask for less", {"what": what, "excess": excess}
+    )
 
 
 def _reach(pod: Pod, pools: tuple[Pool, ...], world: World) -> _Reach:
@@ -144,77 +176,101 @@ def _recently_left(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
     )
 
 
-def _where(pools: tuple[Pool, ...]) -> str:
-    names = [pool.name for pool in pools if pool.name]
-    return f" of pool{'s' * (len(names) != 1)} {', '.join(names)}" if names else ""
+def _where(pools: tuple[Pool, ...]) -> Statement:
+    names = tuple([pool.name for pool in pools if pool.name])
+    if not names:
+        return _ANYWHERE
+    return Statement(" of pool {pools}" if len(names) == 1 else " of pools {pools}", {"pools": names})
 
 
-def _why_not(demand: Demand, able: int, team: TeamName, world: World) -> str:
+def _why_not(demand: Demand, able: int, team: TeamName, world: World) -> Statement:
     """Return what keeps a pod off the nodes with capacity for it."""
     rejecting = able & world.rejecting_nodes.shunned(team, world.fleet).closed
     if not rejecting:
         return _short(demand, able, world)
     node = world.fleet.names_of(rejecting & -rejecting)[0]
-    text = rejecting_text(each for each in world.rejecting_nodes.on(node) if each.team == team)
-    if (number := rejecting.bit_count()) > 1:
-        text = f"{text}, as {plural(number - 1, 'other node')} did"
+    said = rejections(each for each in world.rejecting_nodes.on(node) if each.team == team)
+    if (number := _number(rejecting)) > 1:
+        said = Statement("{rejections}, as {nodes:other node} did", {"rejections": said, "nodes": number - 1})
     rest = able & ~rejecting
-    return f"{_short(demand, rest, world)}, and {text}" if rest else text
+    if not rest:
+        return said
+    return Statement("{short}, and {rejections}", {"short": _short(demand, rest, world), "rejections": said})
 
 
-def rejecting_text(found: Iterable[ClosedNode]) -> str:
+def rejections(found: Iterable[ClosedNode]) -> Statement:
     """Return what a node did with the pods of a team, for each node."""
-    return "; ".join(
-        f"node {each.node} rejected {'the last ' * (each.rejections > 1)}{plural(each.rejections, 'pod')} of team "
-        f"{each.team} ({each.reason})"
+    said = tuple(
+        Statement(
+            "node {node} rejected the last {pods:pod} of team {team} ({reason})"
+            if each.rejections > 1
+            else "node {node} rejected {pods:pod} of team {team} ({reason})",
+            {"node": each.node, "pods": each.rejections, "team": each.team, "reason": each.reason},
+        )
         for each in found
     )
+    return Statement("{rejections:;}", {"rejections": said})
 
 
-def _short(demand: Demand, able: int, world: World) -> str:
+def _short(demand: Demand, able: int, world: World) -> Statement:
     """Return what the nodes with capacity for the pod lack now."""
     fleet = world.fleet
     among = able & fleet.open_bits
     if not among:
-        return "no node that could hold the pod is ready and schedulable"
+        return _NOT_OPEN
     if fleet.with_room(demand, among):
-        return "other pods' anti-affinity keeps the pod off the nodes with room"
+        return _KEPT_OFF
     short = [name for name, amount in demand.requests if not fleet.having(name, amount, among)]
     if short:
-        return f"no node has {_listed(demand, short)} free now"
+        return Statement(_NONE_FREE, {"resources": _listed(demand, short)})
     if demand.per_device is not None:
-        return f"no single GPU has {_listed(demand, (demand.per_device.resource,))} free now"
+        listed = _listed(demand, (demand.per_device.resource,))
+        return Statement("no single GPU has {resources} free now", {"resources": listed})
     rare = [name for name, amount in demand.requests if fleet.having(name, amount, among) != among]
-    return f"no node has {_listed(demand, rare)} free at once"
+    return Statement("no node has {resources} free at once", {"resources": _listed(demand, rare)})
 
 
-def _lessened(demand: Demand, slots: int, world: World) -> str:
+def _lessened(demand: Demand, slots: int, world: World) -> Statement:
     """Return what the first of these nodes offers less of now than it has: `gpu-0 offers 0 of 8 nvidia.com/gpu now`."""
     name = world.fleet.names_of(slots & -slots)[0]
     node = world.fleet.get(name)
     offered, at_best = ({}, {}) if node is None else (node.allocatable, node.at_best)
-    listed = [f"{offered.get(each, 0)} of {at_best[each]} {each}" for each, _ in demand.requests if each in at_best]
-    return f"node {name} offers {', '.join(listed)} now"
+    listed = tuple(
+        Statement("{now} of {amount} {resource}", {"now": offered.get(each, 0), "amount": most, "resource": each})
+        for each, _ in demand.requests
+        if (most := at_best.get(each)) is not None
+    )
+    return Statement("node {node} offers {offers} now", {"node": name, "offers": listed})
 
 
-def _too_much(demand: Demand, slots: int, of: str, world: World) -> Iterable[str]:
+def _too_much(demand: Demand, slots: int, where: Statement, world: World) -> Iterable[Statement]:
     """Yield each resource of which the pod requests too much, with the amount of the largest node."""
-    fleet, number = world.fleet, slots.bit_count()
+    fleet, number = world.fleet, _number(slots)
     excessive = [(name, amount) for name, amount in demand.requests if not fleet.offering(name, amount, slots)]
     for name, amount in excessive:
-        most = fleet.largest_amount(name, slots)
-        largest = f"the largest of {number} nodes" if number > 1 else "the only node"
-        has = f"{largest}{of} has {amount_text(name, most)}" if most else f"{_nodes(slots)}{of}: none has any"
-        yield f"{name} {amount_text(name, amount)}, {has}"
-    if not excessive and demand.per_device is not None:
-        yield f"{_listed(demand, (demand.per_device.resource,))} on one GPU, more than any{of} has"
-    elif not excessive:
-        names = [name for name, _ in demand.requests if name != PODS]
-        yield f"{_listed(demand, names)} together, which none of {_nodes(slots)}{of} has"
+        facts = {"requested": Resource(name, amount), "nodes": number, "where": where}
+        if not (most := fleet.largest_amount(name, slots)):
+            yield Statement("{requested}, {nodes:node}{where}: none has any", facts)
+            continue
+        words = (
+            "{requested}, the largest of {nodes} nodes{where} has {most:bare}"
+            if number > 1
+            else "{requested}, the only node{where} has {most:bare}"
+        )
+        yield Statement(words, {**facts, "most": Resource(name, most)})
+    if excessive:
+        return
+    if demand.per_device is not None:
+        listed = _listed(demand, (demand.per_device.resource,))
+        yield Statement("{resources} on one GPU, more than any{where} has", {"resources": listed, "where": where})
+        return
+    listed = _listed(demand, [name for name, _ in demand.requests if name != PODS])
+    words = "{resources} together, which none of {nodes:node}{where} has"
+    yield Statement(words, {"resources": listed, "nodes": number, "where": where})
 
 
-def _nodes(slots: int) -> str:
-    return plural(slots.bit_count(), "node")
+def _number(slots: int) -> int:
+    return slots.bit_count()
 
 
 def _taints(nodes: int, pod: Pod, pools: tuple[Pool, ...], world: World) -> list[str]:
@@ -226,6 +282,6 @@ def _taints(nodes: int, pod: Pod, pools: tuple[Pool, ...], world: World) -> list
     return untolerated[:_MOST_TAINTS]
 
 
-def _listed(demand: Demand, names: Iterable[ResourceName]) -> str:
+def _listed(demand: Demand, names: Iterable[ResourceName]) -> tuple[Resource, ...]:
     amounts = dict(demand.requests)
-    return ", ".join(f"{name} {amount_text(name, amounts[name])}" for name in names)
+    return tuple([Resource(name, amounts[name]) for name in names])

@@ -10,6 +10,7 @@ from webhook.core.model import decision_annotation
 from webhook.core.model.decision import Deny, NotApplicable
 from webhook.core.model.pod import Pod
 from webhook.core.model.reason import Code, Reason
+from webhook.core.model.statement import Resource, Statement
 
 _UNGATED = "only Fairgate may remove scheduling gate fairgate.dev/queue, in the pod's turn: leave it, or delete the pod"
 _UNTOUCHED = NotApplicable(Reason(Code.NOT_A_CREATE, "the update leaves Fairgate's labels and decision alone"))
@@ -36,10 +37,13 @@ def guard(old: ProtectedKeys, new: ProtectedKeys) -> Deny | NotApplicable:
         ("label fairgate.dev/tier", old.tier, new.tier),
         ("annotation fairgate.dev/decision", old.decision, new.decision),
     )
-    changes_text = "; ".join(
-        f"{key} from {_show(before)} to {_show(after)}" for key, before, after in changes if before != after
+    changed = tuple(
+        Statement("{key} from {before} to {after}", {"key": key, "before": _show(before), "after": _show(after)})
+        for key, before, after in changes
+        if before != after
     )
-    return Deny((Reason(Code.PROTECTED_KEY_CHANGED, f"only Fairgate may change {changes_text}: leave it as it is"),))
+    words = "only Fairgate may change {changes:;}: leave it as it is"
+    return Deny((Reason(Code.PROTECTED_KEY_CHANGED, words, {"changes": changed}),))
 
 
 def guard_demand(pod: Pod) -> Deny | NotApplicable:
@@ -47,9 +51,9 @@ def guard_demand(pod: Pod) -> Deny | NotApplicable:
     found = decision_annotation.read(pod.decision_annotation or "")
     if not pod.is_queued or pod.needs_resolution or found is None or found.demand == pod.demand.devices:
         return _UNTOUCHED
-    asked = ", ".join(f"{name} {amount}" for name, amount in found.demand)
-    text = f"the pod waits in line for {asked}, and what it asks for may not change: delete it and create it again"
-    return Deny((Reason(Code.PROTECTED_KEY_CHANGED, text),))
+    asked = tuple([Resource(name, amount) for name, amount in found.demand])
+    words = "the pod waits in line for {asked}, and what it asks for may not change: delete it and create it again"
+    return Deny((Reason(Code.PROTECTED_KEY_CHANGED, words, {"asked": asked}),))
 
 
 def _show(value: str | None) -> str:

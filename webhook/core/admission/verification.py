@@ -20,6 +20,7 @@ from webhook.core.model.pod import Pod, Requester
 from webhook.core.model.policy import Mode, Pool
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import NODE_NAME_FIELD, NodeTerm, Operator, Requirement
+from webhook.core.model.statement import Statement
 from webhook.core.model.tier import TIERS, Tier
 from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
 from webhook.core.world.world import World
@@ -29,6 +30,7 @@ _REQUIRED_MODES = frozenset((Mode.AUTO.value, Mode.REQUIRE.value))
 _PREFER, _IN = Mode.PREFER, Operator.IN  # access to an enum member costs 0.1 us
 _CODES = frozenset(code.value for code in (Code.WITHIN_SHARE, Code.BORROWS, Code.BORROWS_BY_CHOICE))
 
+_NOT_OURS = Statement("annotation fairgate.dev/decision is not what Fairgate wrote")
 _CHARGED = Reason(Code.ALREADY_DECIDED, "this pod was admitted and charged before")
 
 
@@ -55,9 +57,10 @@ def confirm(assessed: Assessment, world: World) -> Decision:
         return Retry(Reason(Code.MUTATION_MISSING, "the pod did not pass Fairgate's mutating webhook: try again"))
     annotation = decision_annotation.read(pod.decision_annotation or "", pod.constraints)
     if annotation is None:
-        return Deny((_altered("annotation fairgate.dev/decision is not what Fairgate wrote"),))
+        return Deny((_altered(_NOT_OURS),))
     if changed := _changed_meanwhile(pod, annotation, world):
-        return Retry(Reason(Code.RACE_LOST, f"{changed} changed while the pod was being created: try again"))
+        words = "{what} changed while the pod was being created: try again"
+        return Retry(Reason(Code.RACE_LOST, words, {"what": changed}))
     if altered := tuple(_alterations(assessed, annotation, world)):
         return Deny(altered)
     return _commit(assessed, annotation, world)
@@ -77,20 +80,24 @@ def _commit(assessed: Assessment, annotation: DecisionAnnotation, world: World) 
     fits, has_reservation, nodes = world.fleet.fits, world.tentative.has, _topology_allowed(pod, annotation, world)
     node = next((name for name in nodes if fits(name, pod.demand) or has_reservation(name, pod.demand)), None)
     if node is None and _is_required(annotation):
-        why = "filled up meanwhile" if nodes else "no longer meet the pod's topology rules"
-        return Retry(Reason(Code.RACE_LOST, f"the chosen nodes {why} ({', '.join(annotation.nodes)}): try again"))
+        words = (
+            "the chosen nodes filled up meanwhile ({nodes}): try again"
+            if nodes
+            else "the chosen nodes no longer meet the pod's topology rules ({nodes}): try again"
+        )
+        return Retry(Reason(Code.RACE_LOST, words, {"nodes": annotation.nodes}))
     model = _model(annotation, node, world) if team.has_model_shares else None
     if model is not None and (refusal := assessed.model_refusal(pod.demand, model)):
         return refuse_at_commit(assessed, (refusal,), world)
     tier = TIERS[pod.tier_label or ""]
     if tier is Tier.GUARANTEED and not assessed.has_guaranteed_room(model):
-        text = f"the last of team {team.name}'s guaranteed share went to another pod meanwhile: try again"
-        return Retry(Reason(Code.RACE_LOST, text))
+        words = "the last of team {team}'s guaranteed share went to another pod meanwhile: try again"
+        return Retry(Reason(Code.RACE_LOST, words, {"team": team.name}))
     return Admit(
         charge=Charge(team.name, tier, pod.demand.gpus, model=model, user=assessed.user),
         demand=pod.demand,
         node_choice=NodeChoice(Mode(annotation.mode), (node,) if node is not None else (), annotation.pool),
-        reason=Reason(Code(annotation.code), f"charged to team {team.name}"),
+        reason=Reason(Code(annotation.code), "charged to team {team}", {"team": team.name}),
         policy_hash=annotation.policy,
         warnings=assessed.warnings,
     )
@@ -130,25 +137,30 @@ def _alterations(assessed: Assessment, annotation: DecisionAnnotation, world: Wo
     """Yield what was changed after the mutating step, or was not written by it."""
     pod, team, user = assessed.pod, assessed.team, assessed.user
     if pod.team_label != team.name:
-        yield _altered(f"label fairgate.dev/team is {pod.team_label!r}, the pod's team is {team.name}")
+        facts = {"label": pod.team_label or "", "team": team.name}
+        yield _altered(Statement("label fairgate.dev/team is {label:quoted}, the pod's team is {team}", facts))
     if pod.tier_label not in TIERS:
-        yield _altered(f"label fairgate.dev/tier is {pod.tier_label!r}, not guaranteed or preemptible")
+        words = "label fairgate.dev/tier is {label:quoted}, not guaranteed or preemptible"
+        yield _altered(Statement(words, {"label": pod.tier_label or ""}))
     if annotation.user != user:
-        yield _altered(f"its decision names user {annotation.user}, the pod's user is {user}")
+        words = "its decision names user {decided}, the pod's user is {user}"
+        yield _altered(Statement(words, {"decided": annotation.user or "none", "user": user or "not known"}))
     if annotation.demand != pod.demand.devices or annotation.gpus != format_gpus(pod.demand.gpus):
-        yield _altered("its GPU request is not the one that was decided on")
+        yield _altered(Statement("its GPU request is not the one that was decided on"))
     if annotation.mode not in _MODES or annotation.code not in _CODES:
-        yield _altered("annotation fairgate.dev/decision names an unknown mode or code")
+        yield _altered(Statement("annotation fairgate.dev/decision names an unknown mode or code"))
         return
     if annotation.mode != world.policy.placement.mode and not (
         annotation.mode == _PREFER and _may_be_preferred(pod, annotation, world)
     ):
-        yield _altered(f"its decision names mode {annotation.mode}, policy says {world.policy.placement.mode}")
+        facts = {"mode": annotation.mode, "policy": str(world.policy.placement.mode)}
+        yield _altered(Statement("its decision names mode {mode}, policy says {policy}", facts))
     yield from _pool_alterations(assessed, annotation)
     if team.has_model_shares and not _is_on_model(pod, annotation, world):
-        yield _altered(f"it may run on other GPU models than {annotation.model}, which its decision is charged to")
+        words = "it may run on other GPU models than {model}, which its decision is charged to"
+        yield _altered(Statement(words, {"model": annotation.model or "none"}))
     if (annotation.listed or _is_required(annotation)) and not _is_bound_to(pod, annotation):
-        yield _altered("its node affinity no longer names the nodes that were decided on")
+        yield _altered(Statement("its node affinity no longer names the nodes that were decided on"))
 
 
 def _may_be_preferred(pod: Pod, annotation: DecisionAnnotation, world: World) -> bool:
@@ -167,14 +179,16 @@ def _pool_alterations(assessed: Assessment, annotation: DecisionAnnotation) -> I
         return
     if annotation.pool is None:
         if WHOLE_CLUSTER not in allowed.allowed and not _is_in_any(pod, allowed.allowed):
-            names = ", ".join(pool.name for pool in allowed.allowed)
-            yield _altered(f"its node selector and affinity allow nodes outside of the pools open to it ({names})")
+            words = "its node selector and affinity allow nodes outside of the pools open to it ({pools})"
+            yield _altered(Statement(words, {"pools": tuple([pool.name for pool in allowed.allowed])}))
         return
     pool = next((pool for pool in allowed.allowed if pool.name == annotation.pool), None)
     if pool is None:
-        yield _altered(f"its decision names pool {annotation.pool}, which is not open to it")
+        words = "its decision names pool {pool}, which is not open to it"
+        yield _altered(Statement(words, {"pool": annotation.pool}))
     elif not _has_pool_terms(pod, pool):
-        yield _altered(f"the node selector, affinity or tolerations of pool {pool.name} were removed")
+        words = "the node selector, affinity or tolerations of pool {pool} were removed"
+        yield _altered(Statement(words, {"pool": pool.name}))
 
 
 def _has_pool_terms(pod: Pod, pool: Pool) -> bool:
@@ -230,5 +244,6 @@ def _is_bound_to(pod: Pod, annotation: DecisionAnnotation) -> bool:
     return bool(pod.constraints.terms) and annotation.listed in (0, len(nodes))
 
 
-def _altered(text: str) -> Reason:
-    return Reason(Code.MUTATION_ALTERED, f"{text}: something changed the pod after Fairgate's mutating webhook")
+def _altered(what: Statement) -> Reason:
+    words = "{what}: something changed the pod after Fairgate's mutating webhook"
+    return Reason(Code.MUTATION_ALTERED, words, {"what": what})

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.domain_rules import domain_refusal, gang_warnings
 from webhook.core.admission.queueing import can_queue, may_wait_for_borrowers
-from webhook.core.admission.unplaced import never_text
-from webhook.core.model.amount import Units, format_limit, gpus_text
+from webhook.core.admission.unplaced import never_fits
+from webhook.core.model.amount import Units
 from webhook.core.model.decision import Deny
 from webhook.core.model.demand import in_slices
 from webhook.core.model.domain_request import DomainRequest
@@ -20,7 +20,7 @@ from webhook.core.model.node import NO_MODEL
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import Policy, Team, UnknownTeam
 from webhook.core.model.reason import Code, Reason
-from webhook.core.model.text import plural_gpus, printable
+from webhook.core.model.statement import Resource, Statement
 from webhook.core.model.tier import Tier
 from webhook.core.placement.slot_index import lowest_slots
 from webhook.core.quota.limits import AppliedLimit, applied_limits, limits_on_model
@@ -56,16 +56,21 @@ class _GpuPart(NamedTuple):
         return self.assessed.pod
 
     @property
-    def label(self) -> str:
+    def label(self) -> Statement:
         """The name of one of its pods in messages."""
-        return f"one {printable(self.role)} pod" if self.role else "one pod"
+        return Statement("one {role} pod", {"role": self.role}) if self.role else Statement("one pod")
 
 
 class _Total(NamedTuple):
-    """GPU units of several parts; `text` is the amount in messages, "at least" if a part has no number."""
+    """GPU units of several parts; `is_open_ended`: a part has no number, and there are more of them."""
 
     gpus: Units
-    text: str
+    is_open_ended: bool
+
+    @property
+    def amount(self) -> Statement:
+        """The amount in messages."""
+        return Statement("at least {gpus:GPUs}" if self.is_open_ended else "{gpus:GPUs}", {"gpus": self.gpus})
 
 
 def fit_problems(parts: Sequence[Part], requester: Requester, world: World) -> tuple[Reason, ...]:
@@ -90,8 +95,8 @@ def borrowed(parts: Sequence[Part], requester: Requester, world: World, *, why: 
     beyond = max(by_choice.gpus, total.gpus - share)
     if beyond <= 0:
         return ()
-    text = f"borrows up to {gpus_text(min(beyond, _total(borrowing).gpus))} of {total.text}, and {why}"
-    return (Reason(Code.EVICTIONS_COUNT, text),)
+    facts = {"borrowed": min(beyond, _total(borrowing).gpus), "total": total.amount, "why": why}
+    return (Reason(Code.EVICTIONS_COUNT, "borrows up to {borrowed:gpus} of {total}, and {why}", facts),)
 
 
 def deadline_in_line(parts: Sequence[Part], requester: Requester, world: World, *, deadline: str) -> tuple[Reason, ...]:
@@ -100,7 +105,8 @@ def deadline_in_line(parts: Sequence[Part], requester: Requester, world: World, 
     placed = [part for part in gpu_parts if part.assessed.early_decision is None]
     if not any(_may_wait(part, world.policy) for part in placed):
         return ()
-    return (Reason(Code.DEADLINE_IN_LINE, f"{deadline} runs on while its pods wait in line: raise it, or drop it"),)
+    words = "{deadline} runs on while its pods wait in line: raise it, or drop it"
+    return (Reason(Code.DEADLINE_IN_LINE, words, {"deadline": deadline}),)
 
 
 def _may_wait(part: _GpuPart, policy: Policy) -> bool:
@@ -143,9 +149,8 @@ def _problems(gpu_parts: Sequence[_GpuPart], world: World) -> Sequence[Reason]:
     if team is None:
         if world.policy.defaults.unknown_team is UnknownTeam.PREEMPTIBLE:
             return ()
-        return (
-            Reason(Code.UNKNOWN_TEAM, f"namespace {gpu_parts[0].pod.namespace} belongs to no team: no pod may start"),
-        )
+        words = "namespace {namespace} belongs to no team: no pod may start"
+        return (Reason(Code.UNKNOWN_TEAM, words, {"namespace": gpu_parts[0].pod.namespace}),)
     problems = [*_over_limits(gpu_parts, team), *_in_no_domain(gpu_parts, team, world)]
     for part in gpu_parts:
         problems += part.assessed.rules
@@ -177,17 +182,21 @@ def _over_limits(parts: Sequence[_GpuPart], team: Team) -> Iterable[Reason]:
             else:
                 summed.setdefault(applied, []).append(part)
     sums = [(applied, _total(some)) for applied, some in summed.items()]
-    needs = [(applied, total.gpus, f"needs {total.text}") for applied, total in sums]
-    needs += [(applied, part.pod.demand.gpus, f"{part.label} needs {_gpus(part)}") for applied, part in per_pod]
-    for applied, gpus, text in needs:
+    needs = [(applied, total.gpus, Statement("needs {amount}", {"amount": total.amount})) for applied, total in sums]
+    needs += [(applied, part.pod.demand.gpus, _need_of_one(part)) for applied, part in per_pod]
+    for applied, gpus, need in needs:
         if applied.is_exceeded_by(gpus):
-            limit = f"{_owner(applied, team)}'s limit{applied.per} is {format_limit(applied.limit)}"
-            yield Reason(applied.code, f"{text}, {limit}")
+            facts = {"needs": need, "owner": _owner(applied, team), "per": applied.per, "limit": applied.limit}
+            yield Reason(applied.code, "{needs}, {owner}'s limit{per} is {limit:limit}", facts)
     never_borrowed = _total([part for part in parts if part.pod.requested_tier is Tier.GUARANTEED])
     if never_borrowed.gpus > team.gpus.guaranteed:
-        share = format_limit(team.gpus.guaranteed)
-        text = f"asks for {never_borrowed.text} that are never borrowed, team {team.name}'s guaranteed share is {share}"
-        yield Reason(Code.GUARANTEED_SHARE_USED, text)
+        words = "asks for {amount} that are never borrowed, team {team}'s guaranteed share is {share:limit}"
+        facts = {"amount": never_borrowed.amount, "team": team.name, "share": team.gpus.guaranteed}
+        yield Reason(Code.GUARANTEED_SHARE_USED, words, facts)
+
+
+def _need_of_one(part: _GpuPart) -> Statement:
+    return Statement("{pod} needs {gpus:GPUs}", {"pod": part.label, "gpus": part.pod.demand.gpus})
 
 
 def _without_node(part: _GpuPart, team: Team, world: World) -> Iterable[Reason]:
@@ -203,18 +212,25 @@ def _without_node(part: _GpuPart, team: Team, world: World) -> Iterable[Reason]:
     for pool in pools.allowed:
         slots |= fleet.matching(world.joined(part.pod.constraints, pool))
     able = fleet.could_hold(demand, slots)
-    requested = ", ".join(f"{name} {amount}" for name, amount in demand.devices)
     if not able:
-        yield Reason(Code.NEVER_FITS, never_text(part.pod, pools.allowed, world, what=part.label))
+        yield Reason(Code.NEVER_FITS, *never_fits(part.pod, pools.allowed, world, what=part.label))
         return
     if part.number is None:
         return
     yield from _over_model(part, part.number, team, able, world)
     if part.number > able.bit_count() and (room := _room(able, part, world)) < part.number:
-        text = (
-            f"the nodes hold {room} of {part.number} {printable(part.role)} pods ({requested}) at once, even when empty"
+        facts = {
+            "room": room,
+            "pods": part.number,
+            "role": part.role,
+            "resources": tuple([Resource(name, amount) for name, amount in demand.devices]),
+        }
+        words = (
+            "the nodes hold {room} of {pods} {role} pods ({resources}) at once, even when empty"
+            if part.role
+            else "the nodes hold {room} of {pods} pods ({resources}) at once, even when empty"
         )
-        yield Reason(Code.NEVER_FITS, " ".join(text.split()))
+        yield Reason(Code.NEVER_FITS, words, facts)
 
 
 def _over_model(part: _GpuPart, count: int, team: Team, able: int, world: World) -> Iterable[Reason]:
@@ -226,12 +242,14 @@ def _over_model(part: _GpuPart, count: int, team: Team, able: int, world: World)
     total = count * part.pod.demand.gpus
     for applied in limits_on_model(team, part.assessed.usage.emptied(), model):
         if applied.is_exceeded_by(total):
-            text = f"needs {plural_gpus(total)} of {model}, {_owner(applied, team)}'s limit is"
-            yield Reason(applied.code, f"{text} {format_limit(applied.limit)}")
+            facts = {"gpus": total, "model": model, "owner": _owner(applied, team), "limit": applied.limit}
+            yield Reason(applied.code, "needs {gpus:GPUs} of {model}, {owner}'s limit is {limit:limit}", facts)
 
 
-def _owner(applied: AppliedLimit, team: Team) -> str:
-    return f"team {team.name}" if applied.level is None else f"department {applied.level.department.name}"
+def _owner(applied: AppliedLimit, team: Team) -> Statement:
+    if applied.level is None:
+        return Statement("team {team}", {"team": team.name})
+    return Statement("department {department}", {"department": applied.level.department.name})
 
 
 def _room(able: int, part: _GpuPart, world: World) -> int:
@@ -259,8 +277,4 @@ def _total(parts: Iterable[_GpuPart]) -> _Total:
     for part in parts:
         is_open_ended = is_open_ended or part.number is None
         gpus += part.pod.demand.gpus * (1 if part.number is None else part.number)
-    return _Total(gpus, f"{'at least ' if is_open_ended else ''}{plural_gpus(gpus)}")
-
-
-def _gpus(part: _GpuPart) -> str:
-    return plural_gpus(part.pod.demand.gpus)
+    return _Total(gpus, is_open_ended)

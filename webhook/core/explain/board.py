@@ -1,6 +1,5 @@
 """The status of a world: teams, the GPUs of every node, and what would fit now. Pure."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from webhook.core.model.names import PODS, DepartmentName, GpuModel, NodeName, R
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import ReclaimRules, Team
+from webhook.core.model.text import natural_sort_key
 from webhook.core.model.tier import TIERS, Tier
 from webhook.core.placement.rejecting_nodes import ClosedNode
 from webhook.core.quota.departments import DepartmentUsage
@@ -24,7 +24,6 @@ from webhook.core.world.world import World
 _MIG: Final = "nvidia.com/mig-"
 _SHARED: Final = ".shared"
 _MAX_DEVICES: Final = 256
-_DIGITS: Final = re.compile(r"([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,8 @@ class DeviceGroup:
 
     `over` are pieces that pods have beyond the node's allocatable ones. `is_packed`: it is known which device a pod's
     share is on, and each device is a GPU; otherwise pieces are only counted, and shown in the order of the pods' names.
-    `weight` are the GPU units of one piece then.
+    `weight` are the GPU units of one piece then. `promised` are pieces for pods that were sent here and are on no node
+    yet.
     """
 
     resource: ResourceName
@@ -111,6 +111,7 @@ class DeviceGroup:
     over: int = 0
     is_packed: bool = False
     weight: Units = 0
+    promised: int = 0
 
     @property
     def pieces(self) -> int:
@@ -124,8 +125,8 @@ class DeviceGroup:
 
     @property
     def free(self) -> int:
-        """Pieces that no pod has."""
-        return max(0, self.pieces - self.used)
+        """Pieces that no pod has, and none is promised."""
+        return max(0, self.pieces - self.used - self.promised)
 
     @property
     def free_units(self) -> Units:
@@ -133,7 +134,8 @@ class DeviceGroup:
         if not self.is_packed:
             return exact_units(self.free * self.weight)
         parts = (Fraction(device.pieces - device.used, device.pieces) for device in self.devices if device.pieces)
-        return exact_units(sum(max(Fraction(0), part) for part in parts) * ONE_GPU)
+        promised = Fraction(self.promised * len(self.devices), max(1, self.pieces))
+        return exact_units(max(Fraction(0), sum(max(Fraction(0), part) for part in parts) - promised) * ONE_GPU)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +217,7 @@ def board_of(world: World, *, holders: int = 3) -> Board:
         if pod.node is not None and pod.demand.devices:
             by_node[pod.node].append(pod)
     rows = [node_row(node, by_node.get(node.name, ()), world) for node in world.fleet.nodes()]
-    nodes = sorted((row for row in rows if row.groups), key=lambda row: natural(row.name))
+    nodes = sorted((row for row in rows if row.groups), key=lambda row: natural_sort_key(row.name))
     return replace(
         shares_of(world, holders=holders),
         nodes=tuple(nodes),
@@ -291,11 +293,13 @@ def _group(node: Node, resource: ResourceName, pods: list[Resident], world: Worl
         for pod in pods
         if (pieces := dict(pod.demand.held).get(resource, 0))
     ]
+    promised = sum(dict(pod.demand.held).get(resource, 0) for pod in world.pods_on(node.name, is_expected=True))
     if resource == node.devices.resource:
-        return DeviceGroup(resource, _by_device(node, allocations, world), is_packed=True)
+        return DeviceGroup(resource, _by_device(node, allocations, world), is_packed=True, promised=promised)
     in_order = [allocation for _, allocation in allocations]
     weight = weight_at(resource, node.slice, world.policy.resources)
-    return DeviceGroup(resource, *_by_name(_sizes(node, resource, offered, world), in_order), weight=weight)
+    by_name = _by_name(_sizes(node, resource, offered, world), in_order)
+    return DeviceGroup(resource, *by_name, weight=weight, promised=promised)
 
 
 def _charged_as(pod: Resident, world: World) -> tuple[TeamName, Tier]:
@@ -374,14 +378,14 @@ def _free(nodes: list[NodeRow], world: World) -> Iterator[FreeRow]:
             guaranteed_at_once=reclaimed.count(guaranteed_pod) if guaranteed_pod else 0,
             closed=sum(group.free for row, group in groups if row.state),
             held=sum(group.free for row, group in groups if row.is_held and not row.state),
-            whole_nodes=sum(1 for _, group in usable if not group.used),
+            whole_nodes=sum(1 for _, group in usable if not (group.used or group.promised)),
         )
 
 
 def _largest(group: DeviceGroup) -> int:
     """Return the largest pod that the group could take now."""
     if group.is_packed:
-        return max((device.pieces - device.used for device in group.devices), default=0)
+        return min(group.free, max((device.pieces - device.used for device in group.devices), default=0))
     return group.free
 
 
@@ -395,8 +399,3 @@ def _without_borrowers(group: DeviceGroup, rules: ReclaimRules) -> DeviceGroup:
 
     devices = tuple(replace(device, allocations=tuple(filter(stays, device.allocations))) for device in group.devices)
     return replace(group, devices=devices)
-
-
-def natural(name: str) -> list[tuple[int, str]]:
-    """Return a sort key that orders gpu-2 before gpu-10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(name)]

@@ -3,21 +3,19 @@
 For explanations, not for decisions: it visits every node.
 """
 
-import re
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName
 from webhook.core.model.selector import HELD, Constraints, Toleration
+from webhook.core.model.text import natural_sort_key
 from webhook.core.model.tier import Tier
 from webhook.core.peers.topology_filter import NO_SPREAD, TopologyFilter
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.placement import best_nodes
 from webhook.core.placement.rejecting_nodes import NOTHING_SHUNNED, Shunned
 from webhook.core.placement.score import Cost
-
-_NUMBERS: Final = re.compile(r"([0-9]{1,18})")
 
 
 class Cause(StrEnum):
@@ -110,11 +108,6 @@ def ranked(
     for part in (among & ~shunned.last, among & shunned.last):
         found += tuple(best_nodes(fleet, demand, part, count=count, tier=tier, keep_whole=keep_whole))
     return found[:count]
-
-
-def natural_sort_key(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Return a sort key that orders gpu-2 before gpu-10."""
-    return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in _NUMBERS.split(name))
 
 
 def _with_held(constraints: Constraints) -> Constraints:

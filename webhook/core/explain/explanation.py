@@ -11,10 +11,11 @@ from webhook.core.admission.admission import admit, decide
 from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.admission.queueing import limits_in_the_way
-from webhook.core.admission.unplaced import rejecting_text
+from webhook.core.admission.unplaced import rejections
 from webhook.core.explain.candidates import Candidates, candidates, ranked
 from webhook.core.explain.domains import DomainSteps, domain_steps
 from webhook.core.explain.obstacles import obstacles
+from webhook.core.explain.rollout import OldPods, old_pods
 from webhook.core.model.amount import Units
 from webhook.core.model.decision import Admit, Decision, Deny
 from webhook.core.model.demand import Demand, demand_of
@@ -64,6 +65,7 @@ class Explanation:
     empty for a pod with an early decision. `smaller` is the largest smaller demand that would run now, `elsewhere` are
     the pools in which the unchanged pod would run now. Both are computed only if the pod would not run as requested.
     `domains` are those in which its gang may be placed together.
+    `update` are the pods that its Deployment's update replaces, where the pod would not run beside them.
     """
 
     pod: Pod
@@ -78,6 +80,7 @@ class Explanation:
     smaller: Demand | None = None
     elsewhere: tuple[PoolName, ...] = ()
     domains: DomainSteps | None = None
+    update: OldPods | None = None
 
     @property
     def runs_now(self) -> bool:
@@ -107,6 +110,7 @@ def explain(pod: Pod, requester: Requester, world: World, *, node: NodeName | No
         None if runs_now else _smaller(pod, requester, world),
         () if runs_now else tuple(_elsewhere(pod, requester, world)),
         domain_steps(assessed, world),
+        None if runs_now else old_pods(pod, world),
     )
 
 
@@ -170,7 +174,7 @@ def _node_step(
     reasons = obstacles(fleet, node, demand, constraints, spread=spread)
     if shunned.closed & fleet.bit(node.name):
         found = [each for each in world.rejecting_nodes.on(node.name) if each.team == team]
-        reasons = (*reasons, f"{rejecting_text(found)}: it is tried again later, by one pod at a time")
+        reasons = (*reasons, f"{rejections(found).text}: it is tried again later, by one pod at a time")
     if reasons:
         return NodeStep(node.name, reasons)
     among = fleet.matching(constraints) & spread.allowed & ~shunned.closed

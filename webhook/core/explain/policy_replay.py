@@ -95,7 +95,7 @@ def _outcome_in_line(waiting: WaitingPod, reader: QueueReader, world: World) -> 
     if refusals:
         return PolicyOutcome(waiting.team, refusals=refusals)
     row = reader.row(waiting)
-    return PolicyOutcome(waiting.team, queued=Reason(row.code, row.cause))
+    return PolicyOutcome(waiting.team, queued=row.reason)
 
 
 def _order(running: Running) -> tuple[bool, int, str, str]:
@@ -121,9 +121,9 @@ def _outcome(running: Running, world: World) -> PolicyOutcome:
     bit = 0 if node is None else world.fleet.bit(node.name)
     pools_of_node = [pool for pool in pools.allowed if bit & world.fleet.matching(world.joined(pod.constraints, pool))]
     if node is not None and pools.allowed and not pools_of_node:
-        names = ", ".join(pool.name or "the cluster" for pool in pools.allowed)
-        text = f"its node {node.name} is in none of the pools that it may use: {names}"
-        refusals += (Reason(Code.NO_POOL_ALLOWED, text),)
+        names = tuple([pool.name or "the cluster" for pool in pools.allowed])
+        words = "its node {node} is in none of the pools that it may use: {pools}"
+        refusals += (Reason(Code.NO_POOL_ALLOWED, words, {"node": node.name, "pools": names}),)
     if refusals:
         decision = queue_for_limit(assessed, refusals, world)
         if isinstance(decision, Queue):

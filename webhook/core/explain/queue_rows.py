@@ -4,21 +4,20 @@ A pod is judged on the present world by the judge that releases pods. The text o
 possible: where the viewer does not see all nodes, and for more kinds of pods than `MAX_JUDGED`.
 """
 
-import re
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from webhook.core.admission.assessment import assess
-from webhook.core.admission.queueing import is_kept_out_by_borrowers, limits_in_the_way, without_place
+from webhook.core.admission.gang_rules import recounted
+from webhook.core.admission.queueing import limits_in_the_way
 from webhook.core.explain.likely_start import LikelyStart, StartRange, Starts, UnknownStart, no_forecast
 from webhook.core.explain.line_places import Place, places
 from webhook.core.model.amount import Units
 from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.model.pod import Requester
-from webhook.core.model.reason import Code
+from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import HELD
-from webhook.core.model.text import plural
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced
 from webhook.core.quota.holders import Holder
 from webhook.core.quota.limit_text import HOLDERS
@@ -45,32 +44,43 @@ _ROOM_UNKNOWN: Final = UnknownStart("you may not list all nodes and pods")
 class QueueRow:
     """A waiting pod. `place` is None where it is not in line: another controller's gate holds it, or it ends.
 
-    `cause` says what it waits for, in numbers; `holders` hold most of that. `gates` are those of other controllers.
+    `reason` says what it waits for, in numbers; `holders` hold most of that. `gates` are those of other controllers.
     """
 
     waiting: WaitingPod
     gpus: Units
-    code: Code
-    cause: str
+    reason: Reason
     place: Place | None = None
     holders: tuple[Holder, ...] = ()
     gates: tuple[str, ...] = ()
     start: LikelyStart = _NOT_FORECAST
 
+    @property
+    def code(self) -> Code:
+        """The code of what it waits for."""
+        return self.reason.code
 
-_STARTS: Final = "it may start now, with the next release"
-_COME: Final = re.compile(r"[\d,]+(?= of [\d,]+ members of gang )")
-_RELEASED: Final = "it is about to be released"
+    @property
+    def cause(self) -> str:
+        """What it waits for, as text."""
+        return self.reason.text
+
+
+_NOT_KNOWN: Final = Reason(Code.WAITS_IN_LINE, "not known")
+_DELETED: Final = Reason(Code.WAITS_IN_LINE, "it is being deleted")
+_STARTS: Final = Reason(Code.WAITS_IN_LINE, "it may start now, with the next release")
+_RELEASED: Final = Reason(Code.WAITS_IN_LINE, "it is about to be released")
 _LEAVING: Final = UnknownStart("borrowing pods have to leave the node that keeps its room")
-_AWAITS_ROOM: Final = "borrowed GPUs are taken back for it, and it starts once they are free"
-_TAKEN_BACK: Final = "borrowed GPUs are taken back for it, with one of the next releases"
+_AWAITS_ROOM: Final = Reason(
+    Code.WAITS_IN_LINE, "borrowed GPUs are taken back for it, and it starts once they are free"
+)
+_TAKEN_BACK: Final = Reason(Code.WAITS_IN_LINE, "borrowed GPUs are taken back for it, with one of the next releases")
 
 
 class _Cause(NamedTuple):
     """What pods of one kind wait for."""
 
-    code: Code
-    text: str
+    reason: Reason
     holders: tuple[Holder, ...] = ()
     starts_now: bool = False
 
@@ -100,21 +110,22 @@ class QueueReader:
         """Return one waiting pod."""
         pod, place = waiting.pod, self._places.get(waiting.uid)
         gpus = (self._world.with_claims(pod).demand if pod.needs_resolution else pod.demand).gpus
-        row = QueueRow(waiting, gpus, Code.WAITS_IN_LINE, _own_text(waiting), place)
+        row = QueueRow(waiting, gpus, written_reason(waiting), place)
         if waiting.is_terminating:
-            return replace(row, cause="it is being deleted", start=_ENDS)
+            return replace(row, reason=_DELETED, start=_ENDS)
         if waiting.is_held:
             gates = pod.foreign_gates
-            cause = f"scheduling gate {', '.join(gates)} of another controller"
-            return replace(row, code=Code.WAITS_FOR_GATE, cause=cause, gates=gates, start=_HELD)
+            held = Reason(Code.WAITS_FOR_GATE, "scheduling gate {gates} of another controller", {"gates": gates})
+            return replace(row, reason=held, gates=gates, start=_HELD)
         if waiting.problem:
-            return replace(row, cause=waiting.problem, start=_UNREADABLE)
+            problem = Reason(Code.WAITS_IN_LINE, "{problem}", {"problem": waiting.problem})
+            return replace(row, reason=problem, start=_UNREADABLE)
         if not self._world.policy.is_enforced:
-            return replace(row, cause=_RELEASED, start=_NOW)
+            return replace(row, reason=_RELEASED, start=_NOW)
         if not self._held_room.keys().isdisjoint(waiting.holds):
-            return replace(row, cause=_AWAITS_ROOM, start=_LEAVING)
+            return replace(row, reason=_AWAITS_ROOM, start=_LEAVING)
         if place is None:
-            return replace(row, cause=_RELEASED, start=_NOW)
+            return replace(row, reason=_RELEASED, start=_NOW)
         return self._in_line(row, place)
 
     def _in_line(self, row: QueueRow, place: Place) -> QueueRow:
@@ -122,28 +133,27 @@ class QueueReader:
         row = replace(row, start=self._starts(waiting.uid))
         gang = gang_in_line(waiting, self._world)
         if gang is not None and not self._world.gangs.has_started(gang):
-            return replace(row, code=Code.WAITS_FOR_GANG, cause=self._gang_text(row.cause, gang))
+            return replace(row, reason=self._of_gang(row.reason, gang))
         found = self._cause(waiting)
         if not found.starts_now:
-            return replace(row, code=found.code, cause=found.text, holders=found.holders)
+            return replace(row, reason=found.reason, holders=found.holders)
         if not self._is_room_known:
             return row
         if place.of_team == 1:
-            return replace(row, cause=found.text, start=_NOW)
-        return replace(row, cause=f"{plural(place.of_team - 1, 'pod')} of team {waiting.team} ahead of it")
+            return replace(row, reason=found.reason, start=_NOW)
+        facts = {"pods": place.of_team - 1, "team": waiting.team}
+        return replace(row, reason=Reason(Code.WAITS_IN_LINE, "{pods:pod} of team {team} ahead of it", facts))
 
-    def _gang_text(self, text: str, gang: GangId) -> str:
-        """Return why a gang waits, by the text on a pod: the leader knows the size, and the text may be older.
+    def _of_gang(self, written: Reason, gang: GangId) -> Reason:
+        """Return why a gang waits, by what is written on a pod: the leader knows the size, and that may be older.
 
         It is not written again for each pod that comes, so the number of those that have come is counted here.
         """
-        found = _COME.match(text)
-        if found is None:
-            return text
         members = self._world.waiting.of_gang(gang)
         is_described = any(pod.pod.gang is not None and pod.pod.gang.is_described for pod in members)
         others = 0 if is_described else self._world.gangs.others(gang)
-        return f"{sum(pod.has_turn for pod in members) + others:,}{text[found.end() :]}"
+        come = sum(pod.has_turn for pod in members) + others
+        return Reason(Code.WAITS_FOR_GANG, *recounted(written.statement, come))
 
     def _order(self, waiting: WaitingPod) -> tuple[int, int, str, str]:
         place = self._places.get(waiting.uid)
@@ -156,32 +166,28 @@ class QueueReader:
         found = self._causes.get(key)
         if found is None:
             if len(self._causes) >= MAX_JUDGED:
-                return _Cause(Code.WAITS_IN_LINE, _own_text(waiting))
+                return _Cause(written_reason(waiting))
             judged = judge_pod(waiting, self._world, self._borrowed)
             found = self._causes[key] = self._cause_of(judged)
         return found
 
     def _cause_of(self, judged: Judged) -> _Cause:
-        text = judged.text.removeprefix("waits: ")
         match judged.verdict:
             case Fits():
-                text = _TAKEN_BACK if judged.takes_back else _STARTS
-                return _Cause(Code.WAITS_IN_LINE, text, starts_now=True)
+                return _Cause(_TAKEN_BACK if judged.takes_back else _STARTS, starts_now=True)
             case Never() | Paced():
-                return _Cause(Code.WAITS_IN_LINE, text)
+                return _Cause(judged.reason or _NOT_KNOWN)
             case NoRoom():
-                return _Cause(Code.WAITS_FOR_ROOM, text, self._largest_of_all())
+                return _Cause(judged.reason or _NOT_KNOWN, self._largest_of_all())
             case OverLimit():
-                return self._limit(judged, text)
+                return _Cause(judged.reason or _NOT_KNOWN, self._holders_of_limit(judged))
 
-    def _limit(self, judged: Judged, text: str) -> _Cause:
+    def _holders_of_limit(self, judged: Judged) -> tuple[Holder, ...]:
         assessed = assess(judged.pod, _NO_REQUESTER, self._world).of_user(judged.waiting.user)
-        usage = assessed.usage
         blocking = limits_in_the_way(assessed)
         if not blocking:  # it asks never to borrow
-            return _Cause(Code.WAITS_FOR_LIMIT, text, tuple(usage.largest(HOLDERS, is_guaranteed=True)))
-        code = Code.WAITS_FOR_BORROWERS if is_kept_out_by_borrowers(assessed, self._world) else Code.WAITS_FOR_LIMIT
-        return _Cause(code, text, tuple(blocking[0].holders(usage)))
+            return tuple(assessed.usage.largest(HOLDERS, is_guaranteed=True))
+        return tuple(blocking[0].holders(assessed.usage))
 
     def _largest_of_all(self) -> tuple[Holder, ...]:
         found = [holder for usage in self._world.usage_by_team().values() for holder in usage.largest(HOLDERS)]
@@ -192,6 +198,8 @@ def _no_start(_uid: Uid) -> LikelyStart:
     return _ROOM_UNKNOWN
 
 
-def _own_text(waiting: WaitingPod) -> str:
-    """Return the text on a pod without its place in line."""
-    return without_place(waiting.text.removeprefix("waits: ")) or "not known"
+def written_reason(waiting: WaitingPod) -> Reason:
+    """Return why a pod waits by what is written on it: that may be older."""
+    if waiting.reason is not None or not waiting.text:
+        return waiting.reason or _NOT_KNOWN
+    return Reason(Code.WAITS_IN_LINE, "{text}", {"text": waiting.text})  # its facts cannot be read

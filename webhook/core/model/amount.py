@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 ONE_GPU: Final = 840_000
+MILLI_GPU: Final = ONE_GPU // 1000
 _LARGEST_DENOMINATOR: Final = 16
 _LONGEST_AMOUNT: Final = 100
 _AMOUNT: Final = re.compile(r"[0-9]+(\.[0-9]+|/[1-9][0-9]*)?")
@@ -66,7 +67,7 @@ def format_gpus(units: Units) -> str:
     whole, rest = divmod(units, ONE_GPU)
     if not rest:
         return str(whole)
-    if rest % (ONE_GPU // 1000) == 0:
+    if rest % MILLI_GPU == 0:
         return f"{whole}.{rest * 1000 // ONE_GPU:03d}".rstrip("0")
     return str(Fraction(units, ONE_GPU))
 
@@ -78,18 +79,15 @@ def gpu_number(units: Units) -> int | float:
     return round(float(units / ONE_GPU), 6) if rest else int(whole)
 
 
-def gpus_text(units: Units) -> str:
-    """Format GPU units for messages: exact up to thousandths or a share up to 1/16, else rounded with "about"."""
-    text = format_gpus(units)
-    if "/" not in text:
-        return text
-    if units < ONE_GPU and int(text.partition("/")[2]) <= _LARGEST_DENOMINATOR:
-        return text
-    if units < ONE_GPU // 1000:
-        return "less than 0.001"
+def gpus_text(units: Units, *, rounded: str = "about ", tiny: str = "less than 0.001") -> str:
+    """Format GPU units for messages: exact up to thousandths or a share up to 1/16, else `rounded`, or `tiny`."""
+    if (units % MILLI_GPU) == 0 or (units < ONE_GPU and Fraction(units, ONE_GPU).denominator <= _LARGEST_DENOMINATOR):
+        return format_gpus(units)
+    if units < MILLI_GPU:
+        return tiny
     digits = 3 if units < ONE_GPU // 10 else 2
     number = f"{round(float(units / ONE_GPU), digits):g}" if units < 10**4 * ONE_GPU else str(units // ONE_GPU)
-    return f"about {number}"
+    return f"{rounded}{number}"
 
 
 def format_limit(limit: Limit) -> str:

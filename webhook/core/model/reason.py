@@ -3,6 +3,8 @@
 from enum import StrEnum
 from typing import NamedTuple
 
+from webhook.core.model.statement import NO_FACTS, Facts, Statement, render
+
 
 class Code(StrEnum):
     """The stable names of all outcomes, warnings included."""
@@ -93,10 +95,27 @@ LIMIT_CODES = frozenset(
 
 
 class Reason(NamedTuple):
-    """One cause in three parts: what was requested, what allows how much and what is used, what to do next."""
+    """One cause in three parts: what was requested, what allows how much and what is used, what to do next.
+
+    A code with a statement of it (webhook/core/model/statement.py): constant words, and the facts in their places.
+    """
 
     code: Code
-    text: str
+    words: str
+    facts: Facts = NO_FACTS
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.words))
+
+    @property
+    def statement(self) -> Statement:
+        """What it says."""
+        return Statement(self.words, self.facts)
+
+    @property
+    def text(self) -> str:
+        """What it says, for people."""
+        return render(self.words, self.facts)
 
 
 def refusal_text(reasons: tuple[Reason, ...]) -> str:
@@ -105,3 +124,16 @@ def refusal_text(reasons: tuple[Reason, ...]) -> str:
     others = [r for r in reasons if r.code not in LIMIT_CODES]
     text = "; ".join(f"{r.text} ({r.code})" for r in limits + others)
     return f"exceeded quota: {text}" if limits else text
+
+
+def waits_for(code: Code, cause: Statement, *, place: int = 0) -> Reason:
+    """Return the reason of a pod that waits in line for something; `place` is 0 where it is left out."""
+    if not place:
+        return Reason(code, "waits: {cause}", {"cause": cause})
+    return Reason(code, "waits: {cause}; {place:ordinal} in line", {"cause": cause, "place": place})
+
+
+def cause_of(reason: Reason) -> Statement:
+    """Return for what a pod waits, without its place in line; of any other reason all that it says."""
+    cause = reason.facts.get("cause")
+    return cause if isinstance(cause, Statement) else reason.statement

@@ -4,6 +4,7 @@ Users choose the names, owners and annotations of their objects, and a terminal 
 text with such a name is passed through `printable`.
 """
 
+import re
 from typing import Final
 
 from webhook.core.model.amount import Units, format_gpus, gpus_text
@@ -12,6 +13,7 @@ from webhook.core.model.names import CPU, MEMORY, ResourceName
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _STEP_MINUTES: Final = 10
 _HOURS: Final = 48
+_NUMBERS: Final = re.compile(r"([0-9]{1,18})")
 _UNITS: Final = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 
 
@@ -30,6 +32,18 @@ def ordinal(number: int) -> str:
 def plural_gpus(units: Units) -> str:
     """Format an amount of GPUs."""
     return f"{gpus_text(units)} GPU{'s' * (format_gpus(units) != '1')}"
+
+
+def column_gpus(units: Units) -> str:
+    """Format GPUs for a column of numbers: rounded values have a tilde."""
+    return gpus_text(units, rounded="~", tiny="<0.001")
+
+
+def span(seconds: float) -> str:
+    """Format a length of time for a column, in the unit in which it is a number of some size."""
+    if seconds < 2 * _HOUR:
+        return f"{max(1, round(seconds / _MINUTE))}m"
+    return f"{round(seconds / _HOUR)}h" if seconds < 2 * _DAY else f"{round(seconds / _DAY)}d"
 
 
 def printable(text: str) -> str:
@@ -86,3 +100,8 @@ def _bytes(amount: int) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape", errors="backslashreplace").decode("ascii")
+
+
+def natural_sort_key(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a sort key that orders gpu-2 before gpu-10."""
+    return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in _NUMBERS.split(name))

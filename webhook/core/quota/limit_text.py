@@ -1,16 +1,17 @@
-"""The message of a broken limit: requested, limit, used, the largest holders, and what would pass now.
+"""What is said of a broken limit: requested, limit, used, the largest holders, and what would pass now.
 
 Events count equal messages, so each attempt of a controller must produce the same one: a message contains nothing that
 changes by the second once reservations are in use, and ages are coarse.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from webhook.core.model.amount import ONE_GPU, Limit, Units, Unlimited, exceeds, format_limit, gpus_text
+from webhook.core.model.amount import MILLI_GPU, ONE_GPU, Limit, Units, Unlimited, exceeds
 from webhook.core.model.demand import Demand, Weights
 from webhook.core.model.names import ResourceName
-from webhook.core.model.text import coarse_age, printable, shortened
+from webhook.core.model.statement import Statement
+from webhook.core.model.text import coarse_age, shortened
 from webhook.core.quota.holders import Holder
 
 HOLDERS: Final = 3
@@ -20,8 +21,12 @@ _LONGEST_USER: Final = 63
 _WAITING_SECONDS: Final = 60
 """The age at which a pod is reported as waiting: kube-scheduler binds a pod that fits within seconds."""
 
-_ENDING: Final = "wait until the nodes of the deleted pods have ended them"
+WAIT: Final = Statement("wait until a holder ends, or delete one")
+_ENDING: Final = Statement("wait until the nodes of the deleted pods have ended them")
 
+_LESS: Final = Statement("less")
+_DELETED: Final = Statement("deleted, its node has not ended it")
+_IS_WAITING: Final = Statement("waiting")
 _NO_WEIGHTS: Final[Weights] = {}
 
 
@@ -51,9 +56,9 @@ class Request(NamedTuple):
         return (name, weight) if weight and number * weight == self.gpus else None
 
 
-def violation_text(
+def violation(
     request: Request,
-    subject: str,
+    subject: Statement,
     limit: Limit,
     *,
     taken: Units,
@@ -61,40 +66,50 @@ def violation_text(
     holders: Sequence[Holder] | None,
     reserved: Units | None = None,
     kept: Units = 0,
-    wait: str = "wait until a holder ends, or delete one",
-) -> str:
+    wait: Statement = WAIT,
+) -> Statement:
     """Return which limit is broken and what to do; `holders` is None where waiting cannot help.
 
     `reserved` is the part of `taken` that pods in creation hold, None if not known. `kept` is room besides that waiting
-    pods inside their guaranteed shares get first. `wait` is the advice if nothing is
-    left.
+    pods inside their guaranteed shares get first. `wait` is the advice if nothing is left.
     """
-    summary = f"{printable(subject)}: requested {_requested(request)}, limit {format_limit(limit)}"
+    facts: dict[str, Any] = {"subject": subject, "requested": request.gpus, "limit": limit}
+    words = "{subject}: requested {requested:gpus}"
+    piece = request.piece
+    if piece is not None and piece[1] != ONE_GPU:
+        words += " ({resource} {pieces})"
+        facts |= {"resource": piece[0], "pieces": request.devices[0][1]}
+    words += ", limit {limit:limit}"
     if holders is None:
-        return f"{summary}; split the work over more pods, or ask for {_most(request, limit)} per pod"
-    named = ", ".join(_holder(holder, request.now) for holder in holders)
-    held = f"; largest holders: {named}" if named else ""
-    used = f"used {gpus_text(taken - (reserved or 0))}"
-    besides = "" if reserved is None else f", reserved {gpus_text(reserved)}"
-    besides += f", kept for pods inside their guaranteed shares {gpus_text(kept)}" if kept else ""
-    if holders and all(holder.is_leaving for holder in holders):
-        wait = _ENDING
-    return f"{summary}, {used}{besides}{held}; {_advice(request, limit, room, wait)}"
+        words += "; split the work over more pods, or ask for {most} per pod"
+        return Statement(words, facts | {"most": _most(request, limit)})
+    words += ", used {used:gpus}"
+    facts["used"] = taken - (reserved or 0)
+    if reserved is not None:
+        words += ", reserved {reserved:gpus}"
+        facts["reserved"] = reserved
+    if kept:
+        words += ", kept for pods inside their guaranteed shares {kept:gpus}"
+        facts["kept"] = kept
+    if holders:
+        words += "; largest holders: {holders}"
+        facts["holders"] = tuple([_holder(holder, request.now) for holder in holders])
+        wait = _ENDING if all(holder.is_leaving for holder in holders) else wait
+    return Statement(words + "; {advice}", facts | {"advice": _advice(request, limit, room, wait)})
 
 
-def _requested(request: Request) -> str:
-    gpus, piece = gpus_text(request.gpus), request.piece
-    if piece is None or piece[1] == ONE_GPU:
-        return gpus
-    return f"{gpus} ({piece[0]} {request.devices[0][1]})"
-
-
-def _advice(request: Request, limit: Limit, room: Units, wait: str) -> str:
-    if room <= 0 or _pieces(request, room) == 0:
-        what = f"{_noun(request)} would pass now ({gpus_text(room)} is left)" if room > 0 else "request would pass now"
-        never = f"; one of more than {format_limit(limit)} never will" if exceeds(request.gpus, limit) else ""
-        return f"no {what}: {wait}{never}"
-    return f"a request of {_most(request, room)} would pass now"
+def _advice(request: Request, limit: Limit, room: Units, wait: Statement) -> Statement:
+    if room > 0 and _pieces(request, room) != 0:
+        return Statement("a request of {most} would pass now", {"most": _most(request, room)})
+    words = "no request would pass now: {wait}"
+    facts: dict[str, Any] = {"wait": wait}
+    if room > 0:
+        words = "no {noun} would pass now ({room:gpus} is left): {wait}"
+        facts |= {"noun": _noun(request), "room": room}
+    if exceeds(request.gpus, limit):
+        words += "; one of more than {limit:limit} never will"
+        facts["limit"] = limit
+    return Statement(words, facts)
 
 
 def _noun(request: Request) -> str:
@@ -102,17 +117,18 @@ def _noun(request: Request) -> str:
     return "request" if piece is None else "whole GPU" if piece[1] == ONE_GPU else piece[0]
 
 
-def _most(request: Request, room: Units | Unlimited) -> str:
+def _most(request: Request, room: Units | Unlimited) -> Statement:
     """Return the largest request that fits into the room, in the requested resource."""
     if isinstance(room, Unlimited):
-        return "less"
+        return _LESS
     piece, pieces = request.piece, _pieces(request, room)
     if piece is None or pieces is None:
-        left = gpus_text(room)
-        return left if left.startswith("less than ") else f"at most {left}"
+        return Statement("at most {gpus:gpus}" if room >= MILLI_GPU else "{gpus:gpus}", {"gpus": room})
     if not pieces:
-        return "less"
-    return f"at most {pieces}" if piece[1] == ONE_GPU else f"at most {pieces} {piece[0]}"
+        return _LESS
+    if piece[1] == ONE_GPU:
+        return Statement("at most {gpus:gpus}", {"gpus": pieces * ONE_GPU})
+    return Statement("at most {pieces} {resource}", {"pieces": pieces, "resource": piece[0]})
 
 
 def _pieces(request: Request, room: Units) -> int | None:
@@ -121,17 +137,19 @@ def _pieces(request: Request, room: Units) -> int | None:
     return None if piece is None else max(0, room // piece[1])
 
 
-def _holder(holder: Holder, now: int) -> str:
+def _holder(holder: Holder, now: int) -> Statement:
     """Return a holder with its GPUs, its user, the age of the holding, and whether it still waits."""
-    details = []
+    details: list[str | Statement] = []
     if holder.user is not None and not holder.user.startswith("system:"):
-        details.append(shortened(printable(holder.user), _LONGEST_USER))
+        details.append(shortened(holder.user, _LONGEST_USER))
     age = max(0, now - holder.since) if now and holder.since else None
     if age is not None and (coarse := coarse_age(age)):
         details.append(coarse)
     if holder.is_leaving:
-        details.append("deleted, its node has not ended it")
+        details.append(_DELETED)
     elif holder.is_waiting and (age is None or age >= _WAITING_SECONDS):
-        details.append("waiting")
-    besides = f" ({', '.join(details)})" if details else ""
-    return f"{printable(holder.name)} {gpus_text(holder.gpus)}{besides}"
+        details.append(_IS_WAITING)
+    facts: dict[str, Any] = {"holder": holder.name, "gpus": holder.gpus}
+    if not details:
+        return Statement("{holder} {gpus:gpus}", facts)
+    return Statement("{holder} {gpus:gpus} ({details})", facts | {"details": tuple(details)})

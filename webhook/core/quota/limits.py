@@ -13,14 +13,14 @@ from webhook.core.model.names import ANY_MODEL, GpuModel, User
 from webhook.core.model.pod import Pod, Resident
 from webhook.core.model.policy import Team
 from webhook.core.model.reason import Code, Reason
+from webhook.core.model.statement import Statement
 from webhook.core.model.tier import Tier
 from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.holders import Holder
-from webhook.core.quota.limit_text import HOLDERS, Request, violation_text
+from webhook.core.quota.limit_text import HOLDERS, WAIT, Request, violation
 from webhook.core.quota.usage import TeamUsage
 
-_WAIT: Final = "wait until a holder ends, or delete one"
-_WAIT_FOR_TEAMS: Final = "wait until a pod of one of these teams ends"
+_WAIT_FOR_TEAMS: Final = Statement("wait until a pod of one of these teams ends")
 _GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # access to an enum member costs 0.1 us
 
 
@@ -43,7 +43,7 @@ class AppliedLimit:
     """
 
     code: Code
-    subject: str
+    subject: Statement
     limit: Limit
     taken: Units
     user: User | None = None
@@ -62,7 +62,7 @@ class AppliedLimit:
         if room is None:
             room = 0 if isinstance(self.limit, Unlimited) else self.limit - self.taken - self.kept
         holders = None if self.is_per_pod else self.holders(usage)
-        text = violation_text(
+        said = violation(
             request,
             self.subject,
             self.limit,
@@ -71,9 +71,9 @@ class AppliedLimit:
             holders=holders,
             reserved=self._reserved(usage),
             kept=self.kept,
-            wait=_WAIT if self.level is None else _WAIT_FOR_TEAMS,
+            wait=WAIT if self.level is None else _WAIT_FOR_TEAMS,
         )
-        return Reason(self.code, text)
+        return Reason(self.code, *said)
 
     def _reserved(self, usage: TeamUsage) -> Units | None:
         if self.level is not None and self.model is None:
@@ -120,11 +120,16 @@ def applied_limits(account: Account) -> tuple[AppliedLimit, ...]:
     leaves_kept = must_leave_kept_room(pod.demand.gpus, account)
     held = (
         AppliedLimit(
-            Code.POD_LIMIT_EXCEEDED, f"one pod of team {team.name}", team.per_pod, 0, per=" per pod", is_per_pod=True
+            Code.POD_LIMIT_EXCEEDED,
+            Statement("one pod of team {team}", {"team": team.name}),
+            team.per_pod,
+            0,
+            per=" per pod",
+            is_per_pod=True,
         ),
         AppliedLimit(
             Code.TEAM_LIMIT_EXCEEDED,
-            f"team {team.name}",
+            Statement("team {team}", {"team": team.name}),
             team.gpus.limit,
             usage.total,
             kept=usage.kept.total if leaves_kept else 0,
@@ -133,7 +138,7 @@ def applied_limits(account: Account) -> tuple[AppliedLimit, ...]:
     )
     if user is None:
         return held
-    subject, taken = f"user {user} in team {team.name}", usage.user(user)
+    subject, taken = Statement("user {user} in team {team}", {"user": user, "team": team.name}), usage.user(user)
     return (*held, AppliedLimit(Code.USER_LIMIT_EXCEEDED, subject, team.per_user, taken, user, per=" per user"))
 
 
@@ -166,10 +171,11 @@ def model_violation(request: Request, team: Team, usage: TeamUsage, model: GpuMo
 
 def guaranteed_violation(request: Request, team: Team, usage: TeamUsage, model: GpuModel | None) -> Reason:
     """Return why the guaranteed share has no room for a pod that must not borrow."""
-    subject, share, taken, of = f"team {team.name}, guaranteed share", team.gpus.guaranteed, usage.guaranteed, None
+    subject = Statement("team {team}, guaranteed share", {"team": team.name})
+    share, taken, of = team.gpus.guaranteed, usage.guaranteed, None
     if model in team.models and model is not None and taken + request.gpus <= share:
-        of = model
-        subject, share, taken = f"{subject} of {model}", team.models[model].guaranteed, usage.guaranteed_model(model)
+        of, share, taken = model, team.models[model].guaranteed, usage.guaranteed_model(model)
+        subject = Statement("team {team}, guaranteed share of {model}", {"team": team.name, "model": model})
     return AppliedLimit(Code.GUARANTEED_SHARE_USED, subject, share, taken, model=of).violation(request, usage)
 
 
@@ -203,7 +209,9 @@ def _applied_department_limit(
     level: DepartmentUsage, limit: Limit | None = None, model: GpuModel | None = None, *, kept: Units = 0
 ) -> AppliedLimit:
     department = level.department
-    subject = f"department {department.name}" + ("" if model is None else f" on {model}")
+    subject = Statement("department {department}", {"department": department.name})
+    if model is not None:
+        subject = Statement("department {department} on {model}", {"department": department.name, "model": model})
     return AppliedLimit(
         Code.DEPARTMENT_LIMIT_EXCEEDED,
         subject,
@@ -216,6 +224,5 @@ def _applied_department_limit(
 
 
 def _applied_model_limit(team: Team, usage: TeamUsage, model: GpuModel, limit: Limit) -> AppliedLimit:
-    return AppliedLimit(
-        Code.MODEL_LIMIT_EXCEEDED, f"team {team.name} on {model}", limit, usage.model(model), model=model
-    )
+    subject = Statement("team {team} on {model}", {"team": team.name, "model": model})
+    return AppliedLimit(Code.MODEL_LIMIT_EXCEEDED, subject, limit, usage.model(model), model=model)

@@ -60,11 +60,10 @@ def exceeded(demand: Demand, quotas: Collection[Quota]) -> Reason | None:
             if requests.get(name, 0) > 0 and name in quota.used and quota.used[name] + requests[name] > hard
         ]
         if over:
-            parts = (("requested", requests), ("used", quota.used), ("limited", quota.hard))
-            details = ", ".join(
-                f"{what}: {','.join(f'{name}={_quantity(amounts[name])}' for name in over)}" for what, amounts in parts
-            )
-            return Reason(Code.RESOURCE_QUOTA_EXCEEDED, f"exceeded quota: {quota.name}, {details}")
+            words = "exceeded quota: {quota}, requested: {requested}, used: {used}, limited: {limited}"
+            parts = {"requested": requests, "used": quota.used, "limited": quota.hard}
+            amounts = {what: ",".join(f"{name}={_quantity(of[name])}" for name in over) for what, of in parts.items()}
+            return Reason(Code.RESOURCE_QUOTA_EXCEEDED, words, {"quota": quota.name, **amounts})
     return None
 
 

@@ -9,6 +9,7 @@ from webhook.core.model.names import NodeName
 from webhook.core.model.policy import NO_TEAM
 from webhook.core.model.reason import Reason
 from webhook.core.model.selector import Operator, Requirement
+from webhook.core.model.statement import Statement
 from webhook.core.model.text import plural_gpus, printable, shortened
 from webhook.core.placement.domain_search import (
     DomainRoom,
@@ -92,19 +93,22 @@ class GangDomains:
             return None
         return gang_refusal([member.pod for member in self._members], gang, self._members[0].team, self._world)
 
-    def waits_for(self) -> tuple[str, str]:
-        """Return where all members start, and how many of them the best domain holds now; "" for what does not matter.
+    def waits_for(self) -> tuple[str, Statement | None]:
+        """Return the label of the domain in which all start, and what the best one holds now; "", None: no matter.
 
         Domains are not named: which is the best changes often, and each change would be a write for each pod.
         """
         if self._request is None or not self.is_required:
-            return "", ""
-        where = f" in one {printable(self._request.key)}"
-        best = self._rooms.best
+            return "", None
+        key, best, number = self._request.key, self._rooms.best, self._rooms.number
         if best is None or best.is_enough:
-            return where, ""
-        have = "the only one has" if self._rooms.number == 1 else f"the best of {self._rooms.number} has"
-        return where, f"{have} room for {best.holds} of them now"
+            return key, None
+        words = (
+            "the only one has room for {holds} of them now"
+            if number == 1
+            else "the best of {domains} has room for {holds} of them now"
+        )
+        return key, Statement(words, {"domains": number, "holds": best.holds})
 
     def to_keep(self, rooms: Sequence[NodeRoom], *, before: frozenset[NodeName]) -> Iterable[NodeRoom]:
         """Return those of the nodes that may be kept for the members: of one domain, if they require one.

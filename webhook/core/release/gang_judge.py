@@ -3,13 +3,13 @@
 from collections.abc import Hashable
 
 from webhook.core.admission.assessment import Assessment, assess
-from webhook.core.admission.gang_rules import limit_text, limits_for, never_reason
+from webhook.core.admission.gang_rules import limits_for, never_reason, over_together
 from webhook.core.admission.queueing import fits_without_borrowers
 from webhook.core.model.decision import Admit, Deny
 from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.names import NodeName
-from webhook.core.model.reason import Reason
-from webhook.core.model.text import printable
+from webhook.core.model.reason import Code, Reason
+from webhook.core.model.statement import Statement
 from webhook.core.model.tier import Tier
 from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
 from webhook.core.queue.queued_pod import QueueEntry
@@ -37,9 +37,7 @@ def judge_gang(
     Each is judged with those before it assumed in the world; afterwards the world is as before. `borrowed` is the room
     that reclaim could make, if it was counted already.
     """
-    members = [pod for each in entry.pods if (pod := world.waiting.member(each.uid)) is not None]
-    gang = members[0].pod.gang
-    name = "" if gang is None else gang.name
+    members, name = _members(entry, world)
     if (over := _over_together(entry, members, name, world)) is not None:
         return [over._replace(waiting=member, pod=member.pod) for member in members]
     domains = GangDomains(members, world, kept=kept)
@@ -49,9 +47,28 @@ def judge_gang(
         if isinstance(found[-1].verdict, Fits):
             return found
     if (never := domains.never()) is not None:
-        verdict, text = Never(), f"waits: {never.text}"
-        return [Judged(member, member.pod, Deny((never,)), verdict, text) for member in members]
+        return [Judged(member, member.pod, Deny((never,)), Never(), _for_gang(never.statement)) for member in members]
     return _all_wait(entry, members, found, name, world, domains=domains, before=before)
+
+
+def judge_first(entry: QueueEntry, world: World) -> Judged:
+    """Return the judgment on the first member of a gang: what all of them wait for as far as one judgment can say."""
+    members, name = _members(entry, world)
+    if (over := _over_together(entry, members, name, world)) is not None:
+        return over
+    judged = judge_pod(members[0], world, None, is_member=True)
+    if judged.reason is None:
+        return judged
+    facts = {"gang": name, "pods": len(members), "pod": members[0].pod.name, "why": judged.reason.statement}
+    words = "gang {gang} starts whole, with {pods} pods; for {pod}: {why}"
+    return judged._replace(reason=_for_gang(Statement(words, facts)))
+
+
+def _members(entry: QueueEntry, world: World) -> tuple[list[WaitingPod], str]:
+    """Return the members of a gang, and its name."""
+    members = [pod for each in entry.pods if (pod := world.waiting.member(each.uid)) is not None]
+    gang = members[0].pod.gang
+    return members, "" if gang is None else gang.name
 
 
 def _together(
@@ -85,7 +102,7 @@ def _over_together(entry: QueueEntry, members: list[WaitingPod], name: str, worl
     if assessed.early_decision is not None:
         return None
     if (never := never_reason(assessed, name, entry.gpus)) is not None:
-        return Judged(first, first.pod, Deny((never,)), Never(), f"waits: {never.text}")
+        return Judged(first, first.pod, Deny((never,)), Never(), _for_gang(never.statement))
     blocking = limits_for(assessed, entry.gpus)
     if not blocking:
         return None
@@ -93,9 +110,10 @@ def _over_together(entry: QueueEntry, members: list[WaitingPod], name: str, worl
         member.uid in world.waiting.expected or member.pod.requested_tier is Tier.PREEMPTIBLE for member in members
     )
     is_owed = may_be_owed and fits_without_borrowers(assessed, blocking, entry.gpus, world)
-    text = f"waits: {limit_text(assessed, blocking, name, entry.gpus, is_owed=is_owed)}"
-    reason, verdict = Reason(blocking[0].code, text), OverLimit(_limit_key(blocking[0], assessed))
-    return Judged(first, first.pod, Deny((reason,)), verdict, text, gang_whole=len(members) if is_owed else 0)
+    cause = over_together(assessed, blocking, name, entry.gpus, is_owed=is_owed)
+    decision, verdict = Deny((Reason(blocking[0].code, *cause),)), OverLimit(_limit_key(blocking[0], assessed))
+    why = Reason(Code.WAITS_FOR_BORROWERS if is_owed else Code.WAITS_FOR_LIMIT, *cause)
+    return Judged(first, first.pod, decision, verdict, why, gang_whole=len(members) if is_owed else 0)
 
 
 def _limit_key(limit: AppliedLimit, assessed: Assessment) -> Hashable:
@@ -124,8 +142,21 @@ def _all_wait(
         sizes = [pod.gpus for pod in entry.pods]
         keep = kept_nodes(sizes, domains.to_keep(rooms, before=before), before=before)
         verdict = NoRoom(keep, has_devices=verdict.has_devices)
-    cause = last.text.removeprefix("waits: ")
+    facts: dict[str, object] = {"gang": name, "pods": len(members)}
+    words = "gang {gang} starts whole, with {pods} pods"
     where, short = domains.waits_for()
-    text = f"waits: gang {printable(name)} starts whole, with {len(members)} pods{where}; "
-    text += short or f"for {last.waiting.pod.name}: {cause}"
-    return [Judged(member, member.pod, last.decision, verdict, text) for member in members]
+    if where:
+        words += " in one {domain}"
+        facts["domain"] = where
+    if short is not None:
+        words += "; {short}"
+        facts["short"] = short
+    elif last.reason is not None:
+        words += "; for {pod}: {why}"
+        facts |= {"pod": last.waiting.pod.name, "why": last.reason.statement}
+    why = _for_gang(Statement(words, facts))
+    return [Judged(member, member.pod, last.decision, verdict, why) for member in members]
+
+
+def _for_gang(cause: Statement) -> Reason:
+    return Reason(Code.WAITS_FOR_GANG, *cause)

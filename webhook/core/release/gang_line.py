@@ -8,11 +8,11 @@ Where the object of a gang says which pods those are, room for them is judged an
 from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple
 
-from webhook.core.admission.gang_rules import come_text, starts_whole, too_many_text
+from webhook.core.admission.gang_rules import come_so_far, starts_whole, too_many
 from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.names import GangId, Uid
 from webhook.core.model.policy import NO_TEAM
-from webhook.core.model.text import duration, printable
+from webhook.core.model.statement import Statement
 from webhook.core.release.gang_plans import GangPlan, GangPlans, GangSize
 from webhook.core.release.late_members import expected_members
 from webhook.core.world.waiting_pods import WaitingPod
@@ -39,7 +39,7 @@ class GangTimeout(NamedTuple):
     """A gang that did not come whole in time: one of its pods, and what of it has come."""
 
     waiting: WaitingPod
-    text: str
+    cause: Statement
 
 
 class _Incomplete(NamedTuple):
@@ -136,7 +136,7 @@ class GangLine:
             return len(members) - len(others) + self._others(gang, size) < size.number
         return any(member.has_turn and member.uid not in self._resting for member in others)
 
-    def late(self, *, now: int) -> Iterator[tuple[WaitingPod, str]]:
+    def late(self, *, now: int) -> Iterator[tuple[WaitingPod, Statement]]:
         """Yield the pods of gangs that take long to come, with what they wait for; each at most once a second."""
         if now == self._told_at:
             return
@@ -146,26 +146,31 @@ class GangLine:
             if now - self._came[gang] < LATE_SECONDS and waited < self._timeout:
                 continue
             members = self._world.waiting.of_gang(gang)
-            text = self._text(gang, found, is_late=waited >= self._timeout)
+            cause = self._cause(gang, found, is_late=waited >= self._timeout)
             if waited >= self._timeout and gang not in self._timed_out:
                 self._timed_out.add(gang)
-                self.timeouts.append(GangTimeout(next(iter(members)), text))
-            yield from ((pod, f"waits: {text}") for pod in members if not pod.is_held)
+                self.timeouts.append(GangTimeout(next(iter(members)), cause))
+            yield from ((pod, cause) for pod in members if not pod.is_held)
 
     @property
     def _timeout(self) -> int:
         return self._world.policy.queue.gang_timeout_seconds
 
-    def _text(self, gang: GangId, found: _Incomplete, *, is_late: bool) -> str:
+    def _cause(self, gang: GangId, found: _Incomplete, *, is_late: bool) -> Statement:
         """Return for what a gang waits, and what was assumed where its object and its pods disagree."""
         number = found.size.number
         if number > MAX_MEMBERS:
-            return too_many_text(found.name, number)
-        text = come_text(found.name, found.come, number)
+            return too_many(found.name, number)
+        cause = come_so_far(found.name, found.come, number)
         plan, declared = self._plans.plan(gang), self._plans.declared(gang)
         if plan is not None and plan.size and declared not in (0, plan.size, plan.size + len(plan.late)):
-            text += f" ({printable(plan.source)} says {plan.size:,}, its pods {declared:,})"
-        return f"{text} within {duration(self._timeout)}: it holds nothing, and starts whole" if is_late else text
+            words = "{members} ({source} says {said:,}, its pods {declared:,})"
+            facts = {"members": cause, "source": plan.source, "said": plan.size, "declared": declared}
+            cause = Statement(words, facts)
+        if not is_late:
+            return cause
+        words = "{members} within {timeout:duration}: it holds nothing, and starts whole"
+        return Statement(words, {"members": cause, "timeout": self._timeout})
 
     def _entries(self, gang: GangId, uids: dict[Uid, None], *, now: int) -> GangEntries:
         world = self._world

@@ -11,7 +11,7 @@ from webhook.core.admission.queueing import (
     NO_ROOM,
     limits_in_the_way,
     may_grow,
-    waiting_text,
+    reason_to_wait,
     waits_for_room,
 )
 from webhook.core.model.amount import exceeds
@@ -21,7 +21,6 @@ from webhook.core.model.names import NodeName
 from webhook.core.model.pod import NO_LABELS, Pod, Requester
 from webhook.core.model.policy import Mode
 from webhook.core.model.reason import Code, Reason
-from webhook.core.model.text import plural, plural_gpus
 from webhook.core.model.tier import Tier
 from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced, Verdict, Way
@@ -38,15 +37,16 @@ KEPT: Final = "kept"
 """The limit that is named where room is kept for others: it is not in the way of pods that do not borrow."""
 _NO_NODE: Final = frozenset({Code.NEVER_FITS, Code.POOL_UNFIT})
 """The codes of pods for which there is no node."""
-_NO_OTHER_NODE: Final = "waits: no other node could hold it"
+_NO_OTHER_NODE: Final = Reason(Code.WAITS_FOR_ROOM, "no other node could hold it")
 _NEVER_BESIDE: Final = (
-    "but none beside its own pods, such as those of DaemonSets: request less; no other pod is kept waiting for it"
+    "{short}, but none beside its own pods, such as those of DaemonSets: request less; no other pod is kept waiting "
+    "for it"
 )
 _BACKFILLS: Final = "runs ahead of pods that wait for room, and gives it back when they can start"
 
 
 class Judged(NamedTuple):
-    """A waiting pod with the decision on it, if it started now; `text` says why it waits on, "" if it does not.
+    """A waiting pod with the decision on it, if it started now; `reason` is why it waits on, None if it does not.
 
     It stays off the nodes that are `kept` for pods ahead of it, and in the domain of its gang (`place`).
     `gang_whole` is what the pod is to say of its gang (WaitingPod). With `takes_back` reclaim makes its room.
@@ -56,7 +56,7 @@ class Judged(NamedTuple):
     pod: Pod
     decision: Decision
     verdict: Verdict
-    text: str = ""
+    reason: Reason | None = None
     kept: frozenset[NodeName] = frozenset()
     place: DomainPlace | None = None
     gang_whole: int = 0
@@ -112,27 +112,36 @@ def judge_pod(
             decision = _unplaced(waiting, assessed, charge, reason, world)
             judged = Judged(waiting, assessed.pod, decision, Fits())
         case Retry(reason=reason):
-            judged = Judged(waiting, assessed.pod, decision, Never(), f"waits: {reason.text}")
+            judged = Judged(waiting, assessed.pod, decision, Never(), Reason(Code.WAITS_IN_LINE, *reason.statement))
         case Deny(reasons=reasons) if kept and not _is_refused_anywhere(waiting, reasons, world, way=way, place=place):
             judged = Judged(waiting, assessed.pod, decision, NoRoom(), _NO_OTHER_NODE)
         case Deny(reasons=reasons):
-            text = waiting_text(assessed, reasons, world)
-            judged = Judged(waiting, assessed.pod, decision, _refused(assessed, reasons), text)
+            why = reason_to_wait(assessed, reasons, world)
+            judged = Judged(waiting, assessed.pod, decision, _refused(assessed, reasons), why)
         case _:
             raise AssertionError(f"a pod that starts is never queued: {decision}")
     if place is not None and isinstance(judged.decision, Admit):
         choice = in_domain(judged.decision.node_choice, place)
         judged = judged._replace(place=place, decision=judged.decision._replace(node_choice=choice))
-    if isinstance(judged.verdict, NoRoom):
-        charge = judged.decision.charge if isinstance(judged.decision, Admit) else None
-        text = (
-            f"{judged.text}; room on {plural(len(kept), 'node')} is kept for pods ahead of it" if kept else judged.text
-        )
-        reach = reachable(assessed, world)
-        if not (kept or may_ever_start(assessed, world)):
-            return judged._replace(verdict=Never(), text=f"{judged.text}, {_NEVER_BESIDE}")
-        return judged._replace(verdict=_no_room(assessed, charge, world, before, reach), text=text)
-    return judged
+    if not isinstance(judged.verdict, NoRoom):
+        return judged
+    return _without_room(judged, assessed, world, kept=kept, before=before)
+
+
+def _without_room(
+    judged: Judged, assessed: Assessment, world: World, *, kept: frozenset[NodeName], before: frozenset[NodeName]
+) -> Judged:
+    """Return for which room a pod waits, and what back-fill leaves alone for it."""
+    why = judged.reason or _NO_OTHER_NODE
+    reach = reachable(assessed, world)
+    if not (kept or may_ever_start(assessed, world)):
+        never = Reason(Code.WAITS_IN_LINE, _NEVER_BESIDE, {"short": why.statement})
+        return judged._replace(verdict=Never(), reason=never)
+    if kept:
+        words = "{short}; room on {nodes:node} is kept for pods ahead of it"
+        why = Reason(why.code, words, {"short": why.statement, "nodes": len(kept)})
+    charge = judged.decision.charge if isinstance(judged.decision, Admit) else None
+    return judged._replace(verdict=_no_room(assessed, charge, world, before, reach), reason=why)
 
 
 def _is_refused_anywhere(
@@ -177,15 +186,15 @@ def _admitted(
     if borrowed is not None and may_reclaim and (node := borrowed.node_for(assessed)) is not None:
         team = assessed.team.name
         if borrowed.is_paced(team):
-            text = f"waits: borrowed GPUs are taken back for {MOST} pods of team {team} ahead of it"
-            return Judged(waiting, assessed.pod, admit, Paced(), text)
+            words = "borrowed GPUs are taken back for {pods} pods of team {team} ahead of it"
+            paced = Reason(Code.WAITS_IN_LINE, words, {"pods": MOST, "team": team})
+            return Judged(waiting, assessed.pod, admit, Paced(), paced)
         # its room is taken there at once: pods behind it do not start on what reclaim frees for it
         choice = admit.node_choice
         if choice.mode is not Mode.OFF:
             choice = choice._replace(mode=Mode.PREFER, nodes=(node,))
         return Judged(waiting, assessed.pod, admit._replace(node_choice=choice), Fits(), takes_back=True)
-    text = waiting_text(assessed, admit.warnings, world)
-    return Judged(waiting, assessed.pod, admit, NoRoom(), text)
+    return Judged(waiting, assessed.pod, admit, NoRoom(), reason_to_wait(assessed, admit.warnings, world))
 
 
 def _refused(assessed: Assessment, reasons: tuple[Reason, ...]) -> OverLimit | NoRoom | Never:
@@ -243,12 +252,12 @@ def released_unjudged(waiting: WaitingPod, world: World) -> Judged:
 def _unplaced(waiting: WaitingPod, assessed: Assessment, charge: Charge | None, reason: Reason, world: World) -> Admit:
     """Return the decision on a pod that Fairgate no longer decides on, such as one of an exempt namespace."""
     kept = charge or Charge(waiting.team, Tier.PREEMPTIBLE, assessed.pod.demand.gpus)
-    text = f"{reason.text}; {plural_gpus(kept.gpus)} counted"
+    counted = Reason(Code.BORROWS, "{why}; {gpus:GPUs} counted", {"why": reason.statement, "gpus": kept.gpus})
     return Admit(
         kept,
         assessed.pod.demand,
         NodeChoice(Mode.OFF),
-        Reason(Code.BORROWS, text),
+        counted,
         world.policy.hash,
         requested_tier=waiting.pod.requested_tier,
     )

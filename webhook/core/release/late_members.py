@@ -43,6 +43,7 @@ def expected_members(first: Sequence[WaitingPod], late: Sequence[Pod]) -> tuple[
             ),
             created=created,
             text="",
+            reason=None,
         )
         for number, pod in enumerate(late)
     )

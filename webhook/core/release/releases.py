@@ -22,6 +22,7 @@ from webhook.core.release.gang_rests import GangRests
 from webhook.core.release.judge import Judged, judge_pod, released_unjudged
 from webhook.core.release.late_members import as_reservation
 from webhook.core.release.queue_view import QueueView
+from webhook.core.release.reasons_behind import ReasonsBehind
 from webhook.core.release.reclaim_starts import ReclaimStarts
 from webhook.core.release.reclaimable import BorrowedRoom
 from webhook.core.release.release_judge import ReleaseJudge
@@ -82,6 +83,7 @@ class Releases:
         self._rests = GangRests()
         self._reclaim_starts = ReclaimStarts(world)
         self._hold_backs = HoldBacks()
+        self._reasons_behind = ReasonsBehind(world, self.view.queue)
 
     def due(self, *, now: int, count: int) -> list[Turn]:
         """Return at most so many pods that start now, in order, and assume their charges. `now` is in Unix seconds."""
@@ -121,8 +123,8 @@ class Releases:
                     starts.note(release.entry.team, pod.uid, now=now)
                 found += self._assumed(judged, release.way, gang=pod.gang)
         self.blocked = {uid: judged for uid, judged in judge.judged.items() if not isinstance(judged.verdict, Fits)}
-        for late, text in self.view.gangs.late(now=now):
-            self.blocked[late.uid] = Judged(late, late.pod, _NOT_ANY_MORE, Never(), text)
+        for late, cause in self.view.gangs.late(now=now):
+            self.blocked[late.uid] = Judged(late, late.pod, _NOT_ANY_MORE, Never(), Reason(Code.WAITS_FOR_GANG, *cause))
         self.is_room_needed = any(map(_waits_inside_its_share, self.blocked.values()))
         no_room = {uid: v for uid, judged in self.blocked.items() if isinstance(v := judged.verdict, NoRoom)}
         reaches = [verdict.reach for verdict in no_room.values()]
@@ -130,6 +132,10 @@ class Releases:
         world.waiting.wanted = frozenset().union(*named) if len(named) == len(reaches) else None
         self._kept = {uid: verdict.keep for uid, verdict in no_room.items() if verdict.keep}
         return found
+
+    def behind(self, *, now: int) -> dict[Uid, Judged]:
+        """Return why some of the pods wait that the last pass did not come to, others each second."""
+        return self._reasons_behind.look(self.blocked, now=now)
 
     def drop_assumed(self, turn: Turn) -> None:
         """Drop what was assumed for a turn, unless the ledger lists the pod; its reservation is kept on."""
@@ -251,7 +257,8 @@ def resumed(waiting: WaitingPod, flight: InFlightCharge, world: World, *, has_ro
     if (place := place_of_node(pod.gang, node, world)) is not None:
         choice = in_domain(choice, place)
     is_guaranteed = charge.tier is Tier.GUARANTEED
-    reason = Reason(Code.WITHIN_SHARE if is_guaranteed else Code.BORROWS, f"charged to team {charge.team}")
+    code = Code.WITHIN_SHARE if is_guaranteed else Code.BORROWS
+    reason = Reason(code, "charged to team {team}", {"team": charge.team})
     requested = pod.requested_tier
     return Admit(charge, demand, choice, reason, world.policy.hash, requested_tier=requested)
 

@@ -130,7 +130,7 @@ def promotion(change: TierChange, world: World) -> LedgerDecision:
     is_same = charge.tier is _PREEMPTIBLE and charge._replace(tier=_GUARANTEED) == change.charge
     if not is_same or not has_guaranteed_room(charge.gpus, team, world.usage(team.name), charge.model):
         return _NO_LONGER
-    why = Reason(Code.WITHIN_SHARE, f"promoted in team {team.name}")
+    why = Reason(Code.WITHIN_SHARE, "promoted in team {team}", {"team": team.name})
     seen = pod._replace(packed=NO_LABELS)  # the watch shows it, and its labels count by that
     return LedgerDecision(NotApplicable(why, change.charge), InFlightCharge(seen, change.charge, None))
 

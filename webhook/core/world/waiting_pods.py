@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from webhook.core.model.amount import Units
 from webhook.core.model.names import GangId, NodeName, TeamName, Uid, User
 from webhook.core.model.pod import Pod
+from webhook.core.model.reason import Reason
 
 EXPECTED_SECONDS: Final = 40
 """For how long a pod that was let into the line counts without being seen: kube-apiserver ends a request after 34 s."""
@@ -19,7 +20,8 @@ class WaitingPod:
 
     `pod` is what its user asked for: without a decision, with the tier label that the user wrote. `team` is the team
     whose line it is in. `created` is in seconds of Unix time, `version` the resourceVersion at which it was read.
-    `text` is its annotation fairgate.dev/waiting. `problem` says why it cannot be read any more, "" if it can: its
+    `text` is its annotation fairgate.dev/waiting, and `reason` the same as facts, None where they cannot be read.
+    `problem` says why it cannot be read any more, "" if it can: its
     owner changed it while it waited. Then `pod` has only its name, and the pod keeps its place without a turn.
     `keeps_room`: reclaim takes back borrowed GPUs under its limits for it, which no borrowing pod may have meanwhile.
     `gang_whole` is the number of pods with which its gang is whole and kept out by borrowers alone, 0 if it is not.
@@ -33,6 +35,7 @@ class WaitingPod:
     created: int = 0
     version: str = ""
     text: str = ""
+    reason: Reason | None = None
     is_terminating: bool = False
     problem: str = ""
     keeps_room: bool = False

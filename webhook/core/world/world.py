@@ -154,11 +154,11 @@ class World:
         """Return all pods, assumed ones included."""
         return (record.pod for record in self._pods.all())
 
-    def pods_on(self, node: NodeName) -> Iterator[Resident]:
-        """Yield the pods that are on a node, without those that are expected there."""
+    def pods_on(self, node: NodeName, *, is_expected: bool = False) -> Iterator[Resident]:
+        """Yield the pods that are on a node; or those that are expected there, whose room is taken already."""
         for uid in self._pods.on_node(node):
             pod = self._pods[uid].pod
-            if pod.node == node:
+            if (pod.node != node) is is_expected:
                 yield pod
 
     def without_decision(self, *, sharing: bool = False) -> Iterable[Uid]:

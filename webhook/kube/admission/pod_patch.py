@@ -26,6 +26,7 @@ from webhook.kube.objects import keys, objects
 from webhook.kube.objects.json_patch import Operation, add, escape, put, remove
 from webhook.kube.pod.constraints import read_placement, read_tolerations
 from webhook.kube.pod.pods import is_queued
+from webhook.kube.pod.waiting_reason import waiting_annotations, waits_of
 
 
 class _Decision(msgspec.Struct, gc=False, omit_defaults=True):
@@ -101,8 +102,8 @@ def queue_operations(pod: objects.Pod, queue: Queue, *, now_text: str) -> list[O
     )
     written = {
         keys.DECISION: _dated(_encoder.encode(decision)[:-1].decode(), now_text),
-        keys.WAITING: queue.reason.text,
     }
+    written |= {key: text for key, text in waiting_annotations(waits_of(queue.reason)).items() if text is not None}
     present = pod.metadata.annotations
     if present is None:
         found.append(add("/metadata/annotations", written))

@@ -11,13 +11,15 @@ from typing import Final, NamedTuple
 
 from webhook.core.model.policy import WorkloadKind
 from webhook.kube.kinds.antichain import bits, heaviest
+from webhook.kube.kinds.apps import rolling_surge
 from webhook.kube.kinds.argo_pods import Settings, devices_of, has_pod, pod_of
 from webhook.kube.kinds.argo_tasks import Task, before, instances, tasks_of
 from webhook.kube.kinds.batch import overlapping, suspended
 from webhook.kube.kinds.budget import Budget
 from webhook.kube.kinds.deadlines import PROGRESS
+from webhook.kube.kinds.gpu_requests import amounts_in
 from webhook.kube.kinds.kind_row import REPLICA_SET, PodsFound, ReadContext, Row, fatal
-from webhook.kube.kinds.model import Json, listed, mapping, text
+from webhook.kube.kinds.model import Json, Surge, listed, mapping, text
 from webhook.kube.kinds.paths import MAX_PODS, ControllerKind, Count, Pods, count_at, dig, unknown_pods
 
 _MAX_DEPTH: Final = 32
@@ -164,6 +166,8 @@ class _Run:
         template = {**defaults, **template}
         if has_pod(template):
             return self._pod(key, template)
+        if amounts_in(text(mapping(template.get("resource")).get("manifest")), self._budget):
+            raise _UnknownError(f"template {key} creates an object that asks for GPUs: it is judged when it is created")
         limit = count_at(template, "parallelism", default=MAX_PODS, named=f"parallelism of template {key}")
         calls = [[self._called(task, key, library, depth=depth) for task in group] for group in tasks_of(template)]
         return self._graph(calls, limit) if isinstance(template.get("dag"), Mapping) else self._steps(calls, limit)
@@ -281,6 +285,14 @@ def _stored(ref: Json, context: ReadContext) -> Json:
     return mapping(found.get("spec"))
 
 
+def _rollout_surge(document: Json, replicas: int) -> Surge | None:
+    """Return what an update of a Rollout adds: by blueGreen as many pods again, by canary as a Deployment."""
+    strategy = mapping(dig(document, "spec.strategy"))
+    if isinstance(strategy.get("blueGreen"), dict):
+        return Surge(replicas, is_first=True) if replicas else None
+    return rolling_surge(strategy.get("canary"), replicas)
+
+
 _ALPHA: Final = ("v1alpha1",)
 
 ROWS: Final = (
@@ -309,5 +321,6 @@ ROWS: Final = (
         rollout,
         REPLICA_SET,
         deadline=PROGRESS,
+        surge=_rollout_surge,
     ),
 )

@@ -8,7 +8,7 @@ from webhook.core.model.policy import PodPath, WorkloadKind
 from webhook.core.reclaim.failures import FailureBudget, Loss
 from webhook.kube.kinds.budget import Budget
 from webhook.kube.kinds.gang_rules import NO_GANG, GangRules
-from webhook.kube.kinds.model import Json
+from webhook.kube.kinds.model import Json, Surge
 from webhook.kube.kinds.paths import ControllerKind, Pods
 from webhook.kube.kinds.related import Related
 
@@ -83,8 +83,8 @@ class Row:
     they have by default, `failures` is read of objects in the cluster, `fails` says why one eviction ends it, and
     `loss` what an eviction is to a pod's controller of this kind.
 
-    `is_intermediate`: other controllers create it, so its owner is looked up. `is_retried`: its controller tries again
-    after any change of the object.
+    `surge` returns what a rolling update of so many pods adds. `is_intermediate`: other controllers create it, so its
+    owner is looked up. `is_retried`: its controller tries again after any change of the object.
     """
 
     kind: WorkloadKind
@@ -101,6 +101,7 @@ class Row:
     failures: Failures | None = None
     fails: str = ""
     loss: Callable[[Mapping[str, str]], Loss] = counted
+    surge: Callable[[Json, int], Surge | None] | None = None
     is_intermediate: bool = False
     is_retried: bool = False
 

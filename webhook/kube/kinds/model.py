@@ -29,6 +29,13 @@ class PodSet:
     problem: str | None = None
 
 
+class Surge(NamedTuple):
+    """Pods that an update of an object's template runs beside the old ones. `is_first`: no old one leaves before."""
+
+    number: int
+    is_first: bool
+
+
 class EvictionEffect(NamedTuple):
     """A message for a workload that does not survive evictions; empty if it does.
 
@@ -47,7 +54,7 @@ class Workload:
     """An object and all pods that it creates. `is_gang`: some of its pods cannot work without the others.
 
     `later` are pods that run at other times than those of `pod_sets`: they are checked separately. `deadline` is one
-    that runs on while its pods wait in line, "" where there is none.
+    that runs on while its pods wait in line, "" where there is none. `surge` is what a rolling update adds.
     """
 
     api_version: str
@@ -60,6 +67,7 @@ class Workload:
     later: tuple[PodSet, ...] = ()
     evictions: EvictionEffect = SURVIVES
     deadline: str = ""
+    surge: Surge | None = None
 
 
 @dataclass(frozen=True, slots=True)

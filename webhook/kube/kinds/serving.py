@@ -111,7 +111,7 @@ def nim_service(document: Json, context: ReadContext) -> PodsFound:
         return PodsFound((unknown_pods(template),))
     if not isinstance(spec.get("multiNode"), dict):
         return PodsFound((Pods("", count, template),))
-    size = count_at(spec, "multiNode.size", default=1, named="spec.multiNode.size")
+    size = count_at(spec, "multiNode.parallelism.pipeline", default=1, named="spec.multiNode.parallelism.pipeline")
     others = size.without(1)
     leader = Pods("leader", count, template, STATEFUL_SET)
     worker = Pods("worker", count.times(others), template, STATEFUL_SET)
@@ -227,7 +227,8 @@ ROWS: Final = (
     Row(
         WorkloadKind("apps.nvidia.com", "NIMService", "nimservices"),
         ("v1alpha1",),
-        "`spec.replicas` (1), or `spec.scale.hpa.maxReplicas` where `scale` is enabled; times `spec.multiNode.size`",
+        "`spec.replicas` (1), or `spec.scale.hpa.maxReplicas` where `scale` is enabled; times "
+        "`spec.multiNode.parallelism.pipeline`",
         nim_service,
         REPLICA_SET,
         {"app": "{name}"},

@@ -1,31 +1,43 @@
 """SparkApplication: a driver and executors, described by Spark's own fields instead of pod templates."""
 
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 from webhook.core.model.policy import WorkloadKind
 from webhook.kube.kinds.budget import Budget
 from webhook.kube.kinds.kind_row import PodsFound, ReadContext, Row
-from webhook.kube.kinds.model import Json, listed, mapping, scalar, text
-from webhook.kube.kinds.paths import ONE, ControllerKind, Count, Pods, count_at, dig
+from webhook.kube.kinds.model import Json, digits, listed, mapping, scalar, text
+from webhook.kube.kinds.paths import ONE, ControllerKind, Count, Pods, count_at, dig, unknown_pods
 from webhook.kube.kinds.template_merge import merge_container, merge_spec
+from webhook.kube.objects.bounds import shortened
 
 _JVM_SIZE: Final = re.compile(r"([0-9]{1,18})\s*([kmgt]?)b?", re.IGNORECASE)
 _MEBIBYTES: Final = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024 * 1024}
 _DEFAULT_MEMORY: Final = "1g"
 _MIN_OVERHEAD_MEBIBYTES: Final = 384
 _OVERHEAD: Final = 0.1
+_ROLES: Final = ("driver", "executor")
+_DYNAMIC: Final = "spark.dynamicAllocation"
+_CONF_STEPS: Final = 4
+"""The cost of one entry of sparkConf, which is read several times."""
 _COPIED: Final = ("affinity", "tolerations", "nodeSelector", "schedulerName", "initContainers", "priorityClassName")
 
 
 def spark_application(document: Json, context: ReadContext) -> PodsFound:
     """Read a SparkApplication; its driver creates the executors."""
     driver, executor = mapping(dig(document, "spec.driver")), mapping(dig(document, "spec.executor"))
-    of_driver = _template(document, driver, "spark-kubernetes-driver", context.budget)
-    of_executor = _template(document, executor, "executor", context.budget)
+    conf = mapping(dig(document, "spec.sparkConf"))
+    context.budget.step(_CONF_STEPS * len(conf))
+    unset = next((name for role in _ROLES for name in _without_vendor(conf, role)), None)
+    if unset is not None:
+        problem = f"spec.sparkConf sets {shortened(unset)}.amount without its vendor, of which Spark makes the resource"
+        return PodsFound((unknown_pods(problem),))
+    of_driver = _template(document, driver, "spark-kubernetes-driver", _devices(conf, "driver"), context.budget)
+    of_executor = _template(document, executor, "executor", _devices(conf, "executor"), context.budget)
     pods = (
         Pods("driver", ONE, of_driver),
-        Pods("executor", _executors(document), of_executor, ControllerKind("v1", "Pod")),
+        Pods("executor", _executors(document, conf), of_executor, ControllerKind("v1", "Pod")),
     )
     return PodsFound(pods)
 
@@ -35,21 +47,53 @@ def scheduled_spark_application(document: Json, context: ReadContext) -> PodsFou
     return spark_application({"spec": dig(document, "spec.template")}, context)
 
 
-def _executors(document: Json) -> Count:
-    if dig(document, "spec.dynamicAllocation.enabled") is True:
-        if dig(document, "spec.dynamicAllocation.maxExecutors") is None:
-            return Count(
-                None, "spec.dynamicAllocation.maxExecutors is not set: Spark may create any number of executors"
-            )
-        return count_at(document, "spec.dynamicAllocation.maxExecutors", default=None)
+def _executors(document: Json, conf: Json) -> Count:
+    """Return the number of executors; fields of the spec take precedence over those of sparkConf."""
+    is_dynamic = dig(document, "spec.dynamicAllocation.enabled")
+    if is_dynamic is True or (is_dynamic is None and scalar(conf.get(f"{_DYNAMIC}.enabled")) == "true"):
+        if dig(document, "spec.dynamicAllocation.maxExecutors") is not None:
+            return count_at(document, "spec.dynamicAllocation.maxExecutors", default=None)
+        return _of_conf(conf, f"{_DYNAMIC}.maxExecutors", "Spark may create any number of executors")
+    if dig(document, "spec.executor.instances") is None and "spark.executor.instances" in conf:
+        return _of_conf(conf, "spark.executor.instances", "")
     return count_at(document, "spec.executor.instances", default=1)
 
 
-def _template(document: Json, role: Json, name: str, budget: Budget) -> Json:
+def _of_conf(conf: Json, key: str, unset: str) -> Count:
+    """Return the number at a key of sparkConf, whose values are texts; `unset` says what holds without it."""
+    named = f"{key} of spec.sparkConf"
+    if key not in conf:
+        return Count(None, f"{named}, or spec.{key.removeprefix('spark.')}, is not set: {unset}")
+    number = digits(conf[key])
+    return count_at({"given": conf[key] if number is None else number}, "given", default=None, named=named)
+
+
+def _without_vendor(conf: Json, role: str) -> Iterator[str]:
+    """Yield each resource of a role whose vendor is not set, as the prefix of its keys."""
+    for name, _ in _amounts(conf, role):
+        prefix = f"spark.{role}.resource.{name}"
+        if not text(conf.get(f"{prefix}.vendor")):
+            yield prefix
+
+
+def _devices(conf: Json, role: str) -> Json:
+    """Return the extended resources that sparkConf requests for a role: VENDOR/NAME."""
+    vendors = {name: text(conf[f"spark.{role}.resource.{name}.vendor"]) for name, _ in _amounts(conf, role)}
+    return {f"{vendors[name]}/{name}": amount for name, amount in _amounts(conf, role)}
+
+
+def _amounts(conf: Json, role: str) -> Iterator[tuple[str, object]]:
+    prefix = f"spark.{role}.resource."
+    for key, amount in conf.items():
+        if str(key).startswith(prefix) and key.endswith(".amount"):
+            yield key.removeprefix(prefix).removesuffix(".amount"), amount
+
+
+def _template(document: Json, role: Json, name: str, devices: Json, budget: Budget) -> Json:
     base = mapping(role.get("template"))
     spec = mapping(base.get("spec"))
     known = [mapping(each) for each in listed(spec.get("containers"))]
-    main = merge_container(known[0] if known else {}, {"name": name, "resources": _resources(role)}, budget)
+    main = merge_container(known[0] if known else {}, {"name": name, "resources": _resources(role, devices)}, budget)
     made: dict[str, Any] = {**spec, "containers": [main, *known[1:], *listed(role.get("sidecars"))]}
     if selector := dig(document, "spec.nodeSelector"):
         made["nodeSelector"] = selector
@@ -61,11 +105,11 @@ def _template(document: Json, role: Json, name: str, budget: Budget) -> Json:
     return {"metadata": metadata, "spec": made}
 
 
-def _resources(role: Json) -> Json:
+def _resources(role: Json, devices: Json) -> Json:
     """Return Spark's cores, memory and GPUs as requests and limits."""
     memory = f"{_mebibytes(role)}Mi"
     requests: dict[str, Any] = {"cpu": _cpu(role.get("coreRequest") or role.get("cores") or 1), "memory": memory}
-    limits: dict[str, Any] = {"memory": memory}
+    limits: dict[str, Any] = {"memory": memory, **devices}
     if role.get("coreLimit"):
         limits["cpu"] = _cpu(role["coreLimit"])
     gpu = mapping(role.get("gpu"))
@@ -96,7 +140,8 @@ ROWS: Final = (
     Row(
         WorkloadKind("sparkoperator.k8s.io", "SparkApplication", "sparkapplications"),
         ("v1beta2",),
-        "a driver, and `executor.instances` (1); with dynamic allocation `maxExecutors`",
+        "a driver, and `executor.instances` (1), or with dynamic allocation `maxExecutors`; also by "
+        "`sparkConf`, devices too",
         spark_application,
         labels={"sparkoperator.k8s.io/app-name": "{name}", "spark-role": "{type}"},
     ),

@@ -3,7 +3,21 @@
 from typing import Final
 
 from webhook.core.model.policy import WorkloadKind
-from webhook.kube.kinds import apps, argo, batch, kubeflow, pod_groups, ray, seldon, serving, spark, trainjob
+from webhook.kube.kinds import (
+    apps,
+    argo,
+    batch,
+    dynamo,
+    kubeflow,
+    kubevirt,
+    pod_groups,
+    ray,
+    seldon,
+    serving,
+    spark,
+    tekton,
+    trainjob,
+)
 from webhook.kube.kinds.kind_row import KindTable, Row
 
 BUILT_IN: Final[tuple[Row, ...]] = (
@@ -16,6 +30,9 @@ BUILT_IN: Final[tuple[Row, ...]] = (
     *spark.ROWS,
     *serving.ROWS,
     *seldon.ROWS,
+    *dynamo.ROWS,
+    *tekton.ROWS,
+    *kubevirt.ROWS,
     *pod_groups.ROWS,
 )
 

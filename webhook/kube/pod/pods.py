@@ -36,9 +36,11 @@ class InvalidPod:
     @property
     def reasons(self) -> tuple[Reason, ...]:
         """The reasons of its refusal: the first of many problems, each truncated."""
-        found = [Reason(Code.TOO_LARGE, text) for text in self.excess]
-        found += [Reason(Code.INVALID_REQUEST, text) for text in self.problems]
-        return tuple([reason._replace(text=bounds.shortened(reason.text)) for reason in found[: bounds.PROBLEMS]])
+        found = [(Code.TOO_LARGE, text) for text in self.excess]
+        found += [(Code.INVALID_REQUEST, text) for text in self.problems]
+        return tuple(
+            [Reason(code, "{problem}", {"problem": bounds.shortened(text)}) for code, text in found[: bounds.PROBLEMS]]
+        )
 
 
 _SPREAD_BY_DEFAULT: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})

@@ -14,13 +14,11 @@ from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.names import Namespace, TeamName
 from webhook.core.model.original_request import without_holds
 from webhook.core.model.pod import Pod
-from webhook.core.model.text import printable, shortened
+from webhook.core.model.text import shortened
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.kube.objects import bounds, keys, objects
 from webhook.kube.pod.pods import InvalidPod, has_ended, is_queued, to_pod, uid_of, unix_seconds
-
-MAX_TEXT: Final = 1000
-"""Characters of the text that says why a pod waits."""
+from webhook.kube.pod.waiting_reason import MAX_TEXT, read_waits, waiting_text
 
 _DIGITS: Final = len(str(MAX_MEMBERS))
 
@@ -63,7 +61,8 @@ def to_waiting(pod: objects.Pod, weights: Weights, *, is_trusted: bool = False) 
         priority=spec.priority or 0,
         created=unix_seconds(metadata.creation_timestamp or ""),
         version=metadata.resource_version,
-        text=waiting_annotation(annotations),
+        text=waiting_text(annotations),
+        reason=None if (waits := read_waits(annotations)) is None else waits.reason,
         is_terminating=metadata.deletion_timestamp is not None,
         problem=problem,
         keeps_room=keys.RECLAIMING in annotations,
@@ -75,19 +74,16 @@ def to_waiting(pod: objects.Pod, weights: Weights, *, is_trusted: bool = False) 
 
 def new_in_line(pod: Pod, queue: Queue, found: objects.Pod, *, now: int) -> WaitingPod:
     """Return a pod that was let into the line now; `found` is the object."""
+    annotations = found.metadata.annotations or {}
     return WaitingPod(
         as_requested(pod, None if queue.requested_tier is None else str(queue.requested_tier)),
         queue.team,
         queue.user,
         priority=found.spec.priority or 0,
         created=now,
-        text=waiting_annotation(found.metadata.annotations or {}),
+        text=waiting_text(annotations),
+        reason=None if (waits := read_waits(annotations)) is None else waits.reason,
     )
-
-
-def waiting_annotation(annotations: Mapping[str, str]) -> str:
-    """Return why a pod waits; its owner may write anything there."""
-    return printable(annotations.get(keys.WAITING, "")[:MAX_TEXT])
 
 
 def _gang_whole(text: str) -> int:

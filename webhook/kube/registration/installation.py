@@ -158,14 +158,14 @@ def probe_pod(policy: Policy) -> dict[str, Any]:
 def created_probe(pod: _Json) -> Probe:
     """Return the result of a dry run that created a pod: Fairgate was called if the pod has its label of a team.
 
-    A pod that waits in line has that one, and no tier yet.
+    A pod that waits in line has that one, and of a tier at most what was asked for.
     """
     labels, annotations = (pod["metadata"].get(name) or {} for name in ("labels", "annotations"))
     if keys.TEAM not in labels:
         return Probe(ProbeOutcome.NOT_CALLED, "the API server admitted a GPU pod without calling Fairgate")
-    if keys.TIER in labels:
-        return Probe(ProbeOutcome.YES, f"admitted as {labels[keys.TIER]}")
-    return Probe(ProbeOutcome.YES, f"queued: {annotations.get(keys.WAITING, 'it waits in line')}")
+    if any(gate["name"] == keys.QUEUE_GATE for gate in pod["spec"].get("schedulingGates") or ()):
+        return Probe(ProbeOutcome.YES, f"queued: {annotations.get(keys.WAITING, '')}")
+    return Probe(ProbeOutcome.YES, f"admitted as {labels.get(keys.TIER, '')}")
 
 
 def refused_probe(status: int, text: str) -> Probe:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from webhook.kube.kinds.budget import TOO_LARGE, Budget, BudgetSpentError
 from webhook.kube.kinds.deadlines import running_deadline
@@ -15,27 +15,10 @@ from webhook.kube.objects import bounds, keys
 from webhook.kube.objects.bounds import shortened
 from webhook.kube.workloads.evictions import eviction_effect
 from webhook.kube.workloads.gang_marks import gang_marks, marked, marks_of
-
-_BUILT_IN_GROUPS: Final = frozenset({"", "apps", "batch", "autoscaling", "policy", "extensions"})
-"""Built-in API groups, besides those under k8s.io: all their kinds that create pods are in the table."""
+from webhook.kube.workloads.unknown_kinds import unknown_kind
 
 _NAMES: Final = 5
 """Times that a pod's role or its workload's name is in its metadata, besides its labels."""
-
-_TEMPLATE_KINDS: Final = frozenset(
-    {
-        ("argoproj.io", "ClusterWorkflowTemplate"),
-        ("argoproj.io", "WorkflowTemplate"),
-        ("kueue.x-k8s.io", "Workload"),
-        ("mlops.seldon.io", "ServerConfig"),
-        ("serving.kserve.io", "ClusterServingRuntime"),
-        ("serving.kserve.io", "LLMInferenceServiceConfig"),
-        ("serving.kserve.io", "ServingRuntime"),
-        ("trainer.kubeflow.org", "ClusterTrainingRuntime"),
-        ("trainer.kubeflow.org", "TrainingRuntime"),
-    }
-)
-"""Kinds with templates for other kinds: they create no pods themselves."""
 
 
 def expand(
@@ -53,7 +36,7 @@ def expand(
     """
     budget = budget or Budget()
     try:
-        row = row_of(document, kinds)
+        row = row_of(document, kinds, budget)
         if isinstance(row, Row):
             if not row.makes_pods:
                 return None
@@ -64,13 +47,16 @@ def expand(
     return row
 
 
-def row_of(document: Json, kinds: KindTable) -> Row | Unknown | None:
-    """Return the row of an object's kind; None for a kind without pods, Unknown for one that is not described."""
+def row_of(document: Json, kinds: KindTable, budget: Budget) -> Row | Unknown | None:
+    """Return the row of an object's kind; None for a kind without pods, Unknown for one that is not described.
+
+    Raises BudgetSpentError.
+    """
     api_version, kind = text(document.get("apiVersion")), text(document.get("kind"))
     if not api_version or not kind:
         return Unknown("not a Kubernetes object: it has no apiVersion or no kind")
     group = api_version.rpartition("/")[0]
-    return kinds.get((group, kind)) or _unknown_kind(document, group, kind)
+    return kinds.get((group, kind)) or unknown_kind(document, group, kind, budget)
 
 
 def _expanded(
@@ -100,6 +86,7 @@ def _expanded(
         later,
         eviction_effect(document, row, budget),
         running_deadline(document, row.deadline),
+        row.surge(document, sets[0].count) if row.surge is not None and sets and sets[0].count else None,
     )
 
 
@@ -129,7 +116,7 @@ def _of_parts(parts: Iterable[Json], context: ReadContext, kinds: KindTable) -> 
     """Yield the pods of objects that another creates, with the object's name in the role; nested ones are unknown."""
     for number, part in enumerate(parts):
         name = text(mapping(part.get("metadata")).get("name")) or f"{text(part.get('kind'))} {number}"
-        row = row_of(part, kinds)
+        row = row_of(part, kinds, context.budget)
         if isinstance(row, Row) and row.makes_objects:
             yield PodSet(name, None, {}, f"{shortened(name)} creates objects itself: its pods are checked one by one")
             continue
@@ -212,67 +199,3 @@ def _owner(role: str, row: Row, controller: ControllerKind, context: ReadContext
         "uid": f"{controller.kind}/{context.name}{made_by}",
         "controller": True,
     }
-
-
-def _unknown_kind(document: Json, group: str, kind: str) -> Unknown | None:
-    """Return Unknown for an object that is not in the table and has fields of a pod, else None."""
-    if group in _BUILT_IN_GROUPS or (group.endswith(".k8s.io") and not group.endswith(".x-k8s.io")):
-        return None
-    if (group, kind) in _TEMPLATE_KINDS:
-        return None
-    where = _pod_like(document)
-    if where is None:
-        return None
-    return Unknown(
-        f"kind {shortened(kind)} of {shortened(group)} is not known, and it has containers at {shortened(where)}; "
-        "describe it in the policy under workloads.kinds"
-    )
-
-
-class _Place(NamedTuple):
-    """A value in an object: below another one, and the end of its path."""
-
-    value: object
-    above: "_Place | None" = None
-    key: str = ""
-
-
-def _pod_like(document: Json) -> str | None:
-    """Return the path of the first field that looks like part of a pod: containers, or resources for devices."""
-    stack = [_Place(document)]
-    while stack:
-        place = stack.pop()
-        value = place.value
-        if _is_pod_like(place):
-            return _path(place).lstrip(".")
-        if isinstance(value, dict):
-            below = [_Place(item, place, f".{key}") for key, item in value.items() if isinstance(item, dict | list)]
-        else:
-            items = enumerate(value if isinstance(value, list) else ())
-            below = [_Place(item, place, f"[{index}]") for index, item in items if isinstance(item, dict | list)]
-        stack += reversed(below)
-    return None
-
-
-def _is_pod_like(place: _Place) -> bool:
-    match place.key:
-        case ".containers":
-            return isinstance(place.value, list)
-        case ".container":
-            return "image" in mapping(place.value)
-        case ".resources":
-            return _asks_for_devices(mapping(place.value))
-    return False
-
-
-def _path(place: _Place | None) -> str:
-    found = []
-    while place is not None:
-        found.append(place.key)
-        place = place.above
-    return "".join(reversed(found))
-
-
-def _asks_for_devices(resources: Json) -> bool:
-    """Whether an extended resource is requested, such as all devices: vendor.example/device."""
-    return any("/" in str(name) for side in ("limits", "requests") for name in mapping(resources.get(side)))

@@ -9,10 +9,10 @@ from webhook.core.model.pod import Pod
 from webhook.core.release.gang_plans import GangPlan
 from webhook.kube.kinds.budget import TOO_LARGE, Budget, BudgetSpentError
 from webhook.kube.kinds.gang_rules import NO_GANG, Stage, Stages
-from webhook.kube.kinds.kind_row import KindTable, Row
+from webhook.kube.kinds.kind_row import KindTable
 from webhook.kube.kinds.model import Json, PodSet, Unknown, mapping, text
 from webhook.kube.pod.pods import InvalidPod
-from webhook.kube.workloads.expand import expand, row_of
+from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_object import gang_object
 from webhook.kube.workloads.parts import to_part
 
@@ -36,8 +36,8 @@ def gang_plan(
 
     Raises UnknownSizeError, with the reason, if it does not say it.
     """
-    row = row_of(document, kinds)
-    rules = row.gang if isinstance(row, Row) else NO_GANG
+    row = kinds.get((text(document.get("apiVersion")).rpartition("/")[0], text(document.get("kind"))))
+    rules = NO_GANG if row is None else row.gang
     try:
         least = rules.least_of(document)
     except ValueError as error:

@@ -20,7 +20,7 @@ from webhook.kube.pod.domain_requests import domain_request
 from webhook.kube.pod.gangs import is_requested
 from webhook.kube.pod.pods import InvalidPod, to_pod
 
-NOT_JUDGED: Final = Reason(Code.TOO_LARGE, TOO_LARGE)
+NOT_JUDGED: Final = Reason(Code.TOO_LARGE, "{problem}", {"problem": TOO_LARGE})
 """The only reason for a workload that takes more than its budget."""
 
 _PART_STEPS: Final = 500

@@ -165,7 +165,8 @@ class Pseudonyms:
             made[key] = self.of("user", made[key])
         if keys.DECISION in made:
             made[keys.DECISION] = self._decision(made[keys.DECISION])
-        made.pop(keys.WAITING, None)  # a text with names of holders
+        for key in (keys.WAITING, keys.WAITING_FACTS):  # with names of holders
+            made.pop(key, None)
         return made
 
     def _decision(self, annotation: str) -> str:

@@ -26,6 +26,7 @@ from webhook.page.views.search import LONGEST, MOST
 from webhook.page.views.teams import ShareRow
 from webhook.page.views.usage_history import Point, UsageHistory, sparkline, summed
 from webhook.page.views.viewer import Viewer
+from webhook.page.views.waiting_row import COLUMNS
 
 ROWS: Final = 100
 """Nodes, decisions or waiting pods on one page of a table."""
@@ -37,6 +38,7 @@ COLORS: Final = 12
 """Colors of teams; of more teams some have the same, and the names tell them apart."""
 
 _LARGEST_PAGE: Final = 10_000
+_REASONS: Final = 3
 _NO_HISTORY: Final = (
     "The use of the last 24 hours is not known: `fairgate serve --history` records it, and --history names the file."
 )
@@ -116,7 +118,18 @@ class ViewPages:
         found = self._readable(viewer).line(await self._line.line())
         number, shown = _page(found.rows, request)
         left_out, paging = found.waiting - len(found.rows), _paging(number, len(found.rows))
-        return self._html("line.html", viewer, rows=shown, waiting=found.waiting, left_out=left_out, paging=paging)
+        unknown = Counter(row.likely_start_unknown for row in shown if row.likely_start_unknown is not None)
+        return self._html(
+            "line.html",
+            viewer,
+            columns=COLUMNS,
+            rows=shown,
+            now=int(time.time()),
+            unknown=unknown.most_common(_REASONS),
+            waiting=found.waiting,
+            left_out=left_out,
+            paging=paging,
+        )
 
     async def decisions(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Show the newest decisions, of one kind or with some words if the viewer asks for that."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
-from webhook.core.explain.board import natural
 from webhook.core.explain.likely_start import Run
 from webhook.core.model.names import NodeName, TeamName, Uid, User
 from webhook.core.model.policy import Policy
+from webhook.core.model.text import natural_sort_key
 from webhook.core.world.world import World
 from webhook.page.live.kept_objects import KeptObjects
 from webhook.page.views.decisions import DecisionLog
@@ -158,4 +158,4 @@ class ClusterState:
 
     def sorted_rows(self) -> list[MapRow]:
         """Return all rows, gpu-2 before gpu-10."""
-        return [self.rows[name] for name in sorted(self.rows, key=natural)]
+        return [self.rows[name] for name in sorted(self.rows, key=natural_sort_key)]

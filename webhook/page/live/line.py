@@ -8,14 +8,11 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.admission.queueing import without_place
-from webhook.core.explain.likely_start import StartRange
-from webhook.core.explain.queue_rows import QueueReader, QueueRow
-from webhook.core.model.amount import gpus_text
-from webhook.core.model.text import printable, shortened
+from webhook.core.explain.queue_rows import QueueReader, QueueRow, written_reason
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.snapshots import SnapshotError, Snapshots
+from webhook.page.views.waiting_row import WaitingReport, short, waiting_report
 from webhook.simulation.forecast.forecast import Forecast
 
 SECONDS: Final = 4.0
@@ -28,30 +25,12 @@ FIRST: Final = 1_000
 OF_NAMESPACE: Final = 100
 """Pods that are shown: the first of all, and the first of each namespace."""
 
-_LONGEST: Final = 300
 
+class LineRow(msgspec.Struct, frozen=True):
+    """A waiting pod, and what Fairgate wrote on it, for those who may not see what it waits for."""
 
-class LineRow(msgspec.Struct, array_like=True, frozen=True):
-    """A waiting pod. `place` is 0 where it is not in line; the likely start is in seconds from now, -1 if unknown.
-
-    `why_unknown` then says why. `written` is what Fairgate wrote on the pod.
-    """
-
-    namespace: str
-    name: str
-    team: str
-    user: str
-    gpus: str
-    created: int
-    place: int
-    place_in_team: int
-    code: str
-    cause: str
-    holders: tuple[tuple[str, str], ...]
-    earliest: int
-    latest: int
-    why_unknown: str = ""
-    written: str = ""
+    pod: WaitingReport
+    written: str
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -116,26 +95,5 @@ def _shown(found: list[WaitingPod]) -> Iterator[WaitingPod]:
 
 
 def _row(row: QueueRow) -> LineRow:
-    waiting, place = row.waiting, row.place
-    start, why = (row.start, "") if isinstance(row.start, StartRange) else (StartRange(-1, -1), row.start.reason)
-    return LineRow(
-        waiting.pod.namespace,
-        waiting.pod.name,
-        waiting.team,
-        _short(waiting.user or ""),
-        gpus_text(row.gpus),
-        waiting.created,
-        0 if place is None else place.overall,
-        0 if place is None else place.of_team,
-        row.code,
-        _short(row.cause),
-        tuple((_short(each.name), gpus_text(each.gpus)) for each in row.holders),
-        start.earliest,
-        start.latest,
-        _short(why),
-        _short(without_place(waiting.text.removeprefix("waits: "))),
-    )
-
-
-def _short(found: str) -> str:
-    return shortened(printable(found), _LONGEST)
+    found = msgspec.structs.replace(waiting_report(row), facts={}, cause=short(row.cause))
+    return LineRow(found, short(written_reason(row.waiting).text))

@@ -28,6 +28,7 @@ from webhook.page.views.gpu_map import MapRow, seen_by
 from webhook.page.views.search import Hit, search
 from webhook.page.views.teams import ShareRow, own_teams, share_rows
 from webhook.page.views.viewer import Viewer
+from webhook.page.views.waiting_row import WaitingReport
 
 Json = Mapping[str, Any]
 
@@ -43,7 +44,7 @@ class WaitingRows:
     """The pods in line that a viewer may see: how many there are, and those that are shown."""
 
     waiting: int
-    rows: tuple[LineRow, ...]
+    rows: tuple[WaitingReport, ...]
 
 
 class Readable:
@@ -88,12 +89,13 @@ class Readable:
         the pod, with its place in its team.
         """
         if self.viewer.sees_all:
-            return WaitingRows(line.waiting, line.rows)
+            return WaitingRows(line.waiting, tuple(row.pod for row in line.rows))
         taken: Counter[str] = Counter()
         rows = []
         for row in line.rows:
-            taken[row.namespace] += 1
-            if self.viewer.sees(row.namespace) and taken[row.namespace] <= OF_NAMESPACE:
+            namespace = row.pod.namespace
+            taken[namespace] += 1
+            if self.viewer.sees(namespace) and taken[namespace] <= OF_NAMESPACE:
                 rows.append(_as_written(row))
         waiting = sum(count for namespace, count in line.by_namespace.items() if self.viewer.sees(namespace))
         return WaitingRows(waiting, tuple(rows))
@@ -146,17 +148,17 @@ class Readable:
         return self.viewer.nodes if kind in _OF_NODES else True
 
 
-def _as_written(row: LineRow) -> LineRow:
+def _as_written(row: LineRow) -> WaitingReport:
+    pod = row.pod
     return msgspec.structs.replace(
-        row,
-        place=0,
-        place_in_team=0 if row.team == UNASSIGNED else row.place_in_team,
+        pod,
+        place=None,
+        place_in_team=None if pod.team == UNASSIGNED else pod.place_in_team,
         code="",
-        cause=row.written or "not known",
-        holders=(),
-        earliest=-1,
-        latest=-1,
-        why_unknown=UNKNOWN,
+        cause=row.written,
+        holders=[],
+        likely_start=None,
+        likely_start_unknown=UNKNOWN,
     )
 
 

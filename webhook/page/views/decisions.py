@@ -9,6 +9,7 @@ from webhook.core.model.text import printable, shortened
 from webhook.kube.kinds.model import listed, mapping, text
 from webhook.kube.objects import keys
 from webhook.kube.pod.pods import unix_seconds
+from webhook.kube.pod.waiting_reason import read_waits, waiting_text
 from webhook.page.views.viewer import Viewer
 
 KEPT: Final = 4_000
@@ -176,8 +177,9 @@ def of_pod(pod: Mapping[str, Any]) -> Decision | None:
 
 
 def _waits(metadata: Mapping[str, Any]) -> str:
-    why = text(mapping(metadata.get("annotations")).get(keys.WAITING)).removeprefix("waits: ")
-    return f"wait: {why}"
+    annotations = {key: text(value) for key, value in mapping(metadata.get("annotations")).items()}
+    waits = read_waits(annotations)
+    return f"in line: {waiting_text(annotations)}" if waits is None else f"wait: {waits.reason.text}"
 
 
 def _place(pod: Mapping[str, Any], found: DecisionAnnotation) -> str:

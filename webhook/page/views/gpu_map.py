@@ -174,7 +174,7 @@ def _own_alone(group: MapGroup, index: dict[int, int]) -> MapGroup:
     for place, pieces in _sums(group, index).items():
         number = pieces if pieces <= _FEW else 1
         devices += [MapDevice(pieces // number, ((place, pieces // number),))] * number
-    return MapGroup(group.resource, is_packed=False, over=0, devices=tuple(devices), piece=group.piece)
+    return MapGroup(group.resource, is_packed=False, over=0, devices=tuple(devices), piece=group.piece or 1)
 
 
 def _sums(group: MapGroup, index: dict[int, int]) -> dict[int, int]:
@@ -214,12 +214,19 @@ def by_fragmentation(rows: Sequence[MapRow]) -> list[MapRow]:
 
 
 def holders_of(row: MapRow) -> Iterator[tuple[MapPod, str]]:
-    """Yield each pod of a row with its pieces of each resource, for the table beside the picture."""
-    taken: dict[int, dict[str, int]] = {}
+    """Yield each pod of a row with what it has of each resource, for the table beside the picture."""
+    taken: dict[int, dict[str, tuple[int, float]]] = {}
     for group in row.groups:
         for device in group.devices:
             for number, pieces in device.parts:
                 of_pod = taken.setdefault(number, {})
-                of_pod[group.resource] = of_pod.get(group.resource, 0) + pieces
+                before, gpus = of_pod.get(group.resource, (0, 0.0))
+                of_pod[group.resource] = before + pieces, gpus + pieces * (group.piece or 1 / device.pieces)
     for index, pod in enumerate(row.pods):
-        yield pod, ", ".join(f"{resource} {pieces}" for resource, pieces in taken.get(index, {}).items())
+        yield pod, ", ".join(_taken(resource, *have) for resource, have in taken.get(index, {}).items())
+
+
+def _taken(resource: str, pieces: int, gpus: float) -> str:
+    """Return how much of a resource a pod has, and of how many GPUs that is where pieces are parts of them."""
+    text = f"{resource} {pieces}"
+    return text if round(gpus, 3) == pieces else f"{text} ({round(gpus, 3):g} GPUs)"

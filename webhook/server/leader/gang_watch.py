@@ -57,7 +57,7 @@ class GangWatch:
         for timeout in timeouts:
             waiting = timeout.waiting
             self._count(waiting.team)
-            self._report(waiting, EventReason.GANG_TIMED_OUT, "Wait", timeout.text)
+            self._report(waiting, EventReason.GANG_TIMED_OUT, "Wait", timeout.cause.text)
         timeouts.clear()
         is_needed, is_in_view = releases.is_room_needed, self._ledger.shows_gang_of
         for lost in ended_reservations(self._world, is_needed=is_needed, is_in_view=is_in_view):

@@ -16,6 +16,7 @@ from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.queue_release import ReleaseResult, hold_in_line, release_pod
 from webhook.core.model.decision import Admit, Decision
 from webhook.core.model.names import TeamName, Uid
+from webhook.core.model.reason import Code, Reason
 from webhook.core.queue.verdict import Way
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.release.awaited_room import FREE_SECONDS, AwaitedRoom
@@ -24,7 +25,7 @@ from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.observe.logs import Logs
 from webhook.server.leader.gang_watch import GangWatch
-from webhook.server.leader.waiting_texts import WaitingTexts
+from webhook.server.leader.waiting_reasons import WaitingReasons
 
 AT_ONCE: Final = 64
 """Pods whose releases may be under way: their charges share ledger writes."""
@@ -100,7 +101,7 @@ class QueueReleaser:
         self._why_stale = why_stale
         self._has_changed = asyncio.Event()
         self._gangs = GangWatch(connection, world, events=events, ledger=ledger, timed_out=self.counts.timed_out)
-        self._texts = WaitingTexts(connection, world, events)
+        self._reasons = WaitingReasons(connection, world, events)
 
     def wake(self) -> None:
         """Look for pods to release soon."""
@@ -126,7 +127,7 @@ class QueueReleaser:
         self._resting: dict[Uid, float] = {}  # loop time until which a failed release is not repeated
         self._released: set[Uid] = set()  # and not seen without their gate yet
         self._held: dict[Uid, int] = {}  # charged in part of a gang: the version from which on no patch is on its way
-        self._texts.begin()
+        self._reasons.begin()
         self._gangs.begin()
         releases.view.on_change = self.wake
         try:
@@ -170,9 +171,10 @@ class QueueReleaser:
             self._active |= {turn.waiting.uid for turn in members}
             group.create_task(self._release(group, members))
         self._gangs.update(self._releases)
-        self._texts.report(self._releases.changed)
-        for judged in self._texts.due(self._releases.blocked):
-            group.create_task(self._texts.write(judged))
+        self._reasons.report(self._releases.changed)
+        judgments = self._releases.behind(now=now) | self._releases.blocked
+        for judged in self._reasons.due(judgments):
+            group.create_task(self._reasons.write(judged))
         return self._gangs.has_unread(self._releases.view.gangs, now=int(self._clock()))
 
     def _start_with_room(self, group: asyncio.TaskGroup) -> None:
@@ -291,7 +293,7 @@ class QueueReleaser:
     async def _hold(self, waiting: WaitingPod, team: TeamName) -> None:
         """Let no patch of an earlier leader remove the gate of a pod any more, and learn what was done before."""
         try:
-            version = await hold_in_line(self._connection, waiting, waiting.text)
+            version = await hold_in_line(self._connection, waiting)
         except ClusterError:
             return
         finally:
@@ -327,7 +329,8 @@ class QueueReleaser:
             self._releases.view.rest(waiting.uid)
             self._logs.event.warning("pod not released", **_subject(waiting), why=str(error))
             if isinstance(error, ApiError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-                await self._keep_waiting(waiting, admit.charge.team, f"waits: its release failed: {error}")
+                failed = Reason(Code.WAITS_IN_LINE, "its release failed: {error}", {"error": str(error)})
+                await self._keep_waiting(waiting, admit.charge.team, failed)
             return
         match result:
             case ReleaseResult.DONE | ReleaseResult.ALREADY:
@@ -336,15 +339,15 @@ class QueueReleaser:
             case ReleaseResult.GONE:
                 self._withdraw(waiting, admit.charge.team, is_gone=True)
             case ReleaseResult.CHANGED:
-                await self._keep_waiting(waiting, admit.charge.team, waiting.text)
+                await self._keep_waiting(waiting, admit.charge.team)
 
-    async def _keep_waiting(self, waiting: WaitingPod, team: TeamName, text: str) -> None:
+    async def _keep_waiting(self, waiting: WaitingPod, team: TeamName, why: Reason | None = None) -> None:
         """Take a charge back, unless the gate is gone.
 
         The write first: a patch that is still on its way then finds another resourceVersion.
         """
         with suppress(ClusterError):
-            version = await hold_in_line(self._connection, waiting, text)
+            version = await hold_in_line(self._connection, waiting, why)
             if version is None:
                 self._released.add(waiting.uid)
             else:

@@ -110,4 +110,6 @@ def _rule(review: JobReview, world: World) -> tuple[Reason, FailurePolicyChange]
     change = failure_policy_change(review)
     if change.patch:
         return _IGNORED, change
-    return (Reason(Code.EVICTIONS_COUNT, change.warning) if change.warning else _KEPT), change
+    if not change.warning:
+        return _KEPT, change
+    return Reason(Code.EVICTIONS_COUNT, "{warning}", {"warning": change.warning}), change

@@ -17,7 +17,7 @@ from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Ou
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import NO_UID, Pod, Requester
 from webhook.core.model.policy import Enforcement
-from webhook.core.model.reason import Code, Reason
+from webhook.core.model.reason import Code, Reason, waits_for
 from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import LedgerDecision
 from webhook.core.tiers.shadow_labels import ShadowLabels
@@ -32,7 +32,8 @@ from webhook.kube.admission.review_response import (
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.json_patch import Operation as Change
 from webhook.kube.pod.pods import InvalidPod, fallback_uid, is_queued, to_pod
-from webhook.kube.pod.waiting_pods import new_in_line, waiting_annotation
+from webhook.kube.pod.waiting_pods import new_in_line
+from webhook.kube.pod.waiting_reason import read_waits
 from webhook.server.review.answer import Answer, pod_record
 from webhook.server.review.claim_reviews import answer_claim
 from webhook.server.review.gang_reviews import answer_gang
@@ -175,7 +176,7 @@ class AdmissionReviewer:
             return self._answer(review, None, NOT_ENFORCED)
         if review.operation not in (_CREATE, Operation.UPDATE) or self.world.tenancy(review.namespace).is_exempt:
             return self._answer(review, None, _NOT_A_CREATE)
-        return self._answer(review, None, Deny((Reason(Code.TOO_LARGE, error.text),)))
+        return self._answer(review, None, Deny((Reason(Code.TOO_LARGE, "{problem}", {"problem": error.text}),)))
 
     async def _commit(self, review: Review, found: objects.Pod, deadline: float, is_gone: Callable[[], bool]) -> Answer:
         if self.world.policy.enforce is _OFF:
@@ -205,8 +206,9 @@ class AdmissionReviewer:
             if isinstance(decision, Queue):
                 self._ledger.let_in(new_in_line(judged.pod, decision, found, now=self.world.now))
             self._release_advice(judged.pod, decision)
-        if isinstance(decision, Queue) and (text := waiting_annotation(found.metadata.annotations or {})):
-            decision = decision._replace(reason=decision.reason._replace(text=text))  # clients show equal texts once
+        if isinstance(decision, Queue) and (waits := read_waits(found.metadata.annotations or {})) is not None:
+            why = waits_for(decision.reason.code, waits.reason.statement, place=waits.place)
+            decision = decision._replace(reason=why)  # clients show equal texts once
         return self._answer(review, judged.pod, decision)
 
     def _judgement(self, judged: Judged) -> LedgerDecision:
@@ -230,7 +232,8 @@ class AdmissionReviewer:
         pod = to_pod(found, namespace=review.namespace, weights=weights, name=name, uid=uid)
         if isinstance(pod, InvalidPod):
             if pod.is_foreign and not pod.problems:
-                return NotApplicable(Reason(Code.NO_GPU, f"asks for no GPU, and is left as it is: {pod.excess[0]}"))
+                words = "asks for no GPU, and is left as it is: {problem}"
+                return NotApplicable(Reason(Code.NO_GPU, words, {"problem": pod.excess[0]}))
             return Deny(pod.reasons)
         return pod
 

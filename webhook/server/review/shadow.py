@@ -90,10 +90,10 @@ class Shadow:
 def warnings_of(decision: Decision) -> tuple[str, ...]:
     """Return warnings with the decision on a pod under enforcement."""
     if isinstance(decision, Deny):
-        return tuple(f"Fairgate would refuse this pod ({code}): {text}" for code, text in decision.reasons)
+        return tuple(f"Fairgate would refuse this pod ({each.code}): {each.text}" for each in decision.reasons)
     if isinstance(decision, Queue):
         return (f"Fairgate would let this pod wait in line ({decision.reason.code}): {decision.reason.text}",)
     if not isinstance(decision, Admit):
         return ()
-    tier, (code, text) = decision.charge.tier, decision.reason
-    return (f"Fairgate would make this pod {tier} ({code}): {text}", *(each.text for each in decision.warnings))
+    tier, why = decision.charge.tier, decision.reason
+    return (f"Fairgate would make this pod {tier} ({why.code}): {why.text}", *(each.text for each in decision.warnings))

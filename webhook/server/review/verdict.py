@@ -51,12 +51,12 @@ def verdict_of(decision: Decision) -> Verdict:
         case Queue(reason=reason, warnings=warnings):
             return Verdict(Outcome.QUEUE, reason, warnings=(reason.text, *(each.text for each in warnings)))
         case Deny(reasons):
-            reason = Reason(reasons[0].code, refusal_text(reasons))
+            text = refusal_text(reasons)
+            reason = Reason(reasons[0].code, "{refusal}", {"refusal": text})
             status = Status.ALREADY_EXISTS if reason.code is Code.ALREADY_EXISTS else Status.FORBIDDEN
-            return Verdict(Outcome.DENY, reason, refusal=Refusal(status, reason.text, reasons))
+            return Verdict(Outcome.DENY, reason, refusal=Refusal(status, text, reasons))
         case Retry(reason, after_seconds):
-            text = f"{reason.text} ({reason.code})"
-            refusal = Refusal(Status.TOO_MANY_REQUESTS, text, (reason,), after_seconds)
+            refusal = Refusal(Status.TOO_MANY_REQUESTS, f"{reason.text} ({reason.code})", (reason,), after_seconds)
             return Verdict(Outcome.RETRY, reason, refusal=refusal)
         case _ as never:
             assert_never(never)

@@ -106,15 +106,15 @@ def _judged(review: JobReview | WorkloadReview, world: World) -> _Judged:
     if isinstance(workload, Unknown) and workload.is_too_large:
         return _too_large(text(mapping(review.document.get("metadata")).get("name")))
     if not isinstance(workload, Workload):
-        return _Judged(
-            Outcome.SKIP, Reason(Code.OPEN_COUNT, "it makes no pods" if workload is None else workload.reason)
-        )
+        why = "it makes no pods" if workload is None else workload.reason
+        return _Judged(Outcome.SKIP, Reason(Code.OPEN_COUNT, "{problem}", {"problem": why}))
     name = f"{workload.kind}/{workload.name}"
     team = world.tenancy(review.namespace).team_name
     reasons = judge(workload, Requester(review.username), world, budget)
     if NOT_JUDGED in reasons:
         return _too_large(name)
-    found = tuple(Reason(reason.code, f"{workload.kind} {workload.name}: {reason.text}") for reason in reasons)
+    about = {"kind": workload.kind, "name": workload.name}
+    found = tuple(Reason(each.code, "{kind} {name}: {why}", {**about, "why": each.statement}) for each in reasons)
     if found:
         refused: tuple[Reason, ...] = ()
         if world.policy.workloads.on_limit is OnWorkloadLimit.REJECT:
@@ -122,7 +122,7 @@ def _judged(review: JobReview | WorkloadReview, world: World) -> _Judged:
         return _Judged(Outcome.DENY if refused else Outcome.WARN, (refused or found)[0], found, refused, name, team)
     problem = next((part.problem for part in workload.pod_sets if part.problem is not None), None)
     if problem is not None:
-        return _Judged(Outcome.SKIP, Reason(Code.OPEN_COUNT, problem), name=name, team=team)
+        return _Judged(Outcome.SKIP, Reason(Code.OPEN_COUNT, "{problem}", {"problem": problem}), name=name, team=team)
     return _Judged(
         Outcome.ADMIT, Reason(Code.WORKLOAD_FITS, "all of its pods fit the team and the nodes"), name=name, team=team
     )

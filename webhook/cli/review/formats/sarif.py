@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 from webhook import __version__
 from webhook.cli import codes
-from webhook.cli.review.findings import NOTE, Finding
+from webhook.cli.review.findings import Finding
+from webhook.cli.review.results import NOTE
 from webhook.cli.review.sources import STDIN_NAME
 from webhook.core.model.reason import Code
 

@@ -13,8 +13,9 @@ from webhook.core.queue.verdict import Never
 from webhook.core.release import gang_line
 from webhook.core.release.judge import Judged
 from webhook.kube.objects import keys
-from webhook.server.leader import queue_releaser, waiting_texts
-from webhook.server.leader.waiting_texts import WaitingTexts
+from webhook.kube.pod.waiting_reason import read_waits
+from webhook.server.leader import queue_releaser, waiting_reasons
+from webhook.server.leader.waiting_reasons import WaitingReasons
 
 
 @pytest.fixture(autouse=True)
@@ -23,13 +24,14 @@ def quick(monkeypatch):
 
 
 async def test_texts_are_rewritten_only_where_the_cause_is_another_one(tmp_path):
-    first = "waits: team team-a holds 3 of 4; next when 1 GPU comes back; 2nd in line"
+    first = "waits: as it was put, with a place; 2nd in line"
     async with staged(tmp_path) as stage:
         stage.hold("holder", 4)
         await until(lambda: stage.world.usage(A).total)
-        stage.queue("same", text=first)
         stage.queue("other", text="waits: no node has room")
         await until(lambda: "holds 4 of 4" in stage.text("other"))
+        facts = read_waits(stage.pod("other")["metadata"]["annotations"])
+        stage.queue("same", text=first, reason=facts.reason)
         await stage.looks()
         assert stage.text("same") == first
         assert stage.patches() == ["other"]
@@ -106,14 +108,16 @@ async def test_a_cause_that_changes_all_the_time_is_not_written_all_the_time(tmp
     async with staged(tmp_path, leads=False) as stage:
         uid = stage.queue()
         await until(lambda: uid in stage.world.waiting)
-        texts = WaitingTexts(stage.connection, stage.world, Recorder())
+        texts = WaitingReasons(stage.connection, stage.world, Recorder())
         texts.begin()
         texts.report([uid])
 
         async def written(cause):
             """Judge the pod, write what is due, and return whether that was its text."""
             waiting = stage.world.waiting.get(uid)
-            judged = Judged(waiting, waiting.pod, Retry(Reason(Code.RACE_LOST, "x")), Never(), f"waits: {cause}")
+            judged = Judged(
+                waiting, waiting.pod, Retry(Reason(Code.RACE_LOST, "x")), Never(), Reason(Code.WAITS_IN_LINE, cause)
+            )
             due = texts.due({uid: judged})
             for each in due:
                 await texts.write(each)
@@ -121,10 +125,10 @@ async def test_a_cause_that_changes_all_the_time_is_not_written_all_the_time(tmp
             return bool(due)
 
         assert not await written("room"), "it may start at once"
-        await asyncio.sleep(waiting_texts.REPORT_SECONDS)
+        await asyncio.sleep(waiting_reasons.REPORT_SECONDS)
         assert await written("room")
         assert not await written("limit")
-        await asyncio.sleep(waiting_texts.TEXT_SECONDS)
+        await asyncio.sleep(waiting_reasons.CAUSE_SECONDS)
         assert not await written("room"), "it is the present one"
         assert await written("limit")
         assert stage.text() == "waits: limit"
@@ -137,4 +141,41 @@ async def test_a_new_term_writes_no_event_for_pods_that_waited_long(tmp_path):
         await until(lambda: uid in stage.world.waiting and stage.world.usage(A).total)
         stage.lead()
         await stage.looks()
+        assert stage.events == []
+
+
+async def test_reasons_behind_the_head_of_the_line_are_true_after_the_policy_changed(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.hold("holder", 4)
+        await until(lambda: stage.world.usage(A).total)
+        gone = Reason(Code.WAITS_IN_LINE, "namespace {namespace} belongs to no team", {"namespace": "team-a"})
+        for name in ("head", "second", "third"):
+            stage.queue(name, reason=gone)
+        want = "waits: team team-a holds 4 of 4; next when 1 GPU comes back"
+        await until(lambda: {stage.text(name) for name in ("head", "second", "third")} == {want})
+        await stage.looks()
+        changed = [event.message for event in stage.events if event.message == want]
+        assert len(changed) == 3
+
+
+async def test_numbers_alone_are_written_once_a_minute_and_are_no_event(tmp_path):
+    async with staged(tmp_path, leads=False) as stage:
+        uid = stage.queue(reason=Reason(Code.WAITS_FOR_LIMIT, "{back:GPUs}", {"back": 840_000}))
+        await until(lambda: uid in stage.world.waiting)
+        reasons = WaitingReasons(stage.connection, stage.world, Recorder())
+        reasons.begin()
+        reasons.report([uid])
+
+        def due(units):
+            waiting = stage.world.waiting.get(uid)
+            why = Reason(Code.WAITS_FOR_LIMIT, "{back:GPUs}", {"back": units})
+            return reasons.due({uid: Judged(waiting, waiting.pod, Retry(why), Never(), why)})
+
+        await asyncio.sleep(waiting_reasons.CAUSE_SECONDS)
+        assert due(1_680_000) == []
+        await asyncio.sleep(waiting_reasons.NUMBERS_SECONDS)
+        assert due(840_000) == [], "they are written"
+        [judged] = due(1_680_000)
+        await reasons.write(judged)
+        await until(lambda: stage.text() == "waits: 2 GPUs")
         assert stage.events == []

@@ -1,0 +1,487 @@
+"""For one pod and one state every surface says the same.
+
+Clusters are grown pod by pod by the webhook's own answers: with limits of teams and departments, pods in line, gangs,
+held nodes and shares of GPUs. Then one more pod is asked about: at the webhook, by `review`, by the page's "Would this
+run?", by `explain`, by the dry run of `doctor` and by the first step of `simulate`. After that it is there, and
+`explain`, `queue`, `status`, `policy diff` and the page say what became of it.
+"""
+
+import asyncio
+import base64
+import json
+import re
+from typing import NamedTuple
+
+import jsonpatch
+import msgspec
+from hypothesis import event, example, given, note
+from hypothesis import strategies as st
+
+from tests import builders as b
+from tests.examples import examples
+from tests.page.support.pages import state_of
+from webhook.cli.coverage import COMPLETE
+from webhook.cli.explain.beside import ClusterDetails
+from webhook.cli.explain.explaining import Found, explain_all
+from webhook.cli.explain.subjects import State, find_pod, pods_of_manifests, subject_of_pod
+from webhook.cli.explain.verdict import verdict_of
+from webhook.cli.page.answers import CommandAnswers
+from webhook.cli.policy_diff import compare
+from webhook.cli.review.answers import answer_reviews
+from webhook.cli.review.collect import collect
+from webhook.cli.review.results import WORDS, Place, WorldFacts
+from webhook.cli.review.review_world import ReviewWorld, evaluated
+from webhook.cli.review.sources import Source
+from webhook.cli.world_source import WorldObjects, world_of
+from webhook.core.explain.board import board_of
+from webhook.core.explain.queue_rows import QueueReader
+from webhook.core.model.amount import gpu_number
+from webhook.core.model.names import Namespace, TeamName, Uid
+from webhook.core.model.pod import Requester
+from webhook.core.model.reason import Code
+from webhook.core.placement.gpu_inventory import gpu_inventory
+from webhook.kube.kinds.table import kind_table
+from webhook.kube.objects import keys
+from webhook.kube.registration.installation import ProbeOutcome, created_probe, refused_probe
+from webhook.page.live.line import line_of
+from webhook.page.live.readable import Readable
+from webhook.page.live.snapshots import Snapshots
+from webhook.page.views import decisions
+from webhook.page.views.teams import share_rows
+from webhook.page.views.viewer import EVERYTHING
+from webhook.policy.load import parse
+from webhook.simulation.arrivals import Arrivals
+from webhook.simulation.cluster import PodOf, SimulatedCluster
+from webhook.simulation.runs import Runs
+from webhook.simulation.simulate import read_template
+from webhook.simulation.task import Fate, Refusals, Settings, Task, TaskRecord
+
+NOW = 1_795_600_000
+USER = "ann"
+SHARED = "nvidia.com/gpu.shared"
+TEAMS = ("red", "blue")
+_PLACE = re.compile(r"(\d[\d,]*)(?:st|nd|rd|th) in line")
+_CODE = re.compile(r"\(([A-Z][A-Za-z]+)\)")
+
+
+class Said(NamedTuple):
+    """What becomes of a pod: its tier and first node if it is admitted, the codes if not, and its place in line."""
+
+    outcome: str
+    tier: str | None = None
+    node: str | None = None
+    codes: tuple[str, ...] = ()
+    place: int = 0
+
+
+# -- clusters
+
+
+class Asked(NamedTuple):
+    """A pod that someone creates. `gang` is the size of its gang, 0 for none."""
+
+    team: str
+    gpus: int
+    is_shared: bool = False
+    tier: str | None = None
+    gang: int = 0
+    is_gone: bool = False
+
+
+class Setup(NamedTuple):
+    """A policy, the nodes' sizes, the pods that come one after the other, and the one that is asked about."""
+
+    shares: tuple[tuple[int, int], ...]
+    lab: int
+    queues: tuple[bool, bool]
+    depth: int
+    nodes: tuple[int, ...]
+    closed: dict[int, str]
+    before: tuple[Asked, ...]
+    asked: Asked
+
+
+_asked = st.builds(
+    Asked,
+    team=st.sampled_from(TEAMS),
+    gpus=st.integers(1, 5),
+    is_shared=st.sampled_from([False, False, False, True]),
+    tier=st.sampled_from([None, None, None, "guaranteed", "preemptible"]),
+    gang=st.sampled_from([0, 0, 0, 2, 3]),
+    is_gone=st.sampled_from([False, False, True]),
+)
+setups = st.builds(
+    Setup,
+    shares=st.tuples(*[st.tuples(st.integers(0, 6), st.integers(0, 6))] * 2),
+    lab=st.sampled_from([0, 4, 8, 12]),
+    queues=st.tuples(st.booleans(), st.booleans()),
+    depth=st.sampled_from([1, 3, 100]),
+    nodes=st.lists(st.sampled_from([2, 4, 8]), min_size=1, max_size=3).map(tuple),
+    closed=st.dictionaries(st.integers(0, 2), st.sampled_from(["held", "cordoned"]), max_size=2),
+    before=st.lists(_asked, max_size=7).map(tuple),
+    asked=_asked,
+)
+
+
+def policy_of(setup):
+    at_limit, without_room = setup.queues
+    waits = {"onLimit": "queue" if at_limit else "reject", "onNoRoom": "queue" if without_room else "wait"}
+    teams = []
+    for name, (guaranteed, more) in zip(TEAMS, setup.shares, strict=True):
+        team = {"name": name, "namespaces": [name], "gpus": {"guaranteed": guaranteed, "limit": guaranteed + more}}
+        teams.append(team | ({"department": "lab"} if setup.lab else {}))
+    text = {
+        "apiVersion": "fairgate.dev/v1alpha1",
+        "kind": "Policy",
+        "teams": teams,
+        "resources": {SHARED: {"gpus": "1/4"}},
+        "defaults": waits,
+        "queue": {"depth": setup.depth},
+    }
+    if setup.lab:
+        guaranteed = sum(share for share, _ in setup.shares)
+        text["departments"] = [{"name": "lab", "gpus": {"guaranteed": guaranteed, "limit": max(setup.lab, guaranteed)}}]
+    return parse({"policy": json.dumps(text).encode()}, origin="policy")
+
+
+NO_TEAMS = parse(
+    {"p": b"apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nresources: {%s: {gpus: '1/4'}}" % SHARED.encode()},
+    origin="p",
+)
+
+
+def node_of(number, gpus, *, closed=None):
+    made = b.node(f"n{number}", gpus=gpus, is_cordoned=closed == "cordoned")
+    made["status"]["allocatable"][SHARED] = "8"
+    if closed == "held":
+        made["spec"]["taints"] = [{"key": keys.HELD, "value": "h", "effect": "NoSchedule"}]
+    return made
+
+
+def manifest_of(asked, name):
+    resource = SHARED if asked.is_shared else b.GPU
+    labels = {} if asked.tier is None else {keys.TIER: asked.tier}
+    annotations = {}
+    if asked.gang:
+        labels["kueue.x-k8s.io/pod-group-name"] = f"g{asked.gang}"
+        annotations["kueue.x-k8s.io/pod-group-total-count"] = str(asked.gang)
+    made = b.pod(
+        name,
+        namespace=asked.team,
+        labels=labels,
+        annotations=annotations,
+        containers=[b.container(gpus=asked.gpus, resource=resource, cpu="1", memory="1Gi")],
+    )
+    made["metadata"].pop("uid", None)
+    return made
+
+
+class Cluster:
+    """The objects of a cluster under one policy. Each surface reads them into a world of its own."""
+
+    def __init__(self, setup):
+        self.policy = policy_of(setup)
+        self.objects = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in TEAMS]
+        self.objects += [node_of(number, gpus) for number, gpus in enumerate(setup.nodes)]
+        for number, asked in enumerate(setup.before):
+            manifest = manifest_of(asked, f"p{number}")
+            said, stored, _ = self.webhook(manifest)
+            if said.outcome != "refused":
+                self.add(stored, said, number)
+        gone = {f"p{number}" for number, asked in enumerate(setup.before) if asked.is_gone}
+        self.objects = [each for each in self.objects if each["metadata"]["name"] not in gone]
+        for number, why in setup.closed.items():
+            if number < len(setup.nodes):
+                place = next(i for i, each in enumerate(self.objects) if each["metadata"]["name"] == f"n{number}")
+                self.objects[place] = node_of(number, setup.nodes[number], closed=why)
+
+    @property
+    def reading(self):
+        return WorldObjects(tuple(self.objects), read_at=NOW)
+
+    def world(self):
+        return world_of(self.reading, self.policy, name="w")
+
+    def add(self, stored, said, number):
+        """Store a pod as the API server does, and bind it where the webhook sent it."""
+        stored["metadata"] |= {
+            "uid": f"uid-{stored['metadata']['name']}",
+            "creationTimestamp": f"2026-11-25T10:00:{number:02}Z",
+        }
+        if said.node is not None:
+            stored["spec"]["nodeName"] = said.node
+            stored["status"] = {"phase": "Running"}
+        else:
+            stored["status"] = {"phase": "Pending"}
+        self.objects.append(stored)
+
+    def webhook(self, manifest):
+        """What the webhook says, the pod as it would be stored, and the message of a refusal."""
+        request = msgspec.json.decode(b.review(manifest, namespace=manifest["metadata"]["namespace"], username=USER))
+        problems = []
+        [answer] = answer_reviews(
+            [(Place("m", 1, 1), request)],
+            self.world(),
+            room_is_known=True,
+            now_text="2026-11-25T11:00:00Z",
+            on_problem=lambda _, text: problems.append(text),
+        )
+        assert problems == []
+        response = answer["response"]
+        if not response["allowed"]:
+            message = response["status"]["message"]
+            return Said("refused", codes=codes_in(message)), manifest, message
+        patch = json.loads(base64.b64decode(response["patch"]))
+        stored = jsonpatch.apply_patch(manifest, patch)
+        return self.stored(stored), stored, ""
+
+    def stored(self, pod):
+        """What a pod as it is stored says was decided."""
+        labels, annotations = pod["metadata"]["labels"], pod["metadata"]["annotations"]
+        decision = json.loads(annotations[keys.DECISION])
+        if any(gate["name"] == keys.QUEUE_GATE for gate in pod["spec"].get("schedulingGates", ())):
+            [place] = _PLACE.findall(annotations[keys.WAITING])
+            return Said("queued", codes=(decision["code"],), place=int(place))
+        return Said("admitted", labels[keys.TIER], first_choice(pod), (decision["code"],))
+
+
+def first_choice(pod):
+    """The node that is preferred most, or the only one that is required."""
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    for each in affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ()):
+        return each["preference"]["matchFields"][0]["values"][0]
+    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
+    names = [values for term in terms for field in term.get("matchFields", ()) for values in field["values"]]
+    return names[0] if names else None
+
+
+def codes_in(message):
+    return tuple(sorted(_CODE.findall(message)))
+
+
+def codes_of(reasons):
+    return tuple(sorted(str(reason.code) for reason in reasons))
+
+
+# -- what each says of a pod that does not exist
+
+
+def reviewed(cluster, manifest):
+    collected = collect((Source("m", json.dumps(manifest).encode()),), namespace="default")
+    opened = ReviewWorld(cluster.world(), WorldFacts("file", "w", None, 0, 0, ""), COMPLETE, is_room_known=True)
+    review = evaluated(collected.entries, collected, opened, requester=Requester(USER), now_text="")
+    [group] = review.workloads[0].pods
+    node = group.nodes[0] if group.nodes else None
+    place = group.places[0] if group.places else 0
+    return Said(WORDS[group.outcome], group.tier, node, codes_of(group.reasons), place)
+
+
+class InProcess(Snapshots):
+    """Work on the state itself: no other viewer looks at it."""
+
+    async def run(self, work):
+        return work()
+
+
+def asked_on_the_page(cluster, manifest):
+    state = state_of(cluster.objects, policy=cluster.policy)
+    answers = CommandAnswers(state, InProcess(), cluster=None)
+    readable = Readable(state, EVERYTHING)
+    found = asyncio.run(answers.review(json.dumps(manifest).encode(), readable, namespace="default", user=USER))
+    [workload] = found.report["workloads"]
+    [group] = workload["pods"]
+    places = group["places"]
+    return Said(
+        group["outcome"],
+        group["tier"],
+        group["nodes"][0] if group["nodes"] else None,
+        tuple(sorted(reason["code"] for reason in group["reasons"])),
+        0 if places is None else places["first"],
+    )
+
+
+def explained_as_manifest(cluster, manifest):
+    world = cluster.world()
+    kinds = kind_table(cluster.policy.workloads.kinds)
+    subjects = list(pods_of_manifests([manifest], namespace="default", world=world, kinds=kinds))
+    found = Found(subjects, cluster.reading, world, ClusterDetails(), "w", lambda: ())
+    ([explained], problems) = explain_all(found, now=NOW, user=USER)
+    assert problems == []
+    verdict = verdict_of(explained.explanation.decision)
+    [place] = _PLACE.findall(verdict.reasons[0].text) or ["0"]
+    node = verdict.nodes[0] if verdict.nodes else None
+    return Said(verdict.word, verdict.tier, node, codes_of(verdict.reasons), int(place))
+
+
+def probed(stored, message):
+    """What `doctor` says of a dry run that created this pod, or was refused."""
+    if message:
+        return refused_probe(403, f'admission webhook "mutate.fairgate.dev" denied the request: {message}')
+    return created_probe(stored)
+
+
+def simulated(cluster, manifest):
+    """What the first step of a simulation does with the pod."""
+    world = cluster.world()
+    team = TeamName(manifest["metadata"]["namespace"])
+    template = read_template(manifest, namespace=Namespace(team), world=world)
+    in_cluster = SimulatedCluster(world)
+    runs = Runs(in_cluster, checkpoint_seconds=0, end_at=lambda _uid, _at: None, look_at=lambda _at: None)
+    arrivals = Arrivals(in_cluster, runs, Settings(refusals=Refusals.LOSE), look_at=lambda _at: None)
+    pod = template.pod._replace(uid=Uid("new"))
+    record = TaskRecord(Task("new", pod, team, world.now, 60, user=USER))
+    arrivals.create(PodOf(record, pod.uid, pod))
+    if pod.uid in arrivals.queued:
+        return Said("queued", place=world.waiting.count(team))
+    if record.fate is Fate.REFUSED:
+        return Said("refused", codes=codes_of(record.refused))
+    return Said("admitted", world.charge_of(pod.uid).tier, world.pod(pod.uid).node or world.pod(pod.uid).promised)
+
+
+# -- what each says of a pod that exists
+
+
+def explained(cluster, pod):
+    world = cluster.world()
+    found = find_pod(cluster.objects, pod["metadata"]["name"], namespace=pod["metadata"]["namespace"])
+    subject = subject_of_pod(found, namespace=pod["metadata"]["namespace"], world=world)
+    [one], _ = explain_all(Found([subject], cluster.reading, world, ClusterDetails(), "w", lambda: ()), now=NOW)
+    return one
+
+
+def page_of(cluster):
+    state = state_of(cluster.objects, policy=cluster.policy)
+    list(state.changed_rows(state.take_dirty()))
+    return state
+
+
+def fate_of(cluster, pod):
+    """What the policy in force does with a pod, compared with one that refuses all; with itself nothing changes."""
+    assert compare(cluster.reading, cluster.policy, cluster.policy, name="w").changes == []
+    name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    changes = compare(cluster.reading, NO_TEAMS, cluster.policy, name="w").changes
+    assert {each.old.outcome for each in changes} == {"refused"}
+    waits = {f"{each.pod.namespace}/{each.pod.name}" for each in cluster.world().waiting.all()}
+    has_released = any(each.pod in waits and each.new.outcome != "queued" for each in changes)
+    [change] = [each for each in changes if each.pod == name]
+    return change.new, has_released
+
+
+def check_free(cluster):
+    """What is free is the same for `status`, the page and the metrics, and nothing of it is held or closed."""
+    world = cluster.world()
+    state = page_of(cluster)
+    weights = cluster.policy.resources
+    status = {(row.model, row.resource): row.free * weights[row.resource] for row in board_of(world).free}
+    stock = {(each.model, each.resource): each.free for each in gpu_inventory(world.fleet, world.policy)}
+    assert status == stock
+    rows = list(Readable(state, EVERYTHING).rows())
+    assert sum(row.free for row in rows) == gpu_number(sum(status.values()))
+    closed = {each["metadata"]["name"] for each in cluster.objects if each["kind"] == "Node" and is_closed(each)}
+    assert {row.node for row in rows if row.free} & closed == set()
+
+
+def is_closed(node):
+    return bool(node["spec"].get("taints") or node["spec"].get("unschedulable"))
+
+
+def check_waits(cluster, pod, said):
+    """All say of a pod in line that it waits, for what, and where in line."""
+    world, name = cluster.world(), pod["metadata"]["name"]
+    waiting = world.waiting.get(Uid(pod["metadata"]["uid"]))
+    row = QueueReader(world).row(waiting)
+    team = pod["metadata"]["namespace"]
+    assert row.place is not None
+    assert row.place.of_team <= said.place == world.waiting.count(team)
+
+    one = explained(cluster, pod)
+    verdict = verdict_of(one.explanation.decision)
+    assert (one.subject.existing.state, verdict.word, one.is_held_up) == (State.QUEUED, "queued", True)
+    assert (verdict.reasons[0].code, verdict.reasons[0].text) == (row.code, f"waits: {row.cause}")
+    assert one.line.place == row.place
+
+    [shown] = [each for each in board_of(world).teams if each.name == team]
+    assert shown.queued == said.place
+    state = page_of(cluster)
+    [line] = [each for each in line_of(state, now=NOW).rows if each.name == name]
+    assert (line.code, line.place, line.place_in_team) == (row.code, row.place.overall, row.place.of_team)
+    assert line.cause == row.cause
+    assert decisions.of_pod(pod).kind == "queued"
+    [share] = [each for each in share_rows(world, EVERYTHING) if each.name == team]
+    assert share.queued.startswith(f"{said.place} (")
+
+    assert row.code == said.codes[0] or row.code is Code.WAITS_IN_LINE
+    fate, has_released = fate_of(cluster, pod)
+    event(f"in line, by policy diff: {fate.outcome}")
+    assert fate.outcome == "queued" or row.code in (Code.WAITS_IN_LINE, Code.WAITS_FOR_GANG)
+    if not has_released:  # of those behind it waits on for what is left
+        assert fate.reason == f"{row.cause} ({row.code})"
+
+
+def check_runs(cluster, before, pod, said):
+    """All say of an admitted pod that it runs where it was sent, on its tier; none says that it is held up."""
+    world, team = cluster.world(), pod["metadata"]["namespace"]
+    gpus = world.pod(Uid(pod["metadata"]["uid"])).demand.gpus
+    one = explained(cluster, pod)
+    assert (one.subject.existing.node or None, one.subject.existing.tier) == (said.node, said.tier)
+    assert (one.subject.existing.state is State.RUNNING) == (said.node is not None)
+    if said.node is not None:
+        assert not one.is_held_up
+    [was], [now] = ([each for each in board_of(each).teams if each.name == team] for each in (before, world))
+    assert now.used - was.used == gpus
+    assert now.borrowed - was.borrowed == (gpus if said.tier == "preemptible" else 0)
+    assert decisions.of_pod(pod).kind == "admitted"
+    state = page_of(cluster)
+    rows = {row.node: row for row in Readable(state, EVERYTHING).rows()}
+    assert said.node is None or pod["metadata"]["name"] in {each.name for each in rows[said.node].pods}
+
+    fate, _ = fate_of(cluster, pod)
+    assert fate.outcome in {said.tier, "guaranteed"}, "an older pod may have ended, and its share is free"
+
+
+BORROWED = Setup(
+    shares=((4, 2), (0, 6)),
+    lab=6,
+    queues=(False, False),
+    depth=100,
+    nodes=(8,),
+    closed={},
+    before=(Asked("blue", 5),),
+    asked=Asked("red", 2),
+)
+"""A pod inside its guaranteed share that only borrowers keep out, under the limit of a department."""
+
+
+@examples(60)
+@example(BORROWED)
+@given(setups)
+def test_every_surface_says_the_same_of_one_pod(setup):
+    cluster = Cluster(setup)
+    check_free(cluster)
+    manifest = manifest_of(setup.asked, "asked")
+    said, stored, message = cluster.webhook(manifest)
+    event(said.outcome)
+    event(" ".join(said.codes))
+    note(f"the webhook: {said} {message}")
+
+    assert reviewed(cluster, manifest) == said
+    assert asked_on_the_page(cluster, manifest) == said
+    assert explained_as_manifest(cluster, manifest) == said
+    if said.outcome == "queued":
+        assert simulated(cluster, manifest) == said._replace(codes=())
+    else:
+        assert simulated(cluster, manifest) == said._replace(codes=said.codes if message else ())
+    probe = probed(stored, message)
+    assert probe.reached is ProbeOutcome.YES
+    assert probe.text.partition(":")[0] == (said.outcome if said.tier is None else f"admitted as {said.tier}")
+    assert said.outcome != "queued" or stored["metadata"]["annotations"][keys.WAITING] in probe.text
+
+    if said.outcome == "refused":
+        return
+    before = cluster.world()
+    cluster.add(stored, said, 59)
+    if said.outcome == "queued":
+        check_waits(cluster, stored, said)
+    else:
+        check_runs(cluster, before, stored, said)
+    check_free(cluster)

@@ -1,0 +1,206 @@
+"""Statements: constant words with facts in their places, and the one renderer that makes text of them.
+
+Rules make statements, and compare and pass on their facts. Text is made where it leaves Fairgate, and no code reads it
+back. A place names a fact and how it is written: `{taken:gpus}`. Those who choose names of objects cannot break a line:
+each text among the facts is passed through `printable`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from functools import lru_cache
+from string import Formatter
+from typing import Any, Final, NamedTuple
+
+from webhook.core.model.amount import Units, Unlimited, format_gpus, format_limit, gpus_text, parse_amount
+from webhook.core.model.names import ResourceName
+from webhook.core.model.text import amount_text, duration, ordinal, plural, plural_gpus, printable
+
+Facts = Mapping[str, Any]
+"""The facts of a statement by name: numbers, texts, amounts, resources, statements, and tuples of these."""
+
+NO_FACTS: Final[Facts] = {}
+
+MAX_DEPTH: Final = 6
+MAX_FACTS: Final = 64
+"""Statements within statements, and facts in all, of what is read back: anyone may write it on their pods."""
+
+_JOINTS: Final = {"and": " and ", ";": "; ", "": ", "}
+_UNLIMITED: Final = Unlimited.UNLIMITED
+
+
+class Resource(NamedTuple):
+    """An amount of a resource: written `nvidia.com/gpu 8`, or `memory 64Gi`."""
+
+    name: ResourceName
+    amount: int
+
+    def __str__(self) -> str:
+        return f"{self.name} {amount_text(self.name, self.amount)}"
+
+
+class Statement(NamedTuple):
+    """Words with places for facts. Equal statements say the same."""
+
+    words: str
+    facts: Facts = NO_FACTS
+
+    def __hash__(self) -> int:
+        return hash(self.words)
+
+    @property
+    def text(self) -> str:
+        """The statement for people."""
+        return render(self.words, self.facts)
+
+    @property
+    def kind(self) -> object:
+        """What it says without its numbers: the words, and all names, of its own and of the statements in it."""
+        return _kind(self)
+
+    def with_facts(self, **facts: object) -> "Statement":
+        """Return the same words with some other facts."""
+        return Statement(self.words, {**self.facts, **facts})
+
+
+_WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
+    "gpus": gpus_text,
+    "GPUs": plural_gpus,
+    "exact": format_gpus,
+    "limit": format_limit,
+    "ordinal": ordinal,
+    "duration": duration,
+    ",": "{:,}".format,
+}
+"""How a fact is written by what follows its name. Any other word is a noun, which is counted: `{nodes:node}`.
+
+Besides these, texts may be `quoted`, resources be without their name (`bare`), and tuples be joined by `and` or `;`.
+"""
+
+_AMOUNTS: Final = frozenset({"gpus", "GPUs", "exact", "limit"})
+
+
+def render(words: str, facts: Facts) -> str:
+    """Return the text of a statement. Raises KeyError where a fact is missing."""
+    return "".join(
+        [literal if name is None else literal + _written(facts[name], how) for literal, name, how in _parts(words)]
+    )
+
+
+def _written(value: object, how: str) -> str:
+    if isinstance(value, str):
+        return repr(value) if how == "quoted" else printable(value)
+    if isinstance(value, Statement):
+        return render(value.words, value.facts)
+    if isinstance(value, Resource):
+        return amount_text(*value) if how == "bare" else printable(str(value))
+    if isinstance(value, tuple):
+        return _JOINTS[how].join([_written(each, "") for each in value])
+    if not how:
+        return str(value)
+    if (write := _WRITTEN.get(how)) is not None:
+        return write(value)
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} cannot be counted as {how}")
+    return plural(value, how)
+
+
+@lru_cache(maxsize=1024)  # the words are constants of the code
+def _parts(words: str) -> tuple[tuple[str, str | None, str], ...]:
+    """Return the words up to each place, with the name of the fact there and how it is written."""
+    return tuple((literal, name, how or "") for literal, name, how, _ in Formatter().parse(words))
+
+
+def places_of(words: str) -> Iterator[tuple[str, str]]:
+    """Yield the names of the facts that words have places for, and how each is written."""
+    return ((name, how) for _, name, how in _parts(words) if name is not None)
+
+
+def _kind(value: object) -> object:
+    if isinstance(value, Statement):
+        return value.words, tuple([(name, _kind(fact)) for name, fact in sorted(value.facts.items())])
+    if isinstance(value, Resource):
+        return value.name
+    if isinstance(value, tuple):
+        return tuple(map(_kind, value))
+    return value if isinstance(value, str) else None
+
+
+def facts_json(statement: Statement) -> dict[str, Any]:
+    """Return the facts for JSON: amounts of GPUs as text, such as "2.5", statements as their own facts."""
+    return _encoded_facts(statement, facts_json)
+
+
+def statement_json(statement: Statement) -> dict[str, Any]:
+    """Return a statement for JSON, which `read_statement` reads back."""
+    encoded: dict[str, Any] = {"words": statement.words}
+    if statement.facts:
+        encoded["facts"] = _encoded_facts(statement, statement_json)
+    return encoded
+
+
+def _encoded_facts(statement: Statement, nested: Callable[[Statement], dict[str, Any]]) -> dict[str, Any]:
+    how = dict(places_of(statement.words))
+    return {name: _encoded(value, how.get(name, ""), nested) for name, value in statement.facts.items()}
+
+
+def _encoded(value: object, how: str, nested: Callable[[Statement], dict[str, Any]]) -> object:
+    if isinstance(value, Statement):
+        return nested(value)
+    if isinstance(value, Resource):
+        return {"resource": value.name, "amount": value.amount}
+    if isinstance(value, tuple):
+        return [_encoded(each, "", nested) for each in value]
+    if isinstance(value, Unlimited):
+        return value.value
+    return format_gpus(value) if how in _AMOUNTS and isinstance(value, int | Fraction) else value
+
+
+def read_statement(data: object) -> Statement | None:
+    """Return the statement of `statement_json`; None where that is something else, or too much of it."""
+    try:
+        return _Reader().statement(data, MAX_DEPTH)
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return None
+
+
+class _Reader:
+    """Reads one statement. Raises ValueError, TypeError or KeyError where it is not one."""
+
+    def __init__(self) -> None:
+        self._left = MAX_FACTS
+
+    def statement(self, data: object, depth: int) -> Statement:
+        if not isinstance(data, dict) or not isinstance(words := data["words"], str) or not depth:
+            raise ValueError("not a statement")
+        facts = data.get("facts", {})
+        if not isinstance(facts, dict):
+            raise TypeError("facts are not by name")
+        places = list(places_of(words))
+        how = dict(places)
+        if len(how) != len(places) or not words.isprintable():  # a fact in many places would grow with each level
+            raise ValueError("not the words of a statement")
+        found = Statement(
+            words, {name: self._fact(value, how.get(name, ""), depth - 1) for name, value in facts.items()}
+        )
+        render(*found)  # what cannot be written is not a statement
+        return found
+
+    def _fact(self, value: object, how: str, depth: int) -> object:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("too many facts")
+        if isinstance(value, list):
+            return tuple([self._fact(each, "", depth) for each in value])
+        if isinstance(value, dict):
+            if "words" in value:
+                return self.statement(value, depth)
+            return Resource(ResourceName(str(value["resource"])), int(value["amount"]))
+        if how in _AMOUNTS:
+            return _limit(str(value))
+        if isinstance(value, str | int):
+            return value
+        raise TypeError("not a fact")
+
+
+def _limit(text: str) -> Units | Unlimited:
+    return _UNLIMITED if text == _UNLIMITED.value else parse_amount(text)
