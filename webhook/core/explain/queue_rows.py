@@ -65,6 +65,11 @@ class QueueRow:
         """What it waits for, as text."""
         return self.reason.text
 
+    @property
+    def needs_evictor(self) -> bool:
+        """Whether it waits for borrowed GPUs, which an evictor takes back if one leads."""
+        return self.code is Code.WAITS_FOR_BORROWERS or self.reason in (_AWAITS_ROOM, _TAKEN_BACK)
+
 
 _NOT_KNOWN: Final = Reason(Code.WAITS_IN_LINE, "not known")
 _DELETED: Final = Reason(Code.WAITS_IN_LINE, "it is being deleted")
