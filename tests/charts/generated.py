@@ -101,6 +101,7 @@ def _webhooks() -> dict[str, object]:
         "otherDevices": OTHER_DEVICES,
         "counted": sorted(name for name, weight in BUILT_IN.items() if weight),
         "ignored": sorted(name for name, weight in BUILT_IN.items() if not weight and looks_like_gpu(name)),
+        "notJudged": [f"{row.kind.group}/{row.kind.kind}" for row in BUILT_IN_KINDS if not row.is_judged],
         "kinds": [
             {
                 "group": row.kind.group,

@@ -23,6 +23,7 @@ from tests.scenarios.serving import FAIRGATE, ROOT
 from webhook import __version__
 from webhook.kube.ledger.report_crd import report_crd
 from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
+from webhook.kube.objects import keys
 from webhook.kube.objects.usage_access import READER
 from webhook.kube.registration.held_nodes import held_nodes_crd
 
@@ -253,7 +254,7 @@ def test_the_definitions_are_those_of_fairgate_manifests_and_stay():
 
 
 def test_viewers_are_the_named_subjects_with_the_role_of_fairgate_manifests():
-    [want] = kinds(printed(POLICIES[0]), "ClusterRole")
+    want = next(each for each in kinds(printed(POLICIES[0]), "ClusterRole") if each["metadata"]["name"] == keys.VIEWER)
     rendered = render("--set", "viewer.groups={data-science,oidc:ml}")
     [role] = [each for each in kinds(rendered, "ClusterRole") if each["metadata"]["name"] == "fairgate-viewer"]
     assert role["rules"] == want["rules"]
