@@ -39,6 +39,7 @@ from webhook.core.model.amount import gpu_number
 from webhook.core.model.names import Namespace, TeamName, Uid
 from webhook.core.model.pod import Requester
 from webhook.core.model.reason import Code
+from webhook.core.model.text import shortened
 from webhook.core.placement.gpu_inventory import gpu_inventory
 from webhook.kube.kinds.table import kind_table
 from webhook.kube.objects import keys
@@ -349,6 +350,13 @@ def explained(cluster, pod):
     return one
 
 
+def explained_on_the_page(cluster, pod):
+    state = page_of(cluster)
+    answers = CommandAnswers(state, InProcess(), cluster=None)
+    metadata = pod["metadata"]
+    return asyncio.run(answers.explain(metadata["namespace"], metadata["name"], Readable(state, EVERYTHING)))
+
+
 def page_of(cluster):
     state = state_of(cluster.objects, policy=cluster.policy)
     list(state.changed_rows(state.take_dirty()))
@@ -400,12 +408,16 @@ def check_waits(cluster, pod, said):
     assert (verdict.reasons[0].code, verdict.reasons[0].text) == (row.code, f"waits: {row.cause}")
     assert one.line.place == row.place
 
+    on_page = explained_on_the_page(cluster, pod)
+    assert (on_page.state, on_page.is_queued, on_page.outcome) == ("It waits in line", True, "queued")
+    assert on_page.reasons[0] == (row.code, f"waits: {row.cause}")
+
     [shown] = [each for each in board_of(world).teams if each.name == team]
     assert shown.queued == said.place
     state = page_of(cluster)
     [line] = [each.pod for each in line_of(state, now=NOW).rows if each.pod.name == name]
     assert (line.code, line.place, line.place_in_team) == (row.code, row.place.overall, row.place.of_team)
-    assert line.cause == row.cause
+    assert line.cause == shortened(row.cause, 300)
     assert decisions.of_pod(pod).kind == "queued"
     [share] = [each for each in share_rows(world, EVERYTHING) if each.name == team]
     assert share.queued.startswith(f"{said.place} (")
@@ -425,8 +437,11 @@ def check_runs(cluster, before, pod, said):
     one = explained(cluster, pod)
     assert (one.subject.existing.node or None, one.subject.existing.tier) == (said.node, said.tier)
     assert (one.subject.existing.state is State.RUNNING) == (said.node is not None)
+    on_page = explained_on_the_page(cluster, pod)
+    assert not on_page.is_queued
     if said.node is not None:
         assert not one.is_held_up
+        assert on_page.state.startswith(f"It runs on {said.node}")
     [was], [now] = ([each for each in board_of(each).teams if each.name == team] for each in (before, world))
     assert now.used - was.used == gpus
     assert now.borrowed - was.borrowed == (gpus if said.tier == "preemptible" else 0)

@@ -72,7 +72,7 @@ def _existing_line(existing: Existing, policy_hash: str) -> str:
     """Return what the pod does now, and the decision at its creation."""
     found = existing.decision_annotation
     annotation = None if found is None else decision_annotation.read(found)
-    parts = [_state(existing)]
+    parts = [state_text(existing)]
     if annotation is not None and (annotation.domain or annotation.why):
         parts[0] += f", {_domain(annotation)}"
     if annotation is None:
@@ -87,7 +87,7 @@ def _existing_line(existing: Existing, policy_hash: str) -> str:
     return " ".join(parts)
 
 
-def _state(existing: Existing) -> str:
+def state_text(existing: Existing) -> str:
     """Return what a pod does now, where, and since when; the line says that of a pod in line."""
     if existing.state is State.QUEUED:
         return _STATES[existing.state]
