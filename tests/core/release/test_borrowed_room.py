@@ -6,7 +6,7 @@ from tests.core.support.make import ALICE, gpus, node, pod, policy, resident, te
 from webhook.core.admission.assessment import assess
 from webhook.core.model.policy import ReclaimRules
 from webhook.core.model.selector import HELD, Effect, Taint
-from webhook.core.release.reclaimable import BorrowedRoom, may_ever_start, nodes_for
+from webhook.core.release.borrowed_room import BorrowedRoom, may_ever_start, nodes_for
 
 
 def has_room(place, count):
