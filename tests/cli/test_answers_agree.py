@@ -23,7 +23,7 @@ from tests.page.support.pages import state_of
 from webhook.cli.coverage import COMPLETE
 from webhook.cli.explain.beside import ClusterDetails
 from webhook.cli.explain.explaining import Found, explain_all
-from webhook.cli.explain.subjects import State, find_pod, pods_of_manifests, subject_of_pod
+from webhook.cli.explain.subjects import PodState, find_pod, pods_of_manifests, subject_of_pod
 from webhook.cli.explain.verdict import verdict_of
 from webhook.cli.page.answers import CommandAnswers
 from webhook.cli.policy_diff import compare
@@ -404,7 +404,7 @@ def check_waits(cluster, pod, said):
 
     one = explained(cluster, pod)
     verdict = verdict_of(one.explanation.decision)
-    assert (one.subject.existing.state, verdict.word, one.is_held_up) == (State.QUEUED, "queued", True)
+    assert (one.subject.existing.state, verdict.word, one.is_held_up) == (PodState.QUEUED, "queued", True)
     assert (verdict.reasons[0].code, verdict.reasons[0].text) == (row.code, f"waits: {row.cause}")
     assert one.line.place == row.place
 
@@ -436,7 +436,7 @@ def check_runs(cluster, before, pod, said):
     gpus = world.pod(Uid(pod["metadata"]["uid"])).demand.gpus
     one = explained(cluster, pod)
     assert (one.subject.existing.node or None, one.subject.existing.tier) == (said.node, said.tier)
-    assert (one.subject.existing.state is State.RUNNING) == (said.node is not None)
+    assert (one.subject.existing.state is PodState.RUNNING) == (said.node is not None)
     on_page = explained_on_the_page(cluster, pod)
     assert not on_page.is_queued
     if said.node is not None:

@@ -14,7 +14,7 @@ from webhook.cli.explain.beside import ClusterDetails, DetailsRequest, fetch_det
 from webhook.cli.explain.explaining import Found, explain_all
 from webhook.cli.explain.report import report_of
 from webhook.cli.explain.steps import state_text, to_steps
-from webhook.cli.explain.subjects import State, subject_of_pod
+from webhook.cli.explain.subjects import PodState, subject_of_pod
 from webhook.cli.explain.target import POD, Target
 from webhook.cli.review.collect import Collected, collect
 from webhook.cli.review.evaluator import Item
@@ -111,7 +111,7 @@ class CommandAnswers:
         return Explained(
             report.subject,
             "" if subject.existing is None else state_text(subject.existing),
-            report.state is State.QUEUED,
+            report.state is PodState.QUEUED,
             report.outcome,
             report.tier or "",
             tuple((reason.code, reason.message) for reason in (*report.reasons, *report.warnings)),
