@@ -94,6 +94,7 @@ class Setup(NamedTuple):
 
     shares: tuple[tuple[int, int], ...]
     lab: int
+    per_user: int
     queues: tuple[bool, bool]
     depth: int
     nodes: tuple[int, ...]
@@ -104,7 +105,7 @@ class Setup(NamedTuple):
 
 _asked = st.builds(
     Asked,
-    team=st.sampled_from(TEAMS),
+    team=st.sampled_from([*TEAMS, *TEAMS, *TEAMS, "stray"]),
     gpus=st.integers(1, 5),
     is_shared=st.sampled_from([False, False, False, True]),
     tier=st.sampled_from([None, None, None, "guaranteed", "preemptible"]),
@@ -115,6 +116,7 @@ setups = st.builds(
     Setup,
     shares=st.tuples(*[st.tuples(st.integers(0, 6), st.integers(0, 6))] * 2),
     lab=st.sampled_from([0, 4, 8, 12]),
+    per_user=st.sampled_from([0, 0, 3]),
     queues=st.tuples(st.booleans(), st.booleans()),
     depth=st.sampled_from([1, 3, 100]),
     nodes=st.lists(st.sampled_from([2, 4, 8]), min_size=1, max_size=3).map(tuple),
@@ -130,6 +132,7 @@ def policy_of(setup):
     teams = []
     for name, (guaranteed, more) in zip(TEAMS, setup.shares, strict=True):
         team = {"name": name, "namespaces": [name], "gpus": {"guaranteed": guaranteed, "limit": guaranteed + more}}
+        team |= {"perUser": {"limit": setup.per_user}} if setup.per_user else {}
         teams.append(team | ({"department": "lab"} if setup.lab else {}))
     text = {
         "apiVersion": "fairgate.dev/v1alpha1",
@@ -182,7 +185,9 @@ class Cluster:
 
     def __init__(self, setup):
         self.policy = policy_of(setup)
-        self.objects = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in TEAMS]
+        self.objects = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (*TEAMS, "stray")
+        ]
         self.objects += [node_of(number, gpus) for number, gpus in enumerate(setup.nodes)]
         for number, asked in enumerate(setup.before):
             manifest = manifest_of(asked, f"p{number}")
@@ -457,6 +462,7 @@ def check_runs(cluster, before, pod, said):
 BORROWED = Setup(
     shares=((4, 2), (0, 6)),
     lab=6,
+    per_user=0,
     queues=(False, False),
     depth=100,
     nodes=(8,),
