@@ -1,4 +1,4 @@
-"""Which gangs have come whole, and whose members start alone."""
+"""Which gangs are complete, and whose members start alone."""
 
 from tests.core.support.make import node, policy, resident, team, world
 from tests.core.support.waiting import member, waiting
@@ -100,7 +100,7 @@ def test_nothing_of_a_gang_is_judged_while_a_part_of_it_is_charged():
 
 def test_a_new_leader_takes_back_what_was_charged_of_a_part():
     place = place_for(member("a", size=2), member("b", size=2))
-    releases, line = Starts(place), GangLine(place, resting=(), is_on_its_way=place.is_assumed)
+    releases, line = Starts(place), GangLine(place, paused=(), is_on_its_way=place.is_assumed)
     turns = releases.due(now=100, count=64)
     waiting, both = turns[0].waiting, {"uid-a", "uid-b"}
     assert line.is_partly_charged(waiting, charged=both, now=100) is False

@@ -10,7 +10,7 @@ from webhook.core.queue.queued_pod import QueueEntry
 from webhook.core.queue.verdict import Never, Verdict, Way
 from webhook.core.release.borrowed_room import BorrowedRoom
 from webhook.core.release.gang_judge import judge_gang
-from webhook.core.release.gang_rests import GangRests
+from webhook.core.release.gang_pauses import GangPauses
 from webhook.core.release.judge import Judged, judge_pod
 from webhook.core.release.reclaim_pace import ReclaimPace
 from webhook.core.world.world import World
@@ -22,7 +22,7 @@ NODES_PER_MEMBER: Final = 64
 class EntryJudge:
     """Judges entries on the present world during one pass. `judged` has the last judgment on each pod.
 
-    `before` are the nodes that the pass before kept for a pod (`kept_nodes`). `rests` says which gangs are not judged,
+    `before` are the nodes that the pass before kept for a pod (`kept_nodes`). `pauses` says which gangs are not judged,
     `pace` how many pods wait for room that is taken back.
     """
 
@@ -31,7 +31,7 @@ class EntryJudge:
         world: World,
         *,
         before: Mapping[Uid, frozenset[NodeName]] | None = None,
-        rests: GangRests | None = None,
+        pauses: GangPauses | None = None,
         pace: ReclaimPace | None = None,
         now: int = 0,
     ) -> None:
@@ -40,7 +40,7 @@ class EntryJudge:
         self._before = before or {}
         pace = pace or ReclaimPace(world)
         self._borrowed = BorrowedRoom(world, is_paced=lambda team: pace.are_enough(team, now=now))
-        self._rests = rests or GangRests()
+        self._pauses = pauses or GangPauses()
         self._now = now
         self._levels = world.policy.topology.levels
 
@@ -70,12 +70,12 @@ class EntryJudge:
         if any(waiting.member(pod.uid) is None or self._world.is_assumed(pod.uid) for pod in entry.pods):
             return Never()
         extra = self.search_cost(entry)
-        known = self._rests.known(entry, now=self._now, extra=extra)
+        known = self._pauses.known(entry, now=self._now, extra=extra)
         if known is not None:
             return known
         before = self._before.get(entry.pods[0].uid, frozenset())
         found = judge_gang(entry, self._world, way=way, kept=kept, before=before, borrowed=self._borrowed)
         self.judged.update((judged.waiting.uid, judged._replace(kept=kept)) for judged in found)
         verdict = found[0].verdict
-        self._rests.note(entry, verdict, now=self._now, extra=extra)
+        self._pauses.note(entry, verdict, now=self._now, extra=extra)
         return verdict

@@ -243,7 +243,7 @@ def _no_room(
 
 
 def released_unjudged(waiting: WaitingPod, world: World) -> Judged:
-    """Return the release of a pod where policy is not enforced any more: charged as borrowing, bound to no node."""
+    """Return the release of a pod where policy is no longer enforced: charged as borrowing, bound to no node."""
     assessed = assess(waiting.pod, NO_REQUESTER, world).of_user(waiting.user)
     reason = Reason(Code.NOT_ENFORCED, "policy is not enforced")
     return Judged(waiting, assessed.pod, _unplaced(waiting, assessed, None, reason, world), Fits())

@@ -17,7 +17,7 @@ from webhook.core.queue.verdict import Fits, Never, NoRoom, Way
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.release.borrowed_room import BorrowedRoom
 from webhook.core.release.entry_judge import EntryJudge
-from webhook.core.release.gang_rests import GangRests
+from webhook.core.release.gang_pauses import GangPauses
 from webhook.core.release.judge import Judged, judge_pod, released_unjudged
 from webhook.core.release.late_members import as_reservation
 from webhook.core.release.queue_view import QueueView
@@ -32,7 +32,7 @@ def _lists_none(_team: TeamName, _uid: Uid) -> None:
     """Return that no charge is listed."""
 
 
-_NOT_ANY_MORE = Retry(Reason(Code.RACE_LOST, "the pod may not start any more: it waits on"))
+_NO_LONGER = Retry(Reason(Code.RACE_LOST, "the pod may no longer start: it waits on"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Starts:
         self._noted: dict[Uid, None] = {}
         self._open: dict[Uid, Turn] = {}  # whose charges are assumed here, and not in the hands of the ledger yet
         self._kept: dict[Uid, frozenset[NodeName]] = {}
-        self._rests = GangRests()
+        self._pauses = GangPauses()
         self._pace = ReclaimPace(world)
         self._hold_backs = HoldBacks()
         self._reasons_behind = ReasonsBehind(world, self.view.queue)
@@ -101,10 +101,10 @@ class Starts:
         self.view.close()
 
     def _due(self, *, now: int, count: int) -> list[Turn]:
-        self._rests.begin(now=now)
+        self._pauses.begin(now=now)
         self.view.note_use(now=now)
         world, queue = self._world, self.view.queue
-        judge = EntryJudge(world, before=self._kept, rests=self._rests, pace=self._pace, now=now)
+        judge = EntryJudge(world, before=self._kept, pauses=self._pauses, pace=self._pace, now=now)
         found: list[Turn] = []
         if not world.policy.is_enforced:
             waiting = [pod for pod in world.waiting.all() if not self.view.is_on_its_way(pod.uid)][:count]
@@ -121,7 +121,7 @@ class Starts:
                 found += self._assumed(judged, release.way, gang=pod.gang)
         self.blocked = {uid: judged for uid, judged in judge.judged.items() if not isinstance(judged.verdict, Fits)}
         for late, cause in self.view.gangs.late(now=now):
-            self.blocked[late.uid] = Judged(late, late.pod, _NOT_ANY_MORE, Never(), Reason(Code.WAITS_FOR_GANG, *cause))
+            self.blocked[late.uid] = Judged(late, late.pod, _NO_LONGER, Never(), Reason(Code.WAITS_FOR_GANG, *cause))
         self.is_room_needed = any(map(_waits_inside_its_share, self.blocked.values()))
         no_room = {uid: v for uid, judged in self.blocked.items() if isinstance(v := judged.verdict, NoRoom)}
         reaches = [verdict.reach for verdict in no_room.values()]
@@ -151,7 +151,7 @@ class Starts:
         waiting = turn.waiting if turn.is_reservation else world.waiting.get(uid)
         if (flight := self._listed(turn.admit.charge.team, uid)) is not None:
             if waiting is None:
-                return LedgerDecision(_NOT_ANY_MORE, None)
+                return LedgerDecision(_NO_LONGER, None)
             return LedgerDecision(resumed(waiting, flight, world), flight)
         world.drop_reservation(uid)
         if turn.reservation is not None:
@@ -159,7 +159,7 @@ class Starts:
         judged = None if waiting is None else self._judged_alone(waiting, turn)
         if judged is None or not (isinstance(judged.verdict, Fits) and isinstance(judged.decision, Admit)):
             self.keep_reservation(turn)
-            return LedgerDecision(_NOT_ANY_MORE, None)
+            return LedgerDecision(_NO_LONGER, None)
         flight = judged.flight
         replaces = None if turn.reservation is None else turn.reservation.pod.uid
         return LedgerDecision(
