@@ -12,7 +12,7 @@ from webhook.kube.kinds.paths import ONE, ControllerKind, Count, Pods, count_at,
 _STOPPED: Final = "stopped: its pod is created when it is started"
 _CLUSTER_TYPE: Final = "VirtualMachineClusterInstancetype"
 _NO_GPU_TYPES: Final = re.compile(r"(u1|o1|cx1|m1|n1|rt1|d1)\.[a-z0-9.]{1,20}")
-"""The series of KubeVirt's own instance types without GPUs; those of gn1 have some."""
+"""The series of KubeVirt's own instance types: none has GPUs; gn1 of earlier releases had some."""
 _MACHINE: Final = ControllerKind("kubevirt.io/v1", "VirtualMachineInstance")
 _COPIED: Final = ("nodeSelector", "affinity", "tolerations", "schedulerName", "priorityClassName", "resourceClaims")
 
