@@ -8,7 +8,17 @@ import subprocess
 import pytest
 import yaml
 
-from tests.charts.helm import CHART, CI_VALUES, NAMESPACE, RELEASE, HelmError, helm, kinds, render
+from tests.charts.helm import (
+    CHART,
+    CI_VALUES,
+    NAMESPACE,
+    RELEASE,
+    WITH_UNINSTALL,
+    HelmError,
+    helm,
+    kinds,
+    render,
+)
 from tests.scenarios.serving import FAIRGATE, ROOT
 from webhook import __version__
 from webhook.kube.ledger.report_crd import report_crd
@@ -154,11 +164,13 @@ def test_before_anything_changes_the_policy_of_the_release_is_checked():
     assert files[named] == files["fairgate-policy"]
 
 
-def test_the_pods_of_the_check_are_not_those_of_the_service():
-    rendered = render(with_hooks=True)
-    [job], [service] = kinds(rendered, "Job"), kinds(rendered, "Service")
-    labels = job["spec"]["template"]["metadata"]["labels"]
-    assert not service["spec"]["selector"].items() <= labels.items()
+def test_the_pods_of_hooks_are_not_those_of_the_service():
+    rendered = render(*WITH_UNINSTALL, with_hooks=True)
+    jobs, [service] = kinds(rendered, "Job"), kinds(rendered, "Service")
+    assert len(jobs) == 2
+    for job in jobs:
+        labels = job["spec"]["template"]["metadata"]["labels"]
+        assert not service["spec"]["selector"].items() <= labels.items()
 
 
 def test_a_custom_policy_is_checked_where_it_is():

@@ -13,7 +13,7 @@ from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, ResourceName, Uid
 from webhook.core.model.selector import HELD
 from webhook.core.quota.in_flight import InFlightCharge
-from webhook.core.release.releases import demand_charged, resumed
+from webhook.core.release.resumed import demand_charged, resumed
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 

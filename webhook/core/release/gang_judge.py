@@ -15,10 +15,10 @@ from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
 from webhook.core.queue.queued_pod import QueueEntry
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Way
 from webhook.core.quota.limits import AppliedLimit
+from webhook.core.release.borrowed_room import BorrowedRoom, nodes_for
 from webhook.core.release.gang_domains import GangDomains
 from webhook.core.release.judge import NO_REQUESTER, Judged, judge_pod
 from webhook.core.release.queue_view import DEPARTMENT, TEAM, USER
-from webhook.core.release.reclaimable import BorrowedRoom, nodes_for
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 

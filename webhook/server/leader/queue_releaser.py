@@ -13,14 +13,15 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.writes.events import EventWriter
-from webhook.cluster.writes.queue_release import ReleaseResult, hold_in_line, release_pod
+from webhook.cluster.writes.queue_gate import ReleaseResult, hold_in_line, release_pod
 from webhook.core.model.decision import Admit, Decision
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.reason import Code, Reason
 from webhook.core.queue.verdict import Way
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.release.awaited_room import FREE_SECONDS, AwaitedRoom
-from webhook.core.release.releases import Releases, Turn, together, unfinished
+from webhook.core.release.resumed import unfinished
+from webhook.core.release.starts import Starts, Turn, together
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.observe.logs import Logs
@@ -119,7 +120,7 @@ class QueueReleaser:
         """Release pods until cancelled. Each term begins with the world as it is, and what the ledger lists."""
         self._active: set[Uid] = set()  # being charged, patched or held
         self._awaited_room = AwaitedRoom(self._world)
-        self._releases = releases = Releases(self._world, listed=self._ledger.listed, active=self._active)
+        self._releases = releases = Starts(self._world, listed=self._ledger.listed, active=self._active)
         self._judged_seconds = 0.0
         self._term = term = object()
         self._is_in_term = lambda: self._term is term and self._is_leading()

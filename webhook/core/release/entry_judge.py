@@ -8,22 +8,22 @@ from webhook.core.model.domain_request import levels_to_try
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.queue.queued_pod import QueueEntry
 from webhook.core.queue.verdict import Never, Verdict, Way
+from webhook.core.release.borrowed_room import BorrowedRoom
 from webhook.core.release.gang_judge import judge_gang
 from webhook.core.release.gang_rests import GangRests
 from webhook.core.release.judge import Judged, judge_pod
-from webhook.core.release.reclaim_starts import ReclaimStarts
-from webhook.core.release.reclaimable import BorrowedRoom
+from webhook.core.release.reclaim_pace import ReclaimPace
 from webhook.core.world.world import World
 
 NODES_PER_MEMBER: Final = 64
 """Nodes that a search over the domains of one level passes in the time of a judgment on one pod."""
 
 
-class ReleaseJudge:
+class EntryJudge:
     """Judges entries on the present world during one pass. `judged` has the last judgment on each pod.
 
     `before` are the nodes that the pass before kept for a pod (`kept_nodes`). `rests` says which gangs are not judged,
-    `reclaim_starts` how many pods wait for room that is taken back.
+    `pace` how many pods wait for room that is taken back.
     """
 
     def __init__(
@@ -32,14 +32,14 @@ class ReleaseJudge:
         *,
         before: Mapping[Uid, frozenset[NodeName]] | None = None,
         rests: GangRests | None = None,
-        reclaim_starts: ReclaimStarts | None = None,
+        pace: ReclaimPace | None = None,
         now: int = 0,
     ) -> None:
         self.judged: dict[Uid, Judged] = {}
         self._world = world
         self._before = before or {}
-        starts = reclaim_starts or ReclaimStarts(world)
-        self._borrowed = BorrowedRoom(world, is_paced=lambda team: starts.are_enough(team, now=now))
+        pace = pace or ReclaimPace(world)
+        self._borrowed = BorrowedRoom(world, is_paced=lambda team: pace.are_enough(team, now=now))
         self._rests = rests or GangRests()
         self._now = now
         self._levels = world.policy.topology.levels
