@@ -55,7 +55,7 @@ from webhook.simulation.arrivals import Arrivals
 from webhook.simulation.cluster import PodOf, SimulatedCluster
 from webhook.simulation.runs import Runs
 from webhook.simulation.simulate import read_template
-from webhook.simulation.task import Fate, Refusals, Settings, Task, TaskRecord
+from webhook.simulation.task import Refusals, Settings, Task, TaskRecord, TaskState
 
 NOW = 1_795_600_000
 USER = "ann"
@@ -339,7 +339,7 @@ def simulated(cluster, manifest):
     arrivals.create(PodOf(record, pod.uid, pod))
     if pod.uid in arrivals.queued:
         return Said("queued", place=world.waiting.count(team))
-    if record.fate is Fate.REFUSED:
+    if record.state is TaskState.REFUSED:
         return Said("refused", codes=codes_of(record.refused))
     return Said("admitted", world.charge_of(pod.uid).tier, world.pod(pod.uid).node or world.pod(pod.uid).promised)
 
@@ -368,7 +368,7 @@ def page_of(cluster):
     return state
 
 
-def fate_of(cluster, pod):
+def outcome_of(cluster, pod):
     """What the policy in force does with a pod, compared with one that refuses all; with itself nothing changes."""
     assert compare(cluster.reading, cluster.policy, cluster.policy, name="w").changes == []
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
@@ -428,11 +428,11 @@ def check_waits(cluster, pod, said):
     assert share.queued.startswith(f"{said.place} (")
 
     assert row.code == said.codes[0] or row.code is Code.WAITS_IN_LINE
-    fate, has_released = fate_of(cluster, pod)
-    event(f"in line, by policy diff: {fate.outcome}")
-    assert fate.outcome == "queued" or row.code in (Code.WAITS_IN_LINE, Code.WAITS_FOR_GANG)
+    found, has_released = outcome_of(cluster, pod)
+    event(f"in line, by policy diff: {found.outcome}")
+    assert found.outcome == "queued" or row.code in (Code.WAITS_IN_LINE, Code.WAITS_FOR_GANG)
     if not has_released:  # of those behind it waits on for what is left
-        assert fate.reason == f"waits: {row.cause} ({row.code})"
+        assert found.reason == f"waits: {row.cause} ({row.code})"
 
 
 def check_runs(cluster, before, pod, said):
@@ -455,8 +455,8 @@ def check_runs(cluster, before, pod, said):
     rows = {row.node: row for row in Readable(state, EVERYTHING).rows()}
     assert said.node is None or pod["metadata"]["name"] in {each.name for each in rows[said.node].pods}
 
-    fate, _ = fate_of(cluster, pod)
-    assert fate.outcome in {said.tier, "guaranteed"}, "an older pod may have ended, and its share is free"
+    found, _ = outcome_of(cluster, pod)
+    assert found.outcome in {said.tier, "guaranteed"}, "an older pod may have ended, and its share is free"
 
 
 BORROWED = Setup(

@@ -63,8 +63,8 @@ def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
     match explained.outlook:
         case None:
             decision, row = explained.explanation.decision, explained.line
-            is_owed = isinstance(decision, Queue) and decision.reason.code is Code.WAITS_FOR_BORROWERS
-            if is_owed or (row is not None and row.needs_evictor):
+            waits_for_borrowers = isinstance(decision, Queue) and decision.reason.code is Code.WAITS_FOR_BORROWERS
+            if waits_for_borrowers or (row is not None and row.needs_evictor):
                 yield _leads(explained.details.evictor)
         case Kept(node_hold=node_hold, targets=targets):
             since = age(max(0, explained.now - node_hold.since))
