@@ -35,14 +35,14 @@ def test_waits_by_team_and_by_size():
 def test_gpus_in_use_between_the_first_and_the_last_arrival():
     found = summary(world_of(TEAMS), task("half", "a", 4, seconds=50), task("last", "a", 1, at=100))
     assert found.allocated == pytest.approx(0.25)  # 4 of 8 GPUs for half of the time
-    assert [sample.at for sample in found.samples] == [0, 25, 50, 75, 100]
+    assert [sample.at_seconds for sample in found.samples] == [0, 25, 50, 75, 100]
     assert [sample.allocated for sample in found.samples] == [4, 4, 0, 0, 1]
-    assert [sample.largest for sample in found.samples] == [4, 4, 8, 8, 7]
+    assert [sample.largest_pod for sample in found.samples] == [4, 4, 8, 8, 7]
 
 
 def test_borrowed_and_waiting_gpus_are_sampled():
     found = summary(world_of(TEAMS), task("b", "b", 8), task("a", "b", 2, at=10), task("end", "b", 1, at=20), points=2)
-    assert [(each.guaranteed, each.borrowed, each.waiting_gpus) for each in found.samples] == [
+    assert [(each.guaranteed_gpus, each.borrowed_gpus, each.waiting_gpus) for each in found.samples] == [
         (0, 8, 0),
         (0, 8, 2),
         (0, 8, 3),

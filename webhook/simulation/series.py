@@ -1,6 +1,8 @@
 """What is measured while a simulation runs: GPUs in use, who waits, how fragmented the free GPUs are, what fits."""
 
-from typing import Final, NamedTuple
+from typing import Annotated, Final
+
+import msgspec
 
 from webhook.core.model.amount import gpu_number
 from webhook.core.model.tier import Tier
@@ -10,26 +12,24 @@ from webhook.simulation.engine import Simulation
 POINTS: Final = 200
 """Samples of a run; sums over time are exact nevertheless."""
 
+_DIGITS: Final = 4
 
-class Sample(NamedTuple):
-    """The state at one moment; `at` in seconds from the beginning, amounts in GPUs.
 
-    `fragmented` is the part of the free GPUs that is useless to future pods by the fragmentation measure, `largest` the
-    GPUs of the largest pod that fits on a node.
-    """
+class Sample(msgspec.Struct, rename="camel"):
+    """The state at one moment."""
 
-    at: int
-    guaranteed: float
-    borrowed: float
+    at_seconds: int
+    guaranteed_gpus: float
+    borrowed_gpus: float
     waiting_pods: int
     waiting_gpus: float
-    fragmented: float
-    largest: float
+    fragmented: Annotated[float, msgspec.Meta(description="part of the free GPUs that is useless to future pods")]
+    largest_pod: Annotated[float, msgspec.Meta(description="GPUs of the largest pod that fits on a node")]
 
     @property
     def allocated(self) -> float:
         """GPUs on which pods run."""
-        return self.guaranteed + self.borrowed
+        return self.guaranteed_gpus + self.borrowed_gpus
 
 
 class Recorder:
@@ -82,10 +82,10 @@ def _sample(simulation: Simulation, at: int, allocated: float) -> Sample:
     waits = list(simulation.waiting_pods())
     return Sample(
         at,
-        allocated - borrowed,
-        borrowed,
+        round(allocated - borrowed, _DIGITS),
+        round(borrowed, _DIGITS),
         len(waits),
-        float(gpu_number(sum(pod.demand.gpus for pod in waits))),
-        sum(each.fragmented for each in found) / free if free else 0.0,
+        round(float(gpu_number(sum(pod.demand.gpus for pod in waits))), _DIGITS),
+        round(sum(each.fragmented for each in found) / free, _DIGITS) if free else 0.0,
         float(gpu_number(max((each.largest for each in found), default=0))),
     )

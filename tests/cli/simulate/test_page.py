@@ -13,9 +13,9 @@ from webhook.cli.simulate.results import (
     IntervalReport,
     PolicyReport,
     PurchaseReport,
-    SampleReport,
     SimulationReport,
 )
+from webhook.simulation.series import Sample
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
 
@@ -31,7 +31,7 @@ def group(name="all", *, p90=3600.0):
 
 
 def report(*names, **more):
-    samples = [SampleReport(at * 3600, 4.0, 2.0, 1, 8.0, 0.25, 4.0) for at in range(5)]
+    samples = [Sample(at * 3600, 4.0, 2.0, 1, 8.0, 0.25, 4.0) for at in range(5)]
     policies = [
         PolicyReport(
             name,

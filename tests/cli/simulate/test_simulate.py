@@ -126,7 +126,7 @@ def test_a_task_that_can_never_start_says_why(folder):
     [refused] = data(*words).policies[0].refused
     assert (refused.codes, refused.jobs, refused.first) == (["NeverFits"], 2, "huge")
     assert "8" in refused.why
-    want = "refused: 2 jobs (NeverFits), the first of them huge: "
+    want = "refused: 2 jobs, the first of them huge: no node could hold the pod"
     assert want in simulate(*words).stdout
     assert want in (folder / "report.html").read_text()
 

@@ -225,3 +225,6 @@ def test_a_pod_for_which_room_is_taken_back_says_so():
     borrowed = [held(8, f"b{n}", node=f"n{n}", namespace="team-b", tier="preemptible") for n in range(2)]
     [row] = rows(line(waiting("a", 4), residents=borrowed))
     assert row.cause == "borrowed GPUs are taken back for it, with one of the next releases"
+    assert row.needs_evictor
+    [free] = rows(line(waiting("a", 4)))
+    assert not free.needs_evictor

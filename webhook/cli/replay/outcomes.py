@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Annotated, Final
+
+import msgspec
 
 from webhook.core.model.names import Uid
 from webhook.core.model.reason import refusal_text
@@ -10,6 +13,8 @@ from webhook.core.world.world import World
 from webhook.simulation.engine import Simulation
 from webhook.simulation.simulate import under_policy
 from webhook.simulation.task import Fate, Task, TaskRecord
+
+_DIGITS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +38,16 @@ class Outcome:
         return ", ".join(parts)
 
 
-@dataclass(slots=True)
-class Sums:
-    """The pods of a team by what came of them; a pod may be in several. `waited_hours` are GPU-hours of waiting."""
+class TeamSums(msgspec.Struct):
+    """The pods of a team by what came of them under one policy; a pod may be in several."""
 
-    pods: int = 0
     refused: int = 0
     queued: int = 0
     guaranteed: int = 0
     borrowed: int = 0
     evicted: int = 0
     not_started: int = 0
-    waited_hours: float = 0.0
+    waited_hours: Annotated[float, msgspec.Meta(description="GPU-hours that pods asked for before they started")] = 0.0
 
 
 def decide_again(tasks: Iterable[Task], world: World, *, until: int) -> dict[str, Outcome]:
@@ -73,12 +76,13 @@ def _outcome(record: TaskRecord, queued: set[str], until: int) -> Outcome:
     )
 
 
-def sums_by_team(tasks: Iterable[Task], outcomes: Mapping[str, Outcome], gpus: Mapping[str, float]) -> dict[str, Sums]:
+def sums_by_team(
+    tasks: Iterable[Task], outcomes: Mapping[str, Outcome], gpus: Mapping[str, float]
+) -> dict[str, TeamSums]:
     """Return the sums of each team; `gpus` are the GPUs of each task."""
-    sums: dict[str, Sums] = {}
+    sums: dict[str, TeamSums] = {}
     for task in tasks:
-        found, outcome = sums.setdefault(task.team, Sums()), outcomes[task.name]
-        found.pods += 1
+        found, outcome = sums.setdefault(task.team, TeamSums()), outcomes[task.name]
         found.refused += outcome.is_refused
         found.queued += outcome.is_queued
         found.guaranteed += outcome.tier is Tier.GUARANTEED
@@ -86,4 +90,6 @@ def sums_by_team(tasks: Iterable[Task], outcomes: Mapping[str, Outcome], gpus: M
         found.evicted += outcome.is_evicted
         found.not_started += outcome.tier is None
         found.waited_hours += outcome.wait_seconds / 3600 * gpus[task.name]
+    for found in sums.values():
+        found.waited_hours = round(found.waited_hours, _DIGITS)
     return sums

@@ -1,32 +1,20 @@
 """The report of `fairgate replay`: each team under both policies, and the pods for which they differ."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
 from webhook.cli.formatting import plural
-from webhook.cli.replay.outcomes import Outcome, Sums, sums_by_team
+from webhook.cli.replay.outcomes import Outcome, TeamSums, sums_by_team
 from webhook.cli.screen import Screen, grid
 from webhook.cli.terminal import Line
 from webhook.history.trace_row import PodRow
 from webhook.simulation.task import Task
 
 _SHOWN: Final = 20
-_DIGITS: Final = 3
 _COLUMNS: Final = ("refused", "queued", "guaranteed", "borrowed", "evicted", "not_started")
-
-
-class TeamSums(msgspec.Struct):
-    """The pods of a team by what came of them under one policy; a pod may be in several."""
-
-    refused: int
-    queued: int
-    guaranteed: int
-    borrowed: int
-    evicted: int
-    not_started: int
-    waited_hours: Annotated[float, msgspec.Meta(description="GPU-hours that pods asked for before they started")]
 
 
 class TeamReport(msgspec.Struct):
@@ -68,19 +56,8 @@ def teams_of(
     """Return each team under both policies, by name."""
     gpus = {name: row.gpus for name, row in rows.items()}
     before, after = sums_by_team(tasks, old, gpus), sums_by_team(tasks, new, gpus)
-    return [TeamReport(team, before[team].pods, _sums(before[team]), _sums(after[team])) for team in sorted(before)]
-
-
-def _sums(found: Sums) -> TeamSums:
-    return TeamSums(
-        refused=found.refused,
-        queued=found.queued,
-        guaranteed=found.guaranteed,
-        borrowed=found.borrowed,
-        evicted=found.evicted,
-        not_started=found.not_started,
-        waited_hours=round(found.waited_hours, _DIGITS),
-    )
+    pods = Counter(task.team for task in tasks)
+    return [TeamReport(team, pods[team], before[team], after[team]) for team in sorted(pods)]
 
 
 def changes_of(

@@ -17,9 +17,10 @@ from webhook.cli.simulate.marks import (
     Text,
     series_color,
 )
-from webhook.cli.simulate.results import PolicyReport, SampleReport
+from webhook.cli.simulate.results import PolicyReport
 from webhook.cli.simulate.svg import to_svg
 from webhook.core.model.text import printable, shortened
+from webhook.simulation.series import Sample
 
 _DASHES: Final = ((), (7, 3), (2, 3), (9, 3, 2, 3), (1, 2), (12, 4))
 _LEFT, _RIGHT, _BOTTOM = 62, 12, 36
@@ -81,7 +82,7 @@ class _Frame(NamedTuple):
         return self.bottom - value / self.most * _AREA
 
 
-def curves_of(policies: Sequence[PolicyReport], value: Callable[[SampleReport], float]) -> list[Curve]:
+def curves_of(policies: Sequence[PolicyReport], value: Callable[[Sample], float]) -> list[Curve]:
     """Return one curve for each policy."""
     return [Curve(each.policy, tuple((s.at_seconds, value(s)) for s in each.samples)) for each in policies]
 

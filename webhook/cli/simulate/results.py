@@ -34,18 +34,6 @@ class GroupReport(msgspec.Struct, rename="camel"):
     lost_gpu_hours: Annotated[IntervalReport | None, msgspec.Meta(description="of work that evictions lost")]
 
 
-class SampleReport(msgspec.Struct, rename="camel"):
-    """The state at one moment of the first round."""
-
-    at_seconds: int
-    guaranteed_gpus: float
-    borrowed_gpus: float
-    waiting_pods: int
-    waiting_gpus: float
-    fragmented: Annotated[float, msgspec.Meta(description="part of the free GPUs that is useless to future pods")]
-    largest_pod: Annotated[float, msgspec.Meta(description="GPUs of the largest pod that fits on a node")]
-
-
 class RefusedReport(msgspec.Struct, rename="camel"):
     """Jobs of the first round that were refused for good with the same codes."""
 
@@ -67,7 +55,7 @@ class PolicyReport(msgspec.Struct, rename="camel"):
     total: GroupReport
     teams: list[GroupReport]
     sizes: Annotated[list[GroupReport], msgspec.Meta(description="by GPUs of the whole job")]
-    samples: list[SampleReport]
+    samples: Annotated[list[Sample], msgspec.Meta(description="of the first round")]
     refused: list[RefusedReport]
 
 
@@ -105,7 +93,7 @@ def policy_report(result: PolicyResult) -> PolicyReport:
         _group([each.total for each in rounds]),
         _groups(rounds, lambda each: each.teams),
         _groups(rounds, lambda each: each.sizes),
-        [_sample(each) for each in first.samples],
+        list(first.samples),
         [RefusedReport(list(each.codes), each.jobs, each.first, each.why) for each in first.refused],
     )
 
@@ -145,15 +133,3 @@ def _report(found: Interval | None) -> IntervalReport | None:
     if found is None:
         return None
     return IntervalReport(round(found.mean, _DIGITS), None if found.margin is None else round(found.margin, _DIGITS))
-
-
-def _sample(sample: Sample) -> SampleReport:
-    return SampleReport(
-        sample.at,
-        round(sample.guaranteed, _DIGITS),
-        round(sample.borrowed, _DIGITS),
-        sample.waiting_pods,
-        round(sample.waiting_gpus, _DIGITS),
-        round(sample.fragmented, _DIGITS),
-        sample.largest,
-    )

@@ -75,9 +75,7 @@ def group_cells(group: GroupReport) -> list[str]:
 
 def refused_text(found: RefusedReport) -> str:
     """Return how many jobs were refused for good, and why the first of them was."""
-    return (
-        f"refused: {plural(found.jobs, 'job')} ({', '.join(found.codes)}), the first of them {found.first}: {found.why}"
-    )
+    return f"refused: {plural(found.jobs, 'job')}, the first of them {found.first}: {found.why}"
 
 
 def _side_by_side(policies: list[PolicyReport]) -> Table:
