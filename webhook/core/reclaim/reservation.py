@@ -66,6 +66,11 @@ class NodeHold:
             targets=self.targets + targets_of((move,), at=at),
         )
 
+    def retargeted(self, move: LimitMove, *, at: int) -> "NodeHold":
+        """Return it with the victims that are needed now; those that it had keep their time."""
+        known = {target.uid: target for target in self.targets}
+        return replace(self, targets=tuple([known.get(each.uid, each) for each in targets_of((move,), at=at)]))
+
     def without(self, uid: Uid) -> "NodeHold":
         """Return it without one target."""
         return replace(self, targets=tuple([target for target in self.targets if target.uid != uid]))
@@ -91,6 +96,13 @@ class NodeHold:
 def limit_place(uid: Uid) -> NodeName:
     """Return what stands for a node in the hold of a pod for which room is kept under limits."""
     return NodeName(f"{_LIMIT}{uid}")
+
+
+def hold_under_limits(move: LimitMove, *, since: int) -> NodeHold:
+    """Return the hold of a pod for which room is kept under limits, without victims yet."""
+    waiting = move.waiting
+    beneficiary = Beneficiary(waiting.uid, waiting.namespace, waiting.name)
+    return NodeHold("", limit_place(waiting.uid), 0, (beneficiary,), since=since)
 
 
 def is_limit_place(place: NodeName) -> bool:
