@@ -18,8 +18,8 @@ from webhook.core.model.amount import ONE_GPU, Units
 from webhook.core.model.names import Namespace, NodeName, TeamName, Uid, User
 from webhook.core.model.policy import QueueRules
 from webhook.core.queue.pod_queue import PodQueue
+from webhook.core.queue.queue_pass import QueuePass
 from webhook.core.queue.queued_pod import QueuedPod, QueueEntry, entry_of
-from webhook.core.queue.release import ReleasePass
 from webhook.core.queue.standing import Standing
 from webhook.core.queue.verdict import Fits, NoRoom, OverLimit, Verdict, Way
 
@@ -101,7 +101,7 @@ def release(bench: Bench) -> None:
     """One pod ended: one starts in its place, and the next one does not."""
     queue, shares, room, _ = bench
     room.free = ONE_GPU
-    a_pass = ReleasePass(queue, shares, RULES, now=NOW)
+    a_pass = QueuePass(queue, shares, RULES, now=NOW)
     while (found := a_pass.next(room)) is not None:
         queue.remove(found.entry.key)
         room.free -= found.entry.gpus
@@ -110,7 +110,7 @@ def release(bench: Bench) -> None:
 
 def nothing(bench: Bench) -> None:
     """One pod ended, and nothing may start."""
-    if ReleasePass(bench.queue, bench.shares, RULES, now=NOW).next(bench.room) is not None:
+    if QueuePass(bench.queue, bench.shares, RULES, now=NOW).next(bench.room) is not None:
         raise AssertionError("an entry without room was released")
 
 

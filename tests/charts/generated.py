@@ -6,40 +6,82 @@ A test compares them with what is there.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 
 import yaml
 
 from tests.charts.helm import CHART
 from tests.charts.readme import readme
+from webhook.cluster.uninstall.rights import Right, needed_rights
+from webhook.cluster.uninstall.scope import Scope
 from webhook.core.model.gpu_names import OTHER_DEVICES, PATTERN, looks_like_gpu
 from webhook.core.model.names import ResourceName
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.kube.kinds.table import BUILT_IN as BUILT_IN_KINDS
-from webhook.kube.ledger.report_crd import report_crd
-from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
 from webhook.kube.registration.conditions import gpu_pod_expression
 from webhook.kube.registration.guards import changed_keys_expression, guards
-from webhook.kube.registration.held_nodes import held_nodes_crd
+from webhook.kube.registration.inventory import definitions
 from webhook.kube.registration.kind_rights import Component, kind_rules
 from webhook.kube.registration.registration import ServiceReference, webhook_configurations
 from webhook.kube.registration.viewer_role import viewer_role
 from webhook.policy.builtin import BUILT_IN
 
 COUNTED, IGNORED, KEY, PATH, USER = "@counted@", "@ignored-gpu@", "@key@", "@path@", "@user@"
+NAMESPACE, WORKLOAD, SECRET = "@namespace@", "@workload@", "@secret@"
 
 
 def generated() -> dict[str, str]:
     """Every generated file of the chart, by its path in it."""
     return {
         "README.md": readme(CHART),
-        "files/teamledgers.yaml": yaml.safe_dump(team_ledger_crd()["spec"], sort_keys=False, width=2**16),
-        "files/reports.yaml": yaml.safe_dump(report_crd()["spec"], sort_keys=False, width=2**16),
-        "files/viewer.yaml": yaml.safe_dump(viewer_role(), sort_keys=False, width=2**16),
-        "files/heldnodes.yaml": yaml.safe_dump(held_nodes_crd()["spec"], sort_keys=False, width=2**16),
-        "files/kinds.yaml": yaml.safe_dump({each.value: kind_rules(each) for each in Component}, sort_keys=False),
+        "files/viewer.yaml": _yaml(viewer_role()),
+        "files/kinds.yaml": _yaml({each.value: kind_rules(each) for each in Component}),
+        "files/uninstall.yaml": _yaml(_uninstall_rules()),
+        **{f"files/{made['spec']['names']['plural']}.yaml": _yaml(made["spec"]) for made in definitions()},
         "files/webhooks.json": f"{json.dumps(_webhooks(), indent=2)}\n",
     }
+
+
+def _yaml(value: object) -> str:
+    return yaml.safe_dump(value, sort_keys=False, width=2**16)
+
+
+def _uninstall_rules() -> dict[str, object]:
+    """The rules of the hook's roles: in the cluster and in the namespace of the release.
+
+    Apart are what it needs to delete the definitions, and the Secret of the certificates.
+    """
+    least = Scope(namespace=NAMESPACE, workload=WORKLOAD, keeps_definitions=True)
+    base, with_definitions, with_secret = (
+        needed_rights(each)
+        for each in (
+            least,
+            replace(least, keeps_definitions=False),
+            replace(least, certs_secret=SECRET, secret_namespace=NAMESPACE),
+        )
+    )
+    return {
+        "cluster": _rules(right for right in base if not right.namespace),
+        "namespace": _rules(right for right in base if right.namespace),
+        "definitions": _rules(right for right in with_definitions if right not in base),
+        "certificates": _rules(right for right in with_secret if right not in base),
+    }
+
+
+def _rules(rights: Iterable[Right]) -> list[dict[str, list[str]]]:
+    """One rule for each resource, and for each set of verbs on it."""
+    verbs: dict[tuple[str, str, str], list[str]] = {}
+    for right in rights:
+        verbs.setdefault((right.group, right.resource, right.name), []).append(right.verb)
+    names: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for (group, resource, name), allowed in verbs.items():
+        names.setdefault((group, resource, tuple(allowed)), []).append(name)
+    return [
+        {"apiGroups": [group], "resources": [resource], "verbs": list(allowed)}
+        | ({"resourceNames": found} if any(found) else {})
+        for (group, resource, allowed), found in names.items()
+    ]
 
 
 def _webhooks() -> dict[str, object]:
@@ -59,6 +101,7 @@ def _webhooks() -> dict[str, object]:
         "otherDevices": OTHER_DEVICES,
         "counted": sorted(name for name, weight in BUILT_IN.items() if weight),
         "ignored": sorted(name for name, weight in BUILT_IN.items() if not weight and looks_like_gpu(name)),
+        "notJudged": [f"{row.kind.group}/{row.kind.kind}" for row in BUILT_IN_KINDS if not row.is_judged],
         "kinds": [
             {
                 "group": row.kind.group,

@@ -17,6 +17,8 @@ CI_VALUES = sorted((CHART / "ci").glob("*-values.yaml"))
 NAMESPACE = "fairgate-system"
 RELEASE = "fairgate"
 KUBE_VERSION = "1.37.0"
+WITH_UNINSTALL = ("--api-versions", "fairgate.dev/uninstall")
+"""`helm template` renders what runs before `helm uninstall` only with this."""
 TIMEOUT_SECONDS = 180
 
 Manifest = dict[str, Any]

@@ -14,9 +14,10 @@ from __future__ import annotations
 import base64
 import ssl
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from tests.charts.helm import CHART, NAMESPACE, RELEASE, helm
 from tests.charts.hooks import Hooks
@@ -27,6 +28,8 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.namespaces import end_namespaces
 from tests.control_plane.workbench import make_namespace, wait_for
 from tests.scenarios import serving
+
+T = TypeVar("T")
 
 SERVER, EVICTOR = "server", "evictor"
 DEFINITIONS = tuple(
@@ -54,9 +57,11 @@ class Installed:
     def helm(self, *arguments: str | Path) -> str:
         """Run helm as an admin of this cluster, and the pods of its hooks."""
         home, kubeconfig = self.cluster.folder / "helm", self.cluster.kubeconfig
-        return self.hooks.run_beside(
-            lambda: helm(*arguments, "--namespace", NAMESPACE, kubeconfig=kubeconfig, home=home)
-        )
+        return self.run_beside(lambda: helm(*arguments, "--namespace", NAMESPACE, kubeconfig=kubeconfig, home=home))
+
+    def run_beside(self, command: Callable[[], T]) -> T:
+        """Run a command, the pods of hooks that it waits for, and stop what it scales to zero; returns its result."""
+        return self.hooks.run_beside(command, meanwhile=self._follow_scale)
 
     def install(self, *flags: str | Path) -> str:
         """`helm install`, and run what it deployed; returns helm's output."""
@@ -77,7 +82,7 @@ class Installed:
         return said
 
     def uninstall(self) -> str:
-        """`helm uninstall`; the containers end after it. Returns helm's output."""
+        """`helm uninstall`; the containers end with their workload. Returns helm's output."""
         said = self.helm("uninstall", RELEASE, "--wait")
         self.stop()
         return said
@@ -137,6 +142,12 @@ class Installed:
             return webhook["failurePolicy"] == "Fail"
 
         wait_for(self.cluster, is_closed, what="the validating webhook fails closed")
+
+    def _follow_scale(self) -> None:
+        """Stop all containers once their workload has no replicas."""
+        for path in WORKLOADS if self.pods else ():
+            if self.cluster.api.exists(path) and self.cluster.api.get(path)["spec"]["replicas"] == 0:
+                self.stop()
 
     def _start(self, template: Json) -> dict[str, Container]:
         return {made["name"]: self.kubelet.start(template, made) for made in template["containers"]}

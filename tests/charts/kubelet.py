@@ -23,6 +23,9 @@ from tests.scenarios.serving import FAIRGATE, ROOT
 
 Json = dict[str, Any]
 
+_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""What the API server adds to each pod with a token; here that is in a kubeconfig."""
+
 
 @dataclass(frozen=True, slots=True)
 class Container:
@@ -59,12 +62,17 @@ class Kubelet:
         self._cluster.processes.start(started.process, command, env=environment, cwd=ROOT)
         return started
 
-    def run(self, pod: Json, container: Json) -> subprocess.CompletedProcess[str]:
-        """Run a container to completion, without a token."""
+    def run(self, pod: Json, container: Json) -> tuple[subprocess.CompletedProcess[str], str]:
+        """Run a container to completion; returns that and its token, none where the pod mounts none."""
         folders = self._mounts(pod, container)
         arguments = [str(folders.get(argument, argument)) for argument in container["args"]]
+        token = ""
+        if pod.get("automountServiceAccountToken", True):
+            token = self._cluster.service_account_token(self._namespace, pod["serviceAccountName"])
+            arguments.append(f"--kubeconfig={self._cluster.token_kubeconfig(token, namespace=self._namespace)}")
         command = [*self._command, *arguments]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+        return done, token
 
     def stop(self, container: Container) -> None:
         """Stop a container as kubelet does, by SIGTERM."""
@@ -78,8 +86,9 @@ class Kubelet:
 
     def _mounts(self, pod: Json, container: Json) -> dict[str, Path]:
         """The folders that a container finds at its mount paths; one of a claim is its own."""
-        volumes = {volume["name"]: volume for volume in pod["volumes"]}
-        return {mount["mountPath"]: self._mount(volumes.get(mount["name"])) for mount in container["volumeMounts"]}
+        volumes = {volume["name"]: volume for volume in pod.get("volumes", ())}
+        mounts = [each for each in container.get("volumeMounts", ()) if each["mountPath"] != _ACCOUNT]
+        return {mount["mountPath"]: self._mount(volumes.get(mount["name"])) for mount in mounts}
 
     def _mount(self, volume: Json | None) -> Path:
         if volume is None:

@@ -45,10 +45,11 @@ $ helm upgrade fairgate charts/fairgate --namespace fairgate-system --reset-then
   installed with `Ignore`, and the leader sets `Fail` once it is ready and the API server has its CA. Tools that compare
   the rendered objects with the live ones must ignore `failurePolicy`, `caBundle`, `rules`, `matchConditions` and
   `namespaceSelector` of the webhook configurations.
-- **Uninstalling** (`helm uninstall fairgate --namespace fairgate-system`) removes the webhooks first. What remains is
-  the definition of TeamLedgers with the ledgers (`crds.keep`), the Leases and, without cert-manager, the Secret with
-  the certificates: `kubectl delete` them. A node that the evictor held stays closed until
-  `kubectl taint nodes --all fairgate.dev/held-`.
+- **Uninstalling** (`helm uninstall fairgate --namespace fairgate-system`): before helm deletes anything, a Job
+  (`uninstall`) deletes webhooks and guards, lets go the pods in line, opens held nodes, stops the servers, and deletes
+  what helm would leave: definitions (which helm lists as kept), Leases, the Secret with the certificates. [Each
+  step](../../docs/operations.md#uninstalling). The history's volumes stay. `helm template` does not print the Job, as
+  it would uninstall where it is applied; `--api-versions fairgate.dev/uninstall` does.
 - **From `kubectl apply` to Helm**: objects of `fairgate manifests` have the same names. Add `--take-ownership` to the
   first `helm install`.
 

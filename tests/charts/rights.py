@@ -7,15 +7,17 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from tests.charts.helm import RELEASE, kinds, render
+from tests.charts.helm import RELEASE, WITH_UNINSTALL, kinds, render
 from tests.charts.installed import EVICTOR, SERVER, Installed
+from webhook.kube.registration.inventory import HELD_ROOM, certificates, definitions, leases
 from webhook.kube.registration.kind_rights import Component, kind_rules
 
 Json = dict[str, Any]
 
 CREDENTIAL = "authentication.kubernetes.io/credential-id"
 DECISION = "authorization.k8s.io/decision"
-ROLES = {SERVER: ("server", "certs", "registration"), EVICTOR: ("evictor",)}
+UNINSTALL = "uninstall"
+ROLES = {SERVER: ("server", "certs", "registration"), EVICTOR: ("evictor",), UNINSTALL: ("uninstall",)}
 """The roles of each container. A pod has one ServiceAccount; the audit log distinguishes containers by their tokens."""
 
 
@@ -65,6 +67,15 @@ def _right(event: Json) -> Right:
     return Right(event["verb"], target.get("apiGroup", ""), resource, target.get("name", ""))
 
 
+_OF_A_LINE = frozenset(
+    {
+        Right("patch", "", "pods"),
+        Right("get", "", "nodes"),
+        Right("patch", "", "nodes"),
+        Right("patch", "apps", "statefulsets/scale", RELEASE),
+    }
+)
+"""What uninstalling needs only where pods wait, nodes are held, or a history is recorded (test_uninstall.py)."""
 USED_ELSEWHERE = frozenset(
     {
         Right("delete", "", "pods", ""),
@@ -88,12 +99,22 @@ tests/cluster/writes/test_owner_events.py), writing a Report before the other co
 that are not installed here (tests/scenarios/test_predicted.py)."""
 
 
+_OF_EVERY_USER = Right("create", "authorization.k8s.io", "selfsubjectaccessreviews")
+_REMOVED = {
+    *((each.group, each.plural) for each in (*leases("n"), certificates("n", "c"), HELD_ROOM)),
+    *((made["spec"]["group"], made["spec"]["names"]["plural"]) for made in definitions()),
+}
+"""The kinds of what processes create and `fairgate uninstall` removes, by itself or with their definition."""
+_NOT_STORED = {("", "events"), ("", "pods/eviction")}
+"""Events expire, and an eviction is no object."""
+
+
 class RightsAudit:
     """Records the users of a release's containers, and checks their requests at the end."""
 
     def __init__(self, release: Installed) -> None:
         self._release = release
-        self._tokens: dict[str, set[str]] = {SERVER: set(), EVICTOR: set()}
+        self._tokens: dict[str, set[str]] = {SERVER: set(), EVICTOR: set(), UNINSTALL: release.hooks.tokens}
 
     def note(self) -> None:
         """Record the containers that run now."""
@@ -113,10 +134,12 @@ class RightsAudit:
         used = set().union(*(asked(events, token=token) for token in tokens))
         refused = {line for token in tokens for line in forbidden(events, token=token)}
         yield from (f"{component} was not allowed to {line}" for line in sorted(refused))
-        for each in sorted(used):
+        for each in sorted(used - {_OF_EVERY_USER}):
+            if each.verb == "create" and (each.group, each.resource) not in _REMOVED | _NOT_STORED:
+                yield f"{component} creates what no uninstallation removes: {each}"
             if not any(right.covers(each) for right in rights):
                 yield f"{component} has from another role: {each}"
-        for right in sorted(rights - USED_ELSEWHERE):
+        for right in sorted(rights - (_OF_A_LINE if component == UNINSTALL else USED_ELSEWHERE)):
             if not any(right.covers(each) for each in used):
                 yield f"{component} never needed {right}"
 
@@ -124,5 +147,6 @@ class RightsAudit:
 def rights_of(component: str) -> set[Right]:
     """What the chart grants to a container."""
     names = {f"{RELEASE}-{part}" for part in ROLES[component]}
-    roles = [role for role in kinds(render(), "Role", "ClusterRole") if role["metadata"]["name"] in names]
+    rendered = kinds(render(*WITH_UNINSTALL, with_hooks=True), "Role", "ClusterRole")
+    roles = [role for role in rendered if role["metadata"]["name"] in names]
     return {right for role in roles for right in granted(role)}

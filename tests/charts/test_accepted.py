@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.charts.helm import CI_VALUES, NAMESPACE, kinds, render
+from tests.charts.helm import CI_VALUES, NAMESPACE, WITH_UNINSTALL, kinds, render
 from tests.charts.installed import prepared
 from tests.control_plane.certmanager import cert_manager_definitions
 from tests.control_plane.kubectl import KubectlError, manifest
@@ -26,7 +26,11 @@ def strict(cluster):
 
 def test_everything_rendered_is_accepted(strict):
     for values in CI_VALUES:
-        made = [found for found in render("-f", values, with_hooks=True) if found["kind"] not in OPERATOR_KINDS]
+        made = [
+            found
+            for found in render("-f", values, *WITH_UNINSTALL, with_hooks=True)
+            if found["kind"] not in OPERATOR_KINDS
+        ]
         apply = ("apply", "--server-side", "--dry-run=server", "-n", NAMESPACE, "-f", "-")
         said = strict.kubectl(*apply, stdin=manifest(made))
         assert said.count("serverside-applied") == len(made), values.name

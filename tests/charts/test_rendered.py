@@ -8,11 +8,22 @@ import subprocess
 import pytest
 import yaml
 
-from tests.charts.helm import CHART, CI_VALUES, NAMESPACE, RELEASE, HelmError, helm, kinds, render
+from tests.charts.helm import (
+    CHART,
+    CI_VALUES,
+    NAMESPACE,
+    RELEASE,
+    WITH_UNINSTALL,
+    HelmError,
+    helm,
+    kinds,
+    render,
+)
 from tests.scenarios.serving import FAIRGATE, ROOT
 from webhook import __version__
 from webhook.kube.ledger.report_crd import report_crd
 from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
+from webhook.kube.objects import keys
 from webhook.kube.objects.usage_access import READER
 from webhook.kube.registration.held_nodes import held_nodes_crd
 
@@ -153,11 +164,13 @@ def test_before_anything_changes_the_policy_of_the_release_is_checked():
     assert files[named] == files["fairgate-policy"]
 
 
-def test_the_pods_of_the_check_are_not_those_of_the_service():
-    rendered = render(with_hooks=True)
-    [job], [service] = kinds(rendered, "Job"), kinds(rendered, "Service")
-    labels = job["spec"]["template"]["metadata"]["labels"]
-    assert not service["spec"]["selector"].items() <= labels.items()
+def test_the_pods_of_hooks_are_not_those_of_the_service():
+    rendered = render(*WITH_UNINSTALL, with_hooks=True)
+    jobs, [service] = kinds(rendered, "Job"), kinds(rendered, "Service")
+    assert len(jobs) == 2
+    for job in jobs:
+        labels = job["spec"]["template"]["metadata"]["labels"]
+        assert not service["spec"]["selector"].items() <= labels.items()
 
 
 def test_a_custom_policy_is_checked_where_it_is():
@@ -241,7 +254,7 @@ def test_the_definitions_are_those_of_fairgate_manifests_and_stay():
 
 
 def test_viewers_are_the_named_subjects_with_the_role_of_fairgate_manifests():
-    [want] = kinds(printed(POLICIES[0]), "ClusterRole")
+    want = next(each for each in kinds(printed(POLICIES[0]), "ClusterRole") if each["metadata"]["name"] == keys.VIEWER)
     rendered = render("--set", "viewer.groups={data-science,oidc:ml}")
     [role] = [each for each in kinds(rendered, "ClusterRole") if each["metadata"]["name"] == "fairgate-viewer"]
     assert role["rules"] == want["rules"]

@@ -200,7 +200,7 @@ def uninstalled_while_down(cluster, release):
         kubectl_create(cluster, B, "while-down")
     assert counted(cluster, FAILED_CLOSED, name="validate.fairgate.dev", error_type="calling_webhook_error") > 0
     assert 'release "fairgate" uninstalled' in release.uninstall()
-    cluster.kubectl("taint", "nodes", "--all", "fairgate.dev/held-", check=False)  # an error if there was none
+    assert "Fairgate is uninstalled" in release.hooks.printed
     for plural in REGISTERED:
         left = [found["metadata"]["name"] for found in cluster.api.list(f"{ADMISSION}/{plural}")]
         assert not [name for name in left if "fairgate" in name]

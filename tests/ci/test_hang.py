@@ -14,7 +14,7 @@ def test_hangs_in_its_clean_up():
         try:
             time.sleep(100)
         finally:
-            subprocess.Popen(["sleep", "20"]).wait()
+            subprocess.Popen(["sleep", "120"]).wait()
 
 def test_steady(): pass
 """
@@ -29,4 +29,4 @@ def test_what_hangs_after_its_timeout_is_reported_and_the_others_run(pytester, m
     ran.assert_outcomes(passed=1, failed=1)
     ran.stdout.fnmatch_lines(["*crashed while running 'test_hang.py::test_hangs_in_its_clean_up'*"])
     ran.stderr.fnmatch_lines(["*in test_hangs_in_its_clean_up*"])
-    assert ran.duration < 15
+    assert ran.duration < 100

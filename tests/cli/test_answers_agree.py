@@ -403,7 +403,7 @@ def check_waits(cluster, pod, said):
     [shown] = [each for each in board_of(world).teams if each.name == team]
     assert shown.queued == said.place
     state = page_of(cluster)
-    [line] = [each for each in line_of(state, now=NOW).rows if each.name == name]
+    [line] = [each.pod for each in line_of(state, now=NOW).rows if each.pod.name == name]
     assert (line.code, line.place, line.place_in_team) == (row.code, row.place.overall, row.place.of_team)
     assert line.cause == row.cause
     assert decisions.of_pod(pod).kind == "queued"
@@ -415,7 +415,7 @@ def check_waits(cluster, pod, said):
     event(f"in line, by policy diff: {fate.outcome}")
     assert fate.outcome == "queued" or row.code in (Code.WAITS_IN_LINE, Code.WAITS_FOR_GANG)
     if not has_released:  # of those behind it waits on for what is left
-        assert fate.reason == f"{row.cause} ({row.code})"
+        assert fate.reason == f"waits: {row.cause} ({row.code})"
 
 
 def check_runs(cluster, before, pod, said):

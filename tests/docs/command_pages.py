@@ -24,6 +24,7 @@ from webhook.cli.review.report import ReviewReport
 from webhook.cli.serialization import schema_of
 from webhook.cli.simulate.results import SimulationReport
 from webhook.cli.status.report import StatusReport
+from webhook.cli.uninstall.report import UninstallReport
 
 _HEAD = """# Command line
 
@@ -47,6 +48,7 @@ _DATA: Final = {
     "review": ReviewReport,
     "simulate": SimulationReport,
     "status": StatusReport,
+    "uninstall": UninstallReport,
 }
 """The JSON output of commands."""
 

@@ -15,6 +15,7 @@ from tests.control_plane.workbench import create_pod, make_namespace, make_nodes
 from tests.docs import pages
 from tests.docs.walk import Reader
 from tests.history import recorded
+from tests.scenarios.uninstalling import leave_traces
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.report_crd import report_crd
 from webhook.kube.ledger.reports import PolicyReport
@@ -233,6 +234,12 @@ def _installed(reader: Reader) -> None:
     reader.follow(INSTALL, until="Three pods of two GPUs are all that the team may have. `train.yaml`:")
 
 
+def _crashed(reader: Reader) -> None:
+    """Pods in line and a held node, webhooks and guards, and no process of Fairgate."""
+    [node] = make_nodes(reader.cluster, 1)
+    leave_traces(reader.cluster, make_namespace(reader.cluster), reader.folder / "policy", node=node)
+
+
 def _quotas(reader: Reader) -> None:
     """A node of eight GPUs, two namespaces with a quota of four, one of which is used up."""
     (reader.folder / "fairgate").symlink_to(pages.ROOT)
@@ -258,6 +265,7 @@ STAGES = {
     "docs/operations.md": _installed,
     "docs/page.md": _page,
     "docs/quickstart.md": _kind,
+    "docs/runbooks.md": _crashed,
     "docs/simulation.md": _history,
     "docs/standalone.md": _never_registered,
     "docs/usage.md": _history,

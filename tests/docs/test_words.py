@@ -34,6 +34,8 @@ UNWANTED = {
     r"likewise": "also; write it out",
     r"entrances?": "access",
     r"kinship": "department",
+    r"ow(?:e|es|ed|ing)": "due, has to",
+    r"(?:come|comes|came|coming) whole": "is complete",
 }
 """Expressions for words, and what to write instead. They match whole words in any case."""
 

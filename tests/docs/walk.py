@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tests.docs import pages
 from tests.docs.alike import is_alike
 from tests.docs.excluded import EXCLUDED_COMMANDS
 from tests.docs.release import Release
+from webhook.kube.registration.inventory import WEBHOOKS
 
 SECONDS = 120
 PATIENCE_SECONDS = 60
@@ -29,6 +31,8 @@ _STAYS = re.compile(
 # Commands that only read are repeated until their output is that of the page: a cluster takes its time.
 # These end with 1 for a refusal, a warning, a difference.
 _MAY_SAY_NO = re.compile(r"\bfairgate (?:doctor|explain|policy|replay|review)\b")
+_WAITS = "fairgate uninstall"
+_REGISTERED = [each.path for each in WEBHOOKS]
 _DEPLOYS = re.compile(r"^helm (?:install|upgrade(?: --install)?|rollback|uninstall) fairgate\b")
 # A machine for tests need not have curl; this does what the pages ask of it.
 _CURL = f"""#!{sys.executable}
@@ -112,7 +116,7 @@ class Reader:
             return self._stay(step)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
-            done = self._run_with_hooks(step.command) if _DEPLOYS.match(step.command) else self._run(step.command)
+            done = self._run_as_reader(step.command)
             printed = self._from_here(done.stdout)
             if not step.shown and _went_well(step.command, done):
                 return None
@@ -127,9 +131,30 @@ class Reader:
             f"$ {step.command}\nended with {done.returncode} and printed\n{printed}\nnot\n{step.shown}"
         )
 
+    def _run_as_reader(self, command: str) -> "subprocess.CompletedProcess[str]":
+        if _DEPLOYS.match(command):
+            if command.startswith("helm uninstall"):  # which does not end while a server runs outside of the cluster
+                self._stop_others()
+            return self._run_with_hooks(command)
+        return self._run_and_stop_others(command) if command == _WAITS else self._run(command)
+
+    def _run_and_stop_others(self, command: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command that waits until the reader has stopped what runs in the other terminals."""
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            running = pool.submit(self._run, command)
+            while not running.done() and any(map(self.cluster.api.exists, _REGISTERED)):
+                time.sleep(0.1)
+            self._stop_others()
+            return running.result()
+
+    def _stop_others(self) -> None:
+        """Stop what runs in the other terminals."""
+        while self._staying:
+            self._stop(self._staying.popitem()[1])
+
     def _run_with_hooks(self, command: str) -> "subprocess.CompletedProcess[str]":
         """Run helm, the pods that it waits for, and what it deployed."""
-        done = self.release.hooks.run_beside(lambda: self._run(command))
+        done = self.release.run_beside(lambda: self._run(command))
         if done.returncode == 0:
             self.release.settle()
         return done

@@ -125,6 +125,12 @@ def test_the_line_of_a_live_cluster_is_shown_to_a_user(cluster):
         assert explained.exit_code == 1
         assert "2nd of team a, 2nd of all" in explained.stdout
         assert "waits for: team a holds 20 of 20; next when 1 GPU comes back" in explained.stdout
+        [said] = json.loads(shown(fairgate, "explain", "pod/first", "-n", fairgate.team_a, "-o", "json").stdout)
+        assert (said["state"], said["outcome"], said["line"]["cause"]) == ("queued", "queued", first["cause"])
+        assert said["reasons"][0]["message"] == f"waits: {first['cause']}"
+        holds = shown(fairgate, "explain", "pod/holder-0", "-n", fairgate.team_a)
+        assert holds.exit_code == 0, "it runs, whatever became of it if it came now"
+        assert "outcome  queued" in holds.stdout
         assert "5 (2 pods)" in shown(fairgate, "status").stdout
         ledger = wait_for(
             cluster,

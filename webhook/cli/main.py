@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "simulate": "webhook.cli.simulate.command:simulate",
     "status": "webhook.cli.status.command:status",
     "tryout": "webhook.cli.tryout:tryout",
+    "uninstall": "webhook.cli.uninstall.command:uninstall",
     "usage": "webhook.cli.usage.command:usage",
     "world": "webhook.cli.world:world",
 }
@@ -72,7 +73,8 @@ First steps:
   fairgate manifests --help              register it in the API server
   fairgate doctor --help                 whether an installation is healthy
   fairgate usage --help                  GPU-hours by team, user or model, over weeks
-  fairgate replay --help                 what recorded pods would get under another policy""",
+  fairgate replay --help                 what recorded pods would get under another policy
+  fairgate uninstall --help              take it out of a cluster; nothing stays stuck""",
 )
 @click.version_option(__version__, prog_name="fairgate")
 def main() -> None:

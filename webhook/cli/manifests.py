@@ -9,13 +9,9 @@ import click
 
 from webhook.cli.options import enforce_option
 from webhook.core.model.policy import Enforcement
-from webhook.kube.ledger.report_crd import report_crd
-from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
 from webhook.kube.registration.guards import guards
-from webhook.kube.registration.held_nodes import held_nodes_crd
-from webhook.kube.registration.kind_rights import kind_roles
+from webhook.kube.registration.inventory import definitions, roles
 from webhook.kube.registration.registration import ServiceReference, webhook_configurations
-from webhook.kube.registration.viewer_role import viewer_role
 from webhook.yaml_writer import to_yaml
 
 _SERVICE: Final = re.compile(r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)(?::(?P<port>[0-9]{1,5}))?")
@@ -110,9 +106,8 @@ def manifests(
     except PolicyUnreadable as error:
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(2) from error
-    definitions = [team_ledger_crd(), report_crd(), held_nodes_crd()]
     registration = webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service)
-    objects = [*definitions, viewer_role(), *kind_roles(), *registration]
+    objects = [*definitions(), *roles(), *registration]
     if with_guards and policy.enforce is not Enforcement.OFF:
         objects += guards(policy, trusted_users=trusted_users)
     click.echo(to_yaml(*objects), nl=False)

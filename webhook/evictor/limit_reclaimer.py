@@ -2,7 +2,7 @@
 
 For each such pod: it is marked, so that no replica admits a borrower into the room that comes; its victims get their
 notice and are evicted; the leader of the webhook starts it once the limit has room. The mark goes when it starts, when
-it could not start any more, or when it does not use the room.
+it could no longer start, or when it does not use the room.
 """
 
 import asyncio
@@ -71,8 +71,8 @@ class LimitReclaimer:
             self._snapshot,
             held=manager.node_holds,
             before=self._before(),
-            resting=manager.waiting.paused(),
-            resting_teams=manager.teams.paused(),
+            paused=manager.waiting.paused(),
+            paused_teams=manager.teams.paused(),
         )
 
     def untried(self, found: LimitRound) -> tuple[LimitMove, ...]:

@@ -33,6 +33,7 @@ from webhook.evictor.repair import Repair
 from webhook.evictor.repair_context import RepairContext
 from webhook.evictor.replica import EvictorState
 from webhook.evictor.reporter import EvictionReporter
+from webhook.kube.objects import keys
 from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.process import LeaderStatus
 from webhook.observe.reclaim import ReclaimMetrics
@@ -40,7 +41,7 @@ from webhook.observe.watchdog import Watchdog
 from webhook.policy.problems import Problem
 from webhook.policy.watch import PolicyHolder
 
-LEASE_NAME: Final = "fairgate-evictor"
+LEASE_NAME: Final = keys.EVICTOR_LEASE
 COMPONENT: Final = "fairgate-evictor"
 ID_BYTES: Final = 4
 

@@ -15,7 +15,7 @@ from typing import Final
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Pod, Resident
 from webhook.core.model.tier import Tier
-from webhook.core.release.releases import Releases
+from webhook.core.release.starts import Starts
 from webhook.core.tiers.tier_changes import promotion, tier_changes
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
@@ -84,7 +84,7 @@ class Simulation:
             look_at=self.look_at,
         )
         self._arrivals = Arrivals(self.cluster, self._runs, settings, look_at=self.look_at)
-        self._releases = Releases(world)
+        self._releases = Starts(world)
         self._released_at: object = None
         self._promoted_at: object = None
         for resident in world.pods():

@@ -25,11 +25,53 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
-{{/* Labels of the check before an install: neither the Service nor the disruption budget may select its pod. */}}
-{{- define "fairgate.checkLabels" -}}
-app.kubernetes.io/name: {{ include "fairgate.name" . }}-policy-check
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{/* Labels of a hook: neither the Service nor the disruption budget may select its pod. The caller gives root and hook. */}}
+{{- define "fairgate.hookLabels" -}}
+app.kubernetes.io/name: {{ include "fairgate.name" .root }}-{{ .hook }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+{{- end -}}
+
+{{/* The pod template of a hook's Job, around its container. The caller gives root, hook and pod: its own part as YAML. */}}
+{{- define "fairgate.hookPod" -}}
+metadata:
+  labels:
+    {{- include "fairgate.hookLabels" . | nindent 4 }}
+    {{- with .root.Values.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with .root.Values.podAnnotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  restartPolicy: Never
+  {{- with .root.Values.imagePullSecrets }}
+  imagePullSecrets: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 4 }}
+  {{- with .root.Values.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  {{- with .root.Values.nodeSelector }}
+  nodeSelector: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .root.Values.affinity }}
+  affinity: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .root.Values.tolerations }}
+  tolerations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- .pod | nindent 2 }}
+{{- end -}}
+
+{{/* The container of a hook. The caller gives root, name and resources; the arguments follow. */}}
+{{- define "fairgate.hookContainer" -}}
+name: {{ .name }}
+image: {{ include "fairgate.image" .root | quote }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+terminationMessagePolicy: FallbackToLogsOnError
+resources: {{- toYaml .resources | nindent 2 }}
+securityContext: {{- toYaml .root.Values.securityContext | nindent 2 }}
 {{- end -}}
 
 {{/* Labels of the page's pods: the Service of the webhooks may not select them. */}}

@@ -248,7 +248,7 @@ once it serves. What it has set stays: an upgrade reads it from the cluster.
 {{- range .documents -}}
 {{- with .workloads -}}
 {{- range .kinds -}}
-{{- if not (has .kind (list "Pod" "Model")) -}}
+{{- if not (has (printf "%s/%s" .group .kind) $.base.notJudged) -}}
 {{- $_ := set $kinds (printf "%s/%s" .group .kind) (dict "group" .group "resource" .resource "versions" (list "*")) -}}
 {{- end -}}
 {{- end -}}

@@ -118,6 +118,7 @@ def test_data_has_the_published_shape(tmp_path, layout, read):
     assert (held.place, held.gates, held.likely_start) == (None, ["example.com/gate"], None)
 
 
+@pytest.mark.slow
 def test_the_table_of_ten_thousand_pods_is_bounded(tmp_path):
     many = [gated(f"p{number:05}", created="2026-01-01T00:00:00Z") for number in range(10_000)]
     result = queue(tmp_path, found=[*waiting_world()[:2], *many])

@@ -81,7 +81,7 @@ def test_the_largest_guaranteed_pod_counts_what_reclaim_would_free():
 
 
 def test_what_is_held_for_waiting_pods_is_not_free_for_others():
-    held = node("n0", gpus=8, taints=(Taint(HELD, "h", Effect.NO_SCHEDULE),))
+    held = node("n0", gpus=8, taints=(Taint(HELD, Effect.NO_SCHEDULE, "h"),))
     place = world(policy(team()), [held, node("n1", gpus=8)], [resident(3, node="n0"), resident(6, node="n1")])
     board = board_of(place)
     [row] = board.free

@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,6 +113,7 @@ def test_the_first_place_has_the_pod_that_the_queue_would_release_first(pods):
     assert sorted(each.overall for each in places(place).values()) == list(range(1, len(pods) + 1))
 
 
+@pytest.mark.slow
 def test_ten_thousand_pods_of_ten_thousand_users_take_seconds():
     place = line()
     for number in range(10_000):

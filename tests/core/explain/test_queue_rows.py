@@ -208,6 +208,7 @@ def test_of_many_kinds_of_pods_only_so_many_are_judged(monkeypatch):
     assert {row.cause for row in found[3:]} == {"written"}
 
 
+@pytest.mark.slow
 def test_the_line_of_ten_thousand_different_pods_on_five_hundred_full_nodes_takes_seconds():
     full = [held(10, f"u{number}", namespace="team-b", node=f"n{number}", tier="preemptible") for number in range(500)]
     teams = (team(guaranteed=0, limit_=None, **QUEUES), team("team-b", limit_=None, **QUEUES))
@@ -224,3 +225,6 @@ def test_a_pod_for_which_room_is_taken_back_says_so():
     borrowed = [held(8, f"b{n}", node=f"n{n}", namespace="team-b", tier="preemptible") for n in range(2)]
     [row] = rows(line(waiting("a", 4), residents=borrowed))
     assert row.cause == "borrowed GPUs are taken back for it, with one of the next releases"
+    assert row.needs_evictor
+    [free] = rows(line(waiting("a", 4)))
+    assert not free.needs_evictor

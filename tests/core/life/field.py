@@ -13,7 +13,7 @@ from webhook.core.life.pod_life import TERMS
 from webhook.core.model.decision import Admit, Deny, Queue
 from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.model.pod import Obstacle, Resident, Unbound
-from webhook.core.model.policy import Department, OnLimit, OnNoRoom, ReclaimRules, Share
+from webhook.core.model.policy import Department, OnLimit, OnNoRoom, QueueRules, ReclaimRules, Share
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
@@ -21,13 +21,14 @@ from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
 from webhook.core.release.judge import Judged
 from webhook.core.release.line_plan import plan_line
-from webhook.core.release.releases import Releases
+from webhook.core.release.starts import Starts
 from webhook.core.tiers.tier_changes import tier_changes
 from webhook.core.world.world import World
 
 NODES = ("n0", "n1", "n2")
 GPUS = 4
 GRACE, NOTICE, LONGEST_GRACE = 30, 5, 60
+HOLD_BACK = 120
 RULES = ReclaimRules(notice_seconds=NOTICE, longest_grace_seconds=LONGEST_GRACE)
 LIMIT = 10
 START = 1_000_000
@@ -38,7 +39,8 @@ def policy():
     above = Department("d", gpus=Share(make.gpus(8), make.gpus(LIMIT)))
     line = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE, "departments": (above,)}
     teams = [make.team(name, guaranteed=4, limit_=LIMIT, **line) for name in ("team-a", "team-b")]
-    return make.policy(*teams, departments=(above,), reclaim=RULES)
+    queue = QueueRules(hold_back_seconds=HOLD_BACK)
+    return make.policy(*teams, departments=(above,), reclaim=RULES, queue=queue)
 
 
 @dataclass
@@ -80,7 +82,7 @@ class Field:
     def __post_init__(self):
         self.world, self.view = World(policy()), World(policy())
         self.index = ReclaimIndex(RULES)
-        self.releases = Releases(self.world)
+        self.releases = Starts(self.world)
         for world in (self.world, self.view):
             world.tick(self.now)
         for name in NODES:

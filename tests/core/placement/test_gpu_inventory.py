@@ -132,7 +132,7 @@ def test_sums_over_classes_equal_a_scan(nodes, pods):
 
 
 def test_what_is_held_for_waiting_pods_is_not_free_for_others():
-    hold = (Taint(HELD, "h", Effect.NO_SCHEDULE),)
+    hold = (Taint(HELD, Effect.NO_SCHEDULE, "h"),)
     nodes = [node("n0", gpus=8), node("n1", gpus=8, taints=hold), node("n2", gpus=8, taints=hold, is_cordoned=True)]
     (stock,) = inventory(world(nodes=nodes, residents=[resident(3, node="n1")])).values()
     assert (stock.capacity, stock.closed, stock.held, stock.free) == (gpus(24), gpus(8), gpus(5), gpus(8))

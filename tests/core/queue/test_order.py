@@ -7,7 +7,7 @@ from tests.core.support.queue_sim import Cluster, Table, entry
 from tests.examples import examples
 from webhook.core.queue.order import Order, Skipped
 from webhook.core.queue.pod_queue import PodQueue
-from webhook.core.queue.release import ReleasePass
+from webhook.core.queue.queue_pass import QueuePass
 from webhook.core.queue.standing import Standing
 
 
@@ -84,7 +84,7 @@ def test_no_team_waits_while_one_that_borrows_more_gets_new_gpus(drawn, weights,
     cluster = Cluster({"n": free}, standings)
     for number, (team, _, created, user, _) in enumerate(drawn):
         cluster.queue.add(entry(f"x{number}", team, created=created, user=user))
-    a_pass = ReleasePass(cluster.queue, cluster, cluster.rules, now=0)
+    a_pass = QueuePass(cluster.queue, cluster, cluster.rules, now=0)
     while (release := a_pass.next(cluster.judge)) is not None:
         waiting = {each.team for each in cluster.queue.entries()}
         part = {team: cluster.of(team).borrowed / cluster.of(team).weight for team in waiting}

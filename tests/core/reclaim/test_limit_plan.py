@@ -1,5 +1,6 @@
 """Plans for pods in line: whose end makes room under limits, and properties of every round."""
 
+import pytest
 from hypothesis import given
 
 from tests.core.support.limits import LEVELS, asked, gone, level, limit_scenes
@@ -139,6 +140,7 @@ def is_enough(victims, short, levels, taken):
     )
 
 
+@pytest.mark.slow
 @given(limit_scenes())
 @examples(300)
 def test_every_round_evicts_what_is_needed_and_no_more(drawn):
@@ -165,6 +167,7 @@ def test_every_round_evicts_what_is_needed_and_no_more(drawn):
         assert all(by_name[name].free < taken for name in short)
 
 
+@pytest.mark.slow
 @given(limit_scenes())
 @examples(300)
 def test_the_first_pod_could_do_without_none_of_its_victims(drawn):

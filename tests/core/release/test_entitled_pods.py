@@ -61,7 +61,7 @@ def test_no_room_is_made_for(line):
 
 
 def test_a_team_that_rests_gets_nothing():
-    assert names(place(in_line()), resting={TeamName("team-b")}) == []
+    assert names(place(in_line()), paused={TeamName("team-b")}) == []
 
 
 def test_a_limit_per_user_counts_the_pods_taken_before():

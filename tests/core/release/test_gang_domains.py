@@ -14,12 +14,12 @@ from webhook.core.model.policy import Mode
 from webhook.core.placement.domain_search import DomainRoom, DomainRooms
 from webhook.core.queue.queued_pod import entry_of
 from webhook.core.queue.verdict import Fits, Never, NoRoom, Way
+from webhook.core.release.entry_judge import EntryJudge
 from webhook.core.release.gang_domains import small_text, why_chosen
 from webhook.core.release.gang_judge import judge_gang
 from webhook.core.release.judge import judge_pod
 from webhook.core.release.queue_view import queued_pod
-from webhook.core.release.release_judge import ReleaseJudge
-from webhook.core.release.releases import Releases
+from webhook.core.release.starts import Starts
 
 
 def judged(place, pods, *, way=Way.IN_TURN, kept=frozenset(), before=frozenset()):
@@ -165,7 +165,7 @@ def test_what_is_charged_at_last_is_in_the_rack_that_was_chosen():
     place = racks(a=[8, 8], b=[8, 8, 8])
     for each in gang(2):
         place.set_waiting(each)
-    releases = Releases(place)
+    releases = Starts(place)
     turns = releases.due(now=100, count=10)
     assert [turn.place.name for turn in turns] == ["rack=a", "rack=a"]
     again = [releases.judge_again(turn).decision for turn in turns]
@@ -191,7 +191,7 @@ def test_a_gang_that_asks_for_a_domain_counts_as_the_search_costs(domain, want):
     for each in pods:
         place.set_waiting(each)
     entry = entry_of(queued_pod(each, place)._replace(gang=each.pod.gang.id) for each in pods)
-    assert ReleaseJudge(place, now=1).search_cost(entry) == want
+    assert EntryJudge(place, now=1).search_cost(entry) == want
 
 
 # -- texts

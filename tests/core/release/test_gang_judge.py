@@ -16,7 +16,7 @@ from webhook.core.queue.queued_pod import entry_of
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Way
 from webhook.core.release.gang_judge import judge_gang
 from webhook.core.release.queue_view import TEAM, USER, queued_pod
-from webhook.core.release.releases import Releases
+from webhook.core.release.starts import Starts
 
 LIMITED = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 
@@ -134,7 +134,7 @@ def test_no_pass_starts_a_part_of_a_gang_or_passes_a_limit(sizes, singles, limit
             place.set_waiting(made)
     for number, size in enumerate(singles):
         place.set_waiting(waiting(f"s{number}", size, created=number))
-    started = [turn.gang for turn in Releases(place).due(now=100, count=100) if turn.gang is not None]
+    started = [turn.gang for turn in Starts(place).due(now=100, count=100) if turn.gang is not None]
     assert {gang: started.count(gang) for gang in started} == {gang: want[gang] for gang in started}
     assert place.usage("team-a").total <= gpus(limit)
     assert all(place.fleet.free(f"n{number}", "nvidia.com/gpu") >= 0 for number in range(2))
@@ -194,5 +194,5 @@ def test_nodes_kept_for_a_gang_that_borrows_are_open_to_pods_inside_their_share(
         place.set_waiting(member(f"gang-{number}", "g", 10, size=2, created=1))
     for number in range(6):
         place.set_waiting(waiting(f"b-{number}", 1, namespace="team-b", created=2 + number))
-    turns = Releases(place).due(now=100, count=9)
+    turns = Starts(place).due(now=100, count=9)
     assert [turn.waiting.pod.name for turn in turns] == ["b-0", "b-1", "b-2", "b-3"], "the others would borrow"

@@ -1,4 +1,4 @@
-"""Which gangs have come whole, and whose members start alone."""
+"""Which gangs are complete, and whose members start alone."""
 
 from tests.core.support.make import node, policy, resident, team, world
 from tests.core.support.waiting import member, waiting
@@ -7,7 +7,7 @@ from webhook.core.model.policy import OnLimit, OnNoRoom
 from webhook.core.release.gang_line import LATE_SECONDS, ORDERED_SECONDS, SETTLE_SECONDS, GangLine, gang_in_line
 from webhook.core.release.gang_plans import READ_SECONDS, UNREAD_SECONDS, GangPlan
 from webhook.core.release.queue_view import QueueView
-from webhook.core.release.releases import Releases
+from webhook.core.release.starts import Starts
 
 GANG = GangId("team-a/g")
 LIMITED = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
@@ -92,7 +92,7 @@ def test_later_members_of_a_gang_that_has_started_are_entries_of_their_own():
 
 def test_nothing_of_a_gang_is_judged_while_a_part_of_it_is_charged():
     place = place_for(member("a", size=2), member("b", size=2))
-    releases = Releases(place)
+    releases = Starts(place)
     assert len(releases.due(now=100, count=1)) == 2, "whole, however many are released at once"
     place.set_waiting(member("c", size=2))
     assert entries(releases.view, 101) == []
@@ -100,7 +100,7 @@ def test_nothing_of_a_gang_is_judged_while_a_part_of_it_is_charged():
 
 def test_a_new_leader_takes_back_what_was_charged_of_a_part():
     place = place_for(member("a", size=2), member("b", size=2))
-    releases, line = Releases(place), GangLine(place, resting=(), is_on_its_way=place.is_assumed)
+    releases, line = Starts(place), GangLine(place, paused=(), is_on_its_way=place.is_assumed)
     turns = releases.due(now=100, count=64)
     waiting, both = turns[0].waiting, {"uid-a", "uid-b"}
     assert line.is_partly_charged(waiting, charged=both, now=100) is False
@@ -125,7 +125,7 @@ def test_whether_a_gang_is_charged_in_part_is_known_once_its_object_was_read():
 
 def test_a_gang_that_takes_long_to_come_says_how_many_have():
     place = place_for(member("a", size=2))
-    releases = Releases(place)
+    releases = Starts(place)
     releases.due(now=100, count=1)
     assert releases.blocked == {}
     releases.due(now=100 + LATE_SECONDS, count=1)

@@ -8,7 +8,7 @@ from tests.core.support.waiting import member
 from tests.examples import examples
 from webhook.core.model.policy import OnLimit, OnNoRoom
 from webhook.core.release.gang_plans import GangPlan
-from webhook.core.release.releases import Releases
+from webhook.core.release.starts import Starts
 
 QUEUES = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 NODES, SIZE, GPUS = 4, 6, 4  # two pods on each node: room for eight of the twelve
@@ -17,7 +17,7 @@ NODES, SIZE, GPUS = 4, 6, 4  # two pods on each node: room for eight of the twel
 def run(order, *, is_described, passes):
     """Let the pods of two gangs come in an order, with a look at the queue after some; return what has started."""
     place = world(policy(team(**QUEUES), team("team-b", **QUEUES)), nodes=[node(f"n{each}") for each in range(NODES)])
-    releases = Releases(place)
+    releases = Starts(place)
     started = {"one": 0, "two": 0}
 
     def look(now):

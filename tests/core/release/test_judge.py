@@ -9,9 +9,9 @@ from webhook.core.model.decision import Admit
 from webhook.core.model.policy import LabelSelector, Mode, OnLimit, OnNoRoom, PlacementRules
 from webhook.core.model.topology import SpreadRule
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Way
+from webhook.core.release.borrowed_room import BorrowedRoom
 from webhook.core.release.judge import KEPT, judge_pod
 from webhook.core.release.queue_view import TEAM, USER
-from webhook.core.release.reclaimable import BorrowedRoom
 
 LIMITED = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 

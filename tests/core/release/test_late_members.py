@@ -17,7 +17,7 @@ from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
 from webhook.core.release.gang_plans import GangPlan
 from webhook.core.release.late_members import ended_reservations
-from webhook.core.release.releases import Releases
+from webhook.core.release.starts import Starts
 
 GANG = GangId("team-a/g")
 QUEUES = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
@@ -31,7 +31,7 @@ class Stage:
         self.world = world(policy(team(**{**QUEUES, **shares}), team("team-b", **QUEUES)), nodes=made)
         self.world.tick(100)
         self.withdrawn = []
-        self.releases = Releases(self.world, listed=self._listed)
+        self.releases = Starts(self.world, listed=self._listed)
         self.releases.due(now=100, count=9)
         self.plan = GangPlan(1, late=tuple(pod(count, namespace="team-a") for count in late))
         self.listed = {}

@@ -57,8 +57,8 @@ def test_a_borrower_under_the_limit_goes_and_another_departments_stays():
 
 def test_nothing_is_planned_without_a_pod_in_line():
     assert planned(*place(*BORROWED, line=())) is NOTHING
-    assert planned(*place(*BORROWED), resting={waiting("own").uid}) is NOTHING
-    assert planned(*place(*BORROWED), resting_teams={"team-b"}) is NOTHING
+    assert planned(*place(*BORROWED), paused={waiting("own").uid}) is NOTHING
+    assert planned(*place(*BORROWED), paused_teams={"team-b"}) is NOTHING
 
 
 def test_no_snapshot_is_taken_where_all_have_room_under_their_limits():

@@ -5,7 +5,7 @@ from tests.core.support.waiting import member, waiting
 from webhook.core.model.policy import Enforcement, OnLimit, OnNoRoom
 from webhook.core.model.reason import Code
 from webhook.core.release import reasons_behind
-from webhook.core.release.releases import Releases
+from webhook.core.release.starts import Starts
 
 LIMITED = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 
@@ -26,7 +26,7 @@ def reasons(releases, *, now=10):
 
 
 def test_pods_that_a_pass_does_not_come_to_get_a_reason_of_their_own():
-    releases = Releases(full(*(waiting(f"p{number}", number, created=number) for number in range(1, 4))))
+    releases = Starts(full(*(waiting(f"p{number}", number, created=number) for number in range(1, 4))))
     found = reasons(releases)
     assert set(releases.blocked) == {"uid-p1"}
     assert found == {
@@ -37,7 +37,7 @@ def test_pods_that_a_pass_does_not_come_to_get_a_reason_of_their_own():
 
 def test_they_follow_the_policy():
     place = full(waiting("head", 1, created=1), waiting("behind", 1, created=2))
-    releases = Releases(place)
+    releases = Starts(place)
     reasons(releases)
     place.set_policy(policy(team("team-b", **LIMITED)))
     assert "namespace team-a belongs to no team" in reasons(releases, now=100)["behind"]
@@ -48,7 +48,7 @@ def test_they_follow_the_policy():
 def test_one_that_could_start_alone_waits_behind_its_team():
     place = full(waiting("head", 8, created=1), waiting("small", 1, created=2, tier_label="guaranteed"))
     place.set_policy(policy(team(guaranteed=4, limit_=8, **LIMITED)))
-    releases = Releases(place)
+    releases = Starts(place)
     found = releases.behind(now=10)
     assert found == {}, "there was no pass yet"
     releases.view.sync(now=10)
@@ -61,14 +61,14 @@ def test_one_that_could_start_alone_waits_behind_its_team():
 
 def test_a_gang_is_judged_by_its_first_member():
     gang = [member(name, size=2, created=5) for name in ("m0", "m1")]
-    found = reasons(Releases(full(waiting("head", 1, created=1), *gang)))
+    found = reasons(Starts(full(waiting("head", 1, created=1), *gang)))
     assert set(found) == {"m0", "m1"}
     assert set(found.values()) == {"gang g needs 2 GPUs together; team team-a holds 2 of 2; next when 2 GPUs come back"}
 
 
 def test_the_work_of_a_second_is_bounded_and_the_round_goes_on(monkeypatch):
     monkeypatch.setattr(reasons_behind, "JUDGED", 3)
-    releases = Releases(full(*(waiting(f"p{number}", number, created=number) for number in range(1, 9))))
+    releases = Starts(full(*(waiting(f"p{number}", number, created=number) for number in range(1, 9))))
     first = reasons(releases)
     assert set(first) == {"p2", "p3", "p4"}
     assert releases.behind(now=10) == {}
@@ -81,9 +81,9 @@ def test_equal_pods_are_judged_once(monkeypatch):
     judged = []
     original = reasons_behind.judge_pod
     monkeypatch.setattr(reasons_behind, "judge_pod", lambda *args: judged.append(args) or original(*args))
-    found = reasons(Releases(full(*(waiting(f"p{number:02}", 1, created=number) for number in range(20)))))
+    found = reasons(Starts(full(*(waiting(f"p{number:02}", 1, created=number) for number in range(20)))))
     assert (len(found), len(judged)) == (19, 1)
 
 
 def test_where_policy_is_not_enforced_none_is_judged():
-    assert reasons(Releases(full(waiting("a", 1), waiting("b", 1), enforce=Enforcement.SHADOW))) == {}
+    assert reasons(Starts(full(waiting("a", 1), waiting("b", 1), enforce=Enforcement.SHADOW))) == {}

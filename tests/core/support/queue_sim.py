@@ -7,8 +7,8 @@ from webhook.core.model.policy import QueueRules
 from webhook.core.model.tier import Tier
 from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
 from webhook.core.queue.pod_queue import PodQueue
+from webhook.core.queue.queue_pass import QueuePass, Release
 from webhook.core.queue.queued_pod import QueuedPod, QueueEntry, entry_of
-from webhook.core.queue.release import Release, ReleasePass
 from webhook.core.queue.standing import Standing
 from webhook.core.queue.verdict import Fits, NoRoom, OverLimit, Way
 
@@ -132,7 +132,7 @@ class Cluster:
 
     def release_all(self):
         """Release what may start now."""
-        judged = ReleasePass(self.queue, self, self.rules, now=self.now)
+        judged = QueuePass(self.queue, self, self.rules, now=self.now)
         while (release := judged.next(self.judge)) is not None:
             self.queue.remove(release.entry.key)
             self.start(release)

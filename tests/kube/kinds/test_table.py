@@ -35,3 +35,11 @@ def test_a_kind_of_the_policy_replaces_the_built_in_one():
     row = kind_table((own,))["apps", "Deployment"]
     assert (row.kind, row.read, row.versions, row.controller) == (own, None, ("*",), OWN_CONTROLLER)
     assert len(kind_table((own,))) == len(BUILT_IN)
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "want"), [("", "Pod", False), ("mlops.seldon.io", "Model", False), ("example.com", "Model", True)]
+)
+def test_a_kind_of_the_policy_is_judged_unless_the_built_in_one_is_not(group, kind, want):
+    own = WorkloadKind(group, kind, "models", (PodPath("spec.template"),))
+    assert kind_table((own,))[group, kind].is_judged is want

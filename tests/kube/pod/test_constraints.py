@@ -122,6 +122,7 @@ def test_the_nodes_of_a_decided_pod_are_parsed_once_for_validation_and_watch():
     assert read_placement(spec_of(on_nodes("node-2", "node-1"))).constraints.named_nodes == ("node-2", "node-1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "length"), [(100_000, 1), (1_000, 5_000)], ids=["small", "large"])
 def test_a_tenant_who_sends_ever_new_affinities_fills_no_memory_and_changes_no_reading(count, length):
     neighbor = on_nodes("node-1", "node-2")

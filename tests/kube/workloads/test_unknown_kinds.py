@@ -33,6 +33,12 @@ def test_what_only_mentions_gpus_is_skipped(document):
     assert expand(document, kinds=kind_table()) is None
 
 
+def test_a_kind_whose_operator_decides_is_unknown_without_any_field():
+    workspace = {"resource": {"instanceType": "<your-vm-sku>"}, "inference": {"preset": {"name": "phi-4"}}}
+    found = unknown_kind(workspace, "kaito.sh", "Workspace", Budget())
+    assert "its operator decides how many GPUs its pods request" in found.reason
+
+
 def test_an_object_with_containers_is_unknown_without_devices():
     found = unknown_kind({"spec": {"pod": {"containers": [{"name": "a"}]}}}, "example.com", "Run", Budget())
     assert "it has containers at spec.pod.containers;" in found.reason

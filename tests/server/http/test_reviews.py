@@ -7,6 +7,7 @@ from io import BytesIO
 import pytest
 
 from tests.server.support.harness import record_with, until
+from webhook.core.model.reason import Code, Reason
 from webhook.kube.admission.review import ReviewError
 
 MIB = 1024 * 1024
@@ -59,10 +60,11 @@ async def test_until_the_world_is_synced_reviews_get_a_503(server):
 
 
 async def test_text_from_pods_cannot_forge_a_log_line(server):
-    server.reviewer.record = record_with(name='a"\n{"event":"decision"}', message="\x1b[2Jü\u2028")
+    why = Reason(Code.BORROWS, "{text}", {"text": "\x1b[2Jü\u2028"})
+    server.reviewer.record = record_with(name='a"\n{"event":"decision"}', reason=why)
     await server.review()
     (line,) = server.lines("decision")
-    assert (line["name"], line["message"]) == ('a"\n{"event":"decision"}', "\x1b[2Jü\u2028")
+    assert (line["name"], line["message"]) == ('a"\n{"event":"decision"}', r"\x1b[2Jü\u2028")
 
 
 async def test_one_connection_serves_many_requests(server):

@@ -10,7 +10,7 @@ from tests.cluster.support.fake_api import Answer, Held
 from tests.core.support import make
 from tests.server.support.harness import until
 from tests.server.support.releases import PODS, TEAM_LEDGERS, A, replica, staged
-from webhook.core.release.releases import Releases
+from webhook.core.release.starts import Starts
 from webhook.kube.objects import keys
 from webhook.server.leader import queue_releaser
 
@@ -232,7 +232,7 @@ async def test_a_term_that_ends_before_its_charges_begin_leaves_nothing_assumed(
     async with staged(tmp_path, leads=False) as stage:
         stage.queue()
         await until(lambda: len(stage.world.waiting))
-        due = Releases.due
+        due = Starts.due
 
         def ends(releases, **settings):
             found = due(releases, **settings)
@@ -241,7 +241,7 @@ async def test_a_term_that_ends_before_its_charges_begin_leaves_nothing_assumed(
             return found
 
         with monkeypatch.context() as patched:
-            patched.setattr(Releases, "due", ends)
+            patched.setattr(Starts, "due", ends)
             stage.lead()
             await asyncio.gather(stage.running, return_exceptions=True)
         assert stage.world.usage(A).total == 0

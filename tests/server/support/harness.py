@@ -14,6 +14,7 @@ import aiohttp
 from certs.folder import CertFolder
 from certs.reload import Reloader
 from tests.cluster.support.stores import until
+from webhook.core.model.reason import Code, Reason
 from webhook.http.bounds import Bounds
 from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.metrics import Metrics
@@ -33,13 +34,12 @@ RECORD = Record(
     user="ada",
     dry_run=False,
     outcome="admit",
-    code="WithinShare",
+    reason=Reason(Code.WITHIN_SHARE, "uses 3 of 20 GPUs"),
     team="vision",
     tier="guaranteed",
     gpus=3,
     nodes=("node-1",),
     policy="abc123",
-    message="uses 3 of 20 GPUs",
 )
 REVIEW_HEADERS = {"Content-Type": "application/json"}
 

@@ -112,6 +112,7 @@ def crowd(world, count):
     return world
 
 
+@pytest.mark.slow
 def test_a_long_line_is_bounded_in_work_and_its_end_follows_at_the_pace_of_its_beginning():
     world = crowd(present(task("r", "a", 8), task("w", "a", 2, at=10)), 3_000)
     begun = time.process_time()

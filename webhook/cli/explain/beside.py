@@ -23,7 +23,7 @@ from webhook.kube.world_file.world_objects import WorldKind
 if TYPE_CHECKING:
     from webhook.cluster.api.client import ApiConnection
 
-LEASE: Final = "fairgate-evictor"
+LEASE: Final = keys.EVICTOR_LEASE
 EVENTS: Final = "200"
 """Events of one object that are read: kube-apiserver keeps them for an hour."""
 

@@ -58,12 +58,13 @@ def some(names: Iterable[str]) -> str:
 
 
 def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
-    """Yield what reclaim can do for a pod, and whether an evictor leads; that alone where a limit holds it up."""
+    """Yield what reclaim can do for a pod, and whether an evictor leads; of a pod in line that alone."""
     gpus = plural_gpus(explained.explanation.pod.demand.gpus)
     match explained.outlook:
         case None:
-            decision = explained.explanation.decision
-            if isinstance(decision, Queue) and decision.reason.code is Code.WAITS_FOR_BORROWERS:
+            decision, row = explained.explanation.decision, explained.line
+            is_owed = isinstance(decision, Queue) and decision.reason.code is Code.WAITS_FOR_BORROWERS
+            if is_owed or (row is not None and row.needs_evictor):
                 yield _leads(explained.details.evictor)
         case Kept(node_hold=node_hold, targets=targets):
             since = age(max(0, explained.now - node_hold.since))

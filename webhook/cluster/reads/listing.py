@@ -49,7 +49,7 @@ async def list_objects(connection: ApiConnection, listed: Listed, *, path: str =
     head = {"apiVersion": listed.api_version, "kind": listed.kind}
     params = {"fieldSelector": listed.selector} if listed.selector else {}
     found: list[dict[str, Any]] = []
-    async for items in _pages(connection, path or listed.path, params):
+    async for items in pages(connection, path or listed.path, params):
         found += [head | msgspec.json.decode(item) for item in items]
     return found
 
@@ -57,7 +57,7 @@ async def list_objects(connection: ApiConnection, listed: Listed, *, path: str =
 async def names_of_large(connection: ApiConnection, path: str, *, over: int, label: str) -> list[str]:
     """Return the objects with a label that have more bytes as JSON, by namespace and name. Raises ClusterError."""
     found: list[str] = []
-    async for items in _pages(connection, path, {"labelSelector": label}):
+    async for items in pages(connection, path, {"labelSelector": label}):
         found += [any_object(raw).key for raw in map(bytes, items) if len(raw) > over]
     return found
 
@@ -68,7 +68,7 @@ async def load(connection: ApiConnection, kind: WatchedKind[Any], *, path: str =
     `path` is as in `list_objects`. Raises ClusterError.
     """
     store, decoder = ObjectStore(kind), msgspec.json.Decoder(kind.item)
-    async for items in _pages(connection, path or kind.path, kind.params):
+    async for items in pages(connection, path or kind.path, kind.params):
         for item in items:
             raw = bytes(item)
             try:
@@ -82,9 +82,7 @@ def is_object(path: str) -> bool:
     return path.startswith("/api/v1/namespaces/") and path.count("/") == len(("", "api", "v1", "namespaces"))
 
 
-async def _pages(
-    connection: ApiConnection, path: str, selectors: Mapping[str, str]
-) -> AsyncIterator[list[msgspec.Raw]]:
+async def pages(connection: ApiConnection, path: str, selectors: Mapping[str, str]) -> AsyncIterator[list[msgspec.Raw]]:
     """Yield the items of a list page by page; for the path of one object, that object."""
     if is_object(path):
         yield [msgspec.Raw(await connection.send("GET", path, action="get namespaces"))]

@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from webhook.core.admission.assessment import Assessment
 from webhook.core.admission.domain_rules import gang_refusal
 from webhook.core.admission.queueing import (
+    borrowed_limits,
     can_queue,
     over_limits,
-    owed,
     reasons_never_to_start,
     shared_limits,
     wait_in_line,
@@ -105,10 +105,10 @@ def limits_for(assessed: Assessment, gpus: Units) -> list[AppliedLimit]:
 
 
 def over_together(
-    assessed: Assessment, blocking: list[AppliedLimit], gang: str, gpus: Units, *, is_owed: bool
+    assessed: Assessment, blocking: list[AppliedLimit], gang: str, gpus: Units, *, is_borrowed: bool
 ) -> Statement:
-    """Return what is held of limits that have no room for the members of a gang together; `is_owed`: only for now."""
-    held = owed(assessed, blocking, gpus) if is_owed else over_limits(blocking, gpus)
+    """Return what is held of limits that have no room for a gang as a whole; `is_borrowed`: only for now."""
+    held = borrowed_limits(assessed, blocking, gpus) if is_borrowed else over_limits(blocking, gpus)
     return Statement("gang {gang} needs {gpus:GPUs} together; {held}", {"gang": gang, "gpus": gpus, "held": held})
 
 

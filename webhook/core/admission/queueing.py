@@ -75,7 +75,7 @@ def queue_for_limit(assessed: Assessment, reasons: tuple[Reason, ...], world: Wo
     if never := reasons_never_to_start(assessed, world):
         return Deny(never)
     if codes & LIMITS:
-        cause = _limit_cause(assessed, is_owed=code is Code.WAITS_FOR_BORROWERS)
+        cause = _limit_cause(assessed, is_borrowed=code is Code.WAITS_FOR_BORROWERS)
         return wait_in_line(assessed, code, cause, world)
     return wait_in_line(assessed, code, _room_cause(reasons), world)
 
@@ -88,7 +88,7 @@ def refuse_at_commit(assessed: Assessment, reasons: tuple[Reason, ...], world: W
     codes = {reason.code for reason in reasons}
     if _code_to_wait(assessed, codes, world) is None or assessed.as_if_unused().broken:
         return Deny(reasons)
-    text = "other pods were faster, and a limit has no room for it any more: try again, and it waits in line"
+    text = "other pods were faster, and a limit no longer has room for it: try again, and it waits in line"
     return Retry(Reason(Code.RACE_LOST, text))
 
 
@@ -100,8 +100,8 @@ def _code_to_wait(assessed: Assessment, codes: Set[Code], world: World) -> Code 
     )
     if not codes <= LIMITS | NO_ROOM:
         return None
-    may_be_owed = bool(codes & LEVELS) and (waits_by_policy or Code.TEAM_LIMIT_EXCEEDED not in codes)
-    if may_be_owed and is_kept_out_by_borrowers(assessed, world):
+    may_be_borrowed = bool(codes & LEVELS) and (waits_by_policy or Code.TEAM_LIMIT_EXCEEDED not in codes)
+    if may_be_borrowed and is_kept_out_by_borrowers(assessed, world):
         return Code.WAITS_FOR_BORROWERS
     if not waits_by_policy:
         return None
@@ -241,9 +241,9 @@ def refuse_gate(early: EarlyDecision) -> EarlyDecision:
 def reason_to_wait(assessed: Assessment, reasons: tuple[Reason, ...], world: World) -> Reason:
     """Return why a pod that waits still may not start, by the reasons that refuse it: without its place in line."""
     if any(reason.code in LIMITS for reason in reasons):
-        is_owed = is_kept_out_by_borrowers(assessed, world)
-        code = Code.WAITS_FOR_BORROWERS if is_owed else Code.WAITS_FOR_LIMIT
-        return Reason(code, *_limit_cause(assessed, is_owed=is_owed))
+        is_borrowed = is_kept_out_by_borrowers(assessed, world)
+        code = Code.WAITS_FOR_BORROWERS if is_borrowed else Code.WAITS_FOR_LIMIT
+        return Reason(code, *_limit_cause(assessed, is_borrowed=is_borrowed))
     if any(reason.code in NO_ROOM for reason in reasons):
         return Reason(Code.WAITS_FOR_ROOM, *_room_cause(reasons))
     if len(reasons) == 1:
@@ -332,15 +332,15 @@ def shared_limits(assessed: Assessment) -> list[AppliedLimit]:
     return applied + list(applied_model_limits(account.team, account.usage))
 
 
-def _limit_cause(assessed: Assessment, *, is_owed: bool) -> Statement:
+def _limit_cause(assessed: Assessment, *, is_borrowed: bool) -> Statement:
     """Return what the team or user holds of each limit in the way, and how many GPUs must come back.
 
-    `is_owed` is what is_kept_out_by_borrowers says.
+    `is_borrowed` is what is_kept_out_by_borrowers says.
     """
     gpus, (team, usage, _, _) = assessed.request.gpus, assessed.account
     blocking = limits_in_the_way(assessed)
-    if is_owed:
-        return owed(assessed, blocking, gpus)
+    if is_borrowed:
+        return borrowed_limits(assessed, blocking, gpus)
     if blocking:
         return over_limits(blocking, gpus)
     share, taken = team.gpus.guaranteed, usage.guaranteed  # the pod asks never to borrow
@@ -348,7 +348,7 @@ def _limit_cause(assessed: Assessment, *, is_owed: bool) -> Statement:
     return Statement("team {team} holds {taken:gpus} of {share:gpus} of its guaranteed share; {next}", facts)
 
 
-def owed(assessed: Assessment, blocking: Sequence[AppliedLimit], gpus: Units) -> Statement:
+def borrowed_limits(assessed: Assessment, blocking: Sequence[AppliedLimit], gpus: Units) -> Statement:
     """Return what pods borrow of the limits in the way, and that reclaim can take it back for so many GPU units.
 
     Whether an evictor runs is not known here.

@@ -21,10 +21,10 @@ from webhook.core.model.selector import HELD
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced
 from webhook.core.quota.holders import Holder
 from webhook.core.quota.limit_text import HOLDERS
+from webhook.core.release.borrowed_room import BorrowedRoom
 from webhook.core.release.gang_line import gang_in_line
 from webhook.core.release.judge import Judged, judge_pod
 from webhook.core.release.queue_view import queued_pod
-from webhook.core.release.reclaimable import BorrowedRoom
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
@@ -64,6 +64,11 @@ class QueueRow:
     def cause(self) -> str:
         """What it waits for, as text."""
         return self.reason.text
+
+    @property
+    def needs_evictor(self) -> bool:
+        """Whether it waits for borrowed GPUs, which an evictor takes back if one leads."""
+        return self.code is Code.WAITS_FOR_BORROWERS or self.reason in (_AWAITS_ROOM, _TAKEN_BACK)
 
 
 _NOT_KNOWN: Final = Reason(Code.WAITS_IN_LINE, "not known")

@@ -24,7 +24,6 @@ MAX_DEPTH: Final = 6
 MAX_FACTS: Final = 64
 """Statements within statements, and facts in all, of what is read back: anyone may write it on their pods."""
 
-_JOINTS: Final = {"and": " and ", ";": "; ", "": ", "}
 _UNLIMITED: Final = Unlimited.UNLIMITED
 
 
@@ -33,9 +32,6 @@ class Resource(NamedTuple):
 
     name: ResourceName
     amount: int
-
-    def __str__(self) -> str:
-        return f"{self.name} {amount_text(self.name, self.amount)}"
 
 
 class Statement(NamedTuple):
@@ -62,57 +58,65 @@ class Statement(NamedTuple):
         return Statement(self.words, {**self.facts, **facts})
 
 
+def render(words: str, facts: Facts) -> str:
+    """Return the text of a statement. Raises KeyError where a fact is missing."""
+    return "".join(
+        [literal if write is None else literal + write(facts[name]) for literal, name, _, write in _parts(words)]
+    )
+
+
+def _plain(value: object) -> str:
+    kind = type(value)  # most facts are texts: this is where the time of a message goes
+    if kind is str:
+        return printable(value)  # type: ignore[arg-type]
+    if isinstance(value, Statement):
+        return render(value[0], value[1])
+    if isinstance(value, Resource):
+        return f"{printable(value[0])} {amount_text(*value)}"
+    if isinstance(value, tuple):
+        return ", ".join(map(_plain, value))
+    return printable(value) if isinstance(value, str) else str(value)
+
+
+def _joined(joint: str) -> Callable[[tuple[object, ...]], str]:
+    return lambda values: joint.join(map(_plain, values))
+
+
 _WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
+    "": _plain,
     "gpus": gpus_text,
     "GPUs": plural_gpus,
     "exact": format_gpus,
     "limit": format_limit,
     "ordinal": ordinal,
     "duration": duration,
+    "quoted": repr,
+    "bare": lambda resource: amount_text(*resource),
+    "and": _joined(" and "),
+    ";": _joined("; "),
     ",": "{:,}".format,
 }
-"""How a fact is written by what follows its name. Any other word is a noun, which is counted: `{nodes:node}`.
-
-Besides these, texts may be `quoted`, resources be without their name (`bare`), and tuples be joined by `and` or `;`.
-"""
+"""How a fact is written by what follows its name. Any other word is a noun, which is counted: `{nodes:node}`."""
 
 _AMOUNTS: Final = frozenset({"gpus", "GPUs", "exact", "limit"})
 
 
-def render(words: str, facts: Facts) -> str:
-    """Return the text of a statement. Raises KeyError where a fact is missing."""
-    return "".join(
-        [literal if name is None else literal + _written(facts[name], how) for literal, name, how in _parts(words)]
+@lru_cache(maxsize=1024)  # the words are constants of the code
+def _parts(words: str) -> tuple[tuple[str, str, str, Callable[[Any], str] | None], ...]:
+    """Return the words up to each place, with the name of the fact there, how it is written, and what writes it."""
+    return tuple(
+        (literal, name or "", how or "", None if name is None else _WRITTEN.get(how or "") or _counted(how or ""))
+        for literal, name, how, _ in Formatter().parse(words)
     )
 
 
-def _written(value: object, how: str) -> str:
-    if isinstance(value, str):
-        return repr(value) if how == "quoted" else printable(value)
-    if isinstance(value, Statement):
-        return render(value.words, value.facts)
-    if isinstance(value, Resource):
-        return amount_text(*value) if how == "bare" else printable(str(value))
-    if isinstance(value, tuple):
-        return _JOINTS[how].join([_written(each, "") for each in value])
-    if not how:
-        return str(value)
-    if (write := _WRITTEN.get(how)) is not None:
-        return write(value)
-    if not isinstance(value, int):
-        raise TypeError(f"{value!r} cannot be counted as {how}")
-    return plural(value, how)
-
-
-@lru_cache(maxsize=1024)  # the words are constants of the code
-def _parts(words: str) -> tuple[tuple[str, str | None, str], ...]:
-    """Return the words up to each place, with the name of the fact there and how it is written."""
-    return tuple((literal, name, how or "") for literal, name, how, _ in Formatter().parse(words))
+def _counted(noun: str) -> Callable[[int], str]:
+    return lambda number: plural(number, noun)
 
 
 def places_of(words: str) -> Iterator[tuple[str, str]]:
     """Yield the names of the facts that words have places for, and how each is written."""
-    return ((name, how) for _, name, how in _parts(words) if name is not None)
+    return ((name, how) for _, name, how, write in _parts(words) if write is not None)
 
 
 def _kind(value: object) -> object:
@@ -159,7 +163,7 @@ def read_statement(data: object) -> Statement | None:
     """Return the statement of `statement_json`; None where that is something else, or too much of it."""
     try:
         return _Reader().statement(data, MAX_DEPTH)
-    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         return None
 
 

@@ -1,1 +1,1 @@
-"""Releases of waiting pods: whose turn it is by the queue, limits and room by the decision of admission."""
+"""From waiting to charged: who starts by the queue, limits and room, and why the others wait."""

@@ -13,7 +13,7 @@ from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, ResourceName, Uid
 from webhook.core.model.selector import HELD
 from webhook.core.quota.in_flight import InFlightCharge
-from webhook.core.release.releases import demand_charged, resumed
+from webhook.core.release.resumed import demand_charged, resumed
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
@@ -22,8 +22,8 @@ UNHELD_SECONDS: Final = 30.0
 does not run, or may not evict anything for it now."""
 
 FREE_SECONDS: Final = 0.1
-"""Room must be free for so long: kube-scheduler may see a victim go later than this replica, and lets a pod that it
-found no room for rest for a second or more."""
+"""Room must be free for so long: kube-scheduler may see a victim go later than this replica, and pauses for a
+second or more for a pod that it found no room for."""
 
 LONGEST_SECONDS: Final = 330.0
 """So long after notice and grace periods a pod starts in any case. The evictor keeps no room for longer than 300 s."""
@@ -79,7 +79,7 @@ class AwaitedRoom:
         return found
 
     def _follow(self, uid: Uid, each: _Awaiting, held: dict[str, NodeName], free: "_Free", *, now: float) -> None:
-        """Assume a pod on the node that keeps its room now; forget one that is gone or has no gate any more."""
+        """Assume a pod on the node that keeps its room now; forget one that is gone or no longer has a gate."""
         waiting = self._world.waiting.get(uid)
         if waiting is None:
             del self._pods[uid]

@@ -27,12 +27,12 @@ MOST: Final = 64
 """Pods that are planned for at once: a plan takes milliseconds, and the rest follows when these have started."""
 
 
-def entitled_pods(world: World, *, resting: Set[TeamName] = frozenset()) -> list[tuple[Entitled, ...]]:
-    """Return the pods of all teams that do not rest, the longest waiting first; those of a gang start together."""
+def entitled_pods(world: World, *, paused: Set[TeamName] = frozenset()) -> list[tuple[Entitled, ...]]:
+    """Return the pods of all teams that are not paused, the longest waiting first; those of a gang start together."""
     found = [
         group
         for name in world.waiting.teams()
-        if name not in resting and (team := world.policy.team(name)) is not None
+        if name not in paused and (team := world.policy.team(name)) is not None
         for group in _of_team(team, world)
     ]
     found.sort(key=lambda group: _age(group[0].waiting))

@@ -22,7 +22,7 @@ from webhook.core.placement.domain_search import (
 )
 from webhook.core.queue.kept_nodes import NodeRoom
 from webhook.core.queue.verdict import Way
-from webhook.core.release.reclaimable import BorrowedRoom
+from webhook.core.release.borrowed_room import BorrowedRoom
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 

@@ -15,10 +15,10 @@ from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
 from webhook.core.queue.queued_pod import QueueEntry
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Way
 from webhook.core.quota.limits import AppliedLimit
+from webhook.core.release.borrowed_room import BorrowedRoom, nodes_for
 from webhook.core.release.gang_domains import GangDomains
 from webhook.core.release.judge import NO_REQUESTER, Judged, judge_pod
 from webhook.core.release.queue_view import DEPARTMENT, TEAM, USER
-from webhook.core.release.reclaimable import BorrowedRoom, nodes_for
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
@@ -106,14 +106,14 @@ def _over_together(entry: QueueEntry, members: list[WaitingPod], name: str, worl
     blocking = limits_for(assessed, entry.gpus)
     if not blocking:
         return None
-    may_be_owed = not any(
+    may_be_borrowed = not any(
         member.uid in world.waiting.expected or member.pod.requested_tier is Tier.PREEMPTIBLE for member in members
     )
-    is_owed = may_be_owed and fits_without_borrowers(assessed, blocking, entry.gpus, world)
-    cause = over_together(assessed, blocking, name, entry.gpus, is_owed=is_owed)
+    is_borrowed = may_be_borrowed and fits_without_borrowers(assessed, blocking, entry.gpus, world)
+    cause = over_together(assessed, blocking, name, entry.gpus, is_borrowed=is_borrowed)
     decision, verdict = Deny((Reason(blocking[0].code, *cause),)), OverLimit(_limit_key(blocking[0], assessed))
-    why = Reason(Code.WAITS_FOR_BORROWERS if is_owed else Code.WAITS_FOR_LIMIT, *cause)
-    return Judged(first, first.pod, decision, verdict, why, gang_whole=len(members) if is_owed else 0)
+    why = Reason(Code.WAITS_FOR_BORROWERS if is_borrowed else Code.WAITS_FOR_LIMIT, *cause)
+    return Judged(first, first.pod, decision, verdict, why, gang_whole=len(members) if is_borrowed else 0)
 
 
 def _limit_key(limit: AppliedLimit, assessed: Assessment) -> Hashable:

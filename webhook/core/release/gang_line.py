@@ -1,4 +1,4 @@
-"""Gangs in the line: which have come whole and start as one, which wait for members, and whose members start alone.
+"""Gangs in the line: which are complete and start as one, which wait for members, and whose members start alone.
 
 Nothing of a gang starts before it is whole. So once a pod of it has started, those that come later (of an elastic
 workload, or in the place of one that failed) start alone: a gang never waits for a pod that only a running one makes.
@@ -36,7 +36,7 @@ class GangEntries(NamedTuple):
 
 
 class GangTimeout(NamedTuple):
-    """A gang that did not come whole in time: one of its pods, and what of it has come."""
+    """A gang that was not complete in time: one of its pods, and what of it has come."""
 
     waiting: WaitingPod
     cause: Statement
@@ -58,10 +58,10 @@ class GangLine:
     charged, or its release is not over.
     """
 
-    def __init__(self, world: World, *, resting: Collection[Uid], is_on_its_way: Callable[[Uid], bool]) -> None:
+    def __init__(self, world: World, *, paused: Collection[Uid], is_on_its_way: Callable[[Uid], bool]) -> None:
         self.timeouts: list[GangTimeout] = []
         self._world = world
-        self._resting = resting
+        self._paused = paused
         self._is_on_its_way = is_on_its_way
         self._plans = GangPlans(world)
         self._gang_of: dict[Uid, GangId] = {}
@@ -134,7 +134,7 @@ class GangLine:
         size = self._plans.size(gang)
         if size.number:
             return len(members) - len(others) + self._others(gang, size) < size.number
-        return any(member.has_turn and member.uid not in self._resting for member in others)
+        return any(member.has_turn and member.uid not in self._paused for member in others)
 
     def late(self, *, now: int) -> Iterator[tuple[WaitingPod, Statement]]:
         """Yield the pods of gangs that take long to come, with what they wait for; each at most once a second."""
@@ -224,8 +224,8 @@ class GangLine:
         return self._world.gangs.others(gang) if size.counts_all else 0
 
     def _may_start(self, pod: WaitingPod) -> bool:
-        """Whether a pod may be judged now: it has its turn, it does not rest, and it is not on its way."""
-        return pod.has_turn and pod.uid not in self._resting and not self._is_on_its_way(pod.uid)
+        """Whether a pod may be judged now: it has its turn, is not paused, and is not on its way."""
+        return pod.has_turn and pod.uid not in self._paused and not self._is_on_its_way(pod.uid)
 
     def _alone(self, gang: GangId, uids: dict[Uid, None]) -> tuple[WaitingPod, ...]:
         """Return the members of a started gang to add: all of them once, then those that changed."""

@@ -26,9 +26,9 @@ from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced, Verdict, Way
 from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.release.borrowed_room import BorrowedRoom, has_free_devices, may_ever_start, nodes_for, reachable
 from webhook.core.release.queue_view import DEPARTMENT, MODEL, SHARE, TEAM, USER
-from webhook.core.release.reclaim_starts import MOST
-from webhook.core.release.reclaimable import BorrowedRoom, has_free_devices, may_ever_start, nodes_for, reachable
+from webhook.core.release.reclaim_pace import MOST
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
@@ -94,7 +94,7 @@ def judge_pod(
     is_member: bool = False,
     place: DomainPlace | None = None,
 ) -> Judged:
-    """Return whether a waiting pod may start now, with its decision; `before` as in ReleaseJudge.
+    """Return whether a waiting pod may start now, with its decision; `before` as in EntryJudge.
 
     The member of a gang (`is_member`) starts with room only, whatever policy says of pods without room. It starts in
     the domain `place`, by default that of the members that have started. Without `borrowed`, no room is taken back.
@@ -243,7 +243,7 @@ def _no_room(
 
 
 def released_unjudged(waiting: WaitingPod, world: World) -> Judged:
-    """Return the release of a pod where policy is not enforced any more: charged as borrowing, bound to no node."""
+    """Return the release of a pod where policy is no longer enforced: charged as borrowing, bound to no node."""
     assessed = assess(waiting.pod, NO_REQUESTER, world).of_user(waiting.user)
     reason = Reason(Code.NOT_ENFORCED, "policy is not enforced")
     return Judged(waiting, assessed.pod, _unplaced(waiting, assessed, None, reason, world), Fits())

@@ -23,8 +23,8 @@ def plan_line(
     *,
     held: Iterable[NodeName] = (),
     before: Mapping[Uid, Set[Uid]] | None = None,
-    resting: Set[Uid] = frozenset(),
-    resting_teams: Set[TeamName] = frozenset(),
+    paused: Set[Uid] = frozenset(),
+    paused_teams: Set[TeamName] = frozenset(),
 ) -> LimitRound:
     """Return for which pods in line room is made under limits, and by which victims; `before` as in plan_limits.
 
@@ -39,8 +39,8 @@ def plan_line(
         kept_off |= world.fleet.bit(node)
     groups = [
         tuple([each._replace(slots=each.slots & ~kept_off) for each in group])
-        for group in entitled_pods(world, resting=resting_teams)
-        if all(each.waiting.uid not in resting for each in group)
+        for group in entitled_pods(world, paused=paused_teams)
+        if all(each.waiting.uid not in paused for each in group)
     ]
     if not groups:
         return NOTHING

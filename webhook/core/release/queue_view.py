@@ -58,8 +58,8 @@ class QueueView:
         self._changed: dict[Uid, None] = dict.fromkeys(pod.uid for pod in world.waiting.all())
         self._active = active
         self._on_their_way: set[Uid] = set()
-        self._resting: set[Uid] = set()
-        self.gangs = GangLine(world, resting=self._resting, is_on_its_way=self.is_on_its_way)
+        self._paused: set[Uid] = set()
+        self.gangs = GangLine(world, paused=self._paused, is_on_its_way=self.is_on_its_way)
         self.on_change: Callable[[], None] = _ignore
         world.waiting.on_change = self.put_back
 
@@ -75,20 +75,20 @@ class QueueView:
         self.on_change()
 
     def has_turn(self, pod: WaitingPod) -> bool:
-        """Whether a pod may start when its turn comes: nothing holds it, it does not rest, and is not on its way."""
-        return pod.has_turn and pod.uid not in self._resting and not self.is_on_its_way(pod.uid)
+        """Whether a pod may start when its turn comes: nothing holds it, it is not paused, and is not on its way."""
+        return pod.has_turn and pod.uid not in self._paused and not self.is_on_its_way(pod.uid)
 
     def is_on_its_way(self, uid: Uid) -> bool:
         """Whether a pod is charged, or its release is not over: until then another one might begin beside it."""
         return uid in self._active or self._world.is_assumed(uid)
 
-    def rest(self, uid: Uid) -> None:
+    def pause(self, uid: Uid) -> None:
         """Give a pod no turn until `resume`, whatever happens to it."""
-        self._resting.add(uid)
+        self._paused.add(uid)
 
     def resume(self, uid: Uid) -> None:
         """Let a pod that rested have its turn again."""
-        self._resting.discard(uid)
+        self._paused.discard(uid)
         self.put_back(uid)
 
     def sync(self, *, now: int = 0) -> Iterable[Uid]:
@@ -121,7 +121,7 @@ class QueueView:
     def _sync_one(self, uid: Uid, *, now: int) -> None:
         pod, is_on_its_way = self._world.waiting.get(uid), self.is_on_its_way(uid)
         self.gangs.note(uid, pod, now=now)
-        is_alone = uid not in self.gangs and uid not in self._resting
+        is_alone = uid not in self.gangs and uid not in self._paused
         if pod is not None and pod.has_turn and not is_on_its_way and is_alone:
             self.queue.add(entry_of((queued_pod(pod, self._world),)))
             return

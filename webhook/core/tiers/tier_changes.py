@@ -1,4 +1,4 @@
-"""Tier changes: which borrowing pods become guaranteed, and which guaranteed pods do not fit any more.
+"""Tier changes: which borrowing pods become guaranteed, and which guaranteed pods no longer fit.
 
 Both directions use one order: pods that requested never to borrow first, then by age. In that order, each pod that
 still fits into the share is guaranteed; a pod that is too large is skipped and blocks no later one, for it runs all the
@@ -24,7 +24,7 @@ from webhook.core.world.world import World
 
 _GUARANTEED: Final = Tier.GUARANTEED  # 5,000 pods of a team take 0.65 ms with these names, 1.6 ms with `Tier.…` on 3.11
 _PREEMPTIBLE: Final = Tier.PREEMPTIBLE
-_NO_LONGER: Final = LedgerDecision(NotApplicable(Reason(Code.BORROWS, "the pod is not to be promoted any more")), None)
+_NO_LONGER: Final = LedgerDecision(NotApplicable(Reason(Code.BORROWS, "the pod is no longer to be promoted")), None)
 
 
 class Sums(NamedTuple):

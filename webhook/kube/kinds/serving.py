@@ -109,13 +109,12 @@ def nim_service(document: Json, context: ReadContext) -> PodsFound:
     template = _nim_template(spec, context.name)
     if isinstance(template, str):
         return PodsFound((unknown_pods(template),))
-    if not isinstance(spec.get("multiNode"), dict):
-        return PodsFound((Pods("", count, template),))
     size = count_at(spec, "multiNode.parallelism.pipeline", default=1, named="spec.multiNode.parallelism.pipeline")
     others = size.without(1)
+    if others.number == 0:
+        return PodsFound((Pods("", count, template),))
     leader = Pods("leader", count, template, STATEFUL_SET)
-    worker = Pods("worker", count.times(others), template, STATEFUL_SET)
-    return PodsFound((leader,) if others.number == 0 else (leader, worker))
+    return PodsFound((leader, Pods("worker", count.times(others), template, STATEFUL_SET)))
 
 
 def _asks_for_gpus(spec: Json) -> bool:

@@ -41,4 +41,9 @@ BY_KIND: Final[KindTable] = {(row.kind.group, row.kind.kind): row for row in BUI
 
 def kind_table(added: tuple[WorkloadKind, ...] = ()) -> KindTable:
     """Return a table of the built-in kinds and those of the policy, which take precedence."""
-    return {**BY_KIND, **{(kind.group, kind.kind): Row(kind, ("*",), "as policy says") for kind in added}}
+    return {**BY_KIND, **{(kind.group, kind.kind): _of_policy(kind) for kind in added}}
+
+
+def _of_policy(kind: WorkloadKind) -> Row:
+    known = BY_KIND.get((kind.group, kind.kind))
+    return Row(kind, ("*",), "as policy says", is_judged=known is None or known.is_judged)

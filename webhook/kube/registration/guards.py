@@ -74,7 +74,11 @@ def guards(policy: Policy, *, trusted_users: Iterable[str] = ()) -> list[_Json]:
 
 
 def _labels(trusted_users: Iterable[str]) -> _Json:
-    """Only Fairgate may change a pod's team, tier or decision, through any subresource, or remove its gate."""
+    """Only Fairgate may change a pod's team, tier or decision, through any subresource, or remove its gate.
+
+    A gate alone may also be removed by users who may delete this guard's binding, when no Fairgate runs: that right
+    gives them nothing that they could not do in two steps.
+    """
     guarded = [(at, key) for at, names in _GUARDED for key in names]
     changed = ", ".join(
         f'({metadata_value("object", at, key)} != {metadata_value("oldObject", at, key)} ? "{at[:-1]} {key}" : "")'
@@ -82,11 +86,17 @@ def _labels(trusted_users: Iterable[str]) -> _Json:
     )
     ungated = f'({_UNGATED} ? "scheduling gate {keys.QUEUE_GATE}" : "")'
     manager = f"has(request.options.fieldManager) && request.options.fieldManager == {quoted(FIELD_MANAGER)}"
+    changes = changed_keys_expression(_GUARDED)
+    is_admin = (
+        f'authorizer.group({quoted(keys.REGISTRATION_GROUP)}).resource("validatingadmissionpolicybindings")'
+        f'.name({quoted(LABELS)}).check("delete").allowed()'
+    )
+    may_ungate = f"({_UNGATED} && !({changes}) && {is_admin})"
     return _policy(
         LABELS,
         rules=[core_rule(["pods", "pods/status"], "UPDATE"), core_rule(["bindings", "pods/binding"], "CREATE")],
-        conditions={"changes-fairgate-keys": f"{changed_keys_expression(_GUARDED)} || ({_UNGATED})"},
-        allowed=trusted_expression(trusted_users, f"({manager} && {own_expression()})"),
+        conditions={"changes-fairgate-keys": f"{changes} || ({_UNGATED})"},
+        allowed=trusted_expression(trusted_users, f"({manager} && {own_expression()}) || {may_ungate}"),
         message=f'"only Fairgate may change " + [{changed}, {ungated}].filter(t, t != "").join(", ") + '
         f'": leave it as it is ({Code.PROTECTED_KEY_CHANGED})"',
     )

@@ -19,13 +19,11 @@ GUARDS: Final = (
 )
 """The names of all guards, and of their bindings."""
 
-_GROUP: Final = keys.REGISTRATION_API.partition("/")[0]
-
 
 def viewer_role() -> _Json:
     """Return the role. It is aggregated to `view`, so users who may view the whole cluster may view this."""
     return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "apiVersion": keys.RBAC_API,
         "kind": "ClusterRole",
         "metadata": {
             "name": keys.VIEWER,
@@ -45,4 +43,4 @@ def viewer_role() -> _Json:
 
 
 def _registered(resources: list[str], names: list[str]) -> _Json:
-    return {"apiGroups": [_GROUP], "resources": resources, "resourceNames": names, "verbs": ["get"]}
+    return {"apiGroups": [keys.REGISTRATION_GROUP], "resources": resources, "resourceNames": names, "verbs": ["get"]}

@@ -64,6 +64,19 @@ _SETTINGS: Final = frozenset(
 """Kinds that name GPUs, and whose own pods ask for none."""
 
 
+_BY_OPERATOR: Final = frozenset(
+    {
+        ("apps.nvidia.com", "NemoCustomizer"),
+        ("apps.nvidia.com", "NIMPipeline"),
+        ("kaito.sh", "InferenceSet"),
+        ("kaito.sh", "MultiRoleInference"),
+        ("kaito.sh", "Workspace"),
+        ("nvidia.com", "DynamoGraphDeploymentRequest"),
+    }
+)
+"""Kinds whose pods run on GPUs, in a number that their operator knows."""
+
+
 def unknown_kind(document: Json, group: str, kind: str, budget: Budget) -> Unknown | None:
     """Return Unknown for an object that is not in the table and asks for GPUs or has containers, else None.
 
@@ -76,6 +89,8 @@ def unknown_kind(document: Json, group: str, kind: str, budget: Budget) -> Unkno
     found = requests_in(document, budget)
     if found.devices:
         problem = f"it asks for GPUs or other devices at {shortened(found.devices)}"
+    elif (group, kind) in _BY_OPERATOR:
+        problem = "its operator decides how many GPUs its pods request"
     elif found.containers:
         problem = f"it has containers at {shortened(found.containers)}"
     else:

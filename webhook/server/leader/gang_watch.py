@@ -10,7 +10,7 @@ from webhook.core.model.pod import Resident
 from webhook.core.model.text import duration
 from webhook.core.release.gang_line import GangLine
 from webhook.core.release.late_members import EndedReservations, ended_reservations
-from webhook.core.release.releases import Releases
+from webhook.core.release.starts import Starts
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
@@ -51,7 +51,7 @@ class GangWatch:
         """Whether a gang waits for its size to be read for the first time, and may be read now."""
         return gangs.has_unread(now=now)
 
-    def update(self, releases: Releases) -> None:
+    def update(self, releases: Starts) -> None:
         """End the room that is not to be kept on, and report the gangs that did not come in time."""
         timeouts = releases.view.gangs.timeouts
         for timeout in timeouts:

@@ -26,7 +26,7 @@ from webhook.server.leader.registration_loop import RegistrationLoop
 from webhook.server.leader.rejections import RejectionReporter
 from webhook.server.leader.tiers import TierUpdater
 
-LEASE_NAME: Final = "fairgate"
+LEASE_NAME: Final = keys.SERVER_LEASE
 COMPONENT: Final = "fairgate"
 
 SETTLE_SECONDS: Final = 0.25

@@ -13,14 +13,15 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.writes.events import EventWriter
-from webhook.cluster.writes.queue_release import ReleaseResult, hold_in_line, release_pod
+from webhook.cluster.writes.queue_gate import ReleaseResult, hold_in_line, release_pod
 from webhook.core.model.decision import Admit, Decision
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.reason import Code, Reason
 from webhook.core.queue.verdict import Way
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.release.awaited_room import FREE_SECONDS, AwaitedRoom
-from webhook.core.release.releases import Releases, Turn, together, unfinished
+from webhook.core.release.resumed import unfinished
+from webhook.core.release.starts import Starts, Turn, together
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.observe.logs import Logs
@@ -49,7 +50,7 @@ CHARGE_SECONDS: Final = 4.0
 FENCE_SECONDS: Final = 1.0
 """For how long a pass waits for ledgers to be written, once per term: those that take longer wait for the next one."""
 
-_REST_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 5.0
 """Pause of a pod whose release failed."""
 
 
@@ -119,12 +120,12 @@ class QueueReleaser:
         """Release pods until cancelled. Each term begins with the world as it is, and what the ledger lists."""
         self._active: set[Uid] = set()  # being charged, patched or held
         self._awaited_room = AwaitedRoom(self._world)
-        self._releases = releases = Releases(self._world, listed=self._ledger.listed, active=self._active)
+        self._releases = releases = Starts(self._world, listed=self._ledger.listed, active=self._active)
         self._judged_seconds = 0.0
         self._term = term = object()
         self._is_in_term = lambda: self._term is term and self._is_leading()
         self._began = asyncio.get_running_loop().time()
-        self._resting: dict[Uid, float] = {}  # loop time until which a failed release is not repeated
+        self._paused: dict[Uid, float] = {}  # loop time until which a failed release is not repeated
         self._released: set[Uid] = set()  # and not seen without their gate yet
         self._held: dict[Uid, int] = {}  # charged in part of a gang: the version from which on no patch is on its way
         self._reasons.begin()
@@ -200,7 +201,7 @@ class QueueReleaser:
         fenced: set[Uid] = set()
         for flight in self._in_line():
             uid, team = flight.pod.uid, flight.charge.team
-            left_alone = (self._active, self._resting, self._released, self._awaited_room)
+            left_alone = (self._active, self._paused, self._released, self._awaited_room)
             if any(uid in pods for pods in left_alone):
                 continue
             if await self._ledger.fence(team, uid, since=self._began, deadline=deadline):
@@ -235,8 +236,8 @@ class QueueReleaser:
 
     def _put_back(self) -> None:
         now = asyncio.get_running_loop().time()
-        for uid in [uid for uid, until in self._resting.items() if until <= now]:
-            del self._resting[uid]
+        for uid in [uid for uid, until in self._paused.items() if until <= now]:
+            del self._paused[uid]
             self._releases.view.resume(uid)
 
     async def _release(self, group: asyncio.TaskGroup, turns: Sequence[Turn]) -> None:
@@ -325,8 +326,8 @@ class QueueReleaser:
                 is_leading=self._is_leading,
             )
         except ClusterError as error:
-            self._resting[waiting.uid] = asyncio.get_running_loop().time() + _REST_SECONDS
-            self._releases.view.rest(waiting.uid)
+            self._paused[waiting.uid] = asyncio.get_running_loop().time() + _PAUSE_SECONDS
+            self._releases.view.pause(waiting.uid)
             self._logs.event.warning("pod not released", **_subject(waiting), why=str(error))
             if isinstance(error, ApiError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                 failed = Reason(Code.WAITS_IN_LINE, "its release failed: {error}", {"error": str(error)})

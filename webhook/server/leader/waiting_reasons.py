@@ -11,7 +11,7 @@ from typing import Final
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.writes.events import EventWriter
-from webhook.cluster.writes.queue_release import write_reason
+from webhook.cluster.writes.queue_gate import write_reason
 from webhook.core.model.names import Uid
 from webhook.core.model.reason import Reason, waits_for
 from webhook.core.release.judge import Judged
@@ -23,7 +23,7 @@ AT_ONCE: Final = 8
 """Reasons that are being rewritten: releases come first."""
 
 REPORT_SECONDS: Final = 1.0
-"""A pod that starts sooner, such as the member of a gang that comes whole, gets no Event and no other reason."""
+"""A pod that starts sooner, such as the member of a gang that gets complete, gets no Event and no other reason."""
 
 CAUSE_SECONDS: Final = 5.0
 """Least time between two reasons of a pod: the cause may change with every pod that starts, and each is a write."""
@@ -47,8 +47,8 @@ class _Written:
 class WaitingReasons:
     """Writes Events and reasons. Call `begin` when leading begins; after each look at the queue `report` and `due`.
 
-    A reason is written where its facts are others than those on the pod. It stays for some seconds, unless a gang came
-    whole or is not whole any more: the evictor waits for that. An Event follows where more than numbers changed.
+    A reason is written where its facts are others than those on the pod. It stays for some seconds, unless a gang got
+    complete or no longer is: the evictor waits for that. An Event follows where more than numbers changed.
     """
 
     def __init__(self, connection: ApiConnection, world: World, events: EventWriter) -> None:

@@ -6,7 +6,7 @@ from webhook.core.model.amount import Units, gpu_number
 from webhook.core.model.decision import Outcome
 from webhook.core.model.pod import Pod
 from webhook.core.model.policy import Enforcement
-from webhook.core.model.reason import Reason
+from webhook.core.model.reason import Code, Reason
 from webhook.core.world.world import World
 from webhook.kube.admission.claim_review import ClaimReview
 from webhook.kube.admission.job_review import JobReview
@@ -32,15 +32,24 @@ class Record(NamedTuple):
     user: str
     dry_run: bool
     outcome: Outcome
-    code: str
+    reason: Reason
     team: str
     tier: str
     gpus: float
     nodes: tuple[str, ...]
     policy: str
-    message: str
     enforce: str = "enforce"
     would: Outcome | Literal[""] = ""
+
+    @property
+    def code(self) -> Code:
+        """The code of the reason."""
+        return self.reason.code
+
+    @property
+    def message(self) -> str:
+        """The reason as text."""
+        return self.reason.text
 
 
 def object_record(
@@ -65,13 +74,12 @@ def object_record(
         user=review.username,
         dry_run=review.dry_run,
         outcome=outcome,
-        code=reason.code,
+        reason=reason,
         team=team,
         tier="",
         gpus=gpus,
         nodes=(),
         policy=world.policy.hash,
-        message=reason.text,
         enforce=world.policy.enforce,
         would=would,
     )
@@ -96,13 +104,12 @@ def pod_record(review: Review, pod: Pod | None, verdict: Verdict, world: World, 
         review.username,
         review.dry_run,
         verdict.outcome,
-        verdict.reason.code,
+        verdict.reason,
         team,
         tier,
         gpu_number(gpus),
         verdict.nodes,
         world.policy.hash,
-        verdict.reason.text,
         mode,
         verdict.would or "",
     )

@@ -5,10 +5,10 @@ from tests.core.support.waiting import member, waiting
 from webhook.core.model.policy import OnLimit, OnNoRoom
 from webhook.core.model.tier import Tier
 from webhook.core.queue.verdict import Paced, Way
-from webhook.core.release import release_judge
+from webhook.core.release import entry_judge
 from webhook.core.release.judge import judge_pod
-from webhook.core.release.reclaim_starts import MOST, SECONDS
-from webhook.core.release.releases import Releases
+from webhook.core.release.reclaim_pace import MOST, SECONDS
+from webhook.core.release.starts import Starts
 
 QUEUES = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 MORE = 10
@@ -50,7 +50,7 @@ def as_released(turn, on=None):
 
 def test_the_rest_of_the_line_follows_as_pods_get_their_nodes():
     place = place_for(*line())
-    releases = Releases(place)
+    releases = Starts(place)
     turns = release(place, releases, 0)
     assert len(turns) == MOST
     assert {turn.admit.charge.tier for turn in turns} == {Tier.GUARANTEED}
@@ -66,7 +66,7 @@ def test_the_rest_of_the_line_follows_as_pods_get_their_nodes():
 def test_pods_that_can_never_be_bound_do_not_keep_the_others_in_line():
     """A tenant may create pods that wait in kube-scheduler for ever, such as for a volume."""
     place = place_for(*line())
-    releases = Releases(place)
+    releases = Starts(place)
     release(place, releases, 0)
     assert release(place, releases, SECONDS - 1) == []
     assert len(release(place, releases, SECONDS)) == MORE
@@ -74,14 +74,14 @@ def test_pods_that_can_never_be_bound_do_not_keep_the_others_in_line():
 
 def test_a_long_line_holds_up_no_other_team():
     place = place_for(*line(), *line(3, namespace="team-b", name="q"))
-    names = [turn.waiting.pod.name for turn in release(place, Releases(place), 0)]
+    names = [turn.waiting.pod.name for turn in release(place, Starts(place), 0)]
     assert len(names) == MOST + 3
     assert {"q0000", "q0001", "q0002"} <= set(names)
 
 
 def test_free_room_is_used_at_once_in_turn():
     place = place_for(*line())
-    releases = Releases(place)
+    releases = Starts(place)
     release(place, releases, 0)
     for number in range(5):
         place.remove_pod(f"borrows-{number}")
@@ -93,7 +93,7 @@ def test_free_room_is_used_at_once_in_turn():
 
 def test_a_pod_that_went_back_to_the_line_is_not_under_way():
     place = place_for(*line())
-    releases = Releases(place)
+    releases = Starts(place)
     for turn in releases.due(now=0, count=1000)[:MORE]:
         releases.drop_assumed(turn)
         releases.view.put_back(turn.waiting.uid)
@@ -107,8 +107,8 @@ def test_the_rest_of_the_line_is_judged_once_in_a_pass(monkeypatch):
         calls.append(pods)
         return judge_pod(*pods, **more)
 
-    monkeypatch.setattr(release_judge, "judge_pod", counting)
-    releases = Releases(place_for(*line(MOST + 200)))
+    monkeypatch.setattr(entry_judge, "judge_pod", counting)
+    releases = Starts(place_for(*line(MOST + 200)))
     releases.due(now=0, count=1000)
     assert len(calls) == MOST + 1
 
@@ -116,9 +116,9 @@ def test_the_rest_of_the_line_is_judged_once_in_a_pass(monkeypatch):
 def test_a_gang_starts_whole_or_waits_whole():
     members = [member(f"g{n}", size=4, created=1000 + n) for n in range(4)]
     place = place_for(*line(MOST - 2), *members)
-    releases = Releases(place)
+    releases = Starts(place)
     assert len(release(place, releases, 2000)) == MOST + 2, "fewer than the bound were under way when it was judged"
     place = place_for(*line(MOST), *members)
-    releases = Releases(place)
+    releases = Starts(place)
     assert len(release(place, releases, 2000)) == MOST
     assert place.usage("team-a").guaranteed == gpus(MOST)

@@ -1,4 +1,4 @@
-"""What judging gangs may cost: large ones rest after a judgment, and each team has so many members judged in a pass."""
+"""What judging gangs may cost: large ones pause after a judgment, and a pass judges so many members of a team."""
 
 from collections import Counter
 from collections.abc import Hashable
@@ -16,26 +16,26 @@ MEMBERS_PER_SECOND: Final = 64
 """A gang that may not start is judged again after a second for so many of its members: small ones with each pass."""
 
 _PAUSE_SECONDS: Final = 4
-"""How long a team's gangs rest once it has used up a pass, so that those behind them have their turn in the next."""
+"""How long a team's gangs pause once it has used up a pass, so that those behind them have their turn in the next."""
 
 
-class _Rest(NamedTuple):
+class _Pause(NamedTuple):
     until: int
     members: tuple[Hashable, ...]
     verdict: Verdict
 
 
-class GangRests:
+class GangPauses:
     """The verdicts on gangs that are not judged again yet. Times are in seconds of Unix time."""
 
     def __init__(self) -> None:
-        self._rests: dict[Hashable, _Rest] = {}
+        self._pauses: dict[Hashable, _Pause] = {}
         self._judged: Counter[TeamName] = Counter()
         self._blocked: dict[TeamName, list[tuple[QueueEntry, Verdict]]] = {}
 
     def begin(self, *, now: int) -> None:
         """Begin a pass."""
-        self._rests = {key: rest for key, rest in self._rests.items() if now < rest.until}
+        self._pauses = {key: pause for key, pause in self._pauses.items() if now < pause.until}
         self._judged.clear()
         self._blocked.clear()
 
@@ -44,12 +44,12 @@ class GangRests:
 
         `extra` is what its judgment costs beside that of its members, in members.
         """
-        rest = self._rests.get(entry.key)
-        if rest is not None and now < rest.until and rest.members == _members(entry):
-            return rest.verdict
+        pause = self._pauses.get(entry.key)
+        if pause is not None and now < pause.until and pause.members == _members(entry):
+            return pause.verdict
         if self._judged[entry.team] and self._judged[entry.team] + len(entry.pods) + extra > MEMBERS_PER_PASS:
             for each, verdict in self._blocked.pop(entry.team, ()):
-                self._rest(each, verdict, until=now + _PAUSE_SECONDS)
+                self._pause(each, verdict, until=now + _PAUSE_SECONDS)
             return Never()
         return None
 
@@ -61,10 +61,10 @@ class GangRests:
             return
         self._blocked.setdefault(entry.team, []).append((entry, verdict))
         if cost >= MEMBERS_PER_SECOND:
-            self._rest(entry, verdict, until=now + cost // MEMBERS_PER_SECOND)
+            self._pause(entry, verdict, until=now + cost // MEMBERS_PER_SECOND)
 
-    def _rest(self, entry: QueueEntry, verdict: Verdict, *, until: int) -> None:
-        self._rests[entry.key] = _Rest(until, _members(entry), verdict)
+    def _pause(self, entry: QueueEntry, verdict: Verdict, *, until: int) -> None:
+        self._pauses[entry.key] = _Pause(until, _members(entry), verdict)
 
 
 def _members(entry: QueueEntry) -> tuple[Hashable, ...]:

@@ -8,22 +8,22 @@ from webhook.core.model.domain_request import levels_to_try
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.queue.queued_pod import QueueEntry
 from webhook.core.queue.verdict import Never, Verdict, Way
+from webhook.core.release.borrowed_room import BorrowedRoom
 from webhook.core.release.gang_judge import judge_gang
-from webhook.core.release.gang_rests import GangRests
+from webhook.core.release.gang_pauses import GangPauses
 from webhook.core.release.judge import Judged, judge_pod
-from webhook.core.release.reclaim_starts import ReclaimStarts
-from webhook.core.release.reclaimable import BorrowedRoom
+from webhook.core.release.reclaim_pace import ReclaimPace
 from webhook.core.world.world import World
 
 NODES_PER_MEMBER: Final = 64
 """Nodes that a search over the domains of one level passes in the time of a judgment on one pod."""
 
 
-class ReleaseJudge:
+class EntryJudge:
     """Judges entries on the present world during one pass. `judged` has the last judgment on each pod.
 
-    `before` are the nodes that the pass before kept for a pod (`kept_nodes`). `rests` says which gangs are not judged,
-    `reclaim_starts` how many pods wait for room that is taken back.
+    `before` are the nodes that the pass before kept for a pod (`kept_nodes`). `pauses` says which gangs are not judged,
+    `pace` how many pods wait for room that is taken back.
     """
 
     def __init__(
@@ -31,16 +31,16 @@ class ReleaseJudge:
         world: World,
         *,
         before: Mapping[Uid, frozenset[NodeName]] | None = None,
-        rests: GangRests | None = None,
-        reclaim_starts: ReclaimStarts | None = None,
+        pauses: GangPauses | None = None,
+        pace: ReclaimPace | None = None,
         now: int = 0,
     ) -> None:
         self.judged: dict[Uid, Judged] = {}
         self._world = world
         self._before = before or {}
-        starts = reclaim_starts or ReclaimStarts(world)
-        self._borrowed = BorrowedRoom(world, is_paced=lambda team: starts.are_enough(team, now=now))
-        self._rests = rests or GangRests()
+        pace = pace or ReclaimPace(world)
+        self._borrowed = BorrowedRoom(world, is_paced=lambda team: pace.are_enough(team, now=now))
+        self._pauses = pauses or GangPauses()
         self._now = now
         self._levels = world.policy.topology.levels
 
@@ -70,12 +70,12 @@ class ReleaseJudge:
         if any(waiting.member(pod.uid) is None or self._world.is_assumed(pod.uid) for pod in entry.pods):
             return Never()
         extra = self.search_cost(entry)
-        known = self._rests.known(entry, now=self._now, extra=extra)
+        known = self._pauses.known(entry, now=self._now, extra=extra)
         if known is not None:
             return known
         before = self._before.get(entry.pods[0].uid, frozenset())
         found = judge_gang(entry, self._world, way=way, kept=kept, before=before, borrowed=self._borrowed)
         self.judged.update((judged.waiting.uid, judged._replace(kept=kept)) for judged in found)
         verdict = found[0].verdict
-        self._rests.note(entry, verdict, now=self._now, extra=extra)
+        self._pauses.note(entry, verdict, now=self._now, extra=extra)
         return verdict

@@ -1,31 +1,29 @@
-"""The pods to release now, one after the other: each is assumed in the world before the next one is judged."""
+"""The pods that start now, one after the other: each is assumed in the world before the next one is judged.
+
+From judged to assumed (`due`), from assumed to what the ledger is to charge (`judge_again`), and back (`drop_assumed`).
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from webhook.core.admission.domain_rules import place_of_node
-from webhook.core.admission.node_choice import choice_of_node, in_domain
-from webhook.core.admission.pools import allowed_pools
-from webhook.core.model.decision import Admit, NodeChoice, Retry
-from webhook.core.model.demand import Demand
+from webhook.core.model.decision import Admit, Retry
 from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.names import GangId, NodeName, TeamName, Uid
-from webhook.core.model.policy import Mode
 from webhook.core.model.reason import Code, Reason
-from webhook.core.model.selector import HELD, Toleration
 from webhook.core.model.tier import Tier
 from webhook.core.queue.hold_backs import HoldBacks
-from webhook.core.queue.release import ReleasePass
+from webhook.core.queue.queue_pass import QueuePass
 from webhook.core.queue.verdict import Fits, Never, NoRoom, Way
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
-from webhook.core.release.gang_rests import GangRests
+from webhook.core.release.borrowed_room import BorrowedRoom
+from webhook.core.release.entry_judge import EntryJudge
+from webhook.core.release.gang_pauses import GangPauses
 from webhook.core.release.judge import Judged, judge_pod, released_unjudged
 from webhook.core.release.late_members import as_reservation
 from webhook.core.release.queue_view import QueueView
 from webhook.core.release.reasons_behind import ReasonsBehind
-from webhook.core.release.reclaim_starts import ReclaimStarts
-from webhook.core.release.reclaimable import BorrowedRoom
-from webhook.core.release.release_judge import ReleaseJudge
+from webhook.core.release.reclaim_pace import ReclaimPace
+from webhook.core.release.resumed import resumed
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
@@ -34,7 +32,7 @@ def _lists_none(_team: TeamName, _uid: Uid) -> None:
     """Return that no charge is listed."""
 
 
-_NOT_ANY_MORE = Retry(Reason(Code.RACE_LOST, "the pod may not start any more: it waits on"))
+_NO_LONGER = Retry(Reason(Code.RACE_LOST, "the pod may no longer start: it waits on"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class Turn:
     place: DomainPlace | None = None
 
 
-class Releases:
+class Starts:
     """Finds turns on one world. `blocked` says why the pods that were judged last wait on.
 
     `changed` are the pods that came, went or changed before the last pass. `listed` returns the charge of a pod that
@@ -80,8 +78,8 @@ class Releases:
         self._noted: dict[Uid, None] = {}
         self._open: dict[Uid, Turn] = {}  # whose charges are assumed here, and not in the hands of the ledger yet
         self._kept: dict[Uid, frozenset[NodeName]] = {}
-        self._rests = GangRests()
-        self._reclaim_starts = ReclaimStarts(world)
+        self._pauses = GangPauses()
+        self._pace = ReclaimPace(world)
         self._hold_backs = HoldBacks()
         self._reasons_behind = ReasonsBehind(world, self.view.queue)
 
@@ -103,28 +101,27 @@ class Releases:
         self.view.close()
 
     def _due(self, *, now: int, count: int) -> list[Turn]:
-        self._rests.begin(now=now)
+        self._pauses.begin(now=now)
         self.view.note_use(now=now)
         world, queue = self._world, self.view.queue
-        starts = self._reclaim_starts
-        judge = ReleaseJudge(world, before=self._kept, rests=self._rests, reclaim_starts=starts, now=now)
+        judge = EntryJudge(world, before=self._kept, pauses=self._pauses, pace=self._pace, now=now)
         found: list[Turn] = []
         if not world.policy.is_enforced:
             waiting = [pod for pod in world.waiting.all() if not self.view.is_on_its_way(pod.uid)][:count]
             return [turn for pod in waiting for turn in self._assumed(released_unjudged(pod, world), Way.IN_TURN)]
         found += self._of_reservations()
         self._hold_backs.begin()
-        turns = ReleasePass(queue, self.view, world.policy.queue, now=now, hold_backs=self._hold_backs)
+        turns = QueuePass(queue, self.view, world.policy.queue, now=now, hold_backs=self._hold_backs)
         while len(found) < count and (release := turns.next(judge)) is not None:
             queue.remove(release.entry.key)
             for pod in release.entry.pods:
                 judged = judge.judged.pop(pod.uid)
                 if judged.takes_back:
-                    starts.note(release.entry.team, pod.uid, now=now)
+                    self._pace.note(release.entry.team, pod.uid, now=now)
                 found += self._assumed(judged, release.way, gang=pod.gang)
         self.blocked = {uid: judged for uid, judged in judge.judged.items() if not isinstance(judged.verdict, Fits)}
         for late, cause in self.view.gangs.late(now=now):
-            self.blocked[late.uid] = Judged(late, late.pod, _NOT_ANY_MORE, Never(), Reason(Code.WAITS_FOR_GANG, *cause))
+            self.blocked[late.uid] = Judged(late, late.pod, _NO_LONGER, Never(), Reason(Code.WAITS_FOR_GANG, *cause))
         self.is_room_needed = any(map(_waits_inside_its_share, self.blocked.values()))
         no_room = {uid: v for uid, judged in self.blocked.items() if isinstance(v := judged.verdict, NoRoom)}
         reaches = [verdict.reach for verdict in no_room.values()]
@@ -154,7 +151,7 @@ class Releases:
         waiting = turn.waiting if turn.is_reservation else world.waiting.get(uid)
         if (flight := self._listed(turn.admit.charge.team, uid)) is not None:
             if waiting is None:
-                return LedgerDecision(_NOT_ANY_MORE, None)
+                return LedgerDecision(_NO_LONGER, None)
             return LedgerDecision(resumed(waiting, flight, world), flight)
         world.drop_reservation(uid)
         if turn.reservation is not None:
@@ -162,7 +159,7 @@ class Releases:
         judged = None if waiting is None else self._judged_alone(waiting, turn)
         if judged is None or not (isinstance(judged.verdict, Fits) and isinstance(judged.decision, Admit)):
             self.keep_reservation(turn)
-            return LedgerDecision(_NOT_ANY_MORE, None)
+            return LedgerDecision(_NO_LONGER, None)
         flight = judged.flight
         replaces = None if turn.reservation is None else turn.reservation.pod.uid
         return LedgerDecision(
@@ -232,38 +229,3 @@ def together(turns: Sequence[Turn]) -> list[list[Turn]]:
         else:
             found.append([turn])
     return found
-
-
-def unfinished(world: World, charged: Iterable[InFlightCharge]) -> list[tuple[WaitingPod, Admit]]:
-    """Return the pods that are charged and still have the gate, with the decision that was charged."""
-    found = ((world.waiting.get(flight.pod.uid), flight) for flight in charged)
-    return [(waiting, resumed(waiting, flight, world)) for waiting, flight in found if waiting is not None]
-
-
-def resumed(waiting: WaitingPod, flight: InFlightCharge, world: World, *, has_room: bool = False) -> Admit:
-    """Return the decision on a waiting pod that is charged already. `has_room`: its room is free on the node charged.
-
-    Where it is not, reclaim is to make it, there or elsewhere: the node is preferred then.
-    """
-    charge, pod = flight.charge, waiting.pod
-    held = tuple([Toleration(HELD, value=hold) for hold in waiting.holds])
-    pod = pod._replace(constraints=pod.constraints.joined(tolerations=held)) if held else pod
-    pools = allowed_pools(pod, charge.team, world).allowed
-    choice = NodeChoice(Mode.OFF) if flight.node is None else choice_of_node(pod, flight.node, pools, world)
-    demand = demand_charged(waiting, flight, world)
-    if flight.node is not None and not has_room and world.fleet.is_overbooked(flight.node, demand):
-        choice = choice._replace(mode=Mode.PREFER)
-    node = None if flight.node is None else world.fleet.get(flight.node)
-    if (place := place_of_node(pod.gang, node, world)) is not None:
-        choice = in_domain(choice, place)
-    is_guaranteed = charge.tier is Tier.GUARANTEED
-    code = Code.WITHIN_SHARE if is_guaranteed else Code.BORROWS
-    reason = Reason(code, "charged to team {team}", {"team": charge.team})
-    requested = pod.requested_tier
-    return Admit(charge, demand, choice, reason, world.policy.hash, requested_tier=requested)
-
-
-def demand_charged(waiting: WaitingPod, flight: InFlightCharge, world: World) -> Demand:
-    """Return what a waiting pod is charged for: a ledger does not say which of its resources are devices."""
-    asked = world.with_claims(waiting.pod).demand
-    return asked if asked.gpus == flight.charge.gpus else flight.pod.demand

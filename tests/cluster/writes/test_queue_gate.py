@@ -10,7 +10,7 @@ from tests import builders
 from tests.cluster.support.fake_api import Answer, Cut, Held
 from tests.server.support.harness import until
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.writes.queue_release import ReleaseResult, hold_in_line, release_pod, write_reason
+from webhook.cluster.writes.queue_gate import ReleaseResult, hold_in_line, release_pod, write_reason
 from webhook.core.model.decision import Admit, Charge, NodeChoice
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Mode

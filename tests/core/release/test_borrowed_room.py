@@ -3,7 +3,7 @@
 from tests.core.support.make import ALICE, gpus, node, pod, policy, resident, team, world
 from webhook.core.admission.assessment import assess
 from webhook.core.model.policy import ReclaimRules
-from webhook.core.release.reclaimable import BorrowedRoom, nodes_for
+from webhook.core.release.borrowed_room import BorrowedRoom, nodes_for
 
 
 def has_room(place, count):

@@ -1,4 +1,4 @@
-"""Releases: which entry starts next, in its turn or as back-fill.
+"""Starts: which entry starts next, in its turn or as back-fill.
 
 A pass is a sequence of releases during which usage only grows: what did not fit once does not fit later in the same
 pass. Whenever something else changed (a pod ended, a node came, an edit of the policy) a new pass begins.
@@ -38,7 +38,7 @@ class Release(NamedTuple):
     way: Way
 
 
-class ReleasePass:
+class QueuePass:
     """Finds the entries that may start, one after the other."""
 
     def __init__(

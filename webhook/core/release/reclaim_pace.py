@@ -14,7 +14,7 @@ SECONDS: Final = 30
 """After so long a pod no longer counts: some can never be bound, and must not keep the others of their team in line."""
 
 
-class ReclaimStarts:
+class ReclaimPace:
     """The pods that wait for room that reclaim takes back, by team. Times are in Unix seconds."""
 
     def __init__(self, world: World) -> None:

@@ -1,0 +1,1 @@
+"""`fairgate uninstall`: takes Fairgate out of a cluster."""

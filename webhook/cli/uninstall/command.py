@@ -1,0 +1,106 @@
+"""`fairgate uninstall`: options and help; run.py implements it."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from webhook.cli.options import Layout, kubeconfig_option, layout_option
+
+_EXAMPLES = """\b
+Examples:
+  fairgate uninstall --dry-run
+  fairgate uninstall --namespace fairgate-system
+  fairgate uninstall --keep-queue --keep-definitions
+
+\b
+Exit status: 0 done, 1 something is left or a right is missing, 2 the cluster cannot be read."""
+
+
+@click.command(epilog=_EXAMPLES, short_help="Take Fairgate out of a cluster; nothing stays stuck.")
+@kubeconfig_option
+@click.option("--dry-run", is_flag=True, help="Print what would be done, in order, and change nothing.")
+@click.option(
+    "--keep-queue",
+    is_flag=True,
+    help="Leave pods in line with their gate. They do not start until Fairgate is installed again with a policy that "
+    "has a queue, or an admin removes the gates. Default: all start as soon as kube-scheduler finds room.",
+)
+@click.option(
+    "--keep-definitions",
+    is_flag=True,
+    help="Leave the CustomResourceDefinitions, with ledgers and reports.",
+)
+@click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="Namespace of Fairgate's Deployment and Leases. Default: look in all.",
+)
+@click.option(
+    "--deployment",
+    "workload",
+    metavar="NAME",
+    help="The servers' Deployment or StatefulSet in that namespace, to scale to zero. Default: those with the label "
+    "app.kubernetes.io/name=fairgate.",
+)
+@click.option(
+    "--certs-secret",
+    metavar="NAME",
+    help="Also delete this Secret, with the certificates of `fairgate serve --certs-secret`. In --namespace, by "
+    "default the kubeconfig's own.",
+)
+@click.option(
+    "--pods-per-second",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="How many pods in line are let go in a second.",
+)
+@click.option(
+    "--wait-seconds",
+    type=click.IntRange(min=0),
+    default=120,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for servers and evictors to stop. Those outside of the cluster you stop yourself.",
+)
+@layout_option
+def uninstall(
+    *,
+    kubeconfig: Path | None,
+    dry_run: bool,
+    keep_queue: bool,
+    keep_definitions: bool,
+    namespace: str | None,
+    workload: str | None,
+    certs_secret: str | None,
+    pods_per_second: int,
+    wait_seconds: int,
+    layout: Layout,
+) -> None:
+    """Take Fairgate out of a cluster, in an order in which no pod is stuck and no GPU pod is refused at any moment.
+
+    First the webhooks are deleted, then the guards; pods in line are let go, held nodes opened and announced evictions
+    withdrawn; servers and evictors are scaled to zero; then definitions, the ClusterRole fairgate-viewer and Leases
+    are deleted. No pod is evicted. `helm uninstall` runs this by itself.
+
+    If it is interrupted, run it again: it goes on from there. A missing right is named before anything is changed.
+    Kept are labels and decisions of pods, Events, the policy and recorded usage.
+    """
+    if workload and not namespace:
+        raise click.UsageError("--deployment requires --namespace")
+    from webhook.cli.uninstall.run import Options, run  # noqa: PLC0415 - slow to import, and --help needs none of it
+    from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415
+    from webhook.cluster.uninstall.scope import Scope, Tempo  # noqa: PLC0415
+
+    scope = Scope(
+        namespace=namespace or "",
+        workload=workload or "",
+        certs_secret=certs_secret or "",
+        keeps_line=keep_queue,
+        keeps_definitions=keep_definitions,
+    )
+    tempo = Tempo(pods_per_second=pods_per_second, wait_seconds=wait_seconds)
+    sys.exit(run(Options(kubeconfig or default_kubeconfig(), scope, tempo, layout, is_dry_run=dry_run)))

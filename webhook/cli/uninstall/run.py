@@ -1,0 +1,106 @@
+"""Runs `fairgate uninstall`: checks rights, looks at what is there, prints the plan or carries it out."""
+
+import asyncio
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import click
+
+from webhook.cli.options import Layout
+from webhook.cli.serialization import to_json, to_yaml
+from webhook.cli.uninstall.report import StepReport, UninstallReport, line_of, step_report, summary_of
+from webhook.cluster.api.client import ApiConnection, connect
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.namespace import own_namespace
+from webhook.cluster.uninstall.plan import plan
+from webhook.cluster.uninstall.removal import Removal, StepResult
+from webhook.cluster.uninstall.rights import missing_rights, needed_rights
+from webhook.cluster.uninstall.scope import Scope, Tempo
+from webhook.cluster.uninstall.survey import survey
+from webhook.core.model.text import plural
+from webhook.kube.registration.inventory import LEFT
+
+DONE: Final = 0
+INCOMPLETE: Final = 1
+UNREADABLE: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The user's options."""
+
+    kubeconfig: Path | None
+    scope: Scope
+    tempo: Tempo
+    layout: Layout
+    is_dry_run: bool
+
+
+def run(options: Options) -> int:
+    """Uninstall, or print the plan; return the exit status."""
+    report = UninstallReport(options.is_dry_run, complete=False, missing_rights=[], problem="", steps=[], left=[])
+    try:
+        asyncio.run(_run(options, report))
+    except ClusterError as error:
+        report.problem = str(error)
+    match options.layout:
+        case Layout.JSON:
+            click.echo(to_json(report), nl=False)
+        case Layout.YAML:
+            click.echo(to_yaml(report), nl=False)
+        case Layout.TABLE | Layout.WIDE:
+            if not (report.problem or report.missing_rights):
+                click.echo(summary_of(report), nl=False)
+    if report.problem:
+        click.echo(f"fairgate: the uninstallation ended early: {report.problem}", err=True)
+        return INCOMPLETE if report.steps else UNREADABLE
+    if report.missing_rights:
+        click.echo(_without_rights(report.missing_rights), err=True)
+        return INCOMPLETE
+    return DONE if report.complete or report.dry_run else INCOMPLETE
+
+
+async def _run(options: Options, report: UninstallReport) -> None:
+    async with await connect(options.kubeconfig) as connection:
+        scope = await _scope(options)
+        missing = await missing_rights(connection, needed_rights(scope), options.tempo)
+        report.missing_rights = [right.text for right in missing]
+        if missing:
+            return
+        await _carry_out(connection, replace(options, scope=scope), report)
+
+
+async def _scope(options: Options) -> Scope:
+    if not options.scope.certs_secret:
+        return options.scope
+    namespace = options.scope.namespace or await own_namespace(options.kubeconfig)
+    return replace(options.scope, secret_namespace=namespace)
+
+
+async def _carry_out(connection: ApiConnection, options: Options, report: UninstallReport) -> None:
+    def note(step: StepReport) -> None:
+        report.steps.append(step)
+        if options.layout in (Layout.TABLE, Layout.WIDE):
+            click.echo(line_of(step))
+
+    def ended(result: StepResult) -> None:
+        note(step_report(result.planned, is_over=True, failed=result.failed))
+
+    found = await survey(connection, options.scope, options.tempo)
+    if options.is_dry_run:
+        for each in plan(found, options.scope):
+            note(step_report(each, is_over=False))
+    else:
+        await Removal(connection, options.scope, options.tempo, report=ended, waits=_wait_for).run(found)
+    report.left = list(LEFT)
+    report.complete = not options.is_dry_run and not any(step.failed for step in report.steps)
+
+
+def _wait_for(running: list[str]) -> None:
+    click.echo(f"waiting until these stop; those outside of the cluster you stop: {', '.join(running)}", err=True)
+
+
+def _without_rights(missing: list[str]) -> str:
+    listed = "\n".join(f"  {each}" for each in missing)
+    return f"fairgate: nothing was changed: you lack {plural(len(missing), 'right')} that this needs:\n{listed}"
