@@ -8,20 +8,15 @@ import pytest
 from webhook.cli.simulate.marks import WIDTH, Bar, Polyline, Text
 from webhook.cli.simulate.page import plots_of, to_html
 from webhook.cli.simulate.plots import Curve, bar_plot, line_plot
-from webhook.cli.simulate.results import (
-    GroupReport,
-    IntervalReport,
-    PolicyReport,
-    PurchaseReport,
-    SimulationReport,
-)
+from webhook.cli.simulate.results import GroupReport, PolicyReport, PurchaseReport, SimulationReport
 from webhook.simulation.series import Sample
+from webhook.simulation.summary import Interval
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
 
 
 def number(mean, margin=None):
-    return IntervalReport(mean, margin)
+    return Interval(mean, margin)
 
 
 def group(name="all", *, p90=3600.0):
