@@ -195,13 +195,13 @@ class LimitReclaimer:
             if waiting.keeps_room:
                 self._evictions.written(hold)
             actions = LimitActions(
-                place,
-                beneficiary,
-                waiting.team,
-                hold.since,
-                waiting.keeps_room,
-                tuple(self._evictions.unannounced(hold, now=now)),
-                self._evictions.due(hold, now=now),
+                place=place,
+                waiting=beneficiary,
+                team=waiting.team,
+                since=hold.since,
+                is_marked=waiting.keeps_room,
+                notices=tuple(self._evictions.unannounced(hold, now=now)),
+                evictions=self._evictions.due(hold, now=now),
             )
             if not actions.is_empty:
                 yield place, actions

@@ -90,16 +90,16 @@ def summary_of(simulation: Simulation, recorder: Recorder) -> Summary:
     teams = sorted({job.team for job in found})
     with_free = [sample.fragmented for sample in recorder.samples if sample.allocated < gpus]
     return Summary(
-        gpus,
-        len(world.fleet),
-        span,
-        recorder.gpu_seconds / (gpus * span) if gpus and span else 0.0,
-        mean(with_free) if with_free else 0.0,
-        waits_of("all", found),
-        tuple(waits_of(team, [job for job in found if job.team == team]) for team in teams),
-        tuple(_by_size(found)),
-        tuple(recorder.samples),
-        tuple(_refused(found)),
+        gpus=gpus,
+        nodes=len(world.fleet),
+        seconds=span,
+        allocated=recorder.gpu_seconds / (gpus * span) if gpus and span else 0.0,
+        fragmented=mean(with_free) if with_free else 0.0,
+        total=waits_of("all", found),
+        teams=tuple(waits_of(team, [job for job in found if job.team == team]) for team in teams),
+        sizes=tuple(_by_size(found)),
+        samples=tuple(recorder.samples),
+        refused=tuple(_refused(found)),
     )
 
 

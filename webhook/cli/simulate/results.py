@@ -66,17 +66,17 @@ def policy_report(result: PolicyResult) -> PolicyReport:
     rounds = result.rounds
     first = rounds[0]
     return PolicyReport(
-        result.name,
-        first.gpus,
-        first.nodes,
-        first.seconds,
-        over_rounds(rounds, lambda each: each.allocated),
-        over_rounds(rounds, lambda each: each.fragmented),
-        _group([each.total for each in rounds]),
-        _groups(rounds, lambda each: each.teams),
-        _groups(rounds, lambda each: each.sizes),
-        list(first.samples),
-        list(first.refused),
+        policy=result.name,
+        gpus=first.gpus,
+        nodes=first.nodes,
+        seconds=first.seconds,
+        allocated=over_rounds(rounds, lambda each: each.allocated),
+        fragmented=over_rounds(rounds, lambda each: each.fragmented),
+        total=_group([each.total for each in rounds]),
+        teams=_groups(rounds, lambda each: each.teams),
+        sizes=_groups(rounds, lambda each: each.sizes),
+        samples=list(first.samples),
+        refused=list(first.refused),
     )
 
 

@@ -35,13 +35,13 @@ def build(recordings: Iterable[Recording], by: By, *, since: float, until: float
     """Return the report of what was recorded in a time range."""
     rows = merged(recordings)
     return UsageReport(
-        time_text(since),
-        time_text(until),
-        by.value,
-        round((until - since) / 3600, _DIGITS),
-        round(observed_hours(rows), _DIGITS),
-        [each.rounded() for each in usage_by(rows, by)],
-        total(rows).rounded(),
+        since=time_text(since),
+        until=time_text(until),
+        by=by.value,
+        hours=round((until - since) / 3600, _DIGITS),
+        observed_hours=round(observed_hours(rows), _DIGITS),
+        usage=[each.rounded() for each in usage_by(rows, by)],
+        total=total(rows).rounded(),
     )
 
 

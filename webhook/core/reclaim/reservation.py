@@ -114,14 +114,14 @@ def targets_of(moves: Iterable[Move | LimitMove], *, at: int) -> tuple[Target, .
     """Return the victims of plans as targets."""
     return tuple(
         Target(
-            victim.uid,
-            victim.namespace,
-            victim.name,
-            move.waiting.uid,
-            at,
-            victim.gang,
-            move.is_past_budgets,
-            victim.grace_seconds,
+            uid=victim.uid,
+            namespace=victim.namespace,
+            name=victim.name,
+            beneficiary=move.waiting.uid,
+            at=at,
+            gang=victim.gang,
+            is_past_budgets=move.is_past_budgets,
+            grace_seconds=victim.grace_seconds,
         )
         for move in moves
         for victim in move.victims
