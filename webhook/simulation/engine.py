@@ -128,7 +128,15 @@ class Simulation:
         pod = waiting.pod
         if pod.gang is not None and self.world.gangs.has_started(pod.gang.id):
             pod = pod._replace(gang=None)  # its run does not depend on members that run already
-        task = Task(pod.name, pod, waiting.team, waiting.created, seconds, waiting.user, waiting.priority)
+        task = Task(
+            name=pod.name,
+            pod=pod,
+            team=waiting.team,
+            created=waiting.created,
+            seconds=seconds,
+            user=waiting.user,
+            priority=waiting.priority,
+        )
         record = TaskRecord(task)
         self._arrivals.queued[waiting.uid] = PodOf(record, waiting.uid, pod)
         return record
