@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "simulate_seconds": round(ended - read, 2),
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "waited": sum(bool(record.wait_seconds) for record in simulation.records),
-        "wait_p99_seconds": found.total.p99,
+        "wait_p99_seconds": found.total.wait_p99,
         "evictions": len(simulation.evictions),
     }
 

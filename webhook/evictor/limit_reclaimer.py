@@ -8,7 +8,6 @@ it could no longer start, or when it does not use the room.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final
 
 from webhook.cluster.api.errors import ClusterError
@@ -16,7 +15,7 @@ from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.reclaim.limit_plan import LimitMove, LimitRound
 from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot, Refused
 from webhook.core.reclaim.reclaim_snapshot import take_snapshot
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, limit_place, targets_of
+from webhook.core.reclaim.reservation import Beneficiary, NodeHold, hold_under_limits, limit_place
 from webhook.core.release.line_plan import NOTHING, plan_line
 from webhook.evictor.backoff import LONG_SECONDS
 from webhook.evictor.cluster_view import ClusterView
@@ -90,6 +89,7 @@ class LimitReclaimer:
         self._settle()
         self.refused = found.refused
         moves = {limit_place(move.waiting.uid): move for move in found.moves}
+        notice_seconds = self._world.policy.reclaim.notice_seconds
         holds = self._evictions.limit_holds
         ended = [place for place in holds if place not in moves or self._is_unused(moves[place], holds[place])]
         for place in ended:
@@ -99,7 +99,7 @@ class LimitReclaimer:
         for place, move in moves.items():
             known = self._evictions.limit_holds.get(place)
             if known is not None:
-                self._keep(place, self._updated(known, move))
+                self._keep(place, known.retargeted(move, at=int(self._clock()) + notice_seconds))
             elif move.levels or self._is_marked(move.waiting.uid):  # the second by an earlier leader
                 fresh.append(move)
         self._add(fresh)
@@ -142,16 +142,8 @@ class LimitReclaimer:
         planned = [move for move in moves if move.levels]
         self._reporter.limits_planned(planned, at=now + notice_seconds, is_notice=notice_seconds > 0)
         for move in moves:
-            waiting = move.waiting
-            beneficiary = Beneficiary(waiting.uid, waiting.namespace, waiting.name)
-            place, targets = limit_place(waiting.uid), targets_of((move,), at=now + notice_seconds)
-            self._keep(place, NodeHold("", place, 0, (beneficiary,), targets, since=now))
-
-    def _updated(self, hold: NodeHold, move: LimitMove) -> NodeHold:
-        """Return a hold with the victims that are needed now; those that it had keep their time."""
-        at = int(self._clock()) + self._world.policy.reclaim.notice_seconds
-        known = {target.uid: target for target in hold.targets}
-        return replace(hold, targets=tuple([known.get(each.uid, each) for each in targets_of((move,), at=at)]))
+            hold = hold_under_limits(move, since=now).retargeted(move, at=now + notice_seconds)
+            self._keep(hold.node, hold)
 
     def _keep(self, place: NodeName, hold: NodeHold | None) -> None:
         before = self._evictions.limit_holds.get(place)
@@ -205,13 +197,13 @@ class LimitReclaimer:
             if waiting.keeps_room:
                 self._evictions.written(hold)
             actions = LimitActions(
-                place,
-                beneficiary,
-                waiting.team,
-                hold.since,
-                waiting.keeps_room,
-                tuple(self._evictions.unannounced(hold, now=now)),
-                self._evictions.due(hold, now=now),
+                place=place,
+                waiting=beneficiary,
+                team=waiting.team,
+                since=hold.since,
+                is_marked=waiting.keeps_room,
+                notices=tuple(self._evictions.unannounced(hold, now=now)),
+                evictions=self._evictions.due(hold, now=now),
             )
             if not actions.is_empty:
                 yield place, actions

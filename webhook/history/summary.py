@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+import msgspec
+
 from webhook.history.usage_row import INTERVAL_SECONDS, Kind, Recording, UsageKey, UsageRow
 
 HOUR_SECONDS: Final = 3600
+_DIGITS: Final = 6
 
 
 class By(StrEnum):
@@ -20,11 +23,11 @@ class By(StrEnum):
     DEPARTMENT = "department"
 
 
-@dataclass(slots=True)
-class UsageSum:
-    """GPU-hours of one team, user, model, tier or department; refused requests, and the GPUs that they asked for.
+class UsageSum(msgspec.Struct):
+    """GPU-hours of one team, user, model, tier or department, or of the cluster: of pods that held GPUs or waited.
 
-    `idle` is None where no GPU can be attributed.
+    `idle` were not held, None where no GPU can be attributed. `refused` are requests, `refused_gpus` what they asked
+    for.
     """
 
     name: str
@@ -35,9 +38,14 @@ class UsageSum:
     refused: int = 0
     refused_gpus: float = 0.0
 
+    def rounded(self) -> "UsageSum":
+        """Return it with numbers as they are printed."""
+        found = msgspec.structs.asdict(self).items()
+        return msgspec.structs.replace(self, **{k: round(v, _DIGITS) for k, v in found if isinstance(v, float)})
+
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class UsageOverTime:
     """A team over time: average GPUs of each step, None where nothing was recorded."""
 
     guaranteed: Sequence[float | None]
@@ -100,7 +108,9 @@ def observed_hours(rows: Iterable[UsageRow]) -> float:
     return _observed(rows) / HOUR_SECONDS
 
 
-def team_lines(rows: Iterable[UsageRow], *, since: float, until: float, step_seconds: int) -> Mapping[str, Line]:
+def team_lines(
+    rows: Iterable[UsageRow], *, since: float, until: float, step_seconds: int
+) -> Mapping[str, UsageOverTime]:
     """Return a line for each team with usage; `step_seconds` is a multiple of INTERVAL_SECONDS."""
     steps = max(0, -int(-(until - since) // step_seconds))
     observed = [False] * steps
@@ -123,12 +133,12 @@ def team_lines(rows: Iterable[UsageRow], *, since: float, until: float, step_sec
 _LINES: Final = (Kind.HELD_GUARANTEED, Kind.HELD_BORROWED, Kind.WAITING, Kind.REFUSED)
 
 
-def _line(amounts: Mapping[Kind, Sequence[float]], seconds: Sequence[float | None]) -> Line:
+def _line(amounts: Mapping[Kind, Sequence[float]], seconds: Sequence[float | None]) -> UsageOverTime:
     def averages(kind: Kind) -> list[float | None]:
         return [amount / of if of else None for amount, of in zip(amounts[kind], seconds, strict=True)]
 
     refused = [int(count) if of else None for count, of in zip(amounts[Kind.REFUSED], seconds, strict=True)]
-    return Line(averages(Kind.HELD_GUARANTEED), averages(Kind.HELD_BORROWED), averages(Kind.WAITING), refused)
+    return UsageOverTime(averages(Kind.HELD_GUARANTEED), averages(Kind.HELD_BORROWED), averages(Kind.WAITING), refused)
 
 
 def _name(row: UsageRow, by: By) -> str | None:

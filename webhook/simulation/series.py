@@ -81,11 +81,11 @@ def _sample(simulation: Simulation, at: int, allocated: float) -> Sample:
     borrowed = _borrowed(simulation)
     waits = list(simulation.waiting_pods())
     return Sample(
-        at,
-        round(allocated - borrowed, _DIGITS),
-        round(borrowed, _DIGITS),
-        len(waits),
-        round(float(gpu_number(sum(pod.demand.gpus for pod in waits))), _DIGITS),
-        round(sum(each.fragmented for each in found) / free, _DIGITS) if free else 0.0,
-        float(gpu_number(max((each.largest for each in found), default=0))),
+        at_seconds=at,
+        guaranteed_gpus=round(allocated - borrowed, _DIGITS),
+        borrowed_gpus=round(borrowed, _DIGITS),
+        waiting_pods=len(waits),
+        waiting_gpus=round(float(gpu_number(sum(pod.demand.gpus for pod in waits))), _DIGITS),
+        fragmented=round(sum(each.fragmented for each in found) / free, _DIGITS) if free else 0.0,
+        largest_pod=float(gpu_number(max((each.largest for each in found), default=0))),
     )

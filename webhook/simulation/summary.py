@@ -4,17 +4,20 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
 
 from webhook.core.model.amount import gpu_number
 from webhook.core.model.names import GangId, TeamName
 from webhook.core.model.reason import refusal_text
 from webhook.simulation.engine import Simulation
 from webhook.simulation.series import Recorder, Sample
-from webhook.simulation.task import Fate, TaskRecord
+from webhook.simulation.task import TaskRecord, TaskState
 
 PERCENTILES: Final = (50, 90, 99)
 _HOUR: Final = 3600
+_DIGITS: Final = 4
 _SIZES: Final = ((0.0, "none"), (0.999, "part of 1"), (1, "1"), (2, "2"), (4, "3-4"), (8, "5-8"), (64, "9-64"))
 _LARGEST: Final = "65 and more"
 
@@ -30,16 +33,16 @@ class Job(NamedTuple):
     @property
     def refused(self) -> TaskRecord | None:
         """The first part of it that was refused for good."""
-        return next((record for record in self.records if record.fate is Fate.REFUSED), None)
+        return next((record for record in self.records if record.state is TaskState.REFUSED), None)
 
 
-class RefusedJobs(NamedTuple):
-    """Jobs that were refused for good with the same codes: how many, the name of the first, and why that one was."""
+class RefusedJobs(msgspec.Struct, frozen=True):
+    """Jobs that were refused for good with the same codes."""
 
     codes: tuple[str, ...]
     jobs: int
-    first: str
-    why: str
+    first: Annotated[str, msgspec.Meta(description="the name of the first of them")]
+    why: Annotated[str, msgspec.Meta(description="why the first of them was refused")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +51,18 @@ class Waits:
 
     group: str
     jobs: int
-    p50: float | None
-    p90: float | None
-    p99: float | None
-    mean: float | None
-    never: int
+    wait_p50: float | None
+    wait_p90: float | None
+    wait_p99: float | None
+    never_started: int
     refused: int
-    gpu_hours: float
     evictions: int
+    gpu_hours: float
     lost_gpu_hours: float
 
     def percentile(self, percent: int) -> float | None:
         """Return one of the percentiles."""
-        return {50: self.p50, 90: self.p90, 99: self.p99}[percent]
+        return {50: self.wait_p50, 90: self.wait_p90, 99: self.wait_p99}[percent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +90,16 @@ def summary_of(simulation: Simulation, recorder: Recorder) -> Summary:
     teams = sorted({job.team for job in found})
     with_free = [sample.fragmented for sample in recorder.samples if sample.allocated < gpus]
     return Summary(
-        gpus,
-        len(world.fleet),
-        span,
-        recorder.gpu_seconds / (gpus * span) if gpus and span else 0.0,
-        mean(with_free) if with_free else 0.0,
-        waits_of("all", found),
-        tuple(waits_of(team, [job for job in found if job.team == team]) for team in teams),
-        tuple(_by_size(found)),
-        tuple(recorder.samples),
-        tuple(_refused(found)),
+        gpus=gpus,
+        nodes=len(world.fleet),
+        seconds=span,
+        allocated=recorder.gpu_seconds / (gpus * span) if gpus and span else 0.0,
+        fragmented=mean(with_free) if with_free else 0.0,
+        total=waits_of("all", found),
+        teams=tuple(waits_of(team, [job for job in found if job.team == team]) for team in teams),
+        sizes=tuple(_by_size(found)),
+        samples=tuple(recorder.samples),
+        refused=tuple(_refused(found)),
     )
 
 
@@ -129,21 +131,19 @@ def _job(records: tuple[TaskRecord, ...]) -> Job:
 def waits_of(group: str, found: Sequence[Job]) -> Waits:
     """Return the numbers of a group of jobs."""
     ordered = sorted(math.inf if job.wait is None else job.wait for job in found)
-    known = [job.wait for job in found if job.wait is not None]
     p50, p90, p99 = (percentile(ordered, percent) for percent in PERCENTILES)
     held = [(record, float(gpu_number(record.task.pod.demand.gpus))) for job in found for record in job.records]
     return Waits(
         group,
-        len(found),
-        p50,
-        p90,
-        p99,
-        mean(known) if known else None,
-        len(found) - len(known),
-        sum(job.refused is not None for job in found),
-        sum(gpus * (record.task.seconds or 0) for record, gpus in held if record.ended is not None) / _HOUR,
-        sum(record.evictions for record, _ in held),
-        sum(gpus * record.lost_seconds for record, gpus in held) / _HOUR,
+        jobs=len(found),
+        wait_p50=p50,
+        wait_p90=p90,
+        wait_p99=p99,
+        never_started=sum(job.wait is None for job in found),
+        refused=sum(job.refused is not None for job in found),
+        evictions=sum(record.evictions for record, _ in held),
+        gpu_hours=sum(gpus * (record.task.seconds or 0) for record, gpus in held if record.ended is not None) / _HOUR,
+        lost_gpu_hours=sum(gpus * record.lost_seconds for record, gpus in held) / _HOUR,
     )
 
 
@@ -165,11 +165,11 @@ def _by_size(found: Sequence[Job]) -> Iterable[Waits]:
             yield waits_of(name, groups[name])
 
 
-class Interval(NamedTuple):
-    """A mean over rounds, and how far the true one may be off, with 95 % confidence; None for a single round."""
+class Interval(msgspec.Struct, frozen=True):
+    """A mean over rounds, and how far the true one may be off."""
 
     mean: float
-    margin: float | None = None
+    margin: Annotated[float | None, msgspec.Meta(description="for 95 % confidence; null for a single round")]
 
 
 _T: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11)
@@ -184,10 +184,10 @@ def interval(values: Iterable[float | None]) -> Interval | None:
     if not known or len(known) < len(found):
         return None
     if len(known) == 1:
-        return Interval(known[0])
+        return Interval(round(known[0], _DIGITS), None)
     freedom = len(known) - 1
     t = _T[freedom - 1] if freedom <= len(_T) else _T_OF_MANY
-    return Interval(mean(known), t * stdev(known) / math.sqrt(len(known)))
+    return Interval(round(mean(known), _DIGITS), round(t * stdev(known) / math.sqrt(len(known)), _DIGITS))
 
 
 def over_rounds(rounds: Sequence[Summary], value: Callable[[Summary], float | None]) -> Interval | None:

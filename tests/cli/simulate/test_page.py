@@ -5,23 +5,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from webhook.cli.simulate.marks import WIDTH, Bar, Line, Text
+from webhook.cli.simulate.marks import WIDTH, Bar, Polyline, Text
 from webhook.cli.simulate.page import plots_of, to_html
 from webhook.cli.simulate.plots import Curve, bar_plot, line_plot
-from webhook.cli.simulate.results import (
-    GroupReport,
-    IntervalReport,
-    PolicyReport,
-    PurchaseReport,
-    SimulationReport,
-)
+from webhook.cli.simulate.results import GroupReport, PolicyReport, PurchaseReport, SimulationReport
 from webhook.simulation.series import Sample
+from webhook.simulation.summary import Interval
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
 
 
 def number(mean, margin=None):
-    return IntervalReport(mean, margin)
+    return Interval(mean, margin)
 
 
 def group(name="all", *, p90=3600.0):
@@ -114,8 +109,8 @@ def test_plots_of_any_size_stay_inside_their_frame(values):
     ]
     for plot in plots:
         marks, height = plot.drawing.marks, plot.drawing.height
-        lines = [place for mark in marks if isinstance(mark, Line) for place in mark.points]
-        corners = [(mark.x, mark.y) for mark in marks if not isinstance(mark, Line)]
+        lines = [place for mark in marks if isinstance(mark, Polyline) for place in mark.points]
+        corners = [(mark.x, mark.y) for mark in marks if not isinstance(mark, Polyline)]
         bars = [(mark.x + mark.width, mark.y + mark.height) for mark in marks if isinstance(mark, Bar)]
         assert len(bars) == (plot.name == "b")
         assert all(0 <= x <= WIDTH and 0 <= y <= height for x, y in [*lines, *corners, *bars])
@@ -125,8 +120,8 @@ def test_a_legend_of_many_policies_stays_clear_of_the_title_and_of_the_lines():
     curves = [Curve(f"a policy with a long name {number}", ((0.0, 1.0), (5.0, 1.0))) for number in range(12)]
     drawing = line_plot("l", "A title that is as long as the plot is wide", curves).drawing
     texts = {mark.text: mark for mark in drawing.marks if isinstance(mark, Text)}
-    samples = [mark for mark in drawing.marks if isinstance(mark, Line) and mark.width == 4]
-    highest = min(mark.points[0][1] for mark in drawing.marks if isinstance(mark, Line) and mark.width == 2)
+    samples = [mark for mark in drawing.marks if isinstance(mark, Polyline) and mark.width == 4]
+    highest = min(mark.points[0][1] for mark in drawing.marks if isinstance(mark, Polyline) and mark.width == 2)
     assert all(texts[drawing.title].y < sample.points[0][1] - 8 < highest - 16 for sample in samples)
     assert len({(sample.points[0]) for sample in samples}) == 12
     assert all(texts[curve.name].x + 7 * len(curve.name) < WIDTH for curve in curves)
@@ -134,7 +129,7 @@ def test_a_legend_of_many_policies_stays_clear_of_the_title_and_of_the_lines():
 
 def test_times_have_round_numbers():
     plot = line_plot("l", "lines", [Curve("a", ((0.0, 1.0), (2.97 * 86_400, 1.0)))])
-    bottom = max(mark.points[0][1] for mark in plot.drawing.marks if isinstance(mark, Line))
+    bottom = max(mark.points[0][1] for mark in plot.drawing.marks if isinstance(mark, Polyline))
     below = [mark.text for mark in plot.drawing.marks if isinstance(mark, Text) and mark.y == bottom + 18]
     assert below == ["0", "0.8", "1.6", "2.4"]
 

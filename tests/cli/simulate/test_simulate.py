@@ -124,7 +124,7 @@ def test_a_task_that_can_never_start_says_why(folder):
     (folder / "tasks.csv").write_text("\n".join(["name,gpus,team,created,seconds", *rows]))
     words = ("--policy", "borrow.yaml", "--trace", "tasks.csv", "--report", "report.html")
     [refused] = data(*words).policies[0].refused
-    assert (refused.codes, refused.jobs, refused.first) == (["NeverFits"], 2, "huge")
+    assert (refused.codes, refused.jobs, refused.first) == (("NeverFits",), 2, "huge")
     assert "8" in refused.why
     want = "refused: 2 jobs, the first of them huge: no node could hold the pod"
     assert want in simulate(*words).stdout

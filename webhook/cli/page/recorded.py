@@ -10,7 +10,7 @@ from webhook.cli.usage.live import fetch_live
 from webhook.cluster.api.errors import ClusterError
 from webhook.history.reader import read_usage
 from webhook.history.schema import HistoryError
-from webhook.history.summary import Line, merged, team_lines
+from webhook.history.summary import UsageOverTime, merged, team_lines
 from webhook.history.usage_row import Recording, interval_of
 from webhook.page.views.usage_history import DAY_SECONDS, Point
 
@@ -75,7 +75,7 @@ def of_cluster(kubeconfig: Path | None) -> Read:
     return read
 
 
-def _points(line: Line, since: int) -> list[Point]:
+def _points(line: UsageOverTime, since: int) -> list[Point]:
     pairs = zip(line.guaranteed, line.borrowed, strict=True)
     return [
         Point(since + number * STEP_SECONDS, (guaranteed or 0.0) + (borrowed or 0.0), borrowed or 0.0)

@@ -102,14 +102,14 @@ def _compared(
     before, after = (decide_again(tasks, world_of(trace, policy), until=until) for policy in (old, new))
     rows = {row.uid: row for row in trace.pods}
     return ReplayReport(
-        time_text(within[0]),
-        time_text(within[1]),
-        old.hash,
-        new.hash,
-        len(tasks),
-        dict(sorted(came.left_out.items())),
-        teams_of(tasks, rows, before, after),
-        list(changes_of(tasks, rows, before, after)),
+        since=time_text(within[0]),
+        until=time_text(within[1]),
+        old_policy=old.hash,
+        new_policy=new.hash,
+        pods=len(tasks),
+        left_out=dict(sorted(came.left_out.items())),
+        teams=teams_of(tasks, rows, before, after),
+        changes=list(changes_of(tasks, rows, before, after)),
     )
 
 

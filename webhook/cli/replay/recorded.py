@@ -50,13 +50,13 @@ class RecordedPods:
         """Return them as tasks of a simulation, by arrival."""
         found = (
             Task(
-                each.row.uid,
-                each.pod,
-                TeamName(each.row.team),
-                int(each.row.created),
-                each.seconds,
-                User(each.row.user) if each.row.user else None,
-                each.priority,
+                name=each.row.uid,
+                pod=each.pod,
+                team=TeamName(each.row.team),
+                created=int(each.row.created),
+                seconds=each.seconds,
+                user=User(each.row.user) if each.row.user else None,
+                priority=each.priority,
             )
             for each in self.pods
         )

@@ -14,7 +14,7 @@ _OUTCOMES: Final = {"deny": "refused", "retry": "asked again", "warn": "warned o
 _ORDER: Final = ("refused", "warned of", "asked again", "preemptible", "guaranteed")
 
 
-class Line(msgspec.Struct):
+class LogLine(msgspec.Struct):
     """The fields of a decision's log line that are read."""
 
     event: str = ""
@@ -67,7 +67,7 @@ class Report(msgspec.Struct):
 def tally(lines: Iterable[bytes]) -> Report:
     """Count the decisions on new pods and workloads in log lines; other lines are skipped."""
     rows: dict[tuple[Any, ...], Row] = {}
-    decoder = msgspec.json.Decoder(Line)
+    decoder = msgspec.json.Decoder(LogLine)
     report = Report("", "", 0, 0, [])
     for raw in lines:
         if not (line_start := raw.lstrip()[:1]):
@@ -91,7 +91,7 @@ def tally(lines: Iterable[bytes]) -> Report:
     return report
 
 
-def _outcome(line: Line) -> str | None:
+def _outcome(line: LogLine) -> str | None:
     """Return the outcome of a decision; None for lines that are skipped.
 
     An admitted pod has a line of each webhook, a refused pod only of the first.
@@ -107,7 +107,7 @@ def _outcome(line: Line) -> str | None:
     return _OUTCOMES.get(verdict)
 
 
-def _count(line: Line, outcome: str, rows: dict[tuple[Any, ...], Row], report: Report) -> None:
+def _count(line: LogLine, outcome: str, rows: dict[tuple[Any, ...], Row], report: Report) -> None:
     is_enforced, who = line.enforce == "enforce", line.owner or (line.name if "/" in line.name else f"Pod/{line.name}")
     key = (outcome, is_enforced, line.code, line.team, line.namespace, who)
     if key not in rows and len(rows) >= MOST_ROWS:

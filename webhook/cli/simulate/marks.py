@@ -22,7 +22,7 @@ def series_color(number: int) -> str:
     return f"line-{number % len(SERIES)}"
 
 
-class Line(NamedTuple):
+class Polyline(NamedTuple):
     """A line through points; `dash` are the lengths of strokes and gaps, none for a solid line."""
 
     points: tuple[Point, ...]
@@ -51,7 +51,7 @@ class Text(NamedTuple):
     is_bold: bool = False
 
 
-Mark = Line | Bar | Text
+Mark = Polyline | Bar | Text
 
 
 @dataclass(frozen=True, slots=True)

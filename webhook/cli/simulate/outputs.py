@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 
 from webhook.cli.simulate.page import plots_of, to_html
-from webhook.cli.simulate.results import GroupReport, IntervalReport, SimulationReport
+from webhook.cli.simulate.results import GroupReport, SimulationReport
+from webhook.simulation.summary import Interval
 
 
 def write_outputs(report: SimulationReport, *, page: Path | None, folder: Path | None, source: str) -> None:
@@ -41,7 +42,7 @@ def write_csv(report: SimulationReport, folder: Path) -> None:
 
 def _cells(group: GroupReport) -> Iterable[object]:
     for each in msgspec.structs.astuple(group)[1:]:
-        is_known = isinstance(each, IntervalReport)
+        is_known = isinstance(each, Interval)
         yield each.mean if is_known else ""
         yield each.margin if is_known and each.margin is not None else ""
 

@@ -11,9 +11,9 @@ from webhook.cli.simulate.marks import (
     WIDTH,
     Bar,
     Drawing,
-    Line,
     Mark,
     Point,
+    Polyline,
     Text,
     series_color,
 )
@@ -101,7 +101,7 @@ def line_plot(name: str, title: str, curves: Sequence[Curve]) -> Plot:
     marks.append(Text((_LEFT + WIDTH) / 2, frame.height - 3, noun, "middle"))
     for number, curve in enumerate(curves):
         points = tuple((_x(x / longest), frame.y(y)) for x, y in curve.points)
-        marks.append(Line(points, series_color(number), 2, _DASHES[number % len(_DASHES)]))
+        marks.append(Polyline(points, series_color(number), 2, _DASHES[number % len(_DASHES)]))
     times = sorted({x for curve in curves for x, _ in curve.points})
     known = [dict(curve.points) for curve in curves]
     rows = ((f"{time / unit:.2f}", *(f"{each[time]:,.4g}" if time in each else "" for each in known)) for time in times)
@@ -148,7 +148,7 @@ def _around(title: str, frame: _Frame) -> Iterator[Mark]:
     for tick in range(_TICKS + 1):
         value = frame.most * tick / _TICKS
         y = frame.y(value)
-        yield Line(((_LEFT, y), (WIDTH - _RIGHT, y)), GRID if tick else TEXT)
+        yield Polyline(((_LEFT, y), (WIDTH - _RIGHT, y)), GRID if tick else TEXT)
         yield Text(_LEFT - 6, y + 4, f"{value:,.4g}", "end")
 
 
@@ -161,7 +161,7 @@ def _legend(names: Sequence[str], *, is_dashed: bool = True) -> Iterator[Mark]:
         if x > _LEFT and x + width > WIDTH:
             x, y = float(_LEFT), y + _ROW
         dash = _DASHES[number % len(_DASHES)] if is_dashed else ()
-        yield Line(((x, y - 4), (x + 22, y - 4)), series_color(number), 4, dash)
+        yield Polyline(((x, y - 4), (x + 22, y - 4)), series_color(number), 4, dash)
         yield Text(x + 28, y, shown, "start")
         x += width
 

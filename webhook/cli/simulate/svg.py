@@ -3,7 +3,7 @@
 from html import escape
 from typing import Final, assert_never
 
-from webhook.cli.simulate.marks import LIGHT, TEXT, TEXT_SIZE, WIDTH, Bar, Drawing, Line, Mark, Text
+from webhook.cli.simulate.marks import LIGHT, TEXT, TEXT_SIZE, WIDTH, Bar, Drawing, Mark, Polyline, Text
 
 _STYLE: Final = f"text{{font-family:system-ui,sans-serif;font-size:{TEXT_SIZE}px;fill:var(--{TEXT},{LIGHT[TEXT]})}}"
 
@@ -17,7 +17,7 @@ def to_svg(drawing: Drawing) -> str:
 
 def _mark(mark: Mark) -> str:
     match mark:
-        case Line(points=points, color=color, width=width, dash=dash):
+        case Polyline(points=points, color=color, width=width, dash=dash):
             places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
             dashes = f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
             return (

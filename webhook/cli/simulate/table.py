@@ -4,15 +4,9 @@ from rich.table import Table
 
 from webhook.cli.formatting import plural, span
 from webhook.cli.screen import Screen, grid
-from webhook.cli.simulate.results import (
-    GroupReport,
-    IntervalReport,
-    PolicyReport,
-    PurchaseReport,
-    RefusedReport,
-    SimulationReport,
-)
+from webhook.cli.simulate.results import GroupReport, PolicyReport, PurchaseReport, SimulationReport
 from webhook.cli.terminal import Line
+from webhook.simulation.summary import Interval, RefusedJobs
 
 _MINUTE = 60
 COLUMNS = ("jobs", "wait p50", "p90", "p99", "never started", "refused", "evictions", "lost GPU-hours")
@@ -45,21 +39,21 @@ def wait_text(seconds: float) -> str:
     return f"{round(seconds)}s" if seconds < 2 * _MINUTE else span(seconds)
 
 
-def wait_cell(found: IntervalReport | None) -> str:
+def wait_cell(found: Interval | None) -> str:
     """Return a wait with its margin."""
     if found is None:
         return "never"
     return wait_text(found.mean) + ("" if not found.margin else f" ±{wait_text(found.margin)}")
 
 
-def number_cell(found: IntervalReport | None) -> str:
+def number_cell(found: Interval | None) -> str:
     """Return a count with its margin."""
     if found is None:
         return "-"
     return f"{found.mean:,.0f}" + ("" if not found.margin else f" ±{found.margin:,.0f}")
 
 
-def percent_cell(found: IntervalReport | None) -> str:
+def percent_cell(found: Interval | None) -> str:
     """Return a part in percent with its margin."""
     if found is None:
         return "-"
@@ -73,7 +67,7 @@ def group_cells(group: GroupReport) -> list[str]:
     return [number_cell(group.jobs), *map(wait_cell, waits), *map(number_cell, counts)]
 
 
-def refused_text(found: RefusedReport) -> str:
+def refused_text(found: RefusedJobs) -> str:
     """Return how many jobs were refused for good, and why the first of them was."""
     return f"refused: {plural(found.jobs, 'job')}, the first of them {found.first}: {found.why}"
 

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
@@ -19,18 +19,6 @@ _DIGITS: Final = 6
 _SMALL: Final = 10
 
 
-class UsageLine(msgspec.Struct):
-    """The usage of one team, user, model, tier or department, or of the whole cluster."""
-
-    name: str
-    guaranteed: Annotated[float, msgspec.Meta(description="GPU-hours that guaranteed pods held")]
-    borrowed: Annotated[float, msgspec.Meta(description="GPU-hours that preemptible pods held")]
-    idle: Annotated[float | None, msgspec.Meta(description="GPU-hours that were not held; null for users and tiers")]
-    waiting: Annotated[float, msgspec.Meta(description="GPU-hours that pods without a node asked for")]
-    refused: Annotated[int, msgspec.Meta(description="requests that were refused")]
-    refused_gpus: Annotated[float, msgspec.Meta(description="GPUs that refused requests asked for")]
-
-
 class UsageReport(msgspec.Struct):
     """Usage from `since` to `until`; `observed_hours` of that time were recorded."""
 
@@ -39,21 +27,21 @@ class UsageReport(msgspec.Struct):
     by: str
     hours: float
     observed_hours: float
-    usage: list[UsageLine]
-    total: UsageLine
+    usage: list[UsageSum]
+    total: UsageSum
 
 
 def build(recordings: Iterable[Recording], by: By, *, since: float, until: float) -> UsageReport:
     """Return the report of what was recorded in a time range."""
     rows = merged(recordings)
     return UsageReport(
-        time_text(since),
-        time_text(until),
-        by.value,
-        round((until - since) / 3600, _DIGITS),
-        round(observed_hours(rows), _DIGITS),
-        [_line(each) for each in usage_by(rows, by)],
-        _line(total(rows)),
+        since=time_text(since),
+        until=time_text(until),
+        by=by.value,
+        hours=round((until - since) / 3600, _DIGITS),
+        observed_hours=round(observed_hours(rows), _DIGITS),
+        usage=[each.rounded() for each in usage_by(rows, by)],
+        total=total(rows).rounded(),
     )
 
 
@@ -61,7 +49,7 @@ def to_csv(report: UsageReport) -> str:
     """Return the lines as CSV, without the total; a name that a spreadsheet would compute is quoted."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow((report.by, *UsageLine.__struct_fields__[1:]))
+    writer.writerow((report.by, *UsageSum.__struct_fields__[1:]))
     for each in report.usage:
         name = f"'{each.name}" if each.name.startswith(_FORMULAS) else each.name
         writer.writerow((name, *("" if value is None else value for value in _values(each))))
@@ -85,7 +73,7 @@ def to_table(report: UsageReport, *, width: int, is_colored: bool) -> str:
     return console.text
 
 
-def _values(line: UsageLine) -> Sequence[float | None]:
+def _values(line: UsageSum) -> Sequence[float | None]:
     return (line.guaranteed, line.borrowed, line.idle, line.waiting, line.refused, line.refused_gpus)
 
 
@@ -95,16 +83,3 @@ def _number(value: float | None) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:,.1f}" if value >= _SMALL else f"{value:,.2f}"
-
-
-def _line(found: UsageSum) -> UsageLine:
-    idle = None if found.idle is None else round(found.idle, _DIGITS)
-    return UsageLine(
-        found.name,
-        round(found.guaranteed, _DIGITS),
-        round(found.borrowed, _DIGITS),
-        idle,
-        round(found.waiting, _DIGITS),
-        found.refused,
-        round(found.refused_gpus, _DIGITS),
-    )

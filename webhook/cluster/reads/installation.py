@@ -82,7 +82,14 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
         "list pods", names_of_large(connection, "/api/v1/pods", over=EVICTABLE_BYTES, label=keys.TEAM)
     )
     return InstallationState(
-        connection.server_time, replicas, policy, configurations, guards, ledgers, deployments, large_pods
+        now=connection.server_time,
+        replicas=replicas,
+        policy=policy,
+        configurations=configurations,
+        guards=guards,
+        ledgers=ledgers,
+        deployments=deployments,
+        large_pods=large_pods,
     )
 
 

@@ -66,6 +66,11 @@ class NodeHold:
             targets=self.targets + targets_of((move,), at=at),
         )
 
+    def retargeted(self, move: LimitMove, *, at: int) -> "NodeHold":
+        """Return it with the victims that are needed now; those that it had keep their time."""
+        known = {target.uid: target for target in self.targets}
+        return replace(self, targets=tuple([known.get(each.uid, each) for each in targets_of((move,), at=at)]))
+
     def without(self, uid: Uid) -> "NodeHold":
         """Return it without one target."""
         return replace(self, targets=tuple([target for target in self.targets if target.uid != uid]))
@@ -93,6 +98,13 @@ def limit_place(uid: Uid) -> NodeName:
     return NodeName(f"{_LIMIT}{uid}")
 
 
+def hold_under_limits(move: LimitMove, *, since: int) -> NodeHold:
+    """Return the hold of a pod for which room is kept under limits, without victims yet."""
+    waiting = move.waiting
+    beneficiary = Beneficiary(waiting.uid, waiting.namespace, waiting.name)
+    return NodeHold("", limit_place(waiting.uid), 0, (beneficiary,), since=since)
+
+
 def is_limit_place(place: NodeName) -> bool:
     """Return whether this stands for room under limits, and for no node."""
     return place.startswith(_LIMIT)
@@ -102,14 +114,14 @@ def targets_of(moves: Iterable[Move | LimitMove], *, at: int) -> tuple[Target, .
     """Return the victims of plans as targets."""
     return tuple(
         Target(
-            victim.uid,
-            victim.namespace,
-            victim.name,
-            move.waiting.uid,
-            at,
-            victim.gang,
-            move.is_past_budgets,
-            victim.grace_seconds,
+            uid=victim.uid,
+            namespace=victim.namespace,
+            name=victim.name,
+            beneficiary=move.waiting.uid,
+            at=at,
+            gang=victim.gang,
+            is_past_budgets=move.is_past_budgets,
+            grace_seconds=victim.grace_seconds,
         )
         for move in moves
         for victim in move.victims

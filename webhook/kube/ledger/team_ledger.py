@@ -207,13 +207,13 @@ def encode(record: LedgerRecord, summary: Summary, *, version: int) -> bytes:
             metadata=_Metadata(object_name(summary.team), str(version) if version else ""),
             status=status_of(summary, in_flight=len(record.flights)),
             ledger=Ledger(
-                str(record.folded),
-                record.turn,
-                [_entry(flight, summary.team) for flight in record.flights.values()],
-                moves.epoch or UNSET,
-                moves.home or UNSET,
-                dict(moves.left) or UNSET,
-                dict(moves.members) or UNSET,
+                folded=str(record.folded),
+                turn=record.turn,
+                in_flight=[_entry(flight, summary.team) for flight in record.flights.values()],
+                epoch=moves.epoch or UNSET,
+                home=moves.home or UNSET,
+                left=dict(moves.left) or UNSET,
+                members=dict(moves.members) or UNSET,
             ),
         )
     )

@@ -74,7 +74,16 @@ def read_node_hold(metadata: objects.ObjectMeta) -> NodeHold | None:
         until=unix_seconds(note.until),
         beneficiaries=tuple(Beneficiary(each.uid, each.namespace, each.name) for each in note.beneficiaries),
         targets=tuple(
-            Target(t.uid, t.namespace, t.name, t.beneficiary, unix_seconds(t.at), t.gang, t.past_budgets, t.grace)
+            Target(
+                uid=t.uid,
+                namespace=t.namespace,
+                name=t.name,
+                beneficiary=t.beneficiary,
+                at=unix_seconds(t.at),
+                gang=t.gang,
+                is_past_budgets=t.past_budgets,
+                grace_seconds=t.grace,
+            )
             for t in note.targets
         ),
         since=unix_seconds(note.since),

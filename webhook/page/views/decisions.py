@@ -163,16 +163,16 @@ def of_pod(pod: Mapping[str, Any]) -> Decision | None:
     gates = listed(mapping(pod.get("spec")).get("schedulingGates"))
     is_queued = any(mapping(gate).get("name") == keys.QUEUE_GATE for gate in gates)
     return Decision(
-        unix_seconds(found.at),
-        f"pod/{uid or f'{namespace}/{name}'}",
-        QUEUED if is_queued else ADMITTED,
-        namespace,
-        f"Pod {name}",
-        text(labels.get(keys.TEAM)),
-        text(labels.get(keys.TIER)),
-        _short(found.gpus),
-        _short(found.code),
-        _short(_sums(found, _waits(metadata) if is_queued else _place(pod, found))),
+        at=unix_seconds(found.at),
+        key=f"pod/{uid or f'{namespace}/{name}'}",
+        kind=QUEUED if is_queued else ADMITTED,
+        namespace=namespace,
+        about=f"Pod {name}",
+        team=text(labels.get(keys.TEAM)),
+        tier=text(labels.get(keys.TIER)),
+        gpus=_short(found.gpus),
+        code=_short(found.code),
+        text=_short(_sums(found, _waits(metadata) if is_queued else _place(pod, found))),
     )
 
 
@@ -206,17 +206,17 @@ def of_event(event: Mapping[str, Any]) -> Decision | None:
     at = text(event.get("lastTimestamp")) or text(metadata.get("creationTimestamp"))
     count = event.get("count")
     return Decision(
-        unix_seconds(at),
-        f"{_EVENT}{text(metadata.get('namespace'))}/{text(metadata.get('name'))}",
-        KINDS[reason],
-        text(metadata.get("namespace")),
-        _short(f"{text(about.get('kind'))} {text(about.get('name'))}"),
-        "",
-        "",
-        "",
-        reason,
-        _short(text(event.get("message"))),
-        min(count, 10**_MOST_DIGITS) if isinstance(count, int) else 1,
+        at=unix_seconds(at),
+        key=f"{_EVENT}{text(metadata.get('namespace'))}/{text(metadata.get('name'))}",
+        kind=KINDS[reason],
+        namespace=text(metadata.get("namespace")),
+        about=_short(f"{text(about.get('kind'))} {text(about.get('name'))}"),
+        team="",
+        tier="",
+        gpus="",
+        code=reason,
+        text=_short(text(event.get("message"))),
+        times=min(count, 10**_MOST_DIGITS) if isinstance(count, int) else 1,
     )
 
 

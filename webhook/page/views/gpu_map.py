@@ -101,16 +101,16 @@ class RowReader:
         index = {f"{pod.namespace}/{pod.name}": number for number, pod in enumerate(pods)}
         free = [(group.free_units if row.is_open else 0, group) for group in row.groups]
         return MapRow(
-            row.name,
-            row.model,
-            tuple(name for name, wanted in self._pools if wanted.admits(node.name, node.labels, node.taints)),
-            node.labels.get(self._domain, ""),
-            row.state or (_REJECTS if row.rejecting else ""),
-            row.is_held,
-            gpu_number(sum(units for units, _ in free)),
-            gpu_number(sum(units for units, group in free if group.used)),
-            tuple(pods),
-            tuple(_group(group, index) for group in row.groups),
+            node=row.name,
+            model=row.model,
+            pools=tuple(name for name, wanted in self._pools if wanted.admits(node.name, node.labels, node.taints)),
+            domain=node.labels.get(self._domain, ""),
+            state=row.state or (_REJECTS if row.rejecting else ""),
+            held=row.is_held,
+            free=gpu_number(sum(units for units, _ in free)),
+            stranded=gpu_number(sum(units for units, group in free if group.used)),
+            pods=tuple(pods),
+            groups=tuple(_group(group, index) for group in row.groups),
         )
 
 
@@ -122,7 +122,15 @@ def _pods(with_gpus: Iterable[Resident], row: NodeRow) -> Iterator[MapPod]:
         if part is not None:
             owner = f"{pod.owner.kind}/{pod.owner.name}" if pod.owner is not None else ""
             is_borrowed = part.tier is Tier.PREEMPTIBLE
-            yield MapPod(pod.namespace, pod.name, owner, pod.user or "", pod.created, part.team, is_borrowed)
+            yield MapPod(
+                namespace=pod.namespace,
+                name=pod.name,
+                owner=owner,
+                user=pod.user or "",
+                since=pod.created,
+                team=part.team,
+                borrowed=is_borrowed,
+            )
 
 
 def _group(group: DeviceGroup, index: dict[str, int]) -> MapGroup:

@@ -44,7 +44,15 @@ def _hits(wanted: str, world: World, viewer: Viewer) -> Iterator[Hit]:
         if matched and viewer.sees(pod.namespace):
             gpus = gpus_text(pod.demand.gpus)
             yield Hit(
-                pod.namespace, pod.name, matched, owner, waiting.user or "", waiting.team, "", gpus, "waits in line"
+                namespace=pod.namespace,
+                name=pod.name,
+                matched=matched,
+                owner=owner,
+                user=waiting.user or "",
+                team=waiting.team,
+                tier="",
+                gpus=gpus,
+                state="waits in line",
             )
     for resident in world.pods():
         if not resident.demand.gpus or not viewer.sees(resident.namespace) or is_hidden_usage(resident):
@@ -55,15 +63,15 @@ def _hits(wanted: str, world: World, viewer: Viewer) -> Iterator[Hit]:
         if matched:
             charge = world.charge_of(resident.uid)
             yield Hit(
-                resident.namespace,
-                resident.name,
-                matched,
-                owner,
-                resident.user or "",
-                charge.team if charge is not None else "",
-                resident.tier_label or "",
-                gpus_text(resident.demand.gpus),
-                f"on node {node}" if node else "waits for a node",
+                namespace=resident.namespace,
+                name=resident.name,
+                matched=matched,
+                owner=owner,
+                user=resident.user or "",
+                team=charge.team if charge is not None else "",
+                tier=resident.tier_label or "",
+                gpus=gpus_text(resident.demand.gpus),
+                state=f"on node {node}" if node else "waits for a node",
             )
 
 
