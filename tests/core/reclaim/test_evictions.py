@@ -326,11 +326,14 @@ class Lives(RuleBasedStateMachine):
     def discard_draft(self, node):
         self.table.keep(node, None, is_going=self.is_going)
 
-    @rule(is_placed=st.booleans(), seconds=st.integers(0, 100))
-    def finish(self, is_placed, seconds):
+    @rule(seconds=st.integers(0, 100))
+    def expire(self, seconds):
         self.now += seconds
         for uid in self.table.expire(before=self.now - 30):
             self.accepted.discard(uid)
+
+    @rule(is_placed=st.booleans())
+    def finish(self, is_placed):
         self.table.end_finished(lambda _: is_placed, now=self.now)
 
     @rule()
@@ -347,7 +350,8 @@ class Lives(RuleBasedStateMachine):
                 for target in hold.targets:
                     old, new = before.get(target.uid), self.table.get(target.uid)
                     assert (new.target, new.node, new.is_noticed) == (old.target, old.node, old.is_noticed)
-                    want = old.state if old.state is not State.SENT else [State.HELD, State.NOTICED][old.is_noticed]
+                    is_sendable = old.state in (State.HELD, State.SENT)
+                    want = [State.HELD, State.NOTICED][old.is_noticed] if is_sendable else old.state
                     assert new.state is want or self.is_going(target.uid)
         for uid in {"a0", "a1", "a2"} - self.there:
             self.table.gone(uid)
