@@ -6,6 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.examples import examples
 from webhook.core.reclaim.evictions import RATE_SECONDS, TRANSITIONS, Evictions, State
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
 
@@ -385,3 +386,4 @@ def reachable(before, after):
 
 
 TestLives = Lives.TestCase
+TestLives.settings = examples(100)
