@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 from tests.charts.helm import RELEASE, WITH_UNINSTALL, kinds, render
 from tests.charts.installed import EVICTOR, SERVER, Installed
+from webhook.kube.objects.keys import VIEWER
 from webhook.kube.registration.inventory import HELD_ROOM, certificates, definitions, leases
+from webhook.kube.registration.inventory import ROLES as ROLES_OF_MANIFESTS
 from webhook.kube.registration.kind_rights import Component, kind_rules
 
 Json = dict[str, Any]
@@ -73,9 +75,11 @@ _OF_A_LINE = frozenset(
         Right("get", "", "nodes"),
         Right("patch", "", "nodes"),
         Right("patch", "apps", "statefulsets/scale", RELEASE),
+        *(Right("delete", each.group, each.plural, each.name) for each in ROLES_OF_MANIFESTS if each.name != VIEWER),
     }
 )
-"""What uninstalling needs only where pods wait, nodes are held, or a history is recorded (test_uninstall.py)."""
+"""What uninstalling needs only where pods wait, nodes are held, a history is recorded (test_uninstall.py), or where
+`fairgate manifests` was applied before the chart was installed."""
 USED_ELSEWHERE = frozenset(
     {
         Right("delete", "", "pods", ""),

@@ -23,7 +23,7 @@ from tests.page.support.pages import state_of
 from webhook.cli.coverage import COMPLETE
 from webhook.cli.explain.beside import ClusterDetails
 from webhook.cli.explain.explaining import Found, explain_all
-from webhook.cli.explain.subjects import State, find_pod, pods_of_manifests, subject_of_pod
+from webhook.cli.explain.subjects import PodState, find_pod, pods_of_manifests, subject_of_pod
 from webhook.cli.explain.verdict import verdict_of
 from webhook.cli.page.answers import CommandAnswers
 from webhook.cli.policy_diff import compare
@@ -39,6 +39,7 @@ from webhook.core.model.amount import gpu_number
 from webhook.core.model.names import Namespace, TeamName, Uid
 from webhook.core.model.pod import Requester
 from webhook.core.model.reason import Code
+from webhook.core.model.text import shortened
 from webhook.core.placement.gpu_inventory import gpu_inventory
 from webhook.kube.kinds.table import kind_table
 from webhook.kube.objects import keys
@@ -54,7 +55,7 @@ from webhook.simulation.arrivals import Arrivals
 from webhook.simulation.cluster import PodOf, SimulatedCluster
 from webhook.simulation.runs import Runs
 from webhook.simulation.simulate import read_template
-from webhook.simulation.task import Fate, Refusals, Settings, Task, TaskRecord
+from webhook.simulation.task import Refusals, Settings, Task, TaskRecord, TaskState
 
 NOW = 1_795_600_000
 USER = "ann"
@@ -93,6 +94,7 @@ class Setup(NamedTuple):
 
     shares: tuple[tuple[int, int], ...]
     lab: int
+    per_user: int
     queues: tuple[bool, bool]
     depth: int
     nodes: tuple[int, ...]
@@ -103,7 +105,7 @@ class Setup(NamedTuple):
 
 _asked = st.builds(
     Asked,
-    team=st.sampled_from(TEAMS),
+    team=st.sampled_from([*TEAMS, *TEAMS, *TEAMS, "stray"]),
     gpus=st.integers(1, 5),
     is_shared=st.sampled_from([False, False, False, True]),
     tier=st.sampled_from([None, None, None, "guaranteed", "preemptible"]),
@@ -114,6 +116,7 @@ setups = st.builds(
     Setup,
     shares=st.tuples(*[st.tuples(st.integers(0, 6), st.integers(0, 6))] * 2),
     lab=st.sampled_from([0, 4, 8, 12]),
+    per_user=st.sampled_from([0, 0, 3]),
     queues=st.tuples(st.booleans(), st.booleans()),
     depth=st.sampled_from([1, 3, 100]),
     nodes=st.lists(st.sampled_from([2, 4, 8]), min_size=1, max_size=3).map(tuple),
@@ -129,6 +132,7 @@ def policy_of(setup):
     teams = []
     for name, (guaranteed, more) in zip(TEAMS, setup.shares, strict=True):
         team = {"name": name, "namespaces": [name], "gpus": {"guaranteed": guaranteed, "limit": guaranteed + more}}
+        team |= {"perUser": {"limit": setup.per_user}} if setup.per_user else {}
         teams.append(team | ({"department": "lab"} if setup.lab else {}))
     text = {
         "apiVersion": "fairgate.dev/v1alpha1",
@@ -181,7 +185,9 @@ class Cluster:
 
     def __init__(self, setup):
         self.policy = policy_of(setup)
-        self.objects = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in TEAMS]
+        self.objects = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (*TEAMS, "stray")
+        ]
         self.objects += [node_of(number, gpus) for number, gpus in enumerate(setup.nodes)]
         for number, asked in enumerate(setup.before):
             manifest = manifest_of(asked, f"p{number}")
@@ -333,7 +339,7 @@ def simulated(cluster, manifest):
     arrivals.create(PodOf(record, pod.uid, pod))
     if pod.uid in arrivals.queued:
         return Said("queued", place=world.waiting.count(team))
-    if record.fate is Fate.REFUSED:
+    if record.state is TaskState.REFUSED:
         return Said("refused", codes=codes_of(record.refused))
     return Said("admitted", world.charge_of(pod.uid).tier, world.pod(pod.uid).node or world.pod(pod.uid).promised)
 
@@ -349,13 +355,20 @@ def explained(cluster, pod):
     return one
 
 
+def explained_on_the_page(cluster, pod):
+    state = page_of(cluster)
+    answers = CommandAnswers(state, InProcess(), cluster=None)
+    metadata = pod["metadata"]
+    return asyncio.run(answers.explain(metadata["namespace"], metadata["name"], Readable(state, EVERYTHING)))
+
+
 def page_of(cluster):
     state = state_of(cluster.objects, policy=cluster.policy)
     list(state.changed_rows(state.take_dirty()))
     return state
 
 
-def fate_of(cluster, pod):
+def outcome_of(cluster, pod):
     """What the policy in force does with a pod, compared with one that refuses all; with itself nothing changes."""
     assert compare(cluster.reading, cluster.policy, cluster.policy, name="w").changes == []
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
@@ -396,26 +409,30 @@ def check_waits(cluster, pod, said):
 
     one = explained(cluster, pod)
     verdict = verdict_of(one.explanation.decision)
-    assert (one.subject.existing.state, verdict.word, one.is_held_up) == (State.QUEUED, "queued", True)
+    assert (one.subject.existing.state, verdict.word, one.is_held_up) == (PodState.QUEUED, "queued", True)
     assert (verdict.reasons[0].code, verdict.reasons[0].text) == (row.code, f"waits: {row.cause}")
     assert one.line.place == row.place
+
+    on_page = explained_on_the_page(cluster, pod)
+    assert (on_page.state, on_page.is_queued, on_page.outcome) == ("It waits in line", True, "queued")
+    assert on_page.reasons[0] == (row.code, f"waits: {row.cause}")
 
     [shown] = [each for each in board_of(world).teams if each.name == team]
     assert shown.queued == said.place
     state = page_of(cluster)
     [line] = [each.pod for each in line_of(state, now=NOW).rows if each.pod.name == name]
     assert (line.code, line.place, line.place_in_team) == (row.code, row.place.overall, row.place.of_team)
-    assert line.cause == row.cause
+    assert line.cause == shortened(row.cause, 300)
     assert decisions.of_pod(pod).kind == "queued"
     [share] = [each for each in share_rows(world, EVERYTHING) if each.name == team]
     assert share.queued.startswith(f"{said.place} (")
 
     assert row.code == said.codes[0] or row.code is Code.WAITS_IN_LINE
-    fate, has_released = fate_of(cluster, pod)
-    event(f"in line, by policy diff: {fate.outcome}")
-    assert fate.outcome == "queued" or row.code in (Code.WAITS_IN_LINE, Code.WAITS_FOR_GANG)
+    found, has_released = outcome_of(cluster, pod)
+    event(f"in line, by policy diff: {found.outcome}")
+    assert found.outcome == "queued" or row.code in (Code.WAITS_IN_LINE, Code.WAITS_FOR_GANG)
     if not has_released:  # of those behind it waits on for what is left
-        assert fate.reason == f"waits: {row.cause} ({row.code})"
+        assert found.reason == f"waits: {row.cause} ({row.code})"
 
 
 def check_runs(cluster, before, pod, said):
@@ -424,9 +441,12 @@ def check_runs(cluster, before, pod, said):
     gpus = world.pod(Uid(pod["metadata"]["uid"])).demand.gpus
     one = explained(cluster, pod)
     assert (one.subject.existing.node or None, one.subject.existing.tier) == (said.node, said.tier)
-    assert (one.subject.existing.state is State.RUNNING) == (said.node is not None)
+    assert (one.subject.existing.state is PodState.RUNNING) == (said.node is not None)
+    on_page = explained_on_the_page(cluster, pod)
+    assert not on_page.is_queued
     if said.node is not None:
         assert not one.is_held_up
+        assert on_page.state.startswith(f"It runs on {said.node}")
     [was], [now] = ([each for each in board_of(each).teams if each.name == team] for each in (before, world))
     assert now.used - was.used == gpus
     assert now.borrowed - was.borrowed == (gpus if said.tier == "preemptible" else 0)
@@ -435,13 +455,14 @@ def check_runs(cluster, before, pod, said):
     rows = {row.node: row for row in Readable(state, EVERYTHING).rows()}
     assert said.node is None or pod["metadata"]["name"] in {each.name for each in rows[said.node].pods}
 
-    fate, _ = fate_of(cluster, pod)
-    assert fate.outcome in {said.tier, "guaranteed"}, "an older pod may have ended, and its share is free"
+    found, _ = outcome_of(cluster, pod)
+    assert found.outcome in {said.tier, "guaranteed"}, "an older pod may have ended, and its share is free"
 
 
 BORROWED = Setup(
     shares=((4, 2), (0, 6)),
     lab=6,
+    per_user=0,
     queues=(False, False),
     depth=100,
     nodes=(8,),

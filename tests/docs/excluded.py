@@ -4,6 +4,7 @@ _TESTS = "the tests would run each other"
 _IMAGE = "it builds or runs an image, which needs root, an image builder and minutes"
 _KIND = "it needs docker and images; the API server of the tests runs on this machine itself"
 _RECORDED = "it asks servers or a Prometheus that recorded for days; tests/scenarios/test_usage.py asks real ones"
+_LEAVES = "the commands after it look at what it removes; tests/scenarios/test_uninstall.py runs it"
 _POD = "it reads a pod's service account, at paths that only a container has"
 
 PROGRAMS = frozenset({".ci/image-base", "docker", "export", "git", "helm", "kind"})
@@ -31,6 +32,8 @@ EXCLUDED_COMMANDS = {
     "make setup": "the tests run in what it made",
     "make test": _TESTS,
     "make test-fast": _TESTS,
+    "fairgate uninstall --keep-queue --keep-definitions": _LEAVES,
+    "fairgate uninstall --namespace fairgate-system": _LEAVES,
     "fairgate usage --since 30d --by team -o csv": _RECORDED,
     "fairgate usage --prometheus http://localhost:9090 --since 2026-11-01 --until 2026-12-01": _RECORDED,
     "fairgate evict --policy policies/default --listen :9090": _POD,

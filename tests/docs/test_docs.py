@@ -15,6 +15,7 @@ from tests.docs.excluded import EXCLUDED_COMMANDS, PROGRAMS
 from tests.popen import killed_on_failure
 from webhook.cli.main import main
 from webhook.cli.serve import serve
+from webhook.core.model.reason import Code, Reason
 from webhook.kube.kinds.table import BUILT_IN
 from webhook.kube.objects.events import EventReason
 from webhook.observe.decisions import Phase
@@ -191,7 +192,7 @@ def test_every_error_over_http_is_in_the_table():
 
 
 def test_the_fields_of_a_decisions_line_are_all_explained():
-    record = Record(**dict.fromkeys(Record._fields, ""))
+    record = Record(**dict.fromkeys(Record._fields, "") | {"reason": Reason(Code.BORROWS, "")})
     fields = ["time", "level", "event", *_line(Phase.MUTATE, record, 0.0)]
     listed = [field for row in pages.table(OPERATIONS, first="field") for field in re.findall(r"\w+", row[0])]
     assert sorted(listed) == sorted(fields)

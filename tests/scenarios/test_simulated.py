@@ -27,7 +27,7 @@ from webhook.kube.pod.pods import unix_seconds
 from webhook.kube.world_file.world_file import parse_world
 from webhook.policy.load import load
 from webhook.simulation.engine import Simulation
-from webhook.simulation.task import Evictions, Fate, Refusals, Settings, Task, TaskRecord
+from webhook.simulation.task import Evictions, Refusals, Settings, Task, TaskRecord, TaskState
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -70,11 +70,11 @@ class Comparison:
     def due(self, step):
         """The pods that have run for their number of steps."""
         there = [each for each in self.pods.values() if each.started is not None and not each.is_over]
-        return [each for each in there if step - each.started >= each.steps and each.record.fate is Fate.RUNNING]
+        return [each for each in there if step - each.started >= each.steps and each.record.state is TaskState.RUNNING]
 
     def note_starts(self, step):
         for each in self.pods.values():
-            if each.record.fate is Fate.RUNNING and each.started is None:
+            if each.record.state is TaskState.RUNNING and each.started is None:
                 each.started = step
 
     def agree(self, what):
@@ -130,10 +130,10 @@ class Comparison:
         """What became of each pod in the simulation."""
         found = {}
         for name, planned in self.pods.items():
-            fate = planned.record.fate
-            if planned.is_over or fate in {Fate.REFUSED, Fate.EVICTED}:
-                found[name] = "over" if planned.is_over else str(fate)
-            elif fate is Fate.WAITING and not any(
+            state = planned.record.state
+            if planned.is_over or state in {TaskState.REFUSED, TaskState.EVICTED}:
+                found[name] = "over" if planned.is_over else str(state)
+            elif state is TaskState.WAITING and not any(
                 each.record is planned.record for each in self.simulation.cluster.pods.values()
             ):
                 found[name] = "in line"
@@ -197,6 +197,6 @@ def test_the_same_pods_get_the_same_in_the_simulator_and_on_the_real_control_pla
             both.create(planned, at=now)
             both.agree(f"step {step}: {planned.name} was created")
             both.note_starts(step)
-        fates = {each.record.fate for each in both.pods.values()}
-        assert Fate.EVICTED in fates
-        assert any(each.record.wait_seconds for each in both.pods.values()) or Fate.REFUSED in fates
+        states = {each.record.state for each in both.pods.values()}
+        assert TaskState.EVICTED in states
+        assert any(each.record.wait_seconds for each in both.pods.values()) or TaskState.REFUSED in states

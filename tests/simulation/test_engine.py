@@ -12,7 +12,7 @@ from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.simulation.engine import Simulation
-from webhook.simulation.task import Evictions, Fate, Refusals, Settings
+from webhook.simulation.task import Evictions, Refusals, Settings, TaskState
 
 A, B = team("a", 4), team("b", 4)
 
@@ -21,7 +21,7 @@ def test_pods_with_room_start_when_they_come_and_end_when_they_have_run():
     records, _ = simulated(world_of(policy_of(A, B)), task("one", "a", 2, seconds=60), task("two", "b", 1, at=10))
     assert waits(records) == {"one": 0, "two": 0}
     assert (records["one"].ended, records["two"].ended) == (T0 + 60, T0 + 110)
-    assert {record.fate for record in records.values()} == {Fate.ENDED}
+    assert {record.state for record in records.values()} == {TaskState.ENDED}
 
 
 def test_a_pod_in_line_starts_when_the_limit_has_room_again():
@@ -80,7 +80,7 @@ def test_a_refused_pod_is_lost(gpus, settings):
     rejects = policy_of(team("a", 4, limit=4), defaults=Defaults(on_limit=OnLimit.REJECT))
     tasks = task("holder", "a", 4), task("next", "a", gpus, at=5)
     records, _ = simulated(world_of(rejects), *tasks, settings=settings)
-    assert (records["next"].fate, records["next"].started) == (Fate.REFUSED, None)
+    assert (records["next"].state, records["next"].started) == (TaskState.REFUSED, None)
     assert {reason.code for reason in records["next"].refused} == {Code.TEAM_LIMIT_EXCEEDED}
 
 
@@ -103,7 +103,7 @@ def test_a_victim_loses_only_the_work_since_its_last_checkpoint():
 def test_a_victim_without_a_controller_is_lost():
     tasks = task("borrower", "a", 8), task("owner", "b", 4, at=30)
     records, _ = simulated(world_of(policy_of(A, B)), *tasks, settings=Settings(evictions=Evictions.LOSE))
-    assert (records["borrower"].fate, records["borrower"].ended) == (Fate.EVICTED, None)
+    assert (records["borrower"].state, records["borrower"].ended) == (TaskState.EVICTED, None)
 
 
 def test_notice_and_minimum_runtime_delay_an_eviction():
@@ -177,7 +177,7 @@ def test_no_node_and_no_limit_is_ever_exceeded():
     simulation.on_time = check
     simulation.run()
     assert len(seen) > 100
-    assert all(record.fate is Fate.ENDED for record in simulation.records)
+    assert all(record.state is TaskState.ENDED for record in simulation.records)
 
 
 def test_pods_that_are_there_hold_room_until_they_end():

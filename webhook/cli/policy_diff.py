@@ -25,7 +25,7 @@ _REFUSED: Final = "refused"
 _QUEUED: Final = "queued"
 
 
-class FateReport(msgspec.Struct):
+class OutcomeReport(msgspec.Struct):
     """The outcome of a pod under a policy."""
 
     team: str
@@ -40,8 +40,8 @@ class ChangeReport(msgspec.Struct):
     pod: str
     gpus: str
     node: str | None
-    old: FateReport
-    new: FateReport
+    old: OutcomeReport
+    new: OutcomeReport
 
 
 class DiffReport(msgspec.Struct):
@@ -56,49 +56,49 @@ class _Judged(NamedTuple):
 
     demand: Demand
     node: NodeName | None
-    fate: FateReport
+    outcome: OutcomeReport
     is_in_line: bool = False
 
 
 def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> DiffReport:
     """Return the pods of a world whose outcome differs between two policies. Raises WorldError."""
-    before, after = _fates(found, old, name=name), _fates(found, new, name=name)
+    before, after = _judged(found, old, name=name), _judged(found, new, name=name)
     changes = []
     judged = before | after
     for key in sorted(judged):
         pod = judged[key]
-        was, now = (side[key].fate if key in side else _UNCOUNTED for side in (before, after))
+        was, now = (side[key].outcome if key in side else _UNCOUNTED for side in (before, after))
         shown = _as_it_is(was, pod)
         if _differs(was, now) and _differs(shown, now):
             changes.append(ChangeReport(key, format_gpus(pod.demand.gpus), pod.node, shown, now))
     return DiffReport(changes, len(judged))
 
 
-_UNCOUNTED = FateReport("", "not counted", None, "")
+_UNCOUNTED = OutcomeReport("", "not counted", None, "")
 """The outcome of a pod none of whose resources a policy counts."""
 
 
-def _differs(was: FateReport, now: FateReport) -> bool:
+def _differs(was: OutcomeReport, now: OutcomeReport) -> bool:
     return (was.team, was.outcome, was.pool) != (now.team, now.outcome, now.pool)
 
 
-def _as_it_is(was: FateReport, pod: _Judged) -> FateReport:
+def _as_it_is(was: OutcomeReport, pod: _Judged) -> OutcomeReport:
     """Return the outcome under the old policy: a pod in line is queued, also if it starts with the next release."""
     is_queued = pod.is_in_line and was.outcome != _REFUSED
-    return FateReport(was.team, _QUEUED, None, was.reason) if is_queued else was
+    return OutcomeReport(was.team, _QUEUED, None, was.reason) if is_queued else was
 
 
-def _fates(found: WorldObjects, policy: Policy, *, name: str) -> dict[str, _Judged]:
+def _judged(found: WorldObjects, policy: Policy, *, name: str) -> dict[str, _Judged]:
     full = world_of(found, policy, name=name, keep_nodes=True)
     empty = world_of(found.without_pods, policy, name=name, keep_nodes=True)
     running = list(_running(found.objects, full))
     waiting = [*full.waiting.all()]
     judged = policy_outcomes(running, empty) | line_outcomes(full, is_room_known=found.coverage.is_room_known)
-    fates = {
+    decided = {
         f"{pod.namespace}/{pod.name}": _Judged(pod.demand, pod.node, _report(judged[pod.uid]))
         for pod in (each.resident for each in running)
     }
-    return fates | {
+    return decided | {
         f"{pod.namespace}/{pod.name}": _Judged(pod.demand, None, _report(judged[pod.uid]), is_in_line=True)
         for pod in (each.pod for each in waiting)
     }
@@ -115,13 +115,13 @@ def _running(found: Objects, world: World) -> Iterator[Running]:
             yield Running(resident, as_asked(template.pod, world.policy))
 
 
-def _report(fate: PolicyOutcome) -> FateReport:
-    if fate.refusals:
-        return FateReport(fate.team, _REFUSED, fate.pool, refusal_text(fate.refusals))
-    if fate.queued is not None:
-        waits = waits_for(fate.queued.code, cause_of(fate.queued))
-        return FateReport(fate.team, _QUEUED, fate.pool, f"{waits.text} ({waits.code})")
-    return FateReport(fate.team, "counted" if fate.tier is None else fate.tier.value, fate.pool, "")
+def _report(outcome: PolicyOutcome) -> OutcomeReport:
+    if outcome.refusals:
+        return OutcomeReport(outcome.team, _REFUSED, outcome.pool, refusal_text(outcome.refusals))
+    if outcome.queued is not None:
+        waits = waits_for(outcome.queued.code, cause_of(outcome.queued))
+        return OutcomeReport(outcome.team, _QUEUED, outcome.pool, f"{waits.text} ({waits.code})")
+    return OutcomeReport(outcome.team, "counted" if outcome.tier is None else outcome.tier.value, outcome.pool, "")
 
 
 def to_table(diff: DiffReport, *, width: int, is_colored: bool) -> str:
@@ -141,16 +141,16 @@ def to_table(diff: DiffReport, *, width: int, is_colored: bool) -> str:
     return console.text
 
 
-def _description(fate: FateReport, other: FateReport) -> str:
+def _description(report: OutcomeReport, other: OutcomeReport) -> str:
     """Return the outcome, with the team and the pool where they differ."""
-    is_placed = {_REFUSED, _QUEUED}.isdisjoint({fate.outcome, other.outcome})
-    team = f", team {fate.team}" if fate.team != other.team else ""
-    pool = f", {_pool(fate)}" if fate.pool != other.pool and is_placed else ""
-    return f"{fate.outcome}{team}{pool}"
+    is_placed = {_REFUSED, _QUEUED}.isdisjoint({report.outcome, other.outcome})
+    team = f", team {report.team}" if report.team != other.team else ""
+    pool = f", {_pool(report)}" if report.pool != other.pool and is_placed else ""
+    return f"{report.outcome}{team}{pool}"
 
 
-def _pool(fate: FateReport) -> str:
-    return "in no pool" if fate.pool is None else f"pool {fate.pool}" if fate.pool else "the whole cluster"
+def _pool(report: OutcomeReport) -> str:
+    return "in no pool" if report.pool is None else f"pool {report.pool}" if report.pool else "the whole cluster"
 
 
 def _sum(diff: DiffReport) -> str:

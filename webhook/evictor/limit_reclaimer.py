@@ -146,9 +146,11 @@ class LimitReclaimer:
             self._keep(hold.node, hold)
 
     def _keep(self, place: NodeName, hold: NodeHold | None) -> None:
+        before = self._evictions.limit_holds.get(place)
         self._evictions.keep(place, hold, is_going=self._reclaim_index.is_going)
         if hold is None:
-            self._unused_since.pop(Uid(place.rpartition(" ")[2]), None)
+            for each in () if before is None else before.beneficiaries:
+                self._unused_since.pop(each.uid, None)
 
     def _settle(self) -> None:
         """Count the pods that ended although others were evicted for them, and watch over those that started."""

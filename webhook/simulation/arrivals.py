@@ -15,7 +15,7 @@ from webhook.core.world.waiting_pods import WaitingPod
 from webhook.simulation.cluster import PodOf, SimulatedCluster
 from webhook.simulation.refused_pods import RefusedPods
 from webhook.simulation.runs import Runs
-from webhook.simulation.task import Fate, Refusals, Settings
+from webhook.simulation.task import Refusals, Settings, TaskState
 
 _TRIED_AGAIN: Final = LIMITS | NO_ROOM | {Code.QUEUE_FULL}
 """The codes of refusals that end when other pods end or start."""
@@ -49,7 +49,7 @@ class Arrivals:
     def create(self, pod_of: PodOf) -> None:
         """Create a pod."""
         self.created += 1
-        pod_of.record.fate = Fate.WAITING
+        pod_of.record.state = TaskState.WAITING
         if not self._decide(pod_of):
             pod_of.record.refusals += 1
             self.refused.add(pod_of)
@@ -93,7 +93,7 @@ class Arrivals:
                 pod_of.record.refused = reasons
                 if {reason.code for reason in reasons} <= _TRIED_AGAIN and self._comes_back(pod_of):
                     return False
-                pod_of.record.fate = Fate.REFUSED
+                pod_of.record.state = TaskState.REFUSED
             case Retry():
                 return False
         return True

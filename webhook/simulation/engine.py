@@ -25,7 +25,7 @@ from webhook.simulation.cluster import PodOf, SimulatedCluster
 from webhook.simulation.kube_scheduler import binding_for, with_hold
 from webhook.simulation.reclaimer import SimulatedReclaim
 from webhook.simulation.runs import Runs
-from webhook.simulation.task import DEFAULT_SETTINGS, Eviction, Evictions, Fate, Settings, Task, TaskRecord
+from webhook.simulation.task import DEFAULT_SETTINGS, Eviction, Evictions, Settings, Task, TaskRecord, TaskState
 
 AT_ONCE: Final = 64
 """Pods that one pass over the queue releases, as in the leader."""
@@ -129,7 +129,7 @@ class Simulation:
 
     def run_on(self, resident: Resident, task: Task, *, since: int, at: int) -> None:
         """Have a pod of the present world end at a time; if it is evicted, it comes again as a task."""
-        record = TaskRecord(task, Fate.RUNNING, started=since)
+        record = TaskRecord(task, TaskState.RUNNING, started=since)
         self.cluster.pods[resident.uid] = PodOf(record, resident.uid, task.pod, resident=resident, since=since)
         self._runs.end_later(resident.uid, at=at)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from webhook.core.model.names import GangId, NodeName, Uid
 from webhook.core.model.tier import Tier
 from webhook.simulation.cluster import PodOf, SimulatedCluster
-from webhook.simulation.task import Fate, TaskRecord
+from webhook.simulation.task import TaskRecord, TaskState
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Runs:
         self._cluster.bind(pod_of, node)
         record, now = pod_of.record, self._cluster.world.now
         tier = None if pod_of.resident is None else pod_of.resident.tier
-        record.fate = Fate.RUNNING
+        record.state = TaskState.RUNNING
         if record.started is None:
             record.started, record.node, record.tier = now, node, tier
         minimum = self._cluster.world.policy.reclaim.minimum_runtime_seconds
@@ -73,7 +73,7 @@ class Runs:
         """End a pod that has done its work."""
         pod_of = self._cluster.pods.get(uid)
         if pod_of is not None:
-            pod_of.record.fate, pod_of.record.ended = Fate.ENDED, self._cluster.world.now
+            pod_of.record.state, pod_of.record.ended = TaskState.ENDED, self._cluster.world.now
         self._stop(uid, pod_of)
 
     def evict(self, uid: Uid) -> TaskRecord | None:
@@ -89,7 +89,7 @@ class Runs:
         record.evictions += 1
         record.lost_seconds += lost
         record.saved_seconds += ran - lost
-        record.fate = Fate.EVICTED
+        record.state = TaskState.EVICTED
         return record
 
     def _schedule(self, pod_of: PodOf) -> None:

@@ -13,7 +13,7 @@ from webhook.core.model.names import GangId, TeamName
 from webhook.core.model.reason import Reason, refusal_text
 from webhook.simulation.engine import Simulation
 from webhook.simulation.series import Recorder, Sample
-from webhook.simulation.task import Fate, TaskRecord
+from webhook.simulation.task import TaskRecord, TaskState
 
 PERCENTILES: Final = (50, 90, 99)
 _HOUR: Final = 3600
@@ -33,7 +33,7 @@ class Job(NamedTuple):
     @property
     def refused(self) -> TaskRecord | None:
         """The first part of it that was refused for good."""
-        return next((record for record in self.records if record.fate is Fate.REFUSED), None)
+        return next((record for record in self.records if record.state is TaskState.REFUSED), None)
 
 
 class UnstartedJobs(msgspec.Struct, frozen=True):

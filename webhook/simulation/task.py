@@ -52,7 +52,7 @@ class Settings:
 DEFAULT_SETTINGS: Final = Settings()
 
 
-class Fate(StrEnum):
+class TaskState(StrEnum):
     """What came of a task: it ended, runs or waits still, was refused for ever, or was evicted for good."""
 
     ENDED = "ended"
@@ -71,7 +71,7 @@ class TaskRecord:
     """
 
     task: Task
-    fate: Fate = Fate.WAITING
+    state: TaskState = TaskState.WAITING
     started: int | None = None
     ended: int | None = None
     tier: Tier | None = None

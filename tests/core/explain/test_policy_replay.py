@@ -26,9 +26,9 @@ def outcomes(pods, rules, nodes=None):
 def test_pods_that_are_guaranteed_stay_so_while_there_is_a_share_for_them():
     pods = [running(4, "a", tier="preemptible", created=1), running(4, "b", created=3), running(4, "c", created=2)]
     found = outcomes(pods, policy(team(guaranteed=8)))
-    assert {name: fate.tier for name, fate in found.items()} == {"a": P, "b": G, "c": G}
+    assert {name: outcome.tier for name, outcome in found.items()} == {"a": P, "b": G, "c": G}
     found = outcomes(pods, policy(team(guaranteed=4)))
-    assert {name: fate.tier for name, fate in found.items()} == {"a": P, "b": P, "c": G}
+    assert {name: outcome.tier for name, outcome in found.items()} == {"a": P, "b": P, "c": G}
 
 
 def test_pods_beyond_the_limit_are_refused_and_take_nothing_from_smaller_ones():
@@ -67,8 +67,8 @@ def test_a_share_of_the_model_counts_where_the_pod_is():
     ],
 )
 def test_the_requested_tier_is_kept(asked, want):
-    fate = outcomes([running(4, "a", **asked)], policy(team(guaranteed=2)))["a"]
-    assert (fate.refusals[0].code if fate.refusals else fate) == want
+    outcome = outcomes([running(4, "a", **asked)], policy(team(guaranteed=2)))["a"]
+    assert (outcome.refusals[0].code if outcome.refusals else outcome) == want
 
 
 def test_a_namespace_without_a_team():
@@ -79,8 +79,8 @@ def test_a_namespace_without_a_team():
 
 
 def test_exempt_pods_are_only_counted():
-    fate = outcomes([running(1, "a")], replace(policy(), exempt_namespaces=("team-a",)))["a"]
-    assert fate == PolicyOutcome("team-a")
+    outcome = outcomes([running(1, "a")], replace(policy(), exempt_namespaces=("team-a",)))["a"]
+    assert outcome == PolicyOutcome("team-a")
 
 
 def test_limits_per_user_hold_for_bare_pods():

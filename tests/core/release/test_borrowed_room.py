@@ -1,9 +1,12 @@
 """Room that reclaim could make for a pod."""
 
+import pytest
+
 from tests.core.support.make import ALICE, gpus, node, pod, policy, resident, team, world
 from webhook.core.admission.assessment import assess
 from webhook.core.model.policy import ReclaimRules
-from webhook.core.release.borrowed_room import BorrowedRoom, nodes_for
+from webhook.core.model.selector import HELD, Effect, Taint
+from webhook.core.release.borrowed_room import BorrowedRoom, may_ever_start, nodes_for
 
 
 def has_room(place, count):
@@ -42,3 +45,12 @@ def test_nodes_that_could_hold_a_pod_come_with_free_and_all_units():
     place = world(nodes=[node("n0"), node("small", gpus=2)], residents=[resident(4, node="n0")])
     found = list(nodes_for(assess(pod(3), ALICE, place), place))
     assert found == [("n0", gpus(6), gpus(10))]
+
+
+@pytest.mark.parametrize("key", [HELD, "node.kubernetes.io/unschedulable"])
+def test_a_pod_may_start_on_a_node_that_only_a_taint_keeps_it_off_for_now(key):
+    closed = node(taints=(Taint(key, Effect.NO_SCHEDULE, "h"),))
+    assessed = assess(pod(4), ALICE, place := world(nodes=[closed]))
+    assert may_ever_start(assessed, place)
+    assert list(nodes_for(assessed, place)) == [], "and none is kept for it meanwhile"
+    assert not may_ever_start(assess(pod(11), ALICE, place), place)

@@ -204,14 +204,14 @@ def test_a_promotion_is_charged_only_while_the_room_is_there():
 def test_the_text_has_the_sums():
     shares = {A100: Share(gpus(4))}
     (up,) = changes(made(guaranteed_pod("k", 17), borrower("p", 2)))
-    assert up.text == (
+    assert up.message.text == (
         "now guaranteed: there is room for its 2 GPUs in team team-a's guaranteed share of 20, 17 taken; "
         "it no longer borrows"
     )
     (down,) = changes(
         made(guaranteed_pod("k1", 3, node="a0"), guaranteed_pod("k2", 3, node="a0", created=1), models=shares)
     )
-    assert down.text == (
+    assert down.message.text == (
         "now preemptible: there is no room for its 3 GPUs in team team-a's guaranteed share of 20, 3 taken "
         "(of A100: 4, 3 taken); it borrows, and may be evicted"
     )

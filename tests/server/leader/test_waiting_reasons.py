@@ -179,3 +179,26 @@ async def test_numbers_alone_are_written_once_a_minute_and_are_no_event(tmp_path
         await reasons.write(judged)
         await until(lambda: stage.text() == "waits: 2 GPUs")
         assert stage.events == []
+
+
+async def test_many_reasons_that_change_at_once_are_written_some_each_second(tmp_path, monkeypatch):
+    monkeypatch.setattr(waiting_reasons, "AT_ONCE", 100)
+    async with staged(tmp_path, leads=False) as stage:
+        uids = [stage.queue(f"p{number}", reason=Reason(Code.WAITS_FOR_ROOM, "room")) for number in range(50)]
+        await until(lambda: all(uid in stage.world.waiting for uid in uids))
+        reasons = WaitingReasons(stage.connection, stage.world, Recorder())
+        reasons.begin()
+        reasons.report(uids)
+        await asyncio.sleep(waiting_reasons.NUMBERS_SECONDS)
+
+        def due(why):
+            pods = (stage.world.waiting.get(uid) for uid in uids)
+            return len(reasons.due({pod.uid: Judged(pod, pod.pod, Retry(why), Never(), why) for pod in pods}))
+
+        other = Reason(Code.WAITS_FOR_LIMIT, "{back:GPUs}", {"back": 840_000})
+        assert due(other) == waiting_reasons.IN_A_SECOND
+        assert due(other) == 0
+        await asyncio.sleep(1)
+        assert due(other) == 50 - waiting_reasons.IN_A_SECOND
+        await asyncio.sleep(waiting_reasons.NUMBERS_SECONDS)
+        assert due(Reason(Code.WAITS_FOR_LIMIT, "{back:GPUs}", {"back": 1})) == waiting_reasons.NUMBERS_IN_A_SECOND

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from webhook.cli.explain.beside import ClusterDetails, Evictor, PastEvent
-from webhook.cli.explain.subjects import Existing, State, Subject
+from webhook.cli.explain.subjects import Existing, PodState, Subject
 from webhook.cli.explain.verdict import verdict_of
 from webhook.cli.formatting import age, plural, plural_gpus
 from webhook.core.explain.explanation import Explanation
@@ -45,7 +45,7 @@ class ExplainedSubject:
     def is_held_up(self) -> bool:
         """Whether the pod is refused or would wait; False for one that is on a node, has ended, or is not judged."""
         existing = self.subject.existing
-        if existing is not None and (existing.node or existing.state is State.ENDED):
+        if existing is not None and (existing.node or existing.state is PodState.ENDED):
             return False
         return not self.explanation.runs_now and verdict_of(self.explanation.decision).outcome is not Outcome.SKIP
 
@@ -63,8 +63,8 @@ def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
     match explained.outlook:
         case None:
             decision, row = explained.explanation.decision, explained.line
-            is_owed = isinstance(decision, Queue) and decision.reason.code is Code.WAITS_FOR_BORROWERS
-            if is_owed or (row is not None and row.needs_evictor):
+            waits_for_borrowers = isinstance(decision, Queue) and decision.reason.code is Code.WAITS_FOR_BORROWERS
+            if waits_for_borrowers or (row is not None and row.needs_evictor):
                 yield _leads(explained.details.evictor)
         case Kept(node_hold=node_hold, targets=targets):
             since = age(max(0, explained.now - node_hold.since))

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, assert_never
 import msgspec
 
 from webhook.cli.explain.outcome import ExplainedSubject
-from webhook.cli.explain.subjects import State
+from webhook.cli.explain.subjects import PodState
 from webhook.cli.explain.verdict import Word, verdict_of
 from webhook.cli.reason_report import ReasonReport
 from webhook.core.explain.candidates import Candidates
@@ -17,7 +17,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.placement.fragmentation import WEIGHT, WHOLE
 from webhook.core.reclaim.reclaim_outlook import Impossible, Kept, Possible
 from webhook.kube.reclaim.holds import rfc3339
-from webhook.page.views.waiting_row import WaitingReport, waiting_report
+from webhook.page.views.waiting_row import HolderReport, WaitingReport, waiting_report
 
 
 class LimitReport(msgspec.Struct, rename="camel"):
@@ -28,13 +28,6 @@ class LimitReport(msgspec.Struct, rename="camel"):
     taken: str
     with_the_pod: str
     holds: bool
-
-
-class HolderReport(msgspec.Struct):
-    """A holder of GPUs of the team."""
-
-    name: str
-    gpus: str
 
 
 class NodeReport(msgspec.Struct, rename="camel"):
@@ -143,7 +136,7 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
     subject: str
     count: int | None
     pods: Annotated[str | None, msgspec.Meta(description="of a workload of the cluster: how many of its pods exist")]
-    state: Annotated[State | None, msgspec.Meta(description="of a pod that exists: what it does now")]
+    state: Annotated[PodState | None, msgspec.Meta(description="of a pod that exists: what it does now")]
     node: Annotated[str | None, msgspec.Meta(description="of a pod that exists: where it is, null for on no node")]
     since: Annotated[str | None, msgspec.Meta(description="of a pod that exists: since when, null if not known")]
     stage: Annotated[

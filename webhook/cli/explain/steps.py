@@ -8,7 +8,7 @@ from rich.table import Table
 
 from webhook.cli.explain.outcome import ExplainedSubject, event_lines, eviction_line, line_lines, reclaim_lines, some
 from webhook.cli.explain.report import in_gpus
-from webhook.cli.explain.subjects import Existing, State
+from webhook.cli.explain.subjects import Existing, PodState
 from webhook.cli.explain.verdict import Verdict, verdict_of
 from webhook.cli.formatting import column_gpus, plural, plural_gpus
 from webhook.cli.screen import Screen
@@ -34,11 +34,11 @@ _STYLES: Final = {
     Outcome.SKIP: "magenta",
 }
 _STATES: Final = {
-    State.RUNNING: "It runs",
-    State.BOUND: "It is",
-    State.ENDED: "It has ended",
-    State.QUEUED: "It waits in line",
-    State.PENDING: "It waits for a node",
+    PodState.RUNNING: "It runs",
+    PodState.BOUND: "It is",
+    PodState.ENDED: "It has ended",
+    PodState.QUEUED: "It waits in line",
+    PodState.PENDING: "It waits for a node",
 }
 _GIB: Final = 1 << 30
 
@@ -57,7 +57,7 @@ def to_steps(explained: ExplainedSubject, *, policy_hash: str, width: int, is_co
         if subject.existing.stage_text:
             console.print(Text(f"Stage {subject.existing.stage}: {subject.existing.stage_text}.", style="yellow"))
         console.print(Text(_existing_line(subject.existing, policy_hash)))
-        if subject.existing.state is not State.QUEUED:
+        if subject.existing.state is not PodState.QUEUED:
             console.print(Text("If it came now, without itself:"))
     grid = Table(box=None, pad_edge=False, show_header=False)
     grid.add_column(style="bold")
@@ -72,7 +72,7 @@ def _existing_line(existing: Existing, policy_hash: str) -> str:
     """Return what the pod does now, and the decision at its creation."""
     found = existing.decision_annotation
     annotation = None if found is None else decision_annotation.read(found)
-    parts = [_state(existing)]
+    parts = [state_text(existing)]
     if annotation is not None and (annotation.domain or annotation.why):
         parts[0] += f", {_domain(annotation)}"
     if annotation is None:
@@ -87,9 +87,9 @@ def _existing_line(existing: Existing, policy_hash: str) -> str:
     return " ".join(parts)
 
 
-def _state(existing: Existing) -> str:
+def state_text(existing: Existing) -> str:
     """Return what a pod does now, where, and since when; the line says that of a pod in line."""
-    if existing.state is State.QUEUED:
+    if existing.state is PodState.QUEUED:
         return _STATES[existing.state]
     on = f" on {printable(existing.node)}" if existing.node else ""
     since = f", since {printable(existing.since)}" if existing.since else ""

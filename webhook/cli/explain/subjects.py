@@ -22,7 +22,7 @@ from webhook.simulation.simulate import Template, read_template
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
-class State(StrEnum):
+class PodState(StrEnum):
     """What a pod that exists does now; pending: admitted, on no node."""
 
     RUNNING = "running"
@@ -45,7 +45,7 @@ class Existing:
     tier: str
     decision_annotation: str | None
     uid: Uid
-    state: "State"
+    state: "PodState"
     since: str = ""
     evict_at: str = ""
     evict_for: str = ""
@@ -108,12 +108,12 @@ def subject_of_pod(pod: Mapping[str, Any], *, namespace: str, world: World, pods
     return Subject(title, Namespace(namespace), template, existing=existing, pods=pods)
 
 
-def _state(pod: Mapping[str, Any], uid: Uid, world: World) -> State:
+def _state(pod: Mapping[str, Any], uid: Uid, world: World) -> PodState:
     if has_ended(pod):
-        return State.ENDED
+        return PodState.ENDED
     if text(mapping(pod.get("spec")).get("nodeName")):
-        return State.RUNNING if text(mapping(pod.get("status")).get("phase")) == "Running" else State.BOUND
-    return State.QUEUED if uid in world.waiting else State.PENDING
+        return PodState.RUNNING if text(mapping(pod.get("status")).get("phase")) == "Running" else PodState.BOUND
+    return PodState.QUEUED if uid in world.waiting else PodState.PENDING
 
 
 def uid_of(metadata: Mapping[str, Any], namespace: str) -> Uid:

@@ -13,8 +13,8 @@ from webhook.cli.coverage import COMPLETE, Coverage
 from webhook.cli.explain.beside import ClusterDetails, DetailsRequest, fetch_details
 from webhook.cli.explain.explaining import Found, explain_all
 from webhook.cli.explain.report import report_of
-from webhook.cli.explain.steps import to_steps
-from webhook.cli.explain.subjects import subject_of_pod
+from webhook.cli.explain.steps import state_text, to_steps
+from webhook.cli.explain.subjects import PodState, subject_of_pod
 from webhook.cli.explain.target import POD, Target
 from webhook.cli.review.collect import Collected, collect
 from webhook.cli.review.evaluator import Item
@@ -110,6 +110,8 @@ class CommandAnswers:
         steps = to_steps(explained, policy_hash=world.policy.hash, width=_WIDTH, is_colored=False)
         return Explained(
             report.subject,
+            "" if subject.existing is None else state_text(subject.existing),
+            report.state is PodState.QUEUED,
             report.outcome,
             report.tier or "",
             tuple((reason.code, reason.message) for reason in (*report.reasons, *report.warnings)),

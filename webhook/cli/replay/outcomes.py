@@ -12,7 +12,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
 from webhook.simulation.engine import Simulation
 from webhook.simulation.simulate import under_policy
-from webhook.simulation.task import Fate, Task, TaskRecord
+from webhook.simulation.task import Task, TaskRecord, TaskState
 
 _DIGITS: Final = 3
 
@@ -68,11 +68,11 @@ def _outcome(record: TaskRecord, queued: set[str], until: int) -> Outcome:
     name, created = record.task.name, record.task.created
     return Outcome(
         record.tier,
-        is_refused=record.refusals > 0 or record.fate is Fate.REFUSED,
+        is_refused=record.refusals > 0 or record.state is TaskState.REFUSED,
         is_queued=name in queued,
         is_evicted=record.evictions > 0,
         wait_seconds=max(0, (until if record.started is None else record.started) - created),
-        why=refusal_text(record.refused) if record.fate is Fate.REFUSED else "",
+        why=refusal_text(record.refused) if record.state is TaskState.REFUSED else "",
     )
 
 

@@ -8,15 +8,9 @@ from webhook.core.explain.board import Board, DepartmentRow, DeviceGroup, FreeRo
 from webhook.core.model.amount import format_gpus, format_limit
 from webhook.core.model.tier import Tier
 from webhook.kube.ledger.reports import written_at
+from webhook.page.views.waiting_row import HolderReport
 
 _GPUS = "GPUs, as in 2, 0.5 or 3/7"
-
-
-class HolderReport(msgspec.Struct):
-    """A holder of GPUs: the controller of pods, or a bare pod."""
-
-    name: str
-    gpus: Annotated[str, msgspec.Meta(description=_GPUS)]
 
 
 class ModelReport(msgspec.Struct, rename="camel"):

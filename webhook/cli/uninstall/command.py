@@ -83,8 +83,8 @@ def uninstall(
     """Take Fairgate out of a cluster, in an order in which no pod is stuck and no GPU pod is refused at any moment.
 
     First the webhooks are deleted, then the guards; pods in line are let go, held nodes opened and announced evictions
-    withdrawn; servers and evictors are scaled to zero; then definitions, the ClusterRole fairgate-viewer and Leases
-    are deleted. No pod is evicted. `helm uninstall` runs this by itself.
+    withdrawn; servers and evictors are scaled to zero; then definitions, the ClusterRoles of `fairgate manifests` and
+    Leases are deleted. No pod is evicted. `helm uninstall` runs this by itself.
 
     If it is interrupted, run it again: it goes on from there. A missing right is named before anything is changed.
     Kept are labels and decisions of pods, Events, the policy and recorded usage.

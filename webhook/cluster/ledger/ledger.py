@@ -87,9 +87,11 @@ class ApiLedger:
         decision, flight, _ = judge()
         if flight is None or (isinstance(decision, NotApplicable) and decision.reason.code is Code.EXEMPT):
             return decision
-        if await self._is_taken(flight.pod):
-            return Deny((Reason(Code.ALREADY_EXISTS, 'pods "{pod}" already exists', {"pod": flight.pod.name}),))
-        if (reason := await self._over_quota(flight.pod)) is not None:
+        pod = flight.pod
+        if self._known(f"{pod.namespace}/{pod.name}") not in (None, pod.uid) and await self._is_taken(pod):
+            return Deny((Reason(Code.ALREADY_EXISTS, 'pods "{pod}" already exists', {"pod": pod.name}),))
+        is_over_quota = exceeded(pod.demand, self._quotas.of(pod.namespace)) is not None
+        if is_over_quota and (reason := await self._over_quota(pod)) is not None:
             return Deny((reason,))
         return await self._charge(flight.charge.team, judge, deadline=deadline, is_gone=is_gone)
 
@@ -118,8 +120,6 @@ class ApiLedger:
 
         The watched pod may be gone by now: the API server's current answer decides.
         """
-        if self._known(f"{pod.namespace}/{pod.name}") in (None, pod.uid):
-            return False
         try:
             found = await read_live_pod(self._context.connection, pod)
         except ClusterError:
@@ -131,8 +131,6 @@ class ApiLedger:
 
         The watched quota may be outdated: the API server's current answer decides.
         """
-        if exceeded(pod.demand, self._quotas.of(pod.namespace)) is None:
-            return None
         try:
             return exceeded(pod.demand, await live_quotas(self._context.connection, pod.namespace))
         except ClusterError:

@@ -20,7 +20,7 @@ from webhook.core.placement.missing_devices import MissingDevices
 from webhook.core.placement.node_groups import NodeGroups
 from webhook.core.placement.node_labels import NodeLabelIndex
 from webhook.core.placement.slice_slots import SliceSlots
-from webhook.core.placement.slot_index import AmountIndex
+from webhook.core.placement.slot_index import AmountIndex, with_amounts
 from webhook.core.placement.standing_use import StandingUse
 from webhook.core.placement.tier_mix import TierMix
 
@@ -202,12 +202,12 @@ class Fleet:
 
     def with_room(self, demand: Demand, among: int) -> int:
         """Return those of the slots that have room for the whole demand now."""
-        among = _with_amounts(self._free, demand, among)
+        among = with_amounts(self._free, demand.requests, among)
         return among if demand.per_device is None else among & self._device_room.with_room(demand.per_device)
 
     def with_capacity(self, demand: Demand, among: int) -> int:
         """Return those of the slots that would have room for the demand if they were empty."""
-        among = _with_amounts(self._capacity, demand, among)
+        among = with_amounts(self._capacity, demand.requests, among)
         return among if demand.per_device is None else among & self._device_room.with_capacity(demand.per_device)
 
     def could_start(self, demand: Demand, among: int) -> int:
@@ -397,13 +397,3 @@ class Fleet:
             whole = self._capacity[resource] = AmountIndex()
         whole.change(slot, bit, capacity)
         self._standing.update(slot, node, resource)
-
-
-def _with_amounts(indexes: dict[ResourceName, AmountIndex], demand: Demand, among: int) -> int:
-    for resource, amount in demand.requests:
-        index = indexes.get(resource)
-        if index is None:
-            return 0
-        bits = index.known.get(amount)
-        among &= index.learn(amount) if bits is None else bits
-    return among

@@ -6,9 +6,11 @@ have this much cpu, memory and pods free, and, class by class, this many of its 
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final
+
+from webhook.core.model.names import ResourceName
 
 _CHUNK_BITS: Final = 512
 _CHUNK: Final = (1 << _CHUNK_BITS) - 1
@@ -124,3 +126,16 @@ class AmountIndex:
         self.known[amount] = bits
         insort(self._amounts, amount)
         return bits
+
+
+def with_amounts(
+    indexes: Mapping[ResourceName, AmountIndex], requests: Sequence[tuple[ResourceName, int]], among: int
+) -> int:
+    """Return those of the slots that have all these amounts."""
+    for resource, amount in requests:
+        index = indexes.get(resource)
+        if index is None:
+            return 0
+        bits = index.known.get(amount)
+        among &= index.learn(amount) if bits is None else bits
+    return among

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from webhook.core.admission.assessment import Assessment
+from webhook.core.admission.pools import EVERY_TAINT
 from webhook.core.model.amount import Units
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, ResourceName, TeamName, Uid
@@ -141,16 +142,17 @@ def has_free_devices(assessed: Assessment, world: World) -> bool:
 
 
 def may_ever_start(assessed: Assessment, world: World) -> bool:
-    """Whether any node could hold a pod beside the pods that come with it, though it may reject pods now."""
-    return bool(_able(assessed, world))
+    """Whether any node could hold a pod beside the pods that come with it, though it may be held or reject pods now."""
+    return bool(_able(assessed, world, ignores_taints=True))
 
 
 def _slots(assessed: Assessment, world: World) -> int:
     return _able(assessed, world) & ~world.rejecting_nodes.shunned(assessed.team.name, world.fleet).closed
 
 
-def _able(assessed: Assessment, world: World) -> int:
+def _able(assessed: Assessment, world: World, *, ignores_taints: bool = False) -> int:
     pod, slots = assessed.pod, 0
     for pool in assessed.pools.allowed:
-        slots |= world.fleet.matching(world.joined(pod.constraints, pool))
+        joined = world.joined(pod.constraints, pool)
+        slots |= world.fleet.matching(joined.joined(tolerations=EVERY_TAINT) if ignores_taints else joined)
     return world.fleet.could_start(pod.demand, slots)

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from webhook.core.model.amount import Units, gpus_text
+from webhook.core.model.amount import Units
 from webhook.core.model.decision import Charge, NotApplicable
 from webhook.core.model.names import GpuModel, Uid
 from webhook.core.model.pod import NO_LABELS, Resident
 from webhook.core.model.policy import Team
 from webhook.core.model.reason import Code, Reason
-from webhook.core.model.text import plural_gpus
+from webhook.core.model.statement import Statement
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.quota.limits import has_guaranteed_room
@@ -45,20 +45,24 @@ class TierChange:
     sums: Sums
 
     @property
-    def text(self) -> str:
-        """The message for the pod's owner: what happened and why."""
-        gpus = plural_gpus(self.charge.gpus)
-        if self.charge.tier is Tier.GUARANTEED:
-            return f"now guaranteed: there is room for its {gpus} in {self._share}; it no longer borrows"
-        return f"now preemptible: there is no room for its {gpus} in {self._share}; it borrows, and may be evicted"
+    def message(self) -> Statement:
+        """What the pod's owner reads: what happened and why."""
+        words = (
+            "now guaranteed: there is room for its {gpus:GPUs} in {share}; it no longer borrows"
+            if self.charge.tier is Tier.GUARANTEED
+            else "now preemptible: there is no room for its {gpus:GPUs} in {share}; it borrows, and may be evicted"
+        )
+        return Statement(words, {"gpus": self.charge.gpus, "share": self._share})
 
     @property
-    def _share(self) -> str:
+    def _share(self) -> Statement:
         share, taken, model_share, model_taken = self.sums
-        text = f"team {self.charge.team}'s guaranteed share of {gpus_text(share)}, {gpus_text(taken)} taken"
-        if model_share is None:
-            return text
-        return f"{text} (of {self.charge.model}: {gpus_text(model_share)}, {gpus_text(model_taken)} taken)"
+        facts: dict[str, object] = {"team": self.charge.team, "share": share, "taken": taken}
+        words = "team {team}'s guaranteed share of {share:gpus}, {taken:gpus} taken"
+        if model_share is not None:
+            words += " (of {model}: {modelShare:gpus}, {modelTaken:gpus} taken)"
+            facts |= {"model": self.charge.model, "modelShare": model_share, "modelTaken": model_taken}
+        return Statement(words, facts)
 
 
 @dataclass(slots=True)

@@ -40,11 +40,10 @@ _ABOUT: Final = re.compile(r"monitor|metric|dashboard|alert|exporter|utili[sz]at
 """Words of keys that are about the use of GPUs."""
 _NUMBERS: Final = ("value", "amount", "count", "quantity")
 _MOST_AMOUNTS: Final = 100
+"""Amounts of one text that are looked at."""
 _CONTAINERS: Final = frozenset({"containers", "initContainers", "sidecars", "steps"})
 _TEXT_BYTES: Final = 32
 """Bytes of a text that are searched in a step."""
-
-
 _VALUE_STEPS: Final = 3
 _PLACE_STEPS: Final = 4
 """The cost of looking at one value, besides reading it and the length of its text, and of one mapping or list."""

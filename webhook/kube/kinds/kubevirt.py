@@ -1,6 +1,7 @@
 """KubeVirt: each virtual machine that runs is one pod, with the devices that are passed through to it."""
 
 import re
+from collections import Counter
 from typing import Any, Final
 
 from webhook.core.model.policy import WorkloadKind
@@ -12,7 +13,7 @@ from webhook.kube.kinds.paths import ONE, ControllerKind, Count, Pods, count_at,
 _STOPPED: Final = "stopped: its pod is created when it is started"
 _CLUSTER_TYPE: Final = "VirtualMachineClusterInstancetype"
 _NO_GPU_TYPES: Final = re.compile(r"(u1|o1|cx1|m1|n1|rt1|d1)\.[a-z0-9.]{1,20}")
-"""The series of KubeVirt's own instance types without GPUs; those of gn1 have some."""
+"""The series of KubeVirt's own instance types: none has GPUs; gn1 of earlier releases had some."""
 _MACHINE: Final = ControllerKind("kubevirt.io/v1", "VirtualMachineInstance")
 _COPIED: Final = ("nodeSelector", "affinity", "tolerations", "schedulerName", "priorityClassName", "resourceClaims")
 
@@ -60,27 +61,23 @@ def _machine(template: Json, instance_type: Json, count: Count, budget: Budget) 
     spec = mapping(template.get("spec"))
     domain = mapping(spec.get("domain"))
     resources = mapping(domain.get("resources"))
-    amounts: dict[str, Any] = dict(mapping(resources.get("requests")))
-    limits: dict[str, Any] = dict(mapping(resources.get("limits")))
+    devices = _devices(domain, instance_type)
+    budget.step(len(devices))
+    passed = Counter(name for each in devices if (name := text(each.get("deviceName"))))
+    requests: dict[str, Any] = {**mapping(resources.get("requests")), **passed}
     memory = dig(domain, "memory.guest") or dig(instance_type, "memory.guest")
     if memory is not None:
-        amounts.setdefault("memory", memory)
-    claims = []
-    for device in _devices(domain, instance_type):
-        budget.step()
-        name = text(device.get("deviceName"))
-        if name:
-            amounts[name] = limits[name] = int(limits.get(name) or 0) + 1 if _is_number(limits.get(name)) else 1
-        if text(device.get("claimName")):
-            request = text(device.get("requestName"))
-            claims.append({"name": device["claimName"], **({"request": request} if request else {})})
-    container = {"name": "compute", "resources": {"requests": amounts, "limits": limits, "claims": claims}}
+        requests.setdefault("memory", memory)
+    claims = [_claim(each) for each in devices if text(each.get("claimName"))]
+    made = {"requests": requests, "limits": {**mapping(resources.get("limits")), **passed}, "claims": claims}
     pod = {key: spec[key] for key in _COPIED if spec.get(key)}
-    return Pods("", count, {"metadata": template.get("metadata"), "spec": {**pod, "containers": [container]}})
+    containers = [{"name": "compute", "resources": made}]
+    return Pods("", count, {"metadata": template.get("metadata"), "spec": {**pod, "containers": containers}})
 
 
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int) and not isinstance(value, bool))
+def _claim(device: Json) -> Json:
+    request = text(device.get("requestName"))
+    return {"name": device["claimName"], **({"request": request} if request else {})}
 
 
 def _devices(domain: Json, instance_type: Json) -> list[Json]:

@@ -8,9 +8,14 @@ from webhook.page.live.readable import Readable
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """One pod explained: the outcome if it were created now, and all steps as the command prints them."""
+    """One pod explained: what it does now, its outcome, and all steps as the command prints them.
+
+    The outcome of a pod in line is that it waits; of any other it is the one if it were created now.
+    """
 
     title: str
+    state: str
+    is_queued: bool
     outcome: str
     tier: str
     reasons: tuple[tuple[str, str], ...]

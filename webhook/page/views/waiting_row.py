@@ -20,7 +20,7 @@ _LONGEST: Final = 200
 
 
 class HolderReport(msgspec.Struct):
-    """A holder of what a pod waits for: a controller of pods, a bare pod, or a team of a department."""
+    """A holder of GPUs: a controller of pods, a bare pod, or a team of a department."""
 
     name: str
     gpus: Annotated[str, msgspec.Meta(description="GPUs, as in 2, 0.5 or 3/7")]

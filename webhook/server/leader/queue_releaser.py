@@ -173,7 +173,7 @@ class QueueReleaser:
             group.create_task(self._release(group, members))
         self._gangs.update(self._releases)
         self._reasons.report(self._releases.changed)
-        judgments = self._releases.behind(now=now) | self._releases.blocked
+        judgments = self._releases.blocked | self._releases.behind(now=now)
         for judged in self._reasons.due(judgments):
             group.create_task(self._reasons.write(judged))
         return self._gangs.has_unread(self._releases.view.gangs, now=int(self._clock()))

@@ -118,12 +118,16 @@ class TierUpdater:
         pod, tier = change.pod, change.charge.tier
         key = (change.charge.team, tier)
         self.changes[key] = self.changes.get(key, 0) + 1
-        self._logs.event.info("tier changed", **_subject(change), message=change.text)
+        self._logs.event.info("tier changed", **_subject(change), message=change.message.text)
         about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
         if tier is Tier.GUARANTEED:
-            self._event_recorder.record(Event(about, EventType.NORMAL, EventReason.PROMOTED, "Promote", change.text))
+            self._event_recorder.record(
+                Event(about, EventType.NORMAL, EventReason.PROMOTED, "Promote", change.message.text)
+            )
         else:
-            self._event_recorder.record(Event(about, EventType.WARNING, EventReason.DEMOTED, "Demote", change.text))
+            self._event_recorder.record(
+                Event(about, EventType.WARNING, EventReason.DEMOTED, "Demote", change.message.text)
+            )
 
     def _is_in_progress(self, uid: Uid) -> bool:
         return uid in self._written or uid in self._promoting or uid in self._skipped

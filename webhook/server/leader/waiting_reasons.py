@@ -22,6 +22,11 @@ from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 AT_ONCE: Final = 8
 """Reasons that are being rewritten: releases come first."""
 
+IN_A_SECOND: Final = 32
+NUMBERS_IN_A_SECOND: Final = 4
+"""Reasons that are rewritten in a second, and those of which only numbers changed: after a change of policy or use all
+pods in line may have another one, and each is a write that every watch of pods sees."""
+
 REPORT_SECONDS: Final = 1.0
 """A pod that starts sooner, such as the member of a gang that gets complete, gets no Event and no other reason."""
 
@@ -59,6 +64,8 @@ class WaitingReasons:
         self._writing: set[Uid] = set()
         self._new: OrderedDict[Uid, float] = OrderedDict()  # without an Event yet, with the loop time of their coming
         self._began = 0
+        self._second = 0.0  # loop time from which these are counted
+        self._in_second = self._numbers_in_second = 0
 
     def begin(self) -> None:
         """Forget what an earlier term wrote."""
@@ -87,8 +94,12 @@ class WaitingReasons:
 
     def due(self, blocked: Mapping[Uid, Judged]) -> list[Judged]:
         """Return the pods whose reason is to be written now, since it is another one; a few at a time."""
-        room, now = AT_ONCE - len(self._writing), asyncio.get_running_loop().time()
-        found = list(islice(self._due(blocked.values(), now=now), room))
+        now = asyncio.get_running_loop().time()
+        if self._second + 1 <= now:
+            self._second, self._in_second, self._numbers_in_second = now, 0, 0
+        room = min(AT_ONCE - len(self._writing), IN_A_SECOND - self._in_second)
+        found = list(islice(self._due(blocked.values(), now=now), max(0, room)))
+        self._in_second += len(found)
         for judged in found:
             self._written[judged.waiting.uid] = _Written(judged.reason, now, judged.gang_whole)
         self._writing.update(judged.waiting.uid for judged in found)
@@ -131,7 +142,9 @@ class WaitingReasons:
                     yield judged
                 elif known.since + NUMBERS_SECONDS <= now:
                     later.append(judged)
-        yield from later
+        for judged in later[: NUMBERS_IN_A_SECOND - self._numbers_in_second]:
+            self._numbers_in_second += 1
+            yield judged
 
 
 def _kind(reason: Reason | None) -> object:
