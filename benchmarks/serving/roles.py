@@ -13,6 +13,7 @@ from aiohttp import web
 
 from certs.folder import CertFolder
 from certs.reload import Reloader
+from webhook.core.model.reason import Code, Reason
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server.http.app import build_app, serve, stop_signals
@@ -70,13 +71,12 @@ _RECORD = Record(
     user="system:serviceaccount:kubeflow:training-operator",
     dry_run=False,
     outcome="admit",
-    code="WithinShare",
+    reason=Reason(Code.WITHIN_SHARE, "team vision uses 8 of 20 guaranteed GPUs"),
     team="vision",
     tier="guaranteed",
     gpus=1.0,
     nodes=("node-00001",),
     policy="0123456789abcdef",
-    message="team vision uses 8 of 20 guaranteed GPUs",
 )
 
 

@@ -5,11 +5,11 @@ from typing import Final
 
 from webhook.core.admission.admission import admit
 from webhook.core.admission.assessment import assess
-from webhook.core.admission.queueing import LIMITS, NO_ROOM, reasons_never_to_start
+from webhook.core.admission.queueing import reasons_never_to_start
 from webhook.core.model.decision import Admit, Charge, Deny, NotApplicable, Queue, Retry
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import CONTROLLER, Requester
-from webhook.core.model.reason import Code
+from webhook.core.model.reason import LIMITS, NO_ROOM, Code
 from webhook.core.model.tier import Tier
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.simulation.cluster import PodOf, SimulatedCluster

@@ -20,7 +20,7 @@ from webhook.core.model.decision import Admit, Deny, NotApplicable, Queue, Retry
 from webhook.core.model.names import TeamName
 from webhook.core.model.pod import Handling, Pod
 from webhook.core.model.policy import OnLimit, OnNoRoom, Policy, Team
-from webhook.core.model.reason import Code, Reason, waits_for
+from webhook.core.model.reason import LEVELS, LIMITS, NO_ROOM, WAITING, Code, Reason, waits_for
 from webhook.core.model.statement import Statement
 from webhook.core.model.tier import Tier
 from webhook.core.quota.limits import AppliedLimit, applied_limits, applied_model_limits
@@ -31,30 +31,6 @@ QUEUE_MODE: Final = "queue"
 """The mode in the decision annotation of a pod that waits in line."""
 
 _MANAGED: Final = Handling.MANAGED
-LIMITS: Final = frozenset(
-    {
-        Code.TEAM_LIMIT_EXCEEDED,
-        Code.DEPARTMENT_LIMIT_EXCEEDED,
-        Code.USER_LIMIT_EXCEEDED,
-        Code.MODEL_LIMIT_EXCEEDED,
-        Code.GUARANTEED_SHARE_USED,
-    }
-)
-"""The codes of limits that other pods use up."""
-NO_ROOM: Final = frozenset({Code.NO_ROOM_NOW, Code.POOL_FULL})
-"""The codes of nodes that other pods use up."""
-LEVELS: Final = frozenset({Code.TEAM_LIMIT_EXCEEDED, Code.DEPARTMENT_LIMIT_EXCEEDED})
-"""The codes of limits under which reclaim makes room."""
-_WAITING: Final = frozenset(
-    {
-        Code.WAITS_FOR_LIMIT,
-        Code.WAITS_FOR_BORROWERS,
-        Code.WAITS_FOR_ROOM,
-        Code.WAITS_IN_LINE,
-        Code.WAITS_FOR_GATE,
-        Code.WAITS_FOR_GANG,
-    }
-)
 _FORGED_GATE: Final = (
     "scheduling gate fairgate.dev/queue does not belong to the pod's decision: something changed the pod after "
     "Fairgate's mutating webhook"
@@ -197,7 +173,7 @@ def confirm_queued(assessed: Assessment, world: World) -> Queue | Deny | Retry:
     is_intact = (
         found is not None
         and found.mode == QUEUE_MODE
-        and found.code in _WAITING
+        and found.code in WAITING
         and pod.team_label == team.name
         and found.user == assessed.user
         and found.asked == (None if pod.requested_tier is None else str(pod.requested_tier))

@@ -1,7 +1,7 @@
 """Reasons: stable codes with numbers and advice. Every code is listed in policies/README.md with cause and remedy."""
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from webhook.core.model.statement import NO_FACTS, Facts, Statement, render
 
@@ -81,17 +81,34 @@ class Code(StrEnum):
     UNKNOWN_KIND = "UnknownKind"
 
 
-LIMIT_CODES = frozenset(
+# families of codes: a new code is added here as well where it is of one
+LIMITS: Final = frozenset(
     {
         Code.TEAM_LIMIT_EXCEEDED,
         Code.DEPARTMENT_LIMIT_EXCEEDED,
         Code.MODEL_LIMIT_EXCEEDED,
-        Code.POD_LIMIT_EXCEEDED,
         Code.USER_LIMIT_EXCEEDED,
         Code.GUARANTEED_SHARE_USED,
-        Code.QUEUE_FULL,
     }
 )
+"""The codes of limits that other pods use up."""
+LIMIT_CODES: Final = LIMITS | {Code.POD_LIMIT_EXCEEDED, Code.QUEUE_FULL}
+"""The codes of all limits: their texts have the prefix on which controllers retry."""
+NO_ROOM: Final = frozenset({Code.NO_ROOM_NOW, Code.POOL_FULL})
+"""The codes of nodes that other pods use up."""
+LEVELS: Final = frozenset({Code.TEAM_LIMIT_EXCEEDED, Code.DEPARTMENT_LIMIT_EXCEEDED})
+"""The codes of limits under which reclaim makes room."""
+WAITING: Final = frozenset(
+    {
+        Code.WAITS_FOR_LIMIT,
+        Code.WAITS_FOR_BORROWERS,
+        Code.WAITS_FOR_ROOM,
+        Code.WAITS_IN_LINE,
+        Code.WAITS_FOR_GATE,
+        Code.WAITS_FOR_GANG,
+    }
+)
+"""The codes of pods that wait in line."""
 
 
 class Reason(NamedTuple):

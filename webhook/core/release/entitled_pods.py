@@ -10,10 +10,11 @@ from typing import Final
 
 from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.placement_options import placement_options
-from webhook.core.admission.queueing import LEVELS, share_used
+from webhook.core.admission.queueing import share_used
 from webhook.core.model.amount import Units, exceeds
 from webhook.core.model.names import GangId, TeamName, User
 from webhook.core.model.policy import Team
+from webhook.core.model.reason import LEVELS
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.limit_levels import is_anything_borrowed, level_names
 from webhook.core.reclaim.limit_plan import Entitled, LevelName

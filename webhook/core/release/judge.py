@@ -7,8 +7,6 @@ from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.domain_rules import place_beside
 from webhook.core.admission.node_choice import in_domain
 from webhook.core.admission.queueing import (
-    LIMITS,
-    NO_ROOM,
     limits_in_the_way,
     may_grow,
     reason_to_wait,
@@ -20,7 +18,7 @@ from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.names import NodeName
 from webhook.core.model.pod import NO_LABELS, Pod, Requester
 from webhook.core.model.policy import Mode
-from webhook.core.model.reason import Code, Reason
+from webhook.core.model.reason import LIMITS, NO_ROOM, Code, Reason
 from webhook.core.model.tier import Tier
 from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced, Verdict, Way
