@@ -65,10 +65,11 @@ def opened_at(site, window, path, **options):
     return opened
 
 
-def pod_on(site, name, node, *, namespace="vision", gpus=2, tier="guaranteed"):
-    """Have a pod appear on a node, as the watch would."""
-    labels = {"fairgate.dev/team": namespace, "fairgate.dev/tier": tier}
-    made = decided(b.pod(name, namespace=namespace, gpus=gpus, node=node, labels=labels), gpus=str(gpus), node=node)
+def pod_on(site, name, node):
+    """Have a pod with 8 shares, of 2 GPUs, appear on a node, as the watch would."""
+    labels = {"fairgate.dev/team": "vision", "fairgate.dev/tier": "guaranteed"}
+    asks = {"gpus": 8, "resource": "nvidia.com/gpu.shared"}
+    made = decided(b.pod(name, namespace="vision", node=node, labels=labels, **asks), gpus="2", node=node)
     [made] = named([made])
 
     encoded = msgspec.json.encode(made)
@@ -121,7 +122,7 @@ def test_a_pod_that_comes_and_goes_is_seen_at_once_without_loading_the_page(look
     page.wait_for_function(LIVE)
     heading = page.inner_text("#map h2")
     other = look("/decisions").page
-    go = pod_on(site, "newcomer", "gpu-10")
+    go = pod_on(site, "newcomer", "t4-1")
     page.wait_for_function("old => document.querySelector('#map h2').textContent !== old", arg=heading)
     assert float(page.get_attribute("#map", "data-update-ms")) < 100
     other.wait_for_selector("text=vision/newcomer")
@@ -179,7 +180,7 @@ def test_groups_of_the_map(look):
     names = [text.partition(":")[0] for text in page.locator("#map h2").all_inner_texts()]
     assert names == ["NVIDIA-A100-SXM4-80GB", "Tesla-T4"]
     page.select_option("#map-group", "domain")
-    assert page.locator("#map h2").all_inner_texts() == ["no domain: 7 nodes, 53 GPUs, 12 wholly free"]
+    assert page.locator("#map h2").all_inner_texts() == ["no domain: 7 nodes, 45.86 GPUs, 3 wholly free"]
 
 
 def test_without_scripts_every_view_is_complete(look, site):

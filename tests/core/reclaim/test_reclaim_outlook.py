@@ -78,7 +78,7 @@ def test_those_that_wait_longer_come_first():
         pytest.param(asker(report=None), 8, "kube-scheduler has not reported yet", id="no report"),
         pytest.param(asker(report=Report(900)), 8, WHY_NOT[Cause.NOT_FOR_ROOM], id="another report"),
         pytest.param(asker(tier=Tier.PREEMPTIBLE), 8, "it borrows", id="a borrower"),
-        pytest.param(asker(), 0, "guaranteed share has no room", id="a share that was lowered"),
+        pytest.param(asker(), 0, "guaranteed share no longer has room", id="a share that was lowered"),
         pytest.param(asker(gpus=16), 16, WHY_NOT[Cause.NO_NODE], id="too large for any node"),
     ],
 )
