@@ -83,6 +83,7 @@ _OF_A_LINE = frozenset(
 USED_ELSEWHERE = frozenset(
     {
         Right("delete", "", "pods", ""),
+        Right("patch", "", "pods/status", ""),
         Right("get", "fairgate.dev", "teamledgers", ""),
         Right("get", "", "events", ""),
         Right("get", "", "pods", ""),
@@ -95,12 +96,13 @@ USED_ELSEWHERE = frozenset(
         ),
     }
 )
-"""What no step of the walk is sure to need: deleting a pod past a budget (tests/attacks/test_borrowed.py), reading a
-ledger that another replica wrote meanwhile (tests/scenarios/test_replicas.py), going on with an Event that another
-replica began, reading the owners of pods and having controllers try again (tests/scenarios/test_owners.py,
+"""What no step of the walk is sure to need: deleting a pod past a budget, with a condition in its status
+(tests/attacks/test_borrowed.py), reading a ledger that another replica wrote meanwhile
+(tests/scenarios/test_replicas.py), going on with an Event that another replica began, reading the owners of
+pods and having controllers try again (tests/scenarios/test_owners.py,
 tests/cluster/writes/test_owner_events.py), writing a Report before the other component does
-(tests/cluster/writes/test_reports.py), reading the sizes of gangs, and the kinds of operators
-that are not installed here (tests/scenarios/test_predicted.py)."""
+(tests/cluster/writes/test_reports.py), reading the sizes of gangs, and the kinds of operators that are not
+installed here (tests/scenarios/test_predicted.py)."""
 
 
 _OF_EVERY_USER = Right("create", "authorization.k8s.io", "selfsubjectaccessreviews")

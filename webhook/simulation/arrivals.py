@@ -90,9 +90,10 @@ class Arrivals:
             case NotApplicable(charge=charge):
                 self._pass_by(pod_of, charge)
             case Deny(reasons=reasons):
+                pod_of.record.refused = reasons
                 if {reason.code for reason in reasons} <= _TRIED_AGAIN and self._comes_back(pod_of):
                     return False
-                pod_of.record.state, pod_of.record.refused = TaskState.REFUSED, reasons
+                pod_of.record.state = TaskState.REFUSED
             case Retry():
                 return False
         return True

@@ -14,6 +14,7 @@ from typing import Final
 
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Pod, Resident
+from webhook.core.model.reason import Reason
 from webhook.core.model.tier import Tier
 from webhook.core.release.starts import Starts
 from webhook.core.tiers.tier_changes import promotion, tier_changes
@@ -108,6 +109,15 @@ class Simulation:
         yield from (pod_of.pod for pod_of in self._arrivals.queued.values())
         yield from (pod_of.pod for pod_of in self.cluster.unbound.values())
         yield from (pod_of.pod for pod_of in self._arrivals.refused)
+
+    def reasons_to_wait(self) -> Iterator[tuple[TaskRecord, tuple[Reason, ...]]]:
+        """Yield why tasks have not started now, as far as they were judged since the last change."""
+        for uid, judged in self._releases.blocked.items():
+            pod_of = self._arrivals.queued.get(uid)
+            if pod_of is not None and judged.reason is not None:
+                yield pod_of.record, (judged.reason,)
+        for pod_of in self._arrivals.refused:
+            yield pod_of.record, pod_of.record.refused
 
     def end_pod(self, uid: Uid, *, at: int) -> None:
         """Let a pod that the world has from the beginning end at a time."""

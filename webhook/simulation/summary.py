@@ -10,7 +10,7 @@ import msgspec
 
 from webhook.core.model.amount import gpu_number
 from webhook.core.model.names import GangId, TeamName
-from webhook.core.model.reason import refusal_text
+from webhook.core.model.reason import Reason, refusal_text
 from webhook.simulation.engine import Simulation
 from webhook.simulation.series import Recorder, Sample
 from webhook.simulation.task import TaskRecord, TaskState
@@ -36,13 +36,13 @@ class Job(NamedTuple):
         return next((record for record in self.records if record.state is TaskState.REFUSED), None)
 
 
-class RefusedJobs(msgspec.Struct, frozen=True):
-    """Jobs that were refused for good with the same codes."""
+class UnstartedJobs(msgspec.Struct, frozen=True):
+    """Jobs that were refused for good, or had not started at the end, for the same reasons by their codes."""
 
     codes: tuple[str, ...]
     jobs: int
     first: Annotated[str, msgspec.Meta(description="the name of the first of them")]
-    why: Annotated[str, msgspec.Meta(description="why the first of them was refused")]
+    why: Annotated[str, msgspec.Meta(description="why the first of them was refused or waits")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ class Summary:
     teams: tuple[Waits, ...]
     sizes: tuple[Waits, ...]
     samples: tuple[Sample, ...]
-    refused: tuple[RefusedJobs, ...] = ()
+    refused: tuple[UnstartedJobs, ...] = ()
+    waiting: tuple[UnstartedJobs, ...] = ()
 
 
 def summary_of(simulation: Simulation, recorder: Recorder) -> Summary:
@@ -99,16 +100,33 @@ def summary_of(simulation: Simulation, recorder: Recorder) -> Summary:
         teams=tuple(waits_of(team, [job for job in found if job.team == team]) for team in teams),
         sizes=tuple(_by_size(found)),
         samples=tuple(recorder.samples),
-        refused=tuple(_refused(found)),
+        refused=_unstarted(_refused(found)),
+        waiting=_unstarted(_waiting(found, simulation)),
     )
 
 
-def _refused(found: Iterable[Job]) -> Iterator[RefusedJobs]:
-    groups: dict[tuple[str, ...], list[TaskRecord]] = {}
-    for record in filter(None, (job.refused for job in found)):
-        groups.setdefault(tuple(reason.code for reason in record.refused), []).append(record)
-    for codes, records in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
-        yield RefusedJobs(codes, len(records), records[0].task.name, refusal_text(records[0].refused))
+def _refused(found: Iterable[Job]) -> Iterator[tuple[TaskRecord, tuple[Reason, ...]]]:
+    return ((record, record.refused) for record in filter(None, (job.refused for job in found)))
+
+
+def _waiting(found: Iterable[Job], simulation: Simulation) -> Iterator[tuple[TaskRecord, tuple[Reason, ...]]]:
+    known = {id(record): reasons for record, reasons in simulation.reasons_to_wait()}
+    for job in found:
+        if job.wait is None and job.refused is None:
+            parts = [record for record in job.records if id(record) in known]
+            if parts:
+                part = min(parts, key=lambda record: not record.refusals)  # the others wait for one that was refused
+                yield part, known[id(part)]
+
+
+def _unstarted(found: Iterable[tuple[TaskRecord, tuple[Reason, ...]]]) -> tuple[UnstartedJobs, ...]:
+    groups: dict[tuple[str, ...], list[tuple[TaskRecord, tuple[Reason, ...]]]] = {}
+    for record, reasons in found:
+        groups.setdefault(tuple(reason.code for reason in reasons), []).append((record, reasons))
+    ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+    return tuple(
+        UnstartedJobs(codes, len(group), group[0][0].task.name, refusal_text(group[0][1])) for codes, group in ordered
+    )
 
 
 def jobs(records: Iterable[TaskRecord]) -> list[Job]:

@@ -66,7 +66,7 @@ class TaskState(StrEnum):
 class TaskRecord:
     """What came of one task. `started` is its first start, None before; `tier` and `node` are those of that start.
 
-    `refused` are the reasons of a final refusal. `lost_seconds` is the work that its evictions lost, `saved_seconds`
+    `refused` are the reasons of its last refusal. `lost_seconds` is the work that its evictions lost, `saved_seconds`
     what its checkpoints kept of it.
     """
 

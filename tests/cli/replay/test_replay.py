@@ -52,7 +52,7 @@ def test_a_lower_limit_shows_the_pods_that_it_refuses(path, tmp_path):
     lower = policy(tmp_path / "lower", recorded.POLICY.replace("limit: 16", "limit: 8"))
     done = run(path, "--policy", lower)
     assert done.exit_code == 1
-    assert "vision/sweep-0 (4 GPUs): preemptible → refused, guaranteed" in done.output
+    assert "vision/sweep-0 (4 GPUs): preemptible → refused, guaranteed\n" in done.output  # no reason: it started later
     report = found(path, "--policy", lower)
     assert by_team(report, "new")["vision"]["refused"] == 1
     assert by_team(report, "new")["vision"]["waited_hours"] > 0

@@ -40,6 +40,7 @@ def report(*names, **more):
             [group("1")],
             samples,
             [],
+            [],
         )
         for name in names
     ]

@@ -131,6 +131,29 @@ def test_a_task_that_can_never_start_says_why(folder):
     assert want in (folder / "report.html").read_text()
 
 
+def test_jobs_that_have_not_started_at_the_end_say_what_for(folder):
+    (folder / "tasks.csv").write_text("name,gpus,team,created,seconds,pods\nwide,8,vision,0,60,2\n")
+    words = ("--policy", "strict.yaml", "--trace", "tasks.csv", "--report", "report.html")
+    [waiting] = data(*words).policies[0].waiting
+    assert (waiting.codes, waiting.jobs, waiting.first) == (("TeamLimitExceeded",), 1, "wide-1")
+    assert data(*words).policies[0].refused == []
+    want = "not started at the end: 1 job, the first of them wide-1: exceeded quota: gang wide needs 16 GPUs together"
+    assert want in simulate(*words).stdout
+    assert want in (folder / "report.html").read_text()
+
+
+def test_what_a_pod_in_line_waits_for_at_the_end(folder):
+    labels = {"fairgate.dev/team": "vision", "fairgate.dev/tier": "guaranteed"}
+    holder = b.pod("holder", namespace="vision", gpus=8, node="n", labels=labels)
+    listed = {"apiVersion": "v1", "kind": "List", "items": [b.node("n", gpus=16), holder]}
+    (folder / "world.json").write_text(json.dumps(listed))
+    (folder / "tasks.csv").write_text("gpus,team,created,seconds\n8,vision,0,60\n")
+    words = ("--policy", "strict.yaml", "--trace", "tasks.csv", "--keep-pods")
+    [waiting] = data(*words, world="world.json").policies[0].waiting
+    assert waiting.codes == ("WaitsForLimit",)
+    assert "team vision holds 8 of 8" in waiting.why
+
+
 def test_tasks_that_are_left_out_are_counted(folder):
     rows = "1,8,2026-11-23 08:00:00,60,nlp", "2,0,2026-11-23 08:00:00,60,nlp"
     (folder / "tasks.csv").write_text("\n".join(["job_id,gpu_num,submit_time,duration,vc", *rows]))

@@ -72,7 +72,7 @@ def _outcome(record: TaskRecord, queued: set[str], until: int) -> Outcome:
         is_queued=name in queued,
         is_evicted=record.evictions > 0,
         wait_seconds=max(0, (until if record.started is None else record.started) - created),
-        why=refusal_text(record.refused),
+        why=refusal_text(record.refused) if record.state is TaskState.REFUSED else "",
     )
 
 

@@ -12,7 +12,7 @@ from webhook.cli.simulate.table import (
     group_cells,
     percent_cell,
     purchase_text,
-    refused_text,
+    unstarted_texts,
     wait_text,
 )
 from webhook.core.model.text import printable
@@ -106,7 +106,7 @@ def _groups(policy: PolicyReport) -> Iterable[str]:
     rows = [(f"team {each.group}", *group_cells(each)) for each in policy.teams]
     rows += [(f"GPUs {each.group}", *group_cells(each)) for each in policy.sizes]
     yield _table(("", *COLUMNS), rows)
-    yield from (f"<p>{_escaped(refused_text(each))}</p>" for each in policy.refused)
+    yield from (f"<p>{_escaped(text)}</p>" for text in unstarted_texts(policy))
 
 
 def _purchase(found: PurchaseReport) -> Iterable[str]:

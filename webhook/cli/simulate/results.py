@@ -7,7 +7,7 @@ import msgspec
 
 from webhook.cli.simulate.rounds import PolicyResult, Purchase
 from webhook.simulation.series import Sample
-from webhook.simulation.summary import Interval, RefusedJobs, Summary, Waits, interval, over_rounds
+from webhook.simulation.summary import Interval, Summary, UnstartedJobs, Waits, interval, over_rounds
 
 
 class GroupReport(msgspec.Struct, rename="camel"):
@@ -38,7 +38,8 @@ class PolicyReport(msgspec.Struct, rename="camel"):
     teams: list[GroupReport]
     sizes: Annotated[list[GroupReport], msgspec.Meta(description="by GPUs of the whole job")]
     samples: Annotated[list[Sample], msgspec.Meta(description="of the first round")]
-    refused: Annotated[list[RefusedJobs], msgspec.Meta(description="of the first round")]
+    refused: Annotated[list[UnstartedJobs], msgspec.Meta(description="for good, in the first round")]
+    waiting: Annotated[list[UnstartedJobs], msgspec.Meta(description="not started at the end of the first round")]
 
 
 class PurchaseReport(msgspec.Struct, rename="camel"):
@@ -77,6 +78,7 @@ def policy_report(result: PolicyResult) -> PolicyReport:
         sizes=_groups(rounds, lambda each: each.sizes),
         samples=list(first.samples),
         refused=list(first.refused),
+        waiting=list(first.waiting),
     )
 
 

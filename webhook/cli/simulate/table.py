@@ -1,12 +1,14 @@
 """The results as tables for terminals: the policies side by side, then the groups of each."""
 
+from collections.abc import Iterator
+
 from rich.table import Table
 
 from webhook.cli.formatting import plural, span
 from webhook.cli.screen import Screen, grid
 from webhook.cli.simulate.results import GroupReport, PolicyReport, PurchaseReport, SimulationReport
 from webhook.cli.terminal import Line
-from webhook.simulation.summary import Interval, RefusedJobs
+from webhook.simulation.summary import Interval
 
 _MINUTE = 60
 COLUMNS = ("jobs", "wait p50", "p90", "p99", "never started", "refused", "evictions", "lost GPU-hours")
@@ -21,8 +23,8 @@ def to_table(report: SimulationReport, *, source: str, width: int, is_colored: b
     for each in report.policies:
         console.print("", Line(each.policy, style="bold"), sep="\n")
         console.print(_by_group(each))
-        for refused in each.refused:
-            console.print(Line(refused_text(refused)), soft_wrap=not is_colored)
+        for text in unstarted_texts(each):
+            console.print(Line(text), soft_wrap=not is_colored)
     for purchase in report.purchases:
         console.print("", Line(purchase_text(purchase)), sep="\n", soft_wrap=not is_colored)
         console.print(_tried(purchase))
@@ -67,9 +69,11 @@ def group_cells(group: GroupReport) -> list[str]:
     return [number_cell(group.jobs), *map(wait_cell, waits), *map(number_cell, counts)]
 
 
-def refused_text(found: RefusedJobs) -> str:
-    """Return how many jobs were refused for good, and why the first of them was."""
-    return f"refused: {plural(found.jobs, 'job')}, the first of them {found.first}: {found.why}"
+def unstarted_texts(policy: PolicyReport) -> Iterator[str]:
+    """Yield how many jobs were refused for good or had not started at the end, each with the reason of the first."""
+    for what, found in (("refused", policy.refused), ("not started at the end", policy.waiting)):
+        for each in found:
+            yield f"{what}: {plural(each.jobs, 'job')}, the first of them {each.first}: {each.why}"
 
 
 def _side_by_side(policies: list[PolicyReport]) -> Table:
