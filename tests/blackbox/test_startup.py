@@ -40,11 +40,11 @@ WORLDS = {
         r"world\.yaml: items\[0\]: got apps/v1 Deployment; expected one of v1 Node, v1 Pod",
     ),
     "bad amounts": (
-        listed(node("n", allocatable={"cpu": "many"}), pod("p", "team-a", gpus="x")),
-        r"items\[0\] \(Node n\): status.allocatable.cpu: 'many' is not a quantity.*\n.*"
+        listed(node("n0", allocatable={"cpu": "many"}), pod("p", "team-a", gpus="x")),
+        r"items\[0\] \(Node n0\): status.allocatable.cpu: 'many' is not a quantity.*\n.*"
         r"items\[1\] \(Pod team-a/p\): container train: nvidia.com/gpu: 'x' is not a quantity",
     ),
-    "a node twice": (listed(node("n"), node("n")), r"Node n occurs 2 times; keep one"),
+    "a node twice": (listed(node("n0"), node("n0")), r"Node n0 occurs 2 times; keep one"),
 }
 
 POLICIES = {

@@ -45,7 +45,7 @@ _CONTAINERS: Final = frozenset({"containers", "initContainers", "sidecars", "ste
 _TEXT_BYTES: Final = 32
 """Bytes of a text that are searched in a step."""
 _VALUE_STEPS: Final = 3
-_PLACE_STEPS: Final = 4
+_PLACE_STEPS: Final = 8
 """The cost of looking at one value, besides reading it and the length of its text, and of one mapping or list."""
 
 
