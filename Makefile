@@ -50,7 +50,7 @@ test-operators: setup ## tests with real operators, cert-manager, Prometheus; MI
 	@$(BIN)/python -m tests.control_plane.build --operators $(if $(MINUTES),--minutes $(MINUTES)) >/dev/null; built=$$?; \
 	$(BIN)/pytest -n $(WORKERS) -m 'operators and not long' --limit-reruns 2 $(if $(MINUTES),--only-built) && exit $$built
 
-test-fast: setup browser ## the tests that need no control plane and little time each: a minute
+test-fast: setup browser ## the tests that need no control plane and little time each: two minutes
 	FUZZ_TIMES=$(or $(FUZZ_TIMES),0.3) $(BIN)/pytest -n $(WORKERS) -m 'not cluster and not long and not slow'
 
 test-long: setup browser ## the long forms, on real clocks, and a longer search by properties: before a release
