@@ -54,12 +54,14 @@ def test_a_gang_of_64_is_bound_in_the_smallest_of_three_racks_that_holds_it(clus
             what="all 64 in rack middle",
             timeout=120,
         )
-        found = decision(cluster, fairgate.team_a, next(iter(racks_of(cluster, fairgate.team_a))))
-        assert found["domain"] == f"{RACK}=middle"
-        assert found["why"] == (
+        found = [decision(cluster, fairgate.team_a, name) for name in racks_of(cluster, fairgate.team_a)]
+        assert {each["domain"] for each in found} == {f"{RACK}=middle"}
+        chosen = (
             "has room for 70 of these pods, 64 start together; of 2 domains that have, it leaves the least; "
             "too small: small 50"
         )
+        # A pod that is released again after a conflict follows those that are charged.
+        assert {chosen} <= {each["why"] for each in found} <= {chosen, "charged there"}
         listed = {
             name
             for each in list_pods(cluster, fairgate.team_a)
