@@ -1,7 +1,6 @@
 """Runs `fairgate uninstall`: checks rights, looks at what is there, prints the plan or carries it out."""
 
 import asyncio
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -9,7 +8,9 @@ import click
 
 from webhook.cli.options import Layout
 from webhook.cli.serialization import to_json, to_yaml
+from webhook.cli.uninstall.command import Options
 from webhook.cli.uninstall.report import StepReport, UninstallReport, line_of, step_report, summary_of
+from webhook.cli.world_source import default_kubeconfig
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.namespace import own_namespace
@@ -24,17 +25,6 @@ from webhook.kube.registration.inventory import LEFT
 DONE: Final = 0
 INCOMPLETE: Final = 1
 UNREADABLE: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The user's options."""
-
-    kubeconfig: Path | None
-    scope: Scope
-    tempo: Tempo
-    layout: Layout
-    is_dry_run: bool
 
 
 def run(options: Options) -> int:
@@ -62,23 +52,31 @@ def run(options: Options) -> int:
 
 
 async def _run(options: Options, report: UninstallReport) -> None:
-    async with await connect(options.kubeconfig) as connection:
-        scope = await _scope(options)
-        missing = await missing_rights(connection, needed_rights(scope), options.tempo)
+    kubeconfig = options.kubeconfig or default_kubeconfig()
+    tempo = Tempo(pods_per_second=options.pods_per_second, wait_seconds=options.wait_seconds)
+    async with await connect(kubeconfig) as connection:
+        scope = await _scope(options, kubeconfig)
+        missing = await missing_rights(connection, needed_rights(scope), tempo)
         report.missing_rights = [right.text for right in missing]
-        if missing:
-            return
-        await _carry_out(connection, replace(options, scope=scope), report)
+        if not missing:
+            await _carry_out(connection, scope, tempo, options, report)
 
 
-async def _scope(options: Options) -> Scope:
-    if not options.scope.certs_secret:
-        return options.scope
-    namespace = options.scope.namespace or await own_namespace(options.kubeconfig)
-    return replace(options.scope, secret_namespace=namespace)
+async def _scope(options: Options, kubeconfig: Path | None) -> Scope:
+    namespace = options.namespace or ""
+    return Scope(
+        namespace=namespace,
+        workload=options.workload or "",
+        certs_secret=options.certs_secret or "",
+        secret_namespace=(namespace or await own_namespace(kubeconfig)) if options.certs_secret else "",
+        keeps_line=options.keeps_line,
+        keeps_definitions=options.keeps_definitions,
+    )
 
 
-async def _carry_out(connection: ApiConnection, options: Options, report: UninstallReport) -> None:
+async def _carry_out(
+    connection: ApiConnection, scope: Scope, tempo: Tempo, options: Options, report: UninstallReport
+) -> None:
     def note(step: StepReport) -> None:
         report.steps.append(step)
         if options.layout in (Layout.TABLE, Layout.WIDE):
@@ -87,12 +85,12 @@ async def _carry_out(connection: ApiConnection, options: Options, report: Uninst
     def ended(result: StepResult) -> None:
         note(step_report(result.planned, is_over=True, failed=result.failed))
 
-    found = await survey(connection, options.scope, options.tempo)
+    found = await survey(connection, scope, tempo)
     if options.is_dry_run:
-        for each in plan(found, options.scope):
+        for each in plan(found, scope):
             note(step_report(each, is_over=False))
     else:
-        await Removal(connection, options.scope, options.tempo, report=ended, waits=_wait_for).run(found)
+        await Removal(connection, scope, tempo, report=ended, waits=_wait_for).run(found)
     report.left = list(LEFT)
     report.complete = not options.is_dry_run and not any(step.failed for step in report.steps)
 
