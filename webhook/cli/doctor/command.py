@@ -1,10 +1,12 @@
 """`fairgate doctor`: options and help; run.py implements it."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from webhook.cli.command import command, of, option
 from webhook.cli.doctor.findings import Check
 from webhook.cli.options import Layout, kubeconfig_option, layout_option, policy_option
 
@@ -18,25 +20,30 @@ Examples:
 Exit status: 0 healthy, 1 something is wrong, 2 no problem found, but not everything could be checked."""
 
 
-@click.command(epilog=_EXAMPLES, short_help="Find out what is wrong with an installation.")
-@policy_option
-@kubeconfig_option
-@click.option(
-    "-n",
-    "--namespace",
-    metavar="NAME",
-    help="Namespace of a dry run that creates a pod, to see whether Fairgate is called. Default: the kubeconfig's own.",
-)
-@click.option(
-    "--skip",
-    multiple=True,
-    type=click.Choice(Check, case_sensitive=False),
-    help="Skip a check. Repeatable.",
-)
-@layout_option
-def doctor(
-    *, policy: Path | None, kubeconfig: Path | None, namespace: str | None, skip: tuple[Check, ...], layout: Layout
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The user's options."""
+
+    policy: Path | None = of(policy_option)
+    kubeconfig: Path | None = of(kubeconfig_option)
+    namespace: str | None = option(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        help="Namespace of a dry run that creates a pod, to see whether Fairgate is called. Default: the kubeconfig's "
+        "own.",
+    )
+    skip: tuple[Check, ...] = option(
+        "--skip",
+        multiple=True,
+        type=click.Choice(Check, case_sensitive=False),
+        help="Skip a check. Repeatable.",
+    )
+    layout: Layout = of(layout_option)
+
+
+@command(Options, epilog=_EXAMPLES, short_help="Find out what is wrong with an installation.")
+def doctor(options: Options) -> None:
     """Check a whole installation: what is wrong, and what to do about it.
 
     The checks: servers are ready and have a leader, the evictor has a leader, all have the same policy in force,
@@ -49,7 +56,6 @@ def doctor(
     as unknown.
     """
     # pydantic and rich are slow to import, and --help needs neither
-    from webhook.cli.doctor.run import Options, run  # noqa: PLC0415
-    from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415
+    from webhook.cli.doctor.run import run  # noqa: PLC0415
 
-    sys.exit(run(Options(policy, kubeconfig or default_kubeconfig(), namespace, frozenset(skip), layout)))
+    sys.exit(run(options))

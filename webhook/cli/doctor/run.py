@@ -3,18 +3,19 @@
 import asyncio
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Final
 
 import click
 import msgspec
 
 from webhook.cli.doctor import pods, processes, registration
+from webhook.cli.doctor.command import Options
 from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, State, exit_status, missing_right
 from webhook.cli.doctor.table import to_table
 from webhook.cli.options import Layout, columns, is_colored
 from webhook.cli.screen import progress
 from webhook.cli.serialization import to_json, to_yaml
+from webhook.cli.world_source import default_kubeconfig
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.namespace import own_namespace
@@ -36,17 +37,6 @@ from webhook.policy.load import load, parse, with_enforcement
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 
 _OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES)
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The user's options; `namespace` is that of the dry run, None for the kubeconfig's own."""
-
-    policy: Path | None
-    kubeconfig: Path | None
-    namespace: str | None
-    skip: frozenset[Check]
-    layout: Layout
 
 
 class FindingReport(msgspec.Struct):
@@ -91,8 +81,9 @@ def run(options: Options) -> int:
 
 async def _observe(options: Options) -> Observations:
     given = load(options.policy) if options.policy is not None else None
-    namespace = options.namespace or await own_namespace(options.kubeconfig)
-    async with await connect(options.kubeconfig) as connection:
+    kubeconfig = options.kubeconfig or default_kubeconfig()
+    namespace = options.namespace or await own_namespace(kubeconfig)
+    async with await connect(kubeconfig) as connection:
         evidence = await read_installation(connection)
         policy = given or _published(evidence.policy)
         if policy is None or Check.REACHABLE in options.skip:

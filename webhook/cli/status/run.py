@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Final
 
 import click
@@ -14,12 +13,12 @@ from rich.console import Console
 from webhook.cli.options import Layout, columns, is_colored
 from webhook.cli.screen import progress
 from webhook.cli.serialization import to_json, to_yaml
+from webhook.cli.status.command import Options
 from webhook.cli.status.report import report_of
 from webhook.cli.status.table import to_table
 from webhook.cli.terminal import print_problems
 from webhook.cli.world_source import (
     ForbiddenError,
-    Source,
     View,
     WorldError,
     choose_policy,
@@ -39,26 +38,15 @@ UNREADABLE: Final = 2
 _PICTURE: Final = "·▁█"
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The user's options; `interval_seconds` is None without --watch."""
-
-    policy: Path | None
-    source: Source
-    layout: Layout
-    interval_seconds: float | None
-    namespaces: tuple[str, ...] = ()
-
-
 def run(options: Options) -> int:
     """Show the status, and return the exit status."""
     try:
         policy = choose_policy(options.policy, options.source)
-        if options.interval_seconds is None:
-            _show_once(options, policy)
-        else:
+        if options.watch:
             with contextlib.suppress(KeyboardInterrupt):
-                asyncio.run(_watch(options, policy, options.interval_seconds))
+                asyncio.run(_watch(options, policy))
+        else:
+            _show_once(options, policy)
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         print_problems(error)
         return UNREADABLE
@@ -76,14 +64,14 @@ def _read(options: Options, policy: Policy) -> View:
     return read_once(options.source, policy, namespaces=options.namespaces, keep_nodes=True)
 
 
-async def _watch(options: Options, policy: Policy, interval_seconds: float) -> None:
+async def _watch(options: Options, policy: Policy) -> None:
     if isinstance(options.source, LiveCluster):
         with contextlib.suppress(ForbiddenError):  # watching is not allowed: read what is allowed at each interval
             async with watch_world(options.source.kubeconfig, policy) as watched:
                 while True:
                     watched.world.tick(int(time.time()))
                     _redraw(_written(options, View(watched.world), why_stale=watched.why_stale()))
-                    await asyncio.sleep(interval_seconds)
+                    await asyncio.sleep(options.interval)
     is_first = True
     while True:
         view = await asyncio.to_thread(_read, options, policy)
@@ -91,7 +79,7 @@ async def _watch(options: Options, policy: Policy, interval_seconds: float) -> N
             view.coverage.print_notes()
             is_first = False
         _redraw(_written(options, view))
-        await asyncio.sleep(interval_seconds)
+        await asyncio.sleep(options.interval)
 
 
 def _redraw(text: str) -> None:
