@@ -51,7 +51,7 @@ test-operators: setup ## tests with real operators, cert-manager, Prometheus; MI
 	$(BIN)/pytest -n $(WORKERS) -m 'operators and not long' --limit-reruns 2 $(if $(MINUTES),--only-built) && exit $$built
 
 test-fast: setup browser ## the tests that need no control plane and little time each: two minutes
-	FUZZ_TIMES=$(or $(FUZZ_TIMES),0.3) $(BIN)/pytest -n $(WORKERS) -m 'not cluster and not long and not slow'
+	FUZZ_TIMES=$(or $(FUZZ_TIMES),0.3) $(BIN)/pytest -n 8 -m 'not cluster and not long and not slow'
 
 test-long: setup browser ## the long forms, on real clocks, and a longer search by properties: before a release
 	$(BIN)/pytest -m long
