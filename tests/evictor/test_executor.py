@@ -18,7 +18,8 @@ from webhook.core.reclaim.evictions import Evictions
 from webhook.core.reclaim.reservation import NodeHold, Target
 from webhook.evictor import executor as executors
 from webhook.evictor import hold_manager
-from webhook.evictor.executor import Executor, NodeActions
+from webhook.evictor.actions import NodeActions
+from webhook.evictor.executor import Executor
 from webhook.kube.objects.events import ObjectRef
 
 NOTICE = make.policy(make.team(guaranteed=0), make.team("team-b"), reclaim=ReclaimRules(notice_seconds=30))

@@ -110,10 +110,8 @@ class Layout(StrEnum):
     YAML = "yaml"
 
 
-history_option = click.option(
+history_option = path_option(
     "--history",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
     help="A history of `fairgate serve --history`: its pods also say how long pods run, for likely starts.",
 )
 

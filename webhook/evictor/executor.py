@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
@@ -13,57 +12,13 @@ from webhook.cluster.writes.evictions import Evicted, Later, Refused
 from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.reclaim.held_nodes import HeldNodes
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
-
-if TYPE_CHECKING:
-    from webhook.evictor.hold_manager import HoldManager
+from webhook.evictor.actions import LimitActions, NodeActions
+from webhook.evictor.hold_manager import HoldManager
 
 _T = TypeVar("_T")
 
 AT_ONCE: Final = 32
 """Concurrent requests: the API server handles a few dozen at a time, and other clients need some of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeActions:
-    """The pending actions on one node.
-
-    `node_hold` is None where nothing is held; `is_news`: the node does not state that yet. `first` are those
-    of `let_in` without any toleration yet.
-    """
-
-    node: NodeName
-    node_hold: NodeHold | None
-    is_news: bool
-    let_in: tuple[Beneficiary, ...] = ()
-    first: frozenset[Uid] = frozenset()
-    notices: tuple[tuple[Target, TeamName], ...] = ()
-    evictions: tuple[Target, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
-        return not (self.is_news or self.let_in or self.notices or self.evictions)
-
-
-@dataclass(frozen=True, slots=True)
-class LimitActions:
-    """The pending actions for one pod in line that room under limits is kept for.
-
-    `since` is when that began. Nothing else is done before the pod states it (`is_marked`). `team` is that of the pod.
-    """
-
-    place: NodeName
-    waiting: Beneficiary
-    team: TeamName
-    since: int
-    is_marked: bool
-    notices: tuple[Target, ...] = ()
-    evictions: tuple[Target, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
-        return self.is_marked and not (self.notices or self.evictions)
 
 
 class Executor:
@@ -89,7 +44,7 @@ class Executor:
             if not isinstance(outcome, Evicted)
         }
 
-    async def carry_out(self, node_actions: NodeActions, progress: "HoldManager") -> None:
+    async def carry_out(self, node_actions: NodeActions, progress: HoldManager) -> None:
         """Carry out the actions on a node: no pod is evicted before the node states for which pod."""
         if node_actions.is_news and self._is_leading():
             await self._limited(holds.write_hold(self._connection, node_actions.node, node_actions.node_hold))
@@ -112,7 +67,7 @@ class Executor:
         if failure := next((outcome for outcome in done if isinstance(outcome, BaseException)), None):
             raise failure
 
-    async def make_room(self, actions: LimitActions, progress: "HoldManager") -> None:
+    async def make_room(self, actions: LimitActions, progress: HoldManager) -> None:
         """Carry out the actions for a pod in line: no pod is evicted before all replicas can see for which one."""
         if not actions.is_marked:
             await self.keep_room(actions.waiting, since=actions.since)
@@ -142,18 +97,18 @@ class Executor:
                 await self._limited(holds.take_notice_back(self._connection, target))
 
     async def _let_in(
-        self, beneficiary: Beneficiary, node_hold: NodeHold, progress: "HoldManager", *, is_first: bool
+        self, beneficiary: Beneficiary, node_hold: NodeHold, progress: HoldManager, *, is_first: bool
     ) -> None:
         await self._limited(holds.let_in(self._connection, beneficiary, node_hold.id, is_first=is_first))
         progress.admitted(beneficiary, node_hold)
 
-    async def _give_notice(self, target: Target, team: TeamName, node: NodeName, progress: "HoldManager") -> None:
+    async def _give_notice(self, target: Target, team: TeamName, node: NodeName, progress: HoldManager) -> None:
         """Announce an eviction on the victim; one that cannot be changed is evicted without, at the same time."""
         with suppress(ApiError):
             await self._limited(holds.give_notice(self._connection, target, team))
         progress.noticed(target, node)
 
-    async def _evict(self, target: Target, node: NodeName, progress: "HoldManager") -> None:
+    async def _evict(self, target: Target, node: NodeName, progress: HoldManager) -> None:
         async with self._slots:
             if self._is_leading() and progress.begin(target, node):
                 is_guarded = progress.is_guarded(target)

@@ -13,9 +13,9 @@ from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.reclaim.held_room import current, holds, is_short
 from webhook.core.reclaim.reclaim_plan import Hold, Move
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.evictor.actions import NodeActions
 from webhook.evictor.backoff import PodBackoff, TeamBackoff
 from webhook.evictor.cluster_view import ClusterView
-from webhook.evictor.executor import NodeActions
 from webhook.evictor.reporter import EvictionReporter
 from webhook.evictor.scheduler_progress import SchedulerProgress
 from webhook.evictor.unevictable import Unevictable

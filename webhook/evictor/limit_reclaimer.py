@@ -17,15 +17,16 @@ from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot, Refused
 from webhook.core.reclaim.reclaim_snapshot import take_snapshot
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, hold_under_limits, limit_place
 from webhook.core.release.line_plan import NOTHING, plan_line
+from webhook.evictor.actions import LimitActions
 from webhook.evictor.backoff import LONG_SECONDS
 from webhook.evictor.cluster_view import ClusterView
-from webhook.evictor.executor import Executor, LimitActions
+from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.reporter import EvictionReporter
 
 UNUSED_SECONDS: Final = 30.0
-"""How long room under limits is kept for a pod that does not start although it could, as far as the evictor sees. It
-then it is paused as long, the next time four times as long, and so on."""
+"""How long room under limits is kept for a pod that does not start although it could, as far as the evictor sees.
+Then it is paused for as long, the next time four times as long, and so on."""
 
 FAILED_SECONDS: Final = 2.0
 """Pause after a request for a pod failed."""

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 
+from webhook.cluster.api.client import STRATEGIC_PATCH
 from webhook.cluster.api.errors import ClusterError
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod
@@ -21,8 +22,6 @@ MOST: Final = 50
 
 FAILED_SECONDS: Final = 60.0
 """When to try again after a request failed."""
-
-_STRATEGIC: Final = "application/strategic-merge-patch+json"
 
 
 class LostPods:
@@ -72,7 +71,7 @@ class LostPods:
             if not replaces_at_once(await send("GET", path, action="get jobs"), job.uid):
                 return
             await self._context.connection.send(
-                "PATCH", status, patch, action="patch pods/status", content_type=_STRATEGIC
+                "PATCH", status, patch, action="patch pods/status", content_type=STRATEGIC_PATCH
             )
         except ClusterError as error:
             self._backoff.pause(gpu_pod.uid, FAILED_SECONDS)

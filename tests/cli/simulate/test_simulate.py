@@ -112,10 +112,12 @@ def test_kept_pods_had_their_minimum_runtime_by_their_own_age(folder):
         pod["metadata"]["creationTimestamp"] = created
         items.append(pod)
     (folder / "world.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    lent = POLICY.replace("guaranteed: 8, limit: LIMIT", "guaranteed: 0, limit: 16")
-    (folder / "lent.yaml").write_text(lent + "reclaim: {minimumRuntime: 1h}\n")
+    borrowing = POLICY.replace("guaranteed: 8, limit: LIMIT", "guaranteed: 0, limit: 16")
+    (folder / "borrowing.yaml").write_text(borrowing + "reclaim: {minimumRuntime: 1h}\n")
     (folder / "tasks.csv").write_text("gpus,team,created,seconds\n4,nlp,0,60\n4,nlp,1,60\n")
-    found = data("--policy", "lent.yaml", "--trace", "tasks.csv", "--keep-pods", world="world.json").policies[0].total
+    found = (
+        data("--policy", "borrowing.yaml", "--trace", "tasks.csv", "--keep-pods", world="world.json").policies[0].total
+    )
     assert (found.wait_p50.mean, found.wait_p99.mean) == (0, 59)  # the old one goes at once, the new one is protected
 
 

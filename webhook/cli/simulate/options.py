@@ -108,7 +108,9 @@ class Options(WorldOptions):
     run_seconds: int = option(
         "--run-time", type=Duration(), default="4h", show_default=True, help="With --load: the mean run time of --mix."
     )
-    seed: int = option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of everything at random.")
+    seed: int = option(
+        "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random numbers."
+    )
     rounds: int = option(
         "--rounds",
         type=click.IntRange(1, 100),

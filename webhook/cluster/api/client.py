@@ -27,6 +27,12 @@ CONNECT_SECONDS: Final = 10.0
 SEND_SECONDS: Final = 15.0
 """How long one object's read or write may take: an eviction alone may be retried inside the server for 10 s."""
 
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+"""The media types of what is sent."""
+
 _HEADERS: Final = {
     "Accept": "application/json",
     # The server would gzip every page above 128 KB: CPU on both sides to save bandwidth inside a data center.
@@ -122,7 +128,7 @@ class ApiConnection:
         body: bytes | None = None,
         *,
         action: str,
-        content_type: str = "application/json",
+        content_type: str = JSON,
         params: Mapping[str, str] | None = None,
         accept: str | None = None,
         seconds: float = SEND_SECONDS,

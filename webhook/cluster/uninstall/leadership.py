@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Final
 
-from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.client import MERGE_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.uninstall.scope import Tempo
 from webhook.kube.objects.lease import LeaseRecord, lease_patch, micro_time
@@ -58,7 +58,7 @@ async def _take(connection: ApiConnection, lease: OwnedObject, tempo: Tempo, *, 
             lease.path,
             lease_patch(record, version=""),
             action="patch leases",
-            content_type="application/merge-patch+json",
+            content_type=MERGE_PATCH,
         )
     except ApiError as error:
         if not error.is_missing:

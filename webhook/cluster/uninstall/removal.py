@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.client import MERGE_PATCH, STRATEGIC_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.uninstall.leadership import taken_over
 from webhook.cluster.uninstall.plan import PlannedStep, Step, plan
@@ -20,8 +20,6 @@ from webhook.kube.pod.let_go import let_go_patch
 from webhook.kube.reclaim.holds import withdraw_notice_patch
 from webhook.kube.registration.inventory import DEFINITIONS, HELD_ROOM, REGISTERED_GUARDS, ROLES, WEBHOOKS, OwnedObject
 
-_MERGE: Final = "application/merge-patch+json"
-_STRATEGIC: Final = "application/strategic-merge-patch+json"
 _NO_REPLICAS: Final = msgspec.json.encode({"spec": {"replicas": 0}})
 
 
@@ -99,7 +97,7 @@ class Removal:
             self._connection,
             found.notices,
             lambda pod: withdraw_notice_patch(pod.uid),
-            content_type=_MERGE,
+            content_type=MERGE_PATCH,
             tempo=self._tempo,
         )
         await self._step(steps[Step.NOTICES], withdrawn)
@@ -107,7 +105,9 @@ class Removal:
     async def _let_go(self, found: Survey) -> Iterable[str]:
         if self._scope.keeps_line:
             return ()
-        return await patch_pods(self._connection, found.line, let_go_patch, content_type=_STRATEGIC, tempo=self._tempo)
+        return await patch_pods(
+            self._connection, found.line, let_go_patch, content_type=STRATEGIC_PATCH, tempo=self._tempo
+        )
 
     async def _open(self, nodes: Iterable[NodeName]) -> Iterable[str]:
         await self._delete([HELD_ROOM])
@@ -129,7 +129,7 @@ class Removal:
             if each.replicas:
                 path = f"{each.path}/scale"
                 action = f"patch {each.kind.lower()}s/scale"
-                await self._connection.send("PATCH", path, _NO_REPLICAS, action=action, content_type=_MERGE)
+                await self._connection.send("PATCH", path, _NO_REPLICAS, action=action, content_type=MERGE_PATCH)
         seen: dict[str, tuple[str, float]] = {}
         is_last = _now() + self._tempo.wait_seconds
         before: list[str] = []

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final, NoReturn
 
-from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.client import MERGE_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
 from webhook.cluster.writes.correlation import Correlator, EventRecord
@@ -19,7 +19,6 @@ WAITING: Final = 1000
 TRIES: Final = 5
 """Attempts per event, with backoffs of about 0.5, 1, 2 and 4 s: a later Event would be of no use."""
 
-_MERGE: Final = "application/merge-patch+json"
 _log: Final = logging.getLogger("webhook.cluster.writes.events")
 
 
@@ -100,7 +99,7 @@ class EventWriter:
                     f"{path}/{event.name}",
                     repeat_patch(event, count=record.count, last=record.last),
                     action="patch events",
-                    content_type=_MERGE,
+                    content_type=MERGE_PATCH,
                 )
             except ApiError as error:
                 if not error.is_missing:
@@ -135,7 +134,7 @@ class EventWriter:
             return
         record.count += count_of(body)
         patch = repeat_patch(record.event, count=record.count, last=record.last)
-        await self._connection.send("PATCH", path, patch, action="patch events", content_type=_MERGE)
+        await self._connection.send("PATCH", path, patch, action="patch events", content_type=MERGE_PATCH)
 
 
 def _is_transient(error: ClusterError) -> bool:

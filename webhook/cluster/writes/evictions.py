@@ -7,7 +7,7 @@ from enum import Enum, StrEnum, auto
 from http import HTTPStatus
 from typing import Final
 
-from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.client import JSON_PATCH, STRATEGIC_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.core.reclaim.reservation import Target
 from webhook.kube.reclaim.holds import deletion, disruption_patch, eviction
@@ -25,8 +25,6 @@ TRIAL_SECONDS: Final = 2.0
 LATER_SECONDS: Final = 2.0
 """When to try again where the API server gives no time."""
 
-_STRATEGIC: Final = "application/strategic-merge-patch+json"
-_JSON_PATCH: Final = "application/json-patch+json"
 
 _REDUCTIONS: Final = 2
 """How often a pod that is too large is made smaller: by its metadata, then by its status."""
@@ -147,7 +145,7 @@ async def _reduce(connection: ApiConnection, target: Target) -> bool:
             where, action = _path(target), "patch pods"
             if found.subresource:
                 where, action = f"{where}/{found.subresource}", f"{action}/{found.subresource}"
-            await connection.send("PATCH", where, found.patch, action=action, content_type=_JSON_PATCH)
+            await connection.send("PATCH", where, found.patch, action=action, content_type=JSON_PATCH)
             return True
     return False
 
@@ -156,7 +154,7 @@ async def _mark_disrupted(connection: ApiConnection, target: Target) -> None:
     """Set the condition of a disruption on a pod; where that fails, its Job counts a failure, and nothing else."""
     body, action = disruption_patch(target), "patch pods/status"
     with suppress(ClusterError):
-        await connection.send("PATCH", f"{_path(target)}/status", body, action=action, content_type=_STRATEGIC)
+        await connection.send("PATCH", f"{_path(target)}/status", body, action=action, content_type=STRATEGIC_PATCH)
 
 
 def _path(target: Target) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.client import JSON_PATCH, MERGE_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.reclaim.held_nodes import HeldNodes
@@ -22,9 +22,6 @@ _TRIES: Final = 4
 
 _HELD_NODES: Final = f"/apis/{OWN_API}/{HELD_NODES}"
 
-_MERGE: Final = "application/merge-patch+json"
-_JSON: Final = "application/json-patch+json"
-
 
 async def write_hold(connection: ApiConnection, node: NodeName, node_hold: NodeHold | None) -> None:
     """Write a hold on a node, or remove it, also where the node is gone. Raises ClusterError."""
@@ -34,7 +31,7 @@ async def write_hold(connection: ApiConnection, node: NodeName, node_hold: NodeH
         try:
             patch = _patch(await connection.send("GET", path, action="get nodes"), node_hold)
             if patch is not None:
-                await connection.send("PATCH", path, patch, action="patch nodes", content_type=_MERGE)
+                await connection.send("PATCH", path, patch, action="patch nodes", content_type=MERGE_PATCH)
         except ApiError as error:
             failures += 1
             if error.is_missing and node_hold is None:
@@ -54,7 +51,7 @@ async def lock_nodes(connection: ApiConnection, held: HeldNodes) -> None:
     action = f"patch {HELD_NODES}"
     try:
         await connection.send(
-            "PATCH", f"{_HELD_NODES}/{HELD_NODES_NAME}", replace_patch(held), action=action, content_type=_JSON
+            "PATCH", f"{_HELD_NODES}/{HELD_NODES_NAME}", replace_patch(held), action=action, content_type=JSON_PATCH
         )
     except ApiError as error:
         if not error.is_missing:
@@ -69,7 +66,7 @@ async def let_in(connection: ApiConnection, claim: Beneficiary, hold_id: str, *,
     """
     path = f"/api/v1/namespaces/{claim.namespace}/pods/{claim.name}"
     patch = toleration_patch(claim.uid, hold_id, is_first=is_first)
-    await connection.send("PATCH", path, patch, action="patch pods", content_type=_JSON)
+    await connection.send("PATCH", path, patch, action="patch pods", content_type=JSON_PATCH)
 
 
 async def give_notice(connection: ApiConnection, target: Target, team: TeamName) -> None:
@@ -85,7 +82,7 @@ async def keep_room(connection: ApiConnection, waiting: Beneficiary, *, since: i
     path = f"/api/v1/namespaces/{waiting.namespace}/pods/{waiting.name}"
     body = keep_room_patch(waiting.uid, since=since)
     try:
-        await connection.send("PATCH", path, body, action="patch pods", content_type=_MERGE)
+        await connection.send("PATCH", path, body, action="patch pods", content_type=MERGE_PATCH)
     except ApiError as error:
         if not (error.is_missing or error.is_conflict):
             raise
@@ -98,7 +95,7 @@ async def take_notice_back(connection: ApiConnection, target: Target) -> None:
 
 async def _annotate(connection: ApiConnection, target: Target, patch: bytes) -> None:
     path = f"/api/v1/namespaces/{target.namespace}/pods/{target.name}"
-    await connection.send("PATCH", path, patch, action="patch pods", content_type=_MERGE)
+    await connection.send("PATCH", path, patch, action="patch pods", content_type=MERGE_PATCH)
 
 
 def _patch(body: bytes, node_hold: NodeHold | None) -> bytes | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.client import JSON, MERGE_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.kube.objects.lease import LeaseRecord, StoredLease, lease_patch, micro_time, new_lease, read_lease
 
@@ -226,7 +226,7 @@ class Lease:
     async def _send(self, method: str, path: str, body: bytes | None, action: str) -> bytes:
         # Half of the deadline: after a silent connection there is time for an attempt on another one.
         seconds = self._timing.renew_deadline / 2
-        content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        content_type = MERGE_PATCH if method == "PATCH" else JSON
         return await self._connection.send(
             method, path, body, action=action, content_type=content_type, seconds=seconds
         )

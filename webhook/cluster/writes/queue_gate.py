@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.client import JSON_PATCH, MERGE_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.core.model.decision import Admit
 from webhook.core.model.demand import Weights
@@ -22,8 +22,6 @@ from webhook.kube.pod.waiting_reason import MAX_TEXT, Waits, waiting_annotations
 
 _TRIES: Final = 4
 _decoder: Final = msgspec.json.Decoder(objects.Pod)
-_JSON_PATCH: Final = "application/json-patch+json"
-_MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 class ReleaseResult(Enum):
@@ -67,7 +65,7 @@ async def release_pod(
             raise ClusterError("cannot patch pods: this replica is no longer the leader")
         patch = msgspec.json.encode(release_operations(found, admit, now_text=now_text))
         try:
-            await _patch(connection, waiting, patch, _JSON_PATCH)
+            await _patch(connection, waiting, patch, JSON_PATCH)
         except ApiError as error:
             failures += is_read
             is_outdated = error.is_conflict or (not is_read and _may_be_outdated(error))
@@ -94,7 +92,7 @@ async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, why: Reas
             return None
         patch = _text_patch(waiting, why, version=found.metadata.resource_version)
         try:
-            body = await _patch(connection, waiting, patch, _MERGE_PATCH)
+            body = await _patch(connection, waiting, patch, MERGE_PATCH)
         except ApiError as error:
             failures += 1
             if not (error.is_conflict or error.is_missing) or failures == _TRIES:
@@ -112,7 +110,7 @@ async def write_reason(connection: ApiConnection, waiting: WaitingPod, why: Reas
     has_size = gang_whole or waiting.gang_whole
     more = {keys.GANG_WHOLE: str(gang_whole) if gang_whole else None} if has_size else {}
     try:
-        await _patch(connection, waiting, _text_patch(waiting, why, version=waiting.version, **more), _MERGE_PATCH)
+        await _patch(connection, waiting, _text_patch(waiting, why, version=waiting.version, **more), MERGE_PATCH)
     except ApiError as error:
         if not (error.is_missing or error.is_conflict):
             raise

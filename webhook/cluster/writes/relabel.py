@@ -4,7 +4,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.client import MERGE_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.core.model.decision import Charge
 from webhook.core.model.pod import Resident
@@ -49,7 +49,7 @@ async def relabel(
                 path,
                 tier_patch(found, charge.tier, team=charge.team),
                 action="patch pods",
-                content_type="application/merge-patch+json",
+                content_type=MERGE_PATCH,
                 params={"fieldManager": FIELD_MANAGER},
             )
         except ApiError as error:

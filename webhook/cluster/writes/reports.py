@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.client import MERGE_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import ReplicaReport, Report
@@ -32,9 +32,7 @@ async def write_report(connection: ApiConnection, name: str, patch: dict[str, An
     path = f"{reports.PATH}/{name}"
     encoded = msgspec.json.encode(patch)
     try:
-        body = await connection.send(
-            "PATCH", path, encoded, action="patch reports", content_type="application/merge-patch+json"
-        )
+        body = await connection.send("PATCH", path, encoded, action="patch reports", content_type=MERGE_PATCH)
     except ApiError as error:
         if not error.is_missing:
             raise

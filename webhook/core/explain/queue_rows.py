@@ -166,8 +166,7 @@ class QueueReader:
         return number, waiting.created, waiting.pod.namespace, waiting.pod.name
 
     def _cause(self, waiting: WaitingPod) -> _Cause:
-        queued = queued_pod(waiting, self._world)
-        key = (queued.team, queued.user, queued.kind, queued.gpus, queued.requested_tier, queued.namespace)
+        key = queued_pod(waiting, self._world).like
         found = self._causes.get(key)
         if found is None:
             if len(self._causes) >= MAX_JUDGED:

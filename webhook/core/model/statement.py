@@ -101,7 +101,7 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
 _AMOUNTS: Final = frozenset({"gpus", "GPUs", "exact", "limit"})
 
 
-@lru_cache(maxsize=1024)  # the words are constants of the code
+@lru_cache(maxsize=1024)  # words are constants of the code, or read back and bounded there
 def _parts(words: str) -> tuple[tuple[str, str, str, Callable[[Any], str] | None], ...]:
     """Return the words up to each place, with the name of the fact there, how it is written, and what writes it."""
     return tuple(

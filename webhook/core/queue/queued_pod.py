@@ -39,6 +39,11 @@ class QueuedPod(NamedTuple):
     is_evictable: bool = True
     gang: GangId | None = None
 
+    @property
+    def like(self) -> Hashable:
+        """What it has in common with all pods that wait for the same, members of gangs left out."""
+        return self.team, self.user, self.kind, self.gpus, self.requested_tier, self.namespace
+
 
 class Age(NamedTuple):
     """The place of an entry among equals: by creation, ties by name. It is unique, since the UID is."""

@@ -86,4 +86,4 @@ def _kind_of(entry: QueueEntry) -> Hashable:
     first = entry.pods[0]
     if first.gang is not None:
         return entry.key
-    return first.team, first.user, first.kind, first.gpus, first.requested_tier, first.namespace
+    return first.like

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.client import MERGE_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.watch.event_stream import EventStream
 from webhook.core.admission.refused_owners import MissingPods, RefusedOwner, Retries
@@ -30,8 +30,6 @@ READ_AT_ONCE: Final = 4
 
 SECONDS: Final = 5.0
 """Timeout of one request: the leader has other tasks."""
-
-_MERGE: Final = "application/merge-patch+json"
 
 
 class Retrier:
@@ -136,7 +134,7 @@ class Retrier:
         patch = retry_patch(controller.uid, at=rfc3339(int(time.time())))
         action = f"patch {path.split('/')[-2]}"
         try:
-            await self._connection.send("PATCH", path, patch, action=action, content_type=_MERGE, seconds=SECONDS)
+            await self._connection.send("PATCH", path, patch, action=action, content_type=MERGE_PATCH, seconds=SECONDS)
         except ApiError:
             self._retries.forget(owner)
         except ClusterError:
