@@ -69,14 +69,14 @@ async def test_a_release_that_takes_long_holds_up_no_other(tmp_path):
 async def test_while_releases_are_under_way_changes_gather_for_the_next_pass(tmp_path):
     async with staged(tmp_path) as stage:
         held = await stage.held_release()
-        passes, due = 0, stage.releaser._releases.due
+        passes, due = 0, stage.releaser._starts.due
 
         def counted(**settings):
             nonlocal passes
             passes += 1
             return due(**settings)
 
-        stage.releaser._releases.due = counted
+        stage.releaser._starts.due = counted
         for _ in range(100):
             stage.releaser.wake()
             await asyncio.sleep(0.01)
@@ -261,7 +261,7 @@ async def test_a_replica_that_does_not_lead_remembers_no_pods_that_are_gone(tmp_
             stage.api.delete(PODS, f"p{number}", namespace="team-a")
         stage.queue("last")
         await until(lambda: len(stage.world.waiting) == 1)
-        assert len(stage.releaser._releases.view._changed) == 0
+        assert len(stage.releaser._starts.entries._changed) == 0
 
 
 async def test_a_pod_of_another_gate_is_neither_charged_nor_touched_until_that_goes(tmp_path):
