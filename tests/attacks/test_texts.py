@@ -11,7 +11,7 @@ from tests.core.support import make
 from webhook.core.model.names import Namespace
 from webhook.core.model.pod import NamespaceFacts, Owner
 from webhook.core.quota import holders
-from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef, new_event
+from webhook.kube.objects.events import Event, EventReason, ObjectRef, new_event
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import AdmissionReviewer
@@ -69,7 +69,7 @@ def test_no_message_about_an_unknown_resource_does_either():
 
 
 def test_no_event_does():
-    event = Event(ObjectRef("Pod", "ns", "p"), EventType.WARNING, EventReason.BYPASSED_ADMISSION, "Count", EVIL)
+    event = Event(ObjectRef("Pod", "ns", "p"), EventReason.BYPASSED_ADMISSION, EVIL)
     at = datetime(2026, 1, 1, tzinfo=UTC)
     written = json.loads(new_event(event, count=1, first=at, last=at, component="c", instance="i"))
     assert "\x1b" not in written["message"]

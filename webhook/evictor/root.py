@@ -25,12 +25,12 @@ from webhook.core.reclaim.stranded import STRANDED_SECONDS
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.dry_run import DryRun
 from webhook.evictor.endpoints import Endpoints
+from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.loop import Reclaimer
 from webhook.evictor.lost_pods import LostPods
 from webhook.evictor.repair import Repair
-from webhook.evictor.repair_context import RepairContext
 from webhook.evictor.replica import EvictorState
 from webhook.evictor.reporter import EvictionReporter
 from webhook.kube.objects import keys
@@ -138,28 +138,19 @@ class _Candidate:
     async def lead(self) -> None:
         """Reclaim and repair until cancelled."""
         cluster_view, logs, why_stale = self._cluster_view, self._logs, self._feed.readiness
-        eviction_reporter = EvictionReporter(
-            cluster_view.world,
-            cluster_view.reclaim_index,
-            logs=logs,
-            event_recorder=self.events,
-            metrics=self._metrics,
-            notify_owner=self.owner_events.take,
-        )
-        manager = self._manager = HoldManager(
-            cluster_view, eviction_reporter, clock=time.time, new_id=lambda: secrets.token_hex(ID_BYTES)
-        )
-        executor = Executor(self._connection, is_leading=lambda: self.lease.is_leading)
-        reclaimer = Reclaimer(cluster_view, manager, executor, eviction_reporter, self._metrics, why_stale=why_stale)
-        context = RepairContext(
+        context = EvictorContext(
             cluster_view=cluster_view,
             connection=self._connection,
-            event_recorder=self.events,
+            events=self.events,
             logs=logs,
+            metrics=self._metrics,
             why_stale=why_stale,
             is_leading=lambda: self.lease.is_leading,
             clock=time.time,
         )
+        reporter = EvictionReporter(context, notify_owner=self.owner_events.take)
+        manager = self._manager = HoldManager(context, reporter, new_id=lambda: secrets.token_hex(ID_BYTES))
+        reclaimer = Reclaimer(context, manager, Executor(context), reporter)
         repair = Repair(context, after_seconds=self._repair_after_seconds)
         lost_pods = LostPods(context)
         dry_run = DryRun(

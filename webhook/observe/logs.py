@@ -19,6 +19,7 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from webhook.core.model.pod import Pod, Resident
 from webhook.core.model.text import printable, printable_lines
 
 FLUSH_SECONDS: Final = 0.005
@@ -107,6 +108,11 @@ class Logs:
 def open_logs(log_format: LogFormat, *, fd: int | None = None) -> Logs:
     """Log to a file descriptor; by default standard error, because standard output is for commands' results."""
     return Logs(LineWriter(sys.stderr.fileno() if fd is None else fd), log_format=log_format)
+
+
+def pod_fields(pod: Resident | Pod) -> dict[str, str]:
+    """Return the fields of a log line that name a pod."""
+    return {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
 
 
 _encoder: Final = msgspec.json.Encoder(enc_hook=str)

@@ -8,6 +8,7 @@ import pytest
 from tests.cluster.support.fake_api import Answer, Body, FakeApi
 from tests.cluster.support.stores import write_kubeconfig
 from tests.core.support import make
+from tests.server.support.leader_context import leader_context
 from webhook.cluster.api.client import connect
 from webhook.kube.registration.registration import webhook_configurations
 from webhook.observe.logs import LogFormat, open_logs
@@ -24,12 +25,9 @@ class Scene:
         self.api = api
         self.why_not = "world: not listed yet"
         self._log = log
-        self.registrar = RegistrationLoop(
-            connection,
-            make.world(make.policy(), nodes=[]),
-            open_logs(LogFormat.JSON, fd=log.fileno()),
-            why_not_serving=lambda: self.why_not,
-        )
+        world, logs = make.world(make.policy(), nodes=[]), open_logs(LogFormat.JSON, fd=log.fileno())
+        context = leader_context(world, connection=connection, logs=logs)
+        self.registrar = RegistrationLoop(context, why_not_serving=lambda: self.why_not)
         for made in webhook_configurations(make.policy(), ca_bundle_pem=None, url="https://fairgate.test"):
             name = made["metadata"]["name"]
             webhooks = [{**webhook, "failurePolicy": "Ignore"} for webhook in made["webhooks"]]

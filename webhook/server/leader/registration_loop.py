@@ -4,12 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.writes.registration_sync import SyncResult, sync_registration, why_unreachable
-from webhook.core.world.world import World
 from webhook.kube.registration.registration_sync import objects_from_policy
-from webhook.observe.logs import Logs
+from webhook.server.leader.leader_context import LeaderContext
 
 SYNC_SECONDS: Final = 5.0
 """Between two syncs: an edit of the policy is rare, and its mount takes longer to change than this."""
@@ -24,15 +22,13 @@ class RegistrationLoop:
     server can, and the API server has reached it once through the Service.
     """
 
-    def __init__(
-        self, connection: ApiConnection, world: World, logs: Logs, *, why_not_serving: Callable[[], str | None]
-    ) -> None:
+    def __init__(self, context: LeaderContext, *, why_not_serving: Callable[[], str | None]) -> None:
         self.problem: str | None = None
         self._is_open = False
         self._is_reached = False
-        self._connection = connection
-        self._world = world
-        self._logs = logs
+        self._connection = context.connection
+        self._world = context.world
+        self._logs = context.logs
         self._why_not_serving = why_not_serving
 
     async def run(self) -> None:
