@@ -8,6 +8,7 @@ import msgspec
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.one_object import read
 from webhook.kube.objects.keys import REGISTRATION_API
 from webhook.kube.registration.registration_sync import PLURALS, aligned_with_policy, fail_open_webhooks, probe_path
 
@@ -38,7 +39,7 @@ async def sync_registration(connection: ApiConnection, wanted: Iterable[_Json], 
     changed: list[str] = []
     still: list[_Json] = []
     for each in wanted:
-        found = await _read(connection, each)
+        found = await read(connection, _path(each), _OBJECT.decode, action=f"get {PLURALS[each['kind']]}")
         if found is None:
             continue
         adjusted = aligned_with_policy(found, each, is_served=is_served)
@@ -60,19 +61,6 @@ async def why_unreachable(connection: ApiConnection, probes: Iterable[str]) -> s
         except ClusterError as error:
             return f"the API server does not reach it: {error}"
     return None
-
-
-async def _read(connection: ApiConnection, wanted: _Json) -> _Json | None:
-    """Return the object of this name, None if there is none."""
-    action = f"get {PLURALS[wanted['kind']]}"
-    try:
-        return _OBJECT.decode(await connection.send("GET", _path(wanted), action=action))
-    except ApiError as error:
-        if error.is_missing:
-            return None
-        raise
-    except msgspec.DecodeError as cause:
-        raise ClusterError(f"cannot {action}: the response is not an object: {cause}") from cause
 
 
 async def _write(connection: ApiConnection, adjusted: _Json, wanted: _Json) -> bool:
