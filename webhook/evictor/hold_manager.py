@@ -11,7 +11,7 @@ from typing import Final
 from webhook.cluster.writes.evictions import Evicted, Later, Obstacle, Outcome, Refused
 from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.reclaim.held_room import current, holds, is_short
-from webhook.core.reclaim.reclaim_plan import Hold, Move
+from webhook.core.reclaim.reclaim_plan import Move
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
 from webhook.evictor.actions import NodeActions
 from webhook.evictor.backoff import PodBackoff, TeamBackoff
@@ -73,10 +73,6 @@ class HoldManager:
         found = {gpu_pod.uid for gpu_pod in self._reclaim_index.waiting() if gpu_pod.team in teams} if teams else set()
         return found | self.waiting.paused()
 
-    def holds(self) -> list[Hold]:
-        """Return all held room."""
-        return holds(self.node_holds.values(), self._reclaim_index)
-
     def under_way(self) -> Counter[TeamName]:
         """Return how many waiting pods of each team have held room that is free, or whose victims may go now.
 
@@ -89,16 +85,7 @@ class HoldManager:
             for hold in self.node_holds.values()
             if hold.node not in leaving and all(target.at <= now for target in hold.targets)
         )
-        return Counter(hold.waiting.team for hold in holds(ready, self._reclaim_index))
-
-    def chosen(self) -> set[Uid]:
-        """Return the victims that are chosen already."""
-        return self._evictions.listed()
-
-    def evicted(self) -> dict[TeamName, int]:
-        """Return how many pods each team lost within the last minute, or is about to lose."""
-        reclaim_index = self._reclaim_index
-        return self._evictions.losses(lambda uid: p.team if (p := reclaim_index.get(uid)) else None, now=self._clock())
+        return Counter(hold.waiting.team for hold in holds(self._reclaim_index, ready))
 
     def is_guarded(self, target: Target) -> bool:
         """Whether a disruption budget may cover a victim, so that only the Eviction API may decide on it."""

@@ -162,31 +162,24 @@ class Reclaimer:
     def _plan(self) -> Round:
         self._settle_seconds = SETTLE_SECONDS
         manager, reclaim_index, world = self._manager, self._cluster_view.reclaim_index, self._cluster_view.world
-        held = manager.holds()
+        now = int(self._clock())
         gpu_pods = pods_within_share(reclaim_index, world)
         manager.note_waiting(gpu_pod.uid for gpu_pod in gpu_pods)
-        selected = select_pods(
-            gpu_pods, reclaim_index, now=int(self._clock()), paused=manager.paused(), has_holds=bool(held)
-        )
+        selected = select_pods(gpu_pods, reclaim_index, now=now, paused=manager.paused())
         self._is_growing = selected.is_growing
         if not world.policy.is_enforced:
             return Round((), ())
-        have_room = {hold.waiting.uid for hold in held}
-        waiting = [gpu_pod for gpu_pod in selected.waiting if gpu_pod.uid not in have_room]
-        if not waiting:
+        if not selected.waiting:
             return Round((), selected.refused)
         began = time.perf_counter()
         there = take_snapshot(
             reclaim_index,
             world,
-            now=int(self._clock()),
-            holds=held,
-            chosen=manager.chosen(),
-            refused=manager.unevictable.paused() | self._cluster_view.reclaim_index.evictions.listed_for_limits(),
+            now=now,
+            refused=manager.unevictable.paused() | reclaim_index.evictions.listed_for_limits(),
             immovable=manager.unevictable.immovable(),
-            evicted=manager.evicted(),
         )
-        found = plan(waiting, there, under_way=manager.under_way())
+        found = plan(selected.waiting, there, under_way=manager.under_way())
         took = time.perf_counter() - began
         self._metrics.planning(took)
         if not found.moves:

@@ -9,7 +9,7 @@ from tests.core.support.reclaim_pods import reclaim_pod
 from webhook.core.model.policy import Enforcement
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_outlook import WHY_NOT, Impossible, Kept, Possible, eviction_of, outlook
+from webhook.core.reclaim.reclaim_outlook import WHY_NOT, Impossible, Kept, Possible, outlook
 from webhook.core.reclaim.reclaim_plan import Cause
 from webhook.core.reclaim.reclaim_pod import Report
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
@@ -36,7 +36,9 @@ def asker(name="w", gpus=8, report=FULL, tier=Tier.GUARANTEED):
 
 
 def outlook_of(place, reclaim_index, waiting, node_holds=()):
-    return outlook(waiting, reclaim_index, place, node_holds=node_holds, now=NOW)
+    for node_hold in node_holds:
+        reclaim_index.evictions.pick_up(node_hold, noticed=lambda _: False)
+    return outlook(waiting, reclaim_index, place, now=NOW)
 
 
 def test_a_possible_plan_names_its_victims():
@@ -57,8 +59,6 @@ def test_a_plan_under_way_names_its_own_victims_alone():
     others = Target("x", "team-a", "x", "other", 1010)
     node_hold = NodeHold("h", "n0", 1100, (Beneficiary("w", "team-b", "w"),), (mine, others), since=990)
     assert outlook_of(*scene(borrower(), waiting), waiting, [node_hold]) == Kept(node_hold, (mine,))
-    assert eviction_of("v", [node_hold]) == (node_hold, mine)
-    assert eviction_of("unknown", [node_hold]) is None
 
 
 def test_those_that_wait_longer_come_first():

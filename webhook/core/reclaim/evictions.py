@@ -4,14 +4,15 @@ The evictor drives it, and no other object stores the state of a victim. A new l
 pods; the rest is not needed, since a second eviction of the same UID changes nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from webhook.core.model.names import NodeName, TeamName, Uid
-from webhook.core.reclaim.reservation import NodeHold, Target, is_limit_place
+from webhook.core.reclaim.limit_plan import LimitMove
+from webhook.core.reclaim.reservation import NodeHold, Target, hold_under_limits, is_limit_place, limit_place
 
 RATE_SECONDS: Final = 60
 """How long an eviction counts against what its team may lose per minute."""
@@ -76,6 +77,13 @@ class Eviction:
     def is_over(self) -> bool:
         """Whether it ended."""
         return not TRANSITIONS[self.state]
+
+
+class LimitChange(NamedTuple):
+    """The holds of room under limits that ended, and the plans for which others began."""
+
+    ended: tuple[NodeHold, ...]
+    begun: tuple[LimitMove, ...]
 
 
 class Evictions:
@@ -172,6 +180,31 @@ class Evictions:
             holds[node] = hold
         else:
             holds.pop(node, None)
+
+    def keep_limits(
+        self,
+        moves: Iterable[LimitMove],
+        *,
+        since: int,
+        at: int,
+        is_going: Callable[[Uid], bool],
+        may_begin: Callable[[LimitMove], bool],
+    ) -> LimitChange:
+        """Keep the holds of room under limits for the pods of these plans, begin others, and end the rest.
+
+        New victims are evicted from `at` on. A hold begins, at `since`, where `may_begin` says so.
+        """
+        wanted = {limit_place(move.waiting.uid): move for move in moves}
+        ended = [hold for place, hold in self._limit_holds.items() if place not in wanted]
+        begun = [move for place, move in wanted.items() if place not in self._limit_holds and may_begin(move)]
+        for hold in ended:
+            self.keep(hold.node, None, is_going=is_going)
+        for place, hold in list(self._limit_holds.items()):
+            self.keep(place, hold.retargeted(wanted[place], at=at), is_going=is_going)
+        for move in begun:
+            hold = hold_under_limits(move, since=since).retargeted(move, at=at)
+            self.keep(hold.node, hold, is_going=is_going)
+        return LimitChange(tuple(ended), tuple(begun))
 
     def pick_up(self, hold: NodeHold, *, noticed: Callable[[Uid], bool]) -> None:
         """Take over a hold that an earlier leader wrote on its node; of two that list one victim, the first counts."""

@@ -13,11 +13,11 @@ from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import NodeHold, Target
 
 
-def holds(node_holds: Iterable[NodeHold], reclaim_index: ReclaimIndex) -> list[Hold]:
-    """Return all held room as plans read it."""
+def holds(reclaim_index: ReclaimIndex, node_holds: Iterable[NodeHold] | None = None) -> list[Hold]:
+    """Return the held room as plans read it; of all nodes by default."""
     return [
         Hold(gpu_pod, node_hold.node)
-        for node_hold in node_holds
+        for node_hold in (reclaim_index.evictions.holds.values() if node_holds is None else node_holds)
         for beneficiary in node_hold.beneficiaries
         if (gpu_pod := reclaim_index.get(beneficiary.uid)) is not None
     ]

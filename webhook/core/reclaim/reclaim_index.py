@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Final, TypeVar
 
-from webhook.core.model.names import GangId, Namespace, NodeName, Uid
+from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import Obstacle
 from webhook.core.model.policy import ReclaimRules
 from webhook.core.reclaim.attempts import Attempts
@@ -99,6 +99,10 @@ class ReclaimIndex:
     def staying(self, uid: Uid) -> ReclaimPod | None:
         """Return a pod that exists and does not leave."""
         return None if self.is_going(uid) else self._pods[uid]
+
+    def losses(self, *, now: float) -> dict[TeamName, int]:
+        """Return how many pods each team lost within the last minute, or is about to lose."""
+        return self.evictions.losses(lambda uid: self._pods[uid].team if uid in self._pods else None, now=now)
 
     def allowances(self, chosen: Iterable[Uid] = ()) -> dict[GuardId, int]:
         """Return how many victims each disruption budget allows once `chosen` and all accepted evictions are gone."""
