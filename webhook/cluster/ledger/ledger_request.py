@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from webhook.core.model.decision import Decision
 from webhook.core.model.names import Uid
+from webhook.core.model.pod import NO_UID
 from webhook.core.quota.in_flight import LedgerDecision
 
 LedgerJudge = Callable[[], LedgerDecision]
@@ -15,27 +15,21 @@ LedgerJudge = Callable[[], LedgerDecision]
 
 @dataclass(slots=True, eq=False)
 class LedgerRequest:
-    """A request that waits for its decision. `charged` is the UID that may be charged before it was answered.
+    """A request that waits for its decision.
 
-    `is_kept`: its charge stays although the caller no longer waits, for the leader of then to use or end.
+    `admitted` is the decision with which a charge was drafted, and `charged` the UID that it is for. `is_kept`: its
+    charge stays although the caller no longer waits, for the leader of then to use or end.
     """
 
     judge: LedgerJudge
     deadline: float
     is_gone: Callable[[], bool]
     answer: "asyncio.Future[Decision]"
-    charged: Uid | None = None
+    admitted: Decision | None = None
+    charged: Uid = NO_UID
     is_kept: bool = False
 
     @property
     def is_over(self) -> bool:
         """Whether the request was answered or cancelled."""
         return self.answer.done()
-
-
-class AdmittedRequest(NamedTuple):
-    """A request whose charge is assumed, and answered once it is written; `uid` is the charged pod's."""
-
-    request: LedgerRequest
-    decision: Decision
-    uid: Uid
