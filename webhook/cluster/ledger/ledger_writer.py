@@ -8,12 +8,12 @@ view.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.ledger.ledger_context import LedgerContext
-from webhook.cluster.ledger.ledger_request import LedgerJudge, LedgerRequest
+from webhook.cluster.ledger.ledger_request import Asked, LedgerRequest
 from webhook.cluster.ledger.team_ledger_client import Result, TeamLedgerClient, result_of
 from webhook.cluster.ledger.write_fence import WriteFence
 from webhook.cluster.ledger.write_pace import WritePace
@@ -67,27 +67,19 @@ class LedgerWriter:
 
     # -- requests and watch events
 
-    async def charge(
-        self,
-        judge: LedgerJudge,
-        judged: LedgerDecision | None = None,
-        *,
-        deadline: float,
-        is_gone: Callable[[], bool],
-        is_kept: bool = False,
-    ) -> Decision:
+    async def charge(self, asked: Asked, judged: LedgerDecision | None = None) -> Decision:
         """Charge a pod with the next write, unless it is refused; returns by the deadline in any case.
 
-        `judged` is what `judge` has just decided, if it was asked. `is_kept` as in LedgerRequest.
+        `judged` is what was decided just now, if anything was.
         """
-        request = LedgerRequest(judge, deadline, is_gone, self._loop.create_future(), is_kept=is_kept)
+        request = LedgerRequest(asked, self._loop.create_future())
         if self.is_safe and len(self._session.drafts) < self._max_charges:
-            self._draft(request, judged or judge())
+            self._draft(request, judged or asked.judge())
         if request.is_over:
             return request.answer.result()
         self._waiting.append(request)
         self._start()
-        timer = self._loop.call_at(deadline, self._give_up, request)  # a fifth of what asyncio.timeout costs
+        timer = self._loop.call_at(asked.deadline, self._give_up, request)  # a fifth of what asyncio.timeout costs
         try:
             return await request.answer
         finally:
@@ -150,21 +142,9 @@ class LedgerWriter:
             self.refresh()
         return await self._fence.wait(since=since, deadline=deadline)
 
-    def pending(self) -> Iterable[InFlightCharge]:
-        """Return the charges in the object that are not withdrawn and whose pods were not seen yet."""
-        return self._session.pending()
-
     def wake(self) -> None:
         """Write what is to be changed, if anything is."""
         self._start()
-
-    def lists(self, uid: Uid) -> bool:
-        """Whether the object lists a charge."""
-        return self._session.lists(uid)
-
-    def promotions(self) -> Iterable[InFlightCharge]:
-        """Return the charged promotions whose labels are not written yet."""
-        return self._session.promotions()
 
     def refresh(self) -> None:
         """Write the object soon, even without a new charge."""
@@ -201,10 +181,6 @@ class LedgerWriter:
     def is_current(self) -> bool:
         """Whether this replica's view of the pods is at least as new as the object."""
         return self._session.is_safe(self._context.reached()) and self._context.world.knows_all_namespaces
-
-    def shows_gang_of(self, uid: Uid) -> bool:
-        """Whether this replica has seen the gang for which room is kept, if it still is there."""
-        return self._session.shows_gang_of(uid, self._context.reached())
 
     @property
     def is_safe(self) -> bool:
@@ -250,8 +226,8 @@ class LedgerWriter:
         failures = 0
         try:
             while True:
+                await self._pace.gather(lambda: sum(not each.is_over for each in self._waiting))
                 self._drop_answered()
-                await self._pace.gather(self._waiting.__len__)
                 if not (self._waiting or self._is_due or self._session.must_write):
                     return
                 match await self._attempt():
@@ -276,12 +252,11 @@ class LedgerWriter:
         """Read the object if needed, wait for the view of the pods, decide, write, answer."""
         if self._session.is_stale and (read := await self._read()) is not Result.WRITTEN:
             return read
-        if department_of(self.team) is None and self._context.homes.ledger_of(self.team) != self.team:
-            for request in self._waiting:
-                self._answer(request, ELSEWHERE)
-        if self._waiting:
-            await self._await_view()
-        admitted = self._decide()
+        is_safe = self.is_safe or (bool(self._waiting) and await self._await_view())
+        self._follow_policy()
+        if not is_safe:
+            self._session.drop_drafts()
+        admitted = self._decide() if is_safe else []
         if not (admitted or self._session.must_write or self._is_due):
             return Result.WRITTEN
         was_due, self._is_due = self._is_due, False  # a refresh requested during the write is due after it
@@ -309,13 +284,16 @@ class LedgerWriter:
         ended.difference_update(request.charged for request in self._waiting)
         self._session.drop_drafts(ended)
         for request in answered:
-            if request.charged in ended and not request.is_kept:
+            if request.charged in ended and not request.asked.is_kept:
                 self._session.withdraw(request.charged)
                 if request.charged in self._first_seen:
                     self._context.recorder.withdrew()
 
-    async def _await_view(self) -> None:
-        """Wait until the view of the pods is as new as the object, while any request waits."""
+    async def _await_view(self) -> bool:
+        """Wait until the view of the pods is as new as the object, while any request waits; return whether it is."""
+        if department_of(self.team) is None and self._context.homes.ledger_of(self.team) != self.team:
+            for request in self._waiting:
+                self._answer(request, ELSEWHERE)
         began = self._loop.time()
         while not self.is_safe and not all(each.is_over for each in self._waiting):
             for ledger in self._context.homes.prepare(self.team):
@@ -326,19 +304,15 @@ class LedgerWriter:
             await asyncio.sleep(_POLL_SECONDS)
         if (seconds := self._loop.time() - began) > _POLL_SECONDS / 2:
             self._context.recorder.waited(seconds)
+        return self.is_safe
 
     def _decide(self) -> list[LedgerRequest]:
         """Decide each request that has no charge in the draft; return those whose charge the next write adds."""
-        self._drop_answered()
-        if not self.is_safe or self._policy is not self._context.world.policy:
-            self._session.drop_drafts()
-        if not self.is_safe:
-            return []
         self.drop_released()
         drafts = self._session.drafts
         for request in self._waiting:
-            if request.charged not in drafts and len(drafts) < self._max_charges:
-                self._draft(request, request.judge())
+            if request.charged not in drafts and not request.is_over and len(drafts) < self._max_charges:
+                self._draft(request, request.asked.judge())
         return [request for request in self._waiting if request.charged in drafts]
 
     def _draft(self, request: LedgerRequest, judged: LedgerDecision) -> None:
@@ -349,11 +323,17 @@ class LedgerWriter:
         elif not self._context.homes.takes(self.team, flight.charge.team):
             self._answer(request, ELSEWHERE)
         else:
-            self._policy = self._context.world.policy
+            self._follow_policy()
             request.admitted, request.charged = decision, flight.pod.uid
             self._session.charge(flight, replaces=replaces)
             if self._session.holds(flight):
                 self._allow(request)
+
+    def _follow_policy(self) -> None:
+        """Drop what was drafted under an earlier policy."""
+        if self._policy is not self._context.world.policy:
+            self._session.drop_drafts()
+            self._policy = self._context.world.policy
 
     def _allow(self, request: LedgerRequest) -> None:
         """Allow a request whose charge is in the object."""
@@ -364,7 +344,7 @@ class LedgerWriter:
         """Answer a request; False if its caller no longer waits."""
         if request.is_over:
             return False
-        is_waiting = self._loop.time() < request.deadline and not request.is_gone()
+        is_waiting = self._loop.time() < request.asked.deadline and not request.asked.is_gone()
         request.answer.set_result(decision if is_waiting else _DISCONNECTED)
         return is_waiting
 
@@ -394,7 +374,9 @@ class LedgerWriter:
         session, began = self._session, self._loop.time()
         self._is_writing = True
         try:
-            self.observe(await self._client.write(session.next_record(), self._summary(), version=session.version))
+            record, version = session.next_record(), session.version
+            written = await self._client.write(record, self._summary(), version=version, reader=self._reader)
+            self.observe(written)
             result, self.problem = Result.WRITTEN, None
             self.wrote_at = self._loop.time()
             self._fence.note(began)

@@ -197,8 +197,9 @@ class LedgerSession:
 
     def drop_drafts(self, uids: Collection[Uid] | None = None) -> None:
         """Drop charges that the next write was to add, by default all: what was judged no longer holds."""
-        dropped = [uid for uid in self._draft if uids is None or uid in uids]
-        self._drop({uid: self._draft.pop(uid) for uid in dropped})
+        if self._draft:
+            dropped = [uid for uid in self._draft if uids is None or uid in uids]
+            self._drop({uid: self._draft.pop(uid) for uid in dropped})
 
     # -- writes
 
@@ -280,7 +281,7 @@ class LedgerSession:
     def _drop_outdated_drafts(self, record: LedgerRecord) -> None:
         """Drop the draft, unless a new version is the write on its way: the watch may show it before its result."""
         sent = self._sent_record
-        is_sent = (
+        is_sent = not self._draft or (
             sent is not None
             and self.version == self._base
             and (record.turn, record.folded) == (sent.turn, sent.folded)
