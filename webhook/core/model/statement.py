@@ -7,7 +7,6 @@ each text among the facts is passed through `printable`.
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from functools import lru_cache
 from string import Formatter
 from typing import Any, Final, NamedTuple
 
@@ -60,9 +59,8 @@ class Statement(NamedTuple):
 
 def render(words: str, facts: Facts) -> str:
     """Return the text of a statement. Raises KeyError where a fact is missing."""
-    return "".join(
-        [literal if write is None else literal + write(facts[name]) for literal, name, _, write in _parts(words)]
-    )
+    parts = _PARSED.get(words) or _parse(words)
+    return "".join([literal if write is None else literal + write(facts[name]) for literal, name, _, write in parts])
 
 
 def _plain(value: object) -> str:
@@ -101,13 +99,33 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
 _AMOUNTS: Final = frozenset({"gpus", "GPUs", "exact", "limit"})
 
 
-@lru_cache(maxsize=1024)  # words are constants of the code, or read back and bounded there
-def _parts(words: str) -> tuple[tuple[str, str, str, Callable[[Any], str] | None], ...]:
-    """Return the words up to each place, with the name of the fact there, how it is written, and what writes it."""
-    return tuple(
-        (literal, name or "", how or "", None if name is None else _WRITTEN.get(how or "") or _counted(how or ""))
+class _Part(NamedTuple):
+    """The words up to a place, with the name of the fact there, how it is written, and what writes it."""
+
+    literal: str
+    name: str
+    how: str
+    write: Callable[[Any], str] | None
+
+
+class _ReadWords(str):
+    """Words that were read back: anyone may have written them, so they are parsed each time, and never kept."""
+
+    __slots__ = ()
+
+
+_PARSED: Final[dict[str, tuple[_Part, ...]]] = {"": (_Part("", "", "", None),)}
+"""The parsed words of the code, which are constants."""
+
+
+def _parse(words: str) -> tuple[_Part, ...]:
+    parts = tuple(
+        _Part(literal, name or "", how or "", None if name is None else _WRITTEN.get(how or "") or _counted(how or ""))
         for literal, name, how, _ in Formatter().parse(words)
     )
+    if not isinstance(words, _ReadWords):
+        _PARSED[words] = parts
+    return parts
 
 
 def _counted(noun: str) -> Callable[[int], str]:
@@ -116,7 +134,7 @@ def _counted(noun: str) -> Callable[[int], str]:
 
 def places_of(words: str) -> Iterator[tuple[str, str]]:
     """Yield the names of the facts that words have places for, and how each is written."""
-    return ((name, how) for _, name, how, write in _parts(words) if write is not None)
+    return ((part.name, part.how) for part in _PARSED.get(words) or _parse(words) if part.write is not None)
 
 
 def _kind(value: object) -> object:
@@ -136,7 +154,7 @@ def facts_json(statement: Statement) -> dict[str, Any]:
 
 def statement_json(statement: Statement) -> dict[str, Any]:
     """Return a statement for JSON, which `read_statement` reads back."""
-    encoded: dict[str, Any] = {"words": statement.words}
+    encoded: dict[str, Any] = {"words": str(statement.words)}
     if statement.facts:
         encoded["facts"] = _encoded_facts(statement, statement_json)
     return encoded
@@ -179,6 +197,7 @@ class _Reader:
         facts = data.get("facts", {})
         if not isinstance(facts, dict):
             raise TypeError("facts are not by name")
+        words = _ReadWords(words)
         places = list(places_of(words))
         how = dict(places)
         if len(how) != len(places) or not words.isprintable():  # a fact in many places would grow with each level
