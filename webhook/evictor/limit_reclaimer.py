@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from webhook.cluster.api.errors import ClusterError
+from webhook.core.line_reclaim.line_plan import NOTHING, plan_line
 from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.reclaim.limit_plan import LimitMove, LimitRound
 from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot, Refused
 from webhook.core.reclaim.reclaim_snapshot import take_snapshot
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, hold_under_limits, limit_place
-from webhook.core.release.line_plan import NOTHING, plan_line
 from webhook.evictor.actions import LimitActions
 from webhook.evictor.backoff import LONG_SECONDS
 from webhook.evictor.cluster_view import ClusterView

@@ -16,7 +16,7 @@ from webhook.core.reclaim.reclaim_pod import ReclaimPod, is_protected
 from webhook.core.reclaim.reservation import Target
 from webhook.core.reclaim.stalled import StalledPods
 from webhook.core.reclaim.stranded import STRANDED_SECONDS, is_stranded
-from webhook.core.release.borrowed_room import BorrowedRoom
+from webhook.core.waiting.borrowed_room import BorrowedRoom
 from webhook.evictor.repair_context import RepairContext, subject
 from webhook.kube.objects.events import EventReason, EventType
 

@@ -7,20 +7,20 @@ import pytest
 from tests.cluster.support.fake_api import Held
 from tests.server.support.harness import until
 from tests.server.support.releases import PODS, A, Recorder, staged
+from webhook.core.gangs import gang_line
 from webhook.core.model.decision import Retry
 from webhook.core.model.reason import Code, Reason
 from webhook.core.queue.verdict import Never
-from webhook.core.release import gang_line
-from webhook.core.release.judge import Judged
+from webhook.core.waiting.judged_pod import Judged
 from webhook.kube.objects import keys
 from webhook.kube.pod.waiting_reason import read_waits
-from webhook.server.leader import queue_releaser, waiting_reasons
+from webhook.server.leader import start_loop, waiting_reasons
 from webhook.server.leader.waiting_reasons import WaitingReasons
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(queue_releaser, "POLL_SECONDS", 0.2)
+    monkeypatch.setattr(start_loop, "POLL_SECONDS", 0.2)
 
 
 async def test_texts_are_rewritten_only_where_the_cause_is_another_one(tmp_path):

@@ -5,12 +5,12 @@ from collections.abc import MutableMapping
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.writes.events import EventWriter
+from webhook.core.gangs.gang_line import GangLine
+from webhook.core.gangs.late_members import EndedReservations, ended_reservations
 from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.text import duration
-from webhook.core.release.gang_line import GangLine
-from webhook.core.release.late_members import EndedReservations, ended_reservations
-from webhook.core.release.starts import Starts
+from webhook.core.starting.assumed_starts import AssumedStarts
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
@@ -51,15 +51,15 @@ class GangWatch:
         """Whether a gang waits for its size to be read for the first time, and may be read now."""
         return gangs.has_unread(now=now)
 
-    def update(self, releases: Starts) -> None:
+    def update(self, starts: AssumedStarts) -> None:
         """End the room that is not to be kept on, and report the gangs that did not come in time."""
-        timeouts = releases.view.gangs.timeouts
+        timeouts = starts.entries.gangs.timeouts
         for timeout in timeouts:
             waiting = timeout.waiting
             self._count(waiting.team)
             self._report(waiting, EventReason.GANG_TIMED_OUT, "Wait", timeout.cause.text)
         timeouts.clear()
-        is_needed, is_in_view = releases.is_room_needed, self._ledger.shows_gang_of
+        is_needed, is_in_view = starts.is_room_needed, self._ledger.shows_gang_of
         for lost in ended_reservations(self._world, is_needed=is_needed, is_in_view=is_in_view):
             self._end(lost)
         self._ended = {uid for uid in self._ended if self._world.is_assumed(uid)}

@@ -21,9 +21,9 @@ from webhook.observe.process import LeaderStatus
 from webhook.server.leader.adopter import Adopter
 from webhook.server.leader.bypass_reporter import BypassReporter
 from webhook.server.leader.controller_retries import Retrier
-from webhook.server.leader.queue_releaser import QueueReleaser
 from webhook.server.leader.registration_loop import RegistrationLoop
 from webhook.server.leader.rejections import RejectionReporter
+from webhook.server.leader.start_loop import StartLoop
 from webhook.server.leader.tiers import TierUpdater
 
 LEASE_NAME: Final = keys.SERVER_LEASE
@@ -87,7 +87,7 @@ class Leader:
         self._bypasses = BypassReporter(world, self.events)
         self.rejections = RejectionReporter(world, self.events)
         self._registration = RegistrationLoop(connection, world, logs, why_not_serving=why_not_serving)
-        self.queue = QueueReleaser(
+        self.queue = StartLoop(
             world,
             connection,
             ledger=ledger,

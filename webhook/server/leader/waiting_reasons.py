@@ -11,10 +11,10 @@ from typing import Final
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.writes.events import EventWriter
-from webhook.cluster.writes.queue_gate import write_reason
+from webhook.cluster.writes.scheduling_gate import write_reason
 from webhook.core.model.names import Uid
 from webhook.core.model.reason import Reason, waits_for
-from webhook.core.release.judge import Judged
+from webhook.core.waiting.judged_pod import Judged
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
