@@ -17,7 +17,6 @@ from webhook.observe.ledger_metrics import LedgerMetrics, LedgerState
 from webhook.observe.process import Component, ProcessMetrics
 from webhook.observe.queue_metrics import QueueMetrics
 from webhook.observe.table import Row
-from webhook.observe.usage_metrics import UsageMetrics, UsageTotal
 
 _TIER_CHANGES: Final = {
     "fairgate_tier_changes": "Pods that this replica gave another tier. `tier`: the new one, guaranteed for "
@@ -97,10 +96,6 @@ class Metrics(ProcessMetrics):
         self.add_table(gpu_rows.NODES, lambda: gpu_rows.node_rows(world), labels=["model", "resource"])
         self.add_table(gpu_rows.REJECTING, lambda: gpu_rows.rejecting_rows(world), labels=["node"])
         self.add_table(gpu_rows.UNUSUAL, lambda: gpu_rows.unusual_rows(world), labels=["stage"])
-
-    def watch_usage(self, totals: Callable[[], Iterable[UsageTotal]]) -> None:
-        """Export usage over time; `totals` is called on each scrape."""
-        self.registry.register(UsageMetrics(totals))
 
     def watch_history(self, problem: Callable[[], str | None], dropped: Callable[[], int]) -> None:
         """Export whether the history file can be written, and how many rows were lost since it cannot."""
