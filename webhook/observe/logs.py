@@ -91,6 +91,11 @@ class Logs:
         """Write all buffered lines, before the process ends."""
         self._writer.flush()
 
+    def stop_at_once(self, why: str) -> None:
+        """Write that the process ends at once, by a second signal."""
+        self.event.warning("stopping at once", signal=why)
+        self.flush()
+
     def capture_libraries(self) -> None:
         """Log what libraries log (warnings and worse), and Python's warnings, in the same way."""
         root = logging.getLogger()

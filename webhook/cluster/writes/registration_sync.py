@@ -8,6 +8,7 @@ import msgspec
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.one_object import read
 from webhook.kube.objects.keys import REGISTRATION_API
 from webhook.kube.registration.registration_sync import (
     PLURALS,
@@ -52,7 +53,7 @@ async def sync_registration(
     still: list[_Json] = []
     present: list[_Json] = []
     for each in wanted:
-        found = await _read(connection, each)
+        found = await read(connection, _path(each), _OBJECT.decode, action=f"get {PLURALS[each['kind']]}")
         if found is None:
             continue
         present.append(found)
@@ -78,19 +79,6 @@ async def why_unreachable(connection: ApiConnection, probes: Iterable[str]) -> s
         except ClusterError as error:
             return f"the API server does not reach it: {error}"
     return None
-
-
-async def _read(connection: ApiConnection, wanted: _Json) -> _Json | None:
-    """Return the object of this name, None if there is none."""
-    action = f"get {PLURALS[wanted['kind']]}"
-    try:
-        return _OBJECT.decode(await connection.send("GET", _path(wanted), action=action))
-    except ApiError as error:
-        if error.is_missing:
-            return None
-        raise
-    except msgspec.DecodeError as cause:
-        raise ClusterError(f"cannot {action}: the response is not an object: {cause}") from cause
 
 
 async def _write(connection: ApiConnection, adjusted: _Json, wanted: _Json) -> bool:
