@@ -159,7 +159,6 @@ def _watch_world(world: World, metrics: Metrics, readiness: Readiness) -> None:
 
 def _make_recorder(settings: Settings, world: World, metrics: Metrics, logs: Logs) -> Recorder:
     recorder = Recorder(world, logs, path=settings.history, bounds=settings.history_bounds)
-    metrics.watch_usage(recorder.totals)
     metrics.accounting.watch(recorder.gpu_seconds, nodes=recorder.nodes)
     if settings.history is not None:
         metrics.watch_history(lambda: recorder.problem, lambda: recorder.dropped)

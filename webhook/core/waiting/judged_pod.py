@@ -6,12 +6,8 @@ from webhook.core.admission.admission import start
 from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.domain_rules import place_beside
 from webhook.core.admission.node_choice import in_domain
-from webhook.core.admission.queueing import (
-    limits_in_the_way,
-    may_grow,
-    reason_to_wait,
-    waits_for_room,
-)
+from webhook.core.admission.pools import may_grow
+from webhook.core.admission.queueing import limits_in_the_way, reason_to_wait, waits_for_room
 from webhook.core.model.amount import exceeds
 from webhook.core.model.decision import Admit, Charge, Decision, Deny, NodeChoice, NotApplicable, Retry
 from webhook.core.model.domain_request import DomainPlace
@@ -103,7 +99,9 @@ def judge_pod(
     decision = start(assessed, world)
     match decision:
         case Admit():
-            is_left_to_wait = not waits_for_room(assessed, world) and (not is_member or may_grow(assessed))
+            is_left_to_wait = not waits_for_room(assessed, world) and (
+                not is_member or may_grow(assessed.pools.allowed)
+            )
             may_wait = way is Way.IN_TURN and not kept and is_left_to_wait
             judged = _admitted(waiting, assessed, decision, world=world, borrowed=borrowed, way=way, may_wait=may_wait)
         case NotApplicable(reason=reason, charge=charge):
