@@ -17,7 +17,7 @@ from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Cause
 from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
 from webhook.core.reclaim.reclaim_snapshot import take_snapshot
-from webhook.core.reclaim.shared_devices import NO_SHARING, Going, WorldSharing, companions, freeing
+from webhook.core.reclaim.shared_devices import NO_SHARING, Going, Sharing, companions, freeing
 from webhook.core.reclaim.trial import NO_OVERRIDES, Trial
 
 SHARED, OTHER, OWN = (ClaimRef(claim=name) for name in ("shared", "other", "own"))
@@ -184,7 +184,7 @@ def test_under_a_limit_a_claim_is_freed_only_with_its_last_user():
 
 def test_what_a_pod_frees_depends_on_who_goes_with_it():
     scene = Scene(user("a", SHARED, OWN), user("b", SHARED))
-    sharing, demand = WorldSharing(scene.world), scene.world.pod("a").demand
+    sharing, demand = Sharing(scene.world), scene.world.pod("a").demand
     assert held(Going(sharing, together=["a"]).freed("a", demand)) == (2, 2)
     assert held(Going(sharing, together=["a", "b"]).freed("a", demand)) == (6, 6)
 
@@ -201,9 +201,7 @@ def test_what_a_pod_frees_depends_on_who_goes_with_it():
 def test_pods_without_shared_claims_go_alone():
     scene = Scene(user("a", SHARED), user("d", OWN))
     alone = [scene.victim("d")]
-    assert companions(alone, scene.index.victim_index, WorldSharing(scene.world), gone=set(), may_go=bool) == tuple(
-        alone
-    )
+    assert companions(alone, scene.index.victim_index, Sharing(scene.world), gone=set(), may_go=bool) == tuple(alone)
     assert companions(alone, scene.index.victim_index, NO_SHARING, gone=set(), may_go=bool) == tuple(alone)
 
 
@@ -212,4 +210,4 @@ def test_a_waiting_user_is_bound_to_the_node_of_the_others(node, want):
     scene = Scene(user("a", SHARED))
     scene.world.set_pod(claims.resident("a", SHARED, node=node) if node else claims.resident("x", OWN))
     scene.world.set_pod(claims.resident("w", SHARED if node else OWN))
-    assert list(WorldSharing(scene.world).nodes("w")) == want
+    assert list(Sharing(scene.world).nodes("w")) == want

@@ -7,7 +7,6 @@ Of more domains than `MAX_ROOMS` those are planned for where the fewest GPUs are
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from webhook.core.model.amount import Units
 from webhook.core.model.demand import Demand
@@ -17,30 +16,11 @@ from webhook.core.placement.domain_search import DomainRoom, Kind, domain_rooms
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.reclaim_plan import Cause, Move, ReclaimSnapshot, Refused
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.trial import Trial
 from webhook.core.reclaim.victim import VictimIndex
 from webhook.core.reclaim.victim_cost import VictimCost
 
 Outcome = Move | Refused
-
-
-class Trial(Protocol):
-    """The snapshot after the moves planned so far."""
-
-    def savepoint(self) -> int:
-        """Return a name of the present state for `undo`."""
-        ...
-
-    def undo(self, savepoint: int) -> None:
-        """Restore an earlier state."""
-        ...
-
-    def place(self, waiting: ReclaimPod, *, among: int = -1) -> Outcome:
-        """Find room for one pod, on these slots, and take it."""
-        ...
-
-    def rank_of(self, cost: VictimCost) -> tuple[Units, ...]:
-        """Return the parts of a cost in the order in which they count."""
-        ...
 
 
 def place_together(together: Sequence[ReclaimPod], trial: Trial, snapshot: ReclaimSnapshot) -> list[Outcome]:

@@ -12,7 +12,7 @@ from webhook.core.reclaim.held_room import holds
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Cause, ReclaimSnapshot, Refused
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.shared_devices import WorldSharing
+from webhook.core.reclaim.shared_devices import Sharing
 from webhook.core.tiers.tier_changes import tier_changes
 from webhook.core.world.world import World
 
@@ -131,7 +131,7 @@ def take_snapshot(
         failures=reclaim_index.failures(chosen),
         department_order=DepartmentOrder(world.policy.teams, world.departments()),
         levels=world.policy.topology.levels,
-        sharing=WorldSharing(world),
+        sharing=Sharing(world),
         group_domains=world.group_domains,
         closed_to=world.rejecting_nodes.closed_to(world.fleet),
     )
