@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from webhook.core.model.names import NodeName, TeamName, Uid
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class NodeActions:
     is_news: bool
     let_in: tuple[Beneficiary, ...] = ()
     first: frozenset[Uid] = frozenset()
-    notices: tuple[tuple[Target, TeamName], ...] = ()
-    evictions: tuple[Target, ...] = ()
+    notices: tuple[tuple[EvictionTarget, TeamName], ...] = ()
+    evictions: tuple[EvictionTarget, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -40,8 +40,8 @@ class LimitActions:
     team: TeamName
     since: int
     is_marked: bool
-    notices: tuple[Target, ...] = ()
-    evictions: tuple[Target, ...] = ()
+    notices: tuple[EvictionTarget, ...] = ()
+    evictions: tuple[EvictionTarget, ...] = ()
 
     @property
     def is_empty(self) -> bool:

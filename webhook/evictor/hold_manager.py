@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from webhook.cluster.writes.evictions import Evicted, Later, Obstacle, Outcome, Refused
+from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Outcome, Refused
 from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.reclaim.held_room import current, holds, is_short
 from webhook.core.reclaim.reclaim_plan import Move
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
 from webhook.evictor.actions import NodeActions
 from webhook.evictor.backoff import PodBackoff, TeamBackoff
 from webhook.evictor.evictor_context import EvictorContext
@@ -87,7 +87,7 @@ class HoldManager:
         )
         return Counter(hold.waiting.team for hold in holds(self._reclaim_index, ready))
 
-    def is_guarded(self, target: Target) -> bool:
+    def is_guarded(self, target: EvictionTarget) -> bool:
         """Whether a disruption budget may cover a victim, so that only the Eviction API may decide on it."""
         return self.unevictable.is_guarded(target)
 
@@ -136,7 +136,7 @@ class HoldManager:
         for node in list(self.node_holds):
             self._keep(node, None)
 
-    def tidy(self) -> list[Target]:
+    def tidy(self) -> list[EvictionTarget]:
         """End holds that are over or will not have their room; return the announced targets that are not evicted."""
         now = self._clock()
         self._note_short_lives()
@@ -192,7 +192,7 @@ class HoldManager:
         """Record that a waiting pod tolerates the taint of a hold."""
         self._let_in.add((beneficiary.uid, node_hold.id))
 
-    def noticed(self, target: Target, node: NodeName) -> None:
+    def noticed(self, target: EvictionTarget, node: NodeName) -> None:
         """Record that a victim's annotations announce its eviction."""
         self._evictions.noticed(target, node)
 
@@ -200,17 +200,17 @@ class HoldManager:
         """Record that a pod has started that others were evicted for: without effect if it ends soon."""
         self._placed[uid] = self._clock(), team
 
-    def begin(self, target: Target, node: NodeName) -> bool:
+    def begin(self, target: EvictionTarget, node: NodeName) -> bool:
         """Whether a victim is still to be evicted for the room of a node; if so, its eviction counts as sent."""
         return not self._reclaim_index.is_going(target.uid) and self._evictions.send(target.uid, node)
 
-    def answered(self, target: Target, outcome: Outcome) -> None:
+    def answered(self, target: EvictionTarget, outcome: Outcome) -> None:
         """Record the response of the API server to an eviction."""
         now = self._clock()
         if isinstance(outcome, Later):
             waited = self._evictions.put_off(target.uid, now=now, seconds=outcome.seconds)
             if waited >= PATIENCE_SECONDS:
-                outcome = Refused(outcome.why, Obstacle.FAILURE)
+                outcome = Refused(outcome.why, EvictionObstacle.FAILURE)
         seconds = self.unevictable.leave_alone(target, outcome) if isinstance(outcome, Refused) else 0.0
         self._reporter.evicted(target, outcome, now=int(now), pause_seconds=seconds)
         match outcome:

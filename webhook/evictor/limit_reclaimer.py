@@ -14,7 +14,7 @@ from webhook.cluster.api.errors import ClusterError
 from webhook.core.line_reclaim.line_plan import NOTHING, plan_line
 from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.reclaim.limit_plan import LimitMove, LimitRound
-from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot, Refused
+from webhook.core.reclaim.reclaim_plan import NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_snapshot import take_snapshot
 from webhook.core.reclaim.reservation import Beneficiary, limit_place
 from webhook.evictor.actions import LimitActions
@@ -41,7 +41,7 @@ class LimitReclaimer:
         self, context: EvictorContext, manager: HoldManager, executor: Executor, reporter: EvictionReporter
     ) -> None:
         cluster_view = context.cluster_view
-        self.refused: tuple[Refused, ...] = ()
+        self.refused: tuple[NotPlanned, ...] = ()
         self._cluster_view = cluster_view
         self._world = cluster_view.world
         self._reclaim_index = cluster_view.reclaim_index

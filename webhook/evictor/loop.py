@@ -15,7 +15,7 @@ from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Move, Round
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
-from webhook.core.reclaim.reservation import Target
+from webhook.core.reclaim.reservation import EvictionTarget
 from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
@@ -196,7 +196,7 @@ class Reclaimer:
         await self._try_out(self._manager.unevictable.peers(refused))
         return not refused
 
-    async def _try_out(self, targets: list[Target]) -> list[Target]:
+    async def _try_out(self, targets: list[EvictionTarget]) -> list[EvictionTarget]:
         """Leave the victims alone for a while that the API server would not evict; return those that it refused."""
         unevictable = self._manager.unevictable
         outcomes = await self._executor.try_out(targets, is_guarded=unevictable.is_guarded)

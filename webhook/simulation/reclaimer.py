@@ -13,7 +13,7 @@ from webhook.core.reclaim.held_room import current
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Move, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
-from webhook.core.reclaim.reservation import NodeHold, Target, is_limit_place
+from webhook.core.reclaim.reservation import EvictionTarget, NodeHold, is_limit_place
 from webhook.simulation.cluster import SimulatedCluster
 from webhook.simulation.limit_reclaimer import SimulatedLimitReclaim
 
@@ -38,7 +38,7 @@ class SimulatedReclaim:
         is_planned = self._look_at_nodes()
         return self._limits.look(self._snapshot) or is_planned
 
-    def due(self) -> Iterator[Target]:
+    def due(self) -> Iterator[EvictionTarget]:
         """Yield the victims whose eviction is due now; the caller removes them."""
         evictions, index, now = self._evictions, self._cluster.index, self._cluster.world.now
         for hold in [*evictions.limit_holds.values(), *evictions.holds.values()]:

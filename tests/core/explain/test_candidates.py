@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.core.support.make import GPU, demand, node, requirement, resident, world
-from webhook.core.explain.candidates import Cause, Filtered, NodeSearch
+from webhook.core.explain.candidates import Exclusion, Filtered, NodeSearch
 from webhook.core.model.labels import pack
 from webhook.core.model.names import Uid
 from webhook.core.model.policy import LabelSelector
@@ -72,20 +72,20 @@ def test_every_other_node_is_counted_under_its_first_obstacle():
     assert [each.node for each in result.best] == ["room"]
     assert result.filtered == (
         Filtered("too little nvidia.com/gpu free", ("full", "full-too")),
-        Filtered(Cause.CORDONED, ("drained",)),
-        Filtered(Cause.HELD, ("held",)),
-        Filtered(Cause.NOT_READY, ("down",)),
-        Filtered(Cause.LESSENED, ("plugin-restarts",)),
-        Filtered(Cause.CONSTRAINTS, ("tainted",)),
+        Filtered(Exclusion.CORDONED, ("drained",)),
+        Filtered(Exclusion.HELD, ("held",)),
+        Filtered(Exclusion.NOT_READY, ("down",)),
+        Filtered(Exclusion.LESSENED, ("plugin-restarts",)),
+        Filtered(Exclusion.CONSTRAINTS, ("tainted",)),
         Filtered("too little cpu free", ("few-cores",)),
-        Filtered(Cause.NEVER, ("small",)),
+        Filtered(Exclusion.NEVER, ("small",)),
     )
 
 
 def test_nodes_are_named_in_natural_order():
     names = [f"gpu-{number}" for number in (10, 9, 2, 1)]
     result = found_in(fleet(*(node(name, gpus=2) for name in names)), demand(4), ANY)
-    assert result.filtered == (Filtered(Cause.NEVER, ("gpu-1", "gpu-2", "gpu-9", "gpu-10")),)
+    assert result.filtered == (Filtered(Exclusion.NEVER, ("gpu-1", "gpu-2", "gpu-9", "gpu-10")),)
 
 
 def test_costs_are_the_same_whether_the_largest_node_came_first_or_last():
@@ -152,4 +152,4 @@ def test_nodes_that_reject_the_teams_pods_are_named_and_those_that_others_reject
     found = found_in(nodes, demand(1), ANY, shunned=shunned)
     assert [each.node for each in found.best] == ["n2", "n0"]
     assert found.with_room == 2
-    assert found.filtered == ((Cause.REJECTS, ("n1",)),)
+    assert found.filtered == ((Exclusion.REJECTS, ("n1",)),)

@@ -10,8 +10,8 @@ from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed
 from webhook.core.model.names import NodeName
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Cause, Move
-from webhook.core.reclaim.reclaim_pod import Disruption, Report
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan
+from webhook.core.reclaim.reclaim_pod import Disruption, SchedulerReport
 from webhook.core.reclaim.reclaim_snapshot import (
     GROWING_SECONDS,
     largest_room,
@@ -21,7 +21,7 @@ from webhook.core.reclaim.reclaim_snapshot import (
     select_pods,
     take_snapshot,
 )
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
 from webhook.core.reclaim.victim_cost import VictimCost
 
 
@@ -113,11 +113,11 @@ def asked(reclaim_index, world, **more):
 
 
 def test_plans_are_made_for_pods_that_kube_scheduler_reports_to_lack_room():
-    broken = asker("volume", report=Report(NOW))
-    unseen, tainted = asker("unseen", report=None), asker("tainted", report=Report(NOW, is_for_taints=True))
+    broken = asker("volume", report=SchedulerReport(NOW))
+    unseen, tainted = asker("unseen", report=None), asker("tainted", report=SchedulerReport(NOW, is_for_taints=True))
     reclaim_index, world = indexed(broken, unseen, tainted, asker("short"))
-    assert asked(reclaim_index, world) == (["short"], {"volume": Cause.NOT_FOR_ROOM, "tainted": Cause.NOT_FOR_ROOM})
-    causes = {"volume": Cause.NOT_FOR_ROOM}
+    assert asked(reclaim_index, world) == (["short"], {"volume": NoPlan.NOT_FOR_ROOM, "tainted": NoPlan.NOT_FOR_ROOM})
+    causes = {"volume": NoPlan.NOT_FOR_ROOM}
     other = asker("other", report=None)
     take(other, reclaim_index, world)
     hold(reclaim_index, Move(other, NodeName("n0"), (), VictimCost()))
@@ -137,7 +137,7 @@ def test_a_gang_is_planned_for_when_it_stopped_growing():
 @pytest.mark.parametrize(
     "other",
     [
-        asker("late", gang="g", report=Report(NOW)),
+        asker("late", gang="g", report=SchedulerReport(NOW)),
         asker("late", 20, gang="g"),
         borrower("runs", gang="g", gang_size=3),
     ],
@@ -146,12 +146,12 @@ def test_a_gang_is_planned_for_when_it_stopped_growing():
 def test_no_pod_is_evicted_for_a_part_of_a_gang(other):
     reclaim_index, world = indexed(asker("b0", gang="g"), asker("single", created=1), other)
     found, refused = asked(reclaim_index, world)
-    assert (found, refused["b0"]) == (["single"], Cause.GANG_INCOMPLETE)
+    assert (found, refused["b0"]) == (["single"], NoPlan.GANG_INCOMPLETE)
 
 
 def test_a_gang_with_a_paused_pod_is_paused():
     reclaim_index, world = indexed(asker("b0", gang="g"), asker("b1", gang="g"))
-    assert asked(reclaim_index, world, paused={"b1"}) == ([], {"b0": Cause.GANG_INCOMPLETE})
+    assert asked(reclaim_index, world, paused={"b1"}) == ([], {"b0": NoPlan.GANG_INCOMPLETE})
 
 
 steps = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["a", "b"]), st.integers(1, 4)), max_size=60)
@@ -213,7 +213,9 @@ def test_chosen_victims_are_subtracted_from_disruption_budgets():
     assert reclaim_index.allowances({"a0", "a1", "gone"}) == {budget.guard: 1}
     for name in ("b", "b'"):
         take(asker(name, 2), reclaim_index, world)
-    node_hold = NodeHold("h", "n0", 0, (Beneficiary("b'", "team-b", "b'"),), (Target("a1", "team-a", "a1", "b'", NOW),))
+    node_hold = NodeHold(
+        "h", "n0", 0, (Beneficiary("b'", "team-b", "b'"),), (EvictionTarget("a1", "team-a", "a1", "b'", NOW),)
+    )
     reclaim_index.evictions.keep("n0", node_hold, is_going=reclaim_index.is_going)
     assert planned(reclaim_index, world).moves == (), "two are leaving for b', and one more may go"
 

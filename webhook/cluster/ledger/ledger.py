@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, NoReturn
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.live_pod import read_live_pod
-from webhook.cluster.ledger.ledger_context import LedgerContext, Recorder
+from webhook.cluster.ledger.ledger_context import LedgerContext, LedgerRecorder
 from webhook.cluster.ledger.ledger_request import Asked
 from webhook.cluster.ledger.ledger_writer import ELSEWHERE, LedgerWriter
 from webhook.cluster.watch.kinds import ledger_kind
@@ -66,7 +66,7 @@ class ApiLedger:
         world: World,
         *,
         reached: Callable[[], int],
-        recorder: Recorder,
+        recorder: LedgerRecorder,
         known: Callable[[str], str | None],
         quotas: QuotaIndex | None = None,
     ) -> None:

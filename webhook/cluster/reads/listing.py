@@ -8,7 +8,7 @@ import msgspec
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.wire import Page, any_object
+from webhook.cluster.api.wire import ListPage, any_object
 from webhook.cluster.watch.store import ObjectStore
 from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.kube.objects.bounds import LARGE_BYTES
@@ -19,7 +19,7 @@ _READ_SECONDS: Final = 30.0
 _MAX_RETRIES: Final = 3
 _MAX_RETRY_SECONDS: Final = 5.0
 """A busy server answers 429 with Retry-After: so many retries, each after so many seconds at most."""
-_page: Final = msgspec.json.Decoder(Page)
+_page: Final = msgspec.json.Decoder(ListPage)
 
 
 async def list_objects(connection: ApiConnection, listed: WorldKind, *, path: str = "") -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ class StepResult:
     failed: tuple[str, ...] = ()
 
 
-class Removal:
+class Uninstallation:
     """One uninstallation.
 
     `report` gets the result of each step that has something to do, as it ends; `waits` the processes that still run,

@@ -23,7 +23,7 @@ BEST: Final = 5
 """Nodes that are shown with their costs."""
 
 
-class Cause(StrEnum):
+class Exclusion(StrEnum):
     """What excludes a node, the first that applies."""
 
     NOT_READY = "not ready"
@@ -125,20 +125,20 @@ class NodeSearch:
     def _cause(self, node: Node, filters: "_Filters") -> str:
         bit = self.fleet.bit(node.name)
         if not node.is_ready:
-            return Cause.NOT_READY
+            return Exclusion.NOT_READY
         if node.is_cordoned:
-            return Cause.CORDONED
+            return Exclusion.CORDONED
         if not filters.matching & bit:
-            return Cause.HELD if filters.matching_if_held & bit else Cause.CONSTRAINTS
+            return Exclusion.HELD if filters.matching_if_held & bit else Exclusion.CONSTRAINTS
         if not filters.able & bit:
-            return Cause.LESSENED if filters.could & bit else Cause.NEVER
+            return Exclusion.LESSENED if filters.could & bit else Exclusion.NEVER
         if self.shunned.closed & bit:
-            return Cause.REJECTS
+            return Exclusion.REJECTS
         if (why := topology_obstacle(self.spread, bit)) is not None:
             return why
         requests, free = self.demand.requests, self.fleet.free
         short = next((resource for resource, amount in requests if free(node.name, resource) < amount), None)
-        return Cause.DEVICES if short is None else f"too little {short} free"
+        return Exclusion.DEVICES if short is None else f"too little {short} free"
 
 
 class _Filters(NamedTuple):

@@ -10,7 +10,7 @@ from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Hold
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reservation import NodeHold, Target
+from webhook.core.reclaim.reservation import EvictionTarget, NodeHold
 
 
 def holds(reclaim_index: ReclaimIndex, node_holds: Iterable[NodeHold] | None = None) -> list[Hold]:
@@ -56,15 +56,15 @@ def inherited(
 
     The room of a node is for any of its beneficiaries: a placed pod may use the room of another pod's victims.
     """
-    units: dict[GangId | Uid, tuple[Target, ...]] = {}
+    units: dict[GangId | Uid, tuple[EvictionTarget, ...]] = {}
     for target in before.targets:
         if target not in kept.targets and _may_go(target, reclaim_index):
             units[target.gang or target.uid] = (*units.get(target.gang or target.uid, ()), target)
     served = {target.beneficiary for target in kept.targets}
     first_waiting = next((each.uid for each in kept.beneficiaries if each.uid not in served), kept.beneficiaries[0].uid)
-    added: list[tuple[Target, ...]] = []
+    added: list[tuple[EvictionTarget, ...]] = []
 
-    def with_added(units: Iterable[tuple[Target, ...]]) -> NodeHold:
+    def with_added(units: Iterable[tuple[EvictionTarget, ...]]) -> NodeHold:
         more = [target._replace(beneficiary=first_waiting) for unit in units for target in unit]
         return replace(kept, targets=(*kept.targets, *more))
 
@@ -100,7 +100,7 @@ def is_short(node_hold: NodeHold, reclaim_index: ReclaimIndex, fleet: Fleet, *, 
     return any(wanted[name] > fleet.free(node_hold.node, name) for name in needed)
 
 
-def _may_go(target: Target, reclaim_index: ReclaimIndex) -> bool:
+def _may_go(target: EvictionTarget, reclaim_index: ReclaimIndex) -> bool:
     """Whether a target exists, does not terminate yet, and borrows."""
     victim = reclaim_index.staying(target.uid)
     return victim is not None and victim.pod.tier is Tier.PREEMPTIBLE

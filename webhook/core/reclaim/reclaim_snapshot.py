@@ -10,7 +10,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.reclaim.department_order import DepartmentOrder
 from webhook.core.reclaim.held_room import holds
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_plan import Cause, ReclaimSnapshot, Refused
+from webhook.core.reclaim.reclaim_plan import NoPlan, NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.shared_devices import Sharing
 from webhook.core.tiers.tier_changes import tier_changes
@@ -45,7 +45,7 @@ class PodSelection(NamedTuple):
     """The pods to plan for, those without a plan, and whether a gang is growing and must be looked at again soon."""
 
     waiting: tuple[ReclaimPod, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[NotPlanned, ...]
     is_growing: bool
 
 
@@ -65,7 +65,7 @@ def select_pods(
     have_room = {hold.waiting.uid for hold in holds(reclaim_index)}
     reported = [gpu_pod for gpu_pod in gpu_pods if gpu_pod.report is not None]
     ready = {gpu_pod.uid: gpu_pod for gpu_pod in reported if _lacks_room(gpu_pod, bool(have_room))}
-    refused = [Refused(each, Cause.NOT_FOR_ROOM) for each in reported if each.pod.uid not in ready]
+    refused = [NotPlanned(each, NoPlan.NOT_FOR_ROOM) for each in reported if each.pod.uid not in ready]
     able = ready.keys() - paused
     gangs = {gpu_pod.gang for gpu_pod in ready.values() if gpu_pod.gang is not None}
     growing = {gang for gang in gangs if is_growing(reclaim_index.members(gang), now=now)}
@@ -75,7 +75,7 @@ def select_pods(
         if uid in able and (gpu_pod.gang is None or gpu_pod.gang in complete):
             found.append(gpu_pod)
         elif uid in able and gpu_pod.gang not in growing:
-            refused.append(Refused(gpu_pod, Cause.GANG_INCOMPLETE))
+            refused.append(NotPlanned(gpu_pod, NoPlan.GANG_INCOMPLETE))
     waiting = tuple([gpu_pod for gpu_pod in found if gpu_pod.uid not in have_room])
     return PodSelection(waiting, tuple(refused), bool(growing))
 

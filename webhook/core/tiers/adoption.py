@@ -15,8 +15,8 @@ from webhook.core.model.decision import Charge
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import Team
 from webhook.core.model.tier import Tier
-from webhook.core.quota.usage import Entry
-from webhook.core.tiers.tier_changes import Room, in_order
+from webhook.core.quota.usage import UsageEntry
+from webhook.core.tiers.tier_changes import ShareTaken, in_order
 from webhook.core.world.world import World
 
 
@@ -33,7 +33,7 @@ def adoptions(team: Team, world: World) -> tuple[Adoption, ...]:
 
 
 def _charged(team: Team, world: World) -> list[Adoption]:
-    room, unlabeled = Room(team), []
+    room, unlabeled = ShareTaken(team), []
     for uid, entry in world.usage(team.name).entries():
         pod = world.pod(uid)
         if pod is not None and pod.team_label is None and _may_be_labeled(pod, entry, world):
@@ -63,7 +63,7 @@ def _sharing(team: Team, world: World) -> Iterator[Adoption]:
         )
 
 
-def _may_be_labeled(pod: Resident, entry: Entry, world: World) -> bool:
+def _may_be_labeled(pod: Resident, entry: UsageEntry, world: World) -> bool:
     return not entry.is_reserved and _can_label(pod, world)
 
 

@@ -45,7 +45,7 @@ class EntryJudge:
         self._levels = world.policy.topology.levels
 
     def __call__(self, entry: QueueEntry, *, way: Way, kept: frozenset[NodeName]) -> Verdict:
-        """Return whether the entry may start; implements webhook.core.queue.verdict.Judge."""
+        """Return whether the entry may start; implements webhook.core.queue.queue_pass.Judge."""
         if entry.pods[0].gang is not None:
             return self._judge_gang(entry, way=way, kept=kept)
         uid = entry.pods[0].uid

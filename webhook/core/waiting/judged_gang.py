@@ -11,7 +11,7 @@ from webhook.core.model.names import NodeName
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.statement import Statement
 from webhook.core.model.tier import Tier
-from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
+from webhook.core.queue.kept_nodes import KeepableNode, kept_nodes
 from webhook.core.queue.queued_pod import QueueEntry
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Way
 from webhook.core.quota.limits import AppliedLimit
@@ -138,7 +138,7 @@ def _all_wait(
     verdict = last.verdict
     if isinstance(verdict, NoRoom) and verdict.keep:
         assessed = assess(last.waiting.pod, NO_REQUESTER, world)
-        rooms = [NodeRoom(node, free, size) for node, free, size in nodes_for(assessed, world)]
+        rooms = [KeepableNode(node, free, size) for node, free, size in nodes_for(assessed, world)]
         sizes = [pod.gpus for pod in entry.pods]
         keep = kept_nodes(sizes, domains.to_keep(rooms, before=before), before=before)
         verdict = NoRoom(keep, has_devices=verdict.has_devices)

@@ -16,7 +16,7 @@ from webhook.core.model.pod import NO_LABELS, Pod, Requester
 from webhook.core.model.policy import Mode
 from webhook.core.model.reason import LIMITS, NO_ROOM, Code, Reason
 from webhook.core.model.tier import Tier
-from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
+from webhook.core.queue.kept_nodes import KeepableNode, kept_nodes
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced, Verdict, Way
 from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import InFlightCharge
@@ -234,7 +234,7 @@ def _no_room(
     idle = has_free_devices(assessed, world)
     if tier is Tier.GUARANTEED:
         return NoRoom(reach=reach, has_devices=idle)
-    rooms = (NodeRoom(name, free, size) for name, free, size in nodes_for(assessed, world))
+    rooms = (KeepableNode(name, free, size) for name, free, size in nodes_for(assessed, world))
     return NoRoom(kept_nodes((assessed.pod.demand.gpus,), rooms, before=before), reach, idle)
 
 

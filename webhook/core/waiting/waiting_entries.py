@@ -12,7 +12,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.queue.past_use import PastUses
 from webhook.core.queue.pod_queue import PodQueue
 from webhook.core.queue.queued_pod import QueuedPod, entry_of
-from webhook.core.queue.standing import Level, ModelShare, Standing
+from webhook.core.queue.standing import DepartmentStanding, ModelShare, Standing
 from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.reclaim.reclaim_pod import is_protected_by
 from webhook.core.world.waiting_pods import WaitingPod
@@ -26,7 +26,7 @@ DEPARTMENT: Final = "department"
 """The kinds of limits, the first part of their keys."""
 
 
-class Kind:
+class NeedKey:
     """What decides which nodes have room for a pod; its hash is computed once."""
 
     __slots__ = ("_hash", "_key")
@@ -39,7 +39,7 @@ class Kind:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Kind) and self._hash == other._hash and self._key == other._key
+        return isinstance(other, NeedKey) and self._hash == other._hash and self._key == other._key
 
 
 class WaitingEntries:
@@ -158,9 +158,9 @@ class WaitingEntries:
         return self._world.usage(team).user(user)
 
 
-def _level(usage: DepartmentUsage) -> Level:
+def _level(usage: DepartmentUsage) -> DepartmentStanding:
     department = usage.department
-    return Level(department.gpus.guaranteed, usage.guaranteed, usage.preemptible, department.weight)
+    return DepartmentStanding(department.gpus.guaranteed, usage.guaranteed, usage.preemptible, department.weight)
 
 
 def _ignore() -> None:
@@ -195,7 +195,7 @@ def queued_pod(waiting: WaitingPod, world: World) -> QueuedPod:
         created=waiting.created,
         user=waiting.user,
         priority=waiting.priority,
-        kind=Kind(
+        kind=NeedKey(
             (pod.demand, pod.constraints, names, pod.has_open_constraints, pod.topology, siblings, domain, pod.claims)
         ),
         requested_tier=pod.requested_tier,
