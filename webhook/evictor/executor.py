@@ -54,8 +54,8 @@ class Executor:
             return
         done = await asyncio.gather(  # first: waiting pods get free room immediately
             *(
-                self._let_in(each, node_hold, progress, is_first=each.uid in node_actions.first)
-                for each in node_actions.let_in
+                self._tolerate_hold(each, node_hold, progress, is_first=each.uid in node_actions.first)
+                for each in node_actions.to_tolerate
             ),
             *(self._give_notice(target, team, node_actions.node, progress) for target, team in node_actions.notices),
             return_exceptions=True,  # a failure for one pod must not stop the others
@@ -96,10 +96,10 @@ class Executor:
             with suppress(ClusterError):
                 await self._limited(holds.take_notice_back(self._connection, target))
 
-    async def _let_in(
+    async def _tolerate_hold(
         self, beneficiary: Beneficiary, node_hold: NodeHold, progress: HoldManager, *, is_first: bool
     ) -> None:
-        await self._limited(holds.let_in(self._connection, beneficiary, node_hold.id, is_first=is_first))
+        await self._limited(holds.tolerate_hold(self._connection, beneficiary, node_hold.id, is_first=is_first))
         progress.admitted(beneficiary, node_hold)
 
     async def _give_notice(self, target: EvictionTarget, team: TeamName, node: NodeName, progress: HoldManager) -> None:

@@ -132,7 +132,7 @@ class HoldManager:
             self._keep(move.node, before.joined(move, at=at, until=empty_at + HOLD_SECONDS))
 
     def abandon(self) -> None:
-        """Give up all holds and evict no pod: policy is not enforced any more."""
+        """Give up all holds and evict no pod: policy is no longer enforced."""
         for node in list(self.node_holds):
             self._keep(node, None)
 
@@ -171,7 +171,9 @@ class HoldManager:
             node,
             node_hold,
             is_news=not (_says(self._written.get(node), node_hold) and self._evictions.is_written(node_hold)),
-            let_in=tuple([b for b in node_hold.beneficiaries if b.uid in waiting and not self._is_in(b, node_hold)]),
+            to_tolerate=tuple(
+                [b for b in node_hold.beneficiaries if b.uid in waiting and not self._is_in(b, node_hold)]
+            ),
             first=frozenset(uid for uid, gpu_pod in waiting.items() if not gpu_pod.has_tolerations),
             notices=tuple([(t, waiting[t.beneficiary].team) for t in announced if t.beneficiary in waiting]),
             evictions=self._evictions.due(node_hold, now=now),

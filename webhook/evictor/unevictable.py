@@ -55,7 +55,7 @@ class Failure:
 
 
 class Unevictable:
-    """The failures by victim. A pod is forgotten once it does not exist any more."""
+    """The failures by victim. A pod is forgotten once it no longer exists."""
 
     def __init__(self, reclaim_index: ReclaimIndex, clock: Callable[[], float]) -> None:
         self._reclaim_index = reclaim_index
@@ -140,7 +140,7 @@ class Unevictable:
         return seconds
 
     def tidy(self) -> None:
-        """Forget the pods that do not exist any more."""
+        """Forget the pods that no longer exist."""
         for uid in [uid for uid in (*self._failures, *self.paused()) if self._reclaim_index.get(uid) is None]:
             self._forget(uid)
 

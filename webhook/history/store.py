@@ -102,7 +102,7 @@ class HistoryStore:
             write_trace(self._connection, batch.trace)
 
     def end_missing(self, alive: Sequence[str], *, at: float) -> None:
-        """End the pods that are not alive any more: they ended while nothing was recorded. Raises HistoryError."""
+        """End the pods that are no longer alive: they ended while nothing was recorded. Raises HistoryError."""
         with _translated(self.path), self._transaction():
             end_missing(self._connection, alive, at)
 

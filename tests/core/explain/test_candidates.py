@@ -13,7 +13,7 @@ from webhook.core.model.topology import AffinityRule, SpreadRule
 from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.placement import best_nodes
-from webhook.core.placement.rejecting_nodes import Shunned
+from webhook.core.placement.rejecting_nodes import AvoidedNodes
 
 ANY = Constraints()
 
@@ -148,8 +148,8 @@ def test_nodes_that_reject_the_teams_pods_are_named_and_those_that_others_reject
     nodes = fleet(node("n0"), node("n1"), node("n2"))
     found = found_in(nodes, demand(1), ANY)
     assert [each.node for each in found.best] == ["n0", "n1", "n2"]
-    shunned = Shunned(closed=nodes.bit("n1"), last=nodes.bit("n0"))
-    found = found_in(nodes, demand(1), ANY, shunned=shunned)
+    avoided = AvoidedNodes(closed=nodes.bit("n1"), last=nodes.bit("n0"))
+    found = found_in(nodes, demand(1), ANY, avoided=avoided)
     assert [each.node for each in found.best] == ["n2", "n0"]
     assert found.with_room == 2
     assert found.filtered == ((Exclusion.REJECTS, ("n1",)),)

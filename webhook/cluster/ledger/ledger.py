@@ -94,7 +94,7 @@ class ApiLedger:
             judged = judge()  # the world may have changed during the wait
         return await self._charge(flight.charge.team, Asked(judge, deadline, is_gone), judged)
 
-    def let_in(self, waiting: WaitingPod) -> None:
+    def enter_line(self, waiting: WaitingPod) -> None:
         """Count a pod that was let into its team's line until the watch shows it."""
         self._world.waiting.expect(waiting.uid, waiting.team, now=self._world.now)
 

@@ -78,8 +78,8 @@ async def evict(
 ) -> Outcome:
     """Evict a pod, or only check whether that is allowed; never another pod of the same name.
 
-    It is deleted, with the condition of an evicted pod, where its budgets do not allow its eviction and do not count
-    any more, and where the Eviction API fails and no budget could object: `is_guarded` says that one could. A pod that
+    It is deleted, with the condition of an evicted pod, where its budgets do not allow its eviction and no longer
+    count, and where the Eviction API fails and no budget could object: `is_guarded` says that one could. A pod that
     is too large to be updated, and so to be evicted, is made smaller first.
     """
     seconds = TRIAL_SECONDS if is_trial else SECONDS

@@ -61,7 +61,7 @@ async def lock_nodes(connection: ApiConnection, held: HeldNodes) -> None:
         await connection.send("POST", _HELD_NODES, create_body(held), action=f"create {HELD_NODES}")
 
 
-async def let_in(connection: ApiConnection, claim: Beneficiary, hold_id: str, *, is_first: bool) -> None:
+async def tolerate_hold(connection: ApiConnection, claim: Beneficiary, hold_id: str, *, is_first: bool) -> None:
     """Make a waiting pod tolerate a hold. Raises ClusterError.
 
     `is_first`: it has no tolerations at all yet.

@@ -16,7 +16,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.peers.topology_filter import NO_SPREAD, TopologyFilter
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.placement import best_nodes
-from webhook.core.placement.rejecting_nodes import NOTHING_SHUNNED, Shunned
+from webhook.core.placement.rejecting_nodes import NOTHING_AVOIDED, AvoidedNodes
 from webhook.core.placement.score import Cost
 
 BEST: Final = 5
@@ -62,7 +62,7 @@ class Candidates(NamedTuple):
 class NodeSearch:
     """A pod among all nodes; `constraints` are its own and those of its pool.
 
-    `shunned` are the nodes that its team does not use, or takes last.
+    `avoided` are the nodes that its team does not use, or takes last.
     """
 
     fleet: Fleet
@@ -71,13 +71,13 @@ class NodeSearch:
     tier: Tier
     keep_whole: int = 0
     spread: TopologyFilter = NO_SPREAD
-    shunned: Shunned = NOTHING_SHUNNED
+    avoided: AvoidedNodes = NOTHING_AVOIDED
 
     def candidates(self) -> Candidates:
         """Return the candidates."""
         fleet, demand = self.fleet, self.demand
         matching = fleet.matching(self.constraints)
-        usable = matching & fleet.open_bits & ~self.shunned.closed
+        usable = matching & fleet.open_bits & ~self.avoided.closed
         spread_slots = self.spread.narrowed(usable, lambda among: fleet.with_room(demand, among))
         room = fleet.with_room(demand, usable & self.spread.allowed)
         filters = _Filters(
@@ -101,14 +101,14 @@ class NodeSearch:
 
     def place_of(self, name: NodeName) -> int | None:
         """Return the place of a node among those that have room; None if it has none."""
-        among = self.fleet.matching(self.constraints) & self.spread.allowed & ~self.shunned.closed
+        among = self.fleet.matching(self.constraints) & self.spread.allowed & ~self.avoided.closed
         order = self._ranked(among, count=len(self.fleet))
         return order.index(name) + 1 if name in order else None
 
     def _ranked(self, among: int, *, count: int) -> list[NodeName]:
         """Return the best of some nodes in order, those last that the team takes last."""
         found: list[NodeName] = []
-        for part in (among & ~self.shunned.last, among & self.shunned.last):
+        for part in (among & ~self.avoided.last, among & self.avoided.last):
             found += best_nodes(self.fleet, self.demand, part, count=count, tier=self.tier, keep_whole=self.keep_whole)
         return found[:count]
 
@@ -132,7 +132,7 @@ class NodeSearch:
             return Exclusion.HELD if filters.matching_if_held & bit else Exclusion.CONSTRAINTS
         if not filters.able & bit:
             return Exclusion.LESSENED if filters.could & bit else Exclusion.NEVER
-        if self.shunned.closed & bit:
+        if self.avoided.closed & bit:
             return Exclusion.REJECTS
         if (why := topology_obstacle(self.spread, bit)) is not None:
             return why

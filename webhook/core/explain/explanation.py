@@ -142,7 +142,7 @@ def _pools(assessed: Assessment, world: World, node: NodeName | None) -> Iterato
                 tier,
                 keep_whole=world.policy.placement.keep_whole,
                 spread=evaluate_topology(request, world.fleet, world.pod_counts),
-                shunned=world.rejecting_nodes.shunned(team.name, world.fleet),
+                avoided=world.rejecting_nodes.avoided(team.name, world.fleet),
             )
             yield PoolStep(pool, None, search.candidates(), _node_step(node, search, world, team.name))
         else:
@@ -155,7 +155,7 @@ def _node_step(name: NodeName | None, search: NodeSearch, world: World, team: Te
     if node is None:
         return None
     reasons = obstacles(fleet, node, search.demand, search.constraints, spread=search.spread)
-    if search.shunned.closed & fleet.bit(node.name):
+    if search.avoided.closed & fleet.bit(node.name):
         found = [each for each in world.rejecting_nodes.on(node.name) if each.team == team]
         reasons = (*reasons, f"{rejections(found).text}: it is tried again later, by one pod at a time")
     return NodeStep(node.name, reasons, None if reasons else search.place_of(node.name))

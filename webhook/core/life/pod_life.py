@@ -20,7 +20,7 @@ class Stage(StrEnum):
     it yet. WAITS: no node has room for it, or no node is there that it may use. STALLED: something else than room
     keeps it off every node, such as a volume that does not exist, or another controller's gate. BOUND: it starts or
     runs on a node. ENDING: it is deleted, and its node has time to end it. OVERDUE: its node had time to end it and
-    has not reported that. LOST: the same on a node that is lost. ENDED: no container of it can run any more.
+    has not reported that. LOST: the same on a node that is lost. ENDED: no container of it can still run.
     """
 
     IN_LINE = "in line"

@@ -162,7 +162,7 @@ class Evictions:
     # -- transitions
 
     def keep(self, node: NodeName, hold: NodeHold | None, *, is_going: Callable[[Uid], bool]) -> None:
-        """Replace the hold of a node: new targets are planned, those that it lists no more are gone or given up."""
+        """Replace the hold of a node: new targets are planned, those that it no longer lists are gone or given up."""
         holds = self._holds_like(node)
         before = holds.get(node)
         listed = {} if hold is None else {target.uid: target for target in hold.targets}
@@ -274,7 +274,7 @@ class Evictions:
     def accept(
         self, uid: Uid, *, now: float, lost_by: TeamName | None = None, lost_for: TeamName | None = None
     ) -> None:
-        """The API server evicts a victim, or has it no more."""
+        """The API server evicts a victim, or no longer has it."""
         known = self._by_uid[uid]
         self._move(uid, known.state, accepted_at=now, lost_by=lost_by, lost_for=lost_for, is_asked=False)
 
@@ -303,7 +303,7 @@ class Evictions:
                 del self._by_uid[uid]
 
     def take_withdrawn(self) -> list[EvictionTarget]:
-        """Return the targets that were announced and are listed no more, once."""
+        """Return the targets that were announced and are no longer listed, once."""
         found = [each.target for each in self._by_uid.values() if each.is_noticed and not each.is_listed]
         for target in found:
             self._move(target.uid, self._by_uid[target.uid].state, is_noticed=False)
@@ -335,7 +335,7 @@ class Evictions:
 
 
 def _is_old(eviction: Eviction, now: float) -> bool:
-    """Whether an eviction counts no more against what its team may lose."""
+    """Whether an eviction no longer counts against what its team may lose."""
     return (eviction.accepted_at or 0.0) <= now - RATE_SECONDS
 
 

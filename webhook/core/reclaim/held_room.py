@@ -38,7 +38,7 @@ def current(
 
 
 def trimmed(node_hold: NodeHold, reclaim_index: ReclaimIndex) -> NodeHold | None:
-    """Return a hold without beneficiaries that wait no more, and without targets that end or are guaranteed.
+    """Return a hold without beneficiaries that no longer wait, and without targets that end or are guaranteed.
 
     Targets whose beneficiary is dropped are dropped too, except those of broken gangs. None where nothing is left.
     """

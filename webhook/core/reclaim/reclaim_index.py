@@ -93,7 +93,7 @@ class ReclaimIndex:
         return [gpu_pod for gpu_pod in self._terminating.values() if _is_stuck(gpu_pod, now)]
 
     def is_going(self, uid: Uid) -> bool:
-        """Whether a pod terminates, is evicted, or does not exist any more."""
+        """Whether a pod terminates, is evicted, or no longer exists."""
         return uid not in self._pods or uid in self._terminating or uid in self.evictions.awaited()
 
     def staying(self, uid: Uid) -> ReclaimPod | None:
@@ -187,7 +187,7 @@ class ReclaimIndex:
     def accept(self, uid: Uid, *, now: float, was_there: bool = True) -> None:
         """Expect a pod to leave: the API server accepted its eviction, and the watch will show that.
 
-        `was_there` is False where the API server had no such pod any more.
+        `was_there` is False where the API server no longer had such a pod.
         """
         gpu_pod = self._pods.get(uid)
         lost_by = lost_for = None

@@ -35,7 +35,7 @@ class NoPlan(StrEnum):
 class Move(NamedTuple):
     """A waiting pod, its future node, and its victims: none, where pods that end free the room.
 
-    `is_past_budgets`: it has waited so long that the victims' PodDisruptionBudgets do not count any more.
+    `is_past_budgets`: it has waited so long that the victims' PodDisruptionBudgets no longer count.
     `breaks_workloads`: every possible choice makes a workload fail.
     """
 

@@ -213,12 +213,12 @@ def _without_node(gpu_pod: ReclaimPod, *, has_budget: bool) -> Victim:
 
 
 def is_protected(gpu_pod: ReclaimPod, rules: ReclaimRules) -> bool:
-    """Whether policy protects a pod from eviction for ever."""
+    """Whether policy protects a pod from eviction forever."""
     return is_protected_by(rules, gpu_pod.namespace, gpu_pod.labels)
 
 
 def is_protected_by(rules: ReclaimRules, namespace: Namespace, labels: Mapping[str, str]) -> bool:
-    """Whether policy protects the pods of a namespace, or pods with these labels, from eviction for ever."""
+    """Whether policy protects the pods of a namespace, or pods with these labels, from eviction forever."""
     return any(fnmatchcase(namespace, glob) for glob in rules.protected_namespaces) or any(
         selector.matches(labels) for selector in rules.protected_selectors
     )

@@ -45,7 +45,7 @@ class NodeHold:
     """The room that one node keeps. `id` is the value of its taint. It is given up after `until`.
 
     `since` is when it began: there is an end however often it is extended. `broken` are gangs that lost a member: the
-    others are evicted too, even if no pod waits any more.
+    others are evicted too, even if no pod still waits.
     """
 
     id: str

@@ -42,7 +42,7 @@ class Sharing:
 
     def pays(self, key: ClaimKey, uid: Uid) -> bool:
         """Whether a pod is the one that is charged for a claim."""
-        return self.world.claims.users.payer(key) == uid
+        return self.world.claims.users.charged_pod(key) == uid
 
     def holding(self, uid: Uid, instead: Instead) -> Demand:
         """Return what a pod would hold in other roles."""

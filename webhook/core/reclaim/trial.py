@@ -44,7 +44,7 @@ class Overrides(NamedTuple):
 
     Disruption budgets, once it has waited as long as policy respects them. And the minimum runtime of pods that started
     after it began to wait (`no_minimum_after`): otherwise users who delete pods and create them again would be
-    protected for ever. `may_break`: failure budgets do not count, since no other choice is left: otherwise a small
+    protected forever. `may_break`: failure budgets do not count, since no other choice is left: otherwise a small
     budget would always protect. Pods of the teams `outside` are not evicted, whatever is overridden.
     """
 

@@ -174,9 +174,9 @@ class ChargedPods:
             instead=instead,
         )
 
-    def _was_admitted_with(self, payer: Uid, claim: Uid) -> bool:
+    def _was_admitted_with(self, charged: Uid, claim: Uid) -> bool:
         """Whether the pod that is charged for a claim was admitted with it, or with as many GPUs as it is charged."""
-        record = self.pods.get(payer)
+        record = self.pods.get(charged)
         held = None if record is None else record.pod.admitted
         return record is not None and held is not None and (claim in held.claims or record.pod.demand.gpus <= held.gpus)
 

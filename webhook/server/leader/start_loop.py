@@ -275,7 +275,7 @@ class StartLoop:
             self.wake()
 
     async def _hold(self, waiting: WaitingPod, team: TeamName) -> None:
-        """Let no patch of an earlier leader remove the gate of a pod any more, and learn what was done before."""
+        """Keep patches of an earlier leader from removing the gate of a pod, and learn what was done before."""
         try:
             version = await hold_in_line(self._context.connection, waiting)
         except ClusterError:

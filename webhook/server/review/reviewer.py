@@ -202,7 +202,7 @@ class AdmissionReviewer:
         else:
             decision = await self._ledger.commit(judge, deadline=deadline, is_gone=is_gone)
             if isinstance(decision, Queue):
-                self._ledger.let_in(new_in_line(resolved, decision, found, now=self.world.now))
+                self._ledger.enter_line(new_in_line(resolved, decision, found, now=self.world.now))
             self._release_advice(resolved, decision)
         if isinstance(decision, Queue) and (waits := read_waits(found.metadata.annotations or {})) is not None:
             why = waits_for(decision.reason.code, waits.reason.statement, place=waits.place)
