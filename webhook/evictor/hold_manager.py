@@ -320,7 +320,7 @@ class HoldManager:
         return gpu_pod is not None and (gpu_pod.in_line is not None or self._scheduler.is_behind(node, gpu_pod))
 
     def _give_up(self, node_hold: NodeHold, *, has_room: bool) -> None:
-        """Give up a hold. The waiting pods themselves are at fault where kube-scheduler came to them in free room."""
+        """Give up a hold. The waiting pods themselves are the cause where kube-scheduler came to them in free room."""
         self._reporter.broken(
             node_hold.beneficiaries, node=node_hold.node, why="its time is over" if has_room else "the room is gone"
         )

@@ -126,7 +126,7 @@ class LimitReclaimer:
         }
 
     def _settle(self) -> None:
-        """Count the pods that ended although others were evicted for them, and watch over those that started."""
+        """Count the pods that ended although others were evicted for them, and follow those that started."""
         self._unused = {uid: times for uid, times in self._unused.items() if uid in self._world.waiting}
         for uid, team in list(self._served.items()):
             if uid in self._world.waiting:

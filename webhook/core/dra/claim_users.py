@@ -48,7 +48,7 @@ class _Users:
         return next(iter(self.on.get(node, ())), None)
 
     def roles(self, nodes: Iterable[NodeName | None]) -> set[tuple[Uid | None, NodeName | None, bool]]:
-        """Return the charged pod, and who takes or asks for the room on these nodes and those of the first two users."""
+        """Return the charged pod, and who takes or asks for room on these nodes and those of the first two users."""
         where = {*nodes, None, *(self.nodes[uid] for uid in islice(self.nodes, 2))}
         return {(self.charged_pod, None, True), *((self.holder(node), node, False) for node in where)}
 
@@ -131,7 +131,7 @@ class ClaimUsers:
         return users.holder(users.nodes[uid]) == uid
 
     def node(self, key: ClaimKey, uid: Uid) -> NodeName | None:
-        """Return the node where others than this pod use a claim: that of the charged pod, or the first; None without."""
+        """Return the node where others than this pod use a claim: of the charged pod, or the first; None without."""
         users = self._users.get(key)
         if users is None or users.charged_pod is None:
             return None

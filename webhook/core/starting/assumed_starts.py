@@ -76,9 +76,7 @@ class AssumedStarts:
         self._world = world
         self._listed = listed
         self._noted: dict[Uid, None] = {}
-        self._open: dict[
-            Uid, AssumedStart
-        ] = {}  # whose charges are assumed here, and not in the hands of the ledger yet
+        self._open: dict[Uid, AssumedStart] = {}  # charges that are assumed here, and not known to the ledger yet
         self._kept: dict[Uid, frozenset[NodeName]] = {}
         self._pauses = GangPauses()
         self._pace = ReclaimPace(world)
@@ -97,7 +95,7 @@ class AssumedStarts:
         self._noted |= dict.fromkeys(self.entries.sync(now=now))
 
     def close(self) -> None:
-        """End: drop what was assumed and is not in the hands of the ledger, and listen no longer."""
+        """End: drop what was assumed and is not known to the ledger, and listen no longer."""
         for turn in [*self._open.values()]:
             self.drop_assumed(turn)
         self.entries.close()
@@ -109,7 +107,7 @@ class AssumedStarts:
         judge = EntryJudge(world, before=self._kept, pauses=self._pauses, pace=self._pace, now=now)
         found: list[AssumedStart] = []
         if not world.policy.is_enforced:
-            waiting = [pod for pod in world.waiting.all() if not self.entries.is_on_its_way(pod.uid)][:count]
+            waiting = [pod for pod in world.waiting.all() if not self.entries.is_starting(pod.uid)][:count]
             return [turn for pod in waiting for turn in self._assumed(start_unjudged(pod, world), Way.IN_TURN)]
         found += self._of_reservations()
         self._hold_backs.begin()

@@ -57,9 +57,9 @@ class WaitingEntries:
         self._policy = world.policy
         self._changed: dict[Uid, None] = dict.fromkeys(pod.uid for pod in world.waiting.all())
         self._active = active
-        self._on_their_way: set[Uid] = set()
+        self._starting: set[Uid] = set()
         self._paused: set[Uid] = set()
-        self.gangs = GangLine(world, paused=self._paused, is_on_its_way=self.is_on_its_way)
+        self.gangs = GangLine(world, paused=self._paused, is_starting=self.is_starting)
         self.on_change: Callable[[], None] = _ignore
         world.waiting.on_change = self.put_back
 
@@ -75,10 +75,10 @@ class WaitingEntries:
         self.on_change()
 
     def has_turn(self, pod: WaitingPod) -> bool:
-        """Whether a pod may start when its turn comes: nothing holds it, it is not paused, and is not on its way."""
-        return pod.has_turn and pod.uid not in self._paused and not self.is_on_its_way(pod.uid)
+        """Whether a pod may start when its turn comes: nothing holds it, it is not paused, and has not begun."""
+        return pod.has_turn and pod.uid not in self._paused and not self.is_starting(pod.uid)
 
-    def is_on_its_way(self, uid: Uid) -> bool:
+    def is_starting(self, uid: Uid) -> bool:
         """Whether a pod is charged, or its start is not over: until then another one might begin beside it."""
         return uid in self._active or self._world.is_assumed(uid)
 
@@ -100,8 +100,8 @@ class WaitingEntries:
         if self._policy is not world.policy:
             self._policy = world.policy
             self._changed = dict.fromkeys(pod.uid for pod in world.waiting.all())
-        back = [uid for uid in self._on_their_way if not self.is_on_its_way(uid)]
-        self._on_their_way.difference_update(back)
+        back = [uid for uid in self._starting if not self.is_starting(uid)]
+        self._starting.difference_update(back)
         changed = self._changed | dict.fromkeys(back)
         for uid in changed:
             self._sync_one(uid, now=now)
@@ -119,15 +119,15 @@ class WaitingEntries:
             self.queue.add(entry_of(queued_pod(pod, self._world)._replace(gang=gang) for pod in entries.together))
 
     def _sync_one(self, uid: Uid, *, now: int) -> None:
-        pod, is_on_its_way = self._world.waiting.get(uid), self.is_on_its_way(uid)
+        pod, is_starting = self._world.waiting.get(uid), self.is_starting(uid)
         self.gangs.note(uid, pod, now=now)
         is_alone = uid not in self.gangs and uid not in self._paused
-        if pod is not None and pod.has_turn and not is_on_its_way and is_alone:
+        if pod is not None and pod.has_turn and not is_starting and is_alone:
             self.queue.add(entry_of((queued_pod(pod, self._world),)))
             return
         self.queue.remove(uid)
-        if pod is not None and is_on_its_way:
-            self._on_their_way.add(uid)
+        if pod is not None and is_starting:
+            self._starting.add(uid)
 
     # -- standings
 

@@ -95,7 +95,7 @@ class ChargedPods:
     def _join(self, record: PodRecord) -> Iterable[Uid]:
         """Set the claims that a pod uses; return the pods whose part of a claim changed.
 
-        A pod that is not charged pays for none: another user does.
+        Another user is charged for the claims of a pod that is not.
         """
         pod = record.pod
         if not TERMS[record.stage].is_charged:
@@ -133,7 +133,7 @@ class ChargedPods:
         self.recount(self.claims.leave(uid))
 
     def recount(self, uids: Iterable[Uid]) -> None:
-        """Resolve the demand again of pods whose claims changed, or that no longer pay for shared claims."""
+        """Resolve the demand again of pods whose claims changed, or that are no longer charged for shared claims."""
         for uid in uids:
             record = self.pods[uid]
             pod = self._resolved(record.pod)
