@@ -234,7 +234,7 @@ class StartLoop:
                 if turn.is_reservation or self._awaits_room(turn.waiting, turn.admit.charge.team):
                     stay.add(turn.waiting.uid)
                 elif isinstance(decision, Admit):
-                    group.create_task(self._remove_gate(turn.waiting, decision, turn.way))
+                    group.create_task(self._remove_gate(turn.waiting, decision, turn.attempt.way))
             self._end(stay)
             return
         self._end({turn.waiting.uid for turn in turns})
