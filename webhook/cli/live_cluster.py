@@ -37,6 +37,9 @@ ENDED_READS: Final = 8
 those of one do not keep the others' from being read."""
 
 
+LEDGERS: Final = WorldKind(keys.TEAM_LEDGER, keys.OWN_API, PATH)
+
+
 class _ListMeta(msgspec.Struct, frozen=True, rename={"next": "continue"}):
     next: str = ""
 
@@ -48,16 +51,6 @@ class _Listed(msgspec.Struct, frozen=True):
 
 class NothingReadableError(ClusterError):
     """The user may read none of the kinds of a world."""
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerKind:
-    """The kind TeamLedger, for listing."""
-
-    path: str = PATH
-    api_version: str = keys.OWN_API
-    kind: str = keys.TEAM_LEDGER
-    selector: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +216,7 @@ async def _totals(connection: ApiConnection) -> tuple[Totals, ...] | None:
     Those of departments are left out: they repeat what the ledgers of their teams say.
     """
     try:
-        ledgers = await list_objects(connection, LedgerKind())
+        ledgers = await list_objects(connection, LEDGERS)
     except ApiError as error:
         if error.is_forbidden:
             return None

@@ -85,12 +85,12 @@ def world_options(command: _Command) -> _Command:
 def chosen_source(*, world: Path | None, cluster: bool, kubeconfig: Path | None) -> "Source":
     """Return the source that the options name; by default the cluster."""
     from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415 - slow to import, and --help needs none of it
-    from webhook.server.settings import LiveCluster, WorldFile  # noqa: PLC0415
+    from webhook.server.settings import FileWorld, LiveCluster  # noqa: PLC0415
 
     if world is not None:
         if cluster or kubeconfig is not None:
             raise click.UsageError("--world and --cluster exclude each other")
-        return WorldFile(world)
+        return FileWorld(world)
     return LiveCluster(kubeconfig or default_kubeconfig())
 
 

@@ -21,7 +21,7 @@ from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
 from webhook.kube.world_file.world_file import WorldFileError, parse_objects, read_world
 from webhook.policy.load import load
-from webhook.server.settings import LiveCluster, WorldFile
+from webhook.server.settings import FileWorld, LiveCluster
 
 if TYPE_CHECKING:
     from webhook.cluster.watch.feed import Feed
@@ -31,7 +31,7 @@ LIST_SECONDS: Final = 30.0
 
 _POLL_SECONDS: Final = 0.02
 
-Source = WorldFile | LiveCluster
+Source = FileWorld | LiveCluster
 Objects = tuple[Mapping[str, Any], ...]
 
 
@@ -90,7 +90,7 @@ class WatchedWorld:
 def origin_of(source: Source) -> Origin:
     """Describe a source. Raises WorldError if its file does not exist."""
     match source:
-        case WorldFile(path=path):
+        case FileWorld(path=path):
             try:
                 return Origin("file", str(path), max(0.0, time.time() - path.stat().st_mtime))
             except OSError as error:
@@ -132,7 +132,7 @@ def read_once(source: Source, policy: Policy, *, namespaces: Sequence[str] = (),
     `keep_nodes`, with which nodes may seem emptier than they are.
     """
     match source:
-        case WorldFile(path=path):
+        case FileWorld(path=path):
             world = World(policy)
             try:
                 read_world(path, policy.resources).fill(world)
@@ -212,7 +212,7 @@ async def _wait_synced(feed: "Feed") -> None:
 def read_objects(source: Source, *, namespaces: Sequence[str] = ()) -> WorldObjects:
     """Read the objects of a world with all their fields. Raises WorldError."""
     match source:
-        case WorldFile(path=path):
+        case FileWorld(path=path):
             return WorldObjects(tuple(_objects_of_file(path)))
         case LiveCluster(kubeconfig=kubeconfig):
             return asyncio.run(_objects_of_cluster(kubeconfig, namespaces))

@@ -40,7 +40,7 @@ from webhook.kube.kinds.table import kind_table
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
 from webhook.policy.problems import PolicyError, PolicyUnreadable
-from webhook.server.settings import LiveCluster, WorldFile
+from webhook.server.settings import FileWorld, LiveCluster
 
 RUNS: Final = 0
 DOES_NOT_RUN: Final = 1
@@ -106,7 +106,7 @@ def _find(options: Options) -> Found:
 
 def _details(options: Options, target: Target | None, *, is_room_known: bool) -> ClusterDetails:
     match options.source:
-        case WorldFile():
+        case FileWorld():
             return ClusterDetails()
         case LiveCluster(kubeconfig=kubeconfig):
             from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - slow to import, and files need none of it
@@ -133,7 +133,7 @@ def _pod(name: str, reading: WorldObjects, options: Options, world: World, detai
 
 
 def _workload(target: Target, options: Options, details: ClusterDetails) -> Mapping[str, Any]:
-    if isinstance(options.source, WorldFile):
+    if isinstance(options.source, FileWorld):
         raise _NothingToExplainError(
             f"a world file holds no {target.kind.resource}: name the manifest of {target.kind.kind} {target.name}, or "
             "explain it from the cluster"
