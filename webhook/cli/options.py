@@ -4,18 +4,18 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
+
+from webhook.core.model.policy import Enforcement
 
 if TYPE_CHECKING:
     from webhook.cli.world_source import Source
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 UNBOUNDED: Final = 1 << 16
 """The width of a pipe or a file: nothing is broken or left out."""
 
@@ -23,13 +23,11 @@ TERMINAL_ROWS: Final = 100
 """Rows of a list that a terminal shows unless the user asks for more."""
 
 
-def path_option(name: str, *, metavar: str = "FILE", **more: Any) -> Callable[[_Command], _Command]:  # noqa: ANN401 - click's
-    """Return an option whose value is a path."""
-    return click.option(name, type=click.Path(path_type=Path), metavar=metavar, **more)
+PATH: Final = click.Path(path_type=Path)
 
-
-policy_option = path_option(
+policy_option = click.option(
     "--policy",
+    type=PATH,
     metavar="DIR",
     envvar="FAIRGATE_POLICY",
     show_envvar=True,
@@ -49,7 +47,7 @@ namespaces_option = click.option(
 
 enforce_option = click.option(
     "--enforce",
-    type=click.Choice(["off", "shadow", "warn", "enforce"]),
+    type=click.Choice(Enforcement, case_sensitive=False),
     help="Override the policy's enforcement: off, shadow (decide and record), warn (also warn users), enforce.",
 )
 
@@ -65,20 +63,21 @@ lease_option = click.option(
 )
 
 
-kubeconfig_option = path_option(
-    "--kubeconfig", help="The cluster. Default: $KUBECONFIG, ~/.kube/config, or the cluster this pod runs in."
+kubeconfig_option = click.option(
+    "--kubeconfig",
+    type=PATH,
+    metavar="FILE",
+    help="The cluster. Default: $KUBECONFIG, ~/.kube/config, or the cluster this pod runs in.",
 )
 
 
-world_option = path_option(
-    "--world", help="Read a file, as `fairgate world` or `kubectl get nodes,pods -A -o yaml` writes it."
+world_option = click.option(
+    "--world",
+    type=PATH,
+    metavar="FILE",
+    help="Read a file, as `fairgate world` or `kubectl get nodes,pods -A -o yaml` writes it.",
 )
 cluster_option = click.option("--cluster", is_flag=True, help="Read a live cluster; nothing is written.")
-
-
-def world_options(command: _Command) -> _Command:
-    """Add --world, --cluster and --kubeconfig."""
-    return world_option(cluster_option(kubeconfig_option(command)))
 
 
 def chosen_source(*, world: Path | None, cluster: bool, kubeconfig: Path | None) -> "Source":
@@ -93,11 +92,11 @@ def chosen_source(*, world: Path | None, cluster: bool, kubeconfig: Path | None)
     return LiveCluster(kubeconfig or default_kubeconfig())
 
 
-def chosen_namespace(given: str | None, source: object) -> str:
+def chosen_namespace(given: str, source: object) -> str:
     """Return the namespace of objects that name none: as kubectl reads it for a cluster, otherwise `default`."""
     from webhook.server.settings import LiveCluster  # noqa: PLC0415 - slow to import, and --help needs none of it
 
-    if given is None and isinstance(source, LiveCluster):
+    if not given and isinstance(source, LiveCluster):
         from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415
         from webhook.cluster.api.namespace import own_namespace  # noqa: PLC0415
 
@@ -115,8 +114,10 @@ class Layout(StrEnum):
     YAML = "yaml"
 
 
-history_option = path_option(
+history_option = click.option(
     "--history",
+    type=PATH,
+    metavar="FILE",
     help="A history of `fairgate serve --history`: its pods also say how long pods run, for likely starts.",
 )
 
