@@ -42,7 +42,7 @@ def commands(tmp_path_factory):
     (folder / "server.log").write_text(
         "".join(json.dumps(LOG | {"owner": f"Job/a-long-name-{n}"}) + "\n" for n in range(3))
     )
-    smaller = sample_world.POLICY.replace("limit: 20}", "limit: 9}")
+    smaller = sample_world.POLICY.replace("gpus: {guaranteed: 9, limit: 20}", "gpus: {guaranteed: 3, limit: 9}")
     assert smaller != sample_world.POLICY
     (folder / "smaller.yaml").write_text(smaller)
     job = {
@@ -68,6 +68,7 @@ def commands(tmp_path_factory):
     }
 
 
+UNDER_WAY = ("Reading", "Simulating", "Evaluating")
 NAMES = (
     "status",
     "status -o wide",
@@ -97,7 +98,7 @@ def piped(commands):
 @pytest.mark.parametrize("name", NAMES)
 def test_no_word_is_broken_and_no_line_is_wider_than_the_terminal(commands, piped, name, columns):
     shown = on_a_terminal(*commands[name], columns=columns)
-    lines = [line for line in shown.text.splitlines() if "Reading" not in line and "Simulating" not in line]
+    lines = [line for line in shown.text.splitlines() if not any(each in line for each in UNDER_WAY)]
     assert [line for line in lines if len(line) > columns] == []
     printed, _, note = "\n".join(lines).partition("no room at")
     known = {*piped[name].split(), "second", "seconds"}  # the age of a world file grows

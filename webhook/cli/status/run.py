@@ -36,6 +36,9 @@ from webhook.server.settings import LiveCluster
 SHOWN: Final = 0
 UNREADABLE: Final = 2
 
+_CLEAR: Final = "\x1b[2J\x1b[1;1H"
+"""Clears a terminal, also where the user wants no colors."""
+
 _PICTURE: Final = "·▁█"
 
 
@@ -84,11 +87,11 @@ async def _watch(options: Options, policy: Policy) -> None:
 
 def _redraw(options: Options, reading: Reading) -> None:
     """Replace the content of a terminal; in a pipe append."""
-    height = None
     if can_move(sys.stdout):
-        click.clear()
         height = max(1, shutil.get_terminal_size().lines - 1)
-    click.echo(_written(options, reading, height=height), nl=False)
+        click.echo(_CLEAR + _written(options, reading, height=height), nl=False, color=True)
+    else:
+        click.echo(_written(options, reading), nl=False)
 
 
 def _written(options: Options, reading: Reading, *, height: int | None = None) -> str:
