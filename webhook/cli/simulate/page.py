@@ -35,6 +35,7 @@ table {{ border-collapse: collapse; margin: .5rem 0; }}
 td, th {{ border-bottom: 1px solid var(--grid); padding: .2rem .6rem; text-align: right; white-space: nowrap; }}
 td:first-child, th:first-child {{ text-align: left; position: sticky; left: 0; background: var(--back); }}
 @media (max-width: 40rem) {{ body {{ margin: 1rem auto; }} }}
+thead th {{ white-space: normal; vertical-align: bottom; }}
 summary {{ cursor: pointer; }}
 """
 
@@ -105,7 +106,7 @@ def _side_by_side(policies: Sequence[PolicyReport]) -> str:
         (each.policy, percent_cell(each.allocated), percent_cell(each.fragmented), *group_cells(each.total))
         for each in policies
     )
-    return _table(("policy", "GPUs in use", "fragmented", *COLUMNS), rows)
+    return _table("Policies", ("policy", "GPUs in use", "fragmented", *COLUMNS), rows)
 
 
 def _facts(report: SimulationReport, made: str) -> str:
@@ -134,7 +135,7 @@ def _confidence(report: SimulationReport) -> Iterable[str]:
         waits = (_apart(found, wait_text) for found in (total.wait_p50, total.wait_p90, total.wait_p99))
         parts = (_apart(found, "{:.1%}".format) for found in (each.allocated, each.fragmented))
         rows.append((each.policy, *waits, *parts, _apart(total.evictions, "{:,.0f}".format)))
-    yield _table(("policy", "wait p50", "p90", "p99", "GPUs in use", "fragmented", "evictions"), rows)
+    yield _table("Confidence", ("policy", "wait p50", "p90", "p99", "GPUs in use", "fragmented", "evictions"), rows)
 
 
 def _apart(found: Interval | None, shown: Callable[[float], str]) -> str:
@@ -147,29 +148,29 @@ def _groups(policy: PolicyReport) -> Iterable[str]:
     yield f"<h2>{_escaped(policy.policy)}</h2>"
     rows = [(f"team {each.group}", *group_cells(each)) for each in policy.teams]
     rows += [(f"GPUs {each.group}", *group_cells(each)) for each in policy.sizes]
-    yield _table(("", *COLUMNS), rows)
+    yield _table(policy.policy, ("jobs of", *COLUMNS), rows)
     yield from (f"<p>{_escaped(text)}</p>" for text in unstarted_texts(policy))
 
 
 def _purchase(found: PurchaseReport) -> Iterable[str]:
     yield f"<h2>How many to buy</h2><p>{_escaped(purchase_text(found))}</p>"
     rows = ((f"{nodes:,}", "never" if wait is None else wait_text(wait)) for nodes, wait in found.tried.items())
-    yield _table(("nodes bought", "wait"), rows)
+    yield _table(f"Nodes for {found.policy}", ("nodes bought", "wait"), rows)
 
 
 def _figure(plot: Plot) -> str:
-    table = _table(plot.head, plot.rows)
+    table = _table(plot.title, plot.head, plot.rows)
     return f"<figure>{plot.svg}<details><summary>The same as a table</summary>{table}</details></figure>"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(label: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     columns = "".join(f'<th scope="col">{_escaped(cell)}</th>' for cell in head)
     lines = (
         f'<tr><th scope="row">{_escaped(row[0])}</th>{"".join(f"<td>{_escaped(cell)}</td>" for cell in row[1:])}</tr>'
         for row in rows
     )
     table = f"<table><thead><tr>{columns}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    return f'<div class="wide" tabindex="0" role="region" aria-label="Table">{table}</div>'
+    return f'<div class="wide" tabindex="0" role="region" aria-label="Table: {_escaped(label)}">{table}</div>'
 
 
 def _escaped(text: str) -> str:
