@@ -150,18 +150,19 @@ async def read_policy(kubeconfig: Path | None) -> Policy:
                     "or give a policy folder by --policy"
                 ) from error
             raise
-    return _policy_of(report)
+    return published_policy(report)
 
 
 def policy_of_report(report: Mapping[str, Any]) -> Policy:
     """Return the policy in a Report as the API gives it. Raises ClusterError."""
     try:
-        return _policy_of(msgspec.convert(report, reports.PolicyReport))
+        return published_policy(msgspec.convert(report, reports.PolicyReport))
     except msgspec.ValidationError as error:
         raise ClusterError(f"the published policy is not a report: {error}") from error
 
 
-def _policy_of(report: reports.PolicyReport | None) -> Policy:
+def published_policy(report: reports.PolicyReport | None) -> Policy:
+    """Return the policy that a leader published. Raises ClusterError with what to do instead."""
     if report is None or not report.documents:
         why = report.omitted if report is not None else "the report is empty"
         raise ClusterError(f"the policy in force is not published: {why}; give its folder by --policy")

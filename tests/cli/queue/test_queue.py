@@ -86,6 +86,7 @@ def test_every_pod_has_its_place_its_cause_its_holders_and_why_its_start_is_unkn
         f"unknown for 2 pods: {reason}",
         "unknown for 1 pod: another controller's scheduling gate holds it",
     ]
+    assert printed[6] == "total: 3 pods that ask for 5 GPUs"
     assert printed[-1].endswith("1 node, 1 pod; policy " + printed[-1].rpartition(" ")[2])
 
 

@@ -20,9 +20,9 @@ from webhook.cli.explain.workload import subjects_of_workload
 from webhook.cli.options import Layout, columns, is_colored
 from webhook.cli.queue.past import runs_of
 from webhook.cli.review.sources import read_sources
-from webhook.cli.screen import progress
+from webhook.cli.screen import Screen, progress
 from webhook.cli.serialization import to_json, to_yaml
-from webhook.cli.terminal import print_error, print_problems
+from webhook.cli.terminal import Line, print_error, print_problems
 from webhook.cli.world_source import (
     WorldError,
     WorldObjects,
@@ -171,4 +171,6 @@ def _written(explained: list[ExplainedSubject], found: Found, options: Options) 
                 to_steps(each, policy_hash=world.policy.hash, width=columns(), is_colored=is_colored())
                 for each in explained
             ]
-            return "\n".join([*parts, f"{describe_world(origin_of(options.source), world)}\n"])
+            screen = Screen(width=columns(), is_colored=is_colored())
+            screen.show(Line(describe_world(origin_of(options.source), world)))
+            return "\n".join([*parts, screen.text])

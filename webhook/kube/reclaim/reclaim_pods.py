@@ -16,7 +16,7 @@ from webhook.kube.pod.constraints import Placement, read_placement
 from webhook.kube.pod.domain_requests import domain_request
 from webhook.kube.pod.existing_pods import chosen_nodes, to_resident
 from webhook.kube.pod.gangs import declared_size
-from webhook.kube.pod.pods import grace_seconds, scheduler_of, unix_seconds
+from webhook.kube.pod.pods import controller_reference, grace_seconds, scheduler_of, unix_seconds
 from webhook.kube.pod.unbound import read_condition
 from webhook.kube.reclaim.victim_gangs import victim_gang
 
@@ -36,7 +36,7 @@ def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
     is_decided = resident.team_label is not None
     placement = read_placement(spec) if resident.node is None else _PLACED
     labels = resident.labels
-    controller = next((owner for owner in metadata.owner_references or () if owner.controller), None)
+    controller = controller_reference(metadata)
     return ReclaimPod(
         pod=resident._replace(promised=None),
         labels=labels,
