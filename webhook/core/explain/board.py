@@ -183,12 +183,11 @@ class FreeRow:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """The whole status. `plain_nodes` counts nodes without GPUs, `unusual` has pods whose charge may surprise."""
+    """The whole status; `unusual` has pods whose charge may surprise."""
 
     teams: tuple[TeamRow, ...]
     nodes: tuple[NodeRow, ...]
     free: tuple[FreeRow, ...]
-    plain_nodes: int = 0
     departments: tuple[DepartmentRow, ...] = ()
     unusual: tuple[UnusualPods, ...] = ()
 
@@ -222,7 +221,6 @@ def board_of(world: World, *, holders: int = 3) -> Board:
         shares_of(world, holders=holders),
         nodes=tuple(nodes),
         free=tuple(_free(nodes, world)),
-        plain_nodes=len(rows) - len(nodes),
         unusual=tuple(unusual_pods(world)),
     )
 
