@@ -80,7 +80,8 @@ def test_a_writer_that_is_killed_leaves_whole_batches(path):
     from webhook.history.usage_row import UsageKey, UsageKind, UsageRow
     store = HistoryStore(Path({str(path)!r}))
     for number in range(10**6):
-        store.write(Batch([UsageRow({T0}, UsageKey(UsageKind.WAITING, f"team-{{n}}"), number) for n in range(50)], {T0}))
+        keys = [UsageKey(UsageKind.WAITING, f"team-{{n}}") for n in range(50)]
+        store.write(Batch([UsageRow({T0}, key, number) for key in keys], {T0}))
         if number == 20:
             print("writing", flush=True)
     """

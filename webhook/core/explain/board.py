@@ -233,14 +233,14 @@ def _department(usage: DepartmentUsage) -> DepartmentRow:
     )
     return DepartmentRow(
         own.name,
-        own.parent,
-        own.gpus.guaranteed,
-        own.gpus.limit,
-        usage.total,
-        max(0, usage.total - own.gpus.guaranteed),
-        usage.waiting,
-        own.weight,
-        tuple(models),
+        parent=own.parent,
+        guaranteed=own.gpus.guaranteed,
+        limit=own.gpus.limit,
+        used=usage.total,
+        borrowed=max(0, usage.total - own.gpus.guaranteed),
+        waiting=usage.waiting,
+        weight=own.weight,
+        models=tuple(models),
     )
 
 
@@ -260,14 +260,14 @@ def _team(team: Team, book: TeamUsage, *, holders: int) -> TeamRow:
     )
     return TeamRow(
         team.name,
-        team.gpus.guaranteed,
-        team.gpus.limit,
-        book.total,
-        book.preemptible,
-        book.waiting,
-        tuple(book.largest_holders(holders)),
-        models,
-        team.departments[0].name if team.departments else None,
+        guaranteed=team.gpus.guaranteed,
+        limit=team.gpus.limit,
+        used=book.total,
+        borrowed=book.preemptible,
+        waiting=book.waiting,
+        holders=tuple(book.largest_holders(holders)),
+        models=models,
+        department=team.departments[0].name if team.departments else None,
     )
 
 

@@ -240,7 +240,14 @@ class RejectingNodes:
         for team, records in self.records.items():
             record = records.get(node)
             if record is not None and record.times:
-                yield ClosedNode(node, team, record.rejections, record.reason, record.since, record.until)
+                yield ClosedNode(
+                    node,
+                    team,
+                    rejections=record.rejections,
+                    reason=record.reason,
+                    since=record.since,
+                    until=record.until,
+                )
 
     # -- the records
 
