@@ -281,7 +281,7 @@ def node_row(node: Node, pods: Iterable[Resident], world: World) -> NodeRow:
         for resource in sorted({offer.resource for offer in node.offers(world.policy.resources)} | held)
     )
     rejecting = tuple(world.rejecting_nodes.on(node.name))
-    return NodeRow(node.name, node.model, state, tuple(groups), rejecting, node.is_held)
+    return NodeRow(node.name, node.model, state, tuple(groups), rejecting=rejecting, is_held=node.is_held)
 
 
 def _group(node: Node, resource: ResourceName, pods: list[Resident], world: World) -> DeviceGroup:
