@@ -242,8 +242,10 @@ class World:
         self.gangs.set(pod)
         since, devices, reserved = pod.version, pod.devices, None if before is None else before.node
         stage, node = self.stages.place(pod, reserved or pod.promised)
+        if before is None or before.is_reserved:  # it arrives; it may have been assumed several times
+            user = pod.user or (None if before is None else before.pod.user)
+            self.fleet.gpus.demand_mix.note(pod.demand, team=pod.team_label or pod.namespace, user=user)
         if before is None:
-            self.fleet.gpus.demand_mix.note(pod.demand, team=pod.team_label or pod.namespace, user=pod.user)
             self.tentative.consume(self.fleet, node, pod)
         else:
             if pod.user is None and before.pod.user is not None:
@@ -338,7 +340,6 @@ class World:
             self._charged.promote(uid)
         elif isinstance(self._assumed.setdefault(uid, UNSEEN), Unseen) and is_counted and uid not in self._pods:
             if not flight.lingers:
-                self.fleet.gpus.demand_mix.note(flight.pod.demand, team=flight.charge.team, user=flight.pod.user)
                 self.tentative.consume(self.fleet, flight.node, flight.pod)
             self._charged.add(PodRecord(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
         self.waiting.keep_room(uid)
