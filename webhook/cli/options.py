@@ -98,6 +98,11 @@ class Layout(StrEnum):
     JSON = "json"
     YAML = "yaml"
 
+    @property
+    def is_data(self) -> bool:
+        """Whether it is for programs."""
+        return self in (Layout.JSON, Layout.YAML)
+
 
 history_option = click.option(
     "--history",
