@@ -147,27 +147,27 @@ class TestADeletedPod:
 class TestASharedClaim:
     """A tenant owns the pod that is charged for a claim, and another one that uses its devices."""
 
-    def test_a_payer_that_is_charged_nothing_leaves_the_claim_to_the_other_user(self):
+    def test_a_user_that_is_no_longer_charged_leaves_the_claim_to_the_other_user(self):
         place = claims.world()
         place.tick(NOW)
         place.set_claim(claims.SHARED, claims.spec(8), "claim-1")
-        place.set_pod(claims.resident("payer", claims.SHARING))
+        place.set_pod(claims.resident("first", claims.SHARING))
         place.set_pod(claims.resident("user", claims.SHARING, node="n0"))
         assert (claims.charged(place), place.charge_of("user")) == (8, None)
-        place.set_pod(claims.resident("payer", claims.SHARING, is_terminating=True, deadline=NOW + 30))
-        assert place.stages.of("payer") is Stage.ENDED
-        assert (claims.charged(place), place.charge_of("payer")) == (8, None)
+        place.set_pod(claims.resident("first", claims.SHARING, is_terminating=True, deadline=NOW + 30))
+        assert place.stages.of("first") is Stage.ENDED
+        assert (claims.charged(place), place.charge_of("first")) == (8, None)
         assert place.charge_of("user").gpus == gpus(8)
 
     def test_on_a_lost_node_the_user_that_is_not_deleted_pays(self):
         place = claims.world()
         place.tick(NOW)
         place.set_claim(claims.SHARED, claims.spec(8), "claim-1")
-        place.set_pod(claims.resident("payer", claims.SHARING, node="n0", is_terminating=True, deadline=NOW + 30))
+        place.set_pod(claims.resident("first", claims.SHARING, node="n0", is_terminating=True, deadline=NOW + 30))
         place.set_pod(claims.resident("user", claims.SHARING, node="n0"))
         place.remove_node("n0")
         place.tick(NOW + 31)
-        assert place.stages.of("payer") is Stage.LOST
+        assert place.stages.of("first") is Stage.LOST
         assert (claims.charged(place), place.charge_of("user").gpus) == (8, gpus(8))
         place.remove_pod("user")
         assert claims.charged(place) == 0

@@ -1,8 +1,8 @@
 """Which pods use which claim: who is charged for it, and who takes the room of its devices on each node.
 
-The first pod is charged (the payer). Devices are on one node, where one user takes their room: the payer if it is
-there, else the first one there. While no user has a node, the payer asks for the room. Every change costs the same
-however many pods use a claim: a tenant may create thousands.
+The first pod is charged. Devices are on one node, where one user takes their room: the charged pod if it is there, else
+the first one there. While no user has a node, the charged pod asks for the room. Every change costs the same however
+many pods use a claim: a tenant may create thousands.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ class _Users:
     there: dict[NodeName, dict[Uid, None]] = field(default_factory=dict)  # not only expected there
 
     @property
-    def payer(self) -> Uid | None:
+    def charged(self) -> Uid | None:
         return next(iter(self.nodes), None)
 
     @property
@@ -35,22 +35,22 @@ class _Users:
         return len(self.on) > (None in self.on)
 
     def next_node(self, uid: Uid) -> NodeName | None:
-        """Return the node of the pod that pays once a user has left."""
+        """Return the node of the pod that is charged once a user has left."""
         return next((node for user, node in islice(self.nodes.items(), 2) if user != uid), None)
 
     def holder(self, node: NodeName | None) -> Uid | None:
         """Return the user that takes the room on a node; for None the one that asks for it, if none has a node."""
         if node is None and self.has_node:
             return None
-        payer = self.payer
-        if payer is not None and self.nodes[payer] == node:
-            return payer
+        charged = self.charged
+        if charged is not None and self.nodes[charged] == node:
+            return charged
         return next(iter(self.on.get(node, ())), None)
 
     def roles(self, nodes: Iterable[NodeName | None]) -> set[tuple[Uid | None, NodeName | None, bool]]:
-        """Return the payer, and who takes the room, or asks for it, on these nodes and those of the first two users."""
+        """Return who is charged, and who takes the room, or asks for it, on these nodes and those of the first two."""
         where = {*nodes, None, *(self.nodes[uid] for uid in islice(self.nodes, 2))}
-        return {(self.payer, None, True), *((self.holder(node), node, False) for node in where)}
+        return {(self.charged, None, True), *((self.holder(node), node, False) for node in where)}
 
     def set_there(self, uid: Uid, node: NodeName | None) -> None:
         """Note on which node a user is, not only expected; None for no node."""
@@ -90,6 +90,11 @@ class ClaimUsers:
     def __contains__(self, key: ClaimKey) -> bool:
         return key in self._users
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no pod uses a claim."""
+        return not self._users
+
     def pods(self) -> tuple[Uid, ...]:
         """Return all pods, those without claims included."""
         return tuple(self._keys)
@@ -118,10 +123,10 @@ class ClaimUsers:
         node = self._users[key].nodes[uid]
         self.join(uid, tuple([new if each == key else each for each in self._keys[uid]]), node)
 
-    def payer(self, key: ClaimKey) -> Uid | None:
+    def charged_pod(self, key: ClaimKey) -> Uid | None:
         """Return the pod charged for a claim, if there is one."""
         users = self._users.get(key)
-        return None if users is None else users.payer
+        return None if users is None else users.charged
 
     def takes_room(self, key: ClaimKey, uid: Uid) -> bool:
         """Whether a pod takes, or asks for, the room of a claim's devices; a new user does if no other has a node."""
@@ -131,11 +136,11 @@ class ClaimUsers:
         return users.holder(users.nodes[uid]) == uid
 
     def node(self, key: ClaimKey, uid: Uid) -> NodeName | None:
-        """Return the node where others than this pod use a claim: the payer's, or the first; None without one."""
+        """Return the node where others than this pod use a claim: the charged pod's, or the first; None without one."""
         users = self._users.get(key)
-        if users is None or users.payer is None:
+        if users is None or users.charged is None:
             return None
-        if users.payer != uid and (node := users.nodes[users.payer]) is not None:
+        if users.charged != uid and (node := users.nodes[users.charged]) is not None:
             return node
         used = (node for node, there in users.on.items() if any(other != uid for other in there))
         return next(filter(None, used), None)
@@ -143,7 +148,7 @@ class ClaimUsers:
     def join(
         self, uid: Uid, keys: tuple[ClaimKey, ...], node: NodeName | None, *, is_expected: bool = False
     ) -> set[Uid]:
-        """Set what a pod uses, and its node; return the other pods that pay or take room for something else now.
+        """Set what a pod uses, and its node; return the others that are charged, or take room, for something else now.
 
         `is_expected`: it is not on that node yet.
         """
@@ -165,7 +170,7 @@ class ClaimUsers:
         return changed
 
     def leave(self, uid: Uid) -> set[Uid]:
-        """Remove a pod; return the pods that pay or take room for something else now."""
+        """Remove a pod; return the pods that are charged, or take room, for something else now."""
         changed: set[Uid] = set()
         for key in self._keys.pop(uid, ()):
             changed |= self._remove(uid, key)

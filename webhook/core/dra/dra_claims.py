@@ -46,7 +46,7 @@ class Instead(NamedTuple):
 
     without: Collection[ClaimKey] = ()
     taking: Collection[ClaimKey] = ()
-    paying: Collection[ClaimKey] = ()
+    charged: Collection[ClaimKey] = ()
 
 
 AS_IS: Final = Instead()
@@ -79,7 +79,7 @@ _Spec = TypeVar("_Spec", ClaimSpec, frozenset[GroupEntry])
 _Value = TypeVar("_Value", Uid, AllocatedAt)
 
 
-def _never(_payer: Uid, _claim: Uid) -> bool:
+def _never(_charged: Uid, _claim: Uid) -> bool:
     return False
 
 
@@ -246,7 +246,7 @@ class Claims:
             if key is not None and key not in instead.taking and not self.users.takes_room(key, uid):
                 of_claim = [each._replace(takes_room=False) for each in of_claim]
             class_demands += of_claim
-            is_charged = key is None or key in instead.paying or self.users.payer(key) in (None, uid)
+            is_charged = key is None or key in instead.charged or self.users.charged_pod(key) in (None, uid)
             units += sum(each.units for each in of_claim) if is_charged else 0
         if not class_demands:
             return ResolvedDemand(counted, tuple(missing), tuple(unknown))
@@ -269,11 +269,11 @@ class Claims:
     ) -> Iterator[Uid]:
         """Yield the named claims that the pod is charged for, or that another pod was admitted with.
 
-        A claim that was made again after its payer was admitted was never compared with a limit.
+        A claim that was made again after the admission of the pod charged for it was never compared with a limit.
         """
         for key in named_claims(namespace, refs):
-            payer, claim = self.users.payer(key), self._uids.get(key)
-            if claim is not None and (payer in (None, uid) or (payer is not None and may_inherit(payer, claim))):
+            charged, claim = self.users.charged_pod(key), self._uids.get(key)
+            if claim is not None and (charged in (None, uid) or (charged is not None and may_inherit(charged, claim))):
                 yield claim
 
     def _add_devices(

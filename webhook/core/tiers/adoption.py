@@ -56,7 +56,8 @@ def _sharing(team: Team, world: World) -> Iterator[Adoption]:
         if pod is None or world.tenancy(pod.namespace).team_name != team.name or not _can_label(pod, world):
             continue
         keys = world.claims.shared_by(uid, pod.namespace, pod.claims)
-        charges = [world.charge_of(payer) for key in keys if (payer := world.claims.users.payer(key)) is not None]
+        charged = [each for key in keys if (each := world.claims.users.charged_pod(key)) is not None]
+        charges = [world.charge_of(each) for each in charged]
         is_guaranteed = all(charge is not None and charge.tier is Tier.GUARANTEED for charge in charges)
         yield Adoption(
             pod, Charge(team.name, Tier.GUARANTEED if is_guaranteed else Tier.PREEMPTIBLE, 0, None, pod.user)

@@ -95,7 +95,7 @@ class ChargedPods:
     def _join(self, record: PodRecord) -> Iterable[Uid]:
         """Set the claims that a pod uses; return the pods whose part of a claim changed.
 
-        A pod that is not charged pays for none: another user does.
+        A pod that is charged nothing is charged for none: another user is.
         """
         pod = record.pod
         if not TERMS[record.stage].is_charged:
@@ -133,7 +133,7 @@ class ChargedPods:
         self.recount(self.claims.leave(uid))
 
     def recount(self, uids: Iterable[Uid]) -> None:
-        """Resolve the demand again of pods whose claims changed, or that no longer pay for shared claims."""
+        """Resolve the demand again of pods whose claims changed, or that are no longer charged for shared ones."""
         for uid in uids:
             record = self.pods[uid]
             pod = self._resolved(record.pod)
@@ -174,9 +174,9 @@ class ChargedPods:
             instead=instead,
         )
 
-    def _was_admitted_with(self, payer: Uid, claim: Uid) -> bool:
+    def _was_admitted_with(self, charged: Uid, claim: Uid) -> bool:
         """Whether the pod that is charged for a claim was admitted with it, or with as many GPUs as it is charged."""
-        record = self.pods.get(payer)
+        record = self.pods.get(charged)
         held = None if record is None else record.pod.admitted
         return record is not None and held is not None and (claim in held.claims or record.pod.demand.gpus <= held.gpus)
 
