@@ -298,6 +298,19 @@ async def test_of_two_requests_for_a_pod_one_disconnects_and_the_other_stays_cha
     assert in_flight(api) == ["u0", "u1"]
 
 
+async def test_a_request_that_another_replica_answered_keeps_its_charge_where_the_first_caller_left(api, one, other):
+    await one.ask("first")
+    api.faults["put"].append(held := Held())
+    writing = asyncio.create_task(one.ask("u0"))
+    await until(lambda: api.count("put") == 1)
+    assert isinstance(await one.ask("again", seconds=0.05), Retry), "it waits for the next write"
+    assert await other.ask("again") is YES
+    held.go.set()
+    assert await writing is YES
+    assert await one.ask("u1") is YES
+    assert in_flight(api) == ["again", "first", "u0", "u1"]
+
+
 async def test_an_object_of_another_name_is_ignored(api, one, connection):
     feed = Feed(connection, (one.ledger.kind(),), pace=FAST)
     api.put(PATH, "not-team-a", status={"team": "team-a"}, ledger={"folded": "999999", "inFlight": []})
