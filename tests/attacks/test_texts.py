@@ -13,7 +13,7 @@ from webhook.core.model.names import Namespace
 from webhook.core.model.pod import NamespaceFacts, Owner
 from webhook.core.model.statement import Statement
 from webhook.core.quota import holders
-from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef, new_event
+from webhook.kube.objects.events import Event, EventReason, ObjectRef, new_event
 from webhook.kube.pod.waiting_reason import read_waits
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.server.review.memory_ledger import MemoryLedger
@@ -91,7 +91,7 @@ def test_words_that_a_tenant_writes_on_pods_take_no_place_of_the_words_of_the_pr
 
 
 def test_no_event_does():
-    event = Event(ObjectRef("Pod", "ns", "p"), EventType.WARNING, EventReason.BYPASSED_ADMISSION, "Count", EVIL)
+    event = Event(ObjectRef("Pod", "ns", "p"), EventReason.BYPASSED_ADMISSION, EVIL)
     at = datetime(2026, 1, 1, tzinfo=UTC)
     written = json.loads(new_event(event, count=1, first=at, last=at, component="c", instance="i"))
     assert "\x1b" not in written["message"]

@@ -4,27 +4,30 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
+
+from webhook.core.model.policy import Enforcement
 
 if TYPE_CHECKING:
     from webhook.cli.world_source import Source
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+UNBOUNDED: Final = 1 << 16
+"""The width of a pipe or a file: nothing is broken or left out."""
+
+TERMINAL_ROWS: Final = 100
+"""Rows of a list that a terminal shows unless the user asks for more."""
 
 
-def path_option(name: str, *, metavar: str = "FILE", **more: Any) -> Callable[[_Command], _Command]:  # noqa: ANN401 - click's
-    """Return an option whose value is a path."""
-    return click.option(name, type=click.Path(path_type=Path), metavar=metavar, **more)
+PATH: Final = click.Path(path_type=Path)
 
-
-policy_option = path_option(
+policy_option = click.option(
     "--policy",
+    type=PATH,
     metavar="DIR",
     envvar="FAIRGATE_POLICY",
     show_envvar=True,
@@ -44,7 +47,7 @@ namespaces_option = click.option(
 
 enforce_option = click.option(
     "--enforce",
-    type=click.Choice(["off", "shadow", "warn", "enforce"]),
+    type=click.Choice(Enforcement, case_sensitive=False),
     help="Override the policy's enforcement: off, shadow (decide and record), warn (also warn users), enforce.",
 )
 
@@ -60,39 +63,40 @@ lease_option = click.option(
 )
 
 
-kubeconfig_option = path_option(
-    "--kubeconfig", help="The cluster. Default: $KUBECONFIG, ~/.kube/config, or the cluster this pod runs in."
+kubeconfig_option = click.option(
+    "--kubeconfig",
+    type=PATH,
+    metavar="FILE",
+    help="The cluster. Default: $KUBECONFIG, ~/.kube/config, or the cluster this pod runs in.",
 )
 
 
-world_option = path_option(
-    "--world", help="Read a file, as `fairgate world` or `kubectl get nodes,pods -A -o yaml` writes it."
+world_option = click.option(
+    "--world",
+    type=PATH,
+    metavar="FILE",
+    help="Read a file, as `fairgate world` or `kubectl get nodes,pods -A -o yaml` writes it.",
 )
 cluster_option = click.option("--cluster", is_flag=True, help="Read a live cluster; nothing is written.")
-
-
-def world_options(command: _Command) -> _Command:
-    """Add --world, --cluster and --kubeconfig."""
-    return world_option(cluster_option(kubeconfig_option(command)))
 
 
 def chosen_source(*, world: Path | None, cluster: bool, kubeconfig: Path | None) -> "Source":
     """Return the source that the options name; by default the cluster."""
     from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415 - slow to import, and --help needs none of it
-    from webhook.server.settings import LiveCluster, WorldFile  # noqa: PLC0415
+    from webhook.server.settings import FileWorld, LiveCluster  # noqa: PLC0415
 
     if world is not None:
         if cluster or kubeconfig is not None:
             raise click.UsageError("--world and --cluster exclude each other")
-        return WorldFile(world)
+        return FileWorld(world)
     return LiveCluster(kubeconfig or default_kubeconfig())
 
 
-def chosen_namespace(given: str | None, source: object) -> str:
+def chosen_namespace(given: str, source: object) -> str:
     """Return the namespace of objects that name none: as kubectl reads it for a cluster, otherwise `default`."""
     from webhook.server.settings import LiveCluster  # noqa: PLC0415 - slow to import, and --help needs none of it
 
-    if given is None and isinstance(source, LiveCluster):
+    if not given and isinstance(source, LiveCluster):
         from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415
         from webhook.cluster.api.namespace import own_namespace  # noqa: PLC0415
 
@@ -110,8 +114,10 @@ class Layout(StrEnum):
     YAML = "yaml"
 
 
-history_option = path_option(
+history_option = click.option(
     "--history",
+    type=PATH,
+    metavar="FILE",
     help="A history of `fairgate serve --history`: its pods also say how long pods run, for likely starts.",
 )
 
@@ -125,11 +131,42 @@ layout_option = click.option(
 )
 
 
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Rows of the longest table that are shown; data has all. Default: 100 on a terminal, all in a pipe.",
+)
+
+
+def most_rows(limit: int | None) -> int:
+    """Return how many rows to show of a list."""
+    return limit or (TERMINAL_ROWS if sys.stdout.isatty() else sys.maxsize)
+
+
+def colors() -> bool | None:
+    """Return whether the user wants colors, None for on terminals: NO_COLOR forbids them, FORCE_COLOR asks for them."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return True if os.environ.get("FORCE_COLOR", "0") not in ("", "0") else None
+
+
 def is_colored() -> bool:
-    """Whether to use color: on a terminal, unless NO_COLOR is set."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    """Whether standard output has colors."""
+    wanted = colors()
+    return can_move(sys.stdout) if wanted is None else wanted
+
+
+def shows_progress() -> bool:
+    """Whether standard error shows what is under way: on a terminal, whatever colors are asked for."""
+    return can_move(sys.stderr)
+
+
+def can_move(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that understands control sequences."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def columns() -> int:
-    """Return the width of the output: that of the terminal; 500 in a pipe."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 500
+    """Return the width of the output: that of the terminal; without bound in a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else UNBOUNDED

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
@@ -16,13 +15,12 @@ from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Move, Round
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
-from webhook.core.reclaim.reservation import Target
-from webhook.evictor.cluster_view import ClusterView
+from webhook.core.reclaim.reservation import EvictionTarget
+from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.limit_reclaimer import LimitReclaimer
 from webhook.evictor.reporter import EvictionReporter
-from webhook.observe.reclaim import ReclaimMetrics
 
 SETTLE_SECONDS: Final = 0.02
 """Pause before each look: the pods of a Job come milliseconds apart, and one plan for all is better than one each."""
@@ -76,24 +74,16 @@ class Reclaimer:
     """Reclaims for as long as this evictor leads."""
 
     def __init__(
-        self,
-        cluster_view: ClusterView,
-        manager: HoldManager,
-        executor: Executor,
-        eviction_reporter: EvictionReporter,
-        metrics: ReclaimMetrics,
-        *,
-        why_stale: Callable[[], str | None],
-        clock: Callable[[], float] = time.time,
+        self, context: EvictorContext, manager: HoldManager, executor: Executor, reporter: EvictionReporter
     ) -> None:
-        self._cluster_view = cluster_view
+        self._cluster_view = context.cluster_view
         self._manager = manager
         self._executor = executor
-        self._reporter = eviction_reporter
-        self._limits = LimitReclaimer(cluster_view, manager, executor, eviction_reporter, clock=clock)
-        self._metrics = metrics
-        self._why_stale = why_stale
-        self._clock = clock
+        self._reporter = reporter
+        self._limits = LimitReclaimer(context, manager, executor, reporter)
+        self._metrics = context.metrics
+        self._why_stale = context.why_stale
+        self._clock = context.clock
         self._busy: dict[NodeName, asyncio.Task[None]] = {}
         self._failed: dict[NodeName, float] = {}
         self._settle_seconds = SETTLE_SECONDS
@@ -172,31 +162,24 @@ class Reclaimer:
     def _plan(self) -> Round:
         self._settle_seconds = SETTLE_SECONDS
         manager, reclaim_index, world = self._manager, self._cluster_view.reclaim_index, self._cluster_view.world
-        held = manager.holds()
+        now = int(self._clock())
         gpu_pods = pods_within_share(reclaim_index, world)
         manager.note_waiting(gpu_pod.uid for gpu_pod in gpu_pods)
-        selected = select_pods(
-            gpu_pods, reclaim_index, now=int(self._clock()), paused=manager.paused(), has_holds=bool(held)
-        )
+        selected = select_pods(gpu_pods, reclaim_index, now=now, paused=manager.paused())
         self._is_growing = selected.is_growing
         if not world.policy.is_enforced:
             return Round((), ())
-        have_room = {hold.waiting.uid for hold in held}
-        waiting = [gpu_pod for gpu_pod in selected.waiting if gpu_pod.uid not in have_room]
-        if not waiting:
+        if not selected.waiting:
             return Round((), selected.refused)
         began = time.perf_counter()
         there = take_snapshot(
             reclaim_index,
             world,
-            now=int(self._clock()),
-            holds=held,
-            chosen=manager.chosen(),
-            refused=manager.unevictable.paused() | self._cluster_view.reclaim_index.evictions.listed_for_limits(),
+            now=now,
+            refused=manager.unevictable.paused() | reclaim_index.evictions.listed_for_limits(),
             immovable=manager.unevictable.immovable(),
-            evicted=manager.evicted(),
         )
-        found = plan(waiting, there, under_way=manager.under_way())
+        found = plan(selected.waiting, there, under_way=manager.under_way())
         took = time.perf_counter() - began
         self._metrics.planning(took)
         if not found.moves:
@@ -213,7 +196,7 @@ class Reclaimer:
         await self._try_out(self._manager.unevictable.peers(refused))
         return not refused
 
-    async def _try_out(self, targets: list[Target]) -> list[Target]:
+    async def _try_out(self, targets: list[EvictionTarget]) -> list[EvictionTarget]:
         """Leave the victims alone for a while that the API server would not evict; return those that it refused."""
         unevictable = self._manager.unevictable
         outcomes = await self._executor.try_out(targets, is_guarded=unevictable.is_guarded)

@@ -4,30 +4,26 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from webhook.cluster.writes.events import EventWriter
-from webhook.cluster.writes.evictions import Evicted, Later, Obstacle, Outcome, Refused
+from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Outcome, Refused
 from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.model.amount import Units, gpu_number, gpus_text
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.text import plural_gpus
 from webhook.core.reclaim.limit_plan import LimitMove
-from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_outlook import WHY_NOT
-from webhook.core.reclaim.reclaim_plan import Cause, Move
-from webhook.core.reclaim.reclaim_plan import Refused as NotPlanned
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reservation import Beneficiary, Target
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget
 from webhook.core.reclaim.victim import Victim
 from webhook.core.world.world import World
-from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
+from webhook.evictor.evictor_context import EvictorContext
+from webhook.kube.objects.events import EventReason, ObjectRef
 from webhook.kube.reclaim.holds import rfc3339
-from webhook.observe.logs import Logs
-from webhook.observe.reclaim import ReclaimMetrics
 
 _WHAT_FAILED: Final = {
-    Obstacle.BUDGET: "its disruption budget does not allow it",
-    Obstacle.POLICY: "the cluster's rights or an admission policy forbid it",
-    Obstacle.FAILURE: "the API server fails to evict it, and to delete it",
+    EvictionObstacle.BUDGET: "its disruption budget does not allow it",
+    EvictionObstacle.POLICY: "the cluster's rights or an admission policy forbid it",
+    EvictionObstacle.FAILURE: "the API server fails to evict it, and to delete it",
 }
 
 _NAMED = 5
@@ -37,23 +33,14 @@ _NAMED = 5
 class EvictionReporter:
     """Reports what one evictor does. `notify_owner` queues Events on the owners of victims."""
 
-    def __init__(
-        self,
-        world: World,
-        reclaim_index: ReclaimIndex,
-        *,
-        logs: Logs,
-        event_recorder: EventWriter,
-        metrics: ReclaimMetrics,
-        notify_owner: Callable[[OwnerEvent], None],
-    ) -> None:
-        self._world = world
-        self._reclaim_index = reclaim_index
-        self._logs = logs
-        self._event_recorder = event_recorder
+    def __init__(self, context: EvictorContext, *, notify_owner: Callable[[OwnerEvent], None]) -> None:
+        self._publish = context.report
+        self._world = context.cluster_view.world
+        self._reclaim_index = context.cluster_view.reclaim_index
+        self._logs = context.logs
         self._notify_owner = notify_owner
-        self._metrics = metrics
-        self._reported: dict[Uid, Cause] = {}
+        self._metrics = context.metrics
+        self._reported: dict[Uid, NoPlan] = {}
 
     def planned(self, moves: Iterable[Move], *, at: int, is_notice: bool) -> None:
         """Report plans, before anything is done."""
@@ -62,7 +49,7 @@ class EvictionReporter:
             waiting = move.waiting
             self._metrics.planned(waiting.team)
             self._logs.event.info("plan", **plan_fields(move))
-            self._publish(waiting, EventReason.RECLAIMING, "Reclaim", _plan_text(move, sums), kind=EventType.NORMAL)
+            self._publish(waiting, EventReason.RECLAIMING, _plan_text(move, sums))
             for victim in move.victims if is_notice else ():
                 why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
                 self._will_be_evicted(victim, at, why)
@@ -77,14 +64,14 @@ class EvictionReporter:
             self._logs.event.info("limit plan", **_subject(waiting), limits=list(move.levels), victims=victims)
             what = f"To be evicted: {named}" if move.victims else "Pods that end make the room and none is evicted"
             text = f"room is made under the limits of {' and '.join(move.levels)}: {sums.of(waiting.team)}. {what}"
-            self._publish(waiting, EventReason.RECLAIMING, "Reclaim", text, kind=EventType.NORMAL)
+            self._publish(waiting, EventReason.RECLAIMING, text)
             for victim in move.victims if is_notice else ():
                 why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
                 self._will_be_evicted(victim, at, why)
 
     def not_planned(self, refused: Iterable[NotPlanned]) -> None:
         """Report pods for which nothing can be done, once for each cause."""
-        there = {each.waiting.uid: each for each in refused if each.cause is not Cause.FITS}
+        there = {each.waiting.uid: each for each in refused if each.cause is not NoPlan.FITS}
         self._metrics.refused(Counter(each.cause for each in there.values()))
         self._reported = {uid: cause for uid, cause in self._reported.items() if uid in there}
         for uid, (waiting, cause) in there.items():
@@ -92,9 +79,9 @@ class EvictionReporter:
                 self._reported[uid] = cause
                 self._logs.event.info("no plan", **_subject(waiting), cause=str(cause))
                 text = f"no borrowed GPUs can be taken back for it now: {WHY_NOT[cause]}"
-                self._publish(waiting, EventReason.CANNOT_RECLAIM, "Reclaim", text)
+                self._publish(waiting, EventReason.CANNOT_RECLAIM, text)
 
-    def evicted(self, target: Target, outcome: Outcome, *, now: int, pause_seconds: float = 0.0) -> None:
+    def evicted(self, target: EvictionTarget, outcome: Outcome, *, now: int, pause_seconds: float = 0.0) -> None:
         """Report the outcome of an eviction; a victim that was refused is left alone for `pause_seconds`."""
         gpu_pod, waiting = self._reclaim_index.get(target.uid), self._asker(target.beneficiary)
         named = {"namespace": target.namespace, "name": target.name, "uid": target.uid}
@@ -109,7 +96,7 @@ class EvictionReporter:
                     self._metrics.victim(gpu_pod.team, gpu_unit_seconds=lost)
                     if waiting is not None:
                         why = _reason(waiting, gpu_pod.team, gpu_pod.demand.gpus, self._sums())
-                        self._publish(target, EventReason.RECLAIMED, "Evict", f"evicted: {why}")
+                        self._publish(target, EventReason.RECLAIMED, f"evicted: {why}")
                         self._publish_on_controller(gpu_pod, f"pod {target.name} was evicted: {why}", waiting.team)
             case Evicted.GONE:
                 self._metrics.eviction("gone")
@@ -120,7 +107,7 @@ class EvictionReporter:
                 self._metrics.eviction("later")
                 self._logs.event.info("eviction put off", **named, why=why)
 
-    def refused(self, target: Target, refused: Refused, *, pause_seconds: float) -> None:
+    def refused(self, target: EvictionTarget, refused: Refused, *, pause_seconds: float) -> None:
         """Report that the API server does not evict a victim, and when it is tried again."""
         self._logs.event.warning(
             "eviction refused",
@@ -135,12 +122,12 @@ class EvictionReporter:
             f"not evicted: {_WHAT_FAILED[refused.obstacle]}: {refused.why}. Another victim is chosen, and this one is "
             f"left alone for {pause_seconds:.0f} s"
         )
-        self._publish(target, EventReason.EVICTION_REFUSED, "Evict", text)
+        self._publish(target, EventReason.EVICTION_REFUSED, text)
 
-    def cancelled(self, target: Target) -> None:
+    def cancelled(self, target: EvictionTarget) -> None:
         """Report that an announced eviction is canceled."""
         text = "not evicted: the pod that needed its room no longer waits"
-        self._publish(target, EventReason.EVICTION_CANCELLED, "Evict", text, kind=EventType.NORMAL)
+        self._publish(target, EventReason.EVICTION_CANCELLED, text)
 
     def placed(self, beneficiary: Beneficiary, *, node: str, seconds: float) -> None:
         """Report that a waiting pod got its room."""
@@ -163,7 +150,7 @@ class EvictionReporter:
     def gave_up(self, beneficiary: Beneficiary, *, seconds: float) -> None:
         """Report that nothing is evicted for a pod for a while: it did not use its room too often."""
         text = f"room was made for it and it did not use it; the next try is in {seconds:.0f} s"
-        self._publish(beneficiary, EventReason.CANNOT_RECLAIM, "Reclaim", text)
+        self._publish(beneficiary, EventReason.CANNOT_RECLAIM, text)
 
     def _asker(self, uid: Uid) -> "_Asker | None":
         """Return a waiting pod, in line or in kube-scheduler."""
@@ -176,26 +163,14 @@ class EvictionReporter:
 
     def _will_be_evicted(self, victim: Victim, at: int, why: str) -> None:
         text = f"will be evicted at {rfc3339(at)}: {why}. Save your work until then"
-        self._publish(victim, EventReason.EVICTION_PLANNED, "Evict", text)
-
-    def _publish(
-        self,
-        pod: Beneficiary | Target | ReclaimPod | Victim,
-        reason: EventReason,
-        action: str,
-        text: str,
-        *,
-        kind: EventType = EventType.WARNING,
-    ) -> None:
-        about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
-        self._event_recorder.record(Event(about, kind, reason, action, text))
+        self._publish(victim, EventReason.EVICTION_PLANNED, text)
 
     def _publish_on_controller(self, gpu_pod: ReclaimPod, text: str, team: TeamName) -> None:
         """Report an eviction on the victim's controller; evictions for one team become one Event with a count."""
         if (made_by := gpu_pod.controller) is not None:
             api_version, kind, name, uid = made_by
             owner = ObjectRef(kind, gpu_pod.namespace, name, uid, api_version)
-            self._notify_owner(OwnerEvent(owner, EventReason.RECLAIMED, "Evict", text, f"for team {team}"))
+            self._notify_owner(OwnerEvent(owner, EventReason.RECLAIMED, text, f"for team {team}"))
 
     def _sums(self) -> "_Sums":
         return _Sums(self._world)

@@ -238,7 +238,7 @@ async def test_a_former_leader_writes_nothing(api, connection):
 async def test_an_answer_that_is_no_pod_is_an_error(api, connection):
     waiting = put(api)
     stored(api)["spec"] = "nothing"
-    with pytest.raises(ClusterError, match="not a pod"):
+    with pytest.raises(ClusterError, match="not an object that can be read"):
         await release(connection, waiting)
 
 

@@ -64,7 +64,7 @@ def test_the_charged_pod_takes_the_room_of_its_node_and_the_others_follow_it():
     assert users.join(Uid("b"), (ONE,), NodeName("n1")) == {Uid("a")}, "b is on a node, so a needs no room elsewhere"
     assert [users.takes_room(ONE, Uid(uid)) for uid in "ab"] == [False, True]
     assert users.node(ONE, Uid("c")) == "n1"
-    assert users.join(Uid("a"), (ONE,), NodeName("n1")) == {Uid("b")}, "the room is the charged pod's again"
+    assert users.join(Uid("a"), (ONE,), NodeName("n1")) == {Uid("b")}, "the room is that of the charged pod again"
     assert users.leave(Uid("a")) == {Uid("b")}
     assert (users.charged_pod(ONE), users.takes_room(ONE, Uid("b"))) == ("b", True)
     assert users.node(ONE, Uid("b")) is None, "b alone may go anywhere"

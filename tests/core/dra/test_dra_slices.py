@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.core.support import make
 from tests.core.support.claims import GPU_CLASS, SHARED, SHARING, bare, charged, resident, spec, world
-from webhook.core.dra.dra_slices import Condition, Device, Slice
+from webhook.core.dra.dra_slices import ClassCondition, Slice, SliceDevice
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.demand import demand_of
 from webhook.core.model.device_class import DeviceClass
@@ -28,9 +28,9 @@ def test_the_newer_of_two_classes_with_one_resource_wins():
 def test_claims_and_requests_share_the_devices_of_a_node():
     place = world()
     mapped = GPU_CLASS._replace(extended_resource=make.GPU)
-    place.set_device_class(mapped.name, mapped, Condition("", "gpu.nvidia.com"), Condition("d/type", "gpu"))
+    place.set_device_class(mapped.name, mapped, ClassCondition("", "gpu.nvidia.com"), ClassCondition("d/type", "gpu"))
     place.set_node(make.node("sliced", gpus=0))
-    gpu, mig = Device("gpu.nvidia.com", {"d/type": "gpu"}), Device("gpu.nvidia.com", {"d/type": "mig"})
+    gpu, mig = SliceDevice("gpu.nvidia.com", {"d/type": "gpu"}), SliceDevice("gpu.nvidia.com", {"d/type": "mig"})
     place.set_slice("s", Slice("sliced", "p", 1, (gpu, gpu, gpu, mig)))
     assert place.fleet.free("sliced", make.GPU) == 3
     place.set_claim(SHARED, spec(2))
@@ -48,7 +48,7 @@ def test_claims_and_requests_share_the_devices_of_a_node():
 def test_devices_of_a_device_plugin_replace_those_of_slices():
     place = world()
     place.set_device_class("c", DeviceClass("c", make.GPU))
-    place.set_slice("s", Slice("n0", "p", 1, (Device("x", {}),)))
+    place.set_slice("s", Slice("n0", "p", 1, (SliceDevice("x", {}),)))
     assert place.fleet.free("n0", make.GPU) == 10
 
 
@@ -56,8 +56,8 @@ def six_devices(**more):
     """A node whose six devices have three names, and the same under a policy that weighs two of them."""
     place = make.world(make.policy(resources=BUILT_IN, **more), nodes=[make.node("n0", gpus=0)])
     mapped = DeviceClass("gpu.nvidia.com", "nvidia.com/gpu", mentions_gpus=True)
-    place.set_device_class(mapped.name, mapped, Condition("", "gpu.nvidia.com"))
-    place.set_slice("s", Slice("n0", "gpu.nvidia.com/n0", 1, (Device("gpu.nvidia.com", {}),) * 6))
+    place.set_device_class(mapped.name, mapped, ClassCondition("", "gpu.nvidia.com"))
+    place.set_slice("s", Slice("n0", "gpu.nvidia.com/n0", 1, (SliceDevice("gpu.nvidia.com", {}),) * 6))
     return place
 
 
@@ -88,7 +88,7 @@ def test_a_class_requires_nodes_with_its_devices_by_dra():
 def test_the_older_of_two_classes_with_one_resource_has_a_separate_capacity():
     place = six_devices()
     newer = DeviceClass("our-gpus", "nvidia.com/gpu", "2026-01-01T00:00:00Z", mentions_gpus=True)
-    place.set_device_class(newer.name, newer, Condition("", "others.example"))
+    place.set_device_class(newer.name, newer, ClassCondition("", "others.example"))
     node = place.fleet.get("n0")
     assert node.allocatable.get("nvidia.com/gpu", 0) == 0, (
         "kube-scheduler assigns devices of the newer class, which has none"

@@ -5,7 +5,7 @@ from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.policy import Defaults, LabelSelector, UnknownTeam
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.reclaim.held_nodes import held_nodes
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
 
 SELECTOR = LabelSelector((Requirement("team", Operator.IN, ("b",)),))
 
@@ -24,14 +24,14 @@ def test_each_node_is_held_for_all_its_beneficiaries():
 
 
 def test_a_node_that_only_waits_for_the_rest_of_a_gang_holds_nothing():
-    target = Target(Uid("t"), Namespace("team-a"), "t", Uid("u"), 0)
+    target = EvictionTarget(Uid("t"), Namespace("team-a"), "t", Uid("u"), 0)
     assert held_nodes([node_hold("n0", targets=(target,))], make.policy()).nodes == {}
 
 
 def test_the_namespaces_are_those_of_teams():
     teams = (make.team(namespaces=("b-*", "a")), make.team("team-b", namespaces=(), namespace_selector=SELECTOR))
-    found = held_nodes([], make.policy(*teams, exempt_namespaces=("ci-*",)))
-    assert (found.namespaces, found.selectors, found.exempt) == (("a", "b-*"), (SELECTOR,), ("ci-*",))
+    found = held_nodes([], make.policy(*teams, exempt_namespaces=("ci-*",), operator_namespaces=("gpu-operator",)))
+    assert (found.namespaces, found.selectors, found.exempt) == (("a", "b-*"), (SELECTOR,), ("ci-*", "gpu-operator"))
 
 
 def test_where_every_namespace_may_borrow_all_are():

@@ -57,8 +57,8 @@ def test_every_supported_form_is_read(text):
     world = parse(text)
     assert [node.name for node in world.nodes] == ["node-1", "node-2"]
     assert [(pod.name, pod.node) for pod in world.pods] == [("running", "node-1"), ("waiting", None)]
-    assert world.namespaces == (NamespaceFacts("vision", {"a": "b"}),)
-    assert world.priority_classes == (PriorityTriple("high", 7),)
+    assert world.namespaces == [NamespaceFacts("vision", {"a": "b"})]
+    assert world.priority_classes == [PriorityTriple("high", 7)]
 
 
 def test_a_file_is_read_and_fills_a_world(tmp_path):
@@ -85,12 +85,12 @@ def test_rejected_pods_use_nothing_and_close_their_node_as_of_the_latest_pod():
     assert list(world.pods()) == []
     assert [(each.node, each.rejections) for each in world.rejecting_nodes.closed()] == [("node-1", 30)]
     team = world.tenancy("vision").team_name
-    assert world.rejecting_nodes.shunned(team, world.fleet).closed == world.fleet.bit("node-1")
+    assert world.rejecting_nodes.avoided(team, world.fleet).closed == world.fleet.bit("node-1")
     later = b.pod("later", node="node-2", phase="Running")
     later["metadata"]["creationTimestamp"] = "2026-01-01T09:10:00Z"
     world = World(Policy())
     parse(json.dumps(listed(*objects, later))).fill(world)
-    assert world.rejecting_nodes.shunned(team, world.fleet).closed == 0, "its time is over"
+    assert world.rejecting_nodes.avoided(team, world.fleet).closed == 0, "its time is over"
 
 
 def test_amounts_may_be_plain_numbers():
@@ -99,7 +99,7 @@ def test_amounts_may_be_plain_numbers():
 
 
 def test_an_empty_list_is_an_empty_world():
-    assert parse(yaml.safe_dump(listed())).nodes == ()
+    assert parse(yaml.safe_dump(listed())).nodes == []
 
 
 def nameless(manifest):

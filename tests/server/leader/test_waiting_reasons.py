@@ -6,6 +6,7 @@ import pytest
 
 from tests.cluster.support.fake_api import Held
 from tests.server.support.harness import until
+from tests.server.support.leader_context import leader_context
 from tests.server.support.releases import PODS, A, Recorder, staged
 from webhook.core.gangs import gang_line
 from webhook.core.model.decision import Retry
@@ -108,7 +109,7 @@ async def test_a_cause_that_changes_all_the_time_is_not_written_all_the_time(tmp
     async with staged(tmp_path, leads=False) as stage:
         uid = stage.queue()
         await until(lambda: uid in stage.world.waiting)
-        texts = WaitingReasons(stage.connection, stage.world, Recorder())
+        texts = WaitingReasons(leader_context(stage.world, connection=stage.connection, events=Recorder()))
         texts.begin()
         texts.report([uid])
 
@@ -162,7 +163,7 @@ async def test_numbers_alone_are_written_once_a_minute_and_are_no_event(tmp_path
     async with staged(tmp_path, leads=False) as stage:
         uid = stage.queue(reason=Reason(Code.WAITS_FOR_LIMIT, "{back:GPUs}", {"back": 840_000}))
         await until(lambda: uid in stage.world.waiting)
-        reasons = WaitingReasons(stage.connection, stage.world, Recorder())
+        reasons = WaitingReasons(leader_context(stage.world, connection=stage.connection, events=Recorder()))
         reasons.begin()
         reasons.report([uid])
 
@@ -186,7 +187,7 @@ async def test_many_reasons_that_change_at_once_are_written_some_each_second(tmp
     async with staged(tmp_path, leads=False) as stage:
         uids = [stage.queue(f"p{number}", reason=Reason(Code.WAITS_FOR_ROOM, "room")) for number in range(50)]
         await until(lambda: all(uid in stage.world.waiting for uid in uids))
-        reasons = WaitingReasons(stage.connection, stage.world, Recorder())
+        reasons = WaitingReasons(leader_context(stage.world, connection=stage.connection, events=Recorder()))
         reasons.begin()
         reasons.report(uids)
         await asyncio.sleep(waiting_reasons.NUMBERS_SECONDS)

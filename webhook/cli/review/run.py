@@ -3,17 +3,17 @@
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 import click
 from rich.console import Console
 from rich.progress import track
 
+from webhook.cli.options import shows_progress
 from webhook.cli.review.answers import answer_reviews
 from webhook.cli.review.collect import Collected, collect
+from webhook.cli.review.command import Options
 from webhook.cli.review.findings import FailOn, Level, findings
 from webhook.cli.review.formats.github import to_github
 from webhook.cli.review.formats.junit import to_junit
@@ -26,7 +26,7 @@ from webhook.cli.review.results import Place, Review, WorkloadResult
 from webhook.cli.review.review_world import ReviewWorld, WorldSource, evaluated, open_world
 from webhook.cli.review.sources import read_sources
 from webhook.cli.screen import progress
-from webhook.cli.terminal import print_error, print_problems
+from webhook.cli.terminal import print_problems
 from webhook.cli.world_source import WorldError, choose_policy
 from webhook.core.model.decision import Outcome
 from webhook.core.model.pod import Requester
@@ -38,44 +38,25 @@ REFUSED: Final = 1
 NOT_EVALUATED: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The user's options."""
-
-    sources: tuple[str, ...]
-    policy: Path | None
-    world: WorldSource
-    namespace: str
-    user: str
-    outputs: tuple[Output, ...]
-    fail_on: frozenset[FailOn]
-    with_patch: bool
-    docs_url: str
-
-
-def run(options: Options) -> int:
+def run(options: Options, against: WorldSource) -> int:
     """Run the review, write every output, and return the exit status."""
     try:
         with progress("Reading"):
-            policy = choose_policy(options.policy, options.world)
+            policy = choose_policy(options.policy, against)
             collected = collect(read_sources(options.sources, sys.stdin.buffer), namespace=options.namespace)
-            opened = open_world(options.world, policy, collected, namespace=options.namespace)
+            opened = open_world(against, policy, collected, namespace=options.namespace)
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         print_problems(error)
         return NOT_EVALUATED
     opened.coverage.print_notes()
     if options.outputs[0].format is Format.REVIEW:
         return _answer(options, collected, opened)
-    console = Console(stderr=True)
-    entries = track(collected.entries, "Evaluating", console=console, transient=True, disable=not console.is_terminal)
+    console, is_shown = Console(stderr=True), shows_progress()
+    entries = track(collected.entries, "Evaluating", console=console, transient=True, disable=not is_shown)
     review = evaluated(entries, collected, opened, requester=Requester(options.user), now_text=_now_text())
     status = _status(review, options.fail_on)
-    try:
-        for output in options.outputs:
-            output.write(_written(review, output, options))
-    except OSError as error:
-        print_error(f"{error.filename}: cannot be written: {error.strerror}")
-        return NOT_EVALUATED
+    for output in options.outputs:
+        output.write(_written(review, output, options))
     return status
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TextIO
 
-import msgspec
-
 from webhook.cli.simulate.history import TraceInput, is_history, objects_of, read_history, recorded_policy
 from webhook.cli.simulate.options import NodeKind, Options
 from webhook.cli.world_source import Objects, WorldError, choose_policy, origin_of, read_objects
@@ -16,9 +14,9 @@ from webhook.core.model.node import Node
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
 from webhook.kube.world_file.world_file import WorldFile as WorldObjects
-from webhook.kube.world_file.world_file import WorldFileError, parse_world
+from webhook.kube.world_file.world_file import WorldFileError, parse_objects
 from webhook.policy.load import load
-from webhook.server.settings import WorldFile
+from webhook.server.settings import FileWorld
 from webhook.simulation.traces.nodes import NodeRow, read_nodes
 from webhook.simulation.traces.row import TraceError
 from webhook.simulation.traces.site import nodes_of, with_shares
@@ -51,7 +49,7 @@ class Worlds:
         self._objects: Objects = ()
         self._surroundings = trace.surroundings
         self._is_shared = any(row.milli < _WHOLE and row.gpus and row.pod is None for row in trace.rows)
-        path = options.source.path if isinstance(options.source, WorldFile) else None
+        path = options.source.path if isinstance(options.source, FileWorld) else None
         if path is not None and path.suffix.lower() == ".csv":
             with opened(path) as file:
                 self._nodes = read_nodes(file, name=self._name)
@@ -92,9 +90,8 @@ class Worlds:
                 world.set_priority_class(priority_class)
 
     def _parsed(self, listed: Objects, world: World) -> WorldObjects:
-        text = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": listed})
         try:
-            return parse_world(text, world.policy.resources, name=self._name)
+            return parse_objects(listed, world.policy.resources, name=self._name)
         except WorldFileError as error:
             raise WorldError(str(error)) from error
 
@@ -131,7 +128,7 @@ def _bought(kind: NodeKind | None, count: int, world: World, *, is_shared: bool)
 def read_policies(options: Options) -> list[NamedPolicy]:
     """Read the policies. Raises PolicyError, PolicyUnreadable, WorldError."""
     if not options.policies:
-        if isinstance(options.source, WorldFile) and is_history(options.source.path):
+        if isinstance(options.source, FileWorld) and is_history(options.source.path):
             return [NamedPolicy("recorded", recorded_policy(options.source.path))]
         return [NamedPolicy(_IN_FORCE, choose_policy(None, options.source))]
     short = [path.name or str(path) for path in options.policies]

@@ -18,8 +18,9 @@ from webhook.kube.objects import keys
 from webhook.kube.objects.bounds import EVICTABLE_BYTES
 from webhook.kube.registration import installation
 from webhook.kube.registration.installation import Probe
-from webhook.kube.registration.registration_sync import GUARD, PLURALS
+from webhook.kube.registration.registration_sync import GUARD, PLURALS, excluding_labels
 from webhook.kube.registration.viewer_role import GUARDS
+from webhook.kube.world_file.world_objects import WorldKind
 
 T = TypeVar("T")
 
@@ -46,7 +47,10 @@ ReadResult = ReadValue[T] | ReadForbidden
 
 @dataclass(frozen=True, slots=True)
 class InstallationState:
-    """The state of an installation. `now` is the API server's time of day."""
+    """The state of an installation. `now` is the API server's time of day.
+
+    `namespaces` are read where labels exclude some from the webhooks (`excluding_labels`), and empty otherwise.
+    """
 
     now: float | None
     replicas: ReadResult[Report]
@@ -56,14 +60,7 @@ class InstallationState:
     ledgers: ReadResult[list[_Json]]
     deployments: ReadResult[list[_Json]]
     large_pods: ReadResult[list[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    path: str
-    api_version: str
-    kind: str
-    selector: str = ""
+    namespaces: ReadResult[list[_Json]]
 
 
 async def read_installation(connection: ApiConnection) -> InstallationState:
@@ -75,12 +72,16 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
         (kind, name): await _object(connection, kind, name) for name in GUARDS for kind in (GUARD, f"{GUARD}Binding")
     }
     ledgers = await _part(
-        "list teamledgers", list_objects(connection, _Listed(LEDGERS, keys.OWN_API, keys.TEAM_LEDGER))
+        "list teamledgers", list_objects(connection, WorldKind(keys.TEAM_LEDGER, keys.OWN_API, LEDGERS))
     )
     deployments = await _deployments(connection, configurations.values())
     large_pods = await _part(
         "list pods", names_of_large(connection, "/api/v1/pods", over=EVICTABLE_BYTES, label=keys.TEAM)
     )
+    namespaces: ReadResult[list[_Json]] = ReadValue([])
+    if excluding_labels(part.value for part in configurations.values() if isinstance(part, ReadValue) and part.value):
+        listed = list_objects(connection, WorldKind("Namespace", keys.CORE_API, "/api/v1/namespaces"))
+        namespaces = await _part("list namespaces", listed)
     return InstallationState(
         now=connection.server_time,
         replicas=replicas,
@@ -90,6 +91,7 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
         ledgers=ledgers,
         deployments=deployments,
         large_pods=large_pods,
+        namespaces=namespaces,
     )
 
 
@@ -132,7 +134,7 @@ async def _deployments(
     apps = f"/apis/apps/v1/namespaces/{namespaces.pop()}"
     listed: list[_Json] = []
     for kind, plural in (("Deployment", "deployments"), ("StatefulSet", "statefulsets")):
-        part = await _part(f"list {plural}", list_objects(connection, _Listed(f"{apps}/{plural}", "apps/v1", kind)))
+        part = await _part(f"list {plural}", list_objects(connection, WorldKind(kind, "apps/v1", f"{apps}/{plural}")))
         if isinstance(part, ReadForbidden):
             return part
         listed += part.value or ()

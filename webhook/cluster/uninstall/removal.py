@@ -9,11 +9,12 @@ import msgspec
 
 from webhook.cluster.api.client import MERGE_PATCH, STRATEGIC_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.one_object import find
 from webhook.cluster.uninstall.leadership import taken_over
 from webhook.cluster.uninstall.plan import PlannedStep, Step, plan
 from webhook.cluster.uninstall.pod_writes import patch_pods
 from webhook.cluster.uninstall.scope import Scope, Tempo
-from webhook.cluster.uninstall.survey import Survey, held_nodes, pods_in_line, pods_with_notice, read, running
+from webhook.cluster.uninstall.survey import Survey, held_nodes, pods_in_line, pods_with_notice, running
 from webhook.cluster.writes.holds import write_hold
 from webhook.core.model.names import NodeName
 from webhook.kube.pod.let_go import let_go_patch
@@ -31,7 +32,7 @@ class StepResult:
     failed: tuple[str, ...] = ()
 
 
-class Removal:
+class Uninstallation:
     """One uninstallation.
 
     `report` gets the result of each step that has something to do, as it ends; `waits` the processes that still run,
@@ -83,7 +84,7 @@ class Removal:
         return ()
 
     async def _settle(self, found: Survey) -> Iterable[str]:
-        """Wait until no API server calls a webhook any more, and no process thinks that it leads."""
+        """Wait until API servers no longer call a webhook, and no process thinks that it leads."""
         if found.leases or found.among(WEBHOOKS):
             await asyncio.sleep(self._tempo.settle_seconds)
         return ()
@@ -124,7 +125,7 @@ class Removal:
         return filter(None, await asyncio.gather(*map(opened, nodes)))
 
     async def _stop(self, found: Survey) -> Iterable[str]:
-        """Scale what runs in the cluster to zero, and wait until no process reports itself any more."""
+        """Scale what runs in the cluster to zero, and wait until processes no longer report themselves."""
         for each in found.workloads:
             if each.replicas:
                 path = f"{each.path}/scale"
@@ -165,7 +166,7 @@ class Removal:
     async def _wait_gone(self, owned: OwnedObject) -> None:
         is_last = _now() + self._tempo.wait_seconds
         while True:
-            if await read(self._connection, owned.path, f"get {owned.plural}") is None:
+            if await find(self._connection, owned.path, action=f"get {owned.plural}") is None:
                 return
             if _now() > is_last:
                 raise ClusterError(

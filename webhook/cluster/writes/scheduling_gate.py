@@ -8,6 +8,7 @@ import msgspec
 
 from webhook.cluster.api.client import JSON_PATCH, MERGE_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.one_object import decoded, pod_path, read
 from webhook.core.model.decision import Admit
 from webhook.core.model.demand import Weights
 from webhook.core.model.reason import Reason
@@ -54,7 +55,7 @@ async def release_pod(
     while True:
         is_read = found is None
         if found is None:
-            found = await _read(connection, waiting)
+            found = await read(connection, _path(waiting), _decoder.decode, action="get pods")
             if found is None or found.metadata.uid != waiting.uid or found.metadata.deletion_timestamp is not None:
                 return ReleaseResult.GONE
             if not is_queued(found.spec):
@@ -80,12 +81,12 @@ async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, why: Reas
     """Write on a pod if it still has its gate; return its version then, 0 if it is gone, None if it has none.
 
     `why` it waits on, None where that is written already: the write gives the pod another resourceVersion.
-    Where that returns a version, no patch that was sent before removes the gate any more: it is for an earlier one.
+    Where that returns a version, no patch that was sent before can remove the gate: it is for an earlier one.
     Raises ClusterError.
     """
     failures = 0
     while True:
-        found = await _read(connection, waiting)
+        found = await read(connection, _path(waiting), _decoder.decode, action="get pods")
         if found is None or found.metadata.uid != waiting.uid or found.metadata.deletion_timestamp is not None:
             return 0
         if not is_queued(found.spec):
@@ -98,7 +99,7 @@ async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, why: Reas
             if not (error.is_conflict or error.is_missing) or failures == _TRIES:
                 raise
         else:
-            return int(_decoded(body).metadata.resource_version)
+            return int(decoded(body, _decoder.decode, action="get pods").metadata.resource_version)
 
 
 async def write_reason(connection: ApiConnection, waiting: WaitingPod, why: Reason, *, gang_whole: int = 0) -> bool:
@@ -152,23 +153,6 @@ def _is_same(now: WaitingPod, waiting: WaitingPod) -> bool:
     return not waiting.problem and now.pod._replace(annotations={}) == waiting.pod._replace(annotations={})
 
 
-async def _read(connection: ApiConnection, waiting: WaitingPod) -> objects.Pod | None:
-    try:
-        body = await connection.send("GET", _path(waiting), action="get pods")
-    except ApiError as error:
-        if error.is_missing:
-            return None
-        raise
-    return _decoded(body)
-
-
-def _decoded(body: bytes) -> objects.Pod:
-    try:
-        return _decoder.decode(body)
-    except msgspec.MsgspecError as cause:
-        raise ClusterError(f"cannot get pods: the response is not a pod: {cause}") from cause
-
-
 async def _patch(connection: ApiConnection, waiting: WaitingPod, body: bytes, content_type: str) -> bytes:
     return await connection.send(
         "PATCH",
@@ -181,4 +165,4 @@ async def _patch(connection: ApiConnection, waiting: WaitingPod, body: bytes, co
 
 
 def _path(waiting: WaitingPod) -> str:
-    return f"/api/v1/namespaces/{waiting.pod.namespace}/pods/{waiting.pod.name}"
+    return pod_path(waiting.pod.namespace, waiting.pod.name)

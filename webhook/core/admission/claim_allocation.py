@@ -70,11 +70,11 @@ def _judge_gpus(request: Allocation, gpus: Units, team: Team, world: World) -> D
     if world.claims.uid_of(request.key) != request.uid:
         words = "ResourceClaim {namespace}/{claim} is not known yet as it is now"
         return _retry(Statement(words, {"namespace": request.key.namespace, "claim": request.key.name}))
-    uid = world.claims.users.charged_pod(request.key)
-    charged = None if uid is None else world.pod(uid)
-    if charged is None:
+    charged = world.claims.users.charged_pod(request.key)
+    paying = None if charged is None else world.pod(charged)
+    if paying is None:
         return _retry(Statement("the pods that use it are not known yet"))
-    return _judge_named(request, [charged, *(pod for pod in pods if pod.uid != uid)], gpus, team, world)
+    return _judge_named(request, [paying, *(pod for pod in pods if pod.uid != charged)], gpus, team, world)
 
 
 def _judge_containers(request: Allocation, pod: Resident, gpus: Units, world: World) -> Decision:

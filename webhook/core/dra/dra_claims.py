@@ -269,7 +269,7 @@ class Claims:
     ) -> Iterator[Uid]:
         """Yield the named claims that the pod is charged for, or that another pod was admitted with.
 
-        A claim that was made again after the admission of the pod charged for it was never compared with a limit.
+        A claim that was made again after its charged pod was admitted was never compared with a limit.
         """
         for key in named_claims(namespace, refs):
             charged, claim = self.users.charged_pod(key), self._uids.get(key)

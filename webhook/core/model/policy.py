@@ -324,7 +324,7 @@ class QueueRules:
     """How pods wait in the queue: at most `depth` of each team.
 
     With `half_life_seconds`, past use counts in the order of teams, and half as much after that time; 0: it does not.
-    A pod that waited `strict_after_seconds` for a limit is not passed by smaller pods of the same limit any more.
+    A pod that waited `strict_after_seconds` for a limit is no longer passed by smaller pods of the same limit.
     `gang_timeout_seconds` is how long a gang may take to come, and for how long room is kept for its later pods. A pod
     that finds no room holds back those behind it for at most `hold_back_seconds`.
     """
@@ -346,6 +346,22 @@ class TopologyRules:
 BUILT_IN_RESOURCES: Weights = {
     ResourceName(name): ONE_GPU for name in ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu")
 }
+
+
+OPERATOR_NAMESPACES: Final = (
+    "gpu-operator",
+    "nvidia-gpu-operator",
+    "kube-amd-gpu",
+    "openshift-amd-gpu",
+    "habana-ai-operator",
+    "habana-system",
+    "kai-resource-reservation",
+)
+"""The namespaces of NVIDIA's, AMD's and Intel's operators, by their documentation, and of KAI-Scheduler's reservations.
+
+NVIDIA's validator asks for a GPU on each node that comes up: until that pod has run, the node offers none to others
+(https://github.com/NVIDIA/gpu-operator, validator/manifests).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,12 +387,18 @@ class Policy:
     counts_replicas: bool = field(default=False, metadata=ADDED)
     priority_classes: Mapping[Tier, str] = field(default_factory=dict)
     exempt_namespaces: tuple[str, ...] = ()
+    operator_namespaces: tuple[str, ...] = field(default=OPERATOR_NAMESPACES, metadata=ADDED)
     workloads: WorkloadRules = WorkloadRules()
     hash: str = ""
     _by_name: Mapping[TeamName, Team] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_by_name", {team.name: team for team in self.teams})
+
+    @property
+    def exempt(self) -> tuple[str, ...]:
+        """Return the names and globs of the namespaces that are only counted."""
+        return (*self.exempt_namespaces, *self.operator_namespaces)
 
     @property
     def is_enforced(self) -> bool:

@@ -24,7 +24,7 @@ from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFlightCharge, Unseen
 from webhook.core.quota.tenancy import Tenancies
 from webhook.core.quota.usage import TeamUsage
-from webhook.core.world.pod_index import Place, PodIndex, PodRecord
+from webhook.core.world.pod_index import PodIndex, PodPlace, PodRecord
 
 _BOUND: Final = Stage.BOUND
 _STANDING: Final = frozenset({Handling.DAEMON_SET, Handling.MIRROR})
@@ -95,7 +95,7 @@ class ChargedPods:
     def _join(self, record: PodRecord) -> Iterable[Uid]:
         """Set the claims that a pod uses; return the pods whose part of a claim changed.
 
-        A pod that is charged nothing is charged for none: another user is.
+        Another user is charged for the claims of a pod that is not.
         """
         pod = record.pod
         if not TERMS[record.stage].is_charged:
@@ -103,7 +103,7 @@ class ChargedPods:
         is_expected = pod.node is None
         return self.claims.join(pod.uid, pod.namespace, pod.claims, node=record.node, is_expected=is_expected)
 
-    def place(self, record: PodRecord, place: Place) -> None:
+    def place(self, record: PodRecord, place: PodPlace) -> None:
         """Charge a known pod, and take its room, by its stage now."""
         if place != (record.stage, record.node):
             devices = () if place.node is None else self.fleet.devices_of(place.node, record.pod.uid)
@@ -133,7 +133,7 @@ class ChargedPods:
         self.recount(self.claims.leave(uid))
 
     def recount(self, uids: Iterable[Uid]) -> None:
-        """Resolve the demand again of pods whose claims changed, or that are no longer charged for shared ones."""
+        """Resolve the demand again of pods whose claims changed, or that are no longer charged for shared claims."""
         for uid in uids:
             record = self.pods[uid]
             pod = self._resolved(record.pod)

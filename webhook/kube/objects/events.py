@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
@@ -23,33 +23,6 @@ _ID_DIGITS: Final = 16
 _DEFAULT_NAMESPACE: Final = "default"  # where Kubernetes stores events about cluster-scoped objects
 
 
-class EventReason(StrEnum):
-    """The `reason` of an Event; docs/operations.md lists them."""
-
-    PROMOTED = "Promoted"
-    DEMOTED = "Demoted"
-    ADOPTED = "Adopted"
-    BYPASSED_ADMISSION = "BypassedAdmission"
-    POLICY_REFUSED = "PolicyRefused"
-    REFUSED = "Refused"
-    QUEUED = "Queued"
-    GANG_SIZE_UNKNOWN = "GangSizeUnknown"
-    GANG_TIMED_OUT = "GangTimedOut"
-    NO_ROOM_NOW = "NoRoomNow"
-    NEVER_FITS = "NeverFits"
-    REJECTS_PODS = "RejectsPods"
-    RECLAIMING = "Reclaiming"
-    CANNOT_RECLAIM = "CannotReclaim"
-    EVICTION_PLANNED = "EvictionPlanned"
-    EVICTION_CANCELLED = "EvictionCancelled"
-    EVICTION_REFUSED = "EvictionRefused"
-    NODE_LOST = "NodeLost"
-    RECLAIMED = "Reclaimed"
-    REPLACED = "Replaced"
-    STRANDED = "Stranded"
-    NEVER_STARTED = "NeverStarted"
-
-
 class EventType(StrEnum):
     """The `type` of an Event."""
 
@@ -57,29 +30,65 @@ class EventType(StrEnum):
     WARNING = "Warning"
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectRef:
+class EventReason(StrEnum):
+    """The `reason` of an Event, with the `action` that follows from it, a verb, and its type.
+
+    docs/operations.md lists them.
+    """
+
+    action: str
+    type: EventType
+
+    def __new__(cls, reason: str, action: str, event_type: EventType = EventType.WARNING) -> Self:
+        """Return the member of one row."""
+        member = str.__new__(cls, reason)
+        member._value_, member.action, member.type = reason, action, event_type
+        return member
+
+    PROMOTED = "Promoted", "Promote", EventType.NORMAL
+    DEMOTED = "Demoted", "Demote"
+    ADOPTED = "Adopted", "Adopt", EventType.NORMAL
+    BYPASSED_ADMISSION = "BypassedAdmission", "Count"
+    POLICY_REFUSED = "PolicyRefused", "Keep"
+    REFUSED = "Refused", "Refuse"
+    QUEUED = "Queued", "Queue", EventType.NORMAL
+    GANG_SIZE_UNKNOWN = "GangSizeUnknown", "Assume"
+    GANG_TIMED_OUT = "GangTimedOut", "Wait"
+    NO_ROOM_NOW = "NoRoomNow", "Admit"
+    NEVER_FITS = "NeverFits", "Admit"
+    REJECTS_PODS = "RejectsPods", "Close"
+    RECLAIMING = "Reclaiming", "Reclaim", EventType.NORMAL
+    CANNOT_RECLAIM = "CannotReclaim", "Reclaim"
+    EVICTION_PLANNED = "EvictionPlanned", "Evict"
+    EVICTION_CANCELLED = "EvictionCancelled", "Evict", EventType.NORMAL
+    EVICTION_REFUSED = "EvictionRefused", "Evict"
+    NODE_LOST = "NodeLost", "Repair"
+    RECLAIMED = "Reclaimed", "Evict"
+    REPLACED = "Replaced", "Repair", EventType.NORMAL
+    STRANDED = "Stranded", "Repair"
+    NEVER_STARTED = "NeverStarted", "Repair"
+
+
+class ObjectRef(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The object that an event is about. `namespace` is "" for a cluster-scoped object."""
 
-    kind: str
-    namespace: str
-    name: str
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
     uid: str = ""
-    api_version: str = keys.CORE_API
+    api_version: str = msgspec.field(default_factory=lambda: keys.CORE_API)  # a value would be left out by default
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened to an object. Equal events are one object in the API, with a count.
 
-    `action` is a verb for what was done; the reason says why. Events of one `series` are also one object, with the
-    latest message: for messages whose numbers change each time. `related` is a second object that the event is about.
+    Events of one `series` are also one object, with the latest message: for messages whose numbers change each time.
+    `related` is a second object that the event is about.
     """
 
     about: ObjectRef
-    type: EventType
     reason: EventReason
-    action: str
     message: str
     series: str = ""
     related: ObjectRef | None = None
@@ -92,14 +101,14 @@ class Event:
     @property
     def identity(self) -> "Identity":
         """The key by which events are equal."""
-        return Identity(
-            self.about, self.type, self.reason, self.action, self.series, "" if self.series else self.message
-        )
+        return Identity(self.about, self.reason, self.series, "" if self.series else self.message)
 
     @property
     def name(self) -> str:
         """The name of the Event, a hash of its content: an equal event of another replica has the same name."""
-        content = "\0".join((self.about.uid, self.type, self.reason, self.action, self.series or self.message))
+        content = "\0".join(
+            (self.about.uid, self.reason.type, self.reason, self.reason.action, self.series or self.message)
+        )
         digits = sha256(content.encode()).hexdigest()[:_ID_DIGITS]
         return f"{self.about.name[: _MAX_NAME - _ID_DIGITS - 1].rstrip('-.')}.{digits}"
 
@@ -108,9 +117,7 @@ class Identity(NamedTuple):
     """The fields that equal events have in common."""
 
     about: ObjectRef
-    type: EventType
     reason: EventReason
-    action: str
     series: str
     message: str
 
@@ -120,21 +127,13 @@ class _Metadata(msgspec.Struct, omit_defaults=True):
     namespace: str
 
 
-class _Reference(msgspec.Struct, omit_defaults=True, rename="camel"):
-    kind: str
-    name: str
-    api_version: str
-    namespace: str = ""
-    uid: str = ""
-
-
 class _Source(msgspec.Struct):
     component: str
 
 
 class _Event(msgspec.Struct, rename="camel", omit_defaults=True):
     metadata: _Metadata
-    involved_object: _Reference
+    involved_object: ObjectRef
     type: str
     reason: str
     action: str
@@ -147,7 +146,7 @@ class _Event(msgspec.Struct, rename="camel", omit_defaults=True):
     reporting_instance: str
     api_version: str
     kind: str
-    related: _Reference | None = None
+    related: ObjectRef | None = None
 
 
 class _Repeat(msgspec.Struct, rename="camel"):
@@ -165,13 +164,12 @@ _counted: Final = msgspec.json.Decoder(_Counted)
 
 def new_event(event: Event, *, count: int, first: datetime, last: datetime, component: str, instance: str) -> bytes:
     """Return an Event that is not in the API yet, though it may have happened `count` times."""
-    about = event.about
     body = _Event(
         metadata=_Metadata(event.name, event.namespace),
-        involved_object=_reference(about),
-        type=event.type,
+        involved_object=event.about,
+        type=event.reason.type,
         reason=event.reason,
-        action=event.action,
+        action=event.reason.action,
         message=_truncated(printable_lines(event.message)),
         count=count,
         first_timestamp=_time(first),
@@ -181,7 +179,7 @@ def new_event(event: Event, *, count: int, first: datetime, last: datetime, comp
         reporting_instance=instance,
         api_version=keys.CORE_API,
         kind="Event",
-        related=None if event.related is None else _reference(event.related),
+        related=event.related,
     )
     return msgspec.json.encode(body)
 
@@ -194,10 +192,6 @@ def repeat_patch(event: Event, *, count: int, last: datetime) -> bytes:
 def count_of(body: bytes) -> int:
     """Return the count of an Event from its JSON. Raises ValueError if it is not an Event."""
     return max(1, _counted.decode(body).count or 1)
-
-
-def _reference(ref: ObjectRef) -> _Reference:
-    return _Reference(ref.kind, ref.name, ref.api_version, ref.namespace, ref.uid)
 
 
 def _truncated(message: str) -> str:

@@ -9,10 +9,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final, NamedTuple, NoReturn
 
-from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.ledger.ledger import ApiLedger
-from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.scheduling_gate import ReleaseResult, hold_in_line, release_pod
 from webhook.core.model.decision import Admit, Decision
 from webhook.core.model.names import TeamName, Uid
@@ -23,9 +20,9 @@ from webhook.core.starting.assumed_starts import AssumedStart, AssumedStarts, to
 from webhook.core.starting.awaited_room import FREE_SECONDS, AwaitedRoom
 from webhook.core.starting.charged_in_line import unfinished
 from webhook.core.world.waiting_pods import WaitingPod
-from webhook.core.world.world import World
-from webhook.observe.logs import Logs
+from webhook.observe.logs import pod_fields
 from webhook.server.leader.gang_watch import GangWatch
+from webhook.server.leader.leader_context import LeaderContext
 from webhook.server.leader.waiting_reasons import WaitingReasons
 
 AT_ONCE: Final = 64
@@ -80,29 +77,15 @@ class StartLoop:
     A pass judges the line, and releases go on while the next one does: what they start is assumed in the world.
     """
 
-    def __init__(
-        self,
-        world: World,
-        connection: ApiConnection,
-        *,
-        ledger: ApiLedger,
-        events: EventWriter,
-        logs: Logs,
-        is_leading: Callable[[], bool],
-        why_stale: Callable[[], str | None],
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, context: LeaderContext, *, clock: Callable[[], float] = time.time) -> None:
         self.counts = QueueCounts()
         self._clock = clock
-        self._world = world
-        self._connection = connection
-        self._ledger = ledger
-        self._logs = logs
-        self._is_leading = is_leading
-        self._why_stale = why_stale
+        self._context = context
+        self._world = context.world
+        self._ledger = context.ledger
         self._has_changed = asyncio.Event()
-        self._gangs = GangWatch(connection, world, events=events, ledger=ledger, timed_out=self.counts.timed_out)
-        self._reasons = WaitingReasons(connection, world, events)
+        self._gangs = GangWatch(context, timed_out=self.counts.timed_out)
+        self._reasons = WaitingReasons(context)
 
     def wake(self) -> None:
         """Look for pods to release soon."""
@@ -123,7 +106,7 @@ class StartLoop:
         self._starts = starts = AssumedStarts(self._world, listed=self._ledger.listed, active=self._active)
         self._judged_seconds = 0.0
         self._term = term = object()
-        self._is_in_term = lambda: self._term is term and self._is_leading()
+        self._is_in_term = lambda: self._term is term and self._context.is_leading()
         self._began = asyncio.get_running_loop().time()
         self._paused: dict[Uid, float] = {}  # loop time until which a failed release is not repeated
         self._released: set[Uid] = set()  # and not seen without their gate yet
@@ -135,7 +118,7 @@ class StartLoop:
             async with asyncio.TaskGroup() as group:  # what fails ends all of it: nothing goes on after the term
                 while True:
                     self._has_changed.clear()
-                    is_current = self._why_stale() is None and self._world.knows_all_namespaces
+                    is_current = self._context.why_stale() is None and self._world.knows_all_namespaces
                     if is_current and await self._reconcile(group):
                         continue
                     with suppress(TimeoutError):
@@ -251,7 +234,7 @@ class StartLoop:
                 if turn.is_reservation or self._awaits_room(turn.waiting, turn.admit.charge.team):
                     stay.add(turn.waiting.uid)
                 elif isinstance(decision, Admit):
-                    group.create_task(self._remove_gate(turn.waiting, decision, turn.way))
+                    group.create_task(self._remove_gate(turn.waiting, decision, turn.attempt.way))
             self._end(stay)
             return
         self._end({turn.waiting.uid for turn in turns})
@@ -272,7 +255,7 @@ class StartLoop:
         deadline = asyncio.get_running_loop().time() + CHARGE_SECONDS
         try:
             decision = await self._ledger.charge_waiting(
-                team, judge, deadline=deadline, is_gone=lambda: not self._is_leading()
+                team, judge, deadline=deadline, is_gone=lambda: not self._context.is_leading()
             )
         finally:
             if not is_judged:
@@ -292,9 +275,9 @@ class StartLoop:
             self.wake()
 
     async def _hold(self, waiting: WaitingPod, team: TeamName) -> None:
-        """Let no patch of an earlier leader remove the gate of a pod any more, and learn what was done before."""
+        """Keep patches of an earlier leader from removing the gate of a pod, and learn what was done before."""
         try:
-            version = await hold_in_line(self._connection, waiting)
+            version = await hold_in_line(self._context.connection, waiting)
         except ClusterError:
             return
         finally:
@@ -317,18 +300,18 @@ class StartLoop:
     async def _patch(self, waiting: WaitingPod, admit: Admit, way: Way) -> None:
         try:
             result = await release_pod(
-                self._connection,
+                self._context.connection,
                 waiting,
                 admit,
                 seen=self._world.waiting.get(waiting.uid),
                 now_text=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
                 weights=self._world.policy.resources,
-                is_leading=self._is_leading,
+                is_leading=self._context.is_leading,
             )
         except ClusterError as error:
             self._paused[waiting.uid] = asyncio.get_running_loop().time() + _PAUSE_SECONDS
             self._starts.entries.pause(waiting.uid)
-            self._logs.event.warning("pod not released", **_subject(waiting), why=str(error))
+            self._context.logs.event.warning("pod not released", **_subject(waiting), why=str(error))
             if isinstance(error, ApiError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                 failed = Reason(Code.WAITS_IN_LINE, "its release failed: {error}", {"error": str(error)})
                 await self._keep_waiting(waiting, admit.charge.team, failed)
@@ -348,7 +331,7 @@ class StartLoop:
         The write first: a patch that is still on its way then finds another resourceVersion.
         """
         with suppress(ClusterError):
-            version = await hold_in_line(self._connection, waiting, why)
+            version = await hold_in_line(self._context.connection, waiting, why)
             if version is None:
                 self._released.add(waiting.uid)
             else:
@@ -368,9 +351,8 @@ class StartLoop:
         if waiting.created:
             self.counts.on_wait(admit.charge.team, max(0.0, self._clock() - waiting.created))
         terms = {"tier": admit.charge.tier, "nodes": ",".join(admit.node_choice.nodes), "way": way}
-        self._logs.event.info("pod released", **_subject(waiting), **terms)
+        self._context.logs.event.info("pod released", **_subject(waiting), **terms)
 
 
 def _subject(waiting: WaitingPod) -> dict[str, str]:
-    pod = waiting.pod
-    return {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "team": waiting.team}
+    return {**pod_fields(waiting.pod), "team": waiting.team}
