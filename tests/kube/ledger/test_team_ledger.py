@@ -224,7 +224,7 @@ class Replica:
         return self.world.usage(A).total / ONE_GPU
 
 
-def test_a_claim_that_two_pods_join_through_two_replicas_at_once_counts_once_whoever_of_them_comes_to_be():
+def test_a_claim_that_two_pods_join_through_two_replicas_at_once_counts_once_if_either_is_never_created():
     for gone in ("a", "b"):
         one, other = Replica(), Replica()
         one.judge("a")
