@@ -2,8 +2,8 @@
 
 A request is decided when it comes, and its charge is assumed in the world: there is no await between the two, and on
 one event loop that is the lock. The charges of all waiting requests are stored with one write, a compare-and-swap on
-the object's resourceVersion. What another replica's write precedes is decided again, and what came without a current
-view.
+the object's resourceVersion. What another replica's write precedes is decided again, and so is what came without a
+current view, or while two charges were for pods of one name.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class LedgerWriter:
         `judged` is what was decided just now, if anything was.
         """
         request = LedgerRequest(asked, self._loop.create_future())
-        if self.is_safe and len(self._session.drafts) < self._max_charges:
+        if self.is_safe and self._session.is_settled and len(self._session.drafts) < self._max_charges:
             self._draft(request, judged or asked.judge())
         if request.is_over:
             return request.answer.result()
