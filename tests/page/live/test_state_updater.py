@@ -157,8 +157,9 @@ async def test_where_watching_is_not_allowed_what_may_be_read_is_read_again(api,
 
     kept = await keep(reread=reread)
     await kept.until(lambda: kept.state.reading.notes == ("nodes are not shown",))
-    await kept.until(lambda: kept.state.problem == "the API server is away")
-    await kept.until(lambda: not kept.state.problem)
+    await kept.until(lambda: kept.state.why_stale() == "the API server is away")
+    assert not kept.state.problem, "what was read before stays"
+    await kept.until(lambda: kept.state.why_stale() is None)
     assert kept.updater.is_listed.is_set()
 
 
