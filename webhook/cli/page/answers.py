@@ -106,6 +106,8 @@ class CommandAnswers:
         else:
             read, world = self._reduced(readable)
         subject = subject_of_pod(asked.pod, namespace=asked.namespace, world=world)
+        existing = subject.existing or _NOT_THERE
+        resident = world.pod(existing.uid)  # explaining removes it
         runs = reading.runs if readable.viewer.sees_all else ()
         found = Found([subject], read, world, asked.details, self._state.origin, lambda: runs)
         [explained], _ = explain_all(found, now=int(time.time()), has_reclaim=has_reclaim)
@@ -113,7 +115,6 @@ class CommandAnswers:
             explained = replace(explained, line=None)  # places and likely starts follow from all pods
         report = report_of(explained)
         steps = to_steps(explained, policy_hash=world.policy.hash, width=_WIDTH, is_colored=False)
-        existing = subject.existing or _NOT_THERE
         owner = None if isinstance(subject.template, Deny) else subject.template.pod.owner
         return Explained(
             state=state_text(existing),
@@ -123,7 +124,7 @@ class CommandAnswers:
             team=report.team or "",
             tier=existing.tier,
             gpus=report.gpus,
-            user=report.user or "",
+            user=report.user or (resident.user if resident is not None else "") or "",
             owner="" if owner is None else f"{owner.kind}/{owner.name}",
             eviction=eviction_line(existing, explained.beneficiary),
             waiting=report.line,

@@ -14,6 +14,7 @@ LOOK_SECONDS: Final = 2.0
 """Between two looks at the file. It is read once it is the same at two looks: whoever writes it is done by then."""
 
 _Version = tuple[int, int, int]
+_GONE: Final[_Version] = (0, 0, 0)
 
 
 class FollowedFile:
@@ -37,17 +38,22 @@ class FollowedFile:
         """Read the file again where it changed and is no longer written; what was read stays where that fails."""
         try:
             before, self._seen = self._seen, self._version()
-            if self._seen == self._shown or self._seen != before:
-                return
-            self._shown = self._seen
+        except WorldError as error:
+            self._shown = self._seen = _GONE
+            self._say_old(str(error))
+            return
+        if self._seen == self._shown or self._seen != before:
+            return
+        self._shown = self._seen
+        try:
             reading = await asyncio.to_thread(self._read)
         except WorldError as error:
             self._say_old(str(error))
+            return
+        if len(reading.objects):
+            self._show(reading)
         else:
-            if len(reading.objects):
-                self._show(reading)
-            else:
-                self._say_old(f"{self._path}: there is no object in it")
+            self._say_old(f"{self._path}: there is no object in it")
 
     def _say_old(self, why: str) -> None:
         at = datetime.fromtimestamp(time.time(), UTC).strftime("%H:%M:%S UTC")

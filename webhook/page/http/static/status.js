@@ -46,10 +46,9 @@ export function lost() {
 
 /** The server does not know this browser, as after its restart. */
 export function lostSession() {
-  const address = banner.dataset.signIn;
   const link = document.createElement("a");
-  link.href = address;
+  link.href = `/sign-in?${new URLSearchParams({ address: location.pathname + location.search })}`;
   link.textContent = "Sign in again";
-  const how = address ? link : "The page was started again: open the URL that it printed.";
+  const how = banner.dataset.tokens ? link : "The page was started again: open the URL that it printed.";
   show("lost", strong("Your session ended. "), `What is shown is as of ${since}. `, how);
 }
