@@ -44,6 +44,9 @@ COLORS: Final = 12
 _GZIP_LEVEL: Final = 4
 """The bytes of the map become a seventh by this; by level 9 an eighth, in four times the time."""
 
+_LARGE_BYTES: Final = 1 << 16
+"""A page that is longer is compressed in a thread."""
+
 _LARGEST_PAGE: Final = 10_000
 _REASONS: Final = 3
 _NO_HISTORY: Final = (
@@ -104,7 +107,7 @@ class ViewPages:
         partial = b"false" if viewer.sees_all else b"true"
         body = b'{"sequence":%d,"partial":%s,"teams":%s,"rows":[%s]}' % (self._state.sequence, partial, teams, rows)
         headers = {}
-        if "gzip" in request.headers.get("Accept-Encoding", ""):
+        if _takes_gzip(request):
             headers["Content-Encoding"] = "gzip"
             body = await self._compressed(body, is_whole=viewer.sees_all)
         return web.Response(body=body, headers=headers, content_type="application/json")
@@ -278,7 +281,14 @@ class ViewPages:
             notes=(*state.reading.notes, *viewer.notes),
             **values,
         )
-        return web.Response(text=text, status=status, content_type="text/html")
+        response = web.Response(text=text, status=status, content_type="text/html", zlib_executor_size=_LARGE_BYTES)
+        if _takes_gzip(request):
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+
+def _takes_gzip(request: web.Request) -> bool:
+    return "gzip" in request.headers.get("Accept-Encoding", "")
 
 
 def _color(teams: Iterable[str]) -> Callable[[str], int]:
