@@ -43,7 +43,7 @@ from webhook.page.live.snapshots import Snapshots
 from webhook.page.live.state_updater import READING, StateUpdater
 from webhook.page.root import LOCAL, Page, PageSettings
 from webhook.policy.problems import PolicyError, PolicyUnreadable
-from webhook.server.settings import LiveCluster, WorldFile
+from webhook.server.settings import FileWorld, LiveCluster
 
 ENDED: Final = 0
 CANNOT_START: Final = 2
@@ -92,14 +92,14 @@ def _first(error: Exception) -> Exception:
 async def _serve(options: Options) -> None:
     async with AsyncExitStack() as stack:
         match options.source:
-            case WorldFile() as source:
+            case FileWorld() as source:
                 await _serve_file(options, source)
             case LiveCluster(kubeconfig=kubeconfig):
                 connection = await stack.enter_async_context(await connect(kubeconfig))
                 await _serve_cluster(options, kubeconfig, connection)
 
 
-async def _serve_file(options: Options, source: WorldFile) -> None:
+async def _serve_file(options: Options, source: FileWorld) -> None:
     if options.serve is not None:
         raise WorldError("--serve needs a cluster: it asks the API server who may see what")
     policy = choose_policy(options.policy, source)

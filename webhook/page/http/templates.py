@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
+from webhook.core.model.text import ordinal
 from webhook.kube.reclaim.holds import rfc3339
 
 _PACKAGE: Final = "webhook.page.http"
@@ -42,6 +43,7 @@ class Templates:
         self._environment.filters["age"] = age_since
         self._environment.filters["exact"] = rfc3339
         self._environment.filters["middle"] = middle
+        self._environment.filters["ordinal"] = ordinal
         self._environment.filters["gpus"] = gpus
 
     def render(self, name: str, /, **values: Any) -> str:  # noqa: ANN401 - a template takes values of every type
