@@ -90,7 +90,7 @@ def test_the_first_tap_reads_and_the_second_opens(look):
     box = canvas.bounding_box()
     page.touchscreen.tap(box["x"] + 8, box["y"] + 8)
     page.wait_for_function("() => document.getElementById('map-says').textContent.includes('vision/train-0')")
-    page.touchscreen.tap(box["x"] + 8 + 6 * 21, box["y"] + 8)
+    page.touchscreen.tap(box["x"] + 8 + 6 * 19, box["y"] + 8)
     page.wait_for_function("() => document.getElementById('map-says').textContent.includes(' 7 of 8')")
     assert page.url.endswith("/?group=none&sort=name"), "another GPU is read first, too"
     page.touchscreen.tap(box["x"] + 8, box["y"] + 8)

@@ -21,16 +21,16 @@ export function devices(row) {
   );
 }
 
-/** The size of one GPU in pixels, by how many there are. */
-export function cellSize(gpus) {
-  if (gpus <= 300) return 20;
+/** The size of one GPU in pixels, by how many there are; two nodes of eight GPUs fit beside each other on a phone. */
+export function cellSize(gpus, width) {
+  if (gpus <= 300) return width < 500 ? 18 : 20;
   if (gpus <= 2_500) return 14;
   return gpus <= 12_000 ? 8 : 6;
 }
 
 /** Groups in order of their names, each with its nodes in order and its height; a node has x, y and its cells. */
 export function layout(rows, { groupBy, sortBy, width }) {
-  const cell = cellSize(rows.reduce((sum, row) => sum + devices(row).length, 0));
+  const cell = cellSize(rows.reduce((sum, row) => sum + devices(row).length, 0), width);
   const groups = new Map();
   const key = KEYS[groupBy] ?? (() => "all nodes");
   for (const row of rows) {
@@ -44,7 +44,7 @@ export function layout(rows, { groupBy, sortBy, width }) {
 }
 
 function place(name, members, cell, width) {
-  const label = cell >= 20 ? 16 : 0;
+  const label = cell >= 18 ? 16 : 0;
   const nodes = [];
   let x = 1;
   let y = 1;
