@@ -137,8 +137,7 @@ def to_table(diff: DiffReport, *, limit: int, width: int, is_colored: bool) -> s
             table.add_row(Line(change.pod), Line(change.gpus), Line(was), Line(now, style=style))
         screen.show(table, "")
     screen.show(*(Line(f"{change.pod}: {change.new.reason}") for change in shown if change.new.reason))
-    if (more := len(diff.changes) - limit) > 0:
-        screen.show(f"and {plural(more, 'more pod')}: --limit or -o json shows them")
+    screen.show_rest(len(diff.changes) - limit, "pod")
     screen.show(Line(_sum(diff)))
     return screen.text
 

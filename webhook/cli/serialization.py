@@ -1,10 +1,12 @@
 """Serializes data as JSON or YAML."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from webhook import yaml_writer
+from webhook.cli.options import Layout
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -17,6 +19,12 @@ def to_json(data: object) -> str:
 def to_yaml(data: object) -> str:
     """Return data as YAML."""
     return yaml_writer.to_yaml(msgspec.to_builtins(data), width=120)
+
+
+def as_data(layout: Layout, report: Callable[[], object]) -> str:
+    """Return a report as JSON or YAML; "" in layouts for people, for which it is not made."""
+    writers = {Layout.JSON: to_json, Layout.YAML: to_yaml}
+    return writers[layout](report()) if layout in writers else ""
 
 
 def schema_of(data: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, list[T] included

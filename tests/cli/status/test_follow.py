@@ -12,7 +12,7 @@ from webhook.cli.world_source import WorldError, read_once, watch_world
 from webhook.core.life.pod_life import Stage
 from webhook.core.model.policy import Policy
 from webhook.kube.reclaim.holds import rfc3339
-from webhook.server.settings import WorldFile
+from webhook.server.settings import FileWorld
 
 
 async def test_a_watched_world_is_updated_and_not_stale(tmp_path):
@@ -38,7 +38,7 @@ async def test_a_pod_that_ends_in_time_is_not_overdue_in_a_watched_world(tmp_pat
 @pytest.fixture
 def follower(tmp_path):
     sample_world.write(tmp_path)
-    source = WorldFile(tmp_path / "world.json")
+    source = FileWorld(tmp_path / "world.json")
     return Follower(source, lambda: read_once(source, Policy(), keep_nodes=True))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from webhook.cli.world_source import Origin, Source, View, WorldError, origin_of
-from webhook.server.settings import WorldFile
+from webhook.server.settings import FileWorld
 
 _CHANGES: Final = "its file is being written"
 
@@ -46,7 +46,7 @@ class Follower:
 
     def look(self) -> Reading:
         """Return the present reading. Raises WorldError if nothing could ever be read."""
-        stamp = _stamp(self._source.path) if isinstance(self._source, WorldFile) else None
+        stamp = _stamp(self._source.path) if isinstance(self._source, FileWorld) else None
         seen, self._seen = self._seen, stamp
         if self._last is not None and stamp is not None and stamp == self._taken:
             return self._shown(self._last, None)
