@@ -58,4 +58,4 @@ def listed(names: Sequence[str]) -> str:
 def _is_unknown(name: ResourceName, policy: Policy, world: World) -> bool:
     if name in policy.resources or name in policy.ignored_resources or "/" not in name:
         return False
-    return looks_like_gpu(name) and not name.startswith(DEVICE_CLASS) and not world.claims.knows(name)
+    return looks_like_gpu(name) and not name.startswith(DEVICE_CLASS) and not world.claims.classes.knows(name)

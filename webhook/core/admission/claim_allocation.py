@@ -48,7 +48,7 @@ def judge_allocation(request: Allocation, world: World) -> Decision:
     if tenancy.is_exempt:
         facts = {"namespace": request.key.namespace}
         return NotApplicable(Reason(Code.EXEMPT, "namespace {namespace} is exempt: only counted", facts))
-    worth = world.claims.worth(request.devices, policy, is_admin=tenancy.has_admin_access)
+    worth = world.claims.classes.worth(request.devices, policy, is_admin=tenancy.has_admin_access)
     if worth.unknown and policy.defaults.unknown_gpu is UnknownGpu.REJECT:
         return Deny(tuple(unknown_gpu(name, policy) for name in dict.fromkeys(worth.unknown)))
     if worth.missing:

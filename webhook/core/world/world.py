@@ -188,7 +188,7 @@ class World:
 
     def are_ordinary(self, resources: tuple[ResourceName, ...]) -> bool:
         """Whether none of these resources, which policy does not weigh, can be a GPU."""
-        return not any(self.claims.knows(name) or looks_like_gpu(name) for name in resources)
+        return not any(self.claims.classes.knows(name) or looks_like_gpu(name) for name in resources)
 
     # -- events
 
