@@ -168,6 +168,14 @@ def test_an_invalid_edit_is_reported_with_its_problems(run, world, tmp_path):
     assert "teams[0].namespaces" in result.stdout
 
 
+def test_a_limit_of_the_pods_that_change(run, world, tmp_path):
+    new = edited(tmp_path, ("gpus: {guaranteed: 9, limit: 20}", "gpus: {guaranteed: 3, limit: 9}"))
+    printed = run("diff", str(tmp_path / "policy.yaml"), new, *world, "--limit", "1").stdout.splitlines()
+    assert [line.split()[0] for line in printed[1:2]] == ["nlp/llm"]
+    assert "and 3 more pods: --limit or -o json shows them" in printed
+    assert printed[-1] == "14 GPU pods: 1 guaranteed to preemptible; 3 preemptible to refused"
+
+
 TEAM = HEADER + "teams: [{name: NAME, namespaces: [NAME]}]\n"
 
 
