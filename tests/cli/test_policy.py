@@ -176,6 +176,13 @@ def test_a_limit_of_the_pods_that_change(run, world, tmp_path):
     assert printed[-1] == "14 GPU pods: 1 guaranteed to preemptible; 3 preemptible to refused"
 
 
+def test_a_pod_that_is_no_longer_counted_has_no_team_and_no_pool(run, world, tmp_path):
+    new = edited(tmp_path, ('  nvidia.com/gpu.shared: {gpus: "1/4"}\n', ""))
+    printed = run("diff", str(tmp_path / "policy.yaml"), new, *world).stdout.splitlines()
+    [row] = [line for line in printed if line.startswith("nlp/chat ")]
+    assert " ".join(row.split()) == "nlp/chat 0.25 guaranteed, team nlp not counted"
+
+
 TEAM = HEADER + "teams: [{name: NAME, namespaces: [NAME]}]\n"
 
 

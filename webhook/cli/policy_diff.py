@@ -144,8 +144,8 @@ def to_table(diff: DiffReport, *, limit: int, width: int, is_colored: bool) -> s
 
 def _description(report: OutcomeReport, other: OutcomeReport) -> str:
     """Return the outcome, with the team and the pool where they differ."""
-    is_placed = {_REFUSED, _QUEUED}.isdisjoint({report.outcome, other.outcome})
-    team = f", team {report.team}" if report.team != other.team else ""
+    is_placed = {_REFUSED, _QUEUED, _UNCOUNTED.outcome}.isdisjoint({report.outcome, other.outcome})
+    team = f", team {report.team}" if report.team not in ("", other.team) else ""
     pool = f", {_pool(report)}" if report.pool != other.pool and is_placed else ""
     return f"{report.outcome}{team}{pool}"
 
