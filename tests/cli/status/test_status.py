@@ -128,7 +128,7 @@ def test_watch_redraws_changes_until_it_is_interrupted(tmp_path):
         until(lambda: len(boards := out.read_text().split("\n}\n")) > 4 and "gpu-10" not in "".join(boards[-4:]))
         assert watching.poll() is None, "it runs until the signal"
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(timeout=20) == 130
+        assert watching.wait(timeout=90) == 130
         assert err.read_text() == ""
     finally:
         watching.kill()
