@@ -1,6 +1,5 @@
 """Serializes data as JSON or YAML."""
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -21,10 +20,9 @@ def to_yaml(data: object) -> str:
     return yaml_writer.to_yaml(msgspec.to_builtins(data), width=120)
 
 
-def as_data(layout: Layout, report: Callable[[], object]) -> str:
-    """Return a report as JSON or YAML; "" in layouts for people, for which it is not made."""
-    writers = {Layout.JSON: to_json, Layout.YAML: to_yaml}
-    return writers[layout](report()) if layout in writers else ""
+def to_data(data: object, layout: Layout) -> str:
+    """Return data in one of the layouts for programs."""
+    return to_yaml(data) if layout is Layout.YAML else to_json(data)
 
 
 def schema_of(data: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, list[T] included

@@ -15,7 +15,7 @@ from webhook.cli.doctor.table import to_table
 from webhook.cli.live_cluster import published_policy
 from webhook.cli.options import columns, is_colored
 from webhook.cli.screen import progress
-from webhook.cli.serialization import as_data
+from webhook.cli.serialization import to_data
 from webhook.cli.world_source import default_kubeconfig
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.errors import ClusterError
@@ -125,8 +125,9 @@ def judge(observed: Observations) -> list[Finding]:
 
 
 def _written(findings: list[Finding], options: Options) -> str:
-    table = to_table(findings, width=columns(), is_colored=is_colored())
-    return as_data(options.layout, lambda: report_of(findings)) or table
+    if options.layout.is_data:
+        return to_data(report_of(findings), options.layout)
+    return to_table(findings, width=columns(), is_colored=is_colored())
 
 
 def report_of(findings: list[Finding]) -> DoctorReport:

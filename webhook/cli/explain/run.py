@@ -21,7 +21,7 @@ from webhook.cli.options import columns, is_colored
 from webhook.cli.queue.past import runs_of
 from webhook.cli.review.sources import read_sources
 from webhook.cli.screen import Screen, progress
-from webhook.cli.serialization import as_data
+from webhook.cli.serialization import to_data
 from webhook.cli.terminal import Line, print_error, print_problems
 from webhook.cli.world_source import (
     WorldError,
@@ -159,10 +159,10 @@ def _objects(path: str) -> Iterator[dict[str, object]]:
 
 
 def _written(explained: list[ExplainedSubject], found: Found, options: Options) -> str:
-    if text := as_data(options.layout, lambda: [report_of(each) for each in explained]):
-        return text
-    policy_hash, width, has_color = found.world.policy.hash, columns(), is_colored()
-    parts = [to_steps(each, policy_hash=policy_hash, width=width, is_colored=has_color) for each in explained]
-    screen = Screen(width=width, is_colored=has_color)
-    screen.show(Line(describe_world(origin_of(options.source), found.world)))
+    if options.layout.is_data:
+        return to_data([report_of(each) for each in explained], options.layout)
+    world, width, colored = found.world, columns(), is_colored()
+    parts = [to_steps(each, policy_hash=world.policy.hash, width=width, is_colored=colored) for each in explained]
+    screen = Screen(width=width, is_colored=colored)
+    screen.show(Line(describe_world(origin_of(options.source), world)))
     return "\n".join([*parts, screen.text])

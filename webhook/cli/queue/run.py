@@ -11,7 +11,7 @@ from webhook.cli.queue.past import runs_of
 from webhook.cli.queue.report import report_of
 from webhook.cli.queue.table import to_table
 from webhook.cli.screen import progress
-from webhook.cli.serialization import as_data
+from webhook.cli.serialization import to_data
 from webhook.cli.terminal import print_problems
 from webhook.cli.world_source import (
     WorldError,
@@ -60,8 +60,8 @@ def _written(options: Options, found: WorldObjects, world: World, starts: Starts
     team = None if options.team is None else _known(TeamName(options.team), world)
     reader = QueueReader(world, starts=starts, is_room_known=found.coverage.is_room_known)
     rows = reader.rows(team)
-    if text := as_data(options.layout, lambda: report_of(rows, found.coverage.notes())):
-        return text
+    if options.layout.is_data:
+        return to_data(report_of(rows, found.coverage.notes()), options.layout)
     source = describe_world(origin_of(options.source), world)
     return to_table(rows, now=now, limit=options.limit, source=source, width=columns(), is_colored=is_colored())
 

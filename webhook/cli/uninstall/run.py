@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from webhook.cli.options import Layout
-from webhook.cli.serialization import as_data
+from webhook.cli.serialization import to_data
 from webhook.cli.uninstall.command import Options
 from webhook.cli.uninstall.report import StepReport, UninstallReport, line_of, step_report, summary_of
 from webhook.cli.world_source import default_kubeconfig
@@ -34,8 +34,8 @@ def run(options: Options) -> int:
         asyncio.run(_run(options, report))
     except ClusterError as error:
         report.problem = str(error)
-    if text := as_data(options.layout, lambda: report):
-        click.echo(text, nl=False)
+    if options.layout.is_data:
+        click.echo(to_data(report, options.layout), nl=False)
     elif not (report.problem or report.missing_rights):
         click.echo(summary_of(report), nl=False)
     if report.problem:
