@@ -120,7 +120,7 @@ def diff(
     try:
         before = old[0] if old else choose_policy(None, source)
         read = read_objects(source, namespaces=namespaces)
-        read.coverage.print_notes()
+        read.coverage.print_note()
         found = compare(read, before, after, name=origin_of(source).name)
     except WorldError as error:
         click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
@@ -171,7 +171,7 @@ def _lint(folder: Path, draft: Draft, loaded: Policy, source: "Source") -> tuple
 
     try:
         view = read_once(source, loaded, keep_nodes=True)
-        view.coverage.print_notes()
+        view.coverage.print_note()
         return lint(
             draft,
             loaded,

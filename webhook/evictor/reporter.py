@@ -110,7 +110,13 @@ class EvictionReporter:
                     if waiting is not None:
                         why = _reason(waiting, gpu_pod.team, gpu_pod.demand.gpus, self._sums())
                         self._publish(target, EventReason.RECLAIMED, "Evict", f"evicted: {why}")
-                        self._publish_on_controller(gpu_pod, f"pod {target.name} was evicted: {why}", waiting.team)
+                        self._publish_on_controller(
+                            gpu_pod,
+                            EventReason.RECLAIMED,
+                            "Evict",
+                            f"pod {target.name} was evicted: {why}",
+                            series=f"for team {waiting.team}",
+                        )
             case Evicted.GONE:
                 self._metrics.eviction("gone")
             case Refused():
@@ -189,13 +195,24 @@ class EvictionReporter:
     ) -> None:
         about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
         self._event_recorder.record(Event(about, kind, reason, action, text))
+        if isinstance(pod, ReclaimPod):  # what a waiting pod waits for
+            self._publish_on_controller(pod, reason, action, text, series=reason, kind=kind)
 
-    def _publish_on_controller(self, gpu_pod: ReclaimPod, text: str, team: TeamName) -> None:
-        """Report an eviction on the victim's controller; evictions for one team become one Event with a count."""
-        if (made_by := gpu_pod.controller) is not None:
-            api_version, kind, name, uid = made_by
-            owner = ObjectRef(kind, gpu_pod.namespace, name, uid, api_version)
-            self._notify_owner(OwnerEvent(owner, EventReason.RECLAIMED, "Evict", text, f"for team {team}"))
+    def _publish_on_controller(
+        self,
+        pod: ReclaimPod,
+        reason: EventReason,
+        action: str,
+        text: str,
+        *,
+        series: str,
+        kind: EventType = EventType.WARNING,
+    ) -> None:
+        """Report on the controller of a pod; the Events of one series become one with a count."""
+        if (made_by := pod.controller) is not None:
+            api_version, owner_kind, name, uid = made_by
+            owner = ObjectRef(owner_kind, pod.namespace, name, uid, api_version)
+            self._notify_owner(OwnerEvent(owner, reason, action, text, series, kind))
 
     def _sums(self) -> "_Sums":
         return _Sums(self._world)

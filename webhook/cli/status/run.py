@@ -56,7 +56,7 @@ def run(options: Options) -> int:
 def _show_once(options: Options, policy: Policy) -> None:
     with progress("Reading"):
         view = _read(options, policy)
-    view.coverage.print_notes()
+    view.coverage.print_note()
     click.echo(_written(options, view), nl=False)  # rich hides standard output while it shows a status
 
 
@@ -76,7 +76,7 @@ async def _watch(options: Options, policy: Policy) -> None:
     while True:
         view = await asyncio.to_thread(_read, options, policy)
         if is_first:
-            view.coverage.print_notes()
+            view.coverage.print_note()
             is_first = False
         _redraw(_written(options, view))
         await asyncio.sleep(options.interval)
@@ -109,7 +109,7 @@ def _written(options: Options, view: View, *, why_stale: str | None = None) -> s
                 is_colored=is_colored(),
                 is_wide=options.layout is Layout.WIDE,
                 is_plain=not _can_draw(),
-                has_nodes=not view.coverage.is_partial("nodes"),
+                has_nodes=view.coverage.is_room_known or not view.coverage.is_partial("nodes"),
             )
 
 

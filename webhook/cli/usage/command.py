@@ -12,7 +12,7 @@ from webhook.cli.command import command, of, option, path_option
 from webhook.cli.options import columns, is_colored, kubeconfig_option
 from webhook.cli.serialization import to_json
 from webhook.cli.terminal import print_error
-from webhook.cli.usage.report import build, to_csv, to_table
+from webhook.cli.usage.report import UsageReport, build, to_csv, to_table
 from webhook.cli.usage.times import parse_time, time_text
 from webhook.history import wire
 from webhook.history.prometheus import read_prometheus
@@ -76,7 +76,8 @@ def usage(options: Options) -> None:
     """Show GPU-hours: held guaranteed and borrowed, idle, waiting; and what was refused.
 
     Without --history and --prometheus the servers of the cluster are asked: they must record a history, and you must
-    have the right to list pods in all namespaces. Times are widened to intervals of five minutes.
+    have the right to list pods in all namespaces. Without that right you see what the leader published of it: the sums
+    of teams for --since 1d, 7d and 30d. Times are widened to intervals of five minutes.
     """
     start, end = _range(options.since, options.until)
     history, prometheus = options.history, options.prometheus
@@ -87,16 +88,20 @@ def usage(options: Options) -> None:
     if prometheus is not None and options.by == By.USER:
         raise click.UsageError("--by user needs a history: metrics have no users, who could be any number")
     try:
-        if prometheus is not None:
-            recordings = read_prometheus(prometheus, start, end, matchers=options.match)
+        if prometheus is not None or history:
+            recordings = (
+                _read(history, start, end)
+                if prometheus is None
+                else read_prometheus(prometheus, start, end, matchers=options.match)
+            )
+            report = build(recordings, By(options.by), since=start, until=min(end, time.time()))
+            if history and not any(each.rows for each in recordings):
+                _note_range(history)
         else:
-            recordings = _read(history, options.kubeconfig, start, end)
+            report = _of_cluster(options, start, end)
     except HistoryError as error:
         print_error(str(error))
         sys.exit(_UNREADABLE)
-    if history and not any(each.rows for each in recordings):
-        _note_range(history)
-    report = build(recordings, By(options.by), since=start, until=min(end, time.time()))
     match options.layout:
         case "csv":
             click.echo(to_csv(report), nl=False)
@@ -128,10 +133,24 @@ def _note_range(files: tuple[Path, ...]) -> None:
     print_error(f"nothing is recorded in this time: the history is from {time_text(first)} to {time_text(last)}")
 
 
-def _read(history: tuple[Path, ...], kubeconfig: Path | None, start: int, end: int) -> list[Recording]:
-    if history:
-        step = INTERVAL_SECONDS if len(history) > 1 else wire.step_seconds(start, end)
-        return [read_usage(path, start, end, step_seconds=step) for path in history]
-    from webhook.cli.usage.live import read_live  # noqa: PLC0415 - slow to import, and files need none of it
+def _read(history: tuple[Path, ...], start: int, end: int) -> list[Recording]:
+    step = INTERVAL_SECONDS if len(history) > 1 else wire.step_seconds(start, end)
+    return [read_usage(path, start, end, step_seconds=step) for path in history]
 
-    return read_live(kubeconfig, start, end)
+
+def _of_cluster(options: Options, start: int, end: int) -> UsageReport:
+    """Return what the servers recorded; for users who may not read that, what the leader published of it."""
+    from webhook.cli.usage.live import NotAllowedError, read_live  # noqa: PLC0415 - slow to import
+    from webhook.cli.usage.published import read_published  # noqa: PLC0415
+
+    by, now = By(options.by), time.time()
+    try:
+        return build(read_live(options.kubeconfig, start, end), by, since=start, until=min(end, now))
+    except NotAllowedError as error:
+        seconds = now - parse_time(options.since, now=now) if options.until == "now" else 0.0
+        try:
+            report = read_published(options.kubeconfig, by=by, seconds=seconds)
+        except HistoryError as why:
+            raise HistoryError(f"{error}; {why}") from error
+    print_error("you may not read the history itself: these are the sums that the leader published")
+    return report

@@ -28,6 +28,10 @@ _PORT: Final = 8443
 _INSTEAD: Final = "docs/usage.md#rights; or give --history or --prometheus"
 
 
+class NotAllowedError(HistoryError):
+    """The user may not read the history of the servers."""
+
+
 def read_live(kubeconfig: Path | None, since: int, until: int) -> list[Recording]:
     """Return the records of all servers of a cluster. Raises HistoryError."""
     from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415 - slow to import
@@ -35,7 +39,8 @@ def read_live(kubeconfig: Path | None, since: int, until: int) -> list[Recording
     try:
         return asyncio.run(fetch_live(kubeconfig or default_kubeconfig(), since, until))
     except ClusterError as error:
-        raise HistoryError(f"{error}; {_INSTEAD}") from error
+        kind = NotAllowedError if isinstance(error, ApiError) and error.is_forbidden else HistoryError
+        raise kind(f"{error}; {_INSTEAD}") from error
 
 
 async def fetch_live(kubeconfig: Path | None, since: int, until: int) -> list[Recording]:

@@ -39,6 +39,7 @@ class OwnerEvent:
     action: str
     message: str
     series: str
+    type: EventType = EventType.WARNING
 
 
 @dataclass(slots=True)
@@ -96,7 +97,7 @@ class OwnerEventQueue:
         notice = found.notice
         top = await self._owners.top(notice.owner)
         related = None if top == notice.owner else notice.owner
-        event = Event(top, EventType.WARNING, notice.reason, notice.action, notice.message, notice.series, related)
+        event = Event(top, notice.type, notice.reason, notice.action, notice.message, notice.series, related)
         self._writer.record(event, times=found.times)
 
     def _next(self) -> _Waiting | None:

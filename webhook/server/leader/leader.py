@@ -95,6 +95,7 @@ class Leader:
             logs=logs,
             is_leading=lambda: self.lease.is_leading,
             why_stale=why_stale,
+            notify_owner=self.owner_events.take,
         )
         self._world = world
         self._why_stale = why_stale

@@ -13,6 +13,7 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.writes.events import EventWriter
+from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.cluster.writes.queue_gate import ReleaseResult, hold_in_line, release_pod
 from webhook.core.model.decision import Admit, Decision
 from webhook.core.model.names import TeamName, Uid
@@ -90,6 +91,7 @@ class QueueReleaser:
         logs: Logs,
         is_leading: Callable[[], bool],
         why_stale: Callable[[], str | None],
+        notify_owner: Callable[[OwnerEvent], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.counts = QueueCounts()
@@ -102,7 +104,7 @@ class QueueReleaser:
         self._why_stale = why_stale
         self._has_changed = asyncio.Event()
         self._gangs = GangWatch(connection, world, events=events, ledger=ledger, timed_out=self.counts.timed_out)
-        self._reasons = WaitingReasons(connection, world, events)
+        self._reasons = WaitingReasons(connection, world, events, notify_owner=notify_owner)
 
     def wake(self) -> None:
         """Look for pods to release soon."""

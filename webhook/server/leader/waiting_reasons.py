@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -11,6 +11,7 @@ from typing import Final
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.writes.events import EventWriter
+from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.cluster.writes.queue_gate import write_reason
 from webhook.core.model.names import Uid
 from webhook.core.model.reason import Reason, waits_for
@@ -18,6 +19,7 @@ from webhook.core.release.judge import Judged
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
+from webhook.kube.pod.waiting_pods import WatchedPod
 
 AT_ONCE: Final = 8
 """Reasons that are being rewritten: releases come first."""
@@ -49,17 +51,30 @@ class _Written:
     gang_whole: int
 
 
+def _ignore(_notice: OwnerEvent) -> None:
+    """Do nothing."""
+
+
 class WaitingReasons:
     """Writes Events and reasons. Call `begin` when leading begins; after each look at the queue `report` and `due`.
 
     A reason is written where its facts are others than those on the pod. It stays for some seconds, unless a gang got
-    complete or no longer is: the evictor waits for that. An Event follows where more than numbers changed.
+    complete or no longer is: the evictor waits for that. An Event follows where more than numbers changed, and those of
+    all pods of an owner become one on it.
     """
 
-    def __init__(self, connection: ApiConnection, world: World, events: EventWriter) -> None:
+    def __init__(
+        self,
+        connection: ApiConnection,
+        world: World,
+        events: EventWriter,
+        *,
+        notify_owner: Callable[[OwnerEvent], None] = _ignore,
+    ) -> None:
         self._connection = connection
         self._world = world
         self._events = events
+        self._notify_owner = notify_owner
         self._written: dict[Uid, _Written] = {}
         self._writing: set[Uid] = set()
         self._new: OrderedDict[Uid, float] = OrderedDict()  # without an Event yet, with the loop time of their coming
@@ -126,6 +141,10 @@ class WaitingReasons:
     def _report(self, waiting: WaitingPod, text: str) -> None:
         about = ObjectRef("Pod", waiting.pod.namespace, waiting.pod.name, waiting.uid)
         self._events.record(Event(about, EventType.NORMAL, EventReason.QUEUED, "Queue", text))
+        if isinstance(waiting, WatchedPod) and waiting.controller is not None:
+            reason = EventReason.QUEUED
+            notice = OwnerEvent(waiting.controller, reason, "Queue", text, series=reason, type=EventType.NORMAL)
+            self._notify_owner(notice)
 
     def _due(self, blocked: Iterable[Judged], *, now: float) -> Iterator[Judged]:
         """Yield what is to be written, reasons of another kind first."""
