@@ -90,15 +90,13 @@ class Anonymizer:
             return
         world, charge = self._world, self._world.charge_of(pod.uid)
         team = world.tenancy(pod.namespace).team_name if charge is None else charge.team
-        tier = TIERS.get(pod.tier_label or "") if charge is None else charge.tier
-        if tier is None:
-            return  # Fairgate did not decide on it, and it is charged nothing
+        tier = pod.tier_label if charge is None or pod.tier_label not in TIERS else charge.tier  # it may be promoted
         is_shared = bool(pod.shares_by) and not pod.claims
         self._shown.append(
             AnonymousPod(
                 digest_of(pod.uid),
                 self._teams.setdefault(team, len(self._teams)),
-                str(tier),
+                str(tier) if tier in TIERS else "",
                 self._demand(pod.demand if pod.claims else pod.demand.own or pod.demand, pod.shares_by * is_shared),
                 node=self._number(pod.node),
                 promised=-1 if pod.node is not None else self._number(world.node_of(pod.uid)),

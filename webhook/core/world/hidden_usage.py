@@ -65,10 +65,9 @@ def is_sum_of_team(pod: Resident) -> bool:
 
 def _missing(totals: Totals, world: World) -> Iterator[InFlightCharge]:
     usage = world.usage(totals.team)
-    left = {
-        Tier.PREEMPTIBLE: totals.preemptible - usage.preemptible,
-        Tier.GUARANTEED: totals.total - totals.preemptible - usage.guaranteed,
-    }
+    missing = max(0, totals.total - usage.total)  # tiers may have changed since either was read
+    borrowed = min(missing, max(0, totals.preemptible - usage.preemptible))
+    left = {Tier.PREEMPTIBLE: borrowed, Tier.GUARANTEED: missing - borrowed}
     waiting = max(0, totals.waiting - usage.waiting)
     for tier, gpus in left.items():
         on_none = min(waiting, max(0, gpus))

@@ -72,4 +72,4 @@ class RoomPublisher:
         for _ in anonymizer.steps():
             if time_slice.is_spent:
                 await time_slice.pause()
-        return await asyncio.to_thread(room_report, anonymizer.result(), at=at)
+        return await asyncio.to_thread(lambda: room_report(anonymizer.result(), at=at))
