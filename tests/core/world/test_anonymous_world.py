@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.support.make import GPU, demand, gpus, node, policy, resident, team, world
+from tests.core.support.make import GPU, gpus, node, policy, resident, team, world
 from tests.core.support.waiting import waiting
 from tests.examples import examples
 from webhook.core.explain.line_places import places
@@ -15,7 +15,6 @@ from webhook.core.model.demand import Demand
 from webhook.core.model.names import CPU, Namespace, NodeName, TeamName, Uid, User
 from webhook.core.model.node import HOSTNAME
 from webhook.core.model.pod import Handling
-from webhook.core.world import anonymizer
 from webhook.core.world.anonymizer import Anonymizer
 from webhook.core.world.hidden_usage import Unnamed, is_hidden_usage
 from webhook.core.world.world import World
@@ -94,23 +93,6 @@ def test_it_has_the_room_the_charges_and_the_line_of_the_whole(residents, waits,
     assert {row.waiting.uid for row in QueueReader(seen).rows()} == mine, "of others no row is shown"
 
 
-def test_names_of_others_are_not_in_it():
-    full = world(POLICY, [node("n0")])
-    secret = resident(2, uid="u", namespace="team-b", name="secret", node=NodeName("n0"), user=User("mallory"))
-    full.set_pod(secret._replace(packed="app=secret"))
-    full.set_waiting(waiting("secret-too", 2, namespace="team-b", user=User("mallory")))
-    said = str(anonymous(full)) + str([*seen_by(full).pods()]) + str([*seen_by(full).waiting.all()])
-    assert not [word for word in ("secret", "mallory", "uid-") if word in said]
-    assert "team-b" in said, "a team has the name that policy gives it"
-
-
-def test_a_resource_that_no_node_offers_is_left_out():
-    full = world(POLICY, [node("n0")])
-    strange = demand(1, **{"example.com/my-secret": 3})
-    full.set_pod(resident(namespace="team-b", demand=strange, node=NodeName("n0")))
-    assert "secret" not in str(anonymous(full))
-
-
 def test_what_pods_without_gpus_request_is_one_sum_and_own_ones_count_once():
     full = world(POLICY, [node("n0", cpu=8000)])
     plain = Demand(0, (), ((CPU, 1000),))
@@ -128,16 +110,6 @@ def test_the_nodes_of_a_world_that_has_some_stay_as_they_are():
     made.set_node(node("n0", gpus=4))
     Unnamed(world=anonymous(full)).fill(made)
     assert made.fleet.free(NodeName("n0"), GPU) == 4
-
-
-def test_each_team_lists_a_bounded_number_of_pods_in_line_the_oldest_first(monkeypatch):
-    monkeypatch.setattr(anonymizer, "MOST_WAITING", 2)
-    full = world(POLICY)
-    for number in range(4):
-        full.set_waiting(waiting(f"w{number}", 1, created=10 - number))
-    full.set_waiting(waiting("other", 1, namespace="team-b", created=50))
-    full.set_waiting(waiting("ends", 1, created=0, is_terminating=True))
-    assert [each.created for each in anonymous(full).waiting] == [7, 8, 50]
 
 
 def test_a_pod_that_points_at_nothing_is_an_error():

@@ -207,7 +207,7 @@ def is_summed(pod: Resident) -> bool:
 
 
 def digest_of(uid: Uid) -> str:
-    """Return what tells a pod from others to whom knows its UID, and says nothing to anyone else."""
+    """Return what tells a pod from others to a reader who knows its UID, and says nothing to any other."""
     return sha256(uid.encode()).hexdigest()[:_DIGITS]
 
 
