@@ -201,11 +201,6 @@ def is_counted_alone(pod: Resident) -> bool:
     return bool(pod.demand.gpus or pod.demand.devices or pod.claims or pod.node is None)
 
 
-def is_summed(pod: Resident) -> bool:
-    """Whether it stands for all pods without GPUs of a node."""
-    return pod.namespace == HIDDEN and pod.uid.startswith(_UID)
-
-
 def digest_of(uid: Uid) -> str:
     """Return what tells a pod from others to a reader who knows its UID, and says nothing to any other."""
     return sha256(uid.encode()).hexdigest()[:_DIGITS]

@@ -10,8 +10,8 @@ from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge
-from webhook.core.quota.team import HIDDEN
-from webhook.core.world.anonymous_world import AnonymousWorld, is_summed
+from webhook.core.quota.team import HIDDEN, is_hidden
+from webhook.core.world.anonymous_world import AnonymousWorld
 from webhook.core.world.world import World
 
 ANY: Final = HIDDEN
@@ -54,8 +54,8 @@ def add_hidden_usage(world: World, totals: Iterable[Totals]) -> None:
 
 
 def is_hidden_usage(pod: Resident) -> bool:
-    """Whether it is a placeholder for pods that are not shown."""
-    return is_sum_of_team(pod) or is_summed(pod)
+    """Whether it stands for pods that are not shown."""
+    return is_hidden(pod.namespace)
 
 
 def is_sum_of_team(pod: Resident) -> bool:
