@@ -212,7 +212,7 @@ async def _read(
             "you may not list nodes, pods, namespaces or TeamLedgers: the right to view one namespace shows its pods "
             f"(give its name by --namespace); for what is free, {ASK}"
         )
-    room = await _room(connection) if has_room else _Room()
+    room = await _room(connection) if has_room else _Room(why_not="nodes and pods without names are not shown here")
     world = room.world if is_partial or room.world is None else room.world.without_pods
     coverage = Coverage(tuple(extents), has_totals=totals is not None, room_age=room.age, why_no_room=room.why_not)
     return coverage, Unnamed(totals or (), world)

@@ -210,13 +210,13 @@ async def _wait_synced(feed: "Feed") -> None:
         await asyncio.gather(synced, return_exceptions=True)
 
 
-def read_objects(source: Source, *, namespaces: Sequence[str] = ()) -> WorldObjects:
-    """Read the objects of a world with all their fields. Raises WorldError."""
+def read_objects(source: Source, *, namespaces: Sequence[str] = (), has_room: bool = True) -> WorldObjects:
+    """Read the objects of a world with all their fields; `has_room` as in live_cluster. Raises WorldError."""
     match source:
         case WorldFile(path=path):
             return WorldObjects(tuple(_objects_of_file(path)))
         case LiveCluster(kubeconfig=kubeconfig):
-            return asyncio.run(_objects_of_cluster(kubeconfig, namespaces))
+            return asyncio.run(_objects_of_cluster(kubeconfig, namespaces, has_room=has_room))
         case _ as never:
             assert_never(never)
 
@@ -296,12 +296,12 @@ def _json(content: bytes) -> object:
         return None
 
 
-async def _objects_of_cluster(kubeconfig: Path | None, namespaces: Sequence[str]) -> WorldObjects:
+async def _objects_of_cluster(kubeconfig: Path | None, namespaces: Sequence[str], *, has_room: bool) -> WorldObjects:
     from webhook.cli.live_cluster import read_objects as read_live  # noqa: PLC0415 - slow to import, and files need none of it
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415
 
     try:
-        found = await read_live(kubeconfig, namespaces)
+        found = await read_live(kubeconfig, namespaces, has_room=has_room)
     except ClusterError as error:
         raise WorldError(str(error)) from error
     return WorldObjects(found.objects, found.coverage, found.unnamed, read_at=int(time.time()))
