@@ -19,6 +19,7 @@ from webhook.core.reclaim.reservation import NodeHold, Target
 from webhook.evictor import executor as executors
 from webhook.evictor import hold_manager
 from webhook.evictor.actions import NodeActions
+from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import Executor
 from webhook.kube.objects.events import ObjectRef
 
@@ -54,10 +55,9 @@ async def test_the_plan_names_the_victims_and_their_owner_gets_an_event_afterwar
     assert "To be evicted: team-a/v" in plan
     want = ObjectRef("Job", "team-a", "train", "u-train", "batch/v1")
     [asks, *evicted] = stage.notices
-    assert (asks.owner, asks.reason, asks.type) == (
+    assert (asks.owner, asks.reason) == (
         ObjectRef("Job", "team-b", "waits", "u-waits", "batch/v1"),
         "Reclaiming",
-        "Normal",
     )
     assert (asks.message, asks.series) == (plan, "Reclaiming"), "those of all pods that it waits with become one"
     assert [(each.owner, each.reason, each.series) for each in evicted] == [(want, "Reclaimed", "for team team-b")] * 2
@@ -211,7 +211,7 @@ async def test_a_victim_is_not_evicted_again_before_the_first_eviction_is_answer
         is_guarded=lambda _: False,
         answered=lambda *events: answered.append(events),
     )
-    executor = Executor(stage.connection, is_leading=lambda: True)
+    executor = Executor(stage.context(ClusterView(stage.policy)))
     stage.api.faults["post"].append(held := Held())
     first = asyncio.create_task(executor.carry_out(node_actions, progress))
     await stage.until(lambda: stage.api.count("post") == 1)

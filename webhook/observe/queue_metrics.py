@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from prometheus_client import Histogram
-from prometheus_client.core import CounterMetricFamily
 
 from webhook.core.model.names import TeamName
 from webhook.core.queue.verdict import Way
@@ -24,14 +23,14 @@ _WAIT: Final = (
     "fairgate_queue_wait_seconds",
     "Time from the creation of a pod to its release from the line, observed by the leader: sum over replicas.",
 )
-_RELEASES: Final = {
-    "fairgate_queue_releases": "Pods that were released from the line, counted by the leader: sum over replicas. "
-    "`way`: inTurn, backfill."
-}
-_TIMED_OUT: Final = {
-    "fairgate_gangs_timed_out": "Gangs whose pods did not all come within queue.gangTimeout, counted by the leader: "
-    "sum over replicas."
-}
+_RELEASES: Final = (
+    "fairgate_queue_releases",
+    "Pods that were released from the line, counted by the leader: sum over replicas. `way`: inTurn, backfill.",
+)
+_TIMED_OUT: Final = (
+    "fairgate_gangs_timed_out",
+    "Gangs whose pods did not all come within queue.gangTimeout, counted by the leader: sum over replicas.",
+)
 
 
 class QueueMetrics:
@@ -45,21 +44,11 @@ class QueueMetrics:
 
     def watch_releases(self, released: Mapping[tuple[TeamName, Way], int]) -> None:
         """Export the releases that this replica made."""
-        self._process.add_table(
-            _RELEASES,
-            lambda: [Row(key, (count,)) for key, count in released.items()],
-            labels=["team", "way"],
-            family=CounterMetricFamily,
-        )
+        self._process.add_counts(*_RELEASES, lambda: released, labels=["team", "way"])
 
     def watch_timeouts(self, timed_out: Mapping[TeamName, int]) -> None:
         """Export the gangs that this replica saw not come in time."""
-        self._process.add_table(
-            _TIMED_OUT,
-            lambda: [Row((team,), (count,)) for team, count in timed_out.items()],
-            labels=["team"],
-            family=CounterMetricFamily,
-        )
+        self._process.add_counts(*_TIMED_OUT, lambda: timed_out, labels=["team"])
 
     def waited(self, team: TeamName, seconds: float) -> None:
         """Record how long a pod waited that was released."""

@@ -96,6 +96,7 @@ def evidence(**more):
         "ledgers": ReadValue([{"status": {"team": "vision"}}]),
         "deployments": ReadValue([]),
         "large_pods": ReadValue([]),
+        "namespaces": ReadValue([]),
     }
     return InstallationState(**parts | more)
 

@@ -15,11 +15,10 @@ from webhook.cli.terminal import print_error
 from webhook.cli.usage.report import UsageReport, build, to_csv, to_table
 from webhook.cli.usage.times import parse_time, time_text
 from webhook.history import wire
-from webhook.history.prometheus import read_prometheus
 from webhook.history.reader import read_usage, recorded_range
 from webhook.history.schema import HistoryError
 from webhook.history.summary import By, whole_intervals
-from webhook.history.usage_row import INTERVAL_SECONDS, Recording
+from webhook.history.usage_row import INTERVAL_SECONDS
 
 _UNREADABLE: Final = 2
 
@@ -28,7 +27,6 @@ _EXAMPLES: Final = """\b
 Examples:
   fairgate usage --since 30d --by team -o csv
   fairgate usage --history history.db --by user
-  fairgate usage --prometheus http://localhost:9090 --since 2026-11-01 --until 2026-12-01
 
 \b
 Exit status: 0 shown, 2 the source cannot be read, or you may not read it."""
@@ -62,12 +60,6 @@ class Options:
         multiple=True,
         help="Read a file that `fairgate serve --history` wrote. Repeatable: the files of several replicas are merged.",
     )
-    prometheus: str | None = option(
-        "--prometheus", metavar="URL", help="Read a Prometheus that scrapes Fairgate's servers; it has no users."
-    )
-    match: str = option(
-        "--match", default="", metavar="MATCHERS", help='With --prometheus: one cluster, such as cluster="prod".'
-    )
     kubeconfig: Path | None = of(kubeconfig_option)
 
 
@@ -75,30 +67,16 @@ class Options:
 def usage(options: Options) -> None:
     """Show GPU-hours: held guaranteed and borrowed, idle, waiting; and what was refused.
 
-    Without --history and --prometheus the servers of the cluster are asked: they must record a history, and you must
+    Without --history the servers of the cluster are asked: they must record a history, and you must
     have the right to list pods in all namespaces. Without that right you see what the leader published of it: the sums
     of teams for --since 1d, 7d and 30d. Times are widened to intervals of five minutes.
     """
     start, end = _range(options.since, options.until)
-    history, prometheus = options.history, options.prometheus
-    if sum((bool(history), prometheus is not None, options.kubeconfig is not None)) > 1:
-        raise click.UsageError("--history, --prometheus and --kubeconfig exclude each other")
-    if options.match and prometheus is None:
-        raise click.UsageError("--match selects series of --prometheus")
-    if prometheus is not None and options.by == By.USER:
-        raise click.UsageError("--by user needs a history: metrics have no users, who could be any number")
+    history = options.history
+    if history and options.kubeconfig is not None:
+        raise click.UsageError("--history and --kubeconfig exclude each other")
     try:
-        if prometheus is not None or history:
-            recordings = (
-                _read(history, start, end)
-                if prometheus is None
-                else read_prometheus(prometheus, start, end, matchers=options.match)
-            )
-            report = build(recordings, By(options.by), since=start, until=min(end, time.time()))
-            if history and not any(each.rows for each in recordings):
-                _note_range(history)
-        else:
-            report = _of_cluster(options, start, end)
+        report = _of_files(options, start, end) if history else _of_cluster(options, start, end)
     except HistoryError as error:
         print_error(str(error))
         sys.exit(_UNREADABLE)
@@ -133,9 +111,13 @@ def _note_range(files: tuple[Path, ...]) -> None:
     print_error(f"nothing is recorded in this time: the history is from {time_text(first)} to {time_text(last)}")
 
 
-def _read(history: tuple[Path, ...], start: int, end: int) -> list[Recording]:
-    step = INTERVAL_SECONDS if len(history) > 1 else wire.step_seconds(start, end)
-    return [read_usage(path, start, end, step_seconds=step) for path in history]
+def _of_files(options: Options, start: int, end: int) -> UsageReport:
+    files = options.history
+    step = INTERVAL_SECONDS if len(files) > 1 else wire.step_seconds(start, end)
+    recordings = [read_usage(path, start, end, step_seconds=step) for path in files]
+    if not any(each.rows for each in recordings):
+        _note_range(files)
+    return build(recordings, By(options.by), since=start, until=min(end, time.time()))
 
 
 def _of_cluster(options: Options, start: int, end: int) -> UsageReport:

@@ -13,6 +13,7 @@ from webhook.core.admission.gang_rules import recounted
 from webhook.core.admission.queueing import limits_in_the_way
 from webhook.core.explain.likely_start import LikelyStart, StartRange, Starts, UnknownStart, no_forecast
 from webhook.core.explain.line_places import Place, places
+from webhook.core.gangs.gang_line import gang_in_line
 from webhook.core.model.amount import Units
 from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.model.pod import Requester
@@ -22,10 +23,9 @@ from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced
 from webhook.core.quota.holders import Holder
 from webhook.core.quota.limit_text import HOLDERS
 from webhook.core.quota.team import is_hidden
-from webhook.core.release.borrowed_room import BorrowedRoom
-from webhook.core.release.gang_line import gang_in_line
-from webhook.core.release.judge import Judged, judge_pod
-from webhook.core.release.queue_view import queued_pod
+from webhook.core.waiting.borrowed_room import BorrowedRoom
+from webhook.core.waiting.judged_pod import Judged, judge_pod
+from webhook.core.waiting.waiting_entries import queued_pod
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 

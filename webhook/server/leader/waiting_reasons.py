@@ -3,23 +3,21 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.owner_events import OwnerEvent
-from webhook.cluster.writes.queue_gate import write_reason
+from webhook.cluster.writes.scheduling_gate import write_reason
 from webhook.core.model.names import Uid
 from webhook.core.model.reason import Reason, waits_for
-from webhook.core.release.judge import Judged
+from webhook.core.waiting.judged_pod import Judged
 from webhook.core.world.waiting_pods import WaitingPod
-from webhook.core.world.world import World
-from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
+from webhook.kube.objects.events import EventReason
 from webhook.kube.pod.waiting_pods import WatchedPod
+from webhook.server.leader.leader_context import LeaderContext
 
 AT_ONCE: Final = 8
 """Reasons that are being rewritten: releases come first."""
@@ -51,10 +49,6 @@ class _Written:
     gang_whole: int
 
 
-def _ignore(_notice: OwnerEvent) -> None:
-    """Do nothing."""
-
-
 class WaitingReasons:
     """Writes Events and reasons. Call `begin` when leading begins; after each look at the queue `report` and `due`.
 
@@ -63,18 +57,9 @@ class WaitingReasons:
     all pods of an owner become one on it.
     """
 
-    def __init__(
-        self,
-        connection: ApiConnection,
-        world: World,
-        events: EventWriter,
-        *,
-        notify_owner: Callable[[OwnerEvent], None] = _ignore,
-    ) -> None:
-        self._connection = connection
-        self._world = world
-        self._events = events
-        self._notify_owner = notify_owner
+    def __init__(self, context: LeaderContext) -> None:
+        self._context = context
+        self._world = context.world
         self._written: dict[Uid, _Written] = {}
         self._writing: set[Uid] = set()
         self._new: OrderedDict[Uid, float] = OrderedDict()  # without an Event yet, with the loop time of their coming
@@ -126,7 +111,7 @@ class WaitingReasons:
         if why is None:
             return
         try:
-            is_written = await write_reason(self._connection, waiting, why, gang_whole=judged.gang_whole)
+            is_written = await write_reason(self._context.connection, waiting, why, gang_whole=judged.gang_whole)
         except ClusterError:
             return
         finally:
@@ -139,12 +124,10 @@ class WaitingReasons:
             known.reason, known.gang_whole = waiting.reason, waiting.gang_whole
 
     def _report(self, waiting: WaitingPod, text: str) -> None:
-        about = ObjectRef("Pod", waiting.pod.namespace, waiting.pod.name, waiting.uid)
-        self._events.record(Event(about, EventType.NORMAL, EventReason.QUEUED, "Queue", text))
+        reason = EventReason.QUEUED
+        self._context.report(waiting.pod, reason, text)
         if isinstance(waiting, WatchedPod) and waiting.controller is not None:
-            reason = EventReason.QUEUED
-            notice = OwnerEvent(waiting.controller, reason, "Queue", text, series=reason, type=EventType.NORMAL)
-            self._notify_owner(notice)
+            self._context.notify_owner(OwnerEvent(waiting.controller, reason, text, series=reason))
 
     def _due(self, blocked: Iterable[Judged], *, now: float) -> Iterator[Judged]:
         """Yield what is to be written, reasons of another kind first."""

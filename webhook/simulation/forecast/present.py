@@ -11,7 +11,7 @@ from webhook.core.explain.line_places import places
 from webhook.core.model.amount import exact_units
 from webhook.core.model.names import UNASSIGNED, Uid
 from webhook.core.model.pod import Pod, Requester, Resident
-from webhook.core.release.queue_view import queued_pod
+from webhook.core.waiting.waiting_entries import queued_pod
 from webhook.core.world.hidden_usage import is_sum_of_team
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
