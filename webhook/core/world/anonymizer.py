@@ -29,7 +29,7 @@ from webhook.core.world.world import World
 MOST_WAITING: Final = 1_000
 """Pods in line of each team that are listed, the oldest first."""
 
-PART: Final = 64
+PART: Final = 32
 """Pods of one step: about 0.3 ms."""
 
 
