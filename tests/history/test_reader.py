@@ -7,7 +7,7 @@ import pytest
 from tests.history.support import T0, row
 from webhook.history.reader import read_run_times, read_usage
 from webhook.history.schema import HistoryError
-from webhook.history.store import Batch, Store
+from webhook.history.store import Batch, HistoryStore
 from webhook.history.trace_row import PodRow, Trace
 
 EVER = (0, 2**40)
@@ -16,14 +16,14 @@ EVER = (0, 2**40)
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "history.db"
-    store = Store(path)
+    store = HistoryStore(path)
     store.write(Batch([row("waiting", 1, team=f"team-{n}") for n in range(2000)], T0))
     store.close()
     return path
 
 
 def test_a_file_is_read_while_it_is_written(path):
-    store = Store(path)
+    store = HistoryStore(path)
     store.write(Batch([row("observed", 1)], T0))
     assert len(read_usage(path, *EVER).rows) == 2001
     store.close()
@@ -46,7 +46,7 @@ def test_run_times_are_those_of_pods_that_ended_last(path):
         PodRow("backwards", "vision", "backwards", bound=T0 + 9, ended=T0),
         PodRow("no number", "vision", "no number", bound=T0, ended=float("inf")),
     ]
-    store = Store(path)
+    store = HistoryStore(path)
     store.write(Batch((), T0, Trace((*pods, *others))))
     store.close()
     assert [row.uid for row in read_run_times(path, most=3)] == ["p4", "p3"], "infinite times take a place"
@@ -60,7 +60,7 @@ def test_run_times_of_a_team_or_user_with_many_pods_do_not_displace_others(path)
     flood = [ran(f"f{n}", team="flood", user=f"robot-{n % 20}", end=1000 + n) for n in range(300)]
     own = [ran(f"o{n}", team="flood", user="ada", end=n) for n in range(3)]
     honest = [ran(f"h{n}", team="honest", user="bob", end=n) for n in range(30)]
-    store = Store(path)
+    store = HistoryStore(path)
     store.write(Batch((), T0, Trace((*flood, *own, *honest))))
     store.close()
     kept = [row.uid for row in read_run_times(path, most=100)]

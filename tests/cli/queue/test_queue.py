@@ -18,7 +18,7 @@ from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.live_cluster import ENDED_PODS, read_ended
 from webhook.cli.main import main
 from webhook.cli.queue.report import QueueReport
-from webhook.history.store import Batch, Store
+from webhook.history.store import Batch, HistoryStore
 from webhook.history.trace_row import PodRow, Trace
 from webhook.kube.objects import keys
 
@@ -86,6 +86,7 @@ def test_every_pod_has_its_place_its_cause_its_holders_and_why_its_start_is_unkn
         f"unknown for 2 pods: {reason}",
         "unknown for 1 pod: another controller's scheduling gate holds it",
     ]
+    assert printed[6] == "total: 3 pods that ask for 5 GPUs"
     assert printed[-1].endswith("1 node, 1 pod; policy " + printed[-1].rpartition(" ")[2])
 
 
@@ -253,7 +254,7 @@ def recorded(path, *, runs=8, hours=10.0):
         PodRow(f"r{n}", "vision", f"r{n}", team="vision", gpus=8.0, created=begin, bound=begin, ended=end - n)
         for n in range(runs)
     ]
-    store = Store(path)
+    store = HistoryStore(path)
     store.write(Batch((), end, Trace(tuple(pods))))
     store.close()
     return path

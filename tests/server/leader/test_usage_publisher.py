@@ -8,8 +8,8 @@ from tests.core.support.make import world
 from tests.history.support import A100, T0, row
 from webhook.cluster.api.client import connect
 from webhook.cluster.writes.reports import read_report
-from webhook.history.recorder import Recorder
-from webhook.history.store import Batch, Store
+from webhook.history.recorder import UsageRecorder
+from webhook.history.store import Batch, HistoryStore
 from webhook.history.usage_row import INTERVAL_SECONDS
 from webhook.kube.ledger import reports
 from webhook.observe.logs import LogFormat, open_logs
@@ -38,11 +38,11 @@ async def connection(api, tmp_path):
 
 @pytest.fixture
 def recorder(tmp_path):
-    store = Store(tmp_path / "history.db")
+    store = HistoryStore(tmp_path / "history.db")
     store.write(Batch(ROWS, T0))
     store.close()
     with (tmp_path / "log").open("wb") as log:
-        yield lambda path: Recorder(world(), open_logs(LogFormat.JSON, fd=log.fileno()), path=path)
+        yield lambda path: UsageRecorder(world(), open_logs(LogFormat.JSON, fd=log.fileno()), path=path)
 
 
 async def test_the_sums_of_teams_are_published_and_no_user(connection, recorder, tmp_path):

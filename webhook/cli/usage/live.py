@@ -29,7 +29,7 @@ _INSTEAD: Final = "docs/usage.md#rights; or give --history"
 
 
 class NotAllowedError(HistoryError):
-    """The user may not read the history of the servers."""
+    """The user may not read the history of the servers, or there is no account for its readers."""
 
 
 def read_live(kubeconfig: Path | None, since: int, until: int) -> list[Recording]:
@@ -39,7 +39,8 @@ def read_live(kubeconfig: Path | None, since: int, until: int) -> list[Recording
     try:
         return asyncio.run(fetch_live(kubeconfig or default_kubeconfig(), since, until))
     except ClusterError as error:
-        kind = NotAllowedError if isinstance(error, ApiError) and error.is_forbidden else HistoryError
+        is_refused = isinstance(error, ApiError) and (error.is_forbidden or error.is_missing)
+        kind = NotAllowedError if is_refused else HistoryError
         raise kind(f"{error}; {_INSTEAD}") from error
 
 

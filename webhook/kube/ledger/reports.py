@@ -32,7 +32,7 @@ MAX_NODES: Final = 20
 MAX_CERTIFICATE_CHARACTERS: Final = 16_384
 """Characters of a certificate with its intermediates."""
 
-_UNSTORED: Final[tuple[dict[str, str], ...]] = ({},)
+_UNSTORED: Final[dict[str, Any]] = {"managedFields": [{}]}
 """managedFields of one empty entry: the API server then stores none; otherwise they grow with each replica."""
 
 
@@ -117,11 +117,6 @@ class UsageReport(msgspec.Struct, frozen=True, rename="camel"):
     days: dict[str, UsagePeriod] = {}
 
 
-class _Metadata(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    name: str = ""
-    managed_fields: tuple[dict[str, str], ...] = msgspec.field(default_factory=lambda: _UNSTORED)
-
-
 class Report(msgspec.Struct, frozen=True):
     """A Report as the API server gives it."""
 
@@ -141,14 +136,14 @@ def decode(body: bytes) -> Report:
 
 def report_patch(name: str, report: PolicyReport | RoomReport | UsageReport) -> dict[str, Any]:
     """Return a merge patch with all of the report of this name."""
-    return {"metadata": msgspec.to_builtins(_Metadata()), name: msgspec.to_builtins(report)}
+    return {"metadata": _UNSTORED, name: msgspec.to_builtins(report)}
 
 
 def replica_patch(identity: str, report: ReplicaReport | None, *, gone: Iterable[str] = ()) -> dict[str, Any]:
     """Return a merge patch that writes a process's entry (None: removes it) and removes the entries in `gone`."""
     entries: dict[str, Any] = dict.fromkeys(gone)
     entries[identity] = None if report is None else msgspec.to_builtins(report)
-    return {"metadata": msgspec.to_builtins(_Metadata()), "replicas": entries}
+    return {"metadata": _UNSTORED, "replicas": entries}
 
 
 def new_report(name: str, patch: Mapping[str, Any]) -> bytes:

@@ -8,8 +8,8 @@ import msgspec
 from webhook.core.explain.likely_start import Run
 from webhook.core.model.amount import Units, parse_amount
 from webhook.core.model.decision_annotation import DecisionAnnotation, read
-from webhook.core.model.names import TeamName, Uid
-from webhook.kube.objects import bounds, keys
+from webhook.core.model.names import TeamName
+from webhook.kube.objects import bounds, keys, objects
 from webhook.kube.pod.pods import fallback_uid, unix_seconds
 
 
@@ -31,16 +31,8 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
     container_statuses: list[_Container] | None = None
 
 
-class _Metadata(msgspec.Struct, frozen=True):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
 class _Pod(msgspec.Struct, frozen=True):
-    metadata: _Metadata
+    metadata: objects.ObjectMeta
     status: _Status = _Status()
 
 
@@ -62,7 +54,7 @@ def to_run(pod: Mapping[str, Any]) -> Run | None:
         return None
     decision = _decision(metadata)
     return Run(
-        Uid(metadata.uid) if metadata.uid else fallback_uid(metadata.namespace or "default", metadata.name),
+        metadata.uid or fallback_uid(metadata.namespace or "default", metadata.name),
         TeamName(team),
         started,
         0 if status.phase == "Running" else ended,
@@ -71,7 +63,7 @@ def to_run(pod: Mapping[str, Any]) -> Run | None:
     )
 
 
-def _decision(metadata: _Metadata) -> DecisionAnnotation | None:
+def _decision(metadata: objects.ObjectMeta) -> DecisionAnnotation | None:
     text = (metadata.annotations or {}).get(keys.DECISION, "")
     return read(text) if len(text) <= bounds.DECISION_BYTES else None
 

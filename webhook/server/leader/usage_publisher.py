@@ -10,7 +10,7 @@ import msgspec
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.writes.reports import ReportWriter
 from webhook.history import wire
-from webhook.history.recorder import Recorder
+from webhook.history.recorder import UsageRecorder
 from webhook.history.schema import HistoryError
 from webhook.history.summary import By, merged, observed_hours, usage_by, whole_intervals
 from webhook.history.usage_row import Recording, UsageRow
@@ -30,7 +30,7 @@ _DAY: Final = 86_400
 class UsagePublisher:
     """Publishes the usage while `run` runs; nothing where no history is recorded."""
 
-    def __init__(self, connection: ApiConnection, recorder: Recorder) -> None:
+    def __init__(self, connection: ApiConnection, recorder: UsageRecorder) -> None:
         self.writer = ReportWriter(connection, reports.USAGE)
         self._recorder = recorder
 
