@@ -5,6 +5,7 @@ import ssl
 import time
 from base64 import b64decode
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -121,7 +122,8 @@ async def _at_url(client: Mapping[str, Any], query: Mapping[str, str], token: st
     except (aiohttp.ClientError, TimeoutError, ssl.SSLError) as error:
         raise HistoryError(f"{url} cannot be read: {error or type(error).__name__}") from error
     if not response.ok:
-        raise HistoryError(f"{url} answers {response.status}: {_text(body)}")
+        kind = NotAllowedError if response.status == HTTPStatus.FORBIDDEN else HistoryError
+        raise kind(f"{url} answers {response.status}: {_text(body)}")
     return wire.decode(body, name=url)
 
 
