@@ -101,7 +101,7 @@ def diff(options: DiffOptions) -> None:
     try:
         before = old[0] if old else choose_policy(None, source)
         read = read_objects(source, namespaces=options.namespaces)
-        read.coverage.print_notes()
+        read.coverage.print_note()
         found = compare(read, before, after, name=origin_of(source).name)
     except WorldError as error:
         click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)

@@ -111,6 +111,7 @@ def judge(observed: Observations) -> list[Finding]:
         findings += processes.check_leader(found)
         findings += processes.check_evictor(evictors, policy)
     findings += processes.check_policy(processes_alive, evidence.policy)
+    findings += processes.check_room(evidence.room, now=now)
     findings += registration.check_certificates(servers, evidence.configurations, now=now)
     findings += registration.check_webhooks(evidence.configurations, evidence.namespaces, policy)
     findings += registration.check_reachable(

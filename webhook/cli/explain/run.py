@@ -67,7 +67,7 @@ def run(options: Options) -> int:
             click.echo(f"  {printable(line)}", err=True)
         return NOT_JUDGED
     click.echo(_written(explained, found, options), nl=False)
-    found.reading.coverage.print_notes()
+    found.reading.coverage.print_note()
     if found.details.notes:
         print_error("; ".join(found.details.notes))
     for reason in problems:
@@ -87,7 +87,7 @@ def _find(options: Options) -> Found:
     is_room_known = reading.coverage.is_room_known
     if options.node is not None and is_room_known and world.fleet.get(NodeName(options.node)) is None:
         raise _NothingToExplainError(f"there is no node {options.node}")
-    details = _details(options, target, is_room_known=is_room_known)
+    details = _details(options, target, has_names=reading.coverage.has_names)
     if target is None:
         subjects = list(pods_of_manifests(manifests, namespace=options.namespace, world=world, kinds=kinds))
     elif target.is_pod:
@@ -104,14 +104,14 @@ def _find(options: Options) -> Found:
     return Found(subjects, reading, world, details, name, runs)
 
 
-def _details(options: Options, target: Target | None, *, is_room_known: bool) -> ClusterDetails:
+def _details(options: Options, target: Target | None, *, has_names: bool) -> ClusterDetails:
     match options.source:
         case FileWorld():
             return ClusterDetails()
         case LiveCluster(kubeconfig=kubeconfig):
             from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - slow to import, and files need none of it
 
-            request = DetailsRequest(target, options.namespace, options.fairgate_namespace, is_room_known)
+            request = DetailsRequest(target, options.namespace, options.fairgate_namespace, has_names)
             try:
                 return read_details(kubeconfig, request)
             except ClusterError as error:

@@ -125,12 +125,12 @@ async def _serve_cluster(options: Options, kubeconfig: Path | None, connection: 
     async def reread() -> Reading:
         if problem and not state.world.policy.teams:
             raise ClusterError(problem)
-        found = await read_live(kubeconfig, options.namespaces)
+        found = await read_live(kubeconfig, options.namespaces, has_room=False)
         events, note = await read_events(kubeconfig, options.namespaces)
         for each in events:
             note_event(each, state)
         coverage[:] = [found.coverage]
-        objects = WorldObjects(found.objects, found.coverage, found.totals, read_at=int(time.time()))
+        objects = WorldObjects(found.objects, found.coverage, found.unnamed, read_at=int(time.time()))
         try:
             reading = _reading(objects, state.world.policy, origin)
         except WorldError as error:

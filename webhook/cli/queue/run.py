@@ -50,7 +50,7 @@ def run(options: Options) -> int:
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         print_problems(error)
         return UNREADABLE
-    found.coverage.print_notes()
+    found.coverage.print_note()
     click.echo(text, nl=False)  # rich hides standard output while it shows a status
     return SHOWN
 
