@@ -48,7 +48,7 @@ def placement_options(pod: Pod, pools: tuple[Pool, ...], assessed: Assessment, w
     options: list[PlacementOption] = []
     has_slices, fleet = False, world.fleet
     for pool in pools:
-        slots = fleet.matching(world.joined(pod.constraints, pool))
+        slots = fleet.matching(world.pools.joined(pod.constraints, pool))
         if not slots:
             continue
         sliced = slots & fleet.slices.slots if fleet.slices.slots and pod.demand.own is None else 0

@@ -133,7 +133,7 @@ def _pools(assessed: Assessment, world: World, node: NodeName | None) -> Iterato
     tier = assessed.tier(pod.demand, None)
     for pool in world.policy.pools or (WHOLE_CLUSTER,):
         if pool in allowed:
-            constraints = world.joined(pod.constraints, pool)
+            constraints = world.pools.joined(pod.constraints, pool)
             request = TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints)
             search = NodeSearch(
                 world.fleet,
