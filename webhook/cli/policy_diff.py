@@ -138,16 +138,15 @@ def to_table(diff: DiffReport, *, limit: int, width: int, is_colored: bool) -> s
             table.add_row(Line(change.pod), Line(change.gpus), Line(was), Line(now, style=style))
         screen.show(table, "")
     screen.show(*(Line(f"{change.pod}: {change.new.reason}") for change in shown if change.new.reason))
-    if (more := len(diff.changes) - limit) > 0:
-        screen.show(f"and {plural(more, 'more pod')}: --limit or -o json shows them")
+    screen.show_rest(len(diff.changes) - limit, "pod")
     screen.show(Line(_sum(diff)))
     return screen.text
 
 
 def _description(report: OutcomeReport, other: OutcomeReport) -> str:
     """Return the outcome, with the team and the pool where they differ."""
-    is_placed = {_REFUSED, _QUEUED}.isdisjoint({report.outcome, other.outcome})
-    team = f", team {report.team}" if report.team != other.team else ""
+    is_placed = {_REFUSED, _QUEUED, _UNCOUNTED.outcome}.isdisjoint({report.outcome, other.outcome})
+    team = f", team {report.team}" if report.team not in ("", other.team) else ""
     pool = f", {_pool(report)}" if report.pool != other.pool and is_placed else ""
     return f"{report.outcome}{team}{pool}"
 

@@ -29,7 +29,7 @@ from webhook.observe.watchdog import Watchdog
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
 from webhook.server.certificates import Certificates, CertificateStatus, open_certificates
-from webhook.server.http.app import build_app, serve
+from webhook.server.http.app import App, serve
 from webhook.server.http.probes import Readiness
 from webhook.server.http.usage_endpoint import UsageEndpoint
 from webhook.server.leader.leader import Leader
@@ -132,7 +132,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
             Watchdog(metrics, logs).run(),
             recorder.run(),
         ]
-        app = build_app(
+        app = App(
             reviewer,
             readiness,
             metrics,

@@ -17,11 +17,11 @@ from webhook.cli.explain.steps import to_steps
 from webhook.cli.explain.subjects import Subject, find_pod, pods_of_manifests, subject_of_pod
 from webhook.cli.explain.target import Target, read_target
 from webhook.cli.explain.workload import subjects_of_workload
-from webhook.cli.options import Layout, columns, is_colored
+from webhook.cli.options import columns, is_colored
 from webhook.cli.queue.past import runs_of
 from webhook.cli.review.sources import read_sources
 from webhook.cli.screen import Screen, progress
-from webhook.cli.serialization import to_json, to_yaml
+from webhook.cli.serialization import to_data
 from webhook.cli.terminal import Line, print_error, print_problems
 from webhook.cli.world_source import (
     WorldError,
@@ -159,18 +159,10 @@ def _objects(path: str) -> Iterator[dict[str, object]]:
 
 
 def _written(explained: list[ExplainedSubject], found: Found, options: Options) -> str:
-    reports = [report_of(each) for each in explained]
-    match options.layout:
-        case Layout.JSON:
-            return to_json(reports)
-        case Layout.YAML:
-            return to_yaml(reports)
-        case Layout.TABLE | Layout.WIDE:
-            world = found.world
-            parts = [
-                to_steps(each, policy_hash=world.policy.hash, width=columns(), is_colored=is_colored())
-                for each in explained
-            ]
-            screen = Screen(width=columns(), is_colored=is_colored())
-            screen.show(Line(describe_world(origin_of(options.source), world)))
-            return "\n".join([*parts, screen.text])
+    if options.layout.is_data:
+        return to_data([report_of(each) for each in explained], options.layout)
+    world, width, colored = found.world, columns(), is_colored()
+    parts = [to_steps(each, policy_hash=world.policy.hash, width=width, is_colored=colored) for each in explained]
+    screen = Screen(width=width, is_colored=colored)
+    screen.show(Line(describe_world(origin_of(options.source), world)))
+    return "\n".join([*parts, screen.text])

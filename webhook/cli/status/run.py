@@ -12,7 +12,7 @@ import click
 
 from webhook.cli.options import Layout, can_move, columns, is_colored, most_rows
 from webhook.cli.screen import progress
-from webhook.cli.serialization import to_json, to_yaml
+from webhook.cli.serialization import to_data
 from webhook.cli.status.command import Options
 from webhook.cli.status.follow import Follower, Reading
 from webhook.cli.status.report import report_of
@@ -100,10 +100,8 @@ def _written(options: Options, reading: Reading, *, height: int | None = None) -
     board, notes = board_of(view.world), view.coverage.notes()
     if not view.coverage.is_room_known:
         board = replace(board, free=())
-    if options.layout is Layout.JSON:
-        return to_json(report_of(board, notes))
-    if options.layout is Layout.YAML:
-        return to_yaml(report_of(board, notes))
+    if options.layout.is_data:
+        return to_data(report_of(board, notes), options.layout)
     look = Look(
         width=columns(),
         is_colored=is_colored(),

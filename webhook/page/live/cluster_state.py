@@ -3,6 +3,7 @@
 Changes are only noted; `changed_rows` computes the rows of the nodes that they touched.
 """
 
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,15 +16,21 @@ from webhook.core.model.policy import Policy
 from webhook.core.model.text import natural_sort_key
 from webhook.core.world.world import World
 from webhook.page.live.kept_objects import KeptObjects
-from webhook.page.views.decisions import DecisionLog
+from webhook.page.views.decisions import DecisionLog, of_pod
 from webhook.page.views.gpu_map import MapRow, RowReader, encode
 
 ENDED: Final = 1_000
 """Runs that are remembered of pods that ended, shared by teams and users: one with many forgets its own first."""
 
 
-def _is_fresh() -> str | None:
+def is_fresh() -> str | None:
+    """Return that nothing is out of date."""
     return None
+
+
+def _first_sequence() -> int:
+    """Return a number that no earlier process has reached: pages that stayed open see that they are behind."""
+    return time.time_ns() // 1_000_000
 
 
 class RunTimes:
@@ -83,19 +90,21 @@ class Reading:
 class ClusterState:
     """What is shown. `origin` names the source; `why_stale` is why it is out of date, None while it is not.
 
-    `problem` is why nothing is shown, "" while something is. `on_change` is called at each change.
+    `problem` is why nothing is shown, "" while something is. `on_change` is called at each change. `saved` is when the
+    file was written, in seconds of Unix time; 0 for a live cluster.
     """
 
     reading: Reading
     origin: str
     domain: str
-    why_stale: Callable[[], str | None] = _is_fresh
+    why_stale: Callable[[], str | None] = is_fresh
     problem: str = ""
     decisions: DecisionLog = field(default_factory=DecisionLog)
     on_change: Callable[[], None] = lambda: None
     rows: dict[NodeName, MapRow] = field(default_factory=dict)
     encoded: dict[NodeName, bytes] = field(default_factory=dict)
-    sequence: int = 0
+    sequence: int = field(default_factory=_first_sequence)
+    saved: int = 0
     _reader: RowReader | None = None
     _rejecting: frozenset[NodeName] = frozenset()
     _dirty: dict[NodeName, None] = field(default_factory=dict)
@@ -128,8 +137,11 @@ class ClusterState:
         self.touch_all()
 
     def replace(self, reading: Reading) -> None:
-        """Show another reading of the same source."""
+        """Show another reading of the same source, with the decisions on its pods."""
         self.reading = reading
+        for pod in reading.objects.of_kind("Pod"):
+            if (admitted := of_pod(pod)) is not None:
+                self.decisions.add(admitted)
         self._reader = None
         self.touch_all()
 

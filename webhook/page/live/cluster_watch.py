@@ -45,13 +45,6 @@ def _kept(kind: WatchedKind[Any], state: ClusterState) -> WatchedKind[Any]:
 
 def event_kinds(state: ClusterState) -> tuple[WatchedKind[Any], ...]:
     """Return the Events of Fairgate, which the API server selects: those of all others never come."""
-
-    def apply(found: Json) -> bool:
-        decision = decisions.of_event(found)
-        if decision is not None and state.decisions.add(decision):
-            state.touch()
-        return decision is not None
-
     return tuple(
         WatchedKind(
             name="events",
@@ -60,7 +53,7 @@ def event_kinds(state: ClusterState) -> tuple[WatchedKind[Any], ...]:
             item=dict[str, Any],
             key=path_of,
             handle=path_of,
-            apply=apply,
+            apply=lambda found: note_event(found, state),
             remove=_stays,
         )
         for component in COMPONENTS
@@ -86,6 +79,14 @@ def policy_kind(set_documents: Callable[[Json], None]) -> WatchedKind[Any]:
         remove=_stays,
         is_optional=True,
     )
+
+
+def note_event(found: Json, state: ClusterState) -> bool:
+    """Note the decision that an Event reports; return whether it reports one."""
+    decision = decisions.of_event(found)
+    if decision is not None and state.decisions.add(decision):
+        state.touch()
+    return decision is not None
 
 
 def note_pod(found: Json, state: ClusterState) -> None:

@@ -130,7 +130,7 @@ def _slots(waiting: WaitingPod, world: World) -> int:
     assessed = assess(waiting.pod, _NO_REQUESTER, world).of_user(waiting.user)
     slots = 0
     for pool in assessed.pools.allowed:
-        slots |= world.fleet.matching(world.joined(assessed.pod.constraints, pool))
+        slots |= world.fleet.matching(world.pools.joined(assessed.pod.constraints, pool))
     return world.fleet.with_capacity(assessed.pod.demand, slots)
 
 
