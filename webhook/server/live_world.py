@@ -92,7 +92,17 @@ class LiveWorld:
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
         definition, reports = CrdInstaller(connection, team_ledger_crd()), CrdInstaller(connection, report_crd())
-        return cls(connection, feed, world, ledger, definition, reports, bypass_detector, shadow_labels, counts)
+        return cls(
+            connection=connection,
+            feed=feed,
+            world=world,
+            ledger=ledger,
+            definition=definition,
+            reports=reports,
+            bypass_detector=bypass_detector,
+            shadow_labels=shadow_labels,
+            counts=counts,
+        )
 
     def background_tasks(
         self, logs: Logs, *, on_synced: Callable[[], None], is_leader: Callable[[], bool]

@@ -29,6 +29,7 @@ from webhook.core.model.decision import Deny
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Requester
 from webhook.core.model.text import printable, shortened
+from webhook.core.world.hidden_usage import Unnamed
 from webhook.core.world.world import World
 from webhook.kube.kinds.model import mapping, text
 from webhook.kube.objects import keys
@@ -137,7 +138,7 @@ class CommandAnswers:
     def _reduced(self, readable: Readable) -> tuple[WorldObjects, World]:
         """Return the objects that a viewer may read, and a world that is made of them alone."""
         read = WorldObjects(
-            tuple(readable.objects()), _coverage_of(readable.viewer), readable.sums(), read_at=int(time.time())
+            tuple(readable.objects()), _coverage_of(readable.viewer), Unnamed(readable.sums()), read_at=int(time.time())
         )
         try:
             return read, world_of(read, readable.policy(), name=self._state.origin)

@@ -16,6 +16,7 @@ import uvloop
 from webhook.cli.coverage import COMPLETE, Coverage
 from webhook.cli.live_cluster import policy_of_report, read_ended, read_policy
 from webhook.cli.live_cluster import read_objects as read_live
+from webhook.cli.output import is_of_output
 from webhook.cli.page.answers import Cluster, CommandAnswers
 from webhook.cli.page.command import Options
 from webhook.cli.page.events import read_events
@@ -65,6 +66,8 @@ def run(options: Options) -> int:
         print_problems(error)
         return CANNOT_START
     except OSError as error:
+        if is_of_output(error):
+            raise
         print_problems(WorldError(f"cannot listen on {_settings(options).host}: {error.strerror or error}"))
         return CANNOT_START
     return ENDED
@@ -122,12 +125,12 @@ async def _serve_cluster(options: Options, kubeconfig: Path | None, connection: 
     async def reread() -> Reading:
         if problem and not state.world.policy.teams:
             raise ClusterError(problem)
-        found = await read_live(kubeconfig, options.namespaces)
+        found = await read_live(kubeconfig, options.namespaces, has_room=False)
         events, note = await read_events(kubeconfig, options.namespaces)
         for each in events:
             note_event(each, state)
         coverage[:] = [found.coverage]
-        objects = WorldObjects(found.objects, found.coverage, found.totals, read_at=int(time.time()))
+        objects = WorldObjects(found.objects, found.coverage, found.unnamed, read_at=int(time.time()))
         try:
             reading = _reading(objects, state.world.policy, origin)
         except WorldError as error:

@@ -121,9 +121,9 @@ def _admitted(assessed: Assessment, choice: ChargedChoice, world: World) -> Admi
         choice.node_choice,
         reason,
         world.policy.hash,
-        priority,
-        assessed.warnings + choice.notes + about_gang,
-        requested,
+        priority=priority,
+        warnings=assessed.warnings + choice.notes + about_gang,
+        requested_tier=requested,
     )
 
 
