@@ -367,7 +367,7 @@ def test_a_sign_in_leads_to_the_address_that_was_asked_for(shared):
         assert f'name="address" value="{want}"' in body, "a second try leads there, too"
 
 
-def test_a_page_that_lost_its_stream_is_told_whether_to_connect_again(shared):
+def test_a_page_that_lost_its_stream_learns_whether_to_connect_again(shared):
     bearer = {"Authorization": "Bearer nina"}
     assert [shared.request("/signed-in", headers=each)[0] for each in (bearer, {})] == [204, 401]
 
