@@ -46,7 +46,6 @@ from webhook.kube.objects import keys
 from webhook.kube.registration.installation import ProbeOutcome, created_probe, refused_probe
 from webhook.page.live.line import line_of
 from webhook.page.live.readable import Readable
-from webhook.page.live.snapshots import Snapshots
 from webhook.page.views import decisions
 from webhook.page.views.teams import share_rows
 from webhook.page.views.viewer import EVERYTHING
@@ -56,6 +55,7 @@ from webhook.simulation.cluster import PodOf, SimulatedCluster
 from webhook.simulation.runs import Runs
 from webhook.simulation.simulate import read_template
 from webhook.simulation.task import Refusals, Settings, Task, TaskRecord, TaskState
+from webhook.snapshots import Snapshots
 
 NOW = 1_795_600_000
 USER = "ann"

@@ -132,7 +132,7 @@ class Metrics(ProcessMetrics):
         self.add_table(
             {
                 "fairgate_leader_task_failures": "Unexpected errors in a task of the leader, which started again. "
-                "Should stay 0. `task`: registration, usage, labels, queue, refusals, policy."
+                "Should stay 0. `task`: registration, usage, labels, queue, refusals, policy, starts."
             },
             lambda: [Row((task,), (count,)) for task, count in failures.items()],
             labels=["task"],

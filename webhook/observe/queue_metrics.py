@@ -3,12 +3,13 @@
 The depth is exported by every replica; releases and waits by the one that leads.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from prometheus_client import Histogram
 from prometheus_client.core import CounterMetricFamily
 
+from webhook.core.explain.range_scores import Score
 from webhook.core.model.names import TeamName
 from webhook.core.queue.verdict import Way
 from webhook.core.world.world import World
@@ -31,6 +32,11 @@ _RELEASES: Final = {
 _TIMED_OUT: Final = {
     "fairgate_gangs_timed_out": "Gangs whose pods did not all come within queue.gangTimeout, counted by the leader: "
     "sum over replicas."
+}
+
+_STARTS: Final = {
+    "fairgate_likely_starts": "Likely starts whose outcome is known, counted by the leader: sum over replicas. "
+    "`result`: inside the range, earlier, later (or not at all)."
 }
 
 
@@ -58,6 +64,15 @@ class QueueMetrics:
             _TIMED_OUT,
             lambda: [Row((team,), (count,)) for team, count in timed_out.items()],
             labels=["team"],
+            family=CounterMetricFamily,
+        )
+
+    def watch_starts(self, scored: Callable[[], Score]) -> None:
+        """Export how the likely starts came true that this replica forecast."""
+        self._process.add_table(
+            _STARTS,
+            lambda: [Row((name,), (count,)) for name, count in zip(Score._fields, scored(), strict=True)],
+            labels=["result"],
             family=CounterMetricFamily,
         )
 

@@ -28,7 +28,9 @@ from webhook.observe.ledger_metrics import LedgerMetrics, LedgerState
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
 from webhook.server.leader.bypass_detector import BypassDetector
+from webhook.server.leader.run_log import RunLog
 from webhook.server.settings import StartupError
+from webhook.simulation.forecast.seen_runs import SeenRuns
 
 TICK_SECONDS: Final = 1.0
 
@@ -46,6 +48,7 @@ class LiveWorld:
     bypass_detector: BypassDetector
     shadow_labels: ShadowLabels
     counts: LedgerMetrics
+    runs: SeenRuns
 
     @classmethod
     async def connect(
@@ -84,15 +87,18 @@ class LiveWorld:
         bypass_detector = BypassDetector(
             world, shadow_labels, report=lambda pod: _report_bypass(pod, world, counts, logs), linger=ledger.linger
         )
+        run_log = RunLog(note)
         kinds = [
-            followed(kind, partial(note, kind.name))
+            followed(kind, partial(run_log.note, kind.name))
             for kind in world_kinds(world, pods=bypass_detector, lose=bypass_detector.delete_pod)
         ]
         feed = Feed(connection, (quota_kind(quotas), *kinds, ledger.kind()))
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
         definition, reports = CrdInstaller(connection, team_ledger_crd()), CrdInstaller(connection, report_crd())
-        return cls(connection, feed, world, ledger, definition, reports, bypass_detector, shadow_labels, counts)
+        return cls(
+            connection, feed, world, ledger, definition, reports, bypass_detector, shadow_labels, counts, run_log.runs
+        )
 
     def background_tasks(
         self, logs: Logs, *, on_synced: Callable[[], None], is_leader: Callable[[], bool]

@@ -94,7 +94,7 @@ def test_views_have_no_inline_script_or_style(page, path):
 def test_the_line_says_why_a_likely_start_is_unknown(page):
     status, body = page.get("/line")
     assert status == 200
-    assert "unknown: no pod that ended can be read, and 5 are needed to tell how long pods run" in body
+    assert "unknown: no pod that ended can be read, and 5 are needed to tell how long pods run; annotation" in body
 
 
 def test_the_line_has_the_columns_of_fairgate_queue(page):

@@ -14,9 +14,6 @@ from webhook.kube.objects import keys
 from webhook.kube.registration import installation
 from webhook.observe.process import Component
 
-SILENT_SECONDS: Final = 35.0
-"""A process without a report for so long is gone, or cannot write: processes report every ten seconds."""
-
 _UNEVICTABLE: Final = (
     "others go instead while there are any: mend the webhook or policy that is named, or the node; "
     "docs/evictor.md#victims-that-cannot-be-evicted"
@@ -53,7 +50,7 @@ def processes_of(report: Report, component: Component, *, now: float) -> Process
         if each.component == component:
             at = reports.read_at(each.at)
             found.append(Process(name, each, now - at if at is not None else float("inf")))
-    alive = tuple(each for each in found if each.silent_seconds <= SILENT_SECONDS)
+    alive = tuple(each for each in found if each.silent_seconds <= reports.SILENT_SECONDS)
     hosts = {each.host for each in alive}
     return Processes(alive, tuple(each for each in found if each not in alive and each.host not in hosts))
 

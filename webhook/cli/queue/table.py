@@ -8,12 +8,14 @@ from webhook.cli.formatting import plural
 from webhook.cli.screen import Screen, grid
 from webhook.cli.terminal import Line
 from webhook.core.explain.queue_rows import QueueRow
-from webhook.page.views.waiting_row import COLUMNS, WaitingReport, short, waiting_report
+from webhook.page.views.waiting_row import COLUMNS, WaitingReport, is_scored, short, waiting_report
 
 _REASONS: Final = 3
 
 
-def to_table(rows: list[QueueRow], *, now: int, limit: int, source: str, width: int, is_colored: bool) -> str:
+def to_table(
+    rows: list[QueueRow], *, now: int, limit: int, source: str, width: int, is_colored: bool, no_evictor: str = ""
+) -> str:
     """Return the first pods in line as a table of this width, with the world's source below."""
     console = Screen(width=width, is_colored=is_colored)
     if rows:
@@ -25,7 +27,7 @@ def to_table(rows: list[QueueRow], *, now: int, limit: int, source: str, width: 
         console.print(table)
         if len(rows) > limit:
             console.print(Line(f"and {plural(len(rows) - limit, 'more pod')}: --limit, --team or -o json shows them"))
-        for line in _start_notes(shown):
+        for line in _start_notes(shown, no_evictor=no_evictor if any(row.needs_evictor for row in rows) else ""):
             console.print(Line(line, style="dim"))
     else:
         console.print("no pod waits in line")
@@ -33,10 +35,16 @@ def to_table(rows: list[QueueRow], *, now: int, limit: int, source: str, width: 
     return console.text
 
 
-def _start_notes(rows: list[WaitingReport]) -> Iterator[str]:
+def _start_notes(rows: list[WaitingReport], *, no_evictor: str) -> Iterator[str]:
     """Yield what the likely starts rest on, and why some are unknown, the most frequent reasons first."""
     if any(row.likely_start is not None for row in rows):
-        yield "likely start: simulated with the run times of earlier pods, not promised"
+        yield "likely start: simulated with stated run times and those of earlier pods, not promised"
+    if any(map(is_scored, rows)):
+        yield "(80%): of the earlier ranges this wide in this cluster, so many were right"
+    if any(row.likely_start is None and row.earlier_starts is not None for row in rows):
+        yield "last 20: how long the last pods of this size in the team waited until they started"
+    if no_evictor:
+        yield f"{no_evictor}: no likely start counts on borrowed GPUs that are taken back"
     reasons = Counter(row.likely_start_unknown for row in rows if row.likely_start_unknown is not None)
     for reason, count in reasons.most_common(_REASONS):
         yield f"unknown for {plural(count, 'pod')}: {short(reason)}"

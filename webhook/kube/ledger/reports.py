@@ -1,7 +1,7 @@
-"""Report, the object in which Fairgate publishes its state: the policy in force, and one entry for each process.
+"""Report, the object in which Fairgate publishes its state: the policy in force, each process, how ranges came true.
 
-There are two Reports, `policy` and `replicas`, cluster-scoped so that no namespace admin can forge one. Every write is
-a merge patch of the writer's own part, so writers never conflict. Texts are truncated to a fixed length.
+There are three Reports, `policy`, `replicas` and `starts`, cluster-scoped so that no namespace admin can forge one.
+Every write is a merge patch of the writer's own part, so writers never conflict. Texts are truncated to a fixed length.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,11 +10,19 @@ from typing import Any, Final
 
 import msgspec
 
+from webhook.core.explain.range_scores import CLASSES, WIDTHS, RangeScores, Score
 from webhook.kube.objects import keys
 
 PATH: Final = f"/apis/{keys.OWN_API}/{keys.REPORTS}"
 POLICY: Final = "policy"
 REPLICAS: Final = "replicas"
+STARTS: Final = "starts"
+
+SILENT_SECONDS: Final = 35.0
+"""A process without a report for so long is gone, or cannot write: processes report every ten seconds."""
+
+EVICTOR: Final = "evictor"
+"""The component of a process that evicts."""
 
 MAX_POLICY_BYTES: Final = 1_000_000
 """The largest policy that is published: etcd's limit for an object is 1.5 MiB."""
@@ -69,6 +77,15 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     unevictable: list[str] = []
 
 
+class RangesReport(msgspec.Struct, frozen=True, rename="camel"):
+    """How likely starts came true whose ranges were up to so many seconds wide; 0 for wider ones."""
+
+    up_to_seconds: int
+    inside: int = 0
+    earlier: int = 0
+    later: int = 0
+
+
 class _Metadata(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     name: str = ""
     managed_fields: tuple[dict[str, str], ...] = msgspec.field(default_factory=lambda: _UNSTORED)
@@ -79,6 +96,7 @@ class Report(msgspec.Struct, frozen=True):
 
     policy: PolicyReport | None = None
     replicas: dict[str, ReplicaReport] = {}
+    starts: list[RangesReport] = []
 
 
 _decoder: Final = msgspec.json.Decoder(Report)
@@ -94,6 +112,33 @@ def policy_patch(report: PolicyReport) -> dict[str, Any]:
     return {"metadata": msgspec.to_builtins(_Metadata()), "policy": msgspec.to_builtins(report)}
 
 
+def starts_patch(scores: RangeScores) -> dict[str, Any]:
+    """Return how likely starts came true as a merge patch, which replaces what was written before."""
+    rows = [RangesReport(_width(index), *score) for index, score in sorted(scores.by_class.items())]
+    return {"metadata": msgspec.to_builtins(_Metadata()), "starts": msgspec.to_builtins(rows)}
+
+
+def scores_of(report: Report | None) -> RangeScores:
+    """Return how likely starts came true; nothing where that is not published."""
+    classes = {_width(index): index for index in range(CLASSES)}
+    rows = [each for each in (report.starts if report is not None else ()) if each.up_to_seconds in classes]
+    return RangeScores((classes[row.up_to_seconds], Score(row.inside, row.earlier, row.later)) for row in rows)
+
+
+def _width(index: int) -> int:
+    return WIDTHS[index] if index < len(WIDTHS) else 0
+
+
+def evictor_leads(report: Report, *, now: float | None) -> bool:
+    """Whether an evictor leads, by the reports of the processes; `now` is in seconds of Unix time."""
+    for each in report.replicas.values():
+        at = read_at(each.at)
+        is_fresh = now is None or (at is not None and now - at <= SILENT_SECONDS)
+        if each.component == EVICTOR and each.leading and is_fresh:
+            return True
+    return False
+
+
 def replica_patch(identity: str, report: ReplicaReport | None, *, gone: Iterable[str] = ()) -> dict[str, Any]:
     """Return a merge patch that writes a process's entry (None: removes it) and removes the entries in `gone`."""
     entries: dict[str, Any] = dict.fromkeys(gone)
@@ -103,8 +148,9 @@ def replica_patch(identity: str, report: ReplicaReport | None, *, gone: Iterable
 
 def new_report(name: str, patch: Mapping[str, Any]) -> bytes:
     """Return the Report to create when a patch finds it missing."""
-    replicas = patch.get("replicas")
-    parts = {"replicas": _present(replicas)} if replicas is not None else {"policy": patch["policy"]}
+    parts = {key: value for key, value in patch.items() if key != "metadata"}
+    if "replicas" in parts:
+        parts["replicas"] = _present(parts["replicas"])
     head = {"apiVersion": keys.OWN_API, "kind": keys.REPORT, "metadata": {"name": name}}
     return msgspec.json.encode({**head, **parts})
 

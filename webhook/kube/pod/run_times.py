@@ -9,8 +9,9 @@ from webhook.core.explain.likely_start import Run
 from webhook.core.model.amount import Units, parse_amount
 from webhook.core.model.decision_annotation import DecisionAnnotation, read
 from webhook.core.model.names import TeamName, Uid
-from webhook.kube.objects import bounds, keys
+from webhook.kube.objects import bounds, keys, objects
 from webhook.kube.pod.pods import fallback_uid, unix_seconds
+from webhook.kube.pod.stated_run_time import stated_run_time
 
 
 class _Terminated(msgspec.Struct, frozen=True, rename="camel"):
@@ -31,44 +32,72 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
     container_statuses: list[_Container] | None = None
 
 
-class _Metadata(msgspec.Struct, frozen=True):
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str = ""
     uid: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    creation_timestamp: str | None = None
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str | None = None
+    active_deadline_seconds: int | None = None
 
 
 class _Pod(msgspec.Struct, frozen=True):
     metadata: _Metadata
+    spec: _Spec = _Spec()
     status: _Status = _Status()
 
 
 def to_run(pod: Mapping[str, Any]) -> Run | None:
     """Return since when a pod of a team runs, or from when to when it ran; None where that is not known.
 
-    A pod that failed says little about how long its work takes: it is left out.
+    A pod that failed says little about how long its work takes: it is left out. One on a node of which no status says
+    when it started is taken to run since it was created.
     """
     try:
         found = msgspec.convert(pod, _Pod)
     except (msgspec.ValidationError, RecursionError):
         return None
+    return _run(found)
+
+
+def _run(found: _Pod) -> Run | None:
     metadata, status = found.metadata, found.status
-    team, started = (metadata.labels or {}).get(keys.TEAM), unix_seconds(status.start_time or "")
+    team, created = (metadata.labels or {}).get(keys.TEAM), unix_seconds(metadata.creation_timestamp or "")
+    is_running = status.phase == "Running" or (not status.phase and bool(found.spec.node_name))
+    started = unix_seconds(status.start_time or "") or (created if is_running else 0)
     if not team or not started:
         return None
     ended = _ended(status)
-    if status.phase != "Running" and not (status.phase == "Succeeded" and ended >= started):
+    if not is_running and not (status.phase == "Succeeded" and ended >= started):
         return None
     decision = _decision(metadata)
     return Run(
         Uid(metadata.uid) if metadata.uid else fallback_uid(metadata.namespace or "default", metadata.name),
         TeamName(team),
         started,
-        0 if status.phase == "Running" else ended,
+        0 if is_running else ended,
         _gpus(decision),
         None if decision is None else decision.user,
+        stated_run_time(metadata.annotations or {}, found.spec.active_deadline_seconds),
+        created,
     )
+
+
+def run_of(pod: objects.Pod) -> Run | None:
+    """Return since when a pod of a team runs, as the server decodes it; None where it does not run."""
+    metadata, status = pod.metadata, pod.status
+    labels = metadata.labels or {}
+    if status is None or status.phase != "Running" or keys.TEAM not in labels:
+        return None
+    annotations = metadata.annotations
+    read_ = _Metadata(metadata.name, metadata.namespace, metadata.uid, labels, annotations, metadata.creation_timestamp)
+    spec = _Spec(pod.spec.node_name, pod.spec.active_deadline_seconds)
+    return _run(_Pod(read_, spec, _Status(status.phase, status.start_time)))
 
 
 def _decision(metadata: _Metadata) -> DecisionAnnotation | None:

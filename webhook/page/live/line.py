@@ -8,12 +8,12 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.explain.queue_rows import QueueReader, QueueRow, written_reason
+from webhook.core.explain.queue_rows import QueueRow, written_reason
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.page.live.cluster_state import ClusterState
-from webhook.page.live.snapshots import SnapshotError, Snapshots
 from webhook.page.views.waiting_row import WaitingReport, short, waiting_report
-from webhook.simulation.forecast.forecast import Forecast
+from webhook.simulation.forecast.forecast import read_line
+from webhook.snapshots import SnapshotError, Snapshots
 
 SECONDS: Final = 4.0
 """How long a line is shown before it is computed again."""
@@ -78,8 +78,8 @@ class SharedLine:
 def line_of(state: ClusterState, *, now: int) -> Line:
     """Return the line of a state, which must not change meanwhile."""
     reading = state.reading
-    forecast = Forecast(reading.world, reading.runs, now=now, clock=time.process_time)
-    reader = QueueReader(reading.world, starts=forecast, is_room_known=reading.is_room_known)
+    past, is_known = state.past(now), reading.is_room_known
+    reader = read_line(reading.world, past, now=now, clock=time.process_time, is_room_known=is_known)
     found = reader.in_order()
     counts = Counter(str(waiting.pod.namespace) for waiting in found)
     return Line(len(found), dict(counts), tuple(_row(reader.row(waiting)) for waiting in _shown(found)))
