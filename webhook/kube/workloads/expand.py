@@ -108,12 +108,17 @@ def _misplaced(document: Json, sets: Iterable[PodSet], budget: Budget) -> tuple[
     if not marks:
         return ()
     templates = [mapping(mapping(pods.template.get("metadata")).get("annotations")) for pods in sets if pods.template]
-    missing = [key for key in marks if not all(key in annotations for annotations in templates)]
+    missing = [key for key in marks if not all(_is_said(key, annotations) for annotations in templates)]
     if not missing or gang_marks(document, budget):
         return ()  # where its templates do not have it, the webhook copies it
     return tuple(
         f"annotation {key} is read on pods: put it on the pod template too, or {marks[key]}" for key in missing
     )
+
+
+def _is_said(key: str, annotations: Json) -> bool:
+    """Whether pods say what their workload does; their own run time goes before its."""
+    return annotations.get(key) == "true" if key == keys.GANG else key in annotations
 
 
 _WITHOUT: Final = {keys.GANG: "they start one by one", keys.RUN_TIME: "their likely starts do not know it"}
