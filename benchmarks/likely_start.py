@@ -3,8 +3,8 @@
 Run it from the repository's root: `python benchmarks/likely_start.py --trace TASKS.csv --nodes NODES.csv --every N`.
 The trace is simulated twice on each Nth node, so that pods wait. The second time, the moments at which some of the
 waiting pods came are stopped at: each is forecast as `fairgate queue` would do it, from pods that ended before.
-With --users N, each team has N users, to whom its tasks are dealt. With --stated SIGMA they state their run times: the
-true ones times a lognormal number with this standard deviation; --liars PART of them always state one second.
+With --users N, each team has N users, among which its tasks are dealt. With --stated SIGMA they state their run times:
+the true ones times a lognormal number with this standard deviation; --liars PART of them always state one second.
 """
 
 import argparse

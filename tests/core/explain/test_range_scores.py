@@ -26,7 +26,7 @@ def test_a_range_holds_its_ends_and_starts_are_seen_a_little_late(waited, want):
     assert scores.of(StartRange(0, 400)) == want
 
 
-def test_only_ranges_of_about_the_same_width_are_told_of_together():
+def test_only_ranges_of_about_the_same_width_count_together():
     scores = RangeScores()
     scores.note(StartRange(0, HOUR), 5, slack=0)
     assert scores.of(StartRange(8 * HOUR, 9 * HOUR)).inside == 1

@@ -9,7 +9,7 @@ from webhook.core.model.amount import Units
 from webhook.core.model.names import TeamName
 
 LAST: Final = 20
-"""Starts that are told of, the last ones."""
+"""Starts that count, the last ones."""
 
 
 class EarlierStarts(NamedTuple):

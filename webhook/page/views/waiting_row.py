@@ -17,7 +17,7 @@ from webhook.kube.pod.pods import unix_seconds
 from webhook.kube.reclaim.holds import rfc3339
 
 LEAST_SCORED: Final = 5
-"""Earlier ranges without which no part of them is told."""
+"""Earlier ranges without which no part of them is shown."""
 
 _LONGEST: Final = 200
 

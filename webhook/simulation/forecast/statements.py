@@ -1,8 +1,8 @@
 """What users said of their pods' run times, as far as that held so far. No statement is believed for its own sake.
 
 A user is believed whose pods ran, for at least half of all their time, between half and twice as long as was stated:
-counted by time, so that no number of short pods makes a statement on a long one credible. Of a user of whom no run is
-known the statements of the team count: new names are free. What is drawn then are times as much longer or shorter than
+counted by time, so that no number of short pods makes a statement on a long one credible. Of a user without a known run
+the statements of the team count: new names are free. What is drawn then are times as much longer or shorter than
 stated as earlier ones were, so that a habit of stating too much is allowed for. A pod that has run for twice its
 statement is drawn as if there were none.
 """
