@@ -15,7 +15,7 @@ import aiohttp
 from serving.inputs import policy
 
 from webhook.cluster.api.client import connect
-from webhook.cluster.watch.feed import Feed, Sink
+from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
 from webhook.cluster.watch.watch import Watch
 from webhook.core.model.demand import Amounts
@@ -24,8 +24,6 @@ from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.world.world import World
-from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
-from webhook.kube.objects import objects
 from webhook.kube.pod.existing_pods import to_resident
 from webhook.policy.load import load
 
@@ -166,15 +164,15 @@ class Following:
 
 @asynccontextmanager
 async def following(
-    url: str, folder: Path, sink: Sink, weights: Amounts, *, settle: Callable[[], None]
+    url: str, folder: Path, sink: World | Records, weights: Amounts, *, settle: Callable[[], None]
 ) -> AsyncIterator[Following]:
     """Sync a sink by Fairgate's own feed, and follow until the block ends."""
     async with await connect(kubeconfig(folder, url)) as connection:
         kinds = (
-            node_kind(sink, objects.Node, to_node),
-            namespace_kind(sink, objects.Namespace, to_namespace),
-            priority_class_kind(sink, objects.PriorityClass, to_priority),
-            pod_kind(sink, objects.Pod, lambda pod: to_resident(pod, weights)),
+            node_kind(sink),
+            namespace_kind(sink),
+            priority_class_kind(sink),
+            pod_kind(sink, lambda pod: to_resident(pod, weights)),
         )
         feed = Feed(connection, kinds)
         gc.collect()

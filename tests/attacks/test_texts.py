@@ -8,10 +8,13 @@ import pytest
 
 from tests import builders
 from tests.core.support import make
+from webhook.core.model import statement
 from webhook.core.model.names import Namespace
 from webhook.core.model.pod import NamespaceFacts, Owner
+from webhook.core.model.statement import Statement
 from webhook.core.quota import holders
-from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef, new_event
+from webhook.kube.objects.events import Event, EventReason, ObjectRef, new_event
+from webhook.kube.pod.waiting_reason import read_waits
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import AdmissionReviewer
@@ -68,8 +71,27 @@ def test_no_message_about_an_unknown_resource_does_either():
     assert all(each.isprintable() for each in strings(response))
 
 
+def test_words_that_a_tenant_writes_on_pods_take_no_place_of_the_words_of_the_program(monkeypatch):
+    ours = Statement("team {team} runs {pods:pod}", {"team": "nlp", "pods": 2})
+    assert ours.text == "team nlp runs 2 pods"
+    parsed, parse = [], statement._parse
+    monkeypatch.setattr(statement, "_parse", lambda words: parsed.append(words) or parse(words))
+    for number in range(3000):
+        cause = {"words": f"{number} of {{team}}", "facts": {"team": "x"}}
+        written = json.dumps({"code": "WaitsForLimit", "cause": cause, "place": 1})
+        waits = read_waits({"fairgate.dev/waiting-facts": written})
+        assert waits.reason.text == f"{number} of x"
+    kept = len(statement._PARSED)
+    parsed.clear()
+    assert ours.text == "team nlp runs 2 pods"
+    assert parsed == []
+    assert waits.reason.text == "2999 of x"
+    assert parsed == ["2999 of {team}"], "it is parsed each time"
+    assert len(statement._PARSED) == kept
+
+
 def test_no_event_does():
-    event = Event(ObjectRef("Pod", "ns", "p"), EventType.WARNING, EventReason.BYPASSED_ADMISSION, "Count", EVIL)
+    event = Event(ObjectRef("Pod", "ns", "p"), EventReason.BYPASSED_ADMISSION, EVIL)
     at = datetime(2026, 1, 1, tzinfo=UTC)
     written = json.loads(new_event(event, count=1, first=at, last=at, component="c", instance="i"))
     assert "\x1b" not in written["message"]

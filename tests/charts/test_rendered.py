@@ -173,6 +173,31 @@ def test_the_pods_of_hooks_are_not_those_of_the_service():
         assert not service["spec"]["selector"].items() <= labels.items()
 
 
+def labels_of(found):
+    """Every label and selector of an object and of its pods."""
+    for key, value in found.items() if isinstance(found, dict) else ():
+        if key in {"labels", "matchLabels", "selector"} and isinstance(value, dict):
+            yield from ((name, text) for name, text in value.items() if isinstance(text, str))
+        yield from labels_of(value)
+    for each in found if isinstance(found, list) else ():
+        yield from labels_of(each)
+
+
+@pytest.mark.parametrize("option", ["fullnameOverride", "nameOverride"])
+def test_the_longest_names_give_names_and_labels_that_the_api_server_takes(option):
+    flags = ("--set", f"{option}={'x' * 63}", "--set", "page.enabled=true", *WITH_UNINSTALL)
+    rendered = render(*flags, with_hooks=True)
+    named = kinds(rendered, "Job", "Deployment", "Service")
+    names = {found["metadata"]["name"] for found in named}
+    assert len(names) >= 4
+    assert {name for name in names if len(name) > 63 or name.endswith("-")} == set()
+    found = list(labels_of(rendered))
+    assert {label for label in found if len(label[1]) > 63} == set()
+    own, hooks = (kinds(rendered, kind) for kind in ("Deployment", "Job"))
+    pods = {str(each["spec"]["template"]["metadata"]["labels"]) for each in (*own, *hooks)}
+    assert len(pods) == len(own) + len(hooks), "what is cut off still tells them apart"
+
+
 def test_a_custom_policy_is_checked_where_it_is():
     rendered = render("--set", "existingPolicyConfigMap=ours", with_hooks=True)
     [job] = kinds(rendered, "Job")

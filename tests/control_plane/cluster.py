@@ -57,7 +57,8 @@ class Standing(Protocol):
 class ControlPlane:
     """etcd, kube-apiserver, kube-controller-manager, kube-scheduler and KWOK on free loopback ports.
 
-    Nothing of it outlives the Python process that made it. `extra_args` adds flags to a component's command line.
+    Nothing of it outlives the Python process that made it. `extra_args` adds flags to a component's command line,
+    `environment` variables to the environment of all.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class ControlPlane:
         binaries: Mapping[str, Path] | None = None,
         *,
         extra_args: Mapping[str, Sequence[str]] | None = None,
+        environment: Mapping[str, str] | None = None,
         audit: bool = False,
     ):
         binaries = binaries or find_binaries()
@@ -82,6 +84,7 @@ class ControlPlane:
             binaries["kubectl"], kubeconfig=self.kubeconfig, environment=self.processes.environment()
         )
         self._commands = commands.component_commands(binaries, folder=self.folder, ports=self.ports, audit=audit)
+        self._environment = environment or {}
         self._extra_args = {name: tuple(arguments) for name, arguments in (extra_args or {}).items()}
         try:
             self._write_files()
@@ -97,14 +100,15 @@ class ControlPlane:
         self.close()
 
     def close(self) -> None:
-        """Stop everything and remove the folder."""
+        """Stop everything and remove the folder; safe to call twice."""
         for api in (self.api, *self._clients.values()):
             api.close()
         self.processes.close()
 
     def start(self, name: str, *extra: str) -> None:
         """Start a component that does not run and wait until it serves; flags in `extra` apply until its next start."""
-        self.processes.start(name, [*self._commands[name], *self._extra_args.get(name, ()), *extra])
+        arguments = [*self._commands[name], *self._extra_args.get(name, ()), *extra]
+        self.processes.start(name, arguments, env=self._environment)
         if name == ETCD:
             self._until(name, functools.partial(_answers, self.ports.etcd), "does not serve")
         elif name == API_SERVER:

@@ -42,6 +42,11 @@ MARK = "operators"
 BUILD = pytest.StashKey[BackgroundBuild]()
 MISSING = pytest.StashKey[frozenset[str]]()
 BUILD_FAILURE = pytest.StashKey[str | None]()
+FILES = pytest.StashKey[frozenset[object]]()
+RUNNING = pytest.StashKey[ControlPlane]()
+
+LESS_COLLECTION = {"GOGC": "400", "GOMEMLIMIT": "1GiB"}
+"""Environment of Go's programs: garbage collection takes a tenth of the API server's processor time by default."""
 
 
 def recipes_of(item: pytest.Item) -> list[Recipe]:
@@ -97,6 +102,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         stages[item.path] = max(stages.get(item.path, 0), *(order.index(name) + 1 for name in names), 0)
         builds = builds or not missing.isdisjoint(names)
     items.sort(key=lambda item: stages[item.path], reverse=not builds)
+    config.stash[FILES] = frozenset(path for path, stage in stages.items() if stage)
 
 
 def _leave_out_unbuilt(config: pytest.Config, items: list[pytest.Item], missing: frozenset[str]) -> None:
@@ -152,7 +158,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test whose binaries could not be built; it is never skipped."""
+    """Fail a test whose binaries could not be built; it is never skipped. End a control plane that is done.
+
+    The files that need one come first, or last: where one without follows, only such follow.
+    """
+    if item.path not in item.config.stash[FILES] and (running := item.config.stash.get(RUNNING, None)):
+        running.close()
+        del item.config.stash[RUNNING]
     if failure := item.stash.get(BUILD_FAILURE, None):
         pytest.fail(f"the control plane could not be built: {failure}", pytrace=False)
 
@@ -168,10 +180,13 @@ def helm_binary() -> None:
 
 
 @pytest.fixture(scope="session")
-def control_plane(built_control_plane: None) -> Iterator[ControlPlane]:  # noqa: ARG001  it must run first
-    """One control plane for the whole session; most tests use `cluster`, which is the same in a clean state."""
-    running = _start_or_fail()
-    with running:
+def control_plane(
+    built_control_plane: None,  # noqa: ARG001  it must run first
+    pytestconfig: pytest.Config,
+) -> Iterator[ControlPlane]:
+    """One control plane for all tests of a worker; most use `cluster`, which is the same in a clean state."""
+    with _start_or_fail(environment=LESS_COLLECTION) as running:
+        pytestconfig.stash[RUNNING] = running
         yield running
 
 

@@ -2,9 +2,11 @@
 
 import base64
 import json
+import os
 import signal
 import ssl
 import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -28,6 +30,8 @@ from tests.control_plane.workbench import (
 )
 
 pytestmark = pytest.mark.cluster
+
+REPOSITORY = Path(__file__).parents[2]
 
 
 def test_it_serves_the_version_of_its_binary_with_every_component_running(cluster):
@@ -195,3 +199,17 @@ def test_the_api_server_calls_a_webhook_on_loopback(cluster, namespace, denying_
         return refusal.value.status == 403
 
     wait_for(cluster, denied, what="the webhook called")
+
+
+@pytest.mark.usefixtures("built_control_plane")
+def test_a_control_plane_ends_with_the_last_file_that_needs_one(tmp_path):
+    needs = "from pathlib import Path\ndef test_a(control_plane):\n    etcd = control_plane.processes.pids()['etcd']\n"
+    (tmp_path / "test_a.py").write_text(f"{needs}    Path('pid').write_text(str(etcd))\n")
+    free = "from pathlib import Path\ndef test_b():\n    assert not Path('/proc', Path('pid').read_text()).exists()\n"
+    (tmp_path / "test_b.py").write_text(free)
+    plugins = ["-p", "tests.control_plane.fixtures", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *plugins, f"--rootdir={tmp_path}", "-c", os.devnull, str(tmp_path)]
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = inherited | {"PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert "2 passed" in done.stdout, done.stdout

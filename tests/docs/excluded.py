@@ -35,7 +35,6 @@ EXCLUDED_COMMANDS = {
     "fairgate uninstall --keep-queue --keep-definitions": _LEAVES,
     "fairgate uninstall --namespace fairgate-system": _LEAVES,
     "fairgate usage --since 30d --by team -o csv": _RECORDED,
-    "fairgate usage --prometheus http://localhost:9090 --since 2026-11-01 --until 2026-12-01": _RECORDED,
     "fairgate evict --policy policies/default --listen :9090": _POD,
     "fairgate serve --policy /etc/fairgate/policy --listen :8443 --certs-secret fairgate-certs"
     " --cert-host fairgate.fairgate-system.svc": _POD,

@@ -14,7 +14,6 @@ from tests.docs import pages
 from tests.docs.excluded import EXCLUDED_COMMANDS, PROGRAMS
 from tests.popen import killed_on_failure
 from webhook.cli.main import main
-from webhook.cli.serve import serve
 from webhook.core.model.reason import Code, Reason
 from webhook.kube.kinds.table import BUILT_IN
 from webhook.kube.objects.events import EventReason
@@ -169,15 +168,6 @@ def test_the_page_shows_what_make_run_prints(tmp_path):
 def test_the_readmes_refusal_is_what_kubectl_prints():
     [refusal] = [b.text for b in pages.blocks(pages.ROOT / "README.md") if b.text.startswith("Error from server")]
     assert refusal in (pages.ROOT / "docs" / "standalone.md").read_text()
-
-
-def test_the_flags_of_serve_are_all_in_the_table():
-    want = []
-    for option in serve.params:
-        metavar = "|".join(option.type.choices) if isinstance(option.type, click.Choice) else option.metavar
-        plain = option.default if type(option.default) in (str, int, float) else "none"
-        want.append((f"{option.opts[0]} {metavar}", "required" if option.required else str(plain)))
-    assert [(flag, default) for flag, default, _ in pages.table(OPERATIONS, first="flag")] == want
 
 
 def test_the_table_of_events_lists_every_reason():

@@ -19,6 +19,7 @@ from webhook.core.reclaim.reservation import NodeHold, Target
 from webhook.evictor import executor as executors
 from webhook.evictor import hold_manager
 from webhook.evictor.actions import NodeActions
+from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import Executor
 from webhook.kube.objects.events import ObjectRef
 
@@ -208,7 +209,7 @@ async def test_a_victim_is_not_evicted_again_before_the_first_eviction_is_answer
         is_guarded=lambda _: False,
         answered=lambda *events: answered.append(events),
     )
-    executor = Executor(stage.connection, is_leading=lambda: True)
+    executor = Executor(stage.context(ClusterView(stage.policy)))
     stage.api.faults["post"].append(held := Held())
     first = asyncio.create_task(executor.carry_out(node_actions, progress))
     await stage.until(lambda: stage.api.count("post") == 1)

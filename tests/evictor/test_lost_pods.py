@@ -11,7 +11,6 @@ from webhook.core.reclaim.reclaim_index import STUCK_SECONDS
 from webhook.evictor import lost_pods
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.lost_pods import LostPods
-from webhook.evictor.repair_context import RepairContext
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.observe.logs import LineWriter, LogFormat, Logs
 
@@ -45,17 +44,7 @@ class Looker:
         self.view = ClusterView(stage.policy)
         self.feed = self.view.feed(stage.connection)
         self.logs = Logs(LineWriter(os.open(os.devnull, os.O_WRONLY)), log_format=LogFormat.JSON)
-        self.lost = LostPods(
-            RepairContext(
-                cluster_view=self.view,
-                connection=stage.connection,
-                event_recorder=stage,
-                logs=self.logs,
-                why_stale=self.feed.readiness,
-                is_leading=lambda: stage.is_leading,
-                clock=stage.now,
-            )
-        )
+        self.lost = LostPods(stage.context(self.view, self.logs, why_stale=self.feed.readiness))
         self.stage = stage
 
     async def run(self, seconds):

@@ -9,7 +9,6 @@ from tests.evictor.support.stage import PODS
 from webhook.core.reclaim.stranded import STRANDED_SECONDS
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.repair import Repair
-from webhook.evictor.repair_context import RepairContext
 from webhook.observe.logs import LineWriter, LogFormat, Logs
 
 
@@ -19,16 +18,9 @@ async def looked(stage):
     feed = cluster_view.feed(stage.connection)
     watching = asyncio.create_task(feed.run())
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    context = RepairContext(
-        cluster_view=cluster_view,
-        connection=stage.connection,
-        event_recorder=stage,
-        logs=Logs(LineWriter(nowhere), log_format=LogFormat.JSON),
-        why_stale=feed.readiness,
-        is_leading=lambda: True,
-        clock=lambda: time.time() + STRANDED_SECONDS,
-    )
-    repair = Repair(context)
+    logs = Logs(LineWriter(nowhere), log_format=LogFormat.JSON)
+    later = time.time() + STRANDED_SECONDS
+    repair = Repair(stage.context(cluster_view, logs, why_stale=feed.readiness, clock=lambda: later))
     try:
         await feed.wait_synced()
         await repair.look()

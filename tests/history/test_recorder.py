@@ -221,8 +221,7 @@ async def test_without_a_file_usage_is_measured_for_the_metrics_alone(world, clo
     async with recording(world, None, clock, log) as recorder:
         clock.seconds += 2 * INTERVAL_SECONDS
         await recorder.flush()
-        totals = {(total.metric, *total.labels): total.amount for total in recorder.totals()}
-        assert totals["fairgate_usage_gpu_seconds", "guaranteed", "team-a", "", A100] == 8 * INTERVAL_SECONDS
+        assert recorder.gpu_seconds() == {GpuHolder("team-a", A100, "guaranteed"): 8 * INTERVAL_SECONDS}
         assert not recorder.meter.rows(world.policy)
 
 

@@ -6,7 +6,16 @@ from fractions import Fraction
 import pytest
 
 from webhook.core.model.amount import ONE_GPU, UNLIMITED
-from webhook.core.model.policy import LabelSelector, Mode, Policy, QueueRules, UnknownTeam, UserKey, UserSource
+from webhook.core.model.policy import (
+    OPERATOR_NAMESPACES,
+    LabelSelector,
+    Mode,
+    Policy,
+    QueueRules,
+    UnknownTeam,
+    UserKey,
+    UserSource,
+)
 from webhook.core.model.selector import Effect, Operator, Requirement, Toleration
 from webhook.core.model.shape import Shape
 from webhook.core.model.tier import Tier
@@ -242,3 +251,19 @@ placement:
 def test_an_impossible_pod_size_is_refused(folder, field, problem):
     with pytest.raises(PolicyError, match=problem):
         load(folder(f"placement: {{demandMix: [{field}]}}"))
+
+
+@pytest.mark.parametrize(
+    ("more", "want"),
+    [
+        ("", OPERATOR_NAMESPACES),
+        ("exempt: {operators: false}", ()),
+        ("exempt: {namespaces: [ci]}", OPERATOR_NAMESPACES),
+        ("teams: [{name: a, namespaces: [gpu-operator], gpus: {limit: 1}}]", OPERATOR_NAMESPACES[1:]),
+    ],
+    ids=["by default", "not", "beside others", "unless a team owns one"],
+)
+def test_the_namespaces_of_device_operators_are_exempt(folder, more, want):
+    policy = load(folder(f"{more}\n"))
+    assert policy.operator_namespaces == want
+    assert set(want) <= set(policy.exempt)

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from certs.authority import make_ca, new_key
 from certs.pair import certificate_to_pem
 from certs.serving import utc_now
+from tests.control_plane.api import ApiError
 from tests.control_plane.cleanup import ADMISSION, REPORTS
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, make_nodes, wait_bound, wait_for
@@ -118,6 +119,35 @@ def test_a_dry_run_that_would_wait_in_line_is_healthy(cluster):
         assert "(a dry run): queued: waits: " in text
         assert "1st in line" in text
         assert doctor("--skip", "evictor")[0] == 0
+
+
+def test_terms_that_a_control_plane_adds_stay_and_its_labels_are_guarded(cluster):
+    make_nodes(cluster, 1)
+    enforcer = {"key": "control-plane", "operator": "DoesNotExist"}  # as the admissions enforcer of AKS adds it
+    with serve_fairgate(cluster, is_own=True) as fairgate:
+        doctor = Doctor(fairgate, cluster.kubeconfig)
+        wait_for(cluster, lambda: doctor("--skip", "evictor")[0] == 0, what="healthy")
+        for path in (MUTATING, VALIDATING):
+            _edit(cluster, path, lambda webhook: webhook["namespaceSelector"]["matchExpressions"].append(enforcer))
+        written = [cluster.api.get(path)["metadata"]["resourceVersion"] for path in (MUTATING, VALIDATING)]
+        user = f"labeler-{fairgate.team_a}"
+        cluster.kubectl("create", "clusterrole", user, "--verb=patch", "--resource=namespaces")
+        cluster.kubectl("create", "clusterrolebinding", user, f"--clusterrole={user}", f"--user={user}")
+        api, namespace = cluster.acting_as(user), f"/api/v1/namespaces/{fairgate.team_a}"
+
+        def is_guarded():
+            try:
+                api.patch(namespace, {"metadata": {"labels": {"control-plane": "mine"}}}, dryRun="All")
+            except ApiError as error:
+                return "TenancyChanged" in error.message
+            return False
+
+        wait_for(cluster, is_guarded, what="a label that excludes a namespace is guarded")
+        wait_for(cluster, lambda: doctor("--skip", "evictor")[0] == 0, what="healthy with the added terms")
+        assert [cluster.api.get(path)["metadata"]["resourceVersion"] for path in (MUTATING, VALIDATING)] == written
+        cluster.kubectl("label", "namespace", fairgate.team_a, "control-plane=by-an-admin")
+        found = doctor.waits_for("webhooks", "1 namespace of team a are not reviewed")
+        assert fairgate.team_a in found["webhooks"]
 
 
 def test_with_few_rights_the_missing_ones_are_named_and_nothing_is_guessed(cluster):

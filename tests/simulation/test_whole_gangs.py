@@ -5,12 +5,12 @@ import yaml
 
 from tests.cases.test_cases import node, pod
 from tests.core.support.make import resident
+from webhook.core.gangs.gang_plans import GangPlan
 from webhook.core.model.decision import Admit
 from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.names import Namespace, Uid
 from webhook.core.model.pod import CONTROLLER
 from webhook.core.model.reason import Code
-from webhook.core.release.gang_plans import GangPlan
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.world_file.world_file import parse_world

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from webhook.cli.options import (
+    PATH,
     chosen_source,
     cluster_option,
     kubeconfig_option,
@@ -37,7 +38,7 @@ def option(*names: str, **attributes: Any) -> Any:  # noqa: ANN401 - a field of 
 
 def path_option(*names: str, metavar: str = "FILE", **attributes: Any) -> Any:  # noqa: ANN401
     """Return the field that an option fills whose value is a path."""
-    return option(*names, type=click.Path(path_type=Path), metavar=metavar, **attributes)
+    return option(*names, type=PATH, metavar=metavar, **attributes)
 
 
 def argument(**attributes: Any) -> Any:  # noqa: ANN401

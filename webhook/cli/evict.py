@@ -1,10 +1,13 @@
 """`fairgate evict`: read the flags, run the evictor, report in one line why it cannot start."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import click
 
-from webhook.cli.options import enforce_option, lease_option, path_option
+from webhook.cli.command import command, of, option, path_option
+from webhook.cli.options import enforce_option, lease_option
 from webhook.cli.service import (
     cannot_start,
     listen_address,
@@ -22,9 +25,7 @@ from webhook.observe.logs import LogFormat
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 from webhook.server.settings import Address
 
-
-@click.command(
-    epilog="""\b
+_EXAMPLES: Final = """\b
 Examples:
   fairgate evict --policy policies/default --kubeconfig ~/.kube/config --dry-run
   fairgate evict --policy policies/default --listen :9090
@@ -32,68 +33,67 @@ Examples:
 \b
 Several replicas may run: one leads, elected by the Lease fairgate-evictor.
 Exit status: 0 stopped by a signal, 2 cannot start."""
-)
-@policy_folder_option
-@path_option(
-    "--kubeconfig",
-    help="The cluster to watch. Without it: the cluster this pod runs in.",
-)
-@click.option("--dry-run", is_flag=True, help="Only print which pods would be evicted for which; write nothing.")
-@click.option(
-    "--namespace",
-    metavar="NAME",
-    help="Namespace of the Lease. Default: this pod's, or that of the kubeconfig's context, or default.",
-)
-@click.option(
-    "--listen",
-    callback=listen_address,
-    metavar="HOST:PORT",
-    help="Address to serve /healthz, /readyz and /metrics on, by plain HTTP. Default: they are not served.",
-)
-@lease_option
-@click.option(
-    "--repair-after",
-    type=click.IntRange(min=1),
-    default=STRANDED_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a pod may wait for nodes that cannot take it before it is replaced or reported.",
-)
-@log_format_option
-@enforce_option
-def evict(
-    *,
-    enforce: str | None,
-    policy: Path,
-    kubeconfig: Path | None,
-    dry_run: bool,
-    namespace: str | None,
-    listen: Address | None,
-    lease_seconds: int,
-    repair_after: int,
-    log_format: LogFormat,
-) -> None:
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The user's options."""
+
+    policy: Path = of(policy_folder_option)
+    kubeconfig: Path | None = path_option(
+        "--kubeconfig", help="The cluster to watch. Without it: the cluster this pod runs in."
+    )
+    dry_run: bool = option(
+        "--dry-run", is_flag=True, help="Only print which pods would be evicted for which; write nothing."
+    )
+    namespace: str | None = option(
+        "--namespace",
+        metavar="NAME",
+        help="Namespace of the Lease. Default: this pod's, or that of the kubeconfig's context, or default.",
+    )
+    listen: Address | None = option(
+        "--listen",
+        callback=listen_address,
+        metavar="HOST:PORT",
+        help="Address to serve /healthz, /readyz and /metrics on, by plain HTTP. Default: they are not served.",
+    )
+    lease_seconds: int = of(lease_option)
+    repair_after: int = option(
+        "--repair-after",
+        type=click.IntRange(min=1),
+        default=STRANDED_SECONDS,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long a pod may wait for nodes that cannot take it before it is replaced or reported.",
+    )
+    log_format: LogFormat = of(log_format_option)
+    enforce: Enforcement | None = of(enforce_option)
+
+
+@command(Options, epilog=_EXAMPLES)
+def evict(options: Options) -> None:
     """Reclaim borrowed GPUs for waiting guaranteed pods.
 
     Evicts preemptible pods only if a guaranteed pod of a team within its share cannot be placed, and reserves the freed
     room for that pod. Every plan is logged before it is carried out.
     """
+    listen = options.listen
     settings = Settings(
-        policy=policy,
-        kubeconfig=kubeconfig,
-        namespace=namespace,
+        policy=options.policy,
+        kubeconfig=options.kubeconfig,
+        namespace=options.namespace,
         listen=None if listen is None else (listen.host, listen.port),
-        timing=lease_timing(lease_seconds),
-        repair_after_seconds=repair_after,
-        is_dry_run=dry_run,
-        enforce=None if enforce is None else Enforcement(enforce),
-        log_format=log_format,
+        timing=lease_timing(options.lease_seconds),
+        repair_after_seconds=options.repair_after,
+        is_dry_run=options.dry_run,
+        enforce=options.enforce,
+        log_format=options.log_format,
     )
     try:
         run_service(run(settings, show=lambda text: click.echo(printable_lines(text))))
     except PolicyError as exc:
         listed = "\n  ".join(str(problem) for problem in exc.problems)
-        cannot_start(f"policy {policy} has problems:\n  {listed}")
+        cannot_start(f"policy {options.policy} has problems:\n  {listed}")
     except (PolicyUnreadable, ClusterError) as exc:
         cannot_start(str(exc))
     except OSError as exc:

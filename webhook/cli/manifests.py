@@ -1,12 +1,14 @@
 """`fairgate manifests`: print the objects that register Fairgate in the API server, for `kubectl apply -f -`."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 import click
 
+from webhook.cli.command import command, of, option, path_option
 from webhook.cli.options import enforce_option
 from webhook.core.model.policy import Enforcement
 from webhook.kube.registration.guards import guards
@@ -18,67 +20,56 @@ _SERVICE: Final = re.compile(r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)(?:
 _PORTS: Final = range(1, 65_536)
 
 
-@click.command(
-    epilog="""\b
+_EXAMPLES: Final = """\b
 Examples:
   fairgate manifests --policy policies/default --url https://fairgate.example.org:8443 --ca certs.d/ca.crt \\
       | kubectl apply -f -
 
 \b
 Exit status: 0 printed, 1 the policy has problems, 2 something cannot be read."""
-)
-@click.option(
-    "--policy",
-    "folder",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Folder of policy files.",
-)
-@click.option(
-    "--url",
-    metavar="https://HOST:PORT",
-    callback=lambda *args: _url(args[2]),
-    help="URL at which kube-apiserver reaches Fairgate; the certificate must have this host name.",
-)
-@click.option(
-    "--service",
-    metavar="NAMESPACE/NAME[:PORT]",
-    callback=lambda *args: _service(args[2]),
-    help="The Service in front of Fairgate's pods.",
-)
-@click.option(
-    "--ca",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="CA certificate (PEM) that issued Fairgate's certificate. Default: no caBundle, which "
-    "`fairgate serve --certs-secret` or cert-manager fills in.",
-)
-@click.option(
-    "--guards/--no-guards",
-    "with_guards",
-    default=True,
-    show_default=True,
-    help="Add ValidatingAdmissionPolicies, so that only Fairgate can change what it writes.",
-)
-@click.option(
-    "--trusted-user",
-    "trusted_users",
-    multiple=True,
-    metavar="NAME",
-    help="A user who may also change what Fairgate writes. Repeatable.",
-)
-@enforce_option
-def manifests(
-    *,
-    enforce: str | None,
-    folder: Path,
-    url: str | None,
-    service: ServiceReference | None,
-    ca: Path | None,
-    with_guards: bool,
-    trusted_users: tuple[str, ...],
-) -> None:
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The user's options."""
+
+    policy: Path = path_option("--policy", required=True, metavar="DIR", help="Folder of policy files.")
+    url: str | None = option(
+        "--url",
+        metavar="https://HOST:PORT",
+        callback=lambda *args: _url(args[2]),
+        help="URL at which kube-apiserver reaches Fairgate; the certificate must have this host name.",
+    )
+    service: ServiceReference | None = option(
+        "--service",
+        metavar="NAMESPACE/NAME[:PORT]",
+        callback=lambda *args: _service(args[2]),
+        help="The Service in front of Fairgate's pods.",
+    )
+    ca: Path | None = option(
+        "--ca",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="CA certificate (PEM) that issued Fairgate's certificate. Default: no caBundle, which "
+        "`fairgate serve --certs-secret` or cert-manager fills in.",
+    )
+    with_guards: bool = option(
+        "--guards/--no-guards",
+        default=True,
+        show_default=True,
+        help="Add ValidatingAdmissionPolicies, so that only Fairgate can change what it writes.",
+    )
+    trusted_users: tuple[str, ...] = option(
+        "--trusted-user",
+        multiple=True,
+        metavar="NAME",
+        help="A user who may also change what Fairgate writes. Repeatable.",
+    )
+    enforce: Enforcement | None = of(enforce_option)
+
+
+@command(Options, epilog=_EXAMPLES)
+def manifests(options: Options) -> None:
     """Print the objects that a policy needs in the API server, as YAML for an admin to apply.
 
     These are the CustomResourceDefinitions TeamLedger, Report and HeldNodes, the ClusterRoles fairgate-viewer,
@@ -92,13 +83,13 @@ def manifests(
     from webhook.policy.load import load, with_enforcement  # noqa: PLC0415 - pydantic is slow to import, and --help needs none of it
     from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415
 
-    if (url is None) == (service is None):
+    if (options.url is None) == (options.service is None):
         raise click.UsageError("give either --url or --service")
-    pem = ca.read_bytes() if ca is not None else None
+    pem = options.ca.read_bytes() if options.ca is not None else None
     if pem is not None and b"-----BEGIN CERTIFICATE-----" not in pem:
-        raise click.BadParameter(f"{ca} has no PEM certificate; give the ca.crt of Fairgate's --certs folder")
+        raise click.BadParameter(f"{options.ca} has no PEM certificate; give the ca.crt of Fairgate's --certs folder")
     try:
-        policy = with_enforcement(load(folder), enforce=None if enforce is None else Enforcement(enforce))
+        policy = with_enforcement(load(options.policy), enforce=options.enforce)
     except PolicyError as error:
         for problem in error.problems:
             click.echo(str(problem), err=True)
@@ -106,10 +97,10 @@ def manifests(
     except PolicyUnreadable as error:
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(2) from error
-    registration = webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service)
+    registration = webhook_configurations(policy, ca_bundle_pem=pem, url=options.url, service=options.service)
     objects = [*definitions(), *roles(), *registration]
-    if with_guards and policy.enforce is not Enforcement.OFF:
-        objects += guards(policy, trusted_users=trusted_users)
+    if options.with_guards and policy.enforce is not Enforcement.OFF:
+        objects += guards(policy, trusted_users=options.trusted_users)
     click.echo(to_yaml(*objects), nl=False)
 
 

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+
+from webhook.core.model.policy import Enforcement
 
 if TYPE_CHECKING:
     from webhook.cli.world_source import Source
@@ -18,13 +20,11 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def path_option(name: str, *, metavar: str = "FILE", **more: Any) -> Callable[[_Command], _Command]:  # noqa: ANN401 - click's
-    """Return an option whose value is a path."""
-    return click.option(name, type=click.Path(path_type=Path), metavar=metavar, **more)
+PATH: Final = click.Path(path_type=Path)
 
-
-policy_option = path_option(
+policy_option = click.option(
     "--policy",
+    type=PATH,
     metavar="DIR",
     envvar="FAIRGATE_POLICY",
     show_envvar=True,
@@ -44,7 +44,7 @@ namespaces_option = click.option(
 
 enforce_option = click.option(
     "--enforce",
-    type=click.Choice(["off", "shadow", "warn", "enforce"]),
+    type=click.Choice(Enforcement, case_sensitive=False),
     help="Override the policy's enforcement: off, shadow (decide and record), warn (also warn users), enforce.",
 )
 
@@ -60,13 +60,19 @@ lease_option = click.option(
 )
 
 
-kubeconfig_option = path_option(
-    "--kubeconfig", help="The cluster. Default: $KUBECONFIG, ~/.kube/config, or the cluster this pod runs in."
+kubeconfig_option = click.option(
+    "--kubeconfig",
+    type=PATH,
+    metavar="FILE",
+    help="The cluster. Default: $KUBECONFIG, ~/.kube/config, or the cluster this pod runs in.",
 )
 
 
-world_option = path_option(
-    "--world", help="Read a file, as `fairgate world` or `kubectl get nodes,pods -A -o yaml` writes it."
+world_option = click.option(
+    "--world",
+    type=PATH,
+    metavar="FILE",
+    help="Read a file, as `fairgate world` or `kubectl get nodes,pods -A -o yaml` writes it.",
 )
 cluster_option = click.option("--cluster", is_flag=True, help="Read a live cluster; nothing is written.")
 
@@ -88,11 +94,11 @@ def chosen_source(*, world: Path | None, cluster: bool, kubeconfig: Path | None)
     return LiveCluster(kubeconfig or default_kubeconfig())
 
 
-def chosen_namespace(given: str | None, source: object) -> str:
+def chosen_namespace(given: str, source: object) -> str:
     """Return the namespace of objects that name none: as kubectl reads it for a cluster, otherwise `default`."""
     from webhook.server.settings import LiveCluster  # noqa: PLC0415 - slow to import, and --help needs none of it
 
-    if given is None and isinstance(source, LiveCluster):
+    if not given and isinstance(source, LiveCluster):
         from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415
         from webhook.cluster.api.namespace import own_namespace  # noqa: PLC0415
 
@@ -110,8 +116,10 @@ class Layout(StrEnum):
     YAML = "yaml"
 
 
-history_option = path_option(
+history_option = click.option(
     "--history",
+    type=PATH,
+    metavar="FILE",
     help="A history of `fairgate serve --history`: its pods also say how long pods run, for likely starts.",
 )
 

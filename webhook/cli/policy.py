@@ -2,11 +2,13 @@
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from webhook.cli.command import WorldOptions, argument, command, of
 from webhook.cli.formatting import plural
 from webhook.cli.options import (
     Layout,
@@ -76,8 +78,7 @@ def check(*, folder: Path, world: Path | None, cluster: bool, kubeconfig: Path |
     click.echo(_summary(folder, loaded))
 
 
-@policy.command(
-    epilog="""\b
+_DIFF_EXAMPLES: Final = """\b
 Examples:
   fairgate policy diff policies.old policies.new --world world.yaml
   git worktree add ../main main && fairgate policy diff ../main/policies policies --cluster
@@ -85,20 +86,19 @@ Examples:
 
 \b
 Exit status: 0 no change, 1 changes, 2 a policy is invalid or something cannot be read."""
-)
-@click.argument("policies", metavar="[OLD] NEW", nargs=-1, required=True, type=click.Path(path_type=Path))
-@world_options
-@namespaces_option
-@layout_option
-def diff(
-    *,
-    policies: tuple[Path, ...],
-    world: Path | None,
-    cluster: bool,
-    kubeconfig: Path | None,
-    namespaces: tuple[str, ...],
-    layout: Layout,
-) -> None:
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions(WorldOptions):
+    """The options of `policy diff`."""
+
+    policies: tuple[Path, ...] = argument(metavar="[OLD] NEW", nargs=-1, required=True, type=click.Path(path_type=Path))
+    namespaces: tuple[str, ...] = of(namespaces_option)
+    layout: Layout = of(layout_option)
+
+
+@command(DiffOptions, epilog=_DIFF_EXAMPLES)
+def diff(options: DiffOptions) -> None:
     """Show which pods would change tier, team or pool, wait in line or be refused, under another policy.
 
     Without OLD, NEW is compared with the policy in force in the cluster.
@@ -113,19 +113,19 @@ def diff(
     from webhook.cli.serialization import to_json, to_yaml  # noqa: PLC0415
     from webhook.cli.world_source import WorldError, choose_policy, origin_of, read_objects  # noqa: PLC0415
 
-    if len(policies) > 2:  # noqa: PLR2004 - old and new
-        raise click.UsageError(f"give one policy, or two: got {len(policies)}")
-    source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
-    *old, after = (build(_draft(folder, status=2)) for folder in policies)
+    folders, source = options.policies, options.source
+    if len(folders) > 2:  # noqa: PLR2004 - old and new
+        raise click.UsageError(f"give one policy, or two: got {len(folders)}")
+    *old, after = (build(_draft(folder, status=2)) for folder in folders)
     try:
         before = old[0] if old else choose_policy(None, source)
-        read = read_objects(source, namespaces=namespaces)
+        read = read_objects(source, namespaces=options.namespaces)
         read.coverage.print_notes()
         found = compare(read, before, after, name=origin_of(source).name)
     except WorldError as error:
         click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
         sys.exit(2)
-    match layout:
+    match options.layout:
         case Layout.JSON:
             text = to_json(found)
         case Layout.YAML:
@@ -134,6 +134,9 @@ def diff(
             text = to_table(found, width=columns(), is_colored=is_colored())
     click.echo(text, nl=False)
     sys.exit(1 if found.changes else 0)
+
+
+policy.add_command(diff)
 
 
 @policy.command(

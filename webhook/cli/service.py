@@ -8,11 +8,11 @@ from typing import Any, NoReturn
 import click
 import uvloop
 
-from webhook.cli.options import path_option
+from webhook.cli.options import PATH
 from webhook.observe.logs import LogFormat
 from webhook.server.settings import Address, parse_address
 
-policy_folder_option = path_option("--policy", metavar="DIR", required=True, help="Folder of policy files.")
+policy_folder_option = click.option("--policy", type=PATH, metavar="DIR", required=True, help="Folder of policy files.")
 
 log_format_option = click.option(
     "--log-format",

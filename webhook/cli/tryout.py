@@ -8,6 +8,7 @@ import asyncio
 import base64
 import json
 import ssl
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,7 @@ import click
 import jsonpatch
 import msgspec
 
-from webhook.cli.options import path_option
+from webhook.cli.command import command, option, path_option
 from webhook.cli.service import cannot_start, run_service
 from webhook.core.model.amount import parse_gpus
 from webhook.core.model.text import plural_gpus
@@ -40,37 +41,43 @@ _TOO_MUCH: Final = '"nvidia.com/gpu": "40"'
 _CERTS: Final = Path(".run") / "certs"
 
 
-@click.command(short_help="Show one decision on an embedded world, then serve it.")
-@path_option(
-    "--policy",
-    default=_POLICIES,
-    show_default="policies/default",
-    metavar="DIR",
-    help="Folder of policy files.",
-)
-@path_option(
-    "--world",
-    default=_SAMPLE / "world.yaml",
-    show_default="four nodes of ten GPUs each",
-    help="Nodes and pods, as `kubectl get nodes,pods -A -o yaml` prints them.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=8443,
-    show_default=True,
-    metavar="PORT",
-    help="With 0 the system chooses one.",
-)
-def tryout(*, policy: Path, world: Path, port: int) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The user's options."""
+
+    policy: Path = path_option(
+        "--policy",
+        default=_POLICIES,
+        show_default="policies/default",
+        metavar="DIR",
+        help="Folder of policy files.",
+    )
+    world: Path = path_option(
+        "--world",
+        default=_SAMPLE / "world.yaml",
+        show_default="four nodes of ten GPUs each",
+        help="Nodes and pods, as `kubectl get nodes,pods -A -o yaml` prints them.",
+    )
+    port: int = option(
+        "--port",
+        type=click.IntRange(0, 65_535),
+        default=8443,
+        show_default=True,
+        metavar="PORT",
+        help="With 0 the system chooses one.",
+    )
+
+
+@command(Options, short_help="Show one decision on an embedded world, then serve it.")
+def tryout(options: Options) -> None:
     """Serve an embedded world over HTTPS and show one decision; needs no cluster.
 
     Certificates are created in ./.run/certs and reused the next time.
     """
     settings = Settings(
-        policy=policy,
-        world=WorldFile(world),
-        listen=Address("127.0.0.1", port),
+        policy=options.policy,
+        world=WorldFile(options.world),
+        listen=Address("127.0.0.1", options.port),
         certs=_CERTS,
         log_format=LogFormat.CONSOLE,
         drain_seconds=0,

@@ -19,7 +19,7 @@ from webhook.core.world.hidden_usage import Totals, add_hidden_usage, is_hidden_
 from webhook.core.world.world import World
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
-from webhook.kube.world_file.world_file import WorldFileError, parse_world, read_world
+from webhook.kube.world_file.world_file import WorldFileError, parse_objects, read_world
 from webhook.policy.load import load
 from webhook.server.settings import LiveCluster, WorldFile
 
@@ -228,9 +228,8 @@ def world_of(found: WorldObjects, policy: Policy, *, name: str, keep_nodes: bool
         policy = without_placement(policy, priority_classes=_priority_classes(objects))
     world = World(policy)
     world.stages.read_at = found.read_at
-    listed = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects})
     try:
-        parse_world(listed, policy.resources, name=name).fill(world)
+        parse_objects(objects, policy.resources, name=name).fill(world)
     except WorldFileError as error:
         raise WorldError(str(error)) from error
     if found.read_at:

@@ -8,13 +8,13 @@ from typing import Any
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.world_kinds import reclaim_kinds
+from webhook.core.line_reclaim.line_pods import as_charged
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.policy import Policy
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import NodeHold
-from webhook.core.release.line_pods import charged_in_line
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
@@ -105,7 +105,7 @@ class ClusterView:
         """Add or update a pod in line: one that is charged waits like a pod without a gate, any other for its turn."""
         uid = waiting.uid
         flight = next((charges[uid] for charges in self._charges.values() if uid in charges), None)
-        charged = None if flight is None else charged_in_line(waiting, flight, self.world)
+        charged = None if flight is None else as_charged(waiting, flight, self.world)
         if charged is not None:
             self._shadow_labels.set_pod(charged.pod)
             self._index(charged)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from webhook.core.line_reclaim.line_plan import plan_line
 from webhook.core.model.amount import gpus_text
 from webhook.core.model.text import plural_gpus
 from webhook.core.reclaim.limit_plan import LimitMove
@@ -14,7 +15,6 @@ from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Cause, Move, Round
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
-from webhook.core.release.line_plan import plan_line
 from webhook.evictor.cluster_view import ClusterView
 
 SETTLE_SECONDS: Final = 0.25

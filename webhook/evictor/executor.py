@@ -5,7 +5,6 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.writes import evictions, holds
 from webhook.cluster.writes.evictions import Evicted, Later, Refused
@@ -13,6 +12,7 @@ from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.reclaim.held_nodes import HeldNodes
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
 from webhook.evictor.actions import LimitActions, NodeActions
+from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.hold_manager import HoldManager
 
 _T = TypeVar("_T")
@@ -24,9 +24,9 @@ AT_ONCE: Final = 32
 class Executor:
     """Sends the evictor's requests, a bounded number at a time. Raises ClusterError where the API server fails."""
 
-    def __init__(self, connection: ApiConnection, *, is_leading: Callable[[], bool]) -> None:
-        self._connection = connection
-        self._is_leading = is_leading
+    def __init__(self, context: EvictorContext) -> None:
+        self._connection = context.connection
+        self._is_leading = context.is_leading
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def try_out(

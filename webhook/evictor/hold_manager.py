@@ -15,7 +15,7 @@ from webhook.core.reclaim.reclaim_plan import Hold, Move
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
 from webhook.evictor.actions import NodeActions
 from webhook.evictor.backoff import PodBackoff, TeamBackoff
-from webhook.evictor.cluster_view import ClusterView
+from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.reporter import EvictionReporter
 from webhook.evictor.scheduler_progress import SchedulerProgress
 from webhook.evictor.unevictable import Unevictable
@@ -42,13 +42,9 @@ class HoldManager:
     """The holds and all that is in progress."""
 
     def __init__(
-        self,
-        cluster_view: ClusterView,
-        eviction_reporter: EvictionReporter,
-        *,
-        clock: Callable[[], float],
-        new_id: Callable[[], str],
+        self, context: EvictorContext, eviction_reporter: EvictionReporter, *, new_id: Callable[[], str]
     ) -> None:
+        cluster_view, clock = context.cluster_view, context.clock
         self.unevictable = Unevictable(cluster_view.reclaim_index, clock)
         self.waiting: PodBackoff[Uid] = PodBackoff(clock)
         self.teams: TeamBackoff[TeamName] = TeamBackoff(clock)

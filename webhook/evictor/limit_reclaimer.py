@@ -7,19 +7,19 @@ it could no longer start, or when it does not use the room.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from webhook.cluster.api.errors import ClusterError
+from webhook.core.line_reclaim.line_plan import NOTHING, plan_line
 from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.reclaim.limit_plan import LimitMove, LimitRound
 from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot, Refused
 from webhook.core.reclaim.reclaim_snapshot import take_snapshot
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, hold_under_limits, limit_place
-from webhook.core.release.line_plan import NOTHING, plan_line
 from webhook.evictor.actions import LimitActions
 from webhook.evictor.backoff import LONG_SECONDS
-from webhook.evictor.cluster_view import ClusterView
+from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.reporter import EvictionReporter
@@ -38,14 +38,9 @@ class LimitReclaimer:
     """The holds of room under limits, and what is in progress for them, for as long as this evictor leads."""
 
     def __init__(
-        self,
-        cluster_view: ClusterView,
-        manager: HoldManager,
-        executor: Executor,
-        eviction_reporter: EvictionReporter,
-        *,
-        clock: Callable[[], float],
+        self, context: EvictorContext, manager: HoldManager, executor: Executor, reporter: EvictionReporter
     ) -> None:
+        cluster_view = context.cluster_view
         self.refused: tuple[Refused, ...] = ()
         self._cluster_view = cluster_view
         self._world = cluster_view.world
@@ -53,8 +48,8 @@ class LimitReclaimer:
         self._evictions = cluster_view.reclaim_index.evictions
         self._manager = manager
         self._executor = executor
-        self._reporter = eviction_reporter
-        self._clock = clock
+        self._reporter = reporter
+        self._clock = context.clock
         self._served: dict[Uid, TeamName] = {}  # pods that others were evicted for
         self._unused_since: dict[Uid, float] = {}
         self._unused: dict[Uid, int] = {}  # how often

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
@@ -17,12 +16,11 @@ from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Move, Round
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
 from webhook.core.reclaim.reservation import Target
-from webhook.evictor.cluster_view import ClusterView
+from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.limit_reclaimer import LimitReclaimer
 from webhook.evictor.reporter import EvictionReporter
-from webhook.observe.reclaim import ReclaimMetrics
 
 SETTLE_SECONDS: Final = 0.02
 """Pause before each look: the pods of a Job come milliseconds apart, and one plan for all is better than one each."""
@@ -76,24 +74,16 @@ class Reclaimer:
     """Reclaims for as long as this evictor leads."""
 
     def __init__(
-        self,
-        cluster_view: ClusterView,
-        manager: HoldManager,
-        executor: Executor,
-        eviction_reporter: EvictionReporter,
-        metrics: ReclaimMetrics,
-        *,
-        why_stale: Callable[[], str | None],
-        clock: Callable[[], float] = time.time,
+        self, context: EvictorContext, manager: HoldManager, executor: Executor, reporter: EvictionReporter
     ) -> None:
-        self._cluster_view = cluster_view
+        self._cluster_view = context.cluster_view
         self._manager = manager
         self._executor = executor
-        self._reporter = eviction_reporter
-        self._limits = LimitReclaimer(cluster_view, manager, executor, eviction_reporter, clock=clock)
-        self._metrics = metrics
-        self._why_stale = why_stale
-        self._clock = clock
+        self._reporter = reporter
+        self._limits = LimitReclaimer(context, manager, executor, reporter)
+        self._metrics = context.metrics
+        self._why_stale = context.why_stale
+        self._clock = context.clock
         self._busy: dict[NodeName, asyncio.Task[None]] = {}
         self._failed: dict[NodeName, float] = {}
         self._settle_seconds = SETTLE_SECONDS

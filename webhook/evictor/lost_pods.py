@@ -8,11 +8,12 @@ from webhook.cluster.api.errors import ClusterError
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod
 from webhook.evictor.backoff import LONG_SECONDS, PodBackoff
-from webhook.evictor.repair_context import RepairContext, subject
+from webhook.evictor.evictor_context import EvictorContext
 from webhook.kube.kinds.controllers import path_of
-from webhook.kube.objects.events import EventReason, EventType, ObjectRef
+from webhook.kube.objects.events import EventReason, ObjectRef
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.kube.reclaim.lost_pods import failed_patch, replaces_at_once
+from webhook.observe.logs import pod_fields
 
 LOOK_SECONDS: Final = 10.0
 """Time between two looks: short compared with the time after which Kubernetes deletes the pods of a lost node."""
@@ -27,7 +28,7 @@ FAILED_SECONDS: Final = 60.0
 class LostPods:
     """Looks for such pods while this evictor leads."""
 
-    def __init__(self, context: RepairContext) -> None:
+    def __init__(self, context: EvictorContext) -> None:
         self._context = context
         self._backoff: PodBackoff[Uid] = PodBackoff(context.clock)  # their Jobs wait for their end, or cannot be read
 
@@ -62,7 +63,7 @@ class LostPods:
         path = path_of(ObjectRef(job.kind, gpu_pod.namespace, job.name, job.uid, job.api_version))
         status = f"/api/v1/namespaces/{gpu_pod.namespace}/pods/{gpu_pod.name}/status"
         patch = failed_patch(gpu_pod.uid, node=node, at=rfc3339(int(self._context.clock())))
-        named = {**subject(gpu_pod), "node": node}
+        named = {**pod_fields(gpu_pod.pod), "node": node}
         self._backoff.pause(gpu_pod.uid, LONG_SECONDS)
         if path is None:  # no Job can have that name
             return
@@ -79,7 +80,7 @@ class LostPods:
             return
         self._context.logs.event.info("lost pod replaced", **named)
         text = f"marked as failed, so that its Job replaces it: node {node} is lost, and its grace period is over"
-        self._context.record(gpu_pod, EventType.WARNING, EventReason.NODE_LOST, text)
+        self._context.report(gpu_pod, EventReason.NODE_LOST, text)
 
 
 def _job_of(gpu_pod: ReclaimPod) -> Controller | None:

@@ -16,9 +16,10 @@ from webhook.core.reclaim.reclaim_pod import ReclaimPod, is_protected
 from webhook.core.reclaim.reservation import Target
 from webhook.core.reclaim.stalled import StalledPods
 from webhook.core.reclaim.stranded import STRANDED_SECONDS, is_stranded
-from webhook.core.release.borrowed_room import BorrowedRoom
-from webhook.evictor.repair_context import RepairContext, subject
-from webhook.kube.objects.events import EventReason, EventType
+from webhook.core.waiting.borrowed_room import BorrowedRoom
+from webhook.evictor.evictor_context import EvictorContext
+from webhook.kube.objects.events import EventReason
+from webhook.observe.logs import pod_fields
 
 LOOK_SECONDS: Final = 10.0
 """Time between two looks, or less: short compared with the wait of a stranded pod."""
@@ -30,7 +31,7 @@ AT_ONCE: Final = 20
 class Repair:
     """Replaces or reports stranded pods while this evictor leads."""
 
-    def __init__(self, context: RepairContext, *, after_seconds: int = STRANDED_SECONDS) -> None:
+    def __init__(self, context: EvictorContext, *, after_seconds: int = STRANDED_SECONDS) -> None:
         self._context = context
         self._after_seconds = after_seconds
         self._reported: set[Uid] = set()
@@ -53,7 +54,7 @@ class Repair:
         for gpu_pod in stranded:
             if gpu_pod.pod.owner is None and gpu_pod.uid not in self._reported:
                 self._reported.add(gpu_pod.uid)
-                self._publish(gpu_pod, EventType.WARNING, EventReason.STRANDED, "delete it and create it again")
+                self._publish(gpu_pod, EventReason.STRANDED, "delete it and create it again")
         for gpu_pod in self._overdue()[:AT_ONCE]:
             if self._context.is_leading():
                 await self._end(gpu_pod)
@@ -76,10 +77,10 @@ class Repair:
             time = f" for {age}" if age else ""
             charged = f"{plural_gpus(pod.demand.gpus)} were charged for it"
             text = f"deleted: kept off every node{time} by something else than room, while {charged}: {why}"
-            self._context.logs.event.info("never started", **subject(gpu_pod), why=why)
-            self._context.record(gpu_pod, EventType.WARNING, EventReason.NEVER_STARTED, text)
+            self._context.logs.event.info("never started", **pod_fields(gpu_pod.pod), why=why)
+            self._context.report(gpu_pod, EventReason.NEVER_STARTED, text)
         else:
-            self._context.logs.event.warning("stalled pod not deleted", **subject(gpu_pod), why=outcome.why)
+            self._context.logs.event.warning("stalled pod not deleted", **pod_fields(gpu_pod.pod), why=outcome.why)
 
     def _stranded(self) -> list[ReclaimPod]:
         world, now, after = self._context.cluster_view.world, int(self._context.clock()), self._after_seconds
@@ -96,20 +97,18 @@ class Repair:
     async def _replace(self, gpu_pod: ReclaimPod) -> None:
         outcome = await self._delete(gpu_pod)
         if outcome is Evicted.ACCEPTED:
-            self._publish(
-                gpu_pod, EventType.NORMAL, EventReason.REPLACED, "deleted, so that its controller replaces it"
-            )
+            self._publish(gpu_pod, EventReason.REPLACED, "deleted, so that its controller replaces it")
         elif not isinstance(outcome, Evicted):
-            self._context.logs.event.warning("stranded pod not replaced", **subject(gpu_pod), why=outcome.why)
+            self._context.logs.event.warning("stranded pod not replaced", **pod_fields(gpu_pod.pod), why=outcome.why)
 
     async def _delete(self, gpu_pod: ReclaimPod) -> Outcome:
         """Evict a pod without a node, which the API server deletes at once."""
         pod = gpu_pod.pod
         return await evictions.evict(self._context.connection, Target(pod.uid, pod.namespace, pod.name, pod.uid, 0))
 
-    def _publish(self, gpu_pod: ReclaimPod, kind: EventType, reason: EventReason, what: str) -> None:
+    def _publish(self, gpu_pod: ReclaimPod, reason: EventReason, what: str) -> None:
         nodes = ", ".join(gpu_pod.chosen)
         why = "are gone, cordoned, full or barred by its topology rules, and other nodes would take it"
         text = f"the nodes that were chosen for it ({nodes}) {why}: {what}"
-        self._context.logs.event.info("stranded", **subject(gpu_pod), reason=str(reason))
-        self._context.record(gpu_pod, kind, reason, text)
+        self._context.logs.event.info("stranded", **pod_fields(gpu_pod.pod), reason=str(reason))
+        self._context.report(gpu_pod, reason, text)

@@ -4,14 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.evictions import Evicted, Later, Obstacle, Outcome, Refused
 from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.model.amount import Units, gpu_number, gpus_text
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.text import plural_gpus
 from webhook.core.reclaim.limit_plan import LimitMove
-from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_outlook import WHY_NOT
 from webhook.core.reclaim.reclaim_plan import Cause, Move
 from webhook.core.reclaim.reclaim_plan import Refused as NotPlanned
@@ -19,10 +17,9 @@ from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import Beneficiary, Target
 from webhook.core.reclaim.victim import Victim
 from webhook.core.world.world import World
-from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
+from webhook.evictor.evictor_context import EvictorContext
+from webhook.kube.objects.events import EventReason, ObjectRef
 from webhook.kube.reclaim.holds import rfc3339
-from webhook.observe.logs import Logs
-from webhook.observe.reclaim import ReclaimMetrics
 
 _WHAT_FAILED: Final = {
     Obstacle.BUDGET: "its disruption budget does not allow it",
@@ -37,22 +34,13 @@ _NAMED = 5
 class EvictionReporter:
     """Reports what one evictor does. `notify_owner` queues Events on the owners of victims."""
 
-    def __init__(
-        self,
-        world: World,
-        reclaim_index: ReclaimIndex,
-        *,
-        logs: Logs,
-        event_recorder: EventWriter,
-        metrics: ReclaimMetrics,
-        notify_owner: Callable[[OwnerEvent], None],
-    ) -> None:
-        self._world = world
-        self._reclaim_index = reclaim_index
-        self._logs = logs
-        self._event_recorder = event_recorder
+    def __init__(self, context: EvictorContext, *, notify_owner: Callable[[OwnerEvent], None]) -> None:
+        self._publish = context.report
+        self._world = context.cluster_view.world
+        self._reclaim_index = context.cluster_view.reclaim_index
+        self._logs = context.logs
         self._notify_owner = notify_owner
-        self._metrics = metrics
+        self._metrics = context.metrics
         self._reported: dict[Uid, Cause] = {}
 
     def planned(self, moves: Iterable[Move], *, at: int, is_notice: bool) -> None:
@@ -62,7 +50,7 @@ class EvictionReporter:
             waiting = move.waiting
             self._metrics.planned(waiting.team)
             self._logs.event.info("plan", **plan_fields(move))
-            self._publish(waiting, EventReason.RECLAIMING, "Reclaim", _plan_text(move, sums), kind=EventType.NORMAL)
+            self._publish(waiting, EventReason.RECLAIMING, _plan_text(move, sums))
             for victim in move.victims if is_notice else ():
                 why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
                 self._will_be_evicted(victim, at, why)
@@ -77,7 +65,7 @@ class EvictionReporter:
             self._logs.event.info("limit plan", **_subject(waiting), limits=list(move.levels), victims=victims)
             what = f"To be evicted: {named}" if move.victims else "Pods that end make the room and none is evicted"
             text = f"room is made under the limits of {' and '.join(move.levels)}: {sums.of(waiting.team)}. {what}"
-            self._publish(waiting, EventReason.RECLAIMING, "Reclaim", text, kind=EventType.NORMAL)
+            self._publish(waiting, EventReason.RECLAIMING, text)
             for victim in move.victims if is_notice else ():
                 why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
                 self._will_be_evicted(victim, at, why)
@@ -92,7 +80,7 @@ class EvictionReporter:
                 self._reported[uid] = cause
                 self._logs.event.info("no plan", **_subject(waiting), cause=str(cause))
                 text = f"no borrowed GPUs can be taken back for it now: {WHY_NOT[cause]}"
-                self._publish(waiting, EventReason.CANNOT_RECLAIM, "Reclaim", text)
+                self._publish(waiting, EventReason.CANNOT_RECLAIM, text)
 
     def evicted(self, target: Target, outcome: Outcome, *, now: int, pause_seconds: float = 0.0) -> None:
         """Report the outcome of an eviction; a victim that was refused is left alone for `pause_seconds`."""
@@ -109,7 +97,7 @@ class EvictionReporter:
                     self._metrics.victim(gpu_pod.team, gpu_unit_seconds=lost)
                     if waiting is not None:
                         why = _reason(waiting, gpu_pod.team, gpu_pod.demand.gpus, self._sums())
-                        self._publish(target, EventReason.RECLAIMED, "Evict", f"evicted: {why}")
+                        self._publish(target, EventReason.RECLAIMED, f"evicted: {why}")
                         self._publish_on_controller(gpu_pod, f"pod {target.name} was evicted: {why}", waiting.team)
             case Evicted.GONE:
                 self._metrics.eviction("gone")
@@ -135,12 +123,12 @@ class EvictionReporter:
             f"not evicted: {_WHAT_FAILED[refused.obstacle]}: {refused.why}. Another victim is chosen, and this one is "
             f"left alone for {pause_seconds:.0f} s"
         )
-        self._publish(target, EventReason.EVICTION_REFUSED, "Evict", text)
+        self._publish(target, EventReason.EVICTION_REFUSED, text)
 
     def cancelled(self, target: Target) -> None:
         """Report that an announced eviction is canceled."""
         text = "not evicted: the pod that needed its room no longer waits"
-        self._publish(target, EventReason.EVICTION_CANCELLED, "Evict", text, kind=EventType.NORMAL)
+        self._publish(target, EventReason.EVICTION_CANCELLED, text)
 
     def placed(self, beneficiary: Beneficiary, *, node: str, seconds: float) -> None:
         """Report that a waiting pod got its room."""
@@ -163,7 +151,7 @@ class EvictionReporter:
     def gave_up(self, beneficiary: Beneficiary, *, seconds: float) -> None:
         """Report that nothing is evicted for a pod for a while: it did not use its room too often."""
         text = f"room was made for it and it did not use it; the next try is in {seconds:.0f} s"
-        self._publish(beneficiary, EventReason.CANNOT_RECLAIM, "Reclaim", text)
+        self._publish(beneficiary, EventReason.CANNOT_RECLAIM, text)
 
     def _asker(self, uid: Uid) -> "_Asker | None":
         """Return a waiting pod, in line or in kube-scheduler."""
@@ -176,26 +164,14 @@ class EvictionReporter:
 
     def _will_be_evicted(self, victim: Victim, at: int, why: str) -> None:
         text = f"will be evicted at {rfc3339(at)}: {why}. Save your work until then"
-        self._publish(victim, EventReason.EVICTION_PLANNED, "Evict", text)
-
-    def _publish(
-        self,
-        pod: Beneficiary | Target | ReclaimPod | Victim,
-        reason: EventReason,
-        action: str,
-        text: str,
-        *,
-        kind: EventType = EventType.WARNING,
-    ) -> None:
-        about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
-        self._event_recorder.record(Event(about, kind, reason, action, text))
+        self._publish(victim, EventReason.EVICTION_PLANNED, text)
 
     def _publish_on_controller(self, gpu_pod: ReclaimPod, text: str, team: TeamName) -> None:
         """Report an eviction on the victim's controller; evictions for one team become one Event with a count."""
         if (made_by := gpu_pod.controller) is not None:
             api_version, kind, name, uid = made_by
             owner = ObjectRef(kind, gpu_pod.namespace, name, uid, api_version)
-            self._notify_owner(OwnerEvent(owner, EventReason.RECLAIMED, "Evict", text, f"for team {team}"))
+            self._notify_owner(OwnerEvent(owner, EventReason.RECLAIMED, text, f"for team {team}"))
 
     def _sums(self) -> "_Sums":
         return _Sums(self._world)

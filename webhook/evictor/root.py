@@ -1,12 +1,10 @@
 """The composition root of `fairgate evict`: the only place that wires all parts together."""
 
 import asyncio
-import os
 import secrets
-import signal
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,14 +23,15 @@ from webhook.core.reclaim.stranded import STRANDED_SECONDS
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.dry_run import DryRun
 from webhook.evictor.endpoints import Endpoints
+from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.loop import Reclaimer
 from webhook.evictor.lost_pods import LostPods
 from webhook.evictor.repair import Repair
-from webhook.evictor.repair_context import RepairContext
 from webhook.evictor.replica import EvictorState
 from webhook.evictor.reporter import EvictionReporter
+from webhook.http.lifecycle import run_beside, stop_signals
 from webhook.kube.objects import keys
 from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.process import LeaderStatus
@@ -73,7 +72,7 @@ async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
     metrics.policy_reload(is_success=True)
     metrics.watch_policy(lambda: cluster_view.world.policy.hash)
     async with AsyncExitStack() as stack:
-        stop = stack.enter_context(_stop_signals())
+        stop = stack.enter_context(stop_signals(logs.stop_at_once))
         connection = await stack.enter_async_context(await connect(settings.kubeconfig))
         feed = cluster_view.feed(connection)
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
@@ -100,7 +99,7 @@ async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
         if settings.listen is not None:
             endpoints = Endpoints(metrics, why_not_ready=feed.readiness)
             logs.event.info("listening", url=await stack.enter_async_context(endpoints.serving(*settings.listen)))
-        await _until(stop, tasks)
+        await run_beside(tasks, stop.wait())
     logs.flush()
 
 
@@ -138,28 +137,19 @@ class _Candidate:
     async def lead(self) -> None:
         """Reclaim and repair until cancelled."""
         cluster_view, logs, why_stale = self._cluster_view, self._logs, self._feed.readiness
-        eviction_reporter = EvictionReporter(
-            cluster_view.world,
-            cluster_view.reclaim_index,
-            logs=logs,
-            event_recorder=self.events,
-            metrics=self._metrics,
-            notify_owner=self.owner_events.take,
-        )
-        manager = self._manager = HoldManager(
-            cluster_view, eviction_reporter, clock=time.time, new_id=lambda: secrets.token_hex(ID_BYTES)
-        )
-        executor = Executor(self._connection, is_leading=lambda: self.lease.is_leading)
-        reclaimer = Reclaimer(cluster_view, manager, executor, eviction_reporter, self._metrics, why_stale=why_stale)
-        context = RepairContext(
+        context = EvictorContext(
             cluster_view=cluster_view,
             connection=self._connection,
-            event_recorder=self.events,
+            events=self.events,
             logs=logs,
+            metrics=self._metrics,
             why_stale=why_stale,
             is_leading=lambda: self.lease.is_leading,
             clock=time.time,
         )
+        reporter = EvictionReporter(context, notify_owner=self.owner_events.take)
+        manager = self._manager = HoldManager(context, reporter, new_id=lambda: secrets.token_hex(ID_BYTES))
+        reclaimer = Reclaimer(context, manager, Executor(context), reporter)
         repair = Repair(context, after_seconds=self._repair_after_seconds)
         lost_pods = LostPods(context)
         dry_run = DryRun(
@@ -188,20 +178,6 @@ class _Candidate:
         return LeaderStatus(LEASE_NAME, is_leading=lease.is_leading, terms=lease.terms, events=self.events.counts())
 
 
-async def _until(stop: asyncio.Event, tasks: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run tasks until `stop` is set; one that ends or fails ends all, with its own error."""
-    stopping = asyncio.create_task(stop.wait())
-    running = [asyncio.create_task(task) for task in tasks]
-    try:
-        done, _ = await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in (stopping, *running):
-            task.cancel()
-        await asyncio.gather(stopping, *running, return_exceptions=True)
-
-
 def _on_policy(cluster_view: ClusterView, metrics: ReclaimMetrics, logs: Logs) -> Callable[[Policy], None]:
     def apply(policy: Policy) -> None:
         metrics.policy_reload(is_success=True)
@@ -218,22 +194,3 @@ def _on_refusal(holder: PolicyHolder, metrics: ReclaimMetrics, logs: Logs) -> Ca
         logs.event.error("policy edit refused", kept=holder.current.hash, problems=[str(each) for each in problems])
 
     return report
-
-
-@contextmanager
-def _stop_signals() -> Iterator[asyncio.Event]:
-    """Yield an event that SIGTERM or SIGINT sets; a second signal ends the process at once."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-
-    def on_signal(number: signal.Signals) -> None:
-        if stop.is_set():
-            os._exit(128 + number)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, number)
-    try:
-        yield stop
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)

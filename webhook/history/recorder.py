@@ -28,12 +28,11 @@ from webhook.history.reader import read_usage
 from webhook.history.refusals import refusal_row
 from webhook.history.schema import HistoryError
 from webhook.history.store import Batch, Bounds, Recorded, Store
-from webhook.history.totals import gpu_seconds_of, nodes_of, totals_of
+from webhook.history.totals import gpu_seconds_of, nodes_of
 from webhook.history.usage_row import Kind, UsageKey, UsageRow, interval_of
 from webhook.kube.admission.review import Review
 from webhook.observe.gpu_time import GpuHolder, NodeGpus
 from webhook.observe.logs import Logs
-from webhook.observe.usage_metrics import UsageTotal
 from webhook.policy.published import published
 from webhook.policy.watch import InForce
 
@@ -127,12 +126,6 @@ class Recorder:
             self.meter.add(UsageKey(Kind.REFUSED_GPUS, row.team, row.user), row.gpus, now)
             if self._path is not None and pod is not None:
                 self.pods.refused(row, review.pod)
-
-    def totals(self) -> Iterator[UsageTotal]:
-        """Return the sums from the start until now, for metrics."""
-        if self.until:
-            self._measure()
-        return totals_of(self.meter, self._world.policy)
 
     def gpu_seconds(self) -> dict[GpuHolder, float]:
         """Return the GPU-seconds that pods held on nodes from the start until now."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import Counter, Histogram
-from prometheus_client.core import CounterMetricFamily
 
 from webhook.core.model.names import TeamName
 from webhook.observe.process import ProcessMetrics
@@ -42,9 +41,10 @@ _STATES: Final = {
     "fairgate_ledger_lag": "By how many resourceVersions this replica's view of the pods is behind the ledger. If it "
     "stays above 0, the watch is stuck, and the replica charges nothing.",
 }
-_BYPASSES: Final = {
-    "fairgate_bypassing_pods": "GPU pods that bypassed the webhook since the start, outside of exempt namespaces."
-}
+_BYPASSES: Final = (
+    "fairgate_bypassing_pods",
+    "GPU pods that bypassed the webhook since the start, outside of exempt namespaces.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,7 @@ class LedgerMetrics:
             lambda: [Row((each.team,), (each.in_flight, each.lag)) for each in states()],
             labels=["team"],
         )
-        process.add_table(
-            _BYPASSES,
-            lambda: [Row((team,), (count,)) for team, count in (dict.fromkeys(teams(), 0) | self._bypasses).items()],
-            labels=["team"],
-            family=CounterMetricFamily,
-        )
+        process.add_counts(*_BYPASSES, lambda: dict.fromkeys(teams(), 0) | self._bypasses, labels=["team"])
 
     def wrote(self, result: str, *, charges: int, seconds: float) -> None:
         """Record a write."""

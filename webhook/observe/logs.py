@@ -19,6 +19,7 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from webhook.core.model.pod import Pod, Resident
 from webhook.core.model.text import printable, printable_lines
 
 FLUSH_SECONDS: Final = 0.005
@@ -90,6 +91,11 @@ class Logs:
         """Write all buffered lines, before the process ends."""
         self._writer.flush()
 
+    def stop_at_once(self, why: str) -> None:
+        """Write that the process ends at once, by a second signal."""
+        self.event.warning("stopping at once", signal=why)
+        self.flush()
+
     def capture_libraries(self) -> None:
         """Log what libraries log (warnings and worse), and Python's warnings, in the same way."""
         root = logging.getLogger()
@@ -107,6 +113,11 @@ class Logs:
 def open_logs(log_format: LogFormat, *, fd: int | None = None) -> Logs:
     """Log to a file descriptor; by default standard error, because standard output is for commands' results."""
     return Logs(LineWriter(sys.stderr.fileno() if fd is None else fd), log_format=log_format)
+
+
+def pod_fields(pod: Resident | Pod) -> dict[str, str]:
+    """Return the fields of a log line that name a pod."""
+    return {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
 
 
 _encoder: Final = msgspec.json.Encoder(enc_hook=str)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import Counter
-from prometheus_client.core import CounterMetricFamily
 
 from webhook.core.model.names import TeamName
 from webhook.core.model.tier import Tier
@@ -17,12 +16,12 @@ from webhook.observe.ledger_metrics import LedgerMetrics, LedgerState
 from webhook.observe.process import Component, ProcessMetrics
 from webhook.observe.queue_metrics import QueueMetrics
 from webhook.observe.table import Row
-from webhook.observe.usage_metrics import UsageMetrics, UsageTotal
 
-_TIER_CHANGES: Final = {
-    "fairgate_tier_changes": "Pods that this replica gave another tier. `tier`: the new one, guaranteed for "
-    "promotions, preemptible for demotions."
-}
+_TIER_CHANGES: Final = (
+    "fairgate_tier_changes",
+    "Pods that this replica gave another tier. `tier`: the new one, guaranteed for promotions, preemptible for "
+    "demotions.",
+)
 _READY: Final = {
     "fairgate_ready": "1 where a condition of readiness holds, 0 where not. `condition`: policy, certificate, ledger, "
     "world, serving."
@@ -98,21 +97,13 @@ class Metrics(ProcessMetrics):
         self.add_table(gpu_rows.REJECTING, lambda: gpu_rows.rejecting_rows(world), labels=["node"])
         self.add_table(gpu_rows.UNUSUAL, lambda: gpu_rows.unusual_rows(world), labels=["stage"])
 
-    def watch_usage(self, totals: Callable[[], Iterable[UsageTotal]]) -> None:
-        """Export usage over time; `totals` is called on each scrape."""
-        self.registry.register(UsageMetrics(totals))
-
     def watch_history(self, problem: Callable[[], str | None], dropped: Callable[[], int]) -> None:
         """Export whether the history file can be written, and how many rows were lost since it cannot."""
         self.add_gauge(
             "fairgate_history_writable", "1 while the history file is written, 0 if not.", lambda: problem() is None
         )
-        self.add_table(
-            {"fairgate_history_dropped_rows": "Rows of the history that were dropped because they were never written."},
-            lambda: [Row((), (dropped(),))],
-            labels=(),
-            family=CounterMetricFamily,
-        )
+        text = "Rows of the history that were dropped because they were never written."
+        self.add_counts("fairgate_history_dropped_rows", text, lambda: {(): dropped()})
 
     def watch_queue(self, world: World) -> QueueMetrics:
         """Export how many pods wait in line; return what counts releases."""
@@ -120,23 +111,16 @@ class Metrics(ProcessMetrics):
 
     def watch_tier_changes(self, changes: Mapping[tuple[TeamName, Tier], int]) -> None:
         """Export the promotions and demotions that this replica made."""
-        self.add_table(
-            _TIER_CHANGES,
-            lambda: [Row(key, (count,)) for key, count in changes.items()],
-            labels=["team", "tier"],
-            family=CounterMetricFamily,
-        )
+        self.add_counts(*_TIER_CHANGES, lambda: changes, labels=["team", "tier"])
 
     def watch_leader_tasks(self, failures: Mapping[str, int]) -> None:
         """Export how often each task of the leader failed."""
-        self.add_table(
-            {
-                "fairgate_leader_task_failures": "Unexpected errors in a task of the leader, which started again. "
-                "Should stay 0. `task`: registration, usage, labels, queue, refusals, policy, starts."
-            },
-            lambda: [Row((task,), (count,)) for task, count in failures.items()],
+        self.add_counts(
+            "fairgate_leader_task_failures",
+            "Unexpected errors in a task of the leader, which started again. Should stay 0. `task`: registration, "
+            "usage, labels, queue, refusals, policy, starts.",
+            lambda: failures,
             labels=["task"],
-            family=CounterMetricFamily,
         )
 
     def watch_registration(self, is_in_step: Callable[[], bool]) -> None:

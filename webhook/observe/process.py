@@ -4,7 +4,7 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -158,20 +158,18 @@ class ProcessMetrics:
             lambda: [Row((leader_status().lease,), (leader_status().is_leading,))],
             labels=["lease"],
         )
-        self.add_table(
-            {"fairgate_leader_terms": "How often this process became leader."},
-            lambda: [Row((leader_status().lease,), (leader_status().terms,))],
+        self.add_counts(
+            "fairgate_leader_terms",
+            "How often this process became leader.",
+            lambda: {leader_status().lease: leader_status().terms},
             labels=["lease"],
-            family=CounterMetricFamily,
         )
-        self.add_table(
-            {
-                "fairgate_events": "Events. `outcome`: written, held_back (too many on one object), dropped (rejected "
-                "by the API server, or the queue was full)."
-            },
-            lambda: [Row((outcome,), (leader_status().events.get(outcome, 0),)) for outcome in EVENT_OUTCOMES],
+        self.add_counts(
+            "fairgate_events",
+            "Events. `outcome`: written, held_back (too many on one object), dropped (rejected by the API server, or "
+            "the queue was full).",
+            lambda: {outcome: leader_status().events.get(outcome, 0) for outcome in EVENT_OUTCOMES},
             labels=["outcome"],
-            family=CounterMetricFamily,
         )
 
     def add_table(
@@ -184,6 +182,17 @@ class ProcessMetrics:
     ) -> None:
         """Export a table whose rows are computed on each scrape."""
         self.registry.register(Table(columns, rows, labels=labels, family=family))
+
+    def add_counts(
+        self, name: str, text: str, counts: Callable[[], Mapping[Any, float]], *, labels: Sequence[str] = ()
+    ) -> None:
+        """Export counters that are kept elsewhere, by the value of their label or a tuple of the values of several."""
+
+        def rows() -> Iterator[Row]:
+            for key, count in counts().items():
+                yield Row((key,) if isinstance(key, str) else key, (count,))
+
+        self.add_table({name: text}, rows, labels=labels, family=CounterMetricFamily)
 
     def add_gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
         """Export a gauge that is read on each scrape."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from prometheus_client import Histogram
-from prometheus_client.core import CounterMetricFamily
 
 from webhook.core.explain.range_scores import Score
 from webhook.core.model.names import TeamName
@@ -25,19 +24,20 @@ _WAIT: Final = (
     "fairgate_queue_wait_seconds",
     "Time from the creation of a pod to its release from the line, observed by the leader: sum over replicas.",
 )
-_RELEASES: Final = {
-    "fairgate_queue_releases": "Pods that were released from the line, counted by the leader: sum over replicas. "
-    "`way`: inTurn, backfill."
-}
-_TIMED_OUT: Final = {
-    "fairgate_gangs_timed_out": "Gangs whose pods did not all come within queue.gangTimeout, counted by the leader: "
-    "sum over replicas."
-}
+_RELEASES: Final = (
+    "fairgate_queue_releases",
+    "Pods that were released from the line, counted by the leader: sum over replicas. `way`: inTurn, backfill.",
+)
+_TIMED_OUT: Final = (
+    "fairgate_gangs_timed_out",
+    "Gangs whose pods did not all come within queue.gangTimeout, counted by the leader: sum over replicas.",
+)
 
-_STARTS: Final = {
-    "fairgate_likely_starts": "Likely starts whose outcome is known, counted by the leader: sum over replicas. "
-    "`result`: inside the range, earlier, later (or not at all)."
-}
+_STARTS: Final = (
+    "fairgate_likely_starts",
+    "Likely starts whose outcome is known, counted by the leader: sum over replicas. `result`: inside the range, "
+    "earlier, later (or not at all).",
+)
 
 
 class QueueMetrics:
@@ -51,30 +51,15 @@ class QueueMetrics:
 
     def watch_releases(self, released: Mapping[tuple[TeamName, Way], int]) -> None:
         """Export the releases that this replica made."""
-        self._process.add_table(
-            _RELEASES,
-            lambda: [Row(key, (count,)) for key, count in released.items()],
-            labels=["team", "way"],
-            family=CounterMetricFamily,
-        )
+        self._process.add_counts(*_RELEASES, lambda: released, labels=["team", "way"])
 
     def watch_timeouts(self, timed_out: Mapping[TeamName, int]) -> None:
         """Export the gangs that this replica saw not come in time."""
-        self._process.add_table(
-            _TIMED_OUT,
-            lambda: [Row((team,), (count,)) for team, count in timed_out.items()],
-            labels=["team"],
-            family=CounterMetricFamily,
-        )
+        self._process.add_counts(*_TIMED_OUT, lambda: timed_out, labels=["team"])
 
     def watch_starts(self, scored: Callable[[], Score]) -> None:
         """Export how the likely starts came true that this replica forecast."""
-        self._process.add_table(
-            _STARTS,
-            lambda: [Row((name,), (count,)) for name, count in zip(Score._fields, scored(), strict=True)],
-            labels=["result"],
-            family=CounterMetricFamily,
-        )
+        self._process.add_counts(*_STARTS, lambda: scored()._asdict(), labels=["result"])
 
     def waited(self, team: TeamName, seconds: float) -> None:
         """Record how long a pod waited that was released."""

@@ -12,6 +12,7 @@ from webhook.core.model.demand import Weights
 from webhook.core.model.gpu_shares import HAMI_SCHEDULER, SHARES
 from webhook.core.model.names import GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.model.policy import (
+    OPERATOR_NAMESPACES,
     Defaults,
     Enforcement,
     LabelSelector,
@@ -77,9 +78,15 @@ def build(draft: Draft) -> Policy:
         counts_replicas=any(resource.value.per_replica for resource in draft.resources.values()),
         priority_classes={tier: name for tier, name in named.items() if name is not None},
         exempt_namespaces=_unique(name.value for name in draft.exempt),
+        operator_namespaces=_operator_namespaces(draft),
         workloads=_workloads(draft.section("workloads", Workloads())),
     )
     return replace(policy, hash=content_hash(policy))
+
+
+def _operator_namespaces(draft: Draft) -> tuple[str, ...]:
+    owned = {name for team in draft.teams for name in team.value.namespaces or ()}
+    return tuple(name for name in OPERATOR_NAMESPACES if draft.exempts_operators and name not in owned)
 
 
 def content_hash(policy: Policy) -> str:

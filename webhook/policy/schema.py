@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Discriminator, Field, RootModel, Strict, Tag, f
 
 from webhook.core.model.amount import ONE_GPU, gpus_text
 from webhook.core.model.domain_request import MAX_LEVELS
-from webhook.core.model.policy import Enforcement, Mode, ReclaimCost
+from webhook.core.model.policy import OPERATOR_NAMESPACES, Enforcement, Mode, ReclaimCost
 from webhook.policy.departments import Department
 from webhook.policy.field_types import (
     Bytes,
@@ -229,6 +229,11 @@ class Exempt(Spec):
     """What Fairgate does not change, but counts."""
 
     namespaces: list[NamespaceGlob] = Field(default=[], description="Namespaces: names, or globs (* and ?).")
+    operators: bool = Field(
+        default=True,
+        description="Whether the namespaces of known device operators are exempt, unless a team names them: their own "
+        f"pods ask for GPUs while a node comes up ({', '.join(OPERATOR_NAMESPACES)}).",
+    )
 
 
 class Enforce(RootModel[Enforcement]):

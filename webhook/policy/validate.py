@@ -39,6 +39,7 @@ class Draft:
     resources: dict[str, Located[schema.Resource]] = field(default_factory=dict)
     sections: dict[str, Located[Any]] = field(default_factory=dict)
     exempt: list[Located[str]] = field(default_factory=list)
+    exempts_operators: bool = True
     names: dict[str, list[Located[str]]] = field(default_factory=lambda: {"teams": [], "departments": [], "pools": []})
     """All teams, departments and pools, invalid ones included: a reference to one of those is not a second problem."""
     claims: list[NamespaceClaim] = field(default_factory=list)
@@ -98,6 +99,7 @@ def _read(document: Document, draft: Draft) -> None:
                 exempt = _checked(document, (name,), value, schema.Exempt, draft)
                 names = exempt.value.namespaces if exempt else []
                 path = (name, "namespaces")
+                draft.exempts_operators &= exempt is None or exempt.value.operators
                 draft.exempt += (Located(text, document, (*path, index)) for index, text in enumerate(names))
             case _ if name in _SECTIONS:
                 _read_section(document, name, value, draft)

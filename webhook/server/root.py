@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -20,6 +20,7 @@ from webhook.core.model.policy import Policy
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
 from webhook.history.recorder import Recorder
+from webhook.http.lifecycle import run_beside, stop_signals
 from webhook.kube.objects.usage_access import AUDIENCE
 from webhook.kube.world_file.world_file import WorldFileError, read_world
 from webhook.observe.logs import Logs, open_logs
@@ -28,7 +29,7 @@ from webhook.observe.watchdog import Watchdog
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
 from webhook.server.certificates import Certificates, CertificateStatus, open_certificates
-from webhook.server.http.app import build_app, serve, stop_signals
+from webhook.server.http.app import build_app, serve
 from webhook.server.http.probes import Readiness
 from webhook.server.http.usage_endpoint import UsageEndpoint
 from webhook.server.leader.leader import Leader
@@ -59,7 +60,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
     readiness.set_ok("policy", remark=f"policy {world.policy.hash}")
     _watch_world(world, metrics, readiness)
     async with AsyncExitStack() as stack:
-        stop = stack.enter_context(stop_signals(logs))
+        stop = stack.enter_context(stop_signals(logs.stop_at_once))
         certificates = await open_certificates(settings, stack, CertificateStatus(readiness, metrics, logs))
         tasks: list[Coroutine[Any, Any, None]] = []
         why_not_synced: Callable[[], str | None] = _always_ready
@@ -147,7 +148,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
             if on_listening is not None:
                 on_listening(url)
 
-        await _run_with(tasks, serve(app, settings, certificates.context, stop=stop, on_listening=announce))
+        await run_beside(tasks, serve(app, settings, certificates.context, stop=stop, on_listening=announce))
     logs.flush()
 
 
@@ -159,7 +160,6 @@ def _watch_world(world: World, metrics: Metrics, readiness: Readiness) -> None:
 
 def _make_recorder(settings: Settings, world: World, metrics: Metrics, logs: Logs) -> Recorder:
     recorder = Recorder(world, logs, path=settings.history, bounds=settings.history_bounds)
-    metrics.watch_usage(recorder.totals)
     metrics.accounting.watch(recorder.gpu_seconds, nodes=recorder.nodes)
     if settings.history is not None:
         metrics.watch_history(lambda: recorder.problem, lambda: recorder.dropped)
@@ -212,22 +212,6 @@ def _always_ready() -> None:
 
 def _ignore(_text: str) -> None:
     return None
-
-
-async def _run_with(tasks: Iterable[Coroutine[Any, Any, None]], main: Coroutine[Any, Any, None]) -> None:
-    """Run background tasks until `main` returns; the first exception of any of them ends all, and is raised."""
-    serving = asyncio.create_task(main)
-    running = {serving, *(asyncio.create_task(task) for task in tasks)}
-    try:
-        while not serving.done():
-            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            running -= done
-            for task in done:
-                task.result()
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
 
 
 def _load_policy(settings: Settings) -> PolicyHolder:

@@ -16,7 +16,7 @@ from webhook.core.model.names import Uid
 from webhook.core.model.pod import Pod, Resident
 from webhook.core.model.reason import Reason
 from webhook.core.model.tier import Tier
-from webhook.core.release.starts import Starts
+from webhook.core.starting.assumed_starts import AssumedStarts
 from webhook.core.tiers.tier_changes import promotion, tier_changes
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
@@ -28,7 +28,7 @@ from webhook.simulation.runs import Runs
 from webhook.simulation.task import DEFAULT_SETTINGS, Eviction, Evictions, Settings, Task, TaskRecord, TaskState
 
 AT_ONCE: Final = 64
-"""Pods that one pass over the queue releases, as in the leader."""
+"""Pods that one pass over the queue starts, as in the leader."""
 
 RESTART_SECONDS: Final = 1
 """When the controller of an evicted pod creates it again."""
@@ -85,7 +85,7 @@ class Simulation:
             look_at=self.look_at,
         )
         self._arrivals = Arrivals(self.cluster, self._runs, settings, look_at=self.look_at)
-        self._releases = Starts(world)
+        self._starts = AssumedStarts(world)
         self._released_at: object = None
         self._promoted_at: object = None
         for resident in world.pods():
@@ -112,7 +112,7 @@ class Simulation:
 
     def reasons_to_wait(self) -> Iterator[tuple[TaskRecord, tuple[Reason, ...]]]:
         """Yield why tasks have not started now, as far as they were judged since the last change."""
-        for uid, judged in self._releases.blocked.items():
+        for uid, judged in self._starts.blocked.items():
             pod_of = self._arrivals.queued.get(uid)
             if pod_of is not None and judged.reason is not None:
                 yield pod_of.record, (judged.reason,)
@@ -253,11 +253,11 @@ class Simulation:
         state = self.now, self.cluster.changes, self._arrivals.joined
         if state == self._released_at:
             return False  # since the last pass usage only grew
-        turns = self._releases.due(now=self.now, count=AT_ONCE)
+        turns = self._starts.due(now=self.now, count=AT_ONCE)
         self._released_at = state if len(turns) < AT_ONCE else None
         for turn in turns:
             self._arrivals.release(turn.waiting.uid, turn.admit)
-        for uid, judged in self._releases.blocked.items():
+        for uid, judged in self._starts.blocked.items():
             waiting = self.world.waiting.get(uid)
             if waiting is not None and waiting.gang_whole != judged.gang_whole:
                 self.world.set_waiting(replace(waiting, gang_whole=judged.gang_whole))

@@ -6,11 +6,11 @@ Left out is what it does about pods that never use their room: in a simulation e
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from webhook.core.line_reclaim.line_plan import NOTHING, plan_line
 from webhook.core.model.names import Uid
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot
 from webhook.core.reclaim.reservation import hold_under_limits, limit_place
-from webhook.core.release.line_plan import NOTHING, plan_line
 from webhook.simulation.cluster import SimulatedCluster
 
 

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from webhook.core.admission.gang_rules import too_many
+from webhook.core.gangs.gang_plans import GangPlan
 from webhook.core.model.decision import Admit, Deny, Queue
 from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.gang import MAX_MEMBERS
@@ -14,10 +15,9 @@ from webhook.core.model.reason import Code, Reason, waits_for
 from webhook.core.model.statement import Statement
 from webhook.core.queue.queued_pod import entry_of
 from webhook.core.queue.verdict import Never, Way
-from webhook.core.release.gang_judge import judge_gang
-from webhook.core.release.gang_plans import GangPlan
-from webhook.core.release.judge import Judged
-from webhook.core.release.queue_view import queued_pod
+from webhook.core.waiting.judged_gang import judge_gang
+from webhook.core.waiting.judged_pod import Judged
+from webhook.core.waiting.waiting_entries import queued_pod
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.simulation.simulate import Answer, Simulator, Template

@@ -25,9 +25,19 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{/* A name and a suffix within the 63 characters of a label: a Job's name is one, too. The caller gives name and suffix. */}}
+{{- define "fairgate.suffixed" -}}
+{{- printf "%s-%s" (.name | trunc (sub 62 (len .suffix) | int) | trimSuffix "-") .suffix -}}
+{{- end -}}
+
+{{/* The name of a hook's objects. The caller gives root and hook. */}}
+{{- define "fairgate.hookName" -}}
+{{- include "fairgate.suffixed" (dict "name" (include "fairgate.fullname" .root) "suffix" .hook) -}}
+{{- end -}}
+
 {{/* Labels of a hook: neither the Service nor the disruption budget may select its pod. The caller gives root and hook. */}}
 {{- define "fairgate.hookLabels" -}}
-app.kubernetes.io/name: {{ include "fairgate.name" .root }}-{{ .hook }}
+app.kubernetes.io/name: {{ include "fairgate.suffixed" (dict "name" (include "fairgate.name" .root) "suffix" .hook) }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end -}}
@@ -76,9 +86,7 @@ securityContext: {{- toYaml .root.Values.securityContext | nindent 2 }}
 
 {{/* Labels of the page's pods: the Service of the webhooks may not select them. */}}
 {{- define "fairgate.pageLabels" -}}
-app.kubernetes.io/name: {{ include "fairgate.name" . }}-page
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- include "fairgate.hookLabels" (dict "root" . "hook" "page") -}}
 {{- end -}}
 
 {{- define "fairgate.serviceAccountName" -}}

@@ -88,6 +88,7 @@ def evidence(**more):
         "ledgers": ReadValue([{"status": {"team": "vision"}}]),
         "deployments": ReadValue([]),
         "large_pods": ReadValue([]),
+        "namespaces": ReadValue([]),
     }
     return InstallationState(**parts | more)
 

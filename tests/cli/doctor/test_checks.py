@@ -12,6 +12,7 @@ from webhook.cli.doctor.findings import Check, State, exit_status
 from webhook.cluster.reads.installation import ReadForbidden, ReadValue
 from webhook.core.model.policy import Enforcement, Share
 from webhook.kube.ledger.reports import Report
+from webhook.kube.registration.guards import guards
 from webhook.kube.registration.installation import Probe, ProbeOutcome
 
 
@@ -260,6 +261,49 @@ def test_nothing_is_registered_while_the_policy_is_off():
     assert (states[Check.WEBHOOKS], states[Check.GUARDS]) == (State.SKIPPED, State.SKIPPED)
     left = {each.check: each.state for each in findings(replace(HEALTHY, policy=off))}
     assert left[Check.WEBHOOKS] is State.WRONG
+
+
+AKS = {"key": "control-plane", "operator": "DoesNotExist"}
+
+
+def excluding(*terms):
+    """An installation to whose webhooks a control plane added these terms, and whose leader has seen them."""
+    found = deepcopy(stage.configurations())
+    for part in found.values():
+        for webhook in part.value["webhooks"]:
+            webhook["namespaceSelector"]["matchExpressions"] += terms
+    guarded = {
+        (each["kind"], each["metadata"]["name"]): ReadValue(each)
+        for each in guards(POLICY, excluding=["control-plane"])
+    }
+    return {"configurations": found, "guards": guarded}
+
+
+def namespace(name, **labels):
+    return {"metadata": {"name": name, "labels": {key.replace("_", "-"): value for key, value in labels.items()}}}
+
+
+def test_what_a_control_plane_adds_to_the_webhooks_is_no_problem():
+    found = findings(**excluding(AKS), namespaces=ReadValue([namespace("vision"), namespace("x", control_plane="a")]))
+    assert exit_status(found) == 0
+    [webhooks] = [each for each in found if each.check is Check.WEBHOOKS]
+    assert webhooks.message.endswith("; others exclude namespaces by control-plane")
+
+
+def test_a_teams_namespace_that_others_exclude_is_named():
+    seen = ReadValue([namespace("vision", control_plane="mine")])
+    [webhooks] = [each for each in findings(**excluding(AKS), namespaces=seen) if each.check is Check.WEBHOOKS]
+    assert webhooks.state is State.WRONG
+    assert "pods in 1 namespace of team vision are not reviewed" in webhooks.message
+    assert webhooks.message.endswith("control-plane: vision")
+    forbidden = findings(**excluding(AKS), namespaces=ReadForbidden("list namespaces"))
+    [webhooks] = [each for each in forbidden if each.check is Check.WEBHOOKS]
+    assert (webhooks.state, webhooks.remedy) == (State.UNKNOWN, "grant list namespaces")
+
+
+def test_a_guard_that_does_not_know_the_labels_by_which_others_exclude_is_a_problem():
+    found = findings(**(excluding(AKS) | {"guards": stage.guard_objects()}))
+    assert {each.check for each in found if each.state is State.WRONG} == {Check.GUARDS}
 
 
 def test_a_missing_right_makes_a_check_unknown_and_is_named():

@@ -96,14 +96,10 @@ def test_the_files_of_two_replicas_count_once(tmp_path, path):
     [
         (("--history", "nothing.db"), "nothing.db cannot be read: No such file or directory"),
         (("--history", "pyproject.toml"), "pyproject.toml is not a history of Fairgate"),
-        (("--prometheus", "http://127.0.0.1:1"), "http://127.0.0.1:1 cannot be read: "),
-        (("--prometheus", "localhost"), "'localhost' is no address of a Prometheus"),
-        (("--prometheus", "file:///etc/passwd"), "is no address of a Prometheus"),
         (("--since", "yesterday"), "expected an age such as 7d, 24h or 30m"),
         (("--since", "1h", "--until", "2h"), "--since 1h is not before --until 2h"),
         (("--since", "9" * 400 + "d"), "expected an age such as 7d"),
-        (("--prometheus", "http://x", "--by", "user"), "--by user needs a history"),
-        (("--prometheus", "http://x", "--history", "y"), "exclude each other"),
+        (("--history", "y", "--kubeconfig", "x"), "exclude each other"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_a_line_with_status_2(arguments, why):

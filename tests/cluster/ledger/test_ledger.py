@@ -225,17 +225,58 @@ async def test_reconciling_updates_objects_and_deletes_those_of_removed_teams(ap
         assert len(one.counts.results) == writes, "at rest nothing is written"
 
 
-async def test_a_bug_in_a_decision_is_raised_in_its_request_and_the_next_is_served(one):
-    def breaks_later():
+@pytest.mark.parametrize("breaks_at", [1, 2])
+async def test_a_bug_in_a_decision_is_raised_in_its_request_and_the_next_is_served(one, other, breaks_at):
+    def breaks():
         calls.append(1)
-        if len(calls) > 1:
+        if len(calls) == breaks_at:
             raise KeyError("a bug")
         return one.judge("u0")()
 
     calls = []
+    await other.ask("first")  # so that the first write loses the race, and the pod is judged again
     with pytest.raises(KeyError):
-        await one.ledger.commit(breaks_later, deadline=asyncio.get_running_loop().time() + 1, is_gone=lambda: False)
+        await one.ledger.commit(breaks, deadline=asyncio.get_running_loop().time() + 1, is_gone=lambda: False)
+    assert len(calls) == breaks_at
     assert await one.ask("u1") is YES
+
+
+async def test_pods_are_judged_once_also_those_that_come_during_a_write(api, one):
+    await one.ask("first")
+    api.faults["put"].append(held := Held())
+    asked = [asyncio.create_task(one.ask(f"u{number}")) for number in range(2)]
+    await until(lambda: api.count("put") == 1)
+    asked += [asyncio.create_task(one.ask("late")), asyncio.create_task(one.ask("refused"))]
+    assert await asked.pop() is NO, "no refusal waits for a write"
+    held.go.set()
+    assert await asyncio.gather(*asked) == [YES] * 3
+    assert one.judged == dict.fromkeys(("first", "u0", "u1", "late", "refused"), 1)
+
+
+async def test_pods_that_were_judged_during_a_write_are_judged_again_when_another_replica_was_faster(api, one, other):
+    await one.ask("first")
+    api.faults["put"].append(held := Held())
+    asked = [asyncio.create_task(one.ask(f"u{number}")) for number in range(3)]
+    await until(lambda: api.count("put") == 1)
+    answers = [await other.ask("rival-0"), await other.ask("rival-1")]
+    held.go.set()
+    answers += await asyncio.gather(*asked)
+    assert (answers.count(YES), answers.count(NO)) == (3, 2)
+    assert len(in_flight(api)) == 4
+
+
+async def test_pods_that_were_judged_during_a_write_are_judged_again_under_a_new_policy(api, one):
+    await one.ask("first")
+    api.faults["put"].append(held := Held())
+    asked = [asyncio.create_task(one.ask("u0"))]
+    await until(lambda: api.count("put") == 1)
+    asked.append(asyncio.create_task(one.ask("late")))
+    await asyncio.sleep(0)
+    one.limit = gpus(2)
+    one.world.set_policy(policy(team(guaranteed=2, limit_=2)))
+    held.go.set()
+    assert await asyncio.gather(*asked) == [YES, NO]
+    assert in_flight(api) == ["first", "u0"]
 
 
 async def test_a_pod_of_an_exempt_namespace_does_not_wait_for_a_write(api, one):

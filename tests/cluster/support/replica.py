@@ -1,6 +1,7 @@
 """A process's ledger for small teams, with helpers for assertions."""
 
 import asyncio
+from collections import Counter
 from contextlib import asynccontextmanager, suppress
 
 from tests.core.support.make import gpus, policy, resident, team, world
@@ -43,6 +44,7 @@ class Replica:
         self.world = world(policy(team(guaranteed=limit, limit_=limit), team("team-b", limit_=limit)), nodes=[])
         self.counts, self.reached = Counts(), 0
         self.known = {}
+        self.judged = Counter()
         self.ledger = ApiLedger(
             connection, self.world, reached=lambda: self.reached, recorder=self.counts, known=self.known.get
         )
@@ -50,6 +52,7 @@ class Replica:
 
     def judge(self, uid, team_name=A):
         def decide():
+            self.judged[uid] += 1
             if self.world.usage(team_name).total + gpus(1) > self.limit:
                 return LedgerDecision(NO, None)
             pod = resident(1, uid=uid, namespace=team_name)

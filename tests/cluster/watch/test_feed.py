@@ -4,30 +4,19 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-import msgspec
 import pytest
 
 from tests.cluster.support.fake_api import Answer, ErrorEvent, Silent
-from tests.cluster.support.stores import FAST, Meta, Thing, until
+from tests.cluster.support.stores import FAST, until
 from webhook.cluster.api.client import CONNECT_SECONDS
 from webhook.cluster.watch.feed import STALE_SECONDS, Feed
 from webhook.cluster.watch.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
 from webhook.cluster.watch.pace import DEFAULT_PACE
 from webhook.core.model.demand import Demand
-from webhook.core.model.node import Node
-from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Resident
+from webhook.core.model.pod import Resident
 
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-
-
-class PriorityClass(msgspec.Struct):
-    metadata: Meta
-    value: int
-
-
-class Named(msgspec.Struct):
-    metadata: Meta
 
 
 @dataclass
@@ -67,20 +56,26 @@ class RecordingSink:
         return [sorted(names) for names in (self.nodes, pods, self.namespaces, self.classes)]
 
 
+def of(gpus):
+    """Return the parts of a pod of so many GPUs."""
+    return {"metadata": {"labels": {"gpus": str(gpus)}}, "spec": {"containers": []}}
+
+
 def to_resident(pod):
-    if pod.spec.gpus == 0:
-        return None
-    demand = Demand(gpus=pod.spec.gpus, devices=(), requests=())
     meta = pod.metadata
+    gpus = int(meta.labels["gpus"])
+    if not gpus:
+        return None
+    demand = Demand(gpus=gpus, devices=(), requests=())
     return Resident(meta.uid, meta.namespace, meta.name, demand, None, None, None, None)
 
 
 def kinds_of(sink):
     return (
-        node_kind(sink, Named, lambda node: Node(node.metadata.name, {})),
-        pod_kind(sink, Thing, to_resident),
-        namespace_kind(sink, Named, lambda named: NamespaceFacts(named.metadata.name)),
-        priority_class_kind(sink, PriorityClass, lambda found: PriorityTriple(found.metadata.name, found.value)),
+        node_kind(sink),
+        pod_kind(sink, to_resident),
+        namespace_kind(sink),
+        priority_class_kind(sink),
     )
 
 
@@ -109,9 +104,9 @@ def feed(connection, sink):
 def cluster(api):
     api.put(NODES, "node-1")
     api.put(NAMESPACES, "vision")
-    api.put(PODS, "train", namespace="vision", spec={"gpus": 2})
-    api.put(PODS, "web", namespace="vision", spec={"gpus": 0})
-    api.put(PODS, "old", namespace="vision", spec={"gpus": 8}, status={"phase": "Failed"})
+    api.put(PODS, "train", namespace="vision", **of(2))
+    api.put(PODS, "web", namespace="vision", **of(0))
+    api.put(PODS, "old", namespace="vision", **of(8), status={"phase": "Failed"})
     api.put(PRIORITY_CLASSES, "high", value=100)
     return api
 
@@ -122,10 +117,10 @@ async def test_every_kind_reaches_the_sink_and_leaves_it(cluster, feed, sink):
         assert sink.names == [["node-1"], ["train"], ["vision"], ["high"]]
         assert sink.classes["high"].value == 100
         cluster.put(NODES, "node-2")
-        cluster.put(PODS, "train", namespace="vision", spec={"gpus": 0})
-        cluster.put(PODS, "second", namespace="vision", spec={"gpus": 1})
+        cluster.put(PODS, "train", namespace="vision", **of(0))
+        cluster.put(PODS, "second", namespace="vision", **of(1))
         await until(lambda: sink.names == [["node-1", "node-2"], ["second"], ["vision"], ["high"]])
-        cluster.put(PODS, "second", namespace="vision", spec={"gpus": 1}, status={"phase": "Succeeded"})
+        cluster.put(PODS, "second", namespace="vision", **of(1), status={"phase": "Succeeded"})
         cluster.delete(NODES, "node-1")
         cluster.delete(NAMESPACES, "vision")
         cluster.delete(PRIORITY_CLASSES, "high")
@@ -193,7 +188,7 @@ async def test_not_ready_when_lists_never_complete(cluster, connection, sink, ve
     """An event during a list does not prove that the rest is up to date."""
     cluster.streams_lists = streams
     for number in range(9):
-        cluster.put(PODS, f"pod-{number}", namespace="vision", spec={"gpus": 1})
+        cluster.put(PODS, f"pod-{number}", namespace="vision", **of(1))
     feed = Feed(connection, kinds_of(sink), pace=FAST, stale_seconds=0.1)
     async with feeding(feed):
         await until(lambda: feed.readiness() is None and len(cluster.watchers) == 4)
@@ -209,7 +204,7 @@ async def test_a_bug_in_one_translation_is_raised(connection, sink):
     def broken(_node):
         raise KeyError("a bug")
 
-    feed = Feed(connection, (node_kind(sink, Named, broken), *kinds_of(sink)[1:]), pace=FAST)
+    feed = Feed(connection, (node_kind(sink, broken), *kinds_of(sink)[1:]), pace=FAST)
     with pytest.raises(ExceptionGroup) as raised:
         await feed.run()
     assert raised.group_contains(KeyError, match="a bug")

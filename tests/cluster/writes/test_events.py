@@ -11,11 +11,11 @@ from tests.cluster.support.fake_api import Answer, Slow
 from tests.cluster.support.stores import FAST, until
 from webhook.cluster.writes.correlation import BURST, REFILL_SECONDS, Correlator
 from webhook.cluster.writes.events import TRIES, WAITING, EventWriter
-from webhook.kube.objects.events import MAX_MESSAGE_BYTES, Event, EventReason, EventType, ObjectRef
+from webhook.kube.objects.events import MAX_MESSAGE_BYTES, Event, EventReason, ObjectRef
 
 EVENTS = "/api/v1/events"
 POD = ObjectRef("Pod", "team-a", "train-0", "u1")
-PROMOTED = Event(POD, EventType.NORMAL, EventReason.PROMOTED, "Promote", "2 GPUs became guaranteed")
+PROMOTED = Event(POD, EventReason.PROMOTED, "2 GPUs became guaranteed")
 WALL = datetime(2026, 1, 1, tzinfo=UTC)
 
 

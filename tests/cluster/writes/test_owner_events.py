@@ -33,7 +33,7 @@ def web(api):
 
 
 def refused(owner, text="no room", series="TeamLimitExceeded"):
-    return OwnerEvent(owner, EventReason.REFUSED, "Refuse", text, series)
+    return OwnerEvent(owner, EventReason.REFUSED, text, series)
 
 
 @asynccontextmanager

@@ -41,7 +41,7 @@ def found(api, name):
 
 
 async def adjusted(connection, wanted):
-    return (await sync_registration(connection, wanted, is_served=False)).changed
+    return tuple((await sync_registration(connection, wanted, is_served=False)).changed)
 
 
 def failure(api, name):
@@ -98,7 +98,7 @@ async def test_a_server_that_becomes_unready_opens_nothing(api, connection):
     for webhook in found(api, "fairgate")["webhooks"]:
         del webhook["clientConfig"]["caBundle"]
     done = await sync_registration(connection, objects_from_policy(AFTER), is_served=False)
-    assert done.changed == ("zz-fairgate", "fairgate")
+    assert tuple(done.changed) == ("zz-fairgate", "fairgate")
     assert done.open == ()
     assert failure(api, "fairgate") == CLOSED
 
@@ -108,7 +108,7 @@ async def test_a_policy_that_is_not_enforced_opens_what_was_closed(api, connecti
     await sync_registration(connection, objects_from_policy(BEFORE), is_served=True)
     shadow = replace(BEFORE, enforce=Enforcement.SHADOW)
     done = await sync_registration(connection, objects_from_policy(shadow), is_served=True)
-    assert (done.changed, done.open) == (("fairgate",), ())
+    assert (tuple(done.changed), done.open) == (("fairgate",), ())
     assert failure(api, "fairgate") == OPEN
 
 
@@ -163,3 +163,38 @@ async def test_guards_get_the_policys_labels_and_namespaces_and_keep_their_trust
     assert {"name": "hostPaths", "expression": '["/data"]'} in devices["variables"]
     assert devices["validations"] == made["fairgate-devices"]["spec"]["validations"]
     assert await adjusted(connection, objects_from_policy(policy)) == ()
+
+
+ENFORCER = [
+    {"key": "control-plane", "operator": "NotIn", "values": ["true"]},
+    {"key": "kubernetes.azure.com/managedby", "operator": "NotIn", "values": ["aks"]},
+    {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "gke-gmp-system"]},
+]
+
+
+def enforce(api):
+    """Add the terms of managed control planes to every webhook, where they are missing."""
+    for name in PATHS:
+        for webhook in found(api, name)["webhooks"]:
+            terms = webhook["namespaceSelector"]["matchExpressions"]
+            terms += [term for term in ENFORCER if term not in terms]
+
+
+async def test_terms_that_a_control_plane_adds_stay_and_the_policys_own_follow_it(api, connection):
+    register(api, BEFORE)
+    enforce(api)
+    result = await sync_registration(connection, objects_from_policy(BEFORE), is_served=False)
+    assert (result.changed, result.excluding) == ({}, ("control-plane", "kubernetes.azure.com/managedby"))
+    assert await adjusted(connection, objects_from_policy(AFTER)) == ("zz-fairgate", "fairgate")
+    for name in PATHS:
+        for webhook in found(api, name)["webhooks"]:
+            own, *others = webhook["namespaceSelector"]["matchExpressions"]
+            assert {"fairgate-system", "kube-system", "monitoring"} <= set(own["values"])
+            assert others == ENFORCER
+    assert await adjusted(connection, objects_from_policy(AFTER)) == ()
+
+
+async def test_what_is_paused_is_not_written(api, connection):
+    register(api, BEFORE)
+    result = await sync_registration(connection, objects_from_policy(AFTER), is_served=False, paused={"fairgate"})
+    assert set(result.changed) == {"zz-fairgate"}

@@ -12,7 +12,7 @@ from tests.core.support.waiting import waiting
 from tests.examples import examples
 from webhook.core.explain.line_places import places
 from webhook.core.queue.order import Order, Skipped
-from webhook.core.release.queue_view import QueueView
+from webhook.core.waiting.waiting_entries import WaitingEntries
 
 BOTH = (team(guaranteed=2), team("team-b", guaranteed=2))
 
@@ -85,7 +85,7 @@ def test_the_first_of_pods_of_different_sizes_is_that_of_the_queue(pods):
     place = line(
         *(waiting(f"p{i}", size, namespace=name, created=created) for i, (name, size, created) in enumerate(pods))
     )
-    view = QueueView(place)
+    view = WaitingEntries(place)
     view.sync()
     first = next(iter(Order(view.queue, view).walk(Skipped())), None)
     assert order(place)[:1] == ([] if first is None else [first.head.entry.pods[0].name])
@@ -106,7 +106,7 @@ def test_the_first_place_has_the_pod_that_the_queue_would_release_first(pods):
             for number, (name, created, priority, user) in enumerate(pods)
         )
     )
-    view = QueueView(place)
+    view = WaitingEntries(place)
     view.sync()
     first = next(iter(Order(view.queue, view).walk(Skipped())), None)
     assert order(place)[:1] == ([] if first is None else [first.head.entry.pods[0].name])

@@ -10,6 +10,7 @@ from tests.core.support import make
 from tests.core.support.waiting import waiting
 from webhook.core.admission.admission import admit
 from webhook.core.life.pod_life import TERMS
+from webhook.core.line_reclaim.line_plan import plan_line
 from webhook.core.model.decision import Admit, Deny, Queue
 from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.model.pod import Obstacle, Resident, Unbound
@@ -19,10 +20,9 @@ from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
-from webhook.core.release.judge import Judged
-from webhook.core.release.line_plan import plan_line
-from webhook.core.release.starts import Starts
+from webhook.core.starting.assumed_starts import AssumedStarts
 from webhook.core.tiers.tier_changes import tier_changes
+from webhook.core.waiting.judged_pod import Judged
 from webhook.core.world.world import World
 
 NODES = ("n0", "n1", "n2")
@@ -82,7 +82,7 @@ class Field:
     def __post_init__(self):
         self.world, self.view = World(policy()), World(policy())
         self.index = ReclaimIndex(RULES)
-        self.releases = Starts(self.world)
+        self.starts = AssumedStarts(self.world)
         for world in (self.world, self.view):
             world.tick(self.now)
         for name in NODES:
@@ -169,9 +169,9 @@ class Field:
 
     def release(self):
         """The leader looks at the line once."""
-        for turn in self.releases.due(now=self.now, count=100):
+        for turn in self.starts.due(now=self.now, count=100):
             pod = self.pods[turn.waiting.uid]
-            self.releases._open.pop(pod.uid, None)
+            self.starts._open.pop(pod.uid, None)
             pod.is_gated = False
             self.view.remove_pod(pod.uid)
             self._start(pod, turn.admit)
@@ -281,7 +281,7 @@ class Field:
 
     def why_waiting(self):
         """What the leader says of each pod in line, for messages."""
-        blocked: dict[Uid, Judged] = self.releases.blocked
+        blocked: dict[Uid, Judged] = self.starts.blocked
         return {uid: judged.reason.text for uid, judged in blocked.items()}
 
     def starved(self):

@@ -30,8 +30,8 @@ def test_a_node_that_only_waits_for_the_rest_of_a_gang_holds_nothing():
 
 def test_the_namespaces_are_those_of_teams():
     teams = (make.team(namespaces=("b-*", "a")), make.team("team-b", namespaces=(), namespace_selector=SELECTOR))
-    found = held_nodes([], make.policy(*teams, exempt_namespaces=("ci-*",)))
-    assert (found.namespaces, found.selectors, found.exempt) == (("a", "b-*"), (SELECTOR,), ("ci-*",))
+    found = held_nodes([], make.policy(*teams, exempt_namespaces=("ci-*",), operator_namespaces=("gpu-operator",)))
+    assert (found.namespaces, found.selectors, found.exempt) == (("a", "b-*"), (SELECTOR,), ("ci-*", "gpu-operator"))
 
 
 def test_where_every_namespace_may_borrow_all_are():

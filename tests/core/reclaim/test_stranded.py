@@ -13,7 +13,7 @@ from webhook.core.model.selector import Constraints, NodeTerm, Operator, Require
 from webhook.core.model.topology import SpreadRule
 from webhook.core.placement.rejecting_nodes import STRIKES, Rejection
 from webhook.core.reclaim.stranded import STRANDED_SECONDS, is_stranded
-from webhook.core.release.borrowed_room import BorrowedRoom
+from webhook.core.waiting.borrowed_room import BorrowedRoom
 
 OLD = NOW - STRANDED_SECONDS
 

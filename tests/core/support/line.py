@@ -2,7 +2,7 @@
 
 from tests.core.support.make import node, policy, team, world
 from webhook.core.model.policy import OnLimit, OnNoRoom
-from webhook.core.release.starts import Starts
+from webhook.core.starting.assumed_starts import AssumedStarts
 
 LIMITED = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 
@@ -15,6 +15,6 @@ def place_for(*teams, nodes=4, residents=(), **more):
     )
 
 
-def due(place, count=100, *, now=0, releases=None):
-    turns = (releases or Starts(place)).due(now=now, count=count)
+def due(place, count=100, *, now=0, starts=None):
+    turns = (starts or AssumedStarts(place)).due(now=now, count=count)
     return [turn.waiting.pod.name for turn in turns]

@@ -7,7 +7,7 @@ from webhook.core.model.policy import QueueRules
 from webhook.core.model.tier import Tier
 from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
 from webhook.core.queue.pod_queue import PodQueue
-from webhook.core.queue.queue_pass import QueuePass, Release
+from webhook.core.queue.queue_pass import NextEntry, QueuePass
 from webhook.core.queue.queued_pod import QueuedPod, QueueEntry, entry_of
 from webhook.core.queue.standing import Standing
 from webhook.core.queue.verdict import Fits, NoRoom, OverLimit, Way
@@ -110,7 +110,7 @@ class Cluster:
         rooms = [(size - taken[name], name) for name, size in self.nodes.items() if name not in kept]
         return min((room for room in rooms if room[0] >= entry.gpus), default=(0, None))[1]
 
-    def start(self, release: Release):
+    def start(self, release: NextEntry):
         entry, way = release
         node, is_inside = self.node_for(entry, way, self.kept_for(way)), self.reclaims(entry, way)
         needed = entry.gpus - (self.nodes[node] - self.taken(*Tier)[node])

@@ -106,6 +106,8 @@ class ReplicaSteps(RuleBasedStateMachine):
 
 def _settle(replica: Replica) -> None:
     replica.finish(is_heard=False)
+    replica.ledger_session.drop_drafts()
+    replica.waiting = []
     replica.read()
     replica.all_events()
     for flight in replica.ledger_session.unseen():

@@ -93,6 +93,7 @@ class Replica:
         self.ledger_session = ledger_session(self.world)
         self.reached = 0
         self.write: Write | None = None
+        self.waiting: list[str] = []
         self.relist()
         self.read()
 
@@ -135,19 +136,29 @@ class Replica:
 
     # -- its writes
 
+    def come(self, uid: str) -> None:
+        """Judge a request as it comes, at any time; it waits for the next write, or until it can be judged."""
+        if not self.ledger_session.is_safe(self.reached) or self._charge(uid):
+            self.waiting.append(uid)
+
+    def _charge(self, uid: str) -> bool:
+        has_room = self.world.usage(A).total + gpus(1) <= gpus(LIMIT)
+        if has_room:
+            pod = resident(1, uid=uid, name=name_of(uid))
+            self.ledger_session.charge(InFlightCharge(pod, Charge(A, Tier.GUARANTEED, gpus(1)), None))
+        return has_room
+
     def judge(self, uids: list[str]) -> bool:
-        """Judge some requests and send one write; False where nothing may be judged now."""
+        """Judge some requests, with those that wait and have no draft, and send one write; False if it must not."""
         if self.ledger_session.is_stale:
             self.read()
         if not self.ledger_session.is_safe(self.reached):
+            self.ledger_session.drop_drafts()
             return False
         self.ledger_session.drop_released(self.reached)
-        admitted = []
-        for uid in uids:
-            if self.world.usage(A).total + gpus(1) <= gpus(LIMIT):
-                pod = resident(1, uid=uid, name=name_of(uid))
-                self.ledger_session.charge(InFlightCharge(pod, Charge(A, Tier.GUARANTEED, gpus(1)), None))
-                admitted.append(uid)
+        drafts = self.ledger_session.drafts
+        admitted = [uid for uid in (*self.waiting, *uids) if uid in drafts or self._charge(uid)]
+        self.waiting = []
         if admitted or self.ledger_session.must_write or self.ledger_session.can_compact:
             self.write = Write(self.ledger_session.version, self.ledger_session.next_record(), tuple(admitted))
         return True
@@ -156,6 +167,7 @@ class Replica:
         """Send a write without charges; it needs no up-to-date watch."""
         if self.ledger_session.is_stale:
             self.read()
+        self.ledger_session.drop_drafts()
         if self.ledger_session.must_write or self.ledger_session.can_compact:
             self.write = Write(self.ledger_session.version, self.ledger_session.next_record(), ())
 

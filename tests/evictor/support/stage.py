@@ -17,6 +17,7 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.model.policy import Policy
 from webhook.evictor.cluster_view import ClusterView
+from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.loop import Reclaimer
@@ -141,6 +142,18 @@ class Stage:
     def reasons(self) -> list[str]:
         return [event.reason for event in self.events]
 
+    def context(self, cluster_view: ClusterView, logs: Logs | None = None, **parts: Any) -> EvictorContext:
+        """Return a context of an evictor on this cluster, which leads while the stage says so."""
+        parts = {"metrics": None, "why_stale": lambda: None, "clock": self.now} | parts
+        return EvictorContext(
+            cluster_view=cluster_view,
+            connection=self.connection,
+            events=self,
+            logs=logs,
+            is_leading=lambda: self.is_leading,
+            **parts,
+        )
+
     @asynccontextmanager
     async def leader(self, policy: Policy = POOR):
         """Lead until the end of the block, where the process ends without cleanup."""
@@ -148,19 +161,10 @@ class Stage:
         feed = cluster_view.feed(self.connection)
         nowhere = os.open(os.devnull, os.O_WRONLY)
         logs = Logs(LineWriter(nowhere), log_format=LogFormat.JSON)
-        eviction_reporter = EvictionReporter(
-            cluster_view.world,
-            cluster_view.reclaim_index,
-            logs=logs,
-            event_recorder=self,
-            metrics=self.metrics,
-            notify_owner=self.notices.append,
-        )
-        manager = HoldManager(cluster_view, eviction_reporter, clock=self.now, new_id=lambda: f"h{next(self._ids)}")
-        executor = Executor(self.connection, is_leading=lambda: self.is_leading)
-        work = Reclaimer(
-            cluster_view, manager, executor, eviction_reporter, self.metrics, why_stale=feed.readiness, clock=self.now
-        )
+        context = self.context(cluster_view, logs, metrics=self.metrics, why_stale=feed.readiness)
+        reporter = EvictionReporter(context, notify_owner=self.notices.append)
+        manager = HoldManager(context, reporter, new_id=lambda: f"h{next(self._ids)}")
+        work = Reclaimer(context, manager, Executor(context), reporter)
         tasks = [asyncio.create_task(feed.run()), asyncio.create_task(work.run())]
         try:
             yield manager

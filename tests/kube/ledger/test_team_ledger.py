@@ -19,7 +19,7 @@ from webhook.core.model.pod import Owner
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
 from webhook.core.quota.ledger_moves import Moves, department_ledger
-from webhook.kube.ledger.team_ledger import decode, encode, object_name, reclaiming
+from webhook.kube.ledger.team_ledger import RecordReader, decode, encode, object_name, reclaiming
 
 A = TeamName("team-a")
 words = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=12)
@@ -66,6 +66,9 @@ def test_encoded_charges_are_decoded_unchanged(listed, folded, turn):
     record = LedgerRecord({flight.pod.uid: flight for flight in listed}, folded, turn)
     found = decode(stored(encode(record, summary_of(A, world()), version=3)))
     assert (found.record, found.team, found.version) == (record, A, 7)
+    reader = RecordReader()
+    again, summary = reader.read(found), summary_of(A, world())
+    assert encode(again, summary, version=3, reader=reader) == encode(again, summary, version=3)
 
 
 @pytest.mark.parametrize("rest", ["1/0", "1e99/3", "x", "-1/2"])

@@ -167,10 +167,11 @@ def test_system_and_exempt_namespaces_are_excluded():
                 {
                     "key": "kubernetes.io/metadata.name",
                     "operator": "NotIn",
-                    "values": ["fairgate-system", "kube-system", "monitoring"],
+                    "values": sorted(["fairgate-system", "kube-system", "monitoring", *policy.operator_namespaces]),
                 }
             ]
         }
+        assert "gpu-operator" in hook["namespaceSelector"]["matchExpressions"][0]["values"]
 
 
 def test_creations_are_filtered_by_resource():

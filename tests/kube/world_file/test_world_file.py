@@ -57,8 +57,8 @@ def test_every_supported_form_is_read(text):
     world = parse(text)
     assert [node.name for node in world.nodes] == ["node-1", "node-2"]
     assert [(pod.name, pod.node) for pod in world.pods] == [("running", "node-1"), ("waiting", None)]
-    assert world.namespaces == (NamespaceFacts("vision", {"a": "b"}),)
-    assert world.priority_classes == (PriorityTriple("high", 7),)
+    assert world.namespaces == [NamespaceFacts("vision", {"a": "b"})]
+    assert world.priority_classes == [PriorityTriple("high", 7)]
 
 
 def test_a_file_is_read_and_fills_a_world(tmp_path):
@@ -99,7 +99,7 @@ def test_amounts_may_be_plain_numbers():
 
 
 def test_an_empty_list_is_an_empty_world():
-    assert parse(yaml.safe_dump(listed())).nodes == ()
+    assert parse(yaml.safe_dump(listed())).nodes == []
 
 
 def nameless(manifest):

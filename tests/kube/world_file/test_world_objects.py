@@ -127,7 +127,7 @@ def test_a_waiting_pod_keeps_what_says_that_it_waits():
     read = world_of(kept_fields(pod, annotations=frozenset()))
     want = ("u1", "waits: team vision holds 4 of 4", True, 4)
     assert [(each.uid, each.text, each.keeps_room, each.gang_whole) for each in read.waiting] == [want]
-    assert read.pods == ()
+    assert read.pods == []
     assert read == world_of(pod)
 
 

@@ -9,14 +9,14 @@ from tests import builders
 from tests.core.support import make
 from tests.server.support.harness import until
 from tests.server.support.releases import NODES, PODS, TEAM_LEDGERS, A, replica, staged
-from webhook.core.release import awaited_room
+from webhook.core.starting import awaited_room
 from webhook.kube.objects import keys
-from webhook.server.leader import queue_releaser
+from webhook.server.leader import start_loop
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(queue_releaser, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(start_loop, "POLL_SECONDS", 0.1)
 
 
 @asynccontextmanager

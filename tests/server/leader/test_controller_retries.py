@@ -11,6 +11,7 @@ from tests.cluster.support.fake_api import Answer, FakeApi
 from tests.cluster.support.stores import write_kubeconfig
 from tests.core.support import make
 from tests.server.support.harness import until
+from tests.server.support.leader_context import leader_context
 from webhook.cluster.api.client import connect
 from webhook.cluster.watch.event_stream import PATH
 from webhook.core.model.policy import Defaults
@@ -67,9 +68,8 @@ async def staged(folder, defaults):
         with (folder / "log").open("wb") as log:
             logs = Logs(LineWriter(log.fileno()), log_format=LogFormat.JSON)
             made = Stage(api, None, world)
-            made.retrier = Retrier(
-                connection, world, logs, is_leading=lambda: made.is_leading, wake=lambda: None, clock=lambda: 0.0
-            )
+            context = leader_context(world, connection=connection, logs=logs, is_leading=lambda: made.is_leading)
+            made.retrier = Retrier(context, wake=lambda: None, clock=lambda: 0.0)
             task = asyncio.create_task(made.retrier.watch_refusals())
             try:
                 if defaults.retry_refused:

@@ -8,10 +8,10 @@ from tests import builders
 from tests.core.support import make
 from tests.server.support.harness import until
 from tests.server.support.releases import PODS, TEAM_LEDGERS, A, staged
+from webhook.core.gangs.gang_line import GangTimeout
+from webhook.core.gangs.late_members import EndedReservations
 from webhook.core.model.names import GangId
 from webhook.core.model.statement import Statement
-from webhook.core.release.gang_line import GangTimeout
-from webhook.core.release.late_members import EndedReservations
 
 JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
 GANG = GangId("team-a/jobset.sigs.k8s.io/jobset-name=js")
@@ -74,7 +74,7 @@ async def test_room_that_no_pod_comes_for_ends_with_an_event(tmp_path):
         await until(lambda: not stage.listed())
         assert stage.releaser.counts.timed_out == {A: 1}
         (event,) = [each for each in stage.events if each.reason == "GangTimedOut"]
-        assert (event.about.name, event.type) == ("first", "Warning")
+        assert (event.about.name, event.reason.type) == ("first", "Warning")
         assert event.message == "2 pods of its gang did not come within 5m: their room is kept no longer"
 
 
@@ -103,10 +103,10 @@ async def test_a_gang_that_did_not_come_in_time_is_counted_and_reported(tmp_path
         await until(lambda: any(True for _ in stage.world.waiting.all()))
         (waiting,) = stage.world.waiting.all()
         await stage.resign()
-        releases = stage.releaser._releases
-        releases.view.gangs.timeouts.append(GangTimeout(waiting, Statement("1 of 2 have come")))
-        stage.releaser._gangs.update(releases)
-        stage.releaser._gangs.update(releases)
+        starts = stage.releaser._starts
+        starts.entries.gangs.timeouts.append(GangTimeout(waiting, Statement("1 of 2 have come")))
+        stage.releaser._gangs.update(starts)
+        stage.releaser._gangs.update(starts)
         assert stage.releaser.counts.timed_out == {A: 1}
         assert [each.message for each in stage.events if each.reason == "GangTimedOut"] == ["1 of 2 have come"]
         stage.lead()

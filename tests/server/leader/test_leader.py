@@ -24,8 +24,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.tiers.tier_changes import promotion, tier_changes
-from webhook.kube.nodes.nodes import to_namespace
-from webhook.kube.objects import keys, objects
+from webhook.kube.objects import keys
 from webhook.kube.pod.existing_pods import to_resident
 from webhook.observe.gpu_time import GpuTimeMetrics
 from webhook.observe.logs import LogFormat, open_logs
@@ -86,9 +85,9 @@ async def staged(folder, *, guaranteed=4, more_tasks=()):
         ledger = ApiLedger(connection, world, reached=lambda: feed.watches[-1].reached, recorder=counts, known={}.get)
         weights, shadow_labels = world.policy.resources, ShadowLabels(world)
         kinds = (
-            namespace_kind(world, objects.Namespace, to_namespace),
+            namespace_kind(world),
             ledger.kind(),
-            pod_kind(shadow_labels, objects.Pod, lambda pod: to_resident(pod, weights)),
+            pod_kind(shadow_labels, lambda pod: to_resident(pod, weights)),
         )
         feed = Feed(connection, kinds, pace=FAST)
         with (folder / "log").open("wb") as log:

@@ -1,5 +1,6 @@
 """The leader's sync of the registration: changes are logged, and why webhooks fail open, once."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -8,12 +9,16 @@ import pytest
 from tests.cluster.support.fake_api import Answer, Body, FakeApi
 from tests.cluster.support.stores import write_kubeconfig
 from tests.core.support import make
+from tests.server.support.leader_context import leader_context
 from webhook.cluster.api.client import connect
+from webhook.kube.registration.guards import TENANCY, guards
 from webhook.kube.registration.registration import webhook_configurations
+from webhook.kube.registration.registration_sync import GUARD
 from webhook.observe.logs import LogFormat, open_logs
-from webhook.server.leader.registration_loop import RegistrationLoop
+from webhook.server.leader.registration_loop import SYNC_SECONDS, RegistrationLoop
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+GUARDS = f"{ADMISSION}/validatingadmissionpolicies"
 PLURALS = {"zz-fairgate": "mutatingwebhookconfigurations", "fairgate": "validatingwebhookconfigurations"}
 
 
@@ -24,12 +29,9 @@ class Scene:
         self.api = api
         self.why_not = "world: not listed yet"
         self._log = log
-        self.registrar = RegistrationLoop(
-            connection,
-            make.world(make.policy(), nodes=[]),
-            open_logs(LogFormat.JSON, fd=log.fileno()),
-            why_not_serving=lambda: self.why_not,
-        )
+        world, logs = make.world(make.policy(), nodes=[]), open_logs(LogFormat.JSON, fd=log.fileno())
+        context = leader_context(world, connection=connection, logs=logs)
+        self.registrar = RegistrationLoop(context, why_not_serving=lambda: self.why_not)
         for made in webhook_configurations(make.policy(), ca_bundle_pem=None, url="https://fairgate.test"):
             name = made["metadata"]["name"]
             webhooks = [{**webhook, "failurePolicy": "Ignore"} for webhook in made["webhooks"]]
@@ -97,3 +99,55 @@ async def test_once_ready_and_trusted_they_fail_closed_without_a_problem(scene):
     assert scene.registrar.problem is None
     assert scene.lines()[-1]["event"] == "registration changed"
     assert [webhook["failurePolicy"] for webhook in scene.webhooks()] == ["Fail", "Ignore", "Fail"]
+
+
+def narrow(scene):
+    """Do what an editor of webhooks does that adds values to Fairgate's own term."""
+    for webhook in scene.webhooks():
+        [own, *_] = webhook["namespaceSelector"]["matchExpressions"]
+        own["values"] = sorted({*own["values"], "theirs"})
+
+
+async def test_what_others_change_back_is_written_at_growing_intervals_and_said(scene):
+    scene.publish_ca()
+    writes = 0
+    for _ in range(120):  # ten minutes
+        narrow(scene)
+        before = len(scene.api.asked)
+        await scene.registrar.sync()
+        writes += sum(asked.verb == "put" for asked in scene.api.asked[before:])
+        await asyncio.sleep(SYNC_SECONDS)
+    assert writes == 8  # after 0, 5, 15, 35 … seconds
+    assert "others change fairgate back: written again at growing intervals" in scene.registrar.problem
+
+
+async def test_what_stays_as_it_was_written_is_written_at_once_after_the_next_edit(scene):
+    for _ in range(3):
+        narrow(scene)
+        for _ in range(2):
+            await scene.registrar.sync()
+            await asyncio.sleep(SYNC_SECONDS)
+        [own, *_] = scene.webhooks()[0]["namespaceSelector"]["matchExpressions"]
+        assert "theirs" not in own["values"]
+        assert "others" not in scene.registrar.problem
+
+
+async def test_labels_by_which_others_exclude_namespaces_are_guarded_and_logged_once(scene):
+    for webhook in scene.webhooks():
+        term = {"key": "control-plane", "operator": "DoesNotExist"}
+        webhook["namespaceSelector"]["matchExpressions"].append(term)
+    [guard] = [
+        each
+        for each in guards(make.policy())
+        if each["metadata"]["name"] == "fairgate-tenancy" and each["kind"] == GUARD
+    ]
+    scene.api.put(
+        f"{ADMISSION}/validatingadmissionpolicies", "fairgate-tenancy", metadata=guard["metadata"], spec=guard["spec"]
+    )
+    for _ in range(3):
+        await scene.registrar.sync()
+    spec = scene.api.objects[GUARDS][f"/{TENANCY}"]["spec"]
+    assert "control-plane" in str(spec["matchConditions"])
+    assert "labels control-plane, fairgate.dev/exempt" in spec["validations"][0]["messageExpression"]
+    said = [line for line in scene.lines() if line["event"] == "others exclude namespaces from the webhooks"]
+    assert [line["labels"] for line in said] == [["control-plane"]]

@@ -1,6 +1,7 @@
 """An Event on a node for each time that it is closed to a team, and what the leader's report says of it."""
 
 from tests.core.support.make import node, policy, world
+from tests.server.support.leader_context import leader_context
 from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.placement.rejecting_nodes import FIRST_SECONDS, STRIKES, Rejection
 from webhook.kube.objects.events import EventReason, EventType, ObjectRef
@@ -21,7 +22,7 @@ def staged():
     place = world(policy(), nodes=[node("n0")])
     place.tick(NOW)
     recorder = Recorder()
-    return place, recorder, RejectionReporter(place, recorder)
+    return place, recorder, RejectionReporter(leader_context(place, events=recorder))
 
 
 def reject(place, *, at=NOW, times=STRIKES):
@@ -41,7 +42,8 @@ def test_each_closing_is_one_event_on_the_node():
         reporter.report_new()
     [event] = recorder.events
     assert event.about == ObjectRef("Node", "", "n0", "n0")
-    assert (event.type, event.reason, event.namespace) == (EventType.WARNING, EventReason.REJECTS_PODS, "default")
+    assert (event.reason, event.namespace) == (EventReason.REJECTS_PODS, "default")
+    assert event.reason.type is EventType.WARNING
     assert event.message == (
         "rejected pods of team team-a at their admission (UnexpectedAdmissionError): Fairgate places none of the "
         "team's here until 00:05:00 UTC; then one pod at a time tries the node, until one starts"
@@ -53,7 +55,7 @@ def test_a_failed_try_is_another_one_and_a_new_leader_writes_the_same():
     reject(place)
     reporter.report_new()
     again = Recorder()
-    RejectionReporter(place, again).report_new()
+    RejectionReporter(leader_context(place, events=again)).report_new()
     assert again.events == recorder.events
     place.tick(NOW + FIRST_SECONDS)
     reject(place, at=NOW + FIRST_SECONDS, times=1)

@@ -5,6 +5,7 @@ import pytest
 from tests.cluster.support.fake_api import FakeApi
 from tests.cluster.support.stores import write_kubeconfig
 from tests.core.support.make import node, policy, resident, team, world
+from tests.server.support.leader_context import leader_context
 from tests.simulation.loads import QUEUES, task
 from webhook.cluster.api.client import connect
 from webhook.cluster.writes.reports import read_report
@@ -35,7 +36,8 @@ def made(connection, tmp_path):
     runs = [Run("r", "team-a", NOW - 600, 0, 0, None, RunTime(3600))]
     with (tmp_path / "log").open("wb") as log:
         logs = open_logs(LogFormat.JSON, fd=log.fileno())
-        yield StartScorer(connection, place, logs, runs=runs, why_stale=lambda: None, clock=lambda: float(NOW)), place
+        context = leader_context(place, connection=connection, logs=logs)
+        yield StartScorer(context, runs=runs, clock=lambda: float(NOW)), place
 
 
 def wait(place, count, *, team_="team-a", gpus=8):

@@ -10,17 +10,17 @@ from tests.cluster.support.fake_api import Answer, Held
 from tests.core.support import make
 from tests.server.support.harness import until
 from tests.server.support.releases import PODS, TEAM_LEDGERS, A, replica, staged
-from webhook.core.release.starts import Starts
+from webhook.core.starting.assumed_starts import AssumedStarts
 from webhook.kube.objects import keys
-from webhook.server.leader import queue_releaser
+from webhook.server.leader import start_loop
 
 JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(queue_releaser, "POLL_SECONDS", 0.1)
-    monkeypatch.setattr(queue_releaser, "CHARGE_SECONDS", 1.0)  # a pass waits so long for a view that is behind
+    monkeypatch.setattr(start_loop, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(start_loop, "CHARGE_SECONDS", 1.0)  # a pass waits so long for a view that is behind
 
 
 @asynccontextmanager
@@ -232,16 +232,16 @@ async def test_a_term_that_ends_before_its_charges_begin_leaves_nothing_assumed(
     async with staged(tmp_path, leads=False) as stage:
         stage.queue()
         await until(lambda: len(stage.world.waiting))
-        due = Starts.due
+        due = AssumedStarts.due
 
-        def ends(releases, **settings):
-            found = due(releases, **settings)
+        def ends(starts, **settings):
+            found = due(starts, **settings)
             if found:
                 stage.running.cancel()
             return found
 
         with monkeypatch.context() as patched:
-            patched.setattr(Starts, "due", ends)
+            patched.setattr(AssumedStarts, "due", ends)
             stage.lead()
             await asyncio.gather(stage.running, return_exceptions=True)
         assert stage.world.usage(A).total == 0
@@ -252,7 +252,7 @@ async def test_a_term_that_ends_before_its_charges_begin_leaves_nothing_assumed(
 
 async def test_after_a_bug_no_release_of_the_term_goes_on(tmp_path, monkeypatch):
     async with staged(tmp_path, leads=False) as stage:
-        release_pod, held = queue_releaser.release_pod, asyncio.Event()
+        release_pod, held = start_loop.release_pod, asyncio.Event()
         ended = []
 
         async def release(connection, waiting, *args, **settings):
@@ -265,7 +265,7 @@ async def test_after_a_bug_no_release_of_the_term_goes_on(tmp_path, monkeypatch)
                 raise
             return await release_pod(connection, waiting, *args, **settings)
 
-        monkeypatch.setattr(queue_releaser, "release_pod", release)
+        monkeypatch.setattr(start_loop, "release_pod", release)
         for name in ("p", "bug"):
             stage.queue(name)
         await until(lambda: len(stage.world.waiting) == 2)

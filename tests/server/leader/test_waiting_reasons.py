@@ -6,21 +6,22 @@ import pytest
 
 from tests.cluster.support.fake_api import Held
 from tests.server.support.harness import until
+from tests.server.support.leader_context import leader_context
 from tests.server.support.releases import PODS, A, Recorder, staged
+from webhook.core.gangs import gang_line
 from webhook.core.model.decision import Retry
 from webhook.core.model.reason import Code, Reason
 from webhook.core.queue.verdict import Never
-from webhook.core.release import gang_line
-from webhook.core.release.judge import Judged
+from webhook.core.waiting.judged_pod import Judged
 from webhook.kube.objects import keys
 from webhook.kube.pod.waiting_reason import read_waits
-from webhook.server.leader import queue_releaser, waiting_reasons
+from webhook.server.leader import start_loop, waiting_reasons
 from webhook.server.leader.waiting_reasons import WaitingReasons
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(queue_releaser, "POLL_SECONDS", 0.2)
+    monkeypatch.setattr(start_loop, "POLL_SECONDS", 0.2)
 
 
 async def test_texts_are_rewritten_only_where_the_cause_is_another_one(tmp_path):
@@ -108,7 +109,7 @@ async def test_a_cause_that_changes_all_the_time_is_not_written_all_the_time(tmp
     async with staged(tmp_path, leads=False) as stage:
         uid = stage.queue()
         await until(lambda: uid in stage.world.waiting)
-        texts = WaitingReasons(stage.connection, stage.world, Recorder())
+        texts = WaitingReasons(leader_context(stage.world, connection=stage.connection, events=Recorder()))
         texts.begin()
         texts.report([uid])
 
@@ -162,7 +163,7 @@ async def test_numbers_alone_are_written_once_a_minute_and_are_no_event(tmp_path
     async with staged(tmp_path, leads=False) as stage:
         uid = stage.queue(reason=Reason(Code.WAITS_FOR_LIMIT, "{back:GPUs}", {"back": 840_000}))
         await until(lambda: uid in stage.world.waiting)
-        reasons = WaitingReasons(stage.connection, stage.world, Recorder())
+        reasons = WaitingReasons(leader_context(stage.world, connection=stage.connection, events=Recorder()))
         reasons.begin()
         reasons.report([uid])
 
@@ -186,7 +187,7 @@ async def test_many_reasons_that_change_at_once_are_written_some_each_second(tmp
     async with staged(tmp_path, leads=False) as stage:
         uids = [stage.queue(f"p{number}", reason=Reason(Code.WAITS_FOR_ROOM, "room")) for number in range(50)]
         await until(lambda: all(uid in stage.world.waiting for uid in uids))
-        reasons = WaitingReasons(stage.connection, stage.world, Recorder())
+        reasons = WaitingReasons(leader_context(stage.world, connection=stage.connection, events=Recorder()))
         reasons.begin()
         reasons.report(uids)
         await asyncio.sleep(waiting_reasons.NUMBERS_SECONDS)

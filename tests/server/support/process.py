@@ -13,9 +13,10 @@ import uvloop
 from certs.folder import CertFolder
 from certs.reload import Reloader
 from tests.server.support.harness import FakeReviewer, settings_for
+from webhook.http.lifecycle import stop_signals
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
-from webhook.server.http.app import build_app, serve, stop_signals
+from webhook.server.http.app import build_app, serve
 from webhook.server.http.probes import Readiness
 
 
@@ -23,7 +24,7 @@ async def main(folder: Path, drain_seconds: float) -> None:
     settings = settings_for(folder, drain_seconds=drain_seconds)
     logs = open_logs(LogFormat.JSON)
     reviewer = FakeReviewer()
-    with stop_signals(logs) as stop:
+    with stop_signals(logs.stop_at_once) as stop:
 
         async def work() -> None:
             logs.event.info("reviewing")

@@ -24,7 +24,8 @@ from webhook.kube.objects import keys
 from webhook.kube.pod.waiting_reason import Waits, waiting_annotations
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
-from webhook.server.leader.queue_releaser import QueueReleaser
+from webhook.server.leader.leader_context import LeaderContext
+from webhook.server.leader.start_loop import StartLoop
 
 PODS, NAMESPACES, NODES = "/api/v1/pods", "/api/v1/namespaces", "/api/v1/nodes"
 TEAM_LEDGERS = "/apis/fairgate.dev/v1alpha1/teamledgers"
@@ -39,7 +40,7 @@ class Stage:
     api: FakeApi
     world: object
     ledger: ApiLedger
-    releaser: QueueReleaser
+    releaser: StartLoop
     feed: Feed
     connection: ApiConnection
     events: list = field(default_factory=list)
@@ -177,16 +178,16 @@ async def replica(folder, api, connection, *, limit=4, guaranteed=4, waits=True)
     loop = asyncio.get_running_loop()
     ahead = int(time.time()) - loop.time()
     with (folder / "log").open("ab") as log:
-        releaser = QueueReleaser(
-            world,
-            connection,
+        context = LeaderContext(
+            connection=connection,
+            world=world,
             ledger=ledger,
             events=Recorder(),
             logs=open_logs(LogFormat.JSON, fd=log.fileno()),
             is_leading=lambda: stage.is_leading,
             why_stale=feed.why_not_synced,
-            clock=lambda: ahead + loop.time(),
         )
+        releaser = StartLoop(context, clock=lambda: ahead + loop.time())
         stage = Stage(api, world, ledger, releaser, feed, connection, Recorder.recorded)
         world.on_usage_changed = releaser.note_usage
         stage.tasks = [

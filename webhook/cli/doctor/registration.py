@@ -18,16 +18,21 @@ from webhook.core.model.text import printable
 from webhook.kube.objects import keys
 from webhook.kube.registration import installation
 from webhook.kube.registration.installation import Probe, ProbeOutcome, WebhookEndpoint
+from webhook.kube.registration.registration_sync import excluding_labels
 
 _APPLY: Final = "apply what `fairgate manifests` prints, or `helm upgrade`; docs/operations.md#the-webhooks"
 _LATE_SHARE: Final = 6
 """Certificates are renewed in the last third of their lifetime: in the last sixth, renewal has failed."""
+_NAMED: Final = 5
+"""Namespaces of a team that a finding names."""
 
 _Json = dict[str, Any]
 
 
-def check_webhooks(found: Mapping[str, ReadResult[_Json]], policy: Policy | None) -> list[Finding]:
-    """Check that the webhook configurations exist and match the policy."""
+def check_webhooks(
+    found: Mapping[str, ReadResult[_Json]], namespaces: ReadResult[list[_Json]], policy: Policy | None
+) -> list[Finding]:
+    """Check that the webhook configurations exist, match the policy, and select the namespaces of every team."""
     check = Check.WEBHOOKS
     unread = [part.right for part in found.values() if isinstance(part, ReadForbidden)]
     if unread:
@@ -35,15 +40,32 @@ def check_webhooks(found: Mapping[str, ReadResult[_Json]], policy: Policy | None
     if policy is None:
         return unknown(check, "not checked: the policy is unknown", "see the check `policy`, or give --policy DIR")
     existing = {name: part.value for name, part in found.items() if isinstance(part, ReadValue)}
-    if problems := wrong(check, installation.registration_problems(policy, existing), _APPLY):
-        return problems
+    if different := wrong(check, installation.registration_problems(policy, existing), _APPLY):
+        return different
     if policy.enforce is Enforcement.OFF:
         return skipped(check, "the policy is off, and nothing is registered")
-    webhooks = sum(len(each["webhooks"]) for each in existing.values() if each is not None)
-    return ok(check, f"{plural(webhooks, 'webhook')}, up to date with the policy")
+    present = [each for each in existing.values() if each is not None]
+    text = f"{plural(sum(len(each['webhooks']) for each in present), 'webhook')}, up to date with the policy"
+    labels = excluding_labels(present)
+    if not labels:
+        return ok(check, text)
+    if isinstance(namespaces, ReadForbidden):
+        return unknown(check, f"{text}; others exclude namespaces by {', '.join(labels)}", f"grant {namespaces.right}")
+    left_out = installation.unreviewed_namespaces(policy, present, namespaces.value or [])
+    problems = [
+        f"pods in {plural(len(names), 'namespace')} of team {team} are not reviewed, as others exclude these by labels "
+        f"{', '.join(labels)}: {', '.join(names[:_NAMED])}{', …' if len(names) > _NAMED else ''}"
+        for team, names in left_out.items()
+    ]
+    remedy = "remove the label from the namespaces, or have the control plane leave the webhooks alone"
+    return wrong(check, problems, remedy) or ok(check, f"{text}; others exclude namespaces by {', '.join(labels)}")
 
 
-def check_guards(found: Mapping[tuple[str, str], ReadResult[_Json]], policy: Policy | None) -> list[Finding]:
+def check_guards(
+    found: Mapping[tuple[str, str], ReadResult[_Json]],
+    configurations: Mapping[str, ReadResult[_Json]],
+    policy: Policy | None,
+) -> list[Finding]:
     """Check that the ValidatingAdmissionPolicies exist and match the policy."""
     check = Check.GUARDS
     if policy is None:
@@ -58,7 +80,8 @@ def check_guards(found: Mapping[tuple[str, str], ReadResult[_Json]], policy: Pol
     if all(value is None for value in existing.values()):
         text = "no guard is installed: users can forge what Fairgate writes"
         return wrong(check, [text], f"{_APPLY}; if you left them out on purpose, --skip guards")
-    problems = wrong(check, installation.guard_problems(policy, existing), _APPLY)
+    registered = [part.value for part in configurations.values() if isinstance(part, ReadValue) and part.value]
+    problems = wrong(check, installation.guard_problems(policy, existing, registered), _APPLY)
     return problems or ok(check, f"{plural(len(wanted) // 2, 'guard')}, up to date with the policy")
 
 
@@ -170,6 +193,6 @@ def _not_called(found: Probe, policy: Policy, *, namespace: str, is_exempt: bool
     if not policy.is_enforced:
         return skipped(check, f"a dry run shows nothing while enforce is {policy.enforce.value}")
     system = {keys.SYSTEM_NAMESPACE, keys.OWN_NAMESPACE}
-    if is_exempt or namespace in system or any(fnmatchcase(namespace, each) for each in policy.exempt_namespaces):
+    if is_exempt or namespace in system or any(fnmatchcase(namespace, each) for each in policy.exempt):
         return unknown(check, f"not checked: namespace {namespace} is exempt", "give another one by --namespace")
     return wrong(check, [f"{found.text} in namespace {namespace}"], "see the check `webhooks`")

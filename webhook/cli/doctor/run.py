@@ -124,11 +124,11 @@ def judge(observed: Observations) -> list[Finding]:
         findings += processes.check_evictor(evictors, policy)
     findings += processes.check_policy(processes_alive, evidence.policy)
     findings += registration.check_certificates(servers, evidence.configurations, now=now)
-    findings += registration.check_webhooks(evidence.configurations, policy)
+    findings += registration.check_webhooks(evidence.configurations, evidence.namespaces, policy)
     findings += registration.check_reachable(
         observed.probe, policy, namespace=observed.namespace, is_exempt=observed.is_exempt
     )
-    findings += registration.check_guards(evidence.guards, policy)
+    findings += registration.check_guards(evidence.guards, evidence.configurations, policy)
     findings += processes.check_ledger(processes_alive, evidence.ledgers, policy)
     findings += pods.check_pods(evidence.large_pods)
     if not isinstance(evidence.replicas, ReadForbidden):

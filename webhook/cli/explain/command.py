@@ -1,19 +1,13 @@
 """`fairgate explain`: the options; run.py has the steps."""
 
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
-from webhook.cli.options import (
-    Layout,
-    chosen_namespace,
-    chosen_source,
-    history_option,
-    layout_option,
-    policy_option,
-    world_options,
-)
+from webhook.cli.command import WorldOptions, argument, command, of, option
+from webhook.cli.options import Layout, chosen_namespace, history_option, layout_option, policy_option
 from webhook.kube.objects.keys import OWN_NAMESPACE
 
 _EXAMPLES = """\b
@@ -28,47 +22,39 @@ Examples:
 Exit status: 0 all runs, or would run now, 1 something is refused or waits, 2 something could not be judged."""
 
 
-@click.command(epilog=_EXAMPLES, short_help="Explain one decision step by step.")
-@click.argument("what", metavar="KIND/NAME|FILE|-", type=click.Path(allow_dash=True))
-@policy_option
-@world_options
-@click.option(
-    "-n",
-    "--namespace",
-    metavar="NAME",
-    help="Namespace of the object, or of objects that name none. Default: the kubeconfig's own; of a file, `default`.",
-)
-@click.option("--node", metavar="NAME", help="Also show why the pod would, or would not, go to this node.")
-@click.option(
-    "--fairgate-namespace",
-    default=OWN_NAMESPACE,
-    show_default=True,
-    metavar="NAME",
-    help="Where Fairgate runs: the evictor's Lease is read there; other namespaces are searched if there is none.",
-)
-@click.option(
-    "--as",
-    "user",
-    default="",
-    metavar="USER",
-    help="Who applies the manifests, for limits per user on bare pods.",
-)
-@history_option
-@layout_option
-def explain(
-    *,
-    what: str,
-    policy: Path | None,
-    world: Path | None,
-    cluster: bool,
-    kubeconfig: Path | None,
-    namespace: str | None,
-    node: str | None,
-    fairgate_namespace: str,
-    user: str,
-    history: Path | None,
-    layout: Layout,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(WorldOptions):
+    """The user's options."""
+
+    what: str = argument(metavar="KIND/NAME|FILE|-", type=click.Path(allow_dash=True))
+    policy: Path | None = of(policy_option)
+    namespace: str = option(
+        "-n",
+        "--namespace",
+        default="",
+        metavar="NAME",
+        help="Namespace of the object, or of objects that name none. Default: the kubeconfig's own; of a file, "
+        "`default`.",
+    )
+    node: str | None = option(
+        "--node", metavar="NAME", help="Also show why the pod would, or would not, go to this node."
+    )
+    fairgate_namespace: str = option(
+        "--fairgate-namespace",
+        default=OWN_NAMESPACE,
+        show_default=True,
+        metavar="NAME",
+        help="Where Fairgate runs: the evictor's Lease is read there; other namespaces are searched if there is none.",
+    )
+    user: str = option(
+        "--as", default="", metavar="USER", help="Who applies the manifests, for limits per user on bare pods."
+    )
+    history: Path | None = of(history_option)
+    layout: Layout = of(layout_option)
+
+
+@command(Options, epilog=_EXAMPLES, short_help="Explain one decision step by step.")
+def explain(options: Options) -> None:
     """Explain step by step what Fairgate decides on a pod, and why; in the cluster, by default.
 
     The steps: demand, team, every limit with its sum and holders, tier, each pool with the nodes that have room (the
@@ -81,8 +67,6 @@ def explain(
     that runs. For a FILE it explains one pod of each role, each as if it were the first.
     """
     # pydantic and rich are slow to import, and --help needs neither
-    from webhook.cli.explain.run import ExplainOptions, run  # noqa: PLC0415
+    from webhook.cli.explain.run import run  # noqa: PLC0415
 
-    source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
-    own = chosen_namespace(namespace, source)
-    sys.exit(run(ExplainOptions(what, policy, source, own, user, layout, node, fairgate_namespace, history)))
+    sys.exit(run(replace(options, namespace=chosen_namespace(options.namespace, options.source))))

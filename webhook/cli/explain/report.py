@@ -8,9 +8,9 @@ from webhook.cli.explain.outcome import ExplainedSubject
 from webhook.cli.explain.subjects import PodState
 from webhook.cli.explain.verdict import Word, verdict_of
 from webhook.cli.reason_report import ReasonReport
+from webhook.core.admission.old_pods import OldPods
 from webhook.core.explain.candidates import Candidates
 from webhook.core.explain.explanation import PoolStep
-from webhook.core.explain.rollout import OldPods
 from webhook.core.model.amount import format_gpus, format_limit
 from webhook.core.model.demand import Demand
 from webhook.core.model.tier import Tier

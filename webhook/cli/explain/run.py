@@ -3,13 +3,13 @@
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, assert_never
 
 import click
 
 from webhook.cli.explain.beside import ClusterDetails, DetailsRequest, read_details
+from webhook.cli.explain.command import Options
 from webhook.cli.explain.explaining import Found, explain_all
 from webhook.cli.explain.outcome import ExplainedSubject, event_lines
 from webhook.cli.explain.report import report_of
@@ -24,7 +24,6 @@ from webhook.cli.screen import progress
 from webhook.cli.serialization import to_json, to_yaml
 from webhook.cli.terminal import print_error, print_problems
 from webhook.cli.world_source import (
-    Source,
     WorldError,
     WorldObjects,
     choose_policy,
@@ -38,7 +37,6 @@ from webhook.core.model.names import NodeName
 from webhook.core.model.text import printable
 from webhook.core.world.world import World
 from webhook.kube.kinds.table import kind_table
-from webhook.kube.objects.keys import OWN_NAMESPACE
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
 from webhook.policy.problems import PolicyError, PolicyUnreadable
@@ -49,21 +47,6 @@ DOES_NOT_RUN: Final = 1
 NOT_JUDGED: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainOptions:
-    """The options of one call."""
-
-    what: str
-    policy: Path | None
-    source: Source
-    namespace: str
-    user: str
-    layout: Layout
-    node: str | None = None
-    fairgate_namespace: str = OWN_NAMESPACE
-    history: Path | None = None
-
-
 class _NothingToExplainError(Exception):
     """The named object does not exist or cannot be read; `past` are the Events of Fairgate about it."""
 
@@ -72,7 +55,7 @@ class _NothingToExplainError(Exception):
         self.past = tuple(past)
 
 
-def run(options: ExplainOptions) -> int:
+def run(options: Options) -> int:
     """Explain; return the exit status."""
     try:
         with progress("Reading"):
@@ -94,7 +77,7 @@ def run(options: ExplainOptions) -> int:
     return NOT_JUDGED if problems else RUNS
 
 
-def _find(options: ExplainOptions) -> Found:
+def _find(options: Options) -> Found:
     policy = choose_policy(options.policy, options.source)
     kinds = kind_table(policy.workloads.kinds)
     target = None if Path(options.what).exists() else read_target(options.what, kinds)
@@ -122,7 +105,7 @@ def _find(options: ExplainOptions) -> Found:
     return Found(subjects, reading, world, details, name, past)
 
 
-def _details(options: ExplainOptions, target: Target | None, *, is_room_known: bool) -> ClusterDetails:
+def _details(options: Options, target: Target | None, *, is_room_known: bool) -> ClusterDetails:
     match options.source:
         case WorldFile():
             return ClusterDetails()
@@ -138,7 +121,7 @@ def _details(options: ExplainOptions, target: Target | None, *, is_room_known: b
             assert_never(never)
 
 
-def _pod(name: str, reading: WorldObjects, options: ExplainOptions, world: World, details: ClusterDetails) -> Subject:
+def _pod(name: str, reading: WorldObjects, options: Options, world: World, details: ClusterDetails) -> Subject:
     pod = find_pod(reading.objects, name, namespace=options.namespace)
     if pod is not None:
         return subject_of_pod(pod, namespace=options.namespace, world=world)
@@ -150,7 +133,7 @@ def _pod(name: str, reading: WorldObjects, options: ExplainOptions, world: World
     raise _NothingToExplainError(f"there is no pod {name} in namespace {options.namespace}; try -n NAMESPACE")
 
 
-def _workload(target: Target, options: ExplainOptions, details: ClusterDetails) -> Mapping[str, Any]:
+def _workload(target: Target, options: Options, details: ClusterDetails) -> Mapping[str, Any]:
     if isinstance(options.source, WorldFile):
         raise _NothingToExplainError(
             f"a world file holds no {target.kind.resource}: name the manifest of {target.kind.kind} {target.name}, or "
@@ -176,7 +159,7 @@ def _objects(path: str) -> Iterator[dict[str, object]]:
             yield from (dict(each) for each in flattened((document.value,)))
 
 
-def _written(explained: list[ExplainedSubject], found: Found, options: ExplainOptions) -> str:
+def _written(explained: list[ExplainedSubject], found: Found, options: Options) -> str:
     reports = [report_of(each) for each in explained]
     match options.layout:
         case Layout.JSON:

@@ -16,7 +16,6 @@ from webhook.cli.terminal import Line as Text
 from webhook.core.admission.queueing import QUEUE_MODE
 from webhook.core.explain.domains import DomainSteps
 from webhook.core.explain.explanation import Explanation, NodeStep, PoolStep
-from webhook.core.explain.rollout import OldPods
 from webhook.core.model import decision_annotation
 from webhook.core.model.amount import Unlimited, format_limit
 from webhook.core.model.decision import Admit, Decision, Deny, Outcome
@@ -121,8 +120,6 @@ def _steps(explained: ExplainedSubject) -> Iterator[tuple[str, RenderableType]]:
     if explanation.domains is not None:
         yield "domains", Group(*[Text(line) for line in _domains(explanation.domains, explanation.decision)])
     yield "outcome", _outcome(verdict)
-    if explanation.update is not None:
-        yield "update", Text(_update(explanation.update), style="yellow")
     if explained.line is not None:
         yield "line", Group(*[Text(each, style="yellow") for each in line_lines(explained.line, now=explained.now)])
     if lines := list(reclaim_lines(explained)):
@@ -207,12 +204,6 @@ def _outcome(verdict: Verdict) -> Text:
     for warning in verdict.warnings:
         text.append(f"\nwarning: {warning.text} ({warning.code})", style="yellow")
     return text
-
-
-def _update(old: OldPods) -> str:
-    """Return why an update may never go on: its new pods wait for the room of its old ones."""
-    held = f"{plural_gpus(old.gpus)} of {', '.join(old.replica_sets)}, of the same Deployment"
-    return f"waits behind its own old pods: {held}. With maxUnavailable 0 none leaves first: set it to 1, maxSurge to 0"
 
 
 def _domains(steps: DomainSteps, decision: Decision) -> Iterator[str]:

@@ -6,9 +6,9 @@ from enum import StrEnum
 from typing import Any, Final
 
 from webhook.core.explain.unusual_pods import stage_text
+from webhook.core.gangs.gang_plans import GangPlan
 from webhook.core.model.decision import Deny
 from webhook.core.model.names import Namespace, Uid
-from webhook.core.release.gang_plans import GangPlan
 from webhook.core.world.world import World
 from webhook.kube.kinds.kind_row import KindTable
 from webhook.kube.kinds.model import Unknown, listed, mapping, text

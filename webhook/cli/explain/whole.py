@@ -7,10 +7,10 @@ from webhook.cli.explain.subjects import Subject
 from webhook.core.admission.assessment import assess
 from webhook.core.explain.domains import DomainSteps, domain_steps
 from webhook.core.explain.explanation import Explanation
+from webhook.core.gangs.gang_plans import GangPlan
 from webhook.core.model.decision import Deny
 from webhook.core.model.names import GangId
 from webhook.core.model.pod import CONTROLLER
-from webhook.core.release.gang_plans import GangPlan
 from webhook.core.world.world import World
 from webhook.simulation.simulate import Answer, Simulator
 from webhook.simulation.whole_gangs import GangRole, judge_whole, waiting_members, waits_for_gang

@@ -19,7 +19,7 @@ from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
 from webhook.history.schema import HistoryError
 from webhook.history.trace_row import ObjectRow, PodRow, PolicyRow, Trace
-from webhook.kube.world_file.world_file import WorldFileError, parse_world
+from webhook.kube.world_file.world_file import WorldFileError, parse_objects
 from webhook.policy.load import parse
 from webhook.policy.problems import PolicyError
 from webhook.simulation.simulate import Template, read_template
@@ -111,10 +111,9 @@ def policy_in_force(trace: Trace, *, otherwise: Policy) -> Policy:
 def world_of(trace: Trace, policy: Policy) -> World:
     """Return the nodes and namespaces of a history under a policy, without pods. Raises HistoryError."""
     world = World(policy)
-    items = b",".join(row.object.encode() for row in trace.objects)
     try:
-        listed = b'{"apiVersion":"v1","kind":"List","items":[%s]}' % items
-        parse_world(listed, policy.resources, name="the history").fill(world)
+        objects = (msgspec.Raw(row.object.encode()) for row in trace.objects)
+        parse_objects(objects, policy.resources, name="the history").fill(world)
     except WorldFileError as error:
         raise HistoryError(str(error.problems[0])) from error
     return world

@@ -1,13 +1,19 @@
 """`fairgate review`: options and help; run.py implements it."""
 
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from webhook.cli.options import chosen_namespace, path_option, policy_option
+from webhook.cli.command import argument, command, of, option, path_option
+from webhook.cli.options import chosen_namespace, policy_option
 from webhook.cli.review.findings import FailOn
 from webhook.cli.review.outputs import Format, Output, OutputType
+
+if TYPE_CHECKING:
+    from webhook.cli.review.review_world import WorldSource
 
 _EXAMPLES = """\b
 Examples:
@@ -23,80 +29,91 @@ Exit status: 0 all admitted, 1 something refused (or --fail-on), 2 something cou
 If both 1 and 2 apply it is 1."""
 
 
-@click.command(epilog=_EXAMPLES, short_help="Check whether manifests would be admitted.")
-@click.argument("sources", metavar="FILE|DIR|-...", nargs=-1, required=True, type=click.Path(allow_dash=True))
-@policy_option
-@path_option(
-    "--world",
-    help="Review against nodes and pods from a file, as `kubectl get nodes,pods -A -o yaml` prints them.",
-)
-@click.option(
-    "--cluster",
-    is_flag=True,
-    help="Review against a live cluster; nothing is written. The default without --policy, if there is a kubeconfig.",
-)
-@click.option(
-    "--empty",
-    is_flag=True,
-    help="Review against limits only, with nothing used and unlimited capacity. The default where --policy is given.",
-)
-@path_option(
-    "--kubeconfig",
-    help="The cluster for --cluster. Default: $KUBECONFIG, ~/.kube/config, or the cluster this pod runs in.",
-)
-@click.option(
-    "-n",
-    "--namespace",
-    metavar="NAME",
-    help="Namespace of objects without one. Default: for a live cluster the kubeconfig's own, otherwise `default`.",
-)
-@click.option(
-    "--as",
-    "user",
-    default="",
-    metavar="USER",
-    help="User who applies the manifests, for limits per user on bare pods. Default: unknown, with a warning.",
-)
-@click.option(
-    "-o",
-    "--output",
-    "outputs",
-    multiple=True,
-    type=OutputType(),
-    metavar="FORMAT[=FILE]",
-    help=f"One of {', '.join(Format)}; to a file if one is given. Repeatable. Default: table.",
-)
-@click.option("--patch", "with_patch", is_flag=True, help="Show Fairgate's changes to the pods (table, markdown).")
-@click.option(
-    "--fail-on",
-    multiple=True,
-    type=click.Choice(FailOn, case_sensitive=False),
-    help="Also fail for this. Repeatable.",
-)
-@click.option(
-    "--docs-url",
-    default="https://fairgate.dev",
-    show_default=True,
-    envvar="FAIRGATE_DOCS_URL",
-    show_envvar=True,
-    metavar="URL",
-    help="URL of this version's documentation, for links in -o sarif: a copy of the repository, for example.",
-)
-def review(
-    *,
-    sources: tuple[str, ...],
-    policy: Path | None,
-    world: Path | None,
-    cluster: bool,
-    empty: bool,
-    kubeconfig: Path | None,
-    namespace: str | None,
-    user: str,
-    outputs: tuple[Output, ...],
-    with_patch: bool,
-    fail_on: tuple[FailOn, ...],
-    docs_url: str,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The user's options."""
+
+    sources: tuple[str, ...] = argument(
+        metavar="FILE|DIR|-...", nargs=-1, required=True, type=click.Path(allow_dash=True)
+    )
+    policy: Path | None = of(policy_option)
+    world: Path | None = path_option(
+        "--world", help="Review against nodes and pods from a file, as `kubectl get nodes,pods -A -o yaml` prints them."
+    )
+    cluster: bool = option(
+        "--cluster",
+        is_flag=True,
+        help="Review against a live cluster; nothing is written. The default without --policy, if there is a "
+        "kubeconfig.",
+    )
+    empty: bool = option(
+        "--empty",
+        is_flag=True,
+        help="Review against limits only, with nothing used and unlimited capacity. The default where --policy is "
+        "given.",
+    )
+    kubeconfig: Path | None = path_option(
+        "--kubeconfig",
+        help="The cluster for --cluster. Default: $KUBECONFIG, ~/.kube/config, or the cluster this pod runs in.",
+    )
+    namespace: str = option(
+        "-n",
+        "--namespace",
+        default="",
+        metavar="NAME",
+        help="Namespace of objects without one. Default: for a live cluster the kubeconfig's own, otherwise `default`.",
+    )
+    user: str = option(
+        "--as",
+        default="",
+        metavar="USER",
+        help="User who applies the manifests, for limits per user on bare pods. Default: unknown, with a warning.",
+    )
+    outputs: tuple[Output, ...] = option(
+        "-o",
+        "--output",
+        multiple=True,
+        type=OutputType(),
+        metavar="FORMAT[=FILE]",
+        help=f"One of {', '.join(Format)}; to a file if one is given. Repeatable. Default: table.",
+    )
+    with_patch: bool = option("--patch", is_flag=True, help="Show Fairgate's changes to the pods (table, markdown).")
+    fail_on: frozenset[FailOn] = option(
+        "--fail-on",
+        multiple=True,
+        callback=lambda *args: frozenset(args[2]),
+        type=click.Choice(FailOn, case_sensitive=False),
+        help="Also fail for this. Repeatable.",
+    )
+    docs_url: str = option(
+        "--docs-url",
+        default="https://fairgate.dev",
+        show_default=True,
+        envvar="FAIRGATE_DOCS_URL",
+        show_envvar=True,
+        metavar="URL",
+        help="URL of this version's documentation, for links in -o sarif: a copy of the repository, for example.",
+    )
+
+    @property
+    def against(self) -> "WorldSource":
+        """What the manifests are reviewed against. Raises click.UsageError."""
+        from webhook.cli.review.review_world import Empty  # noqa: PLC0415 - slow to import, and --help needs none of it
+        from webhook.cli.world_source import default_kubeconfig, has_cluster  # noqa: PLC0415
+        from webhook.server.settings import LiveCluster, WorldFile  # noqa: PLC0415
+
+        if (self.world is not None) + self.cluster + self.empty > 1:
+            raise click.UsageError("--world, --cluster and --empty exclude each other")
+        is_live = self.cluster or (self.policy is None and not self.empty and has_cluster(self.kubeconfig))
+        if self.world is None and is_live:
+            return LiveCluster(self.kubeconfig or default_kubeconfig())
+        if self.kubeconfig is not None:
+            raise click.UsageError("--kubeconfig needs --cluster")
+        return Empty() if self.world is None else WorldFile(self.world)
+
+
+@command(Options, epilog=_EXAMPLES, short_help="Check whether manifests would be admitted.")
+def review(options: Options) -> None:
     """Check whether manifests would be admitted, with which tier, on which nodes, and if not, why. Nothing is applied.
 
     Reads files, folders (*.yaml, *.yml and *.json, recursively) and, as -, standard input. Every pod that a workload
@@ -105,29 +122,13 @@ def review(
     twice, is replaced. Of an AdmissionReview the pod in it is reviewed; -o review answers it as the webhook would.
     """
     # pydantic and rich are slow to import, and --help needs neither
-    from webhook.cli.review.review_world import Empty  # noqa: PLC0415
-    from webhook.cli.review.run import Options, run  # noqa: PLC0415
-    from webhook.cli.world_source import default_kubeconfig, has_cluster  # noqa: PLC0415
-    from webhook.server.settings import LiveCluster, WorldFile  # noqa: PLC0415
+    from webhook.cli.review.run import run  # noqa: PLC0415
 
-    if (world is not None) + cluster + empty > 1:
-        raise click.UsageError("--world, --cluster and --empty exclude each other")
-    is_live = cluster or (policy is None and world is None and not empty and has_cluster(kubeconfig))
-    if kubeconfig is not None and not is_live:
-        raise click.UsageError("--kubeconfig needs --cluster")
-    outputs = outputs or (Output(Format.TABLE),)
+    against, outputs = options.against, options.outputs or (Output(Format.TABLE),)
     formats = {output.format for output in outputs}
     if Format.REVIEW in formats and len(outputs) > 1:
         raise click.UsageError("-o review cannot be combined with other outputs")
-    if with_patch and not formats <= {Format.TABLE, Format.MARKDOWN}:
+    if options.with_patch and not formats <= {Format.TABLE, Format.MARKDOWN}:
         raise click.UsageError("--patch needs -o table or -o markdown")
-    against = (
-        WorldFile(world)
-        if world is not None
-        else LiveCluster(kubeconfig or default_kubeconfig())
-        if is_live
-        else Empty()
-    )
-    own = chosen_namespace(namespace, against)
-    options = Options(sources, policy, against, own, user, outputs, frozenset(fail_on), with_patch, docs_url)
-    sys.exit(run(options))
+    namespace = chosen_namespace(options.namespace, against)
+    sys.exit(run(replace(options, outputs=outputs, namespace=namespace), against))

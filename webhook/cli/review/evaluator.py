@@ -10,6 +10,7 @@ from webhook.cli.review.existing_pods import ExistingPods
 from webhook.cli.review.gpu_lines import GpuLines
 from webhook.cli.review.pod_groups import PodGroups
 from webhook.cli.review.results import Place, PodGroup, ReviewWarning, WorkloadResult
+from webhook.core.admission.old_pods import NO_SURGE
 from webhook.core.model.decision import Deny, Outcome, Queue
 from webhook.core.model.names import UNASSIGNED, GangId, Namespace, TeamName, Uid
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
@@ -154,7 +155,7 @@ class Evaluator:
             never = ", and no old pod leaves before one of them runs" if surge.is_first else ""
             yield (
                 f"of a rolling update, {plural(group.count or 0, 'pod')} (maxSurge) would {effect} beside the old ones"
-                f"{never}: set maxSurge: 0 and maxUnavailable: 1"
+                f"{never}: {NO_SURGE}"
             )
 
     def _check_workload(self, item: Item, workload: Workload, budget: Budget) -> tuple[Reason, ...]:

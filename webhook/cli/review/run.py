@@ -3,9 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 import click
@@ -14,6 +12,7 @@ from rich.progress import track
 
 from webhook.cli.review.answers import answer_reviews
 from webhook.cli.review.collect import Collected, collect
+from webhook.cli.review.command import Options
 from webhook.cli.review.findings import FailOn, Level, findings
 from webhook.cli.review.formats.github import to_github
 from webhook.cli.review.formats.junit import to_junit
@@ -38,28 +37,13 @@ REFUSED: Final = 1
 NOT_EVALUATED: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The user's options."""
-
-    sources: tuple[str, ...]
-    policy: Path | None
-    world: WorldSource
-    namespace: str
-    user: str
-    outputs: tuple[Output, ...]
-    fail_on: frozenset[FailOn]
-    with_patch: bool
-    docs_url: str
-
-
-def run(options: Options) -> int:
+def run(options: Options, against: WorldSource) -> int:
     """Run the review, write every output, and return the exit status."""
     try:
         with progress("Reading"):
-            policy = choose_policy(options.policy, options.world)
+            policy = choose_policy(options.policy, against)
             collected = collect(read_sources(options.sources, sys.stdin.buffer), namespace=options.namespace)
-            opened = open_world(options.world, policy, collected, namespace=options.namespace)
+            opened = open_world(against, policy, collected, namespace=options.namespace)
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         print_problems(error)
         return NOT_EVALUATED

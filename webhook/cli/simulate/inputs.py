@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TextIO
 
-import msgspec
-
 from webhook.cli.simulate.history import TraceInput, is_history, objects_of, read_history, recorded_policy
 from webhook.cli.simulate.options import NodeKind, Options
 from webhook.cli.world_source import Objects, WorldError, choose_policy, origin_of, read_objects
@@ -16,7 +14,7 @@ from webhook.core.model.node import Node
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
 from webhook.kube.world_file.world_file import WorldFile as WorldObjects
-from webhook.kube.world_file.world_file import WorldFileError, parse_world
+from webhook.kube.world_file.world_file import WorldFileError, parse_objects
 from webhook.policy.load import load
 from webhook.server.settings import WorldFile
 from webhook.simulation.traces.nodes import NodeRow, read_nodes
@@ -92,9 +90,8 @@ class Worlds:
                 world.set_priority_class(priority_class)
 
     def _parsed(self, listed: Objects, world: World) -> WorldObjects:
-        text = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": listed})
         try:
-            return parse_world(text, world.policy.resources, name=self._name)
+            return parse_objects(listed, world.policy.resources, name=self._name)
         except WorldFileError as error:
             raise WorldError(str(error)) from error
 

@@ -15,7 +15,6 @@ from webhook.cli.terminal import print_error
 from webhook.cli.usage.report import build, to_csv, to_table
 from webhook.cli.usage.times import parse_time, time_text
 from webhook.history import wire
-from webhook.history.prometheus import read_prometheus
 from webhook.history.reader import read_usage, recorded_range
 from webhook.history.schema import HistoryError
 from webhook.history.summary import By, whole_intervals
@@ -28,7 +27,6 @@ _EXAMPLES: Final = """\b
 Examples:
   fairgate usage --since 30d --by team -o csv
   fairgate usage --history history.db --by user
-  fairgate usage --prometheus http://localhost:9090 --since 2026-11-01 --until 2026-12-01
 
 \b
 Exit status: 0 shown, 2 the source cannot be read, or you may not read it."""
@@ -62,12 +60,6 @@ class Options:
         multiple=True,
         help="Read a file that `fairgate serve --history` wrote. Repeatable: the files of several replicas are merged.",
     )
-    prometheus: str | None = option(
-        "--prometheus", metavar="URL", help="Read a Prometheus that scrapes Fairgate's servers; it has no users."
-    )
-    match: str = option(
-        "--match", default="", metavar="MATCHERS", help='With --prometheus: one cluster, such as cluster="prod".'
-    )
     kubeconfig: Path | None = of(kubeconfig_option)
 
 
@@ -75,22 +67,15 @@ class Options:
 def usage(options: Options) -> None:
     """Show GPU-hours: held guaranteed and borrowed, idle, waiting; and what was refused.
 
-    Without --history and --prometheus the servers of the cluster are asked: they must record a history, and you must
+    Without --history the servers of the cluster are asked: they must record a history, and you must
     have the right to list pods in all namespaces. Times are widened to intervals of five minutes.
     """
     start, end = _range(options.since, options.until)
-    history, prometheus = options.history, options.prometheus
-    if sum((bool(history), prometheus is not None, options.kubeconfig is not None)) > 1:
-        raise click.UsageError("--history, --prometheus and --kubeconfig exclude each other")
-    if options.match and prometheus is None:
-        raise click.UsageError("--match selects series of --prometheus")
-    if prometheus is not None and options.by == By.USER:
-        raise click.UsageError("--by user needs a history: metrics have no users, who could be any number")
+    history = options.history
+    if history and options.kubeconfig is not None:
+        raise click.UsageError("--history and --kubeconfig exclude each other")
     try:
-        if prometheus is not None:
-            recordings = read_prometheus(prometheus, start, end, matchers=options.match)
-        else:
-            recordings = _read(history, options.kubeconfig, start, end)
+        recordings = _read(history, options.kubeconfig, start, end)
     except HistoryError as error:
         print_error(str(error))
         sys.exit(_UNREADABLE)

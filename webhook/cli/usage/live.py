@@ -25,7 +25,7 @@ from webhook.kube.registration.registration import VALIDATING_CONFIGURATION
 
 SECONDS: Final = 60.0
 _PORT: Final = 8443
-_INSTEAD: Final = "docs/usage.md#rights; or give --history or --prometheus"
+_INSTEAD: Final = "docs/usage.md#rights; or give --history"
 
 
 def read_live(kubeconfig: Path | None, since: int, until: int) -> list[Recording]:

@@ -1,7 +1,7 @@
 """Reads the current state of a pod from the API server, for decisions that the watched state cannot answer."""
 
 from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.api.errors import ApiError
+from webhook.cluster.api.one_object import pod_path, read
 from webhook.core.model.pod import Resident
 from webhook.kube.pod.existing_pods import PodState, decode_pod_state
 
@@ -11,10 +11,4 @@ async def read_live_pod(connection: ApiConnection, pod: Resident) -> PodState | 
 
     Raises ClusterError if the API server does not answer.
     """
-    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-    try:
-        return decode_pod_state(await connection.send("GET", path, action="get pods"))
-    except ApiError as error:
-        if not error.is_missing:
-            raise
-        return None
+    return await read(connection, pod_path(pod.namespace, pod.name), decode_pod_state, action="get pods")

@@ -9,7 +9,7 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.live_pod import read_live_pod
 from webhook.cluster.ledger.ledger_context import LedgerContext, Recorder
-from webhook.cluster.ledger.ledger_request import LedgerJudge
+from webhook.cluster.ledger.ledger_request import Asked
 from webhook.cluster.ledger.ledger_writer import ELSEWHERE, LedgerWriter
 from webhook.cluster.watch.kinds import ledger_kind
 from webhook.cluster.watch.quotas import live_quotas
@@ -80,59 +80,56 @@ class ApiLedger:
     async def commit(
         self, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
     ) -> Decision:
-        """Refuse from memory a pod that cannot be admitted; decide and write any other with its team's next batch.
+        """Refuse from memory a pod that cannot be admitted; charge any other with its team's next write.
 
         Pods of exempt namespaces are never refused, so they do not wait for a write either: the watch charges them.
         """
-        decision, flight, _ = judge()
+        judged = judge()
+        decision, flight, _ = judged
         if flight is None or (isinstance(decision, NotApplicable) and decision.reason.code is Code.EXEMPT):
             return decision
-        pod = flight.pod
-        if self._known(f"{pod.namespace}/{pod.name}") not in (None, pod.uid) and await self._is_taken(pod):
-            return Deny((Reason(Code.ALREADY_EXISTS, 'pods "{pod}" already exists', {"pod": pod.name}),))
-        is_over_quota = exceeded(pod.demand, self._quotas.of(pod.namespace)) is not None
-        if is_over_quota and (reason := await self._over_quota(pod)) is not None:
-            return Deny((reason,))
-        return await self._charge(flight.charge.team, judge, deadline=deadline, is_gone=is_gone)
+        if self._may_be_rejected(flight.pod):
+            if (reason := await self._rejection(flight.pod)) is not None:
+                return Deny((reason,))
+            judged = judge()  # the world may have changed during the wait
+        return await self._charge(flight.charge.team, Asked(judge, deadline, is_gone), judged)
 
     def let_in(self, waiting: WaitingPod) -> None:
         """Count a pod that was let into its team's line until the watch shows it."""
         self._world.waiting.expect(waiting.uid, waiting.team, now=self._world.now)
 
-    async def _charge(
-        self, team: TeamName, judge: LedgerJudge, *, deadline: float, is_gone: Callable[[], bool], is_kept: bool = False
-    ) -> Decision:
+    async def _charge(self, team: TeamName, asked: Asked, judged: LedgerDecision | None = None) -> Decision:
         """Charge a pod in the ledger of its team; again where that is another one meanwhile."""
         loop = asyncio.get_running_loop()
         while True:
             writer = self._writer(self._homes.ledger_of(team))
-            decision = await writer.charge(judge, deadline=deadline, is_gone=is_gone, is_kept=is_kept)
-            if decision is not ELSEWHERE or loop.time() + _MOVE_SECONDS >= deadline:
+            decision = await writer.charge(asked, judged)
+            if decision is not ELSEWHERE or loop.time() + _MOVE_SECONDS >= asked.deadline:
                 return decision
             for ledger in self._homes.prepare_team(team):
                 self._wake(ledger)
             await asyncio.sleep(_MOVE_SECONDS)
-            _, flight, _ = judge()
-            team = team if flight is None else flight.charge.team
+            judged = asked.judge()
+            team = team if judged.flight is None else judged.flight.charge.team
 
-    async def _is_taken(self, pod: Resident) -> bool:
-        """Return whether another pod has the name, so that this one cannot be created and must not be charged.
+    def _may_be_rejected(self, pod: Resident) -> bool:
+        """Whether the API server will reject a pod after all, by what was last seen of names and ResourceQuotas."""
+        is_taken = self._known(f"{pod.namespace}/{pod.name}") not in (None, pod.uid)
+        return is_taken or exceeded(pod.demand, self._quotas.of(pod.namespace)) is not None
 
-        The watched pod may be gone by now: the API server's current answer decides.
+    async def _rejection(self, pod: Resident) -> Reason | None:
+        """Return why the API server will reject a pod, so that it must not be charged.
+
+        Another pod has its name, or a ResourceQuota has no room. What was seen may be outdated: the API server's
+        current answer decides.
         """
         try:
             found = await read_live_pod(self._context.connection, pod)
-        except ClusterError:
-            return False
-        return found is not None and found.uid != pod.uid
-
-    async def _over_quota(self, pod: Resident) -> Reason | None:
-        """Return for which ResourceQuota the API server will refuse this pod, so that it must not be charged.
-
-        The watched quota may be outdated: the API server's current answer decides.
-        """
-        try:
-            return exceeded(pod.demand, await live_quotas(self._context.connection, pod.namespace))
+            if found is not None and found.uid != pod.uid:
+                return Reason(Code.ALREADY_EXISTS, 'pods "{pod}" already exists', {"pod": pod.name})
+            has_quotas = bool(self._quotas.of(pod.namespace))
+            quotas = await live_quotas(self._context.connection, pod.namespace) if has_quotas else ()
+            return exceeded(pod.demand, quotas)
         except ClusterError:
             return None
 
@@ -159,7 +156,7 @@ class ApiLedger:
 
         A charge that is written without an answer stays: another leader may be removing the gate because of it.
         """
-        return await self._charge(team, judge, deadline=deadline, is_gone=is_gone, is_kept=True)
+        return await self._charge(team, Asked(judge, deadline, is_gone, is_kept=True))
 
     async def fence(self, team: TeamName, uid: Uid, *, since: float, deadline: float) -> bool:
         """Return whether the objects that list a charge were written here since a loop time; write them if not.
@@ -171,12 +168,13 @@ class ApiLedger:
 
     def shows_gang_of(self, reservation: InFlightCharge) -> bool:
         """Whether this replica has seen the gang for which room is kept: only then does a missing one say much."""
-        team, uid = reservation.charge.team, reservation.pod.uid
-        return all(self._writer(ledger).shows_gang_of(uid) for ledger in self._listing(team, uid))
+        uid, reached = reservation.pod.uid, self._context.reached()
+        listing = map(self._homes.session, self._listing(reservation.charge.team, uid))
+        return all(session.shows_gang_of(uid, reached) for session in listing)
 
     def charged(self) -> Iterable[InFlightCharge]:
         """Return the charges of all replicas whose pods were not seen to use anything yet."""
-        return [flight for writer in self._writers.values() for flight in writer.pending()]
+        return [flight for session in map(self._homes.session, self._writers) for flight in session.pending()]
 
     def listed(self, team: TeamName, uid: Uid) -> InFlightCharge | None:
         """Return the charge of a pod that an object lists, as it was last read; None where none does."""
@@ -185,7 +183,7 @@ class ApiLedger:
 
     def promotions(self) -> Iterable[InFlightCharge]:
         """Return the charged promotions of all replicas whose labels are not written yet."""
-        return [flight for writer in self._writers.values() for flight in writer.promotions()]
+        return [flight for session in map(self._homes.session, self._writers) for flight in session.promotions()]
 
     # -- the watch of TeamLedgers
 

@@ -7,35 +7,38 @@ from typing import NamedTuple
 
 from webhook.core.model.decision import Decision
 from webhook.core.model.names import Uid
+from webhook.core.model.pod import NO_UID
 from webhook.core.quota.in_flight import LedgerDecision
 
 LedgerJudge = Callable[[], LedgerDecision]
 """Decides a request on the present world."""
 
 
-@dataclass(slots=True, eq=False)
-class LedgerRequest:
-    """A request that waits for its decision. `charged` is the UID that may be charged before it was answered.
+class Asked(NamedTuple):
+    """What a caller asks for, and until which time of the event loop; `is_gone` returns whether it has left.
 
-    `is_kept`: its charge stays although the caller no longer waits, for the leader of then to use or end.
+    `is_kept`: the charge stays although the caller no longer waits, for the leader of then to use or end.
     """
 
     judge: LedgerJudge
     deadline: float
     is_gone: Callable[[], bool]
-    answer: "asyncio.Future[Decision]"
-    charged: Uid | None = None
     is_kept: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class LedgerRequest:
+    """A request that waits for its answer.
+
+    `admitted` is the decision with which a charge was drafted, and `charged` the UID that it is for.
+    """
+
+    asked: Asked
+    answer: "asyncio.Future[Decision]"
+    admitted: Decision | None = None
+    charged: Uid = NO_UID
 
     @property
     def is_over(self) -> bool:
         """Whether the request was answered or cancelled."""
         return self.answer.done()
-
-
-class AdmittedRequest(NamedTuple):
-    """A request whose charge is assumed, and answered once it is written; `uid` is the charged pod's."""
-
-    request: LedgerRequest
-    decision: Decision
-    uid: Uid

@@ -1,18 +1,19 @@
 """One ledger's writer, of a team or of the teams of a department.
 
-All waiting requests are decided in one batch, and the charges are stored with one write. There is no await between
-deciding and assuming every admitted pod in the world: on one event loop that is the lock. The write that follows is a
-compare-and-swap on the object's resourceVersion: after any write of another replica, the batch is decided again.
+A request is decided when it comes, and its charge is assumed in the world: there is no await between the two, and on
+one event loop that is the lock. The charges of all waiting requests are stored with one write, a compare-and-swap on
+the object's resourceVersion. What another replica's write precedes is decided again, and what came without a current
+view.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.ledger.ledger_context import LedgerContext
-from webhook.cluster.ledger.ledger_request import AdmittedRequest, LedgerJudge, LedgerRequest
+from webhook.cluster.ledger.ledger_request import Asked, LedgerRequest
 from webhook.cluster.ledger.team_ledger_client import Result, TeamLedgerClient, result_of
 from webhook.cluster.ledger.write_fence import WriteFence
 from webhook.cluster.ledger.write_pace import WritePace
@@ -20,7 +21,7 @@ from webhook.core.explain.team_summary import Summary, summary_of
 from webhook.core.model.decision import Decision, Retry
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.reason import Code, Reason
-from webhook.core.quota.in_flight import ENDED, InFlightCharge
+from webhook.core.quota.in_flight import ENDED, InFlightCharge, LedgerDecision
 from webhook.core.quota.ledger_moves import department_of
 from webhook.core.world.ledger_session import LedgerSession
 from webhook.kube.ledger import team_ledger
@@ -57,7 +58,8 @@ class LedgerWriter:
         self.lingering: dict[Uid, InFlightCharge] = {}  # found by this replica, and not in the object yet
         self._max_charges = MAX_CHARGES
         self._allowed: set[Uid] = set()  # charges in the object whose request was allowed
-        self._queue: list[LedgerRequest] = []
+        self._waiting: list[LedgerRequest] = []
+        self._policy = context.world.policy  # of the drafted charges
         self._is_due = False
         self._is_writing = False
         self._work: asyncio.Task[None] | None = None
@@ -65,14 +67,19 @@ class LedgerWriter:
 
     # -- requests and watch events
 
-    async def charge(
-        self, judge: LedgerJudge, *, deadline: float, is_gone: Callable[[], bool], is_kept: bool = False
-    ) -> Decision:
-        """Decide a pod with the next batch; returns by the deadline in any case. `is_kept` as in LedgerRequest."""
-        request = LedgerRequest(judge, deadline, is_gone, self._loop.create_future(), is_kept=is_kept)
-        self._queue.append(request)
+    async def charge(self, asked: Asked, judged: LedgerDecision | None = None) -> Decision:
+        """Charge a pod with the next write, unless it is refused; returns by the deadline in any case.
+
+        `judged` is what was decided just now, if anything was.
+        """
+        request = LedgerRequest(asked, self._loop.create_future())
+        if self.is_safe and len(self._session.drafts) < self._max_charges:
+            self._draft(request, judged or asked.judge())
+        if request.is_over:
+            return request.answer.result()
+        self._waiting.append(request)
         self._start()
-        timer = self._loop.call_at(deadline, self._give_up, request)  # a fifth of what asyncio.timeout costs
+        timer = self._loop.call_at(asked.deadline, self._give_up, request)  # a fifth of what asyncio.timeout costs
         try:
             return await request.answer
         finally:
@@ -135,21 +142,9 @@ class LedgerWriter:
             self.refresh()
         return await self._fence.wait(since=since, deadline=deadline)
 
-    def pending(self) -> Iterable[InFlightCharge]:
-        """Return the charges in the object that are not withdrawn and whose pods were not seen yet."""
-        return self._session.pending()
-
     def wake(self) -> None:
         """Write what is to be changed, if anything is."""
         self._start()
-
-    def lists(self, uid: Uid) -> bool:
-        """Whether the object lists a charge."""
-        return self._session.lists(uid)
-
-    def promotions(self) -> Iterable[InFlightCharge]:
-        """Return the charged promotions whose labels are not written yet."""
-        return self._session.promotions()
 
     def refresh(self) -> None:
         """Write the object soon, even without a new charge."""
@@ -186,10 +181,6 @@ class LedgerWriter:
     def is_current(self) -> bool:
         """Whether this replica's view of the pods is at least as new as the object."""
         return self._session.is_safe(self._context.reached()) and self._context.world.knows_all_namespaces
-
-    def shows_gang_of(self, uid: Uid) -> bool:
-        """Whether this replica has seen the gang for which room is kept, if it still is there."""
-        return self._session.shows_gang_of(uid, self._context.reached())
 
     @property
     def is_safe(self) -> bool:
@@ -232,16 +223,14 @@ class LedgerWriter:
 
     async def _run(self) -> None:
         """Write batches until no request waits. A bug ends this, and is raised in every waiting request."""
-        waiting: list[LedgerRequest] = []
         failures = 0
         try:
             while True:
-                await self._pace.gather(self._queue.__len__)
-                waiting = self._still_waiting([*waiting, *self._queue])
-                self._queue.clear()
-                if not (waiting or self._is_due or self._session.must_write):
+                await self._pace.gather(lambda: sum(not each.is_over for each in self._waiting))
+                self._drop_answered()
+                if not (self._waiting or self._is_due or self._session.must_write):
                     return
-                match await self._attempt(waiting):
+                match await self._attempt():
                     case Result.WRITTEN:
                         failures = 0
                         self._max_charges = min(2 * self._max_charges, MAX_CHARGES)
@@ -254,22 +243,20 @@ class LedgerWriter:
         except Exception as bug:
             _log.exception("bug in the ledger of team %s", self.team)
             self._session.discard_draft(is_in_doubt=True)
-            for request in (*waiting, *self._queue):
-                if not request.answer.done():
+            for request in self._waiting:
+                if not request.is_over:
                     request.answer.set_exception(bug)
-            self._queue.clear()
+            self._waiting.clear()
 
-    async def _attempt(self, waiting: list[LedgerRequest]) -> Result:
+    async def _attempt(self) -> Result:
         """Read the object if needed, wait for the view of the pods, decide, write, answer."""
         if self._session.is_stale and (read := await self._read()) is not Result.WRITTEN:
             return read
-        if waiting and department_of(self.team) is None and self._context.homes.ledger_of(self.team) != self.team:
-            for request in waiting:
-                self._answer(request, ELSEWHERE)
-            waiting = []
-        if waiting:
-            await self._await_view(waiting)
-        admitted = self._decide(waiting) if self.is_safe else []
+        is_safe = self.is_safe or (bool(self._waiting) and await self._await_view())
+        self._follow_policy()
+        if not is_safe:
+            self._session.drop_drafts()
+        admitted = self._decide() if is_safe else []
         if not (admitted or self._session.must_write or self._is_due):
             return Result.WRITTEN
         was_due, self._is_due = self._is_due, False  # a refresh requested during the write is due after it
@@ -279,31 +266,36 @@ class LedgerWriter:
             if result is Result.TOO_LARGE:
                 self._split(admitted)
         else:
-            for request, decision, uid in admitted:
-                self._allow(request, decision, uid)
+            for request in admitted:
+                self._allow(request)
         return result
 
-    def _split(self, admitted: list[AdmittedRequest]) -> None:
+    def _split(self, admitted: list[LedgerRequest]) -> None:
         """Write half as many charges next time; a single charge that is too large is answered, and blocks no other."""
         self._max_charges = max(1, len(admitted) // 2)
         if len(admitted) == 1:
-            self._answer(admitted[0].request, self._unavailable())
+            self._answer(admitted[0], self._unavailable())
 
-    def _still_waiting(self, requests: list[LedgerRequest]) -> list[LedgerRequest]:
-        """Return the unanswered requests; withdraw the charges of those that were answered and not allowed."""
-        for request in requests:
-            if not request.is_over or request.is_kept:
-                continue
-            if request.charged is not None and request.charged not in self._allowed:
+    def _drop_answered(self) -> None:
+        """Forget the requests that were answered, and end the charges of those that were not allowed."""
+        answered = [request for request in self._waiting if request.is_over]
+        self._waiting = [request for request in self._waiting if not request.is_over]
+        ended = {request.charged for request in answered if request.admitted is not None} - self._allowed
+        ended.difference_update(request.charged for request in self._waiting)
+        self._session.drop_drafts(ended)
+        for request in answered:
+            if request.charged in ended and not request.asked.is_kept:
                 self._session.withdraw(request.charged)
                 if request.charged in self._first_seen:
                     self._context.recorder.withdrew()
-        return [request for request in requests if not request.is_over]
 
-    async def _await_view(self, waiting: list[LedgerRequest]) -> None:
-        """Wait until the view of the pods is as new as the object, while any request waits."""
+    async def _await_view(self) -> bool:
+        """Wait until the view of the pods is as new as the object, while any request waits; return whether it is."""
+        if department_of(self.team) is None and self._context.homes.ledger_of(self.team) != self.team:
+            for request in self._waiting:
+                self._answer(request, ELSEWHERE)
         began = self._loop.time()
-        while not self.is_safe and not all(each.is_over for each in waiting):
+        while not self.is_safe and not all(each.is_over for each in self._waiting):
             for ledger in self._context.homes.prepare(self.team):
                 if ledger != self.team:
                     self._context.wake(ledger)
@@ -312,40 +304,47 @@ class LedgerWriter:
             await asyncio.sleep(_POLL_SECONDS)
         if (seconds := self._loop.time() - began) > _POLL_SECONDS / 2:
             self._context.recorder.waited(seconds)
+        return self.is_safe
 
-    def _decide(self, waiting: list[LedgerRequest]) -> list[AdmittedRequest]:
-        """Decide all waiting requests on one state of the world; each charge is assumed before the next decision."""
+    def _decide(self) -> list[LedgerRequest]:
+        """Decide each request that has no charge in the draft; return those whose charge the next write adds."""
         self.drop_released()
-        admitted: list[AdmittedRequest] = []
-        for request in waiting:
-            if len(admitted) >= self._max_charges:
-                break
-            if request.is_over:
-                continue
-            decision, flight, replaces = request.judge()
-            if flight is None:
-                self._answer(request, decision)
-            elif not self._context.homes.takes(self.team, flight.charge.team):
-                self._answer(request, ELSEWHERE)
-            else:
-                self._session.charge(flight, replaces=replaces)
-                if self._session.holds(flight):
-                    self._allow(request, decision, flight.pod.uid)
-                else:
-                    request.charged = flight.pod.uid
-                    admitted.append(AdmittedRequest(request, decision, flight.pod.uid))
-        return admitted
+        drafts = self._session.drafts
+        for request in self._waiting:
+            if request.charged not in drafts and not request.is_over and len(drafts) < self._max_charges:
+                self._draft(request, request.asked.judge())
+        return [request for request in self._waiting if request.charged in drafts]
 
-    def _allow(self, request: LedgerRequest, decision: Decision, uid: Uid) -> None:
+    def _draft(self, request: LedgerRequest, judged: LedgerDecision) -> None:
+        """Answer a request that charges nothing, or nothing new; assume the charge of any other for the next write."""
+        decision, flight, replaces = judged
+        if flight is None:
+            self._answer(request, decision)
+        elif not self._context.homes.takes(self.team, flight.charge.team):
+            self._answer(request, ELSEWHERE)
+        else:
+            self._follow_policy()
+            request.admitted, request.charged = decision, flight.pod.uid
+            self._session.charge(flight, replaces=replaces)
+            if self._session.holds(flight):
+                self._allow(request)
+
+    def _follow_policy(self) -> None:
+        """Drop what was drafted under an earlier policy."""
+        if self._policy is not self._context.world.policy:
+            self._session.drop_drafts()
+            self._policy = self._context.world.policy
+
+    def _allow(self, request: LedgerRequest) -> None:
         """Allow a request whose charge is in the object."""
-        if self._answer(request, decision):
-            self._allowed.add(uid)
+        if request.admitted is not None and self._answer(request, request.admitted):
+            self._allowed.add(request.charged)
 
     def _answer(self, request: LedgerRequest, decision: Decision) -> bool:
         """Answer a request; False if its caller no longer waits."""
         if request.is_over:
             return False
-        is_waiting = self._loop.time() < request.deadline and not request.is_gone()
+        is_waiting = self._loop.time() < request.asked.deadline and not request.asked.is_gone()
         request.answer.set_result(decision if is_waiting else _DISCONNECTED)
         return is_waiting
 
@@ -375,7 +374,9 @@ class LedgerWriter:
         session, began = self._session, self._loop.time()
         self._is_writing = True
         try:
-            self.observe(await self._client.write(session.next_record(), self._summary(), version=session.version))
+            record, version = session.next_record(), session.version
+            written = await self._client.write(record, self._summary(), version=version, reader=self._reader)
+            self.observe(written)
             result, self.problem = Result.WRITTEN, None
             self.wrote_at = self._loop.time()
             self._fence.note(began)

@@ -12,7 +12,7 @@ from webhook.cluster.api.live_pod import read_live_pod
 from webhook.core.explain.team_summary import Summary
 from webhook.core.model.names import TeamName
 from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFlightCharge, LedgerRecord
-from webhook.kube.ledger.team_ledger import MAX_LEDGER_BYTES, TeamLedger, decode, encode, object_name
+from webhook.kube.ledger.team_ledger import MAX_LEDGER_BYTES, RecordReader, TeamLedger, decode, encode, object_name
 from webhook.kube.objects.keys import TEAM_LEDGERS
 
 PATH: Final = "/apis/fairgate.dev/v1alpha1/teamledgers"
@@ -53,10 +53,10 @@ class TeamLedgerClient:
     connection: ApiConnection
     team: TeamName
 
-    async def write(self, record: LedgerRecord, summary: Summary, *, version: int) -> TeamLedger:
-        """Replace the object at the version that was read, or create it if that is 0."""
+    async def write(self, record: LedgerRecord, summary: Summary, *, version: int, reader: RecordReader) -> TeamLedger:
+        """Replace the object at the version that was read, by this reader, or create it if that is 0."""
         method, path, verb = ("PUT", self._path, "update") if version else ("POST", PATH, "create")
-        body = encode(record, summary, version=version)
+        body = encode(record, summary, version=version, reader=reader)
         action = f"{verb} {TEAM_LEDGERS}"
         if len(body) > MAX_LEDGER_BYTES:
             raise ApiError(f"cannot {action}: {len(body):,} bytes are too many", status=_TOO_LARGE)

@@ -18,7 +18,7 @@ from webhook.kube.objects import keys
 from webhook.kube.objects.bounds import EVICTABLE_BYTES
 from webhook.kube.registration import installation
 from webhook.kube.registration.installation import Probe
-from webhook.kube.registration.registration_sync import GUARD, PLURALS
+from webhook.kube.registration.registration_sync import GUARD, PLURALS, excluding_labels
 from webhook.kube.registration.viewer_role import GUARDS
 
 T = TypeVar("T")
@@ -46,7 +46,10 @@ ReadResult = ReadValue[T] | ReadForbidden
 
 @dataclass(frozen=True, slots=True)
 class InstallationState:
-    """The state of an installation. `now` is the API server's time of day."""
+    """The state of an installation. `now` is the API server's time of day.
+
+    `namespaces` are read where labels exclude some from the webhooks (`excluding_labels`), and empty otherwise.
+    """
 
     now: float | None
     replicas: ReadResult[Report]
@@ -56,6 +59,7 @@ class InstallationState:
     ledgers: ReadResult[list[_Json]]
     deployments: ReadResult[list[_Json]]
     large_pods: ReadResult[list[str]]
+    namespaces: ReadResult[list[_Json]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,10 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
     large_pods = await _part(
         "list pods", names_of_large(connection, "/api/v1/pods", over=EVICTABLE_BYTES, label=keys.TEAM)
     )
+    namespaces: ReadResult[list[_Json]] = ReadValue([])
+    if excluding_labels(part.value for part in configurations.values() if isinstance(part, ReadValue) and part.value):
+        listed = list_objects(connection, _Listed("/api/v1/namespaces", keys.CORE_API, "Namespace"))
+        namespaces = await _part("list namespaces", listed)
     return InstallationState(
         now=connection.server_time,
         replicas=replicas,
@@ -90,6 +98,7 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
         ledgers=ledgers,
         deployments=deployments,
         large_pods=large_pods,
+        namespaces=namespaces,
     )
 
 

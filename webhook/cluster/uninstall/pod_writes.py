@@ -7,6 +7,7 @@ from typing import Final
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.one_object import pod_path
 from webhook.cluster.uninstall.scope import Tempo
 from webhook.kube.pod.let_go import MarkedPod
 
@@ -46,7 +47,7 @@ async def patch_pods(
 
 async def _patch(connection: ApiConnection, pod: MarkedPod, body: bytes, content_type: str) -> str:
     """Patch one pod; return why it could not be done, nothing if it was."""
-    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+    path = pod_path(pod.namespace, pod.name)
     problem = ""
     for attempt in range(_TRIES):
         rest = _REST_SECONDS * 2**attempt

@@ -9,11 +9,12 @@ import msgspec
 
 from webhook.cluster.api.client import MERGE_PATCH, STRATEGIC_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.one_object import find
 from webhook.cluster.uninstall.leadership import taken_over
 from webhook.cluster.uninstall.plan import PlannedStep, Step, plan
 from webhook.cluster.uninstall.pod_writes import patch_pods
 from webhook.cluster.uninstall.scope import Scope, Tempo
-from webhook.cluster.uninstall.survey import Survey, held_nodes, pods_in_line, pods_with_notice, read, running
+from webhook.cluster.uninstall.survey import Survey, held_nodes, pods_in_line, pods_with_notice, running
 from webhook.cluster.writes.holds import write_hold
 from webhook.core.model.names import NodeName
 from webhook.kube.pod.let_go import let_go_patch
@@ -165,7 +166,7 @@ class Removal:
     async def _wait_gone(self, owned: OwnedObject) -> None:
         is_last = _now() + self._tempo.wait_seconds
         while True:
-            if await read(self._connection, owned.path, f"get {owned.plural}") is None:
+            if await find(self._connection, owned.path, action=f"get {owned.plural}") is None:
                 return
             if _now() > is_last:
                 raise ClusterError(

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.api.errors import ApiError
+from webhook.cluster.api.one_object import find
 from webhook.cluster.reads.listing import pages
 from webhook.cluster.uninstall.scope import Scope, Tempo
 from webhook.core.model.names import NodeName
@@ -96,7 +96,7 @@ async def survey(connection: ApiConnection, scope: Scope, tempo: Tempo) -> Surve
 
     async def found(owned: OwnedObject) -> OwnedObject | None:
         async with limit:
-            return owned if await read(connection, owned.path, f"get {owned.plural}") is not None else None
+            return owned if await find(connection, owned.path, action=f"get {owned.plural}") is not None else None
 
     present = frozenset(filter(None, await asyncio.gather(*map(found, wanted))))
     unread = [] if scope.namespace else await _all_leases(connection)
@@ -110,16 +110,6 @@ async def survey(connection: ApiConnection, scope: Scope, tempo: Tempo) -> Surve
         tuple(await pods_with_notice(connection)),
         tuple(await held_nodes(connection)),
     )
-
-
-async def read(connection: ApiConnection, path: str, action: str, **params: str) -> bytes | None:
-    """Return an object or a list; None if there is none. Raises ClusterError."""
-    try:
-        return await connection.send("GET", path, action=action, params=params)
-    except ApiError as error:
-        if error.is_missing:
-            return None
-        raise
 
 
 async def pods_in_line(connection: ApiConnection) -> list[MarkedPod]:
@@ -148,7 +138,7 @@ async def running(connection: ApiConnection, *, seen: dict[str, tuple[str, float
     `seen` remembers reports from call to call: one that stays the same for long enough is of a process that ended,
     whatever its clock said.
     """
-    body = await read(connection, PROCESS_REPORT, "get reports")
+    body = await find(connection, PROCESS_REPORT, action="get reports")
     entries = reports.decode(body).replicas if body is not None else {}
     now, here = connection.server_time or time.time(), time.monotonic()
     alive = []
@@ -179,7 +169,7 @@ async def _workloads(connection: ApiConnection, scope: Scope) -> list[Workload]:
     for kind in ("Deployment", "StatefulSet"):
         plural = f"{kind.lower()}s"
         if scope.workload:
-            body = await read(connection, f"{at}/{plural}/{scope.workload}", f"get {plural}")
+            body = await find(connection, f"{at}/{plural}/{scope.workload}", action=f"get {plural}")
             items = [msgspec.json.decode(body, type=_Item)] if body is not None else []
         else:
             items = await _items(connection, f"{at}/{plural}", f"list {plural}", labelSelector=_OWN_LABEL)
@@ -201,7 +191,7 @@ class _Items(msgspec.Struct, frozen=True):
 
 
 async def _items(connection: ApiConnection, path: str, action: str, **params: str) -> list[_Item]:
-    body = await read(connection, path, action, **params)
+    body = await find(connection, path, action=action, params=params)
     return (msgspec.json.decode(body, type=_Items).items or []) if body is not None else []
 
 

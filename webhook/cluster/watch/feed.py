@@ -2,50 +2,15 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
 from webhook.cluster.watch.watch import Watch
 from webhook.cluster.watch.watched_kind import WatchedKind
-from webhook.core.model.names import Namespace, NodeName, Uid
-from webhook.core.model.node import Node
-from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Resident
 
 STALE_SECONDS: Final = 120.0
 """Silence after which a watch counts as stale: bookmarks come about every 60 s, so at least one is missing."""
-
-
-class PodSink(Protocol):
-    """Stores the cluster's pods for decisions."""
-
-    def set_pod(self, pod: Resident) -> None:
-        """Store a pod, by UID."""
-
-    def remove_pod(self, uid: Uid) -> None:
-        """Remove a pod that ended or was deleted."""
-
-
-class Sink(PodSink, Protocol):
-    """Stores the cluster's state for decisions. Every call replaces or removes one whole object."""
-
-    def set_node(self, node: Node) -> None:
-        """Store a node, by name."""
-
-    def remove_node(self, name: NodeName) -> None:
-        """Remove a node."""
-
-    def set_namespace(self, facts: NamespaceFacts) -> None:
-        """Store the fields of a namespace that decisions read."""
-
-    def remove_namespace(self, name: Namespace) -> None:
-        """Remove a namespace."""
-
-    def set_priority_class(self, triple: PriorityTriple) -> None:
-        """Store a priority class, by name."""
-
-    def remove_priority_class(self, name: str) -> None:
-        """Remove a priority class."""
 
 
 class Feed:

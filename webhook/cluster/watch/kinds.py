@@ -1,15 +1,15 @@
-"""The kinds that a world is made of, connected to a sink by translations that the caller passes."""
+"""The kinds that a world is made of, each as what to list and watch, and the calls that store it."""
 
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
-from webhook.cluster.watch.feed import Sink
 from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.node import Node
-from webhook.core.model.pod import NamespaceFacts, PriorityTriple
+from webhook.core.world.world import World
 from webhook.kube.ledger.team_ledger import TeamLedger, object_name
-from webhook.kube.objects import keys
+from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
+from webhook.kube.objects import keys, objects
 from webhook.kube.objects.large_objects import without_large_parts
 
 ALIVE: Final = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
@@ -71,26 +71,24 @@ def split_path(path: str) -> tuple[Namespace, str]:
     return Namespace(namespace), name
 
 
-def node_kind(sink: Sink, item: type[ObjectT], to_node: Callable[[ObjectT], Node]) -> WatchedKind[ObjectT]:
+def node_kind(world: World, translate: Callable[[objects.Node], Node] = to_node) -> WatchedKind[objects.Node]:
     """Watch nodes, by name."""
     return _named_kind(
-        "nodes",
         "/api/v1/nodes",
-        item,
-        keep=lambda node: sink.set_node(to_node(node)),
-        remove=lambda name: sink.remove_node(NodeName(name)),
+        objects.Node,
+        keep=lambda node: world.set_node(translate(node)),
+        remove=lambda name: world.remove_node(NodeName(name)),
     )
 
 
 def pod_kind(
     store: PodStore[Translated],
-    item: type[ObjectT],
-    translate: Callable[[ObjectT], Translated | None],
+    translate: Callable[[objects.Pod], Translated | None],
     *,
     lose: Callable[[Uid], None] | None = None,
-    salvage: Callable[[ObjectT | bytes], ObjectT | None] | None = None,
-    note: Callable[[ObjectT], None] | None = None,
-) -> WatchedKind[ObjectT]:
+    salvage: Callable[[objects.Pod | bytes], objects.Pod | None] | None = None,
+    note: Callable[[objects.Pod], None] | None = None,
+) -> WatchedKind[objects.Pod]:
     """Watch pods, by UID. `translate` returns None for pods that hold nothing: their earlier state is removed.
 
     `note` receives each pod before that, also those that ended, as far as they are watched.
@@ -99,7 +97,7 @@ def pod_kind(
     reports the end of a pod before it releases the pod, and only a watch of finished pods shows that.
     """
 
-    def apply(pod: ObjectT) -> bool:
+    def apply(pod: objects.Pod) -> bool:
         if note is not None:
             note(pod)
         translated = translate(pod)
@@ -111,7 +109,7 @@ def pod_kind(
         name="pods",
         path="/api/v1/pods",
         params={} if lose is not None else ALIVE,
-        item=item,
+        item=objects.Pod,
         trim=without_large_parts,
         key=path_of,
         handle=lambda pod: pod.metadata.uid,
@@ -123,10 +121,10 @@ def pod_kind(
     )
 
 
-def failed_pod_kind(item: type[ObjectT], note: Callable[[ObjectT], None]) -> WatchedKind[ObjectT]:
+def failed_pod_kind(note: Callable[[objects.Pod], None]) -> WatchedKind[objects.Pod]:
     """Watch the pods that failed, for those who watch no finished pods otherwise; nothing of them is stored."""
 
-    def apply(pod: ObjectT) -> bool:
+    def apply(pod: objects.Pod) -> bool:
         note(pod)
         return False
 
@@ -134,38 +132,32 @@ def failed_pod_kind(item: type[ObjectT], note: Callable[[ObjectT], None]) -> Wat
         name=FAILED_PODS,
         path="/api/v1/pods",
         params=FAILED,
-        item=item,
+        item=objects.Pod,
         trim=without_large_parts,
         key=path_of,
         handle=lambda pod: pod.metadata.uid,
         apply=apply,
-        remove=_ignore,
+        remove=lambda _: None,
     )
 
 
-def namespace_kind(
-    sink: Sink, item: type[ObjectT], to_facts: Callable[[ObjectT], NamespaceFacts]
-) -> WatchedKind[ObjectT]:
+def namespace_kind(world: World) -> WatchedKind[objects.Namespace]:
     """Watch namespaces, by name."""
     return _named_kind(
-        "namespaces",
         "/api/v1/namespaces",
-        item,
-        keep=lambda namespace: sink.set_namespace(to_facts(namespace)),
-        remove=lambda name: sink.remove_namespace(Namespace(name)),
+        objects.Namespace,
+        keep=lambda namespace: world.set_namespace(to_namespace(namespace)),
+        remove=lambda name: world.remove_namespace(Namespace(name)),
     )
 
 
-def priority_class_kind(
-    sink: Sink, item: type[ObjectT], to_triple: Callable[[ObjectT], PriorityTriple]
-) -> WatchedKind[ObjectT]:
+def priority_class_kind(world: World) -> WatchedKind[objects.PriorityClass]:
     """Watch priority classes, by name."""
     return _named_kind(
-        "priorityclasses",
         "/apis/scheduling.k8s.io/v1/priorityclasses",
-        item,
-        keep=lambda found: sink.set_priority_class(to_triple(found)),
-        remove=sink.remove_priority_class,
+        objects.PriorityClass,
+        keep=lambda found: world.set_priority_class(to_priority(found)),
+        remove=world.remove_priority_class,
     )
 
 
@@ -217,17 +209,15 @@ def grouped_kind(
 
 
 def _named_kind(
-    name: str, path: str, item: type[ObjectT], *, keep: Callable[[ObjectT], None], remove: Callable[[str], None]
+    path: str, item: type[ObjectT], *, keep: Callable[[ObjectT], None], remove: Callable[[str], None]
 ) -> WatchedKind[ObjectT]:
+    name = path.rpartition("/")[2]
+
     def apply(found: ObjectT) -> bool:
         keep(found)
         return True
 
     return WatchedKind(name=name, path=path, item=item, key=_name, handle=_name, apply=apply, remove=remove)
-
-
-def _ignore(_handle: str) -> None:
-    """Do nothing."""
 
 
 def _name(thing: Object) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 from webhook.cluster.watch.dra_kinds import device_kinds
 from webhook.cluster.watch.failures import disruption_kind, failure_kinds
-from webhook.cluster.watch.feed import PodSink
 from webhook.cluster.watch.kinds import (
     PodStore,
     failed_pod_kind,
@@ -29,7 +28,7 @@ from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.ledger.team_ledger import reclaiming
-from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
+from webhook.kube.nodes.nodes import to_node
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.existing_pods import to_resident
 from webhook.kube.pod.kubelet_outcomes import to_rejection, to_start
@@ -42,7 +41,7 @@ Changed = Callable[[Any, str], None]
 
 
 def world_kinds(
-    world: World, *, pods: PodSink, lose: Callable[[Uid], None] | None = None
+    world: World, *, pods: PodStore[Resident], lose: Callable[[Uid], None] | None = None
 ) -> tuple[WatchedKind[Any], ...]:
     """Return what the server watches to keep a world; its pods go through `pods`, which may be the world itself.
 
@@ -53,13 +52,12 @@ def world_kinds(
         return world.policy.resources
 
     return (
-        node_kind(world, objects.Node, to_node),
-        namespace_kind(world, objects.Namespace, to_namespace),
-        priority_class_kind(world, objects.PriorityClass, to_priority),
+        node_kind(world),
+        namespace_kind(world),
+        priority_class_kind(world),
         *device_kinds(world),
         pod_kind(
             _Pods(world, pods),
-            objects.Pod,
             lambda pod: to_resident(pod, weights()) or to_waiting(pod, weights()),
             lose=lose,
             salvage=recovered_pod,
@@ -71,7 +69,7 @@ def world_kinds(
 
 def failed_pods(world: World) -> WatchedKind[objects.Pod]:
     """Return the failed pods, from which a world learns which nodes reject pods; some watches of pods have them."""
-    return failed_pod_kind(objects.Pod, partial(note_outcome, world))
+    return failed_pod_kind(partial(note_outcome, world))
 
 
 def note_outcome(world: World, pod: objects.Pod) -> None:
@@ -91,7 +89,7 @@ def note_outcome(world: World, pod: objects.Pod) -> None:
 class _Pods:
     """Stores pods that use GPUs or a node in a sink, and those that wait in line in the world."""
 
-    def __init__(self, world: World, sink: PodSink) -> None:
+    def __init__(self, world: World, sink: PodStore[Resident]) -> None:
         self._world = world
         self._sink = sink
 
@@ -127,8 +125,8 @@ def reclaim_kinds(
         disruption_kind(reclaim_index.set_disruption, reclaim_index.remove_disruption),
     )
     return (
-        followed(node_kind(world, objects.Node, _opened), node),
-        followed(namespace_kind(world, objects.Namespace, to_namespace), other),
+        followed(node_kind(world, _opened), node),
+        followed(namespace_kind(world), other),
         *(followed(kind, device) for kind in device_kinds(world)),
         *(followed(kind, other) for kind in bounds),
         ledger_kind(
@@ -138,7 +136,6 @@ def reclaim_kinds(
         ),
         pod_kind(
             pods,
-            objects.Pod,
             lambda pod: to_reclaim_pod(pod, world.policy.resources) or to_waiting(pod, world.policy.resources),
             note=partial(note_outcome, world),
         ),

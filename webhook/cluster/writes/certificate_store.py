@@ -10,6 +10,7 @@ import msgspec
 from certs.manager import Published, StoreError
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.one_object import read
 from webhook.cluster.api.wire import AnyObject
 from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
 from webhook.cluster.watch.watch import Watch
@@ -102,28 +103,19 @@ class _Updated:
 
 async def _read(connection: ApiConnection, path: str, plural: str) -> _Json | None:
     try:
-        body = await connection.send("GET", path, action=f"get {plural}")
-        return _OBJECT.decode(body)
-    except ApiError as exc:
-        if exc.is_missing:
-            return None
-        raise StoreError(str(exc)) from exc
+        return await read(connection, path, _OBJECT.decode, action=f"get {plural}")
     except ClusterError as exc:
         raise StoreError(str(exc)) from exc
-    except msgspec.DecodeError as exc:
-        raise StoreError(f"cannot get {plural}: the response is not an object: {exc}") from exc
 
 
 async def _write(connection: ApiConnection, method: str, path: str, body: _Json, action: str) -> bool:
     """Return whether the write succeeded; False: another process wrote first. Raises StoreError."""
     try:
         await connection.send(method, path, msgspec.json.encode(body), action=action)
-    except ApiError as exc:
-        # A PUT to an object deleted since the read is a lost race, too. A POST gets 404 if the namespace is missing.
-        if exc.is_conflict or (exc.is_missing and method == "PUT"):
-            return False
-        raise StoreError(str(exc)) from exc
     except ClusterError as exc:
+        # A PUT to an object deleted since the read is a lost race, too. A POST gets 404 if the namespace is missing.
+        if isinstance(exc, ApiError) and (exc.is_conflict or (exc.is_missing and method == "PUT")):
+            return False
         raise StoreError(str(exc)) from exc
     return True
 

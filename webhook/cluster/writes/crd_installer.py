@@ -9,6 +9,7 @@ import msgspec
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.one_object import read
 from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
 
 _PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -32,6 +33,9 @@ class _Definition(msgspec.Struct):
     @property
     def is_established(self) -> bool:
         return any(c.type == "Established" and c.status == "True" for c in self.status.conditions or ())
+
+
+_definition: Final = msgspec.json.Decoder(_Definition)
 
 
 @dataclass(slots=True)
@@ -58,14 +62,11 @@ class CrdInstaller:
     async def _create_if_missing(self) -> None:
         path = f"{_PATH}/{self.manifest['metadata']['name']}"
         while True:
-            try:
-                found = await self.connection.send("GET", path, action="get customresourcedefinitions")
-            except ApiError as error:
-                if not error.is_missing:
-                    raise
+            found = await read(self.connection, path, _definition.decode, action="get customresourcedefinitions")
+            if found is None:
                 await self._create()
                 continue
-            if msgspec.json.decode(found, type=_Definition).is_established:
+            if found.is_established:
                 return
             await asyncio.sleep(_POLL_SECONDS)
 

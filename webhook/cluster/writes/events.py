@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 
 from webhook.cluster.api.client import MERGE_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.one_object import read
 from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
 from webhook.cluster.writes.correlation import Correlator, EventRecord
 from webhook.kube.objects.events import Event, Identity, count_of, new_event, repeat_patch
@@ -126,13 +127,10 @@ class EventWriter:
 
     async def _continue(self, record: EventRecord, path: str) -> None:
         """Add to the Event of a series that another replica, or this one before a restart, created."""
-        try:
-            body = await self._connection.send("GET", path, action="get events")
-        except ApiError as error:
-            if not error.is_missing:
-                raise
+        count = await read(self._connection, path, count_of, action="get events")
+        if count is None:
             return
-        record.count += count_of(body)
+        record.count += count
         patch = repeat_patch(record.event, count=record.count, last=record.last)
         await self._connection.send("PATCH", path, patch, action="patch events", content_type=MERGE_PATCH)
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from webhook.cluster.api.client import JSON_PATCH, STRATEGIC_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.one_object import pod_path
 from webhook.core.reclaim.reservation import Target
 from webhook.kube.reclaim.holds import deletion, disruption_patch, eviction
 from webhook.kube.reclaim.oversize import reduction_of
@@ -158,7 +159,7 @@ async def _mark_disrupted(connection: ApiConnection, target: Target) -> None:
 
 
 def _path(target: Target) -> str:
-    return f"/api/v1/namespaces/{target.namespace}/pods/{target.name}"
+    return pod_path(target.namespace, target.name)
 
 
 def _explain(failure: ClusterError, *, is_guarded: bool) -> Outcome:

@@ -3,7 +3,8 @@
 from typing import Final
 
 from webhook.cluster.api.client import JSON_PATCH, MERGE_PATCH, ApiConnection
-from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.errors import ApiError
+from webhook.cluster.api.one_object import decoded, pod_path
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.reclaim.held_nodes import HeldNodes
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
@@ -29,7 +30,8 @@ async def write_hold(connection: ApiConnection, node: NodeName, node_hold: NodeH
     failures = 0
     while True:
         try:
-            patch = _patch(await connection.send("GET", path, action="get nodes"), node_hold)
+            body = await connection.send("GET", path, action="get nodes")
+            patch = decoded(body, lambda body: hold_patch(body, node_hold), action="get nodes")
             if patch is not None:
                 await connection.send("PATCH", path, patch, action="patch nodes", content_type=MERGE_PATCH)
         except ApiError as error:
@@ -64,7 +66,7 @@ async def let_in(connection: ApiConnection, claim: Beneficiary, hold_id: str, *,
 
     `is_first`: it has no tolerations at all yet.
     """
-    path = f"/api/v1/namespaces/{claim.namespace}/pods/{claim.name}"
+    path = pod_path(claim.namespace, claim.name)
     patch = toleration_patch(claim.uid, hold_id, is_first=is_first)
     await connection.send("PATCH", path, patch, action="patch pods", content_type=JSON_PATCH)
 
@@ -79,7 +81,7 @@ async def keep_room(connection: ApiConnection, waiting: Beneficiary, *, since: i
 
     A pod that is gone needs no room.
     """
-    path = f"/api/v1/namespaces/{waiting.namespace}/pods/{waiting.name}"
+    path = pod_path(waiting.namespace, waiting.name)
     body = keep_room_patch(waiting.uid, since=since)
     try:
         await connection.send("PATCH", path, body, action="patch pods", content_type=MERGE_PATCH)
@@ -94,12 +96,5 @@ async def take_notice_back(connection: ApiConnection, target: Target) -> None:
 
 
 async def _annotate(connection: ApiConnection, target: Target, patch: bytes) -> None:
-    path = f"/api/v1/namespaces/{target.namespace}/pods/{target.name}"
+    path = pod_path(target.namespace, target.name)
     await connection.send("PATCH", path, patch, action="patch pods", content_type=MERGE_PATCH)
-
-
-def _patch(body: bytes, node_hold: NodeHold | None) -> bytes | None:
-    try:
-        return hold_patch(body, node_hold)
-    except ValueError as cause:
-        raise ClusterError(f"cannot get nodes: the answer is no node: {cause}") from cause

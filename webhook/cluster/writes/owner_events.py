@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.owners import OwnerLookup
 from webhook.cluster.writes.rate_limit import Recent, TokenBucket
-from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
+from webhook.kube.objects.events import Event, EventReason, ObjectRef
 
 NAMESPACES: Final = 1024
 WAITING: Final = 32
@@ -36,7 +36,6 @@ class OwnerEvent:
 
     owner: ObjectRef
     reason: EventReason
-    action: str
     message: str
     series: str
 
@@ -96,8 +95,7 @@ class OwnerEventQueue:
         notice = found.notice
         top = await self._owners.top(notice.owner)
         related = None if top == notice.owner else notice.owner
-        event = Event(top, EventType.WARNING, notice.reason, notice.action, notice.message, notice.series, related)
-        self._writer.record(event, times=found.times)
+        self._writer.record(Event(top, notice.reason, notice.message, notice.series, related), times=found.times)
 
     def _next(self) -> _Waiting | None:
         """Remove and return the next Event that is due, namespaces in turn; None if none is due."""

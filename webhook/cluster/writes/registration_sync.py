@@ -1,6 +1,6 @@
 """Updates Fairgate's registration on the API to match the policy. Never creates or deletes it."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -8,45 +8,64 @@ import msgspec
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.one_object import read
 from webhook.kube.objects.keys import REGISTRATION_API
-from webhook.kube.registration.registration_sync import PLURALS, aligned_with_policy, fail_open_webhooks, probe_path
+from webhook.kube.registration.registration_sync import (
+    PLURALS,
+    aligned_with_policy,
+    excluding_labels,
+    fail_open_webhooks,
+    probe_path,
+)
 
 PROBE_SECONDS: Final = 10.0
 """Timeout for the API server to reach a Service: longer than its timeout of a review."""
+
+_CONTENT: Final = ("webhooks", "spec")
+"""The parts of a registered object that are not metadata."""
 
 _Json = dict[str, Any]
 _OBJECT: Final = msgspec.json.Decoder(_Json)
 
 
 class SyncResult(NamedTuple):
-    """The names of the objects that a sync changed, and of the webhooks that fail open and should not.
+    """The objects that a sync changed, by name, as written, and the webhooks that fail open and should not.
 
-    `probes` are the API server's proxy paths to these, for those that are called by a Service.
+    `probes` are the API server's proxy paths to these, for those that are called by a Service. `excluding` are the
+    labels by which others exclude namespaces from the webhooks.
     """
 
-    changed: tuple[str, ...]
+    changed: dict[str, _Json]
     open: tuple[str, ...]
     probes: tuple[str, ...] = ()
+    excluding: tuple[str, ...] = ()
 
 
-async def sync_registration(connection: ApiConnection, wanted: Iterable[_Json], *, is_served: bool) -> SyncResult:
-    """Update the objects that exist to match `wanted`. Raises ClusterError.
+async def sync_registration(
+    connection: ApiConnection, wanted: Iterable[_Json], *, is_served: bool, paused: Container[str] = ()
+) -> SyncResult:
+    """Update the objects that exist to match `wanted`, except those whose names are `paused`. Raises ClusterError.
 
     Webhooks are set to fail closed only if `is_served`: a server answers. A write carries the resourceVersion that was
     read; after a conflict, the next call reads again.
     """
-    changed: list[str] = []
+    changed: dict[str, _Json] = {}
     still: list[_Json] = []
+    present: list[_Json] = []
     for each in wanted:
-        found = await _read(connection, each)
+        found = await read(connection, _path(each), _OBJECT.decode, action=f"get {PLURALS[each['kind']]}")
         if found is None:
             continue
-        adjusted = aligned_with_policy(found, each, is_served=is_served)
+        present.append(found)
+        name = each["metadata"]["name"]
+        adjusted = found if name in paused else aligned_with_policy(found, each, is_served=is_served)
         still += fail_open_webhooks(adjusted, each)
         if adjusted != found and await _write(connection, adjusted, each):
-            changed.append(each["metadata"]["name"])
+            changed[name] = {part: adjusted[part] for part in _CONTENT if part in adjusted}
     probes = dict.fromkeys(filter(None, map(probe_path, still)))
-    return SyncResult(tuple(changed), tuple(each["name"] for each in still), tuple(probes))
+    return SyncResult(
+        changed, tuple(each["name"] for each in still), tuple(probes), excluding=excluding_labels(present)
+    )
 
 
 async def why_unreachable(connection: ApiConnection, probes: Iterable[str]) -> str | None:
@@ -60,19 +79,6 @@ async def why_unreachable(connection: ApiConnection, probes: Iterable[str]) -> s
         except ClusterError as error:
             return f"the API server does not reach it: {error}"
     return None
-
-
-async def _read(connection: ApiConnection, wanted: _Json) -> _Json | None:
-    """Return the object of this name, None if there is none."""
-    action = f"get {PLURALS[wanted['kind']]}"
-    try:
-        return _OBJECT.decode(await connection.send("GET", _path(wanted), action=action))
-    except ApiError as error:
-        if error.is_missing:
-            return None
-        raise
-    except msgspec.DecodeError as cause:
-        raise ClusterError(f"cannot {action}: the response is not an object: {cause}") from cause
 
 
 async def _write(connection: ApiConnection, adjusted: _Json, wanted: _Json) -> bool:

@@ -6,6 +6,7 @@ from typing import Final
 
 from webhook.cluster.api.client import MERGE_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.one_object import pod_path, read
 from webhook.core.model.decision import Charge
 from webhook.core.model.pod import Resident
 from webhook.kube.pod.tier_patch import FIELD_MANAGER, LabeledPod, read_labeled_pod, tier_patch
@@ -33,10 +34,10 @@ async def relabel(
     Reads first: the patch carries UID and resourceVersion, and rewrites the current decision. If the response to a
     write was lost, the next call finds it done. A process that was paused after the read finds that it no longer leads.
     """
-    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+    path = pod_path(pod.namespace, pod.name)
     failures = 0
     while True:
-        found = await _read(connection, path)
+        found = await read(connection, path, read_labeled_pod, action="get pods")
         if found is None or found.uid != pod.uid or _is_over(found):
             return RelabelResult.GONE
         if found.tier_label == charge.tier and found.team_label is not None:
@@ -63,16 +64,3 @@ async def relabel(
 def _is_over(pod: LabeledPod) -> bool:
     """Return whether a pod keeps its tier; a terminating pod without a tier still gets one."""
     return pod.has_ended or (pod.is_leaving and pod.team_label is not None)
-
-
-async def _read(connection: ApiConnection, path: str) -> LabeledPod | None:
-    try:
-        body = await connection.send("GET", path, action="get pods")
-    except ApiError as error:
-        if error.is_missing:
-            return None
-        raise
-    try:
-        return read_labeled_pod(body)
-    except ValueError as cause:
-        raise ClusterError(f"cannot get pods: the response is not a pod: {cause}") from cause

@@ -11,6 +11,7 @@ import msgspec
 
 from webhook.cluster.api.client import MERGE_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.one_object import decoded
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import ReplicaReport, Report
 
@@ -37,19 +38,13 @@ async def write_report(connection: ApiConnection, name: str, patch: dict[str, An
         if not error.is_missing:
             raise
         body = await connection.send("POST", reports.PATH, reports.new_report(name, patch), action="create reports")
-    return _decoded(body)
+    return decoded(body, reports.decode, action="get reports")
 
 
 async def read_report(connection: ApiConnection, name: str) -> Report:
     """Return a report. Raises ClusterError; an ApiError that `is_missing` if there is none."""
-    return _decoded(await connection.send("GET", f"{reports.PATH}/{name}", action="get reports"))
-
-
-def _decoded(body: bytes) -> Report:
-    try:
-        return reports.decode(body)
-    except ValueError as cause:
-        raise ClusterError(f"cannot get reports: the response is not a Report: {cause}") from cause
+    body = await connection.send("GET", f"{reports.PATH}/{name}", action="get reports")
+    return decoded(body, reports.decode, action="get reports")
 
 
 class ReplicaReporter:

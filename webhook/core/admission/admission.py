@@ -13,6 +13,7 @@ from webhook.core.admission.gang_rules import queue_for_gang
 from webhook.core.admission.ignored_requests import ignored_requests
 from webhook.core.admission.node_choice import ChargedChoice, choose, in_domain, node_choice_of_pools
 from webhook.core.admission.objections import objections, reasons_against
+from webhook.core.admission.old_pods import with_old_pods
 from webhook.core.admission.pod_rules import NO_GPU
 from webhook.core.admission.pools import allowed_pools
 from webhook.core.admission.queueing import queue_behind_others, queue_for_gate, queue_for_limit, queue_for_room
@@ -56,11 +57,15 @@ def decide(assessed: Assessment, world: World) -> Decision:
 def _decide_alone(assessed: Assessment, world: World) -> Decision:
     decision = start(assessed, world)
     if isinstance(decision, Deny):
-        return decision if assessed.early_decision is not None else queue_for_limit(assessed, decision.reasons, world)
+        if assessed.early_decision is not None:
+            return decision
+        return with_old_pods(queue_for_limit(assessed, decision.reasons, world), assessed.pod, world)
     if not isinstance(decision, Admit):
         return decision
-    if decision.warnings and (queued := queue_for_room(assessed, decision, world)) is not None:
-        return queued
+    if decision.warnings:
+        if (queued := queue_for_room(assessed, decision, world)) is not None:
+            return with_old_pods(queued, assessed.pod, world)
+        decision = with_old_pods(decision, assessed.pod, world)
     return (queue_behind_others(assessed, world) if len(world.waiting) else None) or decision
 
 

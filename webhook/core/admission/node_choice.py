@@ -52,29 +52,25 @@ def choose(assessed: Assessment, world: World) -> ChargedChoice | tuple[Reason, 
     If no node with room meets the pod's topology rules, nodes are only preferred, as with all constraints that are not
     evaluated. Topology rules that cost too much to evaluate are left to kube-scheduler.
     """
-    choice = _choose_by_topology(assessed, world)
+    pod = assessed.pod
+    choice = _choose_by_topology(pod, assessed, world) if pod.topology else _choose(pod, assessed, world)
     if world.rejecting_nodes.records and isinstance(choice, ChargedChoice) and choice.node_choice.mode is _PREFER:
         return choice._replace(node_choice=_off_closed(choice.node_choice, assessed, world))
     return choice
 
 
-def _choose_by_topology(assessed: Assessment, world: World) -> ChargedChoice | tuple[Reason, ...]:
-    pod, pools = assessed.pod, assessed.pools.allowed
-    if not pod.topology:
-        return _choose(pod, pools, assessed, world)
+def _choose_by_topology(pod: Pod, assessed: Assessment, world: World) -> ChargedChoice | tuple[Reason, ...]:
     if world.pod_counts.are_costly(pod.namespace, pod.topology):
         world.pod_counts.count_one(pod.namespace, pod.topology)
         pod = pod._replace(topology=(), has_open_constraints=True)
-    choice = _choose(pod, pools, assessed, world)
+    choice = _choose(pod, assessed, world)
     if pod.has_required_topology and isinstance(choice, ChargedChoice) and not choice.node_choice.nodes:
-        return _choose(pod._replace(topology=(), has_open_constraints=True), pools, assessed, world)
+        return _choose(pod._replace(topology=(), has_open_constraints=True), assessed, world)
     return choice
 
 
-def _choose(
-    pod: Pod, pools: tuple[Pool, ...], assessed: Assessment, world: World
-) -> ChargedChoice | tuple[Reason, ...]:
-    team = assessed.account.team
+def _choose(pod: Pod, assessed: Assessment, world: World) -> ChargedChoice | tuple[Reason, ...]:
+    team, pools = assessed.account.team, assessed.pools.allowed
     options = placement_options(pod, pools, assessed, world)
     if not options:
         return _without_nodes(pod, pools, assessed, world)
@@ -104,7 +100,7 @@ def _choose(
     only = options[0] if has_model_shares else merged(options, pod, assessed, world)
     if only is not None and (has_model_shares or len(pools) == 1):
         return ChargedChoice(_node_choice(only, ()), only.model, (waits,), only.demand, only.tier)
-    growing = tuple(pool for pool in pools if pool in open_to or pool.is_autoscaled)
+    growing = tuple([pool for pool in pools if pool in open_to or pool.is_autoscaled])
     tier = assessed.tier(pod.demand, None)
     return ChargedChoice(node_choice_of_pools(pod, growing, world), None, (waits,), pod.demand, tier)
 

@@ -2,6 +2,7 @@
 
 from webhook.core.admission.assessment import Assessment
 from webhook.core.admission.node_choice import ChargedChoice
+from webhook.core.admission.pools import may_grow
 from webhook.core.admission.unplaced import never_refusal, shortage_of
 from webhook.core.model.pod import Pod
 from webhook.core.model.policy import Pool
@@ -27,9 +28,9 @@ def reasons_against(
 def objections(assessed: Assessment, choice: ChargedChoice, world: World) -> tuple[Reason, ...]:
     """Return the reasons that refuse a choice; if the tier label is the only one, add what happens without it."""
     reasons = refusals(assessed)
-    if choice.notes:
-        refused = (_wait_refusal(assessed.pod, note, assessed.pools.allowed, world) for note in choice.notes)
-        reasons += tuple(reason for reason in refused if reason is not None)
+    for note in choice.notes:
+        if (refusal := _wait_refusal(assessed.pod, note, assessed.pools.allowed, world)) is not None:
+            reasons = (*reasons, refusal)
     if assessed.pod.tier_label is None:
         return reasons
     label = assessed.label_refusal(choice.model)
@@ -51,12 +52,14 @@ def _with_borrow_advice(reason: Reason, choice: ChargedChoice) -> Reason:
 
 def _wait_refusal(pod: Pod, note: Reason, pools: tuple[Pool, ...], world: World) -> Reason | None:
     """Return the refusal of a pod that must not wait: its pinned pool is full, or no node can ever hold it."""
-    why = shortage_of(note)
-    if note.code is Code.NEVER_FITS and pod.pool is not None:
-        return Reason(Code.POOL_UNFIT, "the pod is bound to pool {pool}: {why}", {"pool": pod.pool, "why": why})
-    if note.code is Code.NEVER_FITS and pod.requires:
-        words, offered = "the pod is bound to pools that offer {offered}: {why}", tuple(sorted(pod.requires))
-        return Reason(Code.POOL_UNFIT, words, {"offered": offered, "why": why})
-    if pod.pool is not None and not any(pool.is_autoscaled for pool in pools):
-        return Reason(Code.POOL_FULL, "the pod is pinned to pool {pool}: {why}", {"pool": pod.pool, "why": why})
-    return never_refusal(pod, pools, world) if note.code is Code.NEVER_FITS else None
+    never_fits = note.code is Code.NEVER_FITS
+    if never_fits and pod.pool is not None:
+        facts = {"pool": pod.pool, "why": shortage_of(note)}
+        return Reason(Code.POOL_UNFIT, "the pod is bound to pool {pool}: {why}", facts)
+    if never_fits and pod.requires:
+        facts = {"offered": tuple(sorted(pod.requires)), "why": shortage_of(note)}
+        return Reason(Code.POOL_UNFIT, "the pod is bound to pools that offer {offered}: {why}", facts)
+    if pod.pool is not None and not may_grow(pools):
+        facts = {"pool": pod.pool, "why": shortage_of(note)}
+        return Reason(Code.POOL_FULL, "the pod is pinned to pool {pool}: {why}", facts)
+    return never_refusal(pod, pools, world) if never_fits else None

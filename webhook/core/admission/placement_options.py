@@ -86,6 +86,8 @@ def mode_for(pod: Pod, pools: tuple[Pool, ...], world: World) -> Mode:
 
 def merged(options: list[PlacementOption], pod: Pod, assessed: Assessment, world: World) -> PlacementOption | None:
     """Return one option that binds the pod to the slices of all options; None if one is not of slices."""
+    if not options[0].is_sliced:
+        return None
     pools = {option.pool for option in options}
     labels = {requirement.key for option in options for requirement in option.requirements}
     if len(pools) != 1 or len(labels) != 1 or not all(option.is_sliced for option in options):

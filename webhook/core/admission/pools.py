@@ -44,6 +44,14 @@ def allowed_pools(pod: Pod, team: TeamName, world: World) -> Pools:
     return _capable(pod, permitted)
 
 
+def may_grow(pools: Sequence[Pool]) -> bool:
+    """Whether an autoscaler adds nodes to one of the pools once kube-scheduler finds no room there."""
+    for pool in pools:  # noqa: SIM110 - one, mostly: a loop costs a third of `any`
+        if pool.is_autoscaled:
+            return True
+    return False
+
+
 def membership(pool: Pool) -> Constraints:
     """Return the constraints that the nodes of a pool meet, taints ignored."""
     terms = (NodeTerm(pool.affinity),) if pool.affinity else None

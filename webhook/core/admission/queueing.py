@@ -13,6 +13,7 @@ from webhook.core.admission.assessment import Assessment, EarlyDecision
 from webhook.core.admission.ignored_requests import ignored_requests
 from webhook.core.admission.node_choice import ChargedChoice, choose
 from webhook.core.admission.objections import objections, reasons_against
+from webhook.core.admission.pools import may_grow
 from webhook.core.admission.unplaced import has_rejecting_room, without_room
 from webhook.core.model import decision_annotation
 from webhook.core.model.amount import ONE_GPU, Limit, Units, Unlimited, format_gpus
@@ -100,16 +101,11 @@ def waits_for_room(assessed: Assessment, world: World) -> bool:
     Whatever policy says, it does where only nodes have room that reject the pods of its team: kube-scheduler would send
     it there at once, and the pod that replaces it as well.
     """
-    if may_grow(assessed):
+    if may_grow(assessed.pools.allowed):
         return False
     if world.policy.on_no_room(assessed.team) is OnNoRoom.QUEUE:
         return True
     return has_rejecting_room(assessed.pod, assessed.pools.allowed, world, team=assessed.team.name)
-
-
-def may_grow(assessed: Assessment) -> bool:
-    """Whether an autoscaler adds nodes for a pod once kube-scheduler finds no room for it."""
-    return any(pool.is_autoscaled for pool in assessed.pools.allowed)
 
 
 def queue_behind_others(assessed: Assessment, world: World) -> Queue | Deny | None:

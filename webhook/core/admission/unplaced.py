@@ -9,7 +9,7 @@ exclude may wait.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from webhook.core.admission.pools import EVERY_TAINT, membership
+from webhook.core.admission.pools import EVERY_TAINT, may_grow, membership
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import PODS, ResourceName, TeamName
 from webhook.core.model.pod import Handling, Pod
@@ -53,9 +53,9 @@ class _Reach(NamedTuple):
 
 def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World, *, team: TeamName) -> Reason:
     """Return why the pod of a team waits; `slots` are the nodes that it may use."""
-    growing = tuple([pool.name for pool in pools if pool.is_autoscaled])
     able = world.fleet.with_capacity(pod.demand, slots)
-    if growing:
+    if may_grow(pools):
+        growing = tuple([pool.name for pool in pools if pool.is_autoscaled])
         devices = _listed(pod.demand, [name for name, _ in pod.demand.devices])
         none = (
             Statement(_NONE_FREE, {"resources": devices}) if devices else Statement("no node has its devices free now")
@@ -64,7 +64,7 @@ def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World, 
         words = "{short}: the pod waits for the autoscaler of pool {pools}"
         return Reason(Code.NO_ROOM_NOW, words, {"short": short, "pools": growing})
     if able:
-        return _no_room_now(_why_not(pod.demand, able, team, world), Statement(_WHEN_FREE, {"nodes": _number(able)}))
+        return _no_room_now(_why_not(pod.demand, able, team, world), Statement(_WHEN_FREE, {"nodes": able.bit_count()}))
     if lessened := world.fleet.could_hold(pod.demand, slots):
         able_then = Statement("{nodes:node} could hold it with all of their devices", {"nodes": _number(lessened)})
         return _no_room_now(_lessened(pod.demand, lessened, world), able_then)
@@ -95,9 +95,9 @@ def without_room(reason: Reason) -> Statement:
 
 def has_rejecting_room(pod: Pod, pools: tuple[Pool, ...], world: World, *, team: TeamName) -> bool:
     """Whether a node has room that is closed to the team since it rejects pods: kube-scheduler would use it."""
-    closed = world.rejecting_nodes.shunned(team, world.fleet).closed
-    if not closed:
+    if not world.rejecting_nodes.records:
         return False
+    closed = world.rejecting_nodes.shunned(team, world.fleet).closed
     slots = 0
     for pool in pools:
         slots |= world.fleet.matching(world.joined(pod.constraints, pool))
@@ -110,7 +110,7 @@ def never_refusal(pod: Pod, pools: tuple[Pool, ...], world: World) -> Reason | N
     Never refused: pods with claims, whose devices may be published later, and shares that another scheduler assigns.
     """
     is_judged = pod.handling is Handling.MANAGED and not pod.claims and not pod.shares_by
-    if not is_judged or world.policy.placement.mode is Mode.OFF or any(pool.is_autoscaled for pool in pools):
+    if not is_judged or world.policy.placement.mode is Mode.OFF or may_grow(pools):
         return None
     if not all(world.fleet.offers(name) or world.absent_nodes.offers(name) for name, _ in pod.demand.requests):
         return None
@@ -185,6 +185,8 @@ def _where(pools: tuple[Pool, ...]) -> Statement:
 
 def _why_not(demand: Demand, able: int, team: TeamName, world: World) -> Statement:
     """Return what keeps a pod off the nodes with capacity for it."""
+    if not world.rejecting_nodes.records:
+        return _short(demand, able, world)
     rejecting = able & world.rejecting_nodes.shunned(team, world.fleet).closed
     if not rejecting:
         return _short(demand, able, world)
@@ -220,9 +222,9 @@ def _short(demand: Demand, able: int, world: World) -> Statement:
         return _NOT_OPEN
     if fleet.with_room(demand, among):
         return _KEPT_OFF
-    short = [name for name, amount in demand.requests if not fleet.having(name, amount, among)]
+    short = [Resource(name, amount) for name, amount in demand.requests if not fleet.having(name, amount, among)]
     if short:
-        return Statement(_NONE_FREE, {"resources": _listed(demand, short)})
+        return Statement(_NONE_FREE, {"resources": tuple(short)})
     if demand.per_device is not None:
         listed = _listed(demand, (demand.per_device.resource,))
         return Statement("no single GPU has {resources} free now", {"resources": listed})

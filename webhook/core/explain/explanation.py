@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 from webhook.core.admission.admission import admit, decide
 from webhook.core.admission.assessment import Assessment, assess
+from webhook.core.admission.old_pods import OldPods, old_pods
 from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.admission.queueing import limits_in_the_way
 from webhook.core.admission.unplaced import rejections
 from webhook.core.explain.candidates import Candidates, candidates, ranked
 from webhook.core.explain.domains import DomainSteps, domain_steps
 from webhook.core.explain.obstacles import obstacles
-from webhook.core.explain.rollout import OldPods, old_pods
 from webhook.core.model.amount import Units
 from webhook.core.model.decision import Admit, Decision, Deny
 from webhook.core.model.demand import Demand, demand_of

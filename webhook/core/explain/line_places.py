@@ -15,7 +15,7 @@ from webhook.core.model.names import DepartmentName, TeamName, Uid, User
 from webhook.core.queue.pod_queue import ROWS_PER_USER
 from webhook.core.queue.queued_pod import Age, QueueEntry, entry_of
 from webhook.core.queue.standing import Level, Rank, Standing, rank
-from webhook.core.release.queue_view import QueueView, queued_pod
+from webhook.core.waiting.waiting_entries import WaitingEntries, queued_pod
 from webhook.core.world.world import World
 
 
@@ -35,7 +35,7 @@ def places(world: World) -> dict[Uid, Place]:
     found: dict[Uid, Place] = {}
     ahead: dict[TeamName, int] = {}
     listener = world.waiting.on_change
-    view = QueueView(world)
+    view = WaitingEntries(world)
     world.waiting.on_change = listener  # the view of a leader, or of a simulation, listens on
     for number, entry in enumerate(_starts(teams, view, world), start=1):
         of_team = ahead[entry.team] = ahead.get(entry.team, 0) + 1
@@ -71,7 +71,7 @@ class _TeamLine:
         self._next += islice(self._order, 1)
 
 
-def _starts(teams: dict[TeamName, list[QueueEntry]], view: QueueView, world: World) -> Iterator[QueueEntry]:
+def _starts(teams: dict[TeamName, list[QueueEntry]], view: WaitingEntries, world: World) -> Iterator[QueueEntry]:
     """Yield the entries of all teams in order.
 
     A charge never improves the rank of a team, so a turn whose rank is still right when it comes up is the next one.
@@ -92,7 +92,7 @@ def _starts(teams: dict[TeamName, list[QueueEntry]], view: QueueView, world: Wor
             heappush(turns, now)
 
 
-def _team_order(team: TeamName, entries: Sequence[QueueEntry], view: QueueView) -> Iterator[QueueEntry]:
+def _team_order(team: TeamName, entries: Sequence[QueueEntry], view: WaitingEntries) -> Iterator[QueueEntry]:
     """Yield the entries of one team: by priority, then of the user who holds least, then by age."""
     lanes: dict[int, dict[User | None, deque[QueueEntry]]] = defaultdict(lambda: defaultdict(deque))
     for entry in sorted(entries, key=lambda entry: entry.age):
@@ -116,7 +116,7 @@ def _team_order(team: TeamName, entries: Sequence[QueueEntry], view: QueueView) 
 class _Shares:
     """The standings of teams with what was charged on the way."""
 
-    def __init__(self, view: QueueView, world: World) -> None:
+    def __init__(self, view: WaitingEntries, world: World) -> None:
         self._world = world
         self._standings: dict[TeamName, Standing] = {}
         self._levels: dict[DepartmentName, Level] = {}

@@ -19,8 +19,8 @@ from webhook.core.model.node import NO_MODEL
 from webhook.core.model.pod import CONTROLLER, Pod, Requester, Resident
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
-from webhook.core.release.judge import NO_REQUESTER
-from webhook.core.release.starts import Starts
+from webhook.core.starting.assumed_starts import AssumedStarts
+from webhook.core.waiting.judged_pod import NO_REQUESTER
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
@@ -72,11 +72,11 @@ def line_outcomes(world: World, *, is_room_known: bool) -> dict[Uid, PolicyOutco
     outcomes: dict[Uid, PolicyOutcome] = {}
     waiting = [*world.waiting.all()]
     if waiting and is_room_known:
-        releases = Starts(world)
-        for turn in releases.due(now=world.now, count=len(waiting)):
+        starts = AssumedStarts(world)
+        for turn in starts.due(now=world.now, count=len(waiting)):
             charge = turn.admit.charge
             outcomes[turn.waiting.uid] = PolicyOutcome(charge.team, charge.tier, turn.admit.node_choice.pool)
-        releases.view.close()
+        starts.entries.close()
     reader = QueueReader(world, is_room_known=is_room_known)
     for pod in waiting:
         if pod.uid not in outcomes:

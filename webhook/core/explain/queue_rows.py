@@ -16,6 +16,7 @@ from webhook.core.explain.likely_start import LikelyStart, Said, StartRange, Sta
 from webhook.core.explain.line_places import Place, places
 from webhook.core.explain.past import NO_PAST, Past
 from webhook.core.explain.range_scores import NO_SCORE, Score
+from webhook.core.gangs.gang_line import gang_in_line
 from webhook.core.model.amount import Units
 from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.model.pod import Requester
@@ -24,10 +25,9 @@ from webhook.core.model.selector import HELD
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced
 from webhook.core.quota.holders import Holder
 from webhook.core.quota.limit_text import HOLDERS
-from webhook.core.release.borrowed_room import BorrowedRoom
-from webhook.core.release.gang_line import gang_in_line
-from webhook.core.release.judge import Judged, judge_pod
-from webhook.core.release.queue_view import queued_pod
+from webhook.core.waiting.borrowed_room import BorrowedRoom
+from webhook.core.waiting.judged_pod import Judged, judge_pod
+from webhook.core.waiting.waiting_entries import queued_pod
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 

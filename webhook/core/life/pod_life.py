@@ -15,12 +15,12 @@ from webhook.core.model.pod import Handling, Obstacle, Resident
 class Stage(StrEnum):
     """Where a pod is in its life.
 
-    IN_LINE: it has Fairgate's scheduling gate. RESERVED: the same, and charged: its room is being made. ADMITTED: no
-    scheduler has said anything about it yet. WAITS: no node has room for it, or no node is there that it may use.
-    STALLED: something else than room keeps it off every node, such as a volume that does not exist, or another
-    controller's gate. BOUND: it starts or runs on a node. ENDING: it is deleted, and its node has time to end it.
-    OVERDUE: its node had time to end it and has not reported that. LOST: the same on a node that is lost. ENDED: no
-    container of it can run any more.
+    IN_LINE: it has Fairgate's scheduling gate, and waits (`webhook.core.waiting`). RESERVED: the same, and charged:
+    it starts (`webhook.core.starting`), or its room is being made. ADMITTED: no scheduler has said anything about
+    it yet. WAITS: no node has room for it, or no node is there that it may use. STALLED: something else than room
+    keeps it off every node, such as a volume that does not exist, or another controller's gate. BOUND: it starts or
+    runs on a node. ENDING: it is deleted, and its node has time to end it. OVERDUE: its node had time to end it and
+    has not reported that. LOST: the same on a node that is lost. ENDED: no container of it can run any more.
     """
 
     IN_LINE = "in line"

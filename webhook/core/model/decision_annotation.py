@@ -42,7 +42,7 @@ class DecisionAnnotation(NamedTuple):
             return None
 
 
-@lru_cache(maxsize=128)  # a pod that is charged is judged twice, and its annotation read once more
+@lru_cache(maxsize=128)  # a pod may be judged again, and the annotation of a charged one is read once more
 def read(text: str, constraints: Constraints = NO_CONSTRAINTS) -> DecisionAnnotation | None:
     """Parse the annotation; None where it is not a decision of Fairgate. The constraints are the pod's own."""
     found = _parse(text)

@@ -18,6 +18,7 @@ from webhook.core.model.tier import TIERS, Tier
 from webhook.core.model.topology import AffinityRule, TopologyRule, anti_affinity
 
 NO_UID = Uid("")
+_SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 NO_KEYS: Final[Mapping[str, str]] = MappingProxyType({})
 NO_LABELS: Final = Labels("")
 DEFAULT_GRACE_SECONDS: Final = 30
@@ -124,12 +125,12 @@ class Requester(NamedTuple):
     @property
     def is_service_account(self) -> bool:
         """Whether the request came from a controller or a workload, not from a person."""
-        return self.username.startswith("system:serviceaccount:")
+        return self.username.startswith(_SERVICE_ACCOUNT)
 
     @property
     def home(self) -> Namespace | None:
         """Return the namespace of a service account; None for other users."""
-        return Namespace(self.username.split(":")[2]) if self.is_service_account else None
+        return Namespace(self.username.split(":")[2]) if self.username.startswith(_SERVICE_ACCOUNT) else None
 
     @property
     def is_kubelet(self) -> bool:

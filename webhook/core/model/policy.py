@@ -348,6 +348,22 @@ BUILT_IN_RESOURCES: Weights = {
 }
 
 
+OPERATOR_NAMESPACES: Final = (
+    "gpu-operator",
+    "nvidia-gpu-operator",
+    "kube-amd-gpu",
+    "openshift-amd-gpu",
+    "habana-ai-operator",
+    "habana-system",
+    "kai-resource-reservation",
+)
+"""The namespaces of NVIDIA's, AMD's and Intel's operators, by their documentation, and of KAI-Scheduler's reservations.
+
+NVIDIA's validator asks for a GPU on each node that comes up: until that pod has run, the node offers none to others
+(https://github.com/NVIDIA/gpu-operator, validator/manifests).
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The merged policy folder. `hash` identifies its content: equal hashes, equal policies.
@@ -371,12 +387,18 @@ class Policy:
     counts_replicas: bool = field(default=False, metadata=ADDED)
     priority_classes: Mapping[Tier, str] = field(default_factory=dict)
     exempt_namespaces: tuple[str, ...] = ()
+    operator_namespaces: tuple[str, ...] = field(default=OPERATOR_NAMESPACES, metadata=ADDED)
     workloads: WorkloadRules = WorkloadRules()
     hash: str = ""
     _by_name: Mapping[TeamName, Team] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_by_name", {team.name: team for team in self.teams})
+
+    @property
+    def exempt(self) -> tuple[str, ...]:
+        """Return the names and globs of the namespaces that are only counted."""
+        return (*self.exempt_namespaces, *self.operator_namespaces)
 
     @property
     def is_enforced(self) -> bool:

@@ -7,7 +7,7 @@ each text among the facts is passed through `printable`.
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from functools import lru_cache
+from functools import partial
 from string import Formatter
 from typing import Any, Final, NamedTuple
 
@@ -60,22 +60,32 @@ class Statement(NamedTuple):
 
 def render(words: str, facts: Facts) -> str:
     """Return the text of a statement. Raises KeyError where a fact is missing."""
-    return "".join(
-        [literal if write is None else literal + write(facts[name]) for literal, name, _, write in _parts(words)]
-    )
+    template, places = _PARSED.get(words) or _parse(words)
+    if len(places) == 1:  # calls are what a message costs
+        name, _, write = places[0]
+        return template % write(facts[name])
+    return template % tuple([write(facts[name]) for name, _, write in places]) if places else template
 
 
 def _plain(value: object) -> str:
-    kind = type(value)  # most facts are texts: this is where the time of a message goes
-    if kind is str:
-        return printable(value)  # type: ignore[arg-type]
-    if isinstance(value, Statement):
-        return render(value[0], value[1])
-    if isinstance(value, Resource):
-        return f"{printable(value[0])} {amount_text(*value)}"
-    if isinstance(value, tuple):
-        return ", ".join(map(_plain, value))
+    return _WRITTEN_BY_TYPE.get(type(value), _other)(value)
+
+
+def _other(value: object) -> str:
     return printable(value) if isinstance(value, str) else str(value)
+
+
+def _resource(resource: Resource) -> str:
+    return f"{printable(resource[0])} {amount_text(*resource)}"
+
+
+_WRITTEN_BY_TYPE: Final[Mapping[type, Callable[[Any], str]]] = {
+    str: printable,
+    int: str,
+    Statement: lambda said: render(*said),
+    Resource: _resource,
+    tuple: lambda values: ", ".join([_plain(value) for value in values]),
+}
 
 
 def _joined(joint: str) -> Callable[[tuple[object, ...]], str]:
@@ -101,22 +111,48 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
 _AMOUNTS: Final = frozenset({"gpus", "GPUs", "exact", "limit"})
 
 
-@lru_cache(maxsize=1024)  # words are constants of the code, or read back and bounded there
-def _parts(words: str) -> tuple[tuple[str, str, str, Callable[[Any], str] | None], ...]:
-    """Return the words up to each place, with the name of the fact there, how it is written, and what writes it."""
-    return tuple(
-        (literal, name or "", how or "", None if name is None else _WRITTEN.get(how or "") or _counted(how or ""))
-        for literal, name, how, _ in Formatter().parse(words)
-    )
+class _Place(NamedTuple):
+    """A place in words: the name of the fact there, how it is written, and what writes it."""
+
+    name: str
+    how: str
+    write: Callable[[Any], str]
 
 
-def _counted(noun: str) -> Callable[[int], str]:
-    return lambda number: plural(number, noun)
+class _Parsed(NamedTuple):
+    """Words as a template for `%`, and their places."""
+
+    template: str
+    places: tuple[_Place, ...]
+
+
+class _ReadWords(str):
+    """Words that were read back: anyone may have written them, so they are parsed each time, and never kept."""
+
+    __slots__ = ()
+
+
+_PARSED: Final[dict[str, _Parsed]] = {}
+"""The parsed words of the code, which are constants."""
+
+
+def _parse(words: str) -> _Parsed:
+    template, places = "", []
+    for literal, name, how, _ in Formatter().parse(words):
+        template += literal
+        if name is not None:
+            template += "\0"
+            places.append(_Place(name, how or "", _WRITTEN.get(how or "") or partial(plural, noun=how or "")))
+    template = template.replace("%", "%%").replace("\0", "%s") if places else template
+    parsed = _Parsed(template, tuple(places))
+    if not isinstance(words, _ReadWords):
+        _PARSED[words] = parsed
+    return parsed
 
 
 def places_of(words: str) -> Iterator[tuple[str, str]]:
     """Yield the names of the facts that words have places for, and how each is written."""
-    return ((name, how) for _, name, how, write in _parts(words) if write is not None)
+    return ((place.name, place.how) for place in (_PARSED.get(words) or _parse(words)).places)
 
 
 def _kind(value: object) -> object:
@@ -136,7 +172,7 @@ def facts_json(statement: Statement) -> dict[str, Any]:
 
 def statement_json(statement: Statement) -> dict[str, Any]:
     """Return a statement for JSON, which `read_statement` reads back."""
-    encoded: dict[str, Any] = {"words": statement.words}
+    encoded: dict[str, Any] = {"words": str(statement.words)}
     if statement.facts:
         encoded["facts"] = _encoded_facts(statement, statement_json)
     return encoded
@@ -179,6 +215,7 @@ class _Reader:
         facts = data.get("facts", {})
         if not isinstance(facts, dict):
             raise TypeError("facts are not by name")
+        words = _ReadWords(words)
         places = list(places_of(words))
         how = dict(places)
         if len(how) != len(places) or not words.isprintable():  # a fact in many places would grow with each level

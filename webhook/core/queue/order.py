@@ -47,7 +47,7 @@ class _KnownLanes(NamedTuple):
 
 
 class Order:
-    """The order of one pass, in which nothing changes but by its own releases."""
+    """The order of one pass, in which nothing changes but by the starts that it finds."""
 
     def __init__(self, queue: PodQueue, standings: Standings) -> None:
         self._queue = queue
@@ -84,7 +84,7 @@ class Order:
                 yield Turn(rank(standing, rank_class), head.entry.age, head, team, rest)
 
     def _lanes_of(self, team: TeamQueue) -> list[Lane]:
-        """Return a team's lanes in order; what its users hold changes only where an entry was released."""
+        """Return a team's lanes in order; what its users hold changes only where an entry started."""
         known = self._lanes.get(team.team)
         if known is None or known.team is not team or known.version != team.version:
             lanes = team.lanes(partial(self._standings.held, team.team))

@@ -1,6 +1,6 @@
-"""Starts: which entry starts next, in its turn or as back-fill.
+"""Which entry starts next, in its turn or as back-fill.
 
-A pass is a sequence of releases during which usage only grows: what did not fit once does not fit later in the same
+A pass is a sequence of starts during which usage only grows: what did not fit once does not fit later in the same
 pass. Whenever something else changed (a pod ended, a node came, an edit of the policy) a new pass begins.
 """
 
@@ -31,7 +31,7 @@ class Judge(Protocol):
         """Return whether the entry may start outside of `kept`. As back-fill it borrows, and gets free room only."""
 
 
-class Release(NamedTuple):
+class NextEntry(NamedTuple):
     """An entry that starts now. With `Way.BACKFILL` its pods run as preemptible, whatever share their team has left."""
 
     entry: QueueEntry
@@ -61,8 +61,8 @@ class QueuePass:
         self._judged: set[LaneKey] = set()
         self._blocked = 0
 
-    def next(self, judge: Judge) -> Release | None:
-        """Return the entry to release next; None if none may start.
+    def next(self, judge: Judge) -> NextEntry | None:
+        """Return the entry that starts next; None if none may start.
 
         The caller charges it and removes it from the queue before it asks again, or only removes it if that failed.
         """
@@ -74,7 +74,7 @@ class QueuePass:
             way, verdict = self._judge(turn.head, walk, judge)
             match verdict:
                 case Fits():
-                    return Release(entry, way)
+                    return NextEntry(entry, way)
                 case OverLimit(limit):
                     self._wait_for_limit(limit, turn, walk)
                 case NoRoom() if self._is_passed_over(entry, way, verdict):

@@ -67,7 +67,7 @@ class Lot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """What is released as one: a pod, or all members of a gang. `key` is the pod's UID, or that of the gang."""
+    """What starts as one: a pod, or all members of a gang. `key` is the pod's UID, or that of the gang."""
 
     key: Hashable
     pods: tuple[QueuedPod, ...]

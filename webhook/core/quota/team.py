@@ -31,7 +31,7 @@ def team_of(namespace: NamespaceFacts, policy: Policy) -> Team | None:
 def is_exempt(namespace: NamespaceFacts, policy: Policy) -> bool:
     """Whether Fairgate leaves the pods of this namespace alone (they are counted all the same)."""
     return namespace.labels.get(EXEMPT_LABEL, "false") != "false" or any(
-        fnmatchcase(namespace.name, glob) for glob in policy.exempt_namespaces
+        fnmatchcase(namespace.name, glob) for glob in policy.exempt
     )
 
 

@@ -6,6 +6,7 @@ caller decides when an entry may leave: only on evidence.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, TypeVar
 
 from webhook.core.model.amount import Units
@@ -17,6 +18,10 @@ from webhook.core.quota.holders import Holder, HolderDetails, Holders
 from webhook.core.quota.kept_room import KeptRoom
 
 _K = TypeVar("_K", bound=str)
+
+_REPLICA_SET: Final = "/ReplicaSet/"
+_REVISIONS: Final = 16
+"""ReplicaSets of one Deployment that are looked at: it mostly has two with pods, and a tenant makes any number."""
 
 _RANKED_CHANGES: Final = 1024
 """Changes after which the order of holders is dropped if no refusal asked for it: it costs each charge 10 us."""
@@ -60,6 +65,7 @@ class TeamUsage:
         "_guaranteed_by_model",
         "_of_known",
         "_rankings",
+        "_revisions",
         "guaranteed",
         "kept",
         "levels",
@@ -72,6 +78,7 @@ class TeamUsage:
         self.levels = levels
         self._entries: dict[Uid, Entry] = {}
         self._details: dict[str, HolderDetails] = {}
+        self._revisions: dict[str, dict[str, None]] = {}  # the ReplicaSets of a name up to its last hyphen
         self._by_user: dict[User, Units] = {}
         self._of_known: Units = 0
         self._by_model: dict[GpuModel, Units] = {}
@@ -131,6 +138,11 @@ class TeamUsage:
         else:
             found = ranked.team.largest(count)
         return [self._with_details(name, gpus) for name, gpus in found]
+
+    def other_revisions(self, holder: str) -> list[tuple[str, Units]]:
+        """Return the other ReplicaSets of a ReplicaSet's Deployment that hold GPUs, with these: a few of them."""
+        names = islice(self._revisions.get(holder.rpartition("-")[0], ()), _REVISIONS)
+        return [(name, self._details[name].gpus) for name in names if name != holder]
 
     def keep_room(self, team: TeamName, gpus: Units, *, share: Units) -> None:
         """Keep room of the team's limit, and of those above it, for waiting pods of so many units (0: none).
@@ -210,13 +222,27 @@ class TeamUsage:
             else:
                 self._rankings.add(entry, gpus)
 
+    def _set_revision(self, holder: str, *, is_there: bool) -> None:
+        if _REPLICA_SET not in holder:
+            return
+        name = holder.rpartition("-")[0]
+        revisions = self._revisions.setdefault(name, {})
+        if is_there:
+            revisions[holder] = None
+        elif len(revisions) > 1:
+            del revisions[holder]
+        else:
+            del self._revisions[name]
+
     def _update_details(self, entry: Entry, sign: int, gpus: Units) -> None:
         details = self._details.get(entry.holder)
         if details is None:
             details = self._details[entry.holder] = HolderDetails()
+            self._set_revision(entry.holder, is_there=True)
         details.pods += sign
         if not details.pods:
             del self._details[entry.holder]
+            self._set_revision(entry.holder, is_there=False)
             return
         details.gpus += gpus
         if entry.is_waiting and not entry.is_reserved:

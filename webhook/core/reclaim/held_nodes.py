@@ -39,5 +39,5 @@ def held_nodes(node_holds: Iterable[NodeHold], policy: Policy) -> HeldNodes:
         },
         namespaces=("*",) if is_open else tuple(sorted({name for team in policy.teams for name in team.namespaces})),
         selectors=() if is_open else tuple(selectors),
-        exempt=tuple(sorted(policy.exempt_namespaces)),
+        exempt=tuple(sorted(policy.exempt)),
     )

@@ -3,9 +3,12 @@
 Pure: it neither reads nor writes the object; the caller reports the results of both. Every charge that the object may
 hold is assumed in the world, so that each decision counts it. A charge leaves the world only after it left the object
 and the watched pods have reached the resourceVersion up to which the object was folded.
+
+A charge is drafted as soon as its pod is judged, also during a write. The draft is of the state that the next write is
+made from: a version that another process wrote ends it, and its pods are judged again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from webhook.core.model.names import Namespace, Uid
@@ -49,6 +52,8 @@ class LedgerSession:
         self.is_stale = False
         self._world = world
         self._draft: dict[Uid, InFlightCharge] = {}
+        self._sent: dict[Uid, InFlightCharge] = {}  # the draft in a write without a result yet
+        self._sent_record: LedgerRecord | None = None
         self._withdrawn: dict[Uid, Callable[[], bool]] = {}  # with what says whether that still holds
         self._room_since: dict[Uid, int] = {}  # the version in which room that is kept was first seen
         self._replaced: dict[Uid, Uid] = {}  # by draft: the listed charge that ends with its write
@@ -77,6 +82,7 @@ class LedgerSession:
                 self.is_stale = False
             return
         is_other = self.identity not in ("", identity)
+        self._drop_outdated_drafts(record)
         before = self.record
         if is_other:
             self._restore_moves(record, before)
@@ -87,6 +93,7 @@ class LedgerSession:
             if uid in before.flights and before.flights[uid].is_promotion != flight.is_promotion:
                 self._live_reads.pop(uid, None)
             self._draft.pop(uid, None)
+            self._sent.pop(uid, None)
             self._replaced.pop(uid, None)
             self._leaving.pop(uid, None)
             if uid not in self._replaced.values():
@@ -101,7 +108,8 @@ class LedgerSession:
                 self._live_reads.pop(uid, None)
         self._room_since = {uid: self._room_since.get(uid, version) for uid, f in record.flights.items() if f.until}
         self._withdrawn = {uid: holds for uid, holds in self._withdrawn.items() if uid in record.flights}
-        listed = (*record.flights.values(), *self._draft.values(), *self._duplicates.values())
+        drafts = (*self._sent.values(), *self._draft.values())
+        listed = (*record.flights.values(), *drafts, *self._duplicates.values())
         named = {_name(flight) for flight in listed}
         self._counted = {name: flight for name, flight in self._counted.items() if name in named}
         self._carried = {uid: flight for uid, flight in self._carried.items() if uid not in record.flights}
@@ -154,7 +162,8 @@ class LedgerSession:
         self._carried.pop(uid, None)
         if not self.holds(flight):
             self._leaving.pop(uid, None)
-            self._draft[uid] = flight
+            if uid not in self._sent:
+                self._draft[uid] = flight
         self._assume(flight)
 
     def carry(self, flight: InFlightCharge) -> None:
@@ -178,7 +187,19 @@ class LedgerSession:
 
     def lists(self, uid: Uid) -> bool:
         """Whether the object lists a charge, or may list it after the next write or a late view."""
-        return uid in self.record.flights or uid in self._draft or uid in self._carried or uid in self._leaving
+        maps = (self.record.flights, self._draft, self._sent, self._carried, self._leaving)
+        return any(uid in each for each in maps)
+
+    @property
+    def drafts(self) -> Collection[Uid]:
+        """The pods whose charges the next write adds."""
+        return self._draft.keys()
+
+    def drop_drafts(self, uids: Collection[Uid] | None = None) -> None:
+        """Drop charges that the next write was to add, by default all: what was judged no longer holds."""
+        if self._draft:
+            dropped = [uid for uid in self._draft if uids is None or uid in uids]
+            self._drop({uid: self._draft.pop(uid) for uid in dropped})
 
     # -- writes
 
@@ -223,11 +244,14 @@ class LedgerSession:
     def next_record(self) -> LedgerRecord:
         """Return the state to write over the version that was read last."""
         self._base = self.version
-        withdrawn = set(filter(self._is_withdrawn, self._withdrawn)) - self._draft.keys()
-        added = {**self._carried, **self._draft}
+        self._sent |= self._draft
+        self._draft = {}
+        withdrawn = set(filter(self._is_withdrawn, self._withdrawn)) - self._sent.keys()
+        added = {**self._carried, **self._sent}
         record = self.record.turned(self._evidence, added=added, withdrawn=withdrawn.union(self._replaced.values()))
         for amend in self._amendments.values():
             record = amend(record)
+        self._sent_record = record
         return record
 
     def discard_draft(self, *, is_in_doubt: bool = False) -> None:
@@ -239,16 +263,33 @@ class LedgerSession:
         if self.version == self._base:
             self.is_stale = True
             self._is_in_doubt = self._is_in_doubt or is_in_doubt
-        for uid, flight in self._draft.items():
+        sent, self._sent, self._sent_record = self._sent, {}, None
+        self._drop(sent)
+        self.drop_drafts()
+
+    def _drop(self, drafts: Mapping[Uid, InFlightCharge]) -> None:
+        for uid, flight in drafts.items():
             if flight.is_promotion:
                 self._world.cancel_promotion(uid)
             else:
                 self._release(uid)
-        self._draft.clear()
-        replaced, self._replaced = self._replaced, {}
-        for uid in replaced.values():
-            if uid in self.record.flights:
-                self._assume(self.record.flights[uid])
+        replaced = [self._replaced.pop(uid, None) for uid in drafts]
+        for listed in [self.record.flights.get(uid) for uid in replaced if uid is not None]:
+            if listed is not None:
+                self._assume(listed)
+
+    def _drop_outdated_drafts(self, record: LedgerRecord) -> None:
+        """Drop the draft, unless a new version is the write on its way: the watch may show it before its result."""
+        sent = self._sent_record
+        is_sent = not self._draft or (
+            sent is not None
+            and self.version == self._base
+            and (record.turn, record.folded) == (sent.turn, sent.folded)
+            and record.flights.keys() == sent.flights.keys()
+            and all(record.flights[uid].charge == flight.charge for uid, flight in self._sent.items())
+        )
+        if not is_sent:
+            self.drop_drafts()
 
     def _is_ending(self, uid: Uid) -> bool:
         return self._is_withdrawn(uid) or uid in self._replaced.values()

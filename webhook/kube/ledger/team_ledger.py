@@ -142,7 +142,7 @@ def reclaiming(found: TeamLedger) -> dict[Uid, InFlightCharge]:
 
 
 class RecordReader:
-    """Translates one team's objects. An entry that is as in the object before is not translated again.
+    """Translates one team's objects. An entry that is as in the object before is not translated again, either way.
 
     Each write contains all charges in flight, and is read twice: as its own answer and by the watch.
     """
@@ -169,6 +169,11 @@ class RecordReader:
         ledger, flights = found.ledger, {uid: each.flight for uid, each in now.items()}
         moves = Moves(ledger.epoch or 0, ledger.home or None, ledger.left or {}, ledger.members or {})
         return LedgerRecord(flights, int(ledger.folded), ledger.turn, NO_MOVES if moves == NO_MOVES else moves)
+
+    def entry(self, flight: InFlightCharge, ledger: TeamName) -> Entry:
+        """Return the entry of a charge in a ledger: the one that it was read from, if the last object had it."""
+        known = self._flights.get(flight.pod.uid)
+        return known.entry if known is not None and known.flight is flight else _entry(flight, ledger)
 
 
 class _ReadEntry(NamedTuple):
@@ -199,9 +204,12 @@ def decode(body: bytes) -> TeamLedger:
     return _decoder.decode(body)
 
 
-def encode(record: LedgerRecord, summary: Summary, *, version: int) -> bytes:
-    """Return a TeamLedger that replaces the object at this resourceVersion, or a new one if that is 0."""
-    moves = record.moves
+def encode(record: LedgerRecord, summary: Summary, *, version: int, reader: RecordReader | None = None) -> bytes:
+    """Return a TeamLedger that replaces the object at this resourceVersion, or a new one if that is 0.
+
+    `reader` is that of the object before.
+    """
+    moves, entry = record.moves, (reader or RecordReader()).entry
     return _encoder.encode(
         _Written(
             metadata=_Metadata(object_name(summary.team), str(version) if version else ""),
@@ -209,7 +217,7 @@ def encode(record: LedgerRecord, summary: Summary, *, version: int) -> bytes:
             ledger=Ledger(
                 folded=str(record.folded),
                 turn=record.turn,
-                in_flight=[_entry(flight, summary.team) for flight in record.flights.values()],
+                in_flight=[entry(flight, summary.team) for flight in record.flights.values()],
                 epoch=moves.epoch or UNSET,
                 home=moves.home or UNSET,
                 left=dict(moves.left) or UNSET,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
@@ -23,38 +23,50 @@ _ID_DIGITS: Final = 16
 _DEFAULT_NAMESPACE: Final = "default"  # where Kubernetes stores events about cluster-scoped objects
 
 
-class EventReason(StrEnum):
-    """The `reason` of an Event; docs/operations.md lists them."""
-
-    PROMOTED = "Promoted"
-    DEMOTED = "Demoted"
-    ADOPTED = "Adopted"
-    BYPASSED_ADMISSION = "BypassedAdmission"
-    POLICY_REFUSED = "PolicyRefused"
-    REFUSED = "Refused"
-    QUEUED = "Queued"
-    GANG_SIZE_UNKNOWN = "GangSizeUnknown"
-    GANG_TIMED_OUT = "GangTimedOut"
-    NO_ROOM_NOW = "NoRoomNow"
-    NEVER_FITS = "NeverFits"
-    REJECTS_PODS = "RejectsPods"
-    RECLAIMING = "Reclaiming"
-    CANNOT_RECLAIM = "CannotReclaim"
-    EVICTION_PLANNED = "EvictionPlanned"
-    EVICTION_CANCELLED = "EvictionCancelled"
-    EVICTION_REFUSED = "EvictionRefused"
-    NODE_LOST = "NodeLost"
-    RECLAIMED = "Reclaimed"
-    REPLACED = "Replaced"
-    STRANDED = "Stranded"
-    NEVER_STARTED = "NeverStarted"
-
-
 class EventType(StrEnum):
     """The `type` of an Event."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
+
+
+class EventReason(StrEnum):
+    """The `reason` of an Event, with the `action` that follows from it, a verb, and its type.
+
+    docs/operations.md lists them.
+    """
+
+    action: str
+    type: EventType
+
+    def __new__(cls, reason: str, action: str, event_type: EventType = EventType.WARNING) -> Self:
+        """Return the member of one row."""
+        member = str.__new__(cls, reason)
+        member._value_, member.action, member.type = reason, action, event_type
+        return member
+
+    PROMOTED = "Promoted", "Promote", EventType.NORMAL
+    DEMOTED = "Demoted", "Demote"
+    ADOPTED = "Adopted", "Adopt", EventType.NORMAL
+    BYPASSED_ADMISSION = "BypassedAdmission", "Count"
+    POLICY_REFUSED = "PolicyRefused", "Keep"
+    REFUSED = "Refused", "Refuse"
+    QUEUED = "Queued", "Queue", EventType.NORMAL
+    GANG_SIZE_UNKNOWN = "GangSizeUnknown", "Assume"
+    GANG_TIMED_OUT = "GangTimedOut", "Wait"
+    NO_ROOM_NOW = "NoRoomNow", "Admit"
+    NEVER_FITS = "NeverFits", "Admit"
+    REJECTS_PODS = "RejectsPods", "Close"
+    RECLAIMING = "Reclaiming", "Reclaim", EventType.NORMAL
+    CANNOT_RECLAIM = "CannotReclaim", "Reclaim"
+    EVICTION_PLANNED = "EvictionPlanned", "Evict"
+    EVICTION_CANCELLED = "EvictionCancelled", "Evict", EventType.NORMAL
+    EVICTION_REFUSED = "EvictionRefused", "Evict"
+    NODE_LOST = "NodeLost", "Repair"
+    RECLAIMED = "Reclaimed", "Evict"
+    REPLACED = "Replaced", "Repair", EventType.NORMAL
+    STRANDED = "Stranded", "Repair"
+    NEVER_STARTED = "NeverStarted", "Repair"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +84,12 @@ class ObjectRef:
 class Event:
     """Something that happened to an object. Equal events are one object in the API, with a count.
 
-    `action` is a verb for what was done; the reason says why. Events of one `series` are also one object, with the
-    latest message: for messages whose numbers change each time. `related` is a second object that the event is about.
+    Events of one `series` are also one object, with the latest message: for messages whose numbers change each time.
+    `related` is a second object that the event is about.
     """
 
     about: ObjectRef
-    type: EventType
     reason: EventReason
-    action: str
     message: str
     series: str = ""
     related: ObjectRef | None = None
@@ -92,14 +102,14 @@ class Event:
     @property
     def identity(self) -> "Identity":
         """The key by which events are equal."""
-        return Identity(
-            self.about, self.type, self.reason, self.action, self.series, "" if self.series else self.message
-        )
+        return Identity(self.about, self.reason, self.series, "" if self.series else self.message)
 
     @property
     def name(self) -> str:
         """The name of the Event, a hash of its content: an equal event of another replica has the same name."""
-        content = "\0".join((self.about.uid, self.type, self.reason, self.action, self.series or self.message))
+        content = "\0".join(
+            (self.about.uid, self.reason.type, self.reason, self.reason.action, self.series or self.message)
+        )
         digits = sha256(content.encode()).hexdigest()[:_ID_DIGITS]
         return f"{self.about.name[: _MAX_NAME - _ID_DIGITS - 1].rstrip('-.')}.{digits}"
 
@@ -108,9 +118,7 @@ class Identity(NamedTuple):
     """The fields that equal events have in common."""
 
     about: ObjectRef
-    type: EventType
     reason: EventReason
-    action: str
     series: str
     message: str
 
@@ -169,9 +177,9 @@ def new_event(event: Event, *, count: int, first: datetime, last: datetime, comp
     body = _Event(
         metadata=_Metadata(event.name, event.namespace),
         involved_object=_reference(about),
-        type=event.type,
+        type=event.reason.type,
         reason=event.reason,
-        action=event.action,
+        action=event.reason.action,
         message=_truncated(printable_lines(event.message)),
         count=count,
         first_timestamp=_time(first),

@@ -71,7 +71,7 @@ def own_expression() -> str:
 
 def not_exempt_expression(policy: Policy) -> str:
     """Return a CEL expression: the namespace matches no exempt glob. Exact names are excluded by a selector."""
-    globs = [name for name in policy.exempt_namespaces if set(name) & GLOB]
+    globs = [name for name in policy.exempt if set(name) & GLOB]
     matched = [f"request.namespace.matches({quoted(_pattern(glob))})" for glob in globs]
     return " && ".join(f"!{each}" for each in matched) or "true"
 

@@ -48,13 +48,16 @@ _ACTIONS: Final = {
 _Json = dict[str, Any]
 
 
-def guards(policy: Policy, *, trusted_users: Iterable[str] = ()) -> list[_Json]:
-    """Return the guards for a policy, each with its binding. `trusted_users` have the same permissions as Fairgate."""
+def guards(policy: Policy, *, trusted_users: Iterable[str] = (), excluding: Iterable[str] = ()) -> list[_Json]:
+    """Return the guards for a policy, each with its binding. `trusted_users` have the same permissions as Fairgate.
+
+    `excluding` are labels by which the control plane excludes namespaces from webhooks (`excluding_labels`).
+    """
     actions = _ACTIONS[policy.enforce]
     policies = [
         _labels(trusted_users),
         _held_room(trusted_users),
-        _tenancy(policy, trusted_users),
+        _tenancy({*TENANCY_LABELS, *_selecting_labels(policy), *excluding}, trusted_users),
         _forged(policy, trusted_users),
         _grace(policy, trusted_users),
         *size_guards(policy, trusted_users),
@@ -119,9 +122,9 @@ def _held_room(trusted_users: Iterable[str]) -> _Json:
     )
 
 
-def _tenancy(policy: Policy, trusted_users: Iterable[str]) -> _Json:
-    """Only users with the permission may move a namespace to another team, or exempt it."""
-    own = (("labels", tuple(sorted({*TENANCY_LABELS, *_selecting_labels(policy)}))),)
+def _tenancy(labels: Iterable[str], trusted_users: Iterable[str]) -> _Json:
+    """Only users with the permission may move a namespace to another team, or exempt it, by these labels."""
+    own = (("labels", tuple(sorted(labels))),)
     namespaces = ["namespaces", "namespaces/status", "namespaces/finalize"]
     may_assign = f'authorizer.group({quoted(keys.OWN_GROUP)}).resource("namespaces").check({quoted(ASSIGN_VERB)})'
     return _policy(
@@ -130,8 +133,8 @@ def _tenancy(policy: Policy, trusted_users: Iterable[str]) -> _Json:
         conditions={"changes-tenancy": changed_keys_expression(own)},
         allowed=trusted_expression(trusted_users, f"{may_assign}.allowed()"),
         message=f'"labels {", ".join(own[0][1])} set which team a namespace belongs to, or that what its pods use '
-        f"is not counted: changing them requires permission to {ASSIGN_VERB} namespaces of {keys.OWN_GROUP} "
-        f'({Code.TENANCY_CHANGED})"',
+        f"is not counted or not reviewed: changing them requires permission to {ASSIGN_VERB} namespaces of "
+        f'{keys.OWN_GROUP} ({Code.TENANCY_CHANGED})"',
     )
 
 

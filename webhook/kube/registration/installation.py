@@ -10,10 +10,16 @@ from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.policy import Enforcement, Policy
+from webhook.core.model.names import Namespace, TeamName
+from webhook.core.model.policy import Enforcement, LabelSelector, Policy
 from webhook.core.model.reason import Code
-from webhook.kube.objects import keys
+from webhook.core.world.world import World
+from webhook.kube.nodes.nodes import to_namespace
+from webhook.kube.objects import keys, objects
+from webhook.kube.objects.label_selectors import Selector, to_selector
 from webhook.kube.registration.guards import guards
 from webhook.kube.registration.registration import (
     MUTATE_NAME,
@@ -21,7 +27,7 @@ from webhook.kube.registration.registration import (
     VALIDATING_CONFIGURATION,
     webhook_configurations,
 )
-from webhook.kube.registration.registration_sync import GUARD, PLURALS, aligned_with_policy
+from webhook.kube.registration.registration_sync import GUARD, PLURALS, aligned_with_policy, excluding_labels
 
 _Json = Mapping[str, Any]
 
@@ -30,6 +36,7 @@ CONFIGURATIONS: Final = (
     ("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION),
 )
 _PLACEHOLDER_URL: Final = "https://where.invalid"
+_NAMESPACE: Final = msgspec.json.Decoder(objects.Namespace)
 _USUAL_GPU: Final = "nvidia.com/gpu"
 
 
@@ -93,6 +100,28 @@ def _differences(name: str, wanted: _Json, found: _Json) -> list[str]:
     return problems
 
 
+def unreviewed_namespaces(
+    policy: Policy, found: Iterable[_Json], namespaces: Iterable[_Json]
+) -> dict[TeamName, list[Namespace]]:
+    """Return the namespaces of each team whose requests do not reach a webhook, as others exclude them by a label."""
+    world = World(policy)
+    selectors = [_selector(each) for configuration in found for each in configuration.get("webhooks") or ()]
+    left_out: dict[TeamName, list[Namespace]] = {}
+    for each in namespaces:
+        facts = to_namespace(_NAMESPACE.decode(msgspec.json.encode(each)))
+        world.set_namespace(facts)
+        tenancy = world.tenancy(facts.name)
+        labels = {**facts.labels, keys.NAMESPACE_NAME: facts.name}
+        is_left_out = any(selector is not None and not selector.matches(labels) for selector in selectors)
+        if is_left_out and tenancy.team is not None and not tenancy.is_exempt:
+            left_out.setdefault(tenancy.team.name, []).append(facts.name)
+    return left_out
+
+
+def _selector(webhook: _Json) -> LabelSelector | None:
+    return to_selector(msgspec.convert(webhook.get("namespaceSelector") or {}, Selector))
+
+
 def _selection(webhook: _Json) -> dict[str, Any]:
     """Return a webhook without its failurePolicy, which is compared separately."""
     return {key: value for key, value in webhook.items() if key != "failurePolicy"}
@@ -105,10 +134,14 @@ def wanted_guards(policy: Policy) -> list[tuple[str, str]]:
     return [(each["kind"], each["metadata"]["name"]) for each in guards(policy)]
 
 
-def guard_problems(policy: Policy, found: Mapping[tuple[str, str], _Json | None]) -> list[str]:
-    """Return which guards are missing, or differ from those of this version and policy."""
+def guard_problems(
+    policy: Policy, found: Mapping[tuple[str, str], _Json | None], configurations: Iterable[_Json] = ()
+) -> list[str]:
+    """Return which guards are missing, or differ from those of this version, policy and webhook configurations."""
     problems = []
-    for wanted in guards(policy) if policy.enforce is not Enforcement.OFF else ():
+    for wanted in (
+        guards(policy, excluding=excluding_labels(configurations)) if policy.enforce is not Enforcement.OFF else ()
+    ):
         kind, name = wanted["kind"], wanted["metadata"]["name"]
         present = found.get((kind, name))
         if present is None:

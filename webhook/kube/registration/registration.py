@@ -169,7 +169,7 @@ def workload_rules(policy: Policy) -> list[_Json]:
 
 def namespace_selector(policy: Policy) -> _Json:
     """Return a selector that excludes system and exempt namespaces; the watch still counts the pods of exempt ones."""
-    exact = {name for name in policy.exempt_namespaces if not GLOB & set(name)}
+    exact = {name for name in policy.exempt if not GLOB & set(name)}
     return {"matchExpressions": [_not_in(sorted(exact | {keys.SYSTEM_NAMESPACE, keys.OWN_NAMESPACE}))]}
 
 

@@ -1,9 +1,17 @@
-"""Updates the fields of registered objects that depend on the policy; all other fields stay as they are."""
+"""Updates the fields of registered objects that depend on the policy; all other fields stay as they are.
 
+Control planes add terms to the namespaceSelector of every webhook and put them back when they are taken out: the
+admissions enforcer of AKS (https://github.com/DataDog/datadog-agent/issues/55778), GKE Autopilot
+(https://github.com/Dynatrace/dynatrace-operator/issues/2194). Such terms stay. They exclude namespaces, so the labels
+that they read become labels of tenancy (`excluding_labels`, `guards`).
+"""
+
+from collections.abc import Iterable, Mapping
 from itertools import chain, repeat
 from typing import Any, Final
 
 from webhook.core.model.policy import Policy
+from webhook.kube.objects import keys
 from webhook.kube.registration.device_guards import DEVICES, SOURCES
 from webhook.kube.registration.guards import FORGED, GRACE, TENANCY, guards
 from webhook.kube.registration.registration import webhook_configurations
@@ -21,8 +29,10 @@ PLURALS: Final = {
 """The kinds that register Fairgate, with the plural names of their URLs."""
 _GUARDS: Final = (TENANCY, FORGED, GRACE, DEVICES, SOURCES, SIZES, BINDING_SIZES)
 """The guards that depend on the policy."""
-_OF_POLICY: Final = ("rules", "matchConditions", "namespaceSelector")
+_SELECTOR: Final = "namespaceSelector"
+_OF_POLICY: Final = ("rules", "matchConditions", _SELECTOR)
 """The fields that select requests. How a webhook is reached and trusted does not depend on the policy."""
+_LABELS: Final = "matchLabels"
 _FAILURE: Final = "failurePolicy"
 _FAIL, _IGNORE = "Fail", "Ignore"
 
@@ -30,9 +40,10 @@ _PLACEHOLDER_URL: Final = "https://where.invalid"
 """How Fairgate is reached is not compared."""
 
 
-def objects_from_policy(policy: Policy) -> list[_Json]:
-    """Return the registered objects that depend on the policy, with the fields that do."""
-    depending = [each for each in guards(policy) if each["kind"] == GUARD and each["metadata"]["name"] in _GUARDS]
+def objects_from_policy(policy: Policy, *, excluding: Iterable[str] = ()) -> list[_Json]:
+    """Return the registered objects that depend on the policy, with the fields that do; `excluding` as in `guards`."""
+    made = guards(policy, excluding=excluding)
+    depending = [each for each in made if each["kind"] == GUARD and each["metadata"]["name"] in _GUARDS]
     return [*webhook_configurations(policy, ca_bundle_pem=None, url=_PLACEHOLDER_URL), *depending]
 
 
@@ -41,7 +52,7 @@ def aligned_with_policy(found: _Json, wanted: _Json, *, is_served: bool) -> _Jso
 
     A webhook that fails open is changed to fail closed only if `is_served` and the API server has a CA to trust:
     before that nothing could answer, and no GPU pod could be created. One that fails closed stays so while the policy
-    requires it.
+    requires it. Terms of its namespaceSelector that are not Fairgate's stay.
     """
     if wanted["kind"] == GUARD:
         return {**found, "spec": _aligned_guard(found["spec"], wanted["spec"])}
@@ -52,9 +63,27 @@ def aligned_with_policy(found: _Json, wanted: _Json, *, is_served: bool) -> _Jso
         if target is None:
             return webhook
         failure = _failure_policy(webhook, target, is_served=is_served)
-        return {**webhook, **_subset(target, _OF_POLICY), _FAILURE: failure}
+        selector = _joined(webhook.get(_SELECTOR) or {}, target[_SELECTOR])
+        return {**webhook, **_subset(target, _OF_POLICY), _SELECTOR: selector, _FAILURE: failure}
 
     return {**found, "webhooks": [adjusted(webhook) for webhook in found.get("webhooks") or ()]}
+
+
+def foreign_terms(selector: Mapping[str, Any]) -> list[_Json]:
+    """Return the expressions of a webhook's namespaceSelector that others added.
+
+    Fairgate's own excludes namespaces by name, and its own namespace is always among them.
+    """
+    return [each for each in selector.get("matchExpressions") or () if not _is_own(each)]
+
+
+def excluding_labels(configurations: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the labels by which others exclude namespaces from these webhooks; the name of a namespace is none."""
+    selectors = [each.get(_SELECTOR) or {} for found in configurations for each in found.get("webhooks") or ()]
+    terms = {term["key"] for selector in selectors for term in foreign_terms(selector)}
+    return tuple(
+        sorted((terms | {key for each in selectors for key in each.get(_LABELS) or ()}) - {keys.NAMESPACE_NAME})
+    )
 
 
 def fail_open_webhooks(adjusted: _Json, wanted: _Json) -> list[_Json]:
@@ -73,6 +102,21 @@ def probe_path(webhook: _Json) -> str | None:
         return None
     name = f"https:{service['name']}:{service.get('port', 443)}"
     return f"/api/v1/namespaces/{service['namespace']}/services/{name}/proxy/healthz"
+
+
+def _is_own(term: Mapping[str, Any]) -> bool:
+    values = term.get("values") or ()
+    return term["key"] == keys.NAMESPACE_NAME and term["operator"] == "NotIn" and keys.OWN_NAMESPACE in values
+
+
+def _joined(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> _Json:
+    """Return the selector wanted, with what others added to the one found, in the order found."""
+    own = wanted["matchExpressions"]
+    there = found.get("matchExpressions") or ()
+    if all(term in there for term in own) and all(term in own or not _is_own(term) for term in there):
+        return dict(found)
+    labels = {_LABELS: found[_LABELS]} if found.get(_LABELS) else {}
+    return {**labels, "matchExpressions": [*own, *foreign_terms(found)]}
 
 
 def _failure_policy(webhook: _Json, wanted: _Json, *, is_served: bool) -> str:

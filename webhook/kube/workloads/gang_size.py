@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from webhook.core.gangs.gang_plans import GangPlan
 from webhook.core.model.demand import Weights
 from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.pod import Pod
-from webhook.core.release.gang_plans import GangPlan
 from webhook.kube.kinds.budget import TOO_LARGE, Budget, BudgetSpentError
 from webhook.kube.kinds.gang_rules import NO_GANG, Stage, Stages
 from webhook.kube.kinds.kind_row import KindTable

@@ -1,28 +1,19 @@
 """ResourceClaims, their templates and DeviceClasses among manifests, in each version that the API server accepts."""
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
-from webhook.core.dra.dra_slices import Condition
-from webhook.core.model.device_class import DeviceClass
 from webhook.core.world.world import World
 from webhook.kube.kinds.model import Json, listed, mapping, text
 from webhook.kube.objects import keys
 from webhook.kube.pod import dra, dra_devices
-from webhook.kube.world_file.world_file import KnownClaim
+from webhook.kube.world_file.world_file import KnownClaim, KnownClass, known_claim, known_class, known_template
 
 _GROUP: Final = keys.DEVICES_API.partition("/")[0]
 _FLAT: Final = "v1beta1"
 """The version in which a request's own fields are those of `exactly`."""
-
-
-class KnownClass(NamedTuple):
-    """A DeviceClass, and what its selectors say of the devices."""
-
-    device_class: DeviceClass
-    conditions: tuple[Condition, ...]
 
 
 Devices = KnownClaim | KnownClass
@@ -39,17 +30,14 @@ def read_devices(document: Json, *, namespace: str) -> Devices | None:
         return None
     written: dict[str, Any] = {key: value for key, value in document.items() if key != "status"}
     if kind == "DeviceClass":
-        found = msgspec.convert(written, dra_devices.DeviceClassObject)
-        return KnownClass(dra_devices.to_class(found), dra_devices.conditions_of(found))
+        return known_class(msgspec.convert(written, dra_devices.DeviceClassObject))
     written["metadata"] = {"namespace": namespace, **mapping(document.get("metadata"))}
     spec = mapping(document.get("spec"))
     if kind == "ResourceClaim":
-        claim = msgspec.convert({**written, "spec": _as_v1(spec, version)}, dra.ResourceClaim)
-        return KnownClaim(dra.claim_key(claim.metadata), dra.to_claim(claim))
+        return known_claim(msgspec.convert({**written, "spec": _as_v1(spec, version)}, dra.ResourceClaim))
     if kind == "ResourceClaimTemplate":
         written["spec"] = {**spec, "spec": _as_v1(mapping(spec.get("spec")), version)}
-        template = msgspec.convert(written, dra.ResourceClaimTemplate)
-        return KnownClaim(dra.template_key(template.metadata), dra.to_template(template))
+        return known_template(msgspec.convert(written, dra.ResourceClaimTemplate))
     return None
 
 

@@ -56,7 +56,7 @@ class PolicyNames:
 def names_in_policy(policy: Policy) -> PolicyNames:
     """Return the names in a policy."""
     entries = [entry for team in policy.teams for entry in team.namespaces]
-    entries += [*policy.exempt_namespaces, *policy.reclaim.protected_namespaces]
+    entries += [*policy.exempt, *policy.reclaim.protected_namespaces]
     pools = policy.pools
     selectors = [team.namespace_selector for team in policy.teams] + [pool.match for pool in pools]
     selectors += policy.reclaim.protected_selectors

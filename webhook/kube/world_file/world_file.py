@@ -4,7 +4,7 @@ Reads YAML (several documents too) or JSON; each document is a v1 List or a sing
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -48,22 +48,29 @@ class KnownClaim(NamedTuple):
     allocated: AllocatedAt | None = None
 
 
-@dataclass(frozen=True, slots=True)
+class KnownClass(NamedTuple):
+    """A DeviceClass, and what its selectors say of the devices."""
+
+    device_class: DeviceClass
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(slots=True)
 class WorldFile:
     """The content of a file, without pods that use nothing (ended, or without GPUs and without a node).
 
     `waiting` are the pods that wait in line. `outcomes` are what kubelets did with pods, ended ones included.
     """
 
-    nodes: tuple[Node, ...] = ()
-    pods: tuple[Resident, ...] = ()
-    namespaces: tuple[NamespaceFacts, ...] = ()
-    priority_classes: tuple[PriorityTriple, ...] = ()
-    device_classes: tuple[tuple[DeviceClass, tuple[Condition, ...]], ...] = ()
-    claims: tuple[KnownClaim, ...] = ()
-    slices: tuple[tuple[str, Slice], ...] = ()
-    waiting: tuple[WaitingPod, ...] = ()
-    outcomes: tuple[Rejection | Start, ...] = ()
+    nodes: list[Node] = field(default_factory=list)
+    pods: list[Resident] = field(default_factory=list)
+    namespaces: list[NamespaceFacts] = field(default_factory=list)
+    priority_classes: list[PriorityTriple] = field(default_factory=list)
+    device_classes: list[KnownClass] = field(default_factory=list)
+    claims: list[KnownClaim] = field(default_factory=list)
+    slices: list[tuple[str, Slice]] = field(default_factory=list)
+    waiting: list[WaitingPod] = field(default_factory=list)
+    outcomes: list[Rejection | Start] = field(default_factory=list)
 
     @property
     def taken_at(self) -> int:
@@ -101,27 +108,25 @@ class _Head(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     metadata: objects.ObjectMeta | None = None
 
 
-_head_decoder: Final = msgspec.json.Decoder(_Head)
-_node_decoder: Final = msgspec.json.Decoder(objects.Node)
-_pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
-_namespace_decoder: Final = msgspec.json.Decoder(objects.Namespace)
-_priority_decoder: Final = msgspec.json.Decoder(objects.PriorityClass)
+class _Kind(NamedTuple):
+    api_version: str
+    decoder: "msgspec.json.Decoder[object]"
 
-_class_decoder: Final = msgspec.json.Decoder(dra_devices.DeviceClassObject)
-_claim_decoder: Final = msgspec.json.Decoder(dra.ResourceClaim)
-_template_decoder: Final = msgspec.json.Decoder(dra.ResourceClaimTemplate)
-_slice_decoder: Final = msgspec.json.Decoder(dra_devices.ResourceSlice)
 
 _KINDS: Final = {
-    "Node": keys.CORE_API,
-    "Pod": keys.CORE_API,
-    "Namespace": keys.CORE_API,
-    "PriorityClass": keys.PRIORITY_API,
-    "DeviceClass": keys.DEVICES_API,
-    "ResourceClaim": keys.DEVICES_API,
-    "ResourceClaimTemplate": keys.DEVICES_API,
-    "ResourceSlice": keys.DEVICES_API,
+    kind: _Kind(api_version, msgspec.json.Decoder(fields))
+    for kind, api_version, fields in (
+        ("Node", keys.CORE_API, objects.Node),
+        ("Pod", keys.CORE_API, objects.Pod),
+        ("Namespace", keys.CORE_API, objects.Namespace),
+        ("PriorityClass", keys.PRIORITY_API, objects.PriorityClass),
+        ("DeviceClass", keys.DEVICES_API, dra_devices.DeviceClassObject),
+        ("ResourceClaim", keys.DEVICES_API, dra.ResourceClaim),
+        ("ResourceClaimTemplate", keys.DEVICES_API, dra.ResourceClaimTemplate),
+        ("ResourceSlice", keys.DEVICES_API, dra_devices.ResourceSlice),
+    )
 }
+_head_decoder: Final = msgspec.json.Decoder(_Head)
 
 
 @dataclass(slots=True)
@@ -129,58 +134,53 @@ class _Found:
     """The objects and problems so far."""
 
     weights: Weights
-    nodes: list[Node] = field(default_factory=list)
-    pods: list[Resident] = field(default_factory=list)
-    namespaces: list[NamespaceFacts] = field(default_factory=list)
-    priority_classes: list[PriorityTriple] = field(default_factory=list)
-    device_classes: list[tuple[DeviceClass, tuple[Condition, ...]]] = field(default_factory=list)
-    claims: list[KnownClaim] = field(default_factory=list)
-    slices: list[tuple[str, Slice]] = field(default_factory=list)
-    waiting: list[WaitingPod] = field(default_factory=list)
-    outcomes: list[Rejection | Start] = field(default_factory=list)
+    world: WorldFile = field(default_factory=WorldFile)
     problems: list[str] = field(default_factory=list)
 
-    def keep(self, kind: str, raw: msgspec.Raw | bytes) -> None:
-        """Translate and add one object. Raises ValueError or MsgspecError if it is malformed."""
-        match kind:
-            case "Node":
-                self.nodes.append(to_node(_node_decoder.decode(raw)))
-            case "Pod":
-                self._keep_pod(_pod_decoder.decode(raw))
-            case "Namespace":
-                self.namespaces.append(to_namespace(_namespace_decoder.decode(raw)))
-            case "PriorityClass":
-                self.priority_classes.append(to_priority(_priority_decoder.decode(raw)))
-            case _:
-                self._keep_devices(kind, raw)
+    def keep(self, found: object) -> None:
+        """Translate and add one decoded object. Raises ValueError if it is malformed."""
+        world = self.world
+        match found:
+            case objects.Node():
+                world.nodes.append(to_node(found))
+            case objects.Pod():
+                self._keep_pod(found)
+            case objects.Namespace():
+                world.namespaces.append(to_namespace(found))
+            case objects.PriorityClass():
+                world.priority_classes.append(to_priority(found))
+            case dra_devices.DeviceClassObject():
+                world.device_classes.append(known_class(found))
+            case dra.ResourceClaim():
+                world.claims.append(known_claim(found)._replace(allocated=dra.allocated_at(found)))
+            case dra.ResourceClaimTemplate():
+                world.claims.append(known_template(found))
+            case dra_devices.ResourceSlice():
+                if (offered := dra_devices.to_slice(found)) is not None:
+                    world.slices.append((found.metadata.name, offered))
 
     def _keep_pod(self, pod: objects.Pod) -> None:
         if (outcome := to_rejection(pod, self.weights) or to_start(pod)) is not None:
-            self.outcomes.append(outcome)
+            self.world.outcomes.append(outcome)
         if (resident := to_resident(pod, self.weights)) is not None:
-            self.pods.append(resident)
+            self.world.pods.append(resident)
         elif (waiting := to_waiting(pod, self.weights, is_trusted=True)) is not None:
-            self.waiting.append(waiting)
+            self.world.waiting.append(waiting)
 
-    def _keep_devices(self, kind: str, raw: msgspec.Raw | bytes) -> None:
-        match kind:
-            case "DeviceClass":
-                device_class = _class_decoder.decode(raw)
-                self.device_classes.append(
-                    (dra_devices.to_class(device_class), dra_devices.conditions_of(device_class))
-                )
-            case "ResourceClaim":
-                claim = _claim_decoder.decode(raw)
-                self.claims.append(
-                    KnownClaim(dra.claim_key(claim.metadata), dra.to_claim(claim), dra.allocated_at(claim))
-                )
-            case "ResourceClaimTemplate":
-                template = _template_decoder.decode(raw)
-                self.claims.append(KnownClaim(dra.template_key(template.metadata), dra.to_template(template)))
-            case _:
-                resource_slice = _slice_decoder.decode(raw)
-                if (found := dra_devices.to_slice(resource_slice)) is not None:
-                    self.slices.append((resource_slice.metadata.name, found))
+
+def known_class(found: dra_devices.DeviceClassObject) -> KnownClass:
+    """Translate a DeviceClass."""
+    return KnownClass(dra_devices.to_class(found), dra_devices.conditions_of(found))
+
+
+def known_claim(found: dra.ResourceClaim) -> KnownClaim:
+    """Translate a claim, without where it is allocated."""
+    return KnownClaim(dra.claim_key(found.metadata), dra.to_claim(found))
+
+
+def known_template(found: dra.ResourceClaimTemplate) -> KnownClaim:
+    """Translate the template of a claim."""
+    return KnownClaim(dra.template_key(found.metadata), dra.to_template(found))
 
 
 def read_world(path: str | Path, weights: Weights) -> WorldFile:
@@ -203,22 +203,18 @@ def parse_world(content: bytes | str, weights: Weights, *, name: str) -> WorldFi
         raise WorldFileError((f"{name}: is empty; expected what `kubectl get nodes,pods -A -o yaml` prints",))
     for number, document in enumerate(documents, start=1):
         _read_document(document, name if len(documents) == 1 else f"{name}: document {number}", found)
-    found.problems.extend(_duplicates(found, name))
+    found.problems.extend(_duplicates(found.world, name))
     if found.problems:
         more = len(found.problems) - MAX_PROBLEMS
         problems = found.problems[:MAX_PROBLEMS] + ([f"{name}: and {more} more problems"] if more > 0 else [])
         raise WorldFileError(tuple(problems))
-    return WorldFile(
-        tuple(found.nodes),
-        tuple(found.pods),
-        tuple(found.namespaces),
-        tuple(found.priority_classes),
-        tuple(found.device_classes),
-        tuple(found.claims),
-        tuple(found.slices),
-        tuple(found.waiting),
-        tuple(found.outcomes),
-    )
+    return found.world
+
+
+def parse_objects(listed: Iterable[object], weights: Weights, *, name: str) -> WorldFile:
+    """Read a world from objects, as JSON has them. Raises like read_world."""
+    content = msgspec.json.encode({"apiVersion": keys.CORE_API, "kind": "List", "items": list(listed)})
+    return parse_world(content, weights, name=name)
 
 
 def _documents(content: bytes, name: str) -> Iterator[bytes]:
@@ -254,8 +250,9 @@ def _read_document(document: bytes, where: str, found: _Found) -> None:
 
 
 def _read_object(raw: msgspec.Raw | bytes, head: _Head, where: str, found: _Found) -> None:
-    if _KINDS.get(head.kind) != head.api_version:
-        accepted = ", ".join(f"{api} {kind}" for kind, api in _KINDS.items())
+    known = _KINDS.get(head.kind)
+    if known is None or known.api_version != head.api_version:
+        accepted = ", ".join(f"{each.api_version} {kind}" for kind, each in _KINDS.items())
         got = f"{head.api_version or 'no apiVersion'} {head.kind or 'no kind'}"
         found.problems.append(f"{where}: got {got}; expected one of {accepted}, or a v1 List of them")
         return
@@ -264,12 +261,12 @@ def _read_object(raw: msgspec.Raw | bytes, head: _Head, where: str, found: _Foun
         return
     name = f"{head.metadata.namespace}/{head.metadata.name}".lstrip("/")
     try:
-        found.keep(head.kind, raw)
+        found.keep(known.decoder.decode(raw))
     except (ValueError, RecursionError) as error:  # msgspec's and Unicode's errors are ValueErrors too
         found.problems.append(f"{where} ({head.kind} {name}): {objects.describe(error)}")
 
 
-def _duplicates(found: _Found, where: str) -> Iterator[str]:
+def _duplicates(found: WorldFile, where: str) -> Iterator[str]:
     named: dict[str, list[str]] = {
         "Node": [str(node.name) for node in found.nodes],
         "Pod": [

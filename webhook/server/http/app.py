@@ -1,11 +1,8 @@
 """The HTTPS server around the handlers: routes, listening, and a shutdown that fails no request."""
 
 import asyncio
-import os
-import signal
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -189,29 +186,6 @@ async def serve(
         finally:
             app.drain()
     app.logs.event.info("stopped", requests=connections.requests)
-
-
-@contextmanager
-def stop_signals(logs: Logs) -> Iterator[asyncio.Event]:
-    """Yield an event that SIGTERM or SIGINT sets; a second signal ends the process at once."""
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-
-    def on_signal(number: signal.Signals) -> None:
-        if stop.is_set():
-            logs.event.warning("stopping at once", signal=number.name)
-            logs.flush()
-            os._exit(128 + number)
-        stop.set()
-
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    for number in numbers:
-        loop.add_signal_handler(number, on_signal, number)
-    try:
-        yield stop
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
 
 
 def _url(listen: Address, port: int) -> str:

@@ -1,39 +1,25 @@
 """Labels pods that run without a decision, as core.tiers.adoption finds them, with one patch each."""
 
 import asyncio
-from collections.abc import Callable
 from itertools import chain
 
-from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.relabel import RelabelResult, relabel
 from webhook.core.model.names import Uid
 from webhook.core.model.policy import NO_TEAM
 from webhook.core.tiers.adoption import Adoption, adoptions
-from webhook.core.world.world import World
-from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
-from webhook.observe.logs import Logs
+from webhook.kube.objects.events import EventReason
+from webhook.observe.logs import pod_fields
+from webhook.server.leader.leader_context import LeaderContext
 from webhook.server.leader.tiers import AT_ONCE, REST_SECONDS
 
 
 class Adopter:
     """Adopts pods. A patched pod is skipped for REST_SECONDS, by when the watch shows it if the patch succeeded."""
 
-    def __init__(
-        self,
-        world: World,
-        connection: ApiConnection,
-        *,
-        event_recorder: EventWriter,
-        logs: Logs,
-        is_leading: Callable[[], bool],
-    ) -> None:
-        self._world = world
-        self._connection = connection
-        self._event_recorder = event_recorder
-        self._logs = logs
-        self._is_leading = is_leading
+    def __init__(self, context: LeaderContext) -> None:
+        self._context = context
+        self._world = context.world
         self._skipped: dict[Uid, float] = {}
 
     async def adopt_new(self) -> None:
@@ -54,23 +40,16 @@ class Adopter:
         return any(pod is not None and pod.may_be_labeled for pod in pods)
 
     async def _adopt(self, adoption: Adoption) -> None:
-        pod, charge = adoption
+        context, (pod, charge) = self._context, adoption
         self._skipped[pod.uid] = asyncio.get_running_loop().time() + REST_SECONDS
-        fields = {
-            "namespace": pod.namespace,
-            "name": pod.name,
-            "uid": pod.uid,
-            "team": charge.team,
-            "tier": charge.tier,
-        }
+        fields = {**pod_fields(pod), "team": charge.team, "tier": charge.tier}
         try:
-            outcome = await relabel(self._connection, pod, charge, is_leading=self._is_leading)
+            outcome = await relabel(context.connection, pod, charge, is_leading=context.is_leading)
         except ClusterError as error:
-            self._logs.event.warning("pod not adopted", **fields, why=str(error))
+            context.logs.event.warning("pod not adopted", **fields, why=str(error))
             return
         if outcome is RelabelResult.GONE:
             return
-        self._logs.event.info("pod adopted", **fields)
+        context.logs.event.info("pod adopted", **fields)
         text = f"ran without a decision of Fairgate; now it is charged to team {charge.team} as {charge.tier}"
-        about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
-        self._event_recorder.record(Event(about, EventType.NORMAL, EventReason.ADOPTED, "Adopt", text))
+        context.report(pod, EventReason.ADOPTED, text)

@@ -1,11 +1,10 @@
 """Writes Events on pods that hold GPUs and bypassed the webhook: it was down, or they are a kubelet's static pods."""
 
-from webhook.cluster.writes.events import EventWriter
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.text import plural_gpus
-from webhook.core.world.world import World
-from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
+from webhook.kube.objects.events import EventReason
+from webhook.server.leader.leader_context import LeaderContext
 
 
 class BypassReporter:
@@ -14,9 +13,9 @@ class BypassReporter:
     Pods that are in the ledger when they are first seen passed the webhook to be counted only, and have no labels.
     """
 
-    def __init__(self, world: World, event_recorder: EventWriter) -> None:
-        self._world = world
-        self._event_recorder = event_recorder
+    def __init__(self, context: LeaderContext) -> None:
+        self._context = context
+        self._world = context.world
         self._reported: set[Uid] = set()
 
     def report_new(self) -> None:
@@ -39,5 +38,4 @@ class BypassReporter:
             "A pod of a DaemonSet, with a nodeName or of another scheduler is never labeled; any other pod bypassed "
             "Fairgate's webhook"
         )
-        about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
-        self._event_recorder.record(Event(about, EventType.WARNING, EventReason.BYPASSED_ADMISSION, "Count", text))
+        self._context.report(pod, EventReason.BYPASSED_ADMISSION, text)

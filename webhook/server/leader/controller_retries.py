@@ -7,12 +7,11 @@ from typing import Final
 
 import msgspec
 
-from webhook.cluster.api.client import MERGE_PATCH, ApiConnection
+from webhook.cluster.api.client import MERGE_PATCH
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.watch.event_stream import EventStream
 from webhook.core.admission.refused_owners import MissingPods, RefusedOwner, Retries
 from webhook.core.model.decision import Deny
-from webhook.core.world.world import World
 from webhook.kube.kinds.controllers import path_of
 from webhook.kube.kinds.model import Json, Unknown, mapping
 from webhook.kube.kinds.table import kind_table
@@ -21,7 +20,7 @@ from webhook.kube.objects.events import EventReason, ObjectRef
 from webhook.kube.reclaim.controller_retries import RefusalEvent, refused_owner, retry_patch
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.kube.workloads.expand import expand
-from webhook.observe.logs import Logs
+from webhook.server.leader.leader_context import LeaderContext
 from webhook.simulation.simulate import read_template
 
 SELECTOR: Final = f"reason={EventReason.REFUSED},reportingComponent=fairgate"
@@ -36,24 +35,16 @@ class Retrier:
     """Patches owners of refused pods. Run `watch_refusals` while leading, and `request_due` when usage changes."""
 
     def __init__(
-        self,
-        connection: ApiConnection,
-        world: World,
-        logs: Logs,
-        *,
-        is_leading: Callable[[], bool],
-        wake: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
+        self, context: LeaderContext, *, wake: Callable[[], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.requested = 0
-        self._connection = connection
-        self._world = world
-        self._logs = logs
-        self._is_leading = is_leading
+        self._context = context
+        self._connection = context.connection
+        self._world = context.world
         self._wake = wake
         self._clock = clock
         self._retries = Retries()
-        self._stream = EventStream(connection, RefusalEvent, selector=SELECTOR, receive=self._note)
+        self._stream = EventStream(context.connection, RefusalEvent, selector=SELECTOR, receive=self._note)
 
     async def watch_refusals(self) -> None:
         """Watch the refusals of all replicas, while the policy enables retries, until cancelled."""
@@ -79,7 +70,7 @@ class Retrier:
         for owner in self._retries.unread(now=self._clock(), count=READ_AT_ONCE):
             await self._read(owner)
         for owner in self._retries.due(self._world, now=self._clock()):
-            if self._is_leading():
+            if self._context.is_leading():
                 await self._request(owner)
 
     @property
@@ -142,7 +133,7 @@ class Retrier:
         else:
             self.requested += 1
             fields = {"namespace": owner.namespace, "kind": controller.kind, "name": controller.name}
-            self._logs.event.info("retry requested", **fields)
+            self._context.logs.event.info("retry requested", **fields)
 
 
 def _path(owner: RefusedOwner) -> str | None:

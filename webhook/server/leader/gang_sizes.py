@@ -9,9 +9,9 @@ import msgspec
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.core.gangs.gang_line import GangLine
+from webhook.core.gangs.gang_plans import GangPlan
 from webhook.core.model.text import printable, shortened
-from webhook.core.release.gang_line import GangLine
-from webhook.core.release.gang_plans import GangPlan
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.kinds.model import mapping

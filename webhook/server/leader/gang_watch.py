@@ -2,19 +2,16 @@
 
 from collections.abc import MutableMapping
 
-from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.ledger.ledger import ApiLedger
-from webhook.cluster.writes.events import EventWriter
+from webhook.core.gangs.gang_line import GangLine
+from webhook.core.gangs.late_members import EndedReservations, ended_reservations
 from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.text import duration
-from webhook.core.release.gang_line import GangLine
-from webhook.core.release.late_members import EndedReservations, ended_reservations
-from webhook.core.release.starts import Starts
+from webhook.core.starting.assumed_starts import AssumedStarts
 from webhook.core.world.waiting_pods import WaitingPod
-from webhook.core.world.world import World
-from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
+from webhook.kube.objects.events import EventReason
 from webhook.server.leader.gang_sizes import GangSizes
+from webhook.server.leader.leader_context import LeaderContext
 
 
 class GangWatch:
@@ -23,20 +20,12 @@ class GangWatch:
     Call `begin` when leading begins, `read` before each look at the queue, and `update` after it.
     """
 
-    def __init__(
-        self,
-        connection: ApiConnection,
-        world: World,
-        *,
-        events: EventWriter,
-        ledger: ApiLedger,
-        timed_out: MutableMapping[TeamName, int],
-    ) -> None:
-        self._world = world
-        self._events = events
-        self._ledger = ledger
+    def __init__(self, context: LeaderContext, *, timed_out: MutableMapping[TeamName, int]) -> None:
+        self._context = context
+        self._world = context.world
+        self._ledger = context.ledger
         self._timed_out = timed_out
-        self._sizes = GangSizes(connection, world, on_problem=self._report_unknown)
+        self._sizes = GangSizes(context.connection, context.world, on_problem=self._report_unknown)
         self._ended: set[Uid] = set()
 
     def begin(self) -> None:
@@ -51,15 +40,15 @@ class GangWatch:
         """Whether a gang waits for its size to be read for the first time, and may be read now."""
         return gangs.has_unread(now=now)
 
-    def update(self, releases: Starts) -> None:
+    def update(self, starts: AssumedStarts) -> None:
         """End the room that is not to be kept on, and report the gangs that did not come in time."""
-        timeouts = releases.view.gangs.timeouts
+        timeouts = starts.entries.gangs.timeouts
         for timeout in timeouts:
             waiting = timeout.waiting
             self._count(waiting.team)
-            self._report(waiting, EventReason.GANG_TIMED_OUT, "Wait", timeout.cause.text)
+            self._context.report(waiting.pod, EventReason.GANG_TIMED_OUT, timeout.cause.text)
         timeouts.clear()
-        is_needed, is_in_view = releases.is_room_needed, self._ledger.shows_gang_of
+        is_needed, is_in_view = starts.is_room_needed, self._ledger.shows_gang_of
         for lost in ended_reservations(self._world, is_needed=is_needed, is_in_view=is_in_view):
             self._end(lost)
         self._ended = {uid for uid in self._ended if self._world.is_assumed(uid)}
@@ -76,8 +65,7 @@ class GangWatch:
         if started is not None:
             seconds = self._world.policy.queue.gang_timeout_seconds
             text = f"{len(new)} pods of its gang did not come within {duration(seconds)}: their room is kept no longer"
-            about = ObjectRef("Pod", started.namespace, started.name, started.uid)
-            self._events.record(Event(about, EventType.WARNING, EventReason.GANG_TIMED_OUT, "Release", text))
+            self._context.report(started, EventReason.GANG_TIMED_OUT, text)
 
     def _member(self, gang: GangId) -> Resident | None:
         uid = self._world.gangs.first(gang)
@@ -88,8 +76,4 @@ class GangWatch:
 
     def _report_unknown(self, waiting: WaitingPod, problem: str) -> None:
         text = f"{problem}: the pods that come without a pause are taken for the whole gang"
-        self._report(waiting, EventReason.GANG_SIZE_UNKNOWN, "Assume", text)
-
-    def _report(self, waiting: WaitingPod, reason: EventReason, action: str, text: str) -> None:
-        about = ObjectRef("Pod", waiting.pod.namespace, waiting.pod.name, waiting.uid)
-        self._events.record(Event(about, EventType.WARNING, reason, action, text))
+        self._context.report(waiting.pod, EventReason.GANG_SIZE_UNKNOWN, text)

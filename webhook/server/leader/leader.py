@@ -15,16 +15,17 @@ from webhook.core.explain.likely_start import Run
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
 from webhook.kube.objects import keys
-from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
+from webhook.kube.objects.events import Event, EventReason, ObjectRef
 from webhook.observe.gpu_time import GpuTimeMetrics
 from webhook.observe.logs import Logs
 from webhook.observe.process import LeaderStatus
 from webhook.server.leader.adopter import Adopter
 from webhook.server.leader.bypass_reporter import BypassReporter
 from webhook.server.leader.controller_retries import Retrier
-from webhook.server.leader.queue_releaser import QueueReleaser
+from webhook.server.leader.leader_context import LeaderContext
 from webhook.server.leader.registration_loop import RegistrationLoop
 from webhook.server.leader.rejections import RejectionReporter
+from webhook.server.leader.start_loop import StartLoop
 from webhook.server.leader.start_scores import StartScorer
 from webhook.server.leader.tiers import TierUpdater
 
@@ -72,35 +73,25 @@ class Leader:
         self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=timing)
         self.events = EventWriter(connection, component=COMPONENT, instance=identity)
         self.owner_events = OwnerEventQueue(OwnerLookup(connection), self.events)
-        self.tiers = TierUpdater(
-            world,
-            connection,
-            ledger=ledger,
-            event_recorder=self.events,
-            logs=logs,
-            is_leading=lambda: self.lease.is_leading,
-        )
-        self.retrier = Retrier(
-            connection, world, logs, is_leading=lambda: self.lease.is_leading, wake=self._has_changed.set
-        )
-        self._lease_ref = ObjectRef("Lease", namespace, LEASE_NAME, api_version=keys.LEASE_API)
-        self.adopter = Adopter(
-            world, connection, event_recorder=self.events, logs=logs, is_leading=lambda: self.lease.is_leading
-        )
-        self._shadow_labels = shadow_labels
-        self._bypasses = BypassReporter(world, self.events)
-        self.rejections = RejectionReporter(world, self.events)
-        self._registration = RegistrationLoop(connection, world, logs, why_not_serving=why_not_serving)
-        self.queue = QueueReleaser(
-            world,
-            connection,
+        context = LeaderContext(
+            connection=connection,
+            world=world,
             ledger=ledger,
             events=self.events,
             logs=logs,
             is_leading=lambda: self.lease.is_leading,
             why_stale=why_stale,
         )
-        self.starts = StartScorer(connection, world, logs, runs=runs, why_stale=why_stale)
+        self.tiers = TierUpdater(context)
+        self.retrier = Retrier(context, wake=self._has_changed.set)
+        self._lease_ref = ObjectRef("Lease", namespace, LEASE_NAME, api_version=keys.LEASE_API)
+        self.adopter = Adopter(context)
+        self._shadow_labels = shadow_labels
+        self._bypasses = BypassReporter(context)
+        self.rejections = RejectionReporter(context)
+        self._registration = RegistrationLoop(context, why_not_serving=why_not_serving)
+        self.queue = StartLoop(context)
+        self.starts = StartScorer(context, runs=runs)
         self._world = world
         self._why_stale = why_stale
         self._logs = logs
@@ -133,7 +124,7 @@ class Leader:
 
     def report_policy_refused(self, text: str) -> None:
         """Write an Event about a broken policy edit; every replica writes the same one."""
-        self.events.record(Event(self._lease_ref, EventType.WARNING, EventReason.POLICY_REFUSED, "Keep", text))
+        self.events.record(Event(self._lease_ref, EventReason.POLICY_REFUSED, text))
 
     def leader_status(self) -> LeaderStatus:
         """Return the state of leader election, for the metrics."""

@@ -2,37 +2,47 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.writes.registration_sync import SyncResult, sync_registration, why_unreachable
-from webhook.core.world.world import World
 from webhook.kube.registration.registration_sync import objects_from_policy
-from webhook.observe.logs import Logs
+from webhook.server.leader.leader_context import LeaderContext
 
 SYNC_SECONDS: Final = 5.0
 """Between two syncs: an edit of the policy is rare, and its mount takes longer to change than this."""
 SYNC_OPEN_SECONDS: Final = 1.0
 """Between two syncs while a webhook fails open that should not: its CA is published at about the same time."""
+LONGEST_PAUSE_SECONDS: Final = 600.0
+"""Between two writes of an object that others keep changing back: the first pause is one sync, each next one double."""
+
+
+class _Write(NamedTuple):
+    """An object as it was written, how often in a row, and until when it is not written again."""
+
+    content: dict[str, Any]
+    times: int
+    until: float
 
 
 class RegistrationLoop:
     """Updates webhook configurations and guards while `run` runs. `problem` is why they do not match the policy.
 
     `why_not_serving` returns why this server cannot answer reviews now. No webhook is set to fail closed before the
-    server can, and the API server has reached it once through the Service.
+    server can, and the API server has reached it once through the Service. An object that others change back is
+    written again at growing intervals. Labels by which they exclude namespaces are guarded as labels of tenancy.
     """
 
-    def __init__(
-        self, connection: ApiConnection, world: World, logs: Logs, *, why_not_serving: Callable[[], str | None]
-    ) -> None:
+    def __init__(self, context: LeaderContext, *, why_not_serving: Callable[[], str | None]) -> None:
         self.problem: str | None = None
         self._is_open = False
         self._is_reached = False
-        self._connection = connection
-        self._world = world
-        self._logs = logs
+        self._excluding: tuple[str, ...] = ()
+        self._writes: dict[str, _Write] = {}
+        self._paused: set[str] = set()
+        self._connection = context.connection
+        self._world = context.world
+        self._logs = context.logs
         self._why_not_serving = why_not_serving
 
     async def run(self) -> None:
@@ -53,25 +63,46 @@ class RegistrationLoop:
             if done.changed:
                 policy = self._world.policy.hash
                 self._logs.event.info("registration changed", objects=list(done.changed), policy=policy)
-            if done.open:
-                problem = f"{', '.join(done.open)}: failurePolicy stays Ignore, {cause}"
+            self._note(done)
+            found = [f"{', '.join(done.open)}: failurePolicy stays Ignore, {cause}"] if done.open else []
+            if contested := sorted(name for name, each in self._writes.items() if each.times > 1):
+                found.append(f"others change {', '.join(contested)} back: written again at growing intervals")
+            problem = "; ".join(found) or None
         if problem is not None and problem != self.problem:
             self._logs.event.warning("registration not kept in step", why=problem)
         self.problem = problem
 
     async def _sync(self) -> tuple[SyncResult, str]:
         """Sync what is possible now; return the result, and why a webhook still fails open, if any does."""
-        wanted = objects_from_policy(self._world.policy)
+        wanted = objects_from_policy(self._world.policy, excluding=self._excluding)
         why_not = self._why_not_serving()
         if why_not is not None:
             cause = f"this server is not ready: {why_not}"
-            return await sync_registration(self._connection, wanted, is_served=False), cause
-        done = await sync_registration(self._connection, wanted, is_served=self._is_reached)
+            return await self._write(wanted, is_served=False), cause
+        done = await self._write(wanted, is_served=self._is_reached)
         if done.open and not self._is_reached:
             why_not = await why_unreachable(self._connection, done.probes)
             if why_not is not None:
                 return done, why_not
             self._is_reached = True
-            closed = await sync_registration(self._connection, wanted, is_served=True)
-            done = closed._replace(changed=tuple(dict.fromkeys((*done.changed, *closed.changed))))
+            closed = await self._write(wanted, is_served=True)
+            done = closed._replace(changed=done.changed | closed.changed)
         return done, "there is no caBundle yet"
+
+    async def _write(self, wanted: list[dict[str, Any]], *, is_served: bool) -> SyncResult:
+        now = asyncio.get_running_loop().time()
+        self._paused = {name for name, each in self._writes.items() if each.until > now}
+        return await sync_registration(self._connection, wanted, is_served=is_served, paused=self._paused)
+
+    def _note(self, done: SyncResult) -> None:
+        """Note what was written, and what stayed as it was written before."""
+        if done.excluding != self._excluding:
+            self._logs.event.warning("others exclude namespaces from the webhooks", labels=list(done.excluding))
+            self._excluding = done.excluding
+        now, paused = asyncio.get_running_loop().time(), {name: self._writes[name] for name in self._paused}
+        before, self._writes = self._writes, paused
+        for name, content in done.changed.items():
+            last = before.get(name)
+            times = last.times if last is not None and last.content == content else 0
+            pause = min(SYNC_SECONDS * (2**times - 1), LONGEST_PAUSE_SECONDS)
+            self._writes[name] = _Write(content, times + 1, now + pause)

@@ -3,19 +3,18 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from webhook.cluster.writes.events import EventWriter
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.placement.rejecting_nodes import ClosedNode
-from webhook.core.world.world import World
-from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
+from webhook.kube.objects.events import Event, EventReason, ObjectRef
+from webhook.server.leader.leader_context import LeaderContext
 
 
 class RejectionReporter:
     """Reports each closing once. A new leader reports it again, with the same Event, which is then not a new one."""
 
-    def __init__(self, world: World, event_recorder: EventWriter) -> None:
-        self._world = world
-        self._event_recorder = event_recorder
+    def __init__(self, context: LeaderContext) -> None:
+        self._events = context.events
+        self._world = context.world
         self._reported: set[tuple[NodeName, TeamName, int]] = set()
 
     def report_new(self) -> None:
@@ -39,7 +38,7 @@ class RejectionReporter:
             f"team's here until {_time(closed.until)}; then one pod at a time tries the node, until one starts"
         )
         about = ObjectRef("Node", "", closed.node, closed.node)  # by its name, as in the Events of kubelets
-        self._event_recorder.record(Event(about, EventType.WARNING, EventReason.REJECTS_PODS, "Close", text))
+        self._events.record(Event(about, EventReason.REJECTS_PODS, text))
 
 
 def _time(seconds: int) -> str:

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import msgspec
 
-from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.writes.reports import read_report, write_report
 from webhook.core.explain.likely_start import Run, StartRange
@@ -23,7 +22,7 @@ from webhook.core.model.names import TeamName, Uid
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.ledger import reports
-from webhook.observe.logs import Logs
+from webhook.server.leader.leader_context import LeaderContext
 from webhook.simulation.forecast.forecast import Forecast
 from webhook.snapshots import SnapshotError, Snapshots
 
@@ -57,23 +56,14 @@ class _Open(NamedTuple):
 class StartScorer:
     """Forecasts and scores while `run` runs. `results` counts the ranges that this replica scored."""
 
-    def __init__(
-        self,
-        connection: ApiConnection,
-        world: World,
-        logs: Logs,
-        *,
-        runs: Iterable[Run],
-        why_stale: Callable[[], str | None],
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, context: LeaderContext, *, runs: Iterable[Run], clock: Callable[[], float] = time.time) -> None:
         self.results = NO_SCORE
         self.scores = RangeScores()
-        self._connection = connection
-        self._world = world
-        self._logs = logs
+        self._connection = context.connection
+        self._world = context.world
+        self._logs = context.logs
         self._runs = runs
-        self._why_stale = why_stale
+        self._why_stale = context.why_stale
         self._clock = clock
         self._snapshots = Snapshots(seconds=_SECONDS, more_bytes=_MORE_BYTES)
         self._open: dict[Uid, _Open] = {}

@@ -1,22 +1,18 @@
 """Changes tier labels in the cluster: one patch for each change that core.tiers.tier_changes finds."""
 
 import asyncio
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
-from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.ledger.ledger import ApiLedger
-from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.relabel import RelabelResult, relabel
 from webhook.core.model.decision import NotApplicable
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.tier import Tier
 from webhook.core.tiers.tier_changes import TierChange, promotion, tier_changes, under_way
-from webhook.core.world.world import World
-from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
-from webhook.observe.logs import Logs
+from webhook.kube.objects.events import EventReason
+from webhook.observe.logs import pod_fields
+from webhook.server.leader.leader_context import LeaderContext
 
 REST_SECONDS: Final = 10.0
 """How long a pod is skipped after a failed patch."""
@@ -31,23 +27,10 @@ AT_ONCE: Final = 50
 class TierUpdater:
     """Promotes and demotes pods. `changes` counts both, by team and new tier."""
 
-    def __init__(
-        self,
-        world: World,
-        connection: ApiConnection,
-        *,
-        ledger: ApiLedger,
-        event_recorder: EventWriter,
-        logs: Logs,
-        is_leading: Callable[[], bool],
-    ) -> None:
+    def __init__(self, context: LeaderContext) -> None:
         self.changes: dict[tuple[TeamName, Tier], int] = {}
-        self._world = world
-        self._connection = connection
-        self._ledger = ledger
-        self._event_recorder = event_recorder
-        self._logs = logs
-        self._is_leading = is_leading
+        self._context = context
+        self._world = context.world
         self._promoting: dict[Uid, TierChange] = {}  # charged by this replica, and the label may not be written yet
         self._written: dict[Uid, Tier] = {}  # the label is written, and the watch has not shown it yet
         self._skipped: dict[Uid, float] = {}  # failed; loop time until which the pod is skipped
@@ -75,15 +58,15 @@ class TierUpdater:
 
     async def _is_charged(self, change: TierChange) -> bool:
         deadline = asyncio.get_running_loop().time() + CHARGE_SECONDS
-        decision = await self._ledger.commit(
-            lambda: promotion(change, self._world), deadline=deadline, is_gone=lambda: not self._is_leading()
+        decision = await self._context.ledger.commit(
+            lambda: promotion(change, self._world), deadline=deadline, is_gone=lambda: not self._context.is_leading()
         )
         return isinstance(decision, NotApplicable) and decision.charge is not None
 
     def _unfinished_promotions(self) -> list[TierChange]:
         """Return promotions that are charged and not written: own failed attempts, and those of an earlier leader."""
         found = []
-        for flight in self._ledger.promotions():
+        for flight in self._context.ledger.promotions():
             uid = flight.pod.uid
             change = self._promoting.get(uid) or under_way(uid, self._world)
             if change is not None and uid not in self._written:
@@ -92,14 +75,14 @@ class TierUpdater:
         return found
 
     async def _write(self, change: TierChange) -> None:
-        uid, tier = change.pod.uid, change.charge.tier
+        context, uid, tier = self._context, change.pod.uid, change.charge.tier
         if uid in self._skipped:
             return
         try:
-            outcome = await relabel(self._connection, change.pod, change.charge, is_leading=self._is_leading)
+            outcome = await relabel(context.connection, change.pod, change.charge, is_leading=context.is_leading)
         except ClusterError as error:
             self._skipped[uid] = asyncio.get_running_loop().time() + REST_SECONDS
-            self._logs.event.warning("tier not changed", **_subject(change), why=str(error))
+            self._context.logs.event.warning("tier not changed", **_subject(change), why=str(error))
             if _is_certain_failure(error):
                 self._give_up(change)
             return
@@ -112,22 +95,15 @@ class TierUpdater:
 
     def _give_up(self, change: TierChange) -> None:
         if self._promoting.pop(change.pod.uid, None) is not None:
-            self._ledger.withdraw(change.charge.team, change.pod.uid)
+            self._context.ledger.withdraw(change.charge.team, change.pod.uid)
 
     def _report(self, change: TierChange) -> None:
         pod, tier = change.pod, change.charge.tier
         key = (change.charge.team, tier)
         self.changes[key] = self.changes.get(key, 0) + 1
-        self._logs.event.info("tier changed", **_subject(change), message=change.message.text)
-        about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
-        if tier is Tier.GUARANTEED:
-            self._event_recorder.record(
-                Event(about, EventType.NORMAL, EventReason.PROMOTED, "Promote", change.message.text)
-            )
-        else:
-            self._event_recorder.record(
-                Event(about, EventType.WARNING, EventReason.DEMOTED, "Demote", change.message.text)
-            )
+        self._context.logs.event.info("tier changed", **_subject(change), message=change.message.text)
+        reason = EventReason.PROMOTED if tier is Tier.GUARANTEED else EventReason.DEMOTED
+        self._context.report(pod, reason, change.message.text)
 
     def _is_in_progress(self, uid: Uid) -> bool:
         return uid in self._written or uid in self._promoting or uid in self._skipped
@@ -149,11 +125,4 @@ def _is_certain_failure(error: ClusterError) -> bool:
 
 
 def _subject(change: TierChange) -> dict[str, str]:
-    pod = change.pod
-    return {
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "uid": pod.uid,
-        "team": change.charge.team,
-        "tier": change.charge.tier,
-    }
+    return {**pod_fields(change.pod), "team": change.charge.team, "tier": change.charge.tier}

@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.writes.events import EventWriter
-from webhook.cluster.writes.queue_gate import write_reason
+from webhook.cluster.writes.scheduling_gate import write_reason
 from webhook.core.model.names import Uid
 from webhook.core.model.reason import Reason, waits_for
-from webhook.core.release.judge import Judged
-from webhook.core.world.waiting_pods import WaitingPod
-from webhook.core.world.world import World
-from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
+from webhook.core.waiting.judged_pod import Judged
+from webhook.kube.objects.events import EventReason
+from webhook.server.leader.leader_context import LeaderContext
 
 AT_ONCE: Final = 8
 """Reasons that are being rewritten: releases come first."""
@@ -56,10 +53,9 @@ class WaitingReasons:
     complete or no longer is: the evictor waits for that. An Event follows where more than numbers changed.
     """
 
-    def __init__(self, connection: ApiConnection, world: World, events: EventWriter) -> None:
-        self._connection = connection
-        self._world = world
-        self._events = events
+    def __init__(self, context: LeaderContext) -> None:
+        self._context = context
+        self._world = context.world
         self._written: dict[Uid, _Written] = {}
         self._writing: set[Uid] = set()
         self._new: OrderedDict[Uid, float] = OrderedDict()  # without an Event yet, with the loop time of their coming
@@ -90,7 +86,7 @@ class WaitingReasons:
             del self._new[first[0]]
             waiting = self._world.waiting.get(first[0])
             if waiting is not None and not self._world.is_assumed(waiting.uid):
-                self._report(waiting, waiting.text)
+                self._context.report(waiting.pod, EventReason.QUEUED, waiting.text)
 
     def due(self, blocked: Mapping[Uid, Judged]) -> list[Judged]:
         """Return the pods whose reason is to be written now, since it is another one; a few at a time."""
@@ -111,7 +107,7 @@ class WaitingReasons:
         if why is None:
             return
         try:
-            is_written = await write_reason(self._connection, waiting, why, gang_whole=judged.gang_whole)
+            is_written = await write_reason(self._context.connection, waiting, why, gang_whole=judged.gang_whole)
         except ClusterError:
             return
         finally:
@@ -119,13 +115,9 @@ class WaitingReasons:
         if is_written:
             was = waiting.reason
             if was is not None and waiting.uid not in self._new and _kind(was) != _kind(why):
-                self._report(waiting, waits_for(why.code, why.statement).text)
+                self._context.report(waiting.pod, EventReason.QUEUED, waits_for(why.code, why.statement).text)
         elif (known := self._written.get(waiting.uid)) is not None:
             known.reason, known.gang_whole = waiting.reason, waiting.gang_whole
-
-    def _report(self, waiting: WaitingPod, text: str) -> None:
-        about = ObjectRef("Pod", waiting.pod.namespace, waiting.pod.name, waiting.uid)
-        self._events.record(Event(about, EventType.NORMAL, EventReason.QUEUED, "Queue", text))
 
     def _due(self, blocked: Iterable[Judged], *, now: float) -> Iterator[Judged]:
         """Yield what is to be written, reasons of another kind first."""

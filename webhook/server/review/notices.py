@@ -23,12 +23,11 @@ def notice_of(review: Review, decision: Decision) -> OwnerEvent | None:
     owner = controller_of(review.pod.metadata, namespace=review.namespace)
     if owner is None or found is None:
         return None
-    return OwnerEvent(owner, found.reason, found.action, found.text[:MAX_MESSAGE_BYTES], found.code)
+    return OwnerEvent(owner, found.reason, found.text[:MAX_MESSAGE_BYTES], found.code)
 
 
 class _Notice(NamedTuple):
     reason: EventReason
-    action: str
     text: str
     code: Code
 
@@ -36,13 +35,9 @@ class _Notice(NamedTuple):
 def _notice(decision: Decision) -> _Notice | None:
     match decision:
         case Deny(reasons=reasons) if reasons[0].code is not Code.ALREADY_EXISTS:
-            return _Notice(EventReason.REFUSED, "Refuse", refusal_text(reasons), reasons[0].code)
+            return _Notice(EventReason.REFUSED, refusal_text(reasons), reasons[0].code)
         case Admit(warnings=warnings):
-            waits = next((each for each in warnings if each.code in _WAITS), None)
-            return (
-                None
-                if waits is None
-                else _Notice(_WAITS[waits.code], "Admit", f"{waits.text} ({waits.code})", waits.code)
-            )
+            found = (each for each in warnings if each.code in _WAITS)
+            return next((_Notice(_WAITS[each.code], f"{each.text} ({each.code})", each.code) for each in found), None)
         case _:
             return None

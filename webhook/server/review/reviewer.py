@@ -40,7 +40,7 @@ from webhook.server.review.gang_reviews import answer_gang
 from webhook.server.review.job_reviews import answer_job
 from webhook.server.review.ledger_protocol import Ledger
 from webhook.server.review.notices import notice_of
-from webhook.server.review.shadow import NOT_ENFORCED, Caller, Judged, Shadow, warnings_of
+from webhook.server.review.shadow import NOT_ENFORCED, Caller, Shadow, warnings_of
 from webhook.server.review.verdict import Verdict, verdict_of
 from webhook.server.review.workload_reviews import answer_workload
 
@@ -95,16 +95,14 @@ class AdmissionReviewer:
         if not isinstance(pod, Pod):
             return self._answer(review, None, pod)
         pod, decision = self._advise(pod, Requester(review.username), is_dry_run=review.dry_run)
+        patch: Sequence[Change] = ()
         if isinstance(decision, Admit):
             patch = operations(review.pod, decision, now_text=self._now_text())
-            return self._answer(review, pod, decision, patch=patch)
-        if isinstance(decision, Queue):
-            return self._answer(
-                review, pod, decision, patch=queue_operations(review.pod, decision, now_text=self._now_text())
-            )
-        if isinstance(decision, NotApplicable) and decision.node_choice is not None:
-            return self._answer(review, pod, decision, patch=node_choice_operations(review.pod, decision.node_choice))
-        return self._answer(review, pod, decision)
+        elif isinstance(decision, Queue):
+            patch = queue_operations(review.pod, decision, now_text=self._now_text())
+        elif isinstance(decision, NotApplicable) and decision.node_choice is not None:
+            patch = node_choice_operations(review.pod, decision.node_choice)
+        return self._answer(review, pod, decision, patch=patch)
 
     def _advise(self, pod: Pod, requester: Requester, *, is_dry_run: bool) -> tuple[Pod, Decision]:
         world, now = self.world, 0.0 if self._clock is None else self._clock()
@@ -191,28 +189,27 @@ class AdmissionReviewer:
             caller = Caller(requester, review.dry_run, deadline, is_gone)
             pod, decision = await self._shadow.judge(pod, caller)
             return self._answer(review, pod, decision, mode=mode)
-        judged = Judged(pod, _NOT_A_CREATE)
+        resolved = pod
 
-        def judgement() -> LedgerDecision:
-            nonlocal judged
+        def judge() -> LedgerDecision:
+            nonlocal resolved
             assessed = assess(pod, requester, self.world)
-            judged = Judged(assessed.pod, confirm(assessed, self.world))
-            return self._judgement(judged)
+            resolved = assessed.pod
+            return self._judgement(resolved, confirm(assessed, self.world))
 
         if review.dry_run:
-            decision = judgement().decision
+            decision = judge().decision
         else:
-            decision = await self._ledger.commit(judgement, deadline=deadline, is_gone=is_gone)
+            decision = await self._ledger.commit(judge, deadline=deadline, is_gone=is_gone)
             if isinstance(decision, Queue):
-                self._ledger.let_in(new_in_line(judged.pod, decision, found, now=self.world.now))
-            self._release_advice(judged.pod, decision)
+                self._ledger.let_in(new_in_line(resolved, decision, found, now=self.world.now))
+            self._release_advice(resolved, decision)
         if isinstance(decision, Queue) and (waits := read_waits(found.metadata.annotations or {})) is not None:
             why = waits_for(decision.reason.code, waits.reason.statement, place=waits.place)
             decision = decision._replace(reason=why)  # clients show equal texts once
-        return self._answer(review, judged.pod, decision)
+        return self._answer(review, resolved, decision)
 
-    def _judgement(self, judged: Judged) -> LedgerDecision:
-        pod, decision = judged
+    def _judgement(self, pod: Pod, decision: Decision) -> LedgerDecision:
         if not isinstance(decision, Admit | NotApplicable) or (charge := decision.charge) is None:
             return LedgerDecision(decision, None)
         nodes = decision.node_choice.nodes if isinstance(decision, Admit) else ()

@@ -12,7 +12,7 @@ from webhook.core.model.amount import exact_units
 from webhook.core.model.names import UNASSIGNED, Uid
 from webhook.core.model.pod import Pod, Requester, Resident
 from webhook.core.model.run_time import NO_RUN_TIME, RunTime
-from webhook.core.release.queue_view import queued_pod
+from webhook.core.waiting.waiting_entries import queued_pod
 from webhook.core.world.hidden_usage import is_hidden_usage
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World

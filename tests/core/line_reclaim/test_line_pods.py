@@ -1,0 +1,82 @@
+"""Pods in line as reclaim sees them."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.support.make import node, policy, pool, team, world
+from tests.core.support.waiting import waiting
+from webhook.core.line_reclaim.line_pods import as_charged
+from webhook.core.model.decision import Charge
+from webhook.core.model.names import NodeName, TeamName, User
+from webhook.core.model.selector import Effect, Taint, Toleration
+from webhook.core.model.tier import Tier
+from webhook.core.quota.charged_pod import flight_of
+
+GOLD = Toleration("gold", exists=True)
+
+
+def place():
+    pools = (
+        pool("plain", node_selector=(("pool", "plain"),)),
+        pool("gold", node_selector=(("pool", "gold"),), tolerations=(GOLD,)),
+    )
+    gold = node("n1", labels={"pool": "gold"}, taints=(Taint("gold", Effect.NO_SCHEDULE),))
+    return world(policy(team(), pools=pools), nodes=[node("n0", labels={"pool": "plain"}), gold])
+
+
+def charge_on(found, name, *, tier=Tier.GUARANTEED, to="team-a"):
+    charge = Charge(TeamName(to), tier, found.pod.demand.gpus, None, User("alice"))
+    return flight_of(found.pod, charge, nodes=(NodeName(name),))._replace(takes_back=True)
+
+
+def test_it_waits_like_a_guaranteed_pod_of_its_team_that_has_no_gate():
+    found = waiting("p", 2, created=7)
+    pod = as_charged(found, charge_on(found, "n0"), place())
+    assert pod.is_waiting
+    assert (pod.team, pod.pod.tier, pod.pod.user, pod.pod.created, pod.pod.node) == (
+        "team-a",
+        Tier.GUARANTEED,
+        "alice",
+        7,
+        None,
+    )
+    assert pod.in_line is found
+    assert pod.demand == found.pod.demand
+
+
+@pytest.mark.parametrize(("name", "want"), [("n0", {"n0"}), ("n1", {"n1"}), ("gone", {"n0"})])
+def test_it_may_use_the_pool_of_the_node_that_was_chosen_for_it(name, want):
+    found, made = waiting("p"), place()
+    constraints = as_charged(found, charge_on(found, name), made).constraints
+    assert set(made.fleet.names_of(made.fleet.matching(constraints))) == want
+
+
+def test_the_tolerations_of_its_pool_are_not_on_the_object_yet():
+    found = waiting("p")
+    pod = as_charged(found, charge_on(found, "n1"), place())
+    assert pod.constraints.tolerations == (GOLD,)
+    assert not pod.has_tolerations
+    held = replace(found, holds=("h1",))
+    assert as_charged(held, charge_on(held, "n1"), place()).has_tolerations
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"is_terminating": True},
+        {"problem": "its owner made it unreadable"},
+        {"team": TeamName("team-b")},
+        {"pod": waiting("p").pod._replace(foreign_gates=("other",))},
+        {"pod": waiting("p").pod._replace(pool="none")},
+    ],
+)
+def test_nothing_is_evicted_for_one_that_may_not_start(changed):
+    found = replace(waiting("p"), **changed)
+    assert as_charged(found, charge_on(found, "n0"), place()) is None
+
+
+def test_nothing_is_evicted_for_one_that_borrows_or_starts_without_reclaim():
+    found = waiting("p")
+    assert as_charged(found, charge_on(found, "n0", tier=Tier.PREEMPTIBLE), place()) is None
+    assert as_charged(found, charge_on(found, "n0")._replace(takes_back=False), place()) is None

@@ -1,0 +1,18 @@
+"""The judge of one pass: pods alone, gangs together."""
+
+from tests.core.support.make import world
+from tests.core.support.waiting import waiting
+from webhook.core.queue.queued_pod import entry_of
+from webhook.core.queue.verdict import Fits, Never, Way
+from webhook.core.waiting.judged_entry import EntryJudge
+from webhook.core.waiting.waiting_entries import queued_pod
+
+
+def test_the_judge_keeps_what_it_found_and_knows_no_pod_that_left():
+    place = world()
+    place.set_waiting(waiting("a"))
+    judge, entry = EntryJudge(place), entry_of([queued_pod(waiting("a"), place)])
+    assert judge(entry, way=Way.IN_TURN, kept=frozenset()) == Fits()
+    assert set(judge.judged) == {"uid-a"}
+    place.remove_pod("uid-a")
+    assert judge(entry, way=Way.IN_TURN, kept=frozenset()) == Never()

@@ -1,0 +1,168 @@
+"""Starts a pod that waited in line: takes its gate away and writes its decision in one patch."""
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final
+
+import msgspec
+
+from webhook.cluster.api.client import JSON_PATCH, MERGE_PATCH, ApiConnection
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.one_object import decoded, pod_path, read
+from webhook.core.model.decision import Admit
+from webhook.core.model.demand import Weights
+from webhook.core.model.reason import Reason
+from webhook.core.model.text import shortened
+from webhook.core.world.waiting_pods import WaitingPod
+from webhook.kube.admission.pod_patch import release_operations
+from webhook.kube.objects import keys, objects
+from webhook.kube.pod.pods import is_queued
+from webhook.kube.pod.tier_patch import FIELD_MANAGER
+from webhook.kube.pod.waiting_pods import WatchedPod, to_waiting
+from webhook.kube.pod.waiting_reason import MAX_TEXT, Waits, waiting_annotations
+
+_TRIES: Final = 4
+_decoder: Final = msgspec.json.Decoder(objects.Pod)
+
+
+class ReleaseResult(Enum):
+    """The result of a release."""
+
+    DONE = auto()
+    ALREADY = auto()  # the gate is gone: a response was lost, or another replica removed it
+    GONE = auto()  # the pod ended, is being deleted, or another pod has its name
+    CHANGED = auto()  # what it asks for is not what was judged
+
+
+async def release_pod(
+    connection: ApiConnection,
+    waiting: WaitingPod,
+    admit: Admit,
+    *,
+    seen: WaitingPod | None,
+    now_text: str,
+    weights: Weights,
+    is_leading: Callable[[], bool],
+) -> ReleaseResult:
+    """Remove Fairgate's gate from a charged pod and write team, tier, decision and nodes, in one patch.
+
+    The first patch is for the pod as the watch shows it now (`seen`), without a read. Raises ClusterError if the API
+    server did not accept it. Each patch carries UID and resourceVersion, so it changes nothing that was written since,
+    however old the view is.
+    """
+    failures = 0
+    found = _as_seen(seen, waiting)
+    while True:
+        is_read = found is None
+        if found is None:
+            found = await read(connection, _path(waiting), _decoder.decode, action="get pods")
+            if found is None or found.metadata.uid != waiting.uid or found.metadata.deletion_timestamp is not None:
+                return ReleaseResult.GONE
+            if not is_queued(found.spec):
+                return ReleaseResult.ALREADY
+            if found.metadata.resource_version != waiting.version and not _asks_the_same(found, waiting, weights):
+                return ReleaseResult.CHANGED
+        if not is_leading():
+            raise ClusterError("cannot patch pods: this replica is no longer the leader")
+        patch = msgspec.json.encode(release_operations(found, admit, now_text=now_text))
+        try:
+            await _patch(connection, waiting, patch, JSON_PATCH)
+        except ApiError as error:
+            failures += is_read
+            is_outdated = error.is_conflict or (not is_read and _may_be_outdated(error))
+            if not is_outdated or failures == _TRIES:
+                raise
+            found = None
+        else:
+            return ReleaseResult.DONE
+
+
+async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, why: Reason | None = None) -> int | None:
+    """Write on a pod if it still has its gate; return its version then, 0 if it is gone, None if it has none.
+
+    `why` it waits on, None where that is written already: the write gives the pod another resourceVersion.
+    Where that returns a version, no patch that was sent before removes the gate any more: it is for an earlier one.
+    Raises ClusterError.
+    """
+    failures = 0
+    while True:
+        found = await read(connection, _path(waiting), _decoder.decode, action="get pods")
+        if found is None or found.metadata.uid != waiting.uid or found.metadata.deletion_timestamp is not None:
+            return 0
+        if not is_queued(found.spec):
+            return None
+        patch = _text_patch(waiting, why, version=found.metadata.resource_version)
+        try:
+            body = await _patch(connection, waiting, patch, MERGE_PATCH)
+        except ApiError as error:
+            failures += 1
+            if not (error.is_conflict or error.is_missing) or failures == _TRIES:
+                raise
+        else:
+            return int(decoded(body, _decoder.decode, action="get pods").metadata.resource_version)
+
+
+async def write_reason(connection: ApiConnection, waiting: WaitingPod, why: Reason, *, gang_whole: int = 0) -> bool:
+    """Write why a pod waits in line, unless it is gone or was changed since it was seen; return whether it was written.
+
+    So no text comes after a release that was sent meanwhile. With it goes the size of its gang where that is whole
+    (WaitingPod.gang_whole). Raises ClusterError.
+    """
+    has_size = gang_whole or waiting.gang_whole
+    more = {keys.GANG_WHOLE: str(gang_whole) if gang_whole else None} if has_size else {}
+    try:
+        await _patch(connection, waiting, _text_patch(waiting, why, version=waiting.version, **more), MERGE_PATCH)
+    except ApiError as error:
+        if not (error.is_missing or error.is_conflict):
+            raise
+        return False
+    return True
+
+
+def _text_patch(waiting: WaitingPod, why: Reason | None, *, version: str, **more: str | None) -> bytes:
+    """Return a merge patch of the pod at a version, with why it waits and `more` as annotations (None: removed).
+
+    The text always changes, by a space at its end if by nothing else: the write gives the pod another resourceVersion.
+    """
+    written = {} if why is None else waiting_annotations(Waits(why))
+    text = shortened((written.get(keys.WAITING) or waiting.text).rstrip(), MAX_TEXT - 1)
+    annotations = {**written, keys.WAITING: f"{text} " if text == waiting.text else text, **more}
+    metadata = {"uid": waiting.uid, "resourceVersion": version, "annotations": annotations}
+    return msgspec.json.encode({"metadata": metadata})
+
+
+def _as_seen(seen: WaitingPod | None, waiting: WaitingPod) -> objects.Pod | None:
+    """Return a pod as the watch shows it; None if it is to be read."""
+    if not isinstance(seen, WatchedPod) or seen.is_terminating or seen.problem:
+        return None
+    return seen.parts if seen.version == waiting.version or _is_same(seen, waiting) else None
+
+
+def _may_be_outdated(error: ApiError) -> bool:
+    """Whether a patch may be refused since the pod is gone, or lacks by now what the patch removes."""
+    return error.is_missing or error.is_invalid
+
+
+def _asks_the_same(found: objects.Pod, waiting: WaitingPod, weights: Weights) -> bool:
+    """Whether nothing that a decision reads changed; annotations that it does not read may change at any time."""
+    now = to_waiting(found, weights)
+    return now is not None and not now.problem and _is_same(now, waiting)
+
+
+def _is_same(now: WaitingPod, waiting: WaitingPod) -> bool:
+    return not waiting.problem and now.pod._replace(annotations={}) == waiting.pod._replace(annotations={})
+
+
+async def _patch(connection: ApiConnection, waiting: WaitingPod, body: bytes, content_type: str) -> bytes:
+    return await connection.send(
+        "PATCH",
+        _path(waiting),
+        body,
+        action="patch pods",
+        content_type=content_type,
+        params={"fieldManager": FIELD_MANAGER},
+    )
+
+
+def _path(waiting: WaitingPod) -> str:
+    return pod_path(waiting.pod.namespace, waiting.pod.name)

@@ -1,0 +1,158 @@
+"""Pods in line for which reclaim makes room under limits: those inside their teams' guaranteed shares.
+
+A limit of the team or of a department may be in their way, and nothing else. They are tried in the order of each team's
+line, as many as its share has room for: others would borrow once they start.
+"""
+
+from collections.abc import Iterator, Sequence, Set
+from itertools import accumulate
+from typing import Final
+
+from webhook.core.admission.assessment import Assessment, assess
+from webhook.core.admission.placement_options import placement_options
+from webhook.core.admission.queueing import share_used
+from webhook.core.line_reclaim.line_pods import as_guaranteed
+from webhook.core.model.amount import Units, exceeds
+from webhook.core.model.names import GangId, TeamName, User
+from webhook.core.model.policy import Team
+from webhook.core.model.reason import LEVELS
+from webhook.core.model.tier import Tier
+from webhook.core.reclaim.limit_levels import is_anything_borrowed, level_names
+from webhook.core.reclaim.limit_plan import Entitled, LevelName
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.waiting.judged_pod import NO_REQUESTER
+from webhook.core.world.waiting_pods import WaitingPod
+from webhook.core.world.world import World
+
+MOST: Final = 64
+"""Pods that are planned for at once: a plan takes milliseconds, and the rest follows when these have started."""
+
+
+def guaranteed_in_line(world: World, *, paused: Set[TeamName] = frozenset()) -> list[tuple[Entitled, ...]]:
+    """Return the pods of all teams that are not paused, the longest waiting first; those of a gang start together."""
+    found = [
+        group
+        for name in world.waiting.teams()
+        if name not in paused and (team := world.policy.team(name)) is not None
+        for group in _of_team(team, world)
+    ]
+    found.sort(key=lambda group: _age(group[0].waiting))
+    ahead = accumulate(map(len, found), initial=0)
+    return [group for group, count in zip(found, ahead, strict=False) if count < MOST]
+
+
+def _of_team(team: Team, world: World) -> Iterator[tuple[Entitled, ...]]:
+    """Yield the pods of a team in the order of its line for which its guaranteed share has room, one after the other.
+
+    Where the share of a GPU model decides, only the first pod: each changes what is left for the next one.
+    """
+    usage, levels = world.usage(team.name), level_names(team)
+    if usage.guaranteed >= team.gpus.guaranteed or not (levels and is_anything_borrowed(team, world)):
+        return
+    share = _Share(team, world, levels)
+    seen: set[GangId] = set()
+    count = 0
+    for waiting in sorted(world.waiting.of(team.name), key=_turn):
+        if share.is_used or count >= MOST:
+            return
+        members = _members(waiting, seen, world)
+        if not share.has_room(members) or (len(members) > 1 and team.has_model_shares):
+            continue
+        count += len(members)
+        group = share.take(members)
+        if group:
+            yield group
+        if group and team.has_model_shares:
+            return
+
+
+def _members(waiting: WaitingPod, seen: set[GangId], world: World) -> list[WaitingPod]:
+    """Return the pods that start with a pod, itself alone for most; none where they may not start, or were `seen`.
+
+    A gang is whole once so many of its pods wait as the leader of the webhook wrote on them.
+    """
+    gang = waiting.pod.gang
+    if gang is None or world.gangs.has_started(gang.id):
+        return [waiting] if _may_claim(waiting, world) else []
+    if gang.id in seen:
+        return []
+    seen.add(gang.id)
+    members = [each for each in world.waiting.of_gang(gang.id) if each.gang_whole and each.team == waiting.team]
+    whole = max((each.gang_whole for each in members), default=0)
+    is_whole = len(members) >= whole and all(_may_claim(each, world) for each in members)
+    return sorted(members, key=_turn) if is_whole else []
+
+
+def _may_claim(waiting: WaitingPod, world: World) -> bool:
+    would_borrow = waiting.pod.requested_tier is Tier.PREEMPTIBLE
+    return waiting.has_turn and not would_borrow and not world.is_assumed(waiting.uid)
+
+
+class _Share:
+    """A team's guaranteed share, as the pods of a round fill it, one after the other."""
+
+    def __init__(self, team: Team, world: World, levels: tuple[LevelName, ...]) -> None:
+        self._team = team
+        self._world = world
+        self._levels = levels
+        self._taken = share_used(team, world)
+        self._by_user: dict[User, Units] = {}
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the share has no room for any pod."""
+        return self._taken >= self._team.gpus.guaranteed
+
+    def has_room(self, members: Sequence[WaitingPod]) -> bool:
+        """Whether the share has room for pods together; False without any."""
+        gpus = sum(member.pod.demand.gpus for member in members)
+        return bool(members) and self._taken + gpus <= self._team.gpus.guaranteed
+
+    def take(self, members: Sequence[WaitingPod]) -> tuple[Entitled, ...]:
+        """Take the room of pods that start together; nothing where one of them may not start."""
+        taken, by_user = self._taken, dict(self._by_user)
+        found: list[Entitled] = []
+        for member in members:
+            entitled = self._take(member)
+            if entitled is None:
+                self._taken, self._by_user = taken, by_user
+                return ()
+            found.append(entitled)
+        return tuple(found)
+
+    def _take(self, waiting: WaitingPod) -> Entitled | None:
+        team, world, user = self._team, self._world, waiting.user
+        assessed = assess(waiting.pod, NO_REQUESTER, world).of_user(user)
+        gpus = assessed.pod.demand.gpus
+        held = 0 if user is None else world.usage(team.name).user(user) + self._by_user.get(user, 0)
+        is_over = self._taken + gpus > team.gpus.guaranteed
+        is_over = is_over or (user is not None and exceeds(held + gpus, team.per_user))
+        slots = 0 if is_over else _slots(assessed, world)
+        if not slots:
+            return None
+        self._taken += gpus
+        if user is not None:
+            self._by_user[user] = self._by_user.get(user, 0) + gpus
+        return Entitled(as_guaranteed(waiting, assessed.pod, team=team.name, user=user), slots, self._levels)
+
+
+def _slots(assessed: Assessment, world: World) -> int:
+    """Return the slots where a pod would be guaranteed, if limits had room; 0 where more keeps it from starting."""
+    if assessed.early_decision is not None or assessed.rules or assessed.pools.refusal is not None:
+        return 0
+    if not {reason.code for reason in assessed.broken} <= LEVELS:
+        return 0
+    slots, has_shares = 0, assessed.team.has_model_shares
+    for option in placement_options(assessed.pod, assessed.pools.allowed, assessed, world):
+        is_refused = has_shares and option.model is not None and assessed.model_refusal(option.demand, option.model)
+        if option.tier is Tier.GUARANTEED and not is_refused:
+            slots |= option.slots
+    return slots
+
+
+def _turn(waiting: WaitingPod) -> tuple[int, int, str, str, str]:
+    return (-waiting.priority, waiting.created, waiting.pod.namespace, waiting.pod.name, waiting.uid)
+
+
+def _age(pod: ReclaimPod) -> tuple[int, str, str, str]:
+    return pod.pod.created, pod.namespace, pod.name, pod.uid

@@ -1,0 +1,44 @@
+"""Pods in line as reclaim sees them: those that it may make room for before they start."""
+
+from dataclasses import replace
+
+from webhook.core.admission.pools import allowed_pools
+from webhook.core.model.decision import Charge
+from webhook.core.model.names import TeamName, User
+from webhook.core.model.pod import Pod
+from webhook.core.model.tier import Tier
+from webhook.core.quota.charged_pod import flight_of
+from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
+from webhook.core.world.waiting_pods import WaitingPod
+from webhook.core.world.world import World
+
+
+def as_guaranteed(waiting: WaitingPod, pod: Pod, *, team: TeamName, user: User | None) -> ReclaimPod:
+    """Return a pod in line as a guaranteed pod that finds no room; `pod` has its demand resolved."""
+    labeled = pod._replace(team_label=team, tier_label=str(Tier.GUARANTEED))
+    charge = Charge(team, Tier.GUARANTEED, pod.demand.gpus, None, user)
+    return ReclaimPod(
+        flight_of(labeled, charge).pod._replace(created=waiting.created),
+        labels=pod.labels,
+        constraints=pod.constraints,
+        topology=pod.topology,
+        report=Report(waiting.created, is_for_room=True),
+    )
+
+
+def as_charged(waiting: WaitingPod, flight: InFlightCharge, world: World) -> ReclaimPod | None:
+    """Return a pod in line that is charged inside its team's share and starts once reclaim has made its room.
+
+    It is bound to the pool of the node that was chosen for it, if it may use that, or else to its first one. None where
+    it is not such a pod now.
+    """
+    charge, pod, fleet = flight.charge, waiting.pod, world.fleet
+    pools = [world.joined(pod.constraints, pool) for pool in allowed_pools(pod, charge.team, world).allowed]
+    is_due = flight.takes_back and charge.tier is Tier.GUARANTEED and charge.team == waiting.team and waiting.has_turn
+    if not (is_due and pools):
+        return None
+    bit = 0 if flight.node is None else fleet.bit(flight.node)
+    constraints = next((each for each in pools if fleet.matching(each) & bit), pools[0])
+    found = as_guaranteed(waiting, pod, team=charge.team, user=charge.user)
+    return replace(found, constraints=constraints, in_line=waiting)

@@ -1,0 +1,233 @@
+"""The pods that start now, one after the other: each is assumed in the world before the next one is judged.
+
+From judged to assumed (`due`), from assumed to what the ledger is to charge (`judge_again`), and back (`drop_assumed`).
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from webhook.core.gangs.gang_pauses import GangPauses
+from webhook.core.gangs.late_members import as_reservation
+from webhook.core.model.decision import Admit, Retry
+from webhook.core.model.domain_request import DomainPlace
+from webhook.core.model.names import GangId, NodeName, TeamName, Uid
+from webhook.core.model.reason import Code, Reason
+from webhook.core.model.tier import Tier
+from webhook.core.queue.hold_backs import HoldBacks
+from webhook.core.queue.queue_pass import QueuePass
+from webhook.core.queue.verdict import Fits, Never, NoRoom, Way
+from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
+from webhook.core.starting.charged_in_line import resumed
+from webhook.core.waiting.borrowed_room import BorrowedRoom
+from webhook.core.waiting.judged_entry import EntryJudge
+from webhook.core.waiting.judged_pod import Judged, judge_pod, start_unjudged
+from webhook.core.waiting.reasons_behind import ReasonsBehind
+from webhook.core.waiting.reclaim_pace import ReclaimPace
+from webhook.core.waiting.waiting_entries import WaitingEntries
+from webhook.core.world.waiting_pods import WaitingPod
+from webhook.core.world.world import World
+
+
+def _lists_none(_team: TeamName, _uid: Uid) -> None:
+    """Return that no charge is listed."""
+
+
+_NO_LONGER = Retry(Reason(Code.RACE_LOST, "the pod may no longer start: it waits on"))
+
+
+@dataclass(frozen=True, slots=True)
+class AssumedStart:
+    """A waiting pod that starts now, as it was judged: its charge is assumed in the world, not in the ledger yet.
+
+    The turns of a `gang` follow one another, and start together or not at all, in the domain `place` if there is one.
+    `reservation` is the room that was kept for the pod: its charge ends with the write that charges the pod.
+    `is_reservation`: there is no pod yet, and its room is to be kept.
+    """
+
+    waiting: WaitingPod
+    admit: Admit
+    way: Way
+    kept: frozenset[NodeName] = frozenset()
+    gang: GangId | None = None
+    reservation: InFlightCharge | None = None
+    is_reservation: bool = False
+    place: DomainPlace | None = None
+
+
+class AssumedStarts:
+    """Finds turns on one world. `blocked` says why the pods that were judged last wait on.
+
+    `changed` are the pods that came, went or changed before the last pass. `listed` returns the charge of a pod that
+    the ledger of a team lists already. `is_room_needed`: a pod found no room inside its guaranteed share. `active` as
+    in WaitingEntries.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        listed: Callable[[TeamName, Uid], InFlightCharge | None] = _lists_none,
+        active: Collection[Uid] = frozenset(),
+    ) -> None:
+        self.entries = WaitingEntries(world, active=active)
+        self.blocked: dict[Uid, Judged] = {}
+        self.changed: Iterable[Uid] = ()
+        self.is_room_needed = False
+        self._world = world
+        self._listed = listed
+        self._noted: dict[Uid, None] = {}
+        self._open: dict[
+            Uid, AssumedStart
+        ] = {}  # whose charges are assumed here, and not in the hands of the ledger yet
+        self._kept: dict[Uid, frozenset[NodeName]] = {}
+        self._pauses = GangPauses()
+        self._pace = ReclaimPace(world)
+        self._hold_backs = HoldBacks()
+        self._reasons_behind = ReasonsBehind(world, self.entries.queue)
+
+    def due(self, *, now: int, count: int) -> list[AssumedStart]:
+        """Return at most so many pods that start now, in order, and assume their charges. `now` is in Unix seconds."""
+        self.sync(now=now)
+        self.changed, self._noted = self._noted, {}
+        return self._due(now=now, count=count)
+
+    def sync(self, *, now: int) -> None:
+        """Take note of the time and of the pods that came, went or changed; `due` does so, too."""
+        self._world.tick(now)
+        self._noted |= dict.fromkeys(self.entries.sync(now=now))
+
+    def close(self) -> None:
+        """End: drop what was assumed and is not in the hands of the ledger, and listen no longer."""
+        for turn in [*self._open.values()]:
+            self.drop_assumed(turn)
+        self.entries.close()
+
+    def _due(self, *, now: int, count: int) -> list[AssumedStart]:
+        self._pauses.begin(now=now)
+        self.entries.note_use(now=now)
+        world, queue = self._world, self.entries.queue
+        judge = EntryJudge(world, before=self._kept, pauses=self._pauses, pace=self._pace, now=now)
+        found: list[AssumedStart] = []
+        if not world.policy.is_enforced:
+            waiting = [pod for pod in world.waiting.all() if not self.entries.is_on_its_way(pod.uid)][:count]
+            return [turn for pod in waiting for turn in self._assumed(start_unjudged(pod, world), Way.IN_TURN)]
+        found += self._of_reservations()
+        self._hold_backs.begin()
+        turns = QueuePass(queue, self.entries, world.policy.queue, now=now, hold_backs=self._hold_backs)
+        while len(found) < count and (following := turns.next(judge)) is not None:
+            queue.remove(following.entry.key)
+            for pod in following.entry.pods:
+                judged = judge.judged.pop(pod.uid)
+                if judged.takes_back:
+                    self._pace.note(following.entry.team, pod.uid, now=now)
+                found += self._assumed(judged, following.way, gang=pod.gang)
+        self.blocked = {uid: judged for uid, judged in judge.judged.items() if not isinstance(judged.verdict, Fits)}
+        for late, cause in self.entries.gangs.late(now=now):
+            self.blocked[late.uid] = Judged(late, late.pod, _NO_LONGER, Never(), Reason(Code.WAITS_FOR_GANG, *cause))
+        self.is_room_needed = any(map(_waits_inside_its_share, self.blocked.values()))
+        no_room = {uid: v for uid, judged in self.blocked.items() if isinstance(v := judged.verdict, NoRoom)}
+        reaches = [verdict.reach for verdict in no_room.values()]
+        named = [reach for reach in reaches if reach is not None]
+        world.waiting.wanted = frozenset().union(*named) if len(named) == len(reaches) else None
+        self._kept = {uid: verdict.keep for uid, verdict in no_room.items() if verdict.keep}
+        return found
+
+    def behind(self, *, now: int) -> dict[Uid, Judged]:
+        """Return why some of the pods wait that the last pass did not come to, others each second."""
+        return self._reasons_behind.look(self.blocked, now=now)
+
+    def drop_assumed(self, turn: AssumedStart) -> None:
+        """Drop what was assumed for a turn, unless the ledger lists the pod; its reservation is kept on."""
+        self._open.pop(turn.waiting.uid, None)
+        if self._listed(turn.admit.charge.team, turn.waiting.uid) is None:
+            self._world.drop_reservation(turn.waiting.uid)
+            self.keep_reservation(turn)
+
+    def judge_again(self, turn: AssumedStart) -> LedgerDecision:
+        """Return the decision on a turn at the moment when it is charged; the charge assumed for it is dropped.
+
+        What the ledger lists already stays as it is: the answer to an earlier write was lost, or another leader wrote.
+        """
+        world, uid = self._world, turn.waiting.uid
+        self._open.pop(uid, None)
+        waiting = turn.waiting if turn.is_reservation else world.waiting.get(uid)
+        if (flight := self._listed(turn.admit.charge.team, uid)) is not None:
+            if waiting is None:
+                return LedgerDecision(_NO_LONGER, None)
+            return LedgerDecision(resumed(waiting, flight, world), flight)
+        world.drop_reservation(uid)
+        if turn.reservation is not None:
+            world.drop_reservation(turn.reservation.pod.uid)
+        judged = None if waiting is None else self._judged_alone(waiting, turn)
+        if judged is None or not (isinstance(judged.verdict, Fits) and isinstance(judged.decision, Admit)):
+            self.keep_reservation(turn)
+            return LedgerDecision(_NO_LONGER, None)
+        flight = judged.flight
+        replaces = None if turn.reservation is None else turn.reservation.pod.uid
+        return LedgerDecision(
+            judged.decision, as_reservation(flight, world) if turn.is_reservation else flight, replaces
+        )
+
+    def _judged_alone(self, waiting: WaitingPod, turn: AssumedStart) -> Judged:
+        world = self._world
+        if not world.policy.is_enforced:
+            return start_unjudged(waiting, world)
+        is_member = turn.gang is not None
+        nodes = turn.admit.node_choice.nodes
+        borrowed = BorrowedRoom(world, first=nodes[0] if nodes else None)
+        return judge_pod(waiting, world, borrowed, way=turn.way, kept=turn.kept, is_member=is_member, place=turn.place)
+
+    def _assumed(self, judged: Judged, way: Way, *, gang: GangId | None = None) -> Iterator[AssumedStart]:
+        if isinstance(judged.decision, Admit):
+            world, flight = self._world, judged.flight
+            is_expected = judged.waiting.uid in world.waiting.expected
+            world.assume(as_reservation(flight, world) if is_expected else flight)
+            turn = AssumedStart(
+                judged.waiting, judged.decision, way, judged.kept, gang, is_reservation=is_expected, place=judged.place
+            )
+            self._open[judged.waiting.uid] = turn
+            yield turn
+
+    def _of_reservations(self) -> Iterator[AssumedStart]:
+        """Yield the pods for which room was kept that have come: they start in it, whatever waits ahead of them."""
+        world = self._world
+        for gang in world.gang_reservations.gangs():
+            for pod in [*world.waiting.of_gang(gang)] if world.gangs.has_started(gang) else ():
+                reservation = world.gang_reservations.fitting(gang, pod.pod.demand.gpus)
+                if reservation is None or not self.entries.has_turn(pod):
+                    continue
+                world.drop_reservation(reservation.pod.uid)
+                judged = judge_pod(pod, world, BorrowedRoom(world), is_member=True)
+                if not (isinstance(judged.verdict, Fits) and isinstance(judged.decision, Admit)):
+                    self._keep(reservation)
+                    continue
+                self.entries.queue.remove(pod.uid)
+                world.assume(judged.flight)
+                self._open[pod.uid] = AssumedStart(pod, judged.decision, Way.IN_TURN, reservation=reservation)
+                yield self._open[pod.uid]
+
+    def keep_reservation(self, turn: AssumedStart) -> None:
+        """Keep the room of a turn on that the ledger still lists."""
+        if turn.reservation is not None:
+            self._keep(turn.reservation)
+
+    def _keep(self, reservation: InFlightCharge) -> None:
+        if self._listed(reservation.charge.team, reservation.pod.uid) is not None:
+            self._world.assume(reservation)
+
+
+def _waits_inside_its_share(judged: Judged) -> bool:
+    decision = judged.decision
+    is_guaranteed = isinstance(decision, Admit) and decision.charge.tier is Tier.GUARANTEED
+    return isinstance(judged.verdict, NoRoom) and is_guaranteed
+
+
+def together(turns: Sequence[AssumedStart]) -> list[list[AssumedStart]]:
+    """Return the turns in groups that start together or not at all: a pod alone, or the members of a gang."""
+    found: list[list[AssumedStart]] = []
+    for turn in turns:
+        if found and turn.gang is not None and turn.gang == found[-1][0].gang:
+            found[-1].append(turn)
+        else:
+            found.append([turn])
+    return found

@@ -1,0 +1,81 @@
+"""Judges the entries of the queue during one pass: a pod alone, the members of a gang together."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from webhook.core.admission.domain_rules import request_of
+from webhook.core.gangs.gang_pauses import GangPauses
+from webhook.core.model.domain_request import levels_to_try
+from webhook.core.model.names import NodeName, Uid
+from webhook.core.queue.queued_pod import QueueEntry
+from webhook.core.queue.verdict import Never, Verdict, Way
+from webhook.core.waiting.borrowed_room import BorrowedRoom
+from webhook.core.waiting.judged_gang import judge_gang
+from webhook.core.waiting.judged_pod import Judged, judge_pod
+from webhook.core.waiting.reclaim_pace import ReclaimPace
+from webhook.core.world.world import World
+
+NODES_PER_MEMBER: Final = 64
+"""Nodes that a search over the domains of one level passes in the time of a judgment on one pod."""
+
+
+class EntryJudge:
+    """Judges entries on the present world during one pass. `judged` has the last judgment on each pod.
+
+    `before` are the nodes that the pass before kept for a pod (`kept_nodes`). `pauses` says which gangs are not judged,
+    `pace` how many pods wait for room that is taken back.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        before: Mapping[Uid, frozenset[NodeName]] | None = None,
+        pauses: GangPauses | None = None,
+        pace: ReclaimPace | None = None,
+        now: int = 0,
+    ) -> None:
+        self.judged: dict[Uid, Judged] = {}
+        self._world = world
+        self._before = before or {}
+        pace = pace or ReclaimPace(world)
+        self._borrowed = BorrowedRoom(world, is_paced=lambda team: pace.are_enough(team, now=now))
+        self._pauses = pauses or GangPauses()
+        self._now = now
+        self._levels = world.policy.topology.levels
+
+    def __call__(self, entry: QueueEntry, *, way: Way, kept: frozenset[NodeName]) -> Verdict:
+        """Return whether the entry may start; implements webhook.core.queue.verdict.Judge."""
+        if entry.pods[0].gang is not None:
+            return self._judge_gang(entry, way=way, kept=kept)
+        uid = entry.pods[0].uid
+        waiting = self._world.waiting.get(uid)
+        if waiting is None or self._world.is_assumed(uid):  # another leader has charged it
+            return Never()
+        before = self._before.get(uid, frozenset())
+        judged = judge_pod(waiting, self._world, self._borrowed, way=way, kept=kept, before=before)
+        self.judged[waiting.uid] = judged._replace(kept=kept)
+        return judged.verdict
+
+    def search_cost(self, entry: QueueEntry) -> int:
+        """Return what the search for domains of a gang costs, in judgments on single pods: it passes all nodes."""
+        waiting = self._world.waiting.get(entry.pods[0].uid)
+        gang = None if waiting is None else waiting.pod.gang
+        levels = () if gang is None else levels_to_try(request_of(gang, self._world), self._levels)
+        return len(levels) * -(-len(self._world.fleet) // NODES_PER_MEMBER)
+
+    def _judge_gang(self, entry: QueueEntry, *, way: Way, kept: frozenset[NodeName]) -> Verdict:
+        """Return whether all members may start together."""
+        waiting = self._world.waiting
+        if any(waiting.member(pod.uid) is None or self._world.is_assumed(pod.uid) for pod in entry.pods):
+            return Never()
+        extra = self.search_cost(entry)
+        known = self._pauses.known(entry, now=self._now, extra=extra)
+        if known is not None:
+            return known
+        before = self._before.get(entry.pods[0].uid, frozenset())
+        found = judge_gang(entry, self._world, way=way, kept=kept, before=before, borrowed=self._borrowed)
+        self.judged.update((judged.waiting.uid, judged._replace(kept=kept)) for judged in found)
+        verdict = found[0].verdict
+        self._pauses.note(entry, verdict, now=self._now, extra=extra)
+        return verdict

@@ -1,0 +1,259 @@
+"""Judges whether a waiting pod may start now, by the same decision that a new pod gets."""
+
+from typing import Final, NamedTuple
+
+from webhook.core.admission.admission import start
+from webhook.core.admission.assessment import Assessment, assess
+from webhook.core.admission.domain_rules import place_beside
+from webhook.core.admission.node_choice import in_domain
+from webhook.core.admission.pools import may_grow
+from webhook.core.admission.queueing import limits_in_the_way, reason_to_wait, waits_for_room
+from webhook.core.model.amount import exceeds
+from webhook.core.model.decision import Admit, Charge, Decision, Deny, NodeChoice, NotApplicable, Retry
+from webhook.core.model.domain_request import DomainPlace
+from webhook.core.model.names import NodeName
+from webhook.core.model.pod import NO_LABELS, Pod, Requester
+from webhook.core.model.policy import Mode
+from webhook.core.model.reason import LIMITS, NO_ROOM, Code, Reason
+from webhook.core.model.tier import Tier
+from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
+from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced, Verdict, Way
+from webhook.core.quota.charged_pod import flight_of
+from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.waiting.borrowed_room import BorrowedRoom, has_free_devices, may_ever_start, nodes_for, reachable
+from webhook.core.waiting.reclaim_pace import MOST
+from webhook.core.waiting.waiting_entries import DEPARTMENT, MODEL, SHARE, TEAM, USER
+from webhook.core.world.waiting_pods import WaitingPod
+from webhook.core.world.world import World
+
+NO_REQUESTER: Final = Requester("")
+KEPT: Final = "kept"
+"""The limit that is named where room is kept for others: it is not in the way of pods that do not borrow."""
+_NO_NODE: Final = frozenset({Code.NEVER_FITS, Code.POOL_UNFIT})
+"""The codes of pods for which there is no node."""
+_NO_OTHER_NODE: Final = Reason(Code.WAITS_FOR_ROOM, "no other node could hold it")
+_NEVER_BESIDE: Final = (
+    "{short}, but none beside its own pods, such as those of DaemonSets: request less; no other pod is kept waiting "
+    "for it"
+)
+_BACKFILLS: Final = "runs ahead of pods that wait for room, and gives it back when they can start"
+
+
+class Judged(NamedTuple):
+    """A waiting pod with the decision on it, if it started now; `reason` is why it waits on, None if it does not.
+
+    It stays off the nodes that are `kept` for pods ahead of it, and in the domain of its gang (`place`).
+    `gang_whole` is what the pod is to say of its gang (WaitingPod). With `takes_back` reclaim makes its room.
+    """
+
+    waiting: WaitingPod
+    pod: Pod
+    decision: Decision
+    verdict: Verdict
+    reason: Reason | None = None
+    kept: frozenset[NodeName] = frozenset()
+    place: DomainPlace | None = None
+    gang_whole: int = 0
+    takes_back: bool = False
+
+    @property
+    def flight(self) -> InFlightCharge:
+        """Its charge in flight; only of a pod that starts.
+
+        A pod alone whose room reclaim makes on one node keeps its gate for that: kube-scheduler would try it again and
+        again meanwhile. Members of gangs start together, and pods whose demand or model depends on the nodes that they
+        are bound to are planned for as they are bound.
+        """
+        if not isinstance(admit := self.decision, Admit):
+            raise TypeError(f"a pod that does not start has no charge: {admit}")
+        charge, pod = admit.charge, self.waiting.pod
+        made = pod._replace(demand=admit.demand, team_label=charge.team, tier_label=str(charge.tier))
+        flight = flight_of(made, charge, nodes=admit.node_choice.nodes)
+        is_alone = self.takes_back and pod.gang is None and flight.node is not None
+        is_plain = charge.model is None and admit.demand == self.pod.demand
+        if not (is_alone and is_plain):
+            return flight
+        bare = flight.pod._replace(packed=NO_LABELS)  # it may be listed for long, and tenants choose their length
+        return flight._replace(pod=bare, takes_back=True)
+
+
+def judge_pod(
+    waiting: WaitingPod,
+    world: World,
+    borrowed: BorrowedRoom | None,
+    *,
+    way: Way = Way.IN_TURN,
+    kept: frozenset[NodeName] = frozenset(),
+    before: frozenset[NodeName] = frozenset(),
+    is_member: bool = False,
+    place: DomainPlace | None = None,
+) -> Judged:
+    """Return whether a waiting pod may start now, with its decision; `before` as in EntryJudge.
+
+    The member of a gang (`is_member`) starts with room only, whatever policy says of pods without room. It starts in
+    the domain `place`, by default that of the members that have started. Without `borrowed`, no room is taken back.
+    """
+    if place is None:
+        place = place_beside(waiting.pod, world)
+    assessed = _assessed(waiting, world, way=way, kept=kept, place=place)
+    decision = start(assessed, world)
+    match decision:
+        case Admit():
+            is_left_to_wait = not waits_for_room(assessed, world) and (
+                not is_member or may_grow(assessed.pools.allowed)
+            )
+            may_wait = way is Way.IN_TURN and not kept and is_left_to_wait
+            judged = _admitted(waiting, assessed, decision, world=world, borrowed=borrowed, way=way, may_wait=may_wait)
+        case NotApplicable(reason=reason, charge=charge):
+            decision = _unplaced(waiting, assessed, charge, reason, world)
+            judged = Judged(waiting, assessed.pod, decision, Fits())
+        case Retry(reason=reason):
+            judged = Judged(waiting, assessed.pod, decision, Never(), Reason(Code.WAITS_IN_LINE, *reason.statement))
+        case Deny(reasons=reasons) if kept and not _is_refused_anywhere(waiting, reasons, world, way=way, place=place):
+            judged = Judged(waiting, assessed.pod, decision, NoRoom(), _NO_OTHER_NODE)
+        case Deny(reasons=reasons):
+            why = reason_to_wait(assessed, reasons, world)
+            judged = Judged(waiting, assessed.pod, decision, _refused(assessed, reasons), why)
+        case _:
+            raise AssertionError(f"a pod that starts is never queued: {decision}")
+    if place is not None and isinstance(judged.decision, Admit):
+        choice = in_domain(judged.decision.node_choice, place)
+        judged = judged._replace(place=place, decision=judged.decision._replace(node_choice=choice))
+    if not isinstance(judged.verdict, NoRoom):
+        return judged
+    return _without_room(judged, assessed, world, kept=kept, before=before)
+
+
+def _without_room(
+    judged: Judged, assessed: Assessment, world: World, *, kept: frozenset[NodeName], before: frozenset[NodeName]
+) -> Judged:
+    """Return for which room a pod waits, and what back-fill leaves alone for it."""
+    why = judged.reason or _NO_OTHER_NODE
+    reach = reachable(assessed, world)
+    if not (kept or may_ever_start(assessed, world)):
+        never = Reason(Code.WAITS_IN_LINE, _NEVER_BESIDE, {"short": why.statement})
+        return judged._replace(verdict=Never(), reason=never)
+    if kept:
+        words = "{short}; room on {nodes:node} is kept for pods ahead of it"
+        why = Reason(why.code, words, {"short": why.statement, "nodes": len(kept)})
+    charge = judged.decision.charge if isinstance(judged.decision, Admit) else None
+    return judged._replace(verdict=_no_room(assessed, charge, world, before, reach), reason=why)
+
+
+def _is_refused_anywhere(
+    waiting: WaitingPod, reasons: tuple[Reason, ...], world: World, *, way: Way, place: DomainPlace | None
+) -> bool:
+    """Whether a pod that is refused for these reasons, off the nodes kept for others, is refused on those as well."""
+    if not {reason.code for reason in reasons} <= _NO_NODE:
+        return True
+    return isinstance(start(_assessed(waiting, world, way=way, kept=frozenset(), place=place), world), Deny)
+
+
+def _assessed(
+    waiting: WaitingPod, world: World, *, way: Way, kept: frozenset[NodeName], place: DomainPlace | None
+) -> Assessment:
+    pod = waiting.pod
+    if way is Way.BACKFILL:
+        pod = pod._replace(tier_label=str(Tier.PREEMPTIBLE))
+    if kept:
+        pod = pod._replace(constraints=pod.constraints.excluding(kept))
+    assessed = assess(pod, NO_REQUESTER, world).of_user(waiting.user)
+    return assessed if place is None else assessed.within(place)
+
+
+def _admitted(
+    waiting: WaitingPod,
+    assessed: Assessment,
+    admit: Admit,
+    *,
+    world: World,
+    borrowed: BorrowedRoom | None,
+    way: Way,
+    may_wait: bool,
+) -> Judged:
+    is_ahead = way is Way.BACKFILL
+    if is_ahead:
+        reason = Reason(Code.BACKFILLS, _BACKFILLS)
+        admit = admit._replace(reason=reason, requested_tier=waiting.pod.requested_tier)
+    has_room = not any(each.code in NO_ROOM for each in admit.warnings)
+    if has_room or may_wait:
+        return Judged(waiting, assessed.pod, admit, Fits())
+    may_reclaim = borrowed is not None and not is_ahead and admit.charge.tier is Tier.GUARANTEED
+    if borrowed is not None and may_reclaim and (node := borrowed.node_for(assessed)) is not None:
+        team = assessed.team.name
+        if borrowed.is_paced(team):
+            words = "borrowed GPUs are taken back for {pods} pods of team {team} ahead of it"
+            paced = Reason(Code.WAITS_IN_LINE, words, {"pods": MOST, "team": team})
+            return Judged(waiting, assessed.pod, admit, Paced(), paced)
+        # its room is taken there at once: pods behind it do not start on what reclaim frees for it
+        choice = admit.node_choice
+        if choice.mode is not Mode.OFF:
+            choice = choice._replace(mode=Mode.PREFER, nodes=(node,))
+        return Judged(waiting, assessed.pod, admit._replace(node_choice=choice), Fits(), takes_back=True)
+    return Judged(waiting, assessed.pod, admit, NoRoom(), reason_to_wait(assessed, admit.warnings, world))
+
+
+def _refused(assessed: Assessment, reasons: tuple[Reason, ...]) -> OverLimit | NoRoom | Never:
+    """Return the verdict on a pod that a new decision refuses."""
+    codes = {reason.code for reason in reasons}
+    team, user = assessed.team.name, assessed.user
+    if not codes <= LIMITS | NO_ROOM:
+        return Never()
+    if any(each.kept for each in limits_in_the_way(assessed)):
+        return OverLimit((KEPT, team))
+    if Code.TEAM_LIMIT_EXCEEDED in codes:
+        return OverLimit((TEAM, team))
+    if Code.USER_LIMIT_EXCEEDED in codes:
+        return OverLimit((USER, team, user))
+    if Code.DEPARTMENT_LIMIT_EXCEEDED in codes:
+        return OverLimit((DEPARTMENT, _full_department(assessed)))
+    if Code.MODEL_LIMIT_EXCEEDED in codes:
+        return OverLimit((MODEL, team, None))
+    if Code.GUARANTEED_SHARE_USED in codes:
+        return OverLimit((SHARE, team))
+    return NoRoom()
+
+
+def _full_department(assessed: Assessment) -> str | None:
+    """Return the department whose limit has no room, the nearest first; None where it is a limit per model."""
+    gpus = assessed.request.gpus
+    full = (each for each in assessed.usage.levels if exceeds(each.total + gpus, each.department.gpus.limit))
+    level = next(full, None)
+    return None if level is None else level.department.name
+
+
+def _no_room(
+    assessed: Assessment,
+    charge: Charge | None,
+    world: World,
+    before: frozenset[NodeName],
+    reach: frozenset[NodeName] | None,
+) -> NoRoom:
+    """Return what back-fill must leave alone: nothing for a pod that reclaim makes room for."""
+    tier = assessed.tier(assessed.pod.demand, None) if charge is None else charge.tier
+    idle = has_free_devices(assessed, world)
+    if tier is Tier.GUARANTEED:
+        return NoRoom(reach=reach, has_devices=idle)
+    rooms = (NodeRoom(name, free, size) for name, free, size in nodes_for(assessed, world))
+    return NoRoom(kept_nodes((assessed.pod.demand.gpus,), rooms, before=before), reach, idle)
+
+
+def start_unjudged(waiting: WaitingPod, world: World) -> Judged:
+    """Return the start of a pod where policy is no longer enforced: charged as borrowing, bound to no node."""
+    assessed = assess(waiting.pod, NO_REQUESTER, world).of_user(waiting.user)
+    reason = Reason(Code.NOT_ENFORCED, "policy is not enforced")
+    return Judged(waiting, assessed.pod, _unplaced(waiting, assessed, None, reason, world), Fits())
+
+
+def _unplaced(waiting: WaitingPod, assessed: Assessment, charge: Charge | None, reason: Reason, world: World) -> Admit:
+    """Return the decision on a pod that Fairgate no longer decides on, such as one of an exempt namespace."""
+    kept = charge or Charge(waiting.team, Tier.PREEMPTIBLE, assessed.pod.demand.gpus)
+    counted = Reason(Code.BORROWS, "{why}; {gpus:GPUs} counted", {"why": reason.statement, "gpus": kept.gpus})
+    return Admit(
+        kept,
+        assessed.pod.demand,
+        NodeChoice(Mode.OFF),
+        counted,
+        world.policy.hash,
+        requested_tier=waiting.pod.requested_tier,
+    )
