@@ -87,7 +87,7 @@ class LiveWorld:
         bypass_detector = BypassDetector(
             world, shadow_labels, report=lambda pod: _report_bypass(pod, world, counts, logs), linger=ledger.linger
         )
-        run_log = RunLog(note)
+        run_log = RunLog(world, note)
         kinds = [
             followed(kind, partial(run_log.note, kind.name))
             for kind in world_kinds(world, pods=bypass_detector, lose=bypass_detector.delete_pod)

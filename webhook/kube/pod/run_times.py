@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from webhook.core.explain.likely_start import Run
-from webhook.core.model.amount import Units, parse_amount
+from webhook.core.model.amount import Units, exact_units, parse_amount
+from webhook.core.model.decision import Charge
 from webhook.core.model.decision_annotation import DecisionAnnotation, read
 from webhook.core.model.names import TeamName, Uid
 from webhook.kube.objects import bounds, keys, objects
@@ -62,10 +63,6 @@ def to_run(pod: Mapping[str, Any]) -> Run | None:
         found = msgspec.convert(pod, _Pod)
     except (msgspec.ValidationError, RecursionError):
         return None
-    return _run(found)
-
-
-def _run(found: _Pod) -> Run | None:
     metadata, status = found.metadata, found.status
     team, created = (metadata.labels or {}).get(keys.TEAM), unix_seconds(metadata.creation_timestamp or "")
     is_running = status.phase == "Running" or (not status.phase and bool(found.spec.node_name))
@@ -88,16 +85,14 @@ def _run(found: _Pod) -> Run | None:
     )
 
 
-def run_of(pod: objects.Pod) -> Run | None:
-    """Return since when a pod of a team runs, as the server decodes it; None where it does not run."""
+def run_of(pod: objects.Pod, uid: Uid, charge: Charge) -> Run | None:
+    """Return since when a charged pod runs, as the server decodes it; None where it does not run."""
     metadata, status = pod.metadata, pod.status
-    labels = metadata.labels or {}
-    if status is None or status.phase != "Running" or keys.TEAM not in labels:
+    if status is None or status.phase != "Running" or not (started := unix_seconds(status.start_time or "")):
         return None
-    annotations = metadata.annotations
-    read_ = _Metadata(metadata.name, metadata.namespace, metadata.uid, labels, annotations, metadata.creation_timestamp)
-    spec = _Spec(pod.spec.node_name, pod.spec.active_deadline_seconds)
-    return _run(_Pod(read_, spec, _Status(status.phase, status.start_time)))
+    said = stated_run_time(metadata.annotations or {}, pod.spec.active_deadline_seconds)
+    created = unix_seconds(metadata.creation_timestamp or "")
+    return Run(uid, charge.team, started, 0, exact_units(charge.gpus), charge.user, said, created)
 
 
 def _decision(metadata: _Metadata) -> DecisionAnnotation | None:
