@@ -34,6 +34,7 @@ from webhook.cli.review.review_world import ReviewWorld, evaluated
 from webhook.cli.review.sources import Source
 from webhook.cli.world_source import WorldObjects, world_of
 from webhook.core.explain.board import board_of
+from webhook.core.explain.past import NO_PAST
 from webhook.core.explain.queue_rows import QueueReader
 from webhook.core.model.amount import gpu_number
 from webhook.core.model.names import Namespace, TeamName, Uid
@@ -310,7 +311,7 @@ def explained_as_manifest(cluster, manifest):
     world = cluster.world()
     kinds = kind_table(cluster.policy.workloads.kinds)
     subjects = list(pods_of_manifests([manifest], namespace="default", world=world, kinds=kinds))
-    found = Found(subjects, cluster.reading, world, ClusterDetails(), "w", lambda: ())
+    found = Found(subjects, cluster.reading, world, ClusterDetails(), "w", lambda: NO_PAST)
     ([explained], problems) = explain_all(found, now=NOW, user=USER)
     assert problems == []
     verdict = verdict_of(explained.explanation.decision)
@@ -351,7 +352,7 @@ def explained(cluster, pod):
     world = cluster.world()
     found = find_pod(cluster.objects, pod["metadata"]["name"], namespace=pod["metadata"]["namespace"])
     subject = subject_of_pod(found, namespace=pod["metadata"]["namespace"], world=world)
-    [one], _ = explain_all(Found([subject], cluster.reading, world, ClusterDetails(), "w", lambda: ()), now=NOW)
+    [one], _ = explain_all(Found([subject], cluster.reading, world, ClusterDetails(), "w", lambda: NO_PAST), now=NOW)
     return one
 
 

@@ -25,6 +25,7 @@ MIN_ENDED: Final = 5
 
 STATED_FASTER: Final = 0.25
 STATED_SLOWER: Final = 1.0
+STATED_LEFT: Final = 0.5
 """How far, as exponents, stated times follow a pace: they say what pods of one kind or week have in common, so they are
 rarely all too long; but pods that come later and go first delay a start as much."""
 
@@ -85,7 +86,8 @@ class RunTimes:
         deadline = self.statements.deadline(team, user, run_time, age=age)
         stated = self.statements.left(team, user, run_time.stated, age=age, dice=dice)
         if stated is not None:
-            found = math.pow(pace, STATED_SLOWER if pace > 1 else STATED_FASTER) * stated
+            slower = STATED_LEFT if age else STATED_SLOWER
+            found = math.pow(pace, slower if pace > 1 else STATED_FASTER) * stated
         elif self.is_known:
             curve = next((self._curves[group] for group in _groups(likeness) if group in self._curves), self._all)
             found = pace * (MAX_SECONDS if curve is self._all and not likeness.gpus else curve.left(age, dice))

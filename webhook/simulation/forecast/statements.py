@@ -23,7 +23,7 @@ HELD: Final = 2
 _PARTS: Final = 1000
 """Ratios of times to statements are counted in thousandths."""
 
-_FIRST: Final = tuple(Seen(part, has_ended=True) for part in (200, 400, 600, 700, 800, 900, 1000, 1100, 1500, 2500))
+_FIRST: Final = tuple(Seen(part, has_ended=True) for part in (200, 400, 600, 700, 800, 900, 1000, 1100, 1400, 2000))
 """Ratios that are assumed as long as too few are known."""
 
 _SLACK: Final = 1.1
