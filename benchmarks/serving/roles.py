@@ -14,12 +14,13 @@ from aiohttp import web
 from certs.folder import CertFolder
 from certs.reload import Reloader
 from webhook.core.model.reason import Code, Reason
+from webhook.http.lifecycle import stop_signals
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
-from webhook.server.http.app import build_app, serve, stop_signals
+from webhook.server.http.app import build_app, serve
 from webhook.server.http.probes import Readiness
 from webhook.server.review.answer import Answer, Record
-from webhook.server.settings import Address, Settings, WorldFile
+from webhook.server.settings import Address, FileWorld, ServerSettings
 
 PATH = "/mutate?timeout=10s"
 FIXED_ANSWER = json.dumps(
@@ -83,10 +84,10 @@ _RECORD = Record(
 async def run_shell(certs: Path) -> None:
     """Serve the fixed answer through Fairgate's own shell."""
     logs = open_logs(LogFormat.JSON)
-    settings = Settings(
-        policy=certs, world=WorldFile(certs), listen=Address("127.0.0.1", 0), certs=certs, drain_seconds=0
+    settings = ServerSettings(
+        policy=certs, world=FileWorld(certs), listen=Address("127.0.0.1", 0), certs=certs, drain_seconds=0
     )
-    with stop_signals(logs) as stop:
+    with stop_signals(logs.stop_at_once) as stop:
         app = build_app(FixedReviewer(), Readiness(), Metrics(), logs, why_not_synced=lambda: None)
         await serve(app, settings, Reloader(CertFolder(certs)).context, stop=stop)
 

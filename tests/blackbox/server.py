@@ -60,7 +60,7 @@ class Server:
     def ask(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Reply:
         """Send a request on this server's connection, or on a new one if it was closed."""
         if self._connection is None:
-            self._connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self.tls(), timeout=20)
+            self._connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self.tls(), timeout=90)
         try:
             self._connection.request(method, path, body=body, headers=headers or {})
             answer = self._connection.getresponse()
@@ -143,7 +143,7 @@ def serving(
         server.hang_up()
         assert process.poll() is None, "the server exited"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=90) == 0
     finally:
         process.kill()
     assert (folder / "out").read_text() == ""

@@ -41,7 +41,7 @@ def running(folder, *command):
     with killed_on_failure(started) as process:
         yield port_in(folder / "log", process)
         process.terminate()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=90) == 0
     assert "Traceback" not in (folder / "log").read_text()
 
 

@@ -17,7 +17,7 @@ from webhook.cluster.uninstall.rights import Right, needed_rights
 from webhook.cluster.uninstall.scope import Scope
 from webhook.core.model.gpu_names import OTHER_DEVICES, PATTERN, looks_like_gpu
 from webhook.core.model.names import ResourceName
-from webhook.core.model.policy import Enforcement, Policy
+from webhook.core.model.policy import OPERATOR_NAMESPACES, Enforcement, Policy
 from webhook.kube.kinds.table import BUILT_IN as BUILT_IN_KINDS
 from webhook.kube.registration.conditions import gpu_pod_expression
 from webhook.kube.registration.guards import changed_keys_expression, guards
@@ -102,6 +102,7 @@ def _webhooks() -> dict[str, object]:
         "counted": sorted(name for name, weight in BUILT_IN.items() if weight),
         "ignored": sorted(name for name, weight in BUILT_IN.items() if not weight and looks_like_gpu(name)),
         "notJudged": [f"{row.kind.group}/{row.kind.kind}" for row in BUILT_IN_KINDS if not row.is_judged],
+        "operatorNamespaces": list(OPERATOR_NAMESPACES),
         "kinds": [
             {
                 "group": row.kind.group,

@@ -210,7 +210,7 @@ def installed(cluster: ControlPlane, *flags: str | Path) -> Iterator[Installed]:
 def _get(url: str, *, ca: Path) -> str:
     context = ssl.create_default_context(cafile=ca)
     context.check_hostname = False  # a probe uses the address, and the certificate names the Service
-    with urllib.request.urlopen(url, context=context, timeout=10) as answer:
+    with urllib.request.urlopen(url, context=context, timeout=60) as answer:
         return answer.read().decode()
 
 

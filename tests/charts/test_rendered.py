@@ -68,7 +68,7 @@ resources:
   example.com/gpu: {gpus: "0"}
   example.com/accelerator: {gpus: "0.5"}
   aliyun.com/gpu-count: {gpus: 1}
-exempt: {namespaces: [kube-system, monitoring, "ci-*"]}
+exempt: {namespaces: [kube-system, monitoring, "ci-*"], operators: false}
 workloads:
   kinds:
     - {group: batch, kind: Job, resource: jobs, pods: [{template: spec.template}]}

@@ -12,7 +12,7 @@ from tests.scenarios.evictor import ask, fill, held_nodes
 from tests.scenarios.uninstalling import asking, gated, left
 from webhook.kube.registration.inventory import certificates, leases
 
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary")]
 
 POLICY = """\
 apiVersion: fairgate.dev/v1alpha1

@@ -23,7 +23,7 @@ from tests.scenarios import serving
 from tests.scenarios.evictor import alive
 from tests.scenarios.serving import FAIRGATE, ROOT, TIER
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.usefixtures("helm_binary")]
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary")]
 
 SAMPLE = (ROOT / "policies" / "default" / "policy.yaml").read_text()
 A, B, GUESTS = "team-a", "team-b", "guests"

@@ -166,3 +166,72 @@ def test_an_invalid_edit_is_reported_with_its_problems(run, world, tmp_path):
     result = run("diff", str(tmp_path / "policy.yaml"), str(tmp_path / "bad.yaml"), *world)
     assert result.exit_code == 2
     assert "teams[0].namespaces" in result.stdout
+
+
+TEAM = HEADER + "teams: [{name: NAME, namespaces: [NAME]}]\n"
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder, file, team in (("one", "a", "x"), ("one", "b", "y"), ("two", "a", "x")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / f"{file}.yaml").write_text(TEAM.replace("NAME", team))
+    return tmp_path
+
+
+POLICIES = {
+    "folders are policies of their own": (["one", "two"], ["one", "two"]),
+    "files of one folder are one policy": (["one/a.yaml", "one/b.yaml"], ["one/a.yaml, one/b.yaml"]),
+    "files of two folders are two": (["one/a.yaml", "two/a.yaml"], ["one/a.yaml", "two/a.yaml"]),
+    "a file of a folder that is checked anyway": (["one/a.yaml", "one"], ["one"]),
+}
+
+
+@pytest.mark.parametrize("case", POLICIES)
+@pytest.mark.usefixtures("folders")
+def test_several_policies_are_checked_at_once(run, case):
+    paths, want = POLICIES[case]
+    result = run("check", *paths)
+    assert result.exit_code == 0, result.output
+    assert [line.removesuffix(": valid") for line in result.stdout.splitlines() if line.endswith(": valid")] == want
+
+
+def test_files_that_are_one_policy_must_not_repeat_a_team(run, folders):
+    (folders / "one" / "b.yaml").write_text(TEAM.replace("NAME", "x"))
+    result = run("check", "one/a.yaml", "one/b.yaml")
+    assert result.exit_code == 1
+    assert "one/b.yaml:3: teams[0].name" in result.stdout
+    assert result.stderr.endswith("in one/a.yaml, one/b.yaml\n")
+
+
+def test_the_worst_of_several_policies_decides_and_all_are_checked(run, folders):
+    (folders / "one" / "b.yaml").write_text("x: [")
+    result = run("check", "one", "gone", "two")
+    assert result.exit_code == 2
+    assert "one/b.yaml:1" in result.stdout
+    assert "two: valid" in result.stdout
+    assert "cannot read gone" in result.stderr
+    assert run("check", "one", "two").exit_code == 1
+
+
+def test_a_check_against_a_large_cluster_is_short(run, tmp_path):
+    nodes = [b.node(f"gpu-{number}", gpus=8, model=("A100", "H100")[number % 2]) for number in range(5000)]
+    pods = [b.pod(f"p{number}", namespace=f"ns-{number}", gpus=1, node=f"gpu-{number}") for number in range(300)]
+    sample_world.write(tmp_path, [*nodes, b.node("cpu-0", gpus=None), *pods])
+    result = run("check", str(tmp_path / "policy.yaml"), "--world", str(tmp_path / "world.json"))
+    lines = result.stdout.splitlines()
+    assert len(lines) < 20
+    assert max(map(len, lines)) < 500
+    assert "300 namespaces have 300 pods with GPUs but no team" in result.stdout
+    assert "kubectl taint nodes -l 'nvidia.com/gpu.product in (A100,H100)' nvidia.com/gpu=present" in result.stdout
+
+
+def test_a_limit_of_problems_says_how_many_more_there_are(run, tmp_path):
+    teams = "".join(f"  - {{name: t{number}}}\n" for number in range(9))
+    (tmp_path / "a.yaml").write_text(f"{HEADER}teams:\n{teams}")
+    result = run("check", str(tmp_path), "--limit", "2")
+    *shown, more = result.stdout.splitlines()
+    assert len(shown) == 2
+    assert more == "and 7 more problems: --limit or a pipe shows them"
+    assert result.stderr.startswith("9 problems in ")

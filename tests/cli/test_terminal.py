@@ -1,10 +1,6 @@
 """Names that others chose reach a terminal in every command: none of them breaks a table or moves the cursor."""
 
 import json
-import os
-import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,9 +8,9 @@ import yaml
 from click.testing import CliRunner
 
 from tests.cli import sample_world
+from tests.cli.terminals import on_a_terminal
 from webhook.cli.main import main
 
-ROOT = Path(__file__).parents[2]
 EVIL = "x\nteam-a  99  99\x1b[2J\x9b1m\u202e"
 """A line of its own, a sequence that clears the screen, an 8-bit one, and a mark that turns the text around."""
 
@@ -107,29 +103,11 @@ def test_a_report_of_logs_keeps_its_columns():
     assert len(done.stdout.split("\n")) == 7
 
 
-def on_a_terminal(*words, **environment):
-    """Run the command on a terminal, and return what it printed."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "webhook", *words]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "NO_COLOR": "1", **environment}
-    running = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ)
-    os.close(theirs)
-    printed = b""
-    try:
-        while chunk := os.read(ours, 65_536):
-            printed += chunk
-    except OSError:
-        pass  # Linux: the other side closed the terminal
-    os.close(ours)
-    assert running.wait(timeout=60) == 0
-    return printed.decode()
-
-
 @pytest.mark.parametrize(
     ("encoding", "want", "unwanted"), [("utf-8", "·", ""), ("ascii", ".", "·")], ids=["UTF-8", "ASCII"]
 )
 def test_a_terminal_gets_only_characters_that_it_can_show(tmp_path, encoding, want, unwanted):
-    printed = on_a_terminal("status", *sample_world.write(tmp_path), PYTHONIOENCODING=encoding)
+    printed = on_a_terminal("status", *sample_world.write(tmp_path), PYTHONIOENCODING=encoding).text
     picture = next(line for line in printed.splitlines() if line.startswith("gpu-10"))
     assert want in picture
     assert not unwanted or unwanted not in printed

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -157,13 +158,31 @@ def _ending(exit_code: int) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Free loopback ports, outside of the range that Linux uses for outgoing connections."""
+    """Free loopback ports, outside of the range that Linux uses for outgoing connections.
+
+    No other process that takes its ports here gets them as long as this one runs, however long their server takes to
+    listen: a file for each port names the process that has it.
+    """
     ports: list[int] = []
-    with contextlib.ExitStack() as taken:
-        while len(ports) < count:
-            candidate = random.randint(20_000, 32_000)
-            holder = taken.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
-                holder.bind(("127.0.0.1", candidate))
+    while len(ports) < count:
+        candidate = random.randint(20_000, 32_000)
+        with socket.socket() as holder, contextlib.suppress(OSError):
+            holder.bind(("127.0.0.1", candidate))
+            if _is_claimed(candidate):
                 ports.append(candidate)
     return ports
+
+
+def _is_claimed(port: int) -> bool:
+    """Write this process's id into the port's file, unless the file has the id of another one that runs."""
+    folder = Path(tempfile.gettempdir(), f"fairgate-test-ports-{os.getuid()}")
+    folder.mkdir(exist_ok=True)
+    file, own = folder / str(port), str(os.getpid())
+    try:
+        file.touch(exist_ok=False)
+    except FileExistsError:
+        owner = file.read_text()
+        if not owner or Path("/proc", owner).exists():
+            return False
+    file.write_text(own)
+    return True

@@ -43,6 +43,10 @@ class Prometheus:
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{expr}: {json.load(error)['error']}") from error
 
+    def selectors(self, expr: str) -> list[str]:
+        """What an expression selects, each with its matchers but without its range."""
+        return list(_selectors(self._get("/api/v1/parse_query", query=expr)))
+
     def rules(self) -> list[dict]:
         """All rules with their health and state."""
         return [rule for group in self._get("/api/v1/rules")["groups"] for rule in group["rules"]]
@@ -56,6 +60,19 @@ class Prometheus:
         url = f"{self.url}{path}?{urllib.parse.urlencode(parameters)}"
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:
             return json.load(answer)["data"]
+
+
+def _selectors(node: object) -> Iterator[str]:
+    if isinstance(node, list):
+        for each in node:
+            yield from _selectors(each)
+    elif isinstance(node, dict):
+        if node.get("type") in ("vectorSelector", "matrixSelector"):
+            matchers = [each for each in node["matchers"] if each["name"] != "__name__"]
+            inside = ",".join(sorted(f"{each['name']}{each['type']}{json.dumps(each['value'])}" for each in matchers))
+            yield f"{node['name']}{{{inside}}}" if inside else node["name"]
+        for each in node.values():
+            yield from _selectors(each)
 
 
 @contextlib.contextmanager

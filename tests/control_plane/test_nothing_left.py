@@ -70,7 +70,7 @@ def test_nothing_is_left_over(hanging_run, number, to_group):
     run, folder = hanging_run
     assert len(processes_with(str(folder))) >= 5
     (os.killpg if to_group else os.kill)(run.pid, number)
-    run.wait(30)
+    run.wait(90)
     deadline = time.monotonic() + 60
     while processes_with(str(folder)) or folder.exists():
         assert time.monotonic() < deadline, f"left: {processes_with(str(folder))}, {folder} exists: {folder.exists()}"

@@ -1,8 +1,10 @@
 """The supervisor, with `sleep` and shell scripts for components."""
 
+import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -173,3 +175,16 @@ def test_nothing_outlives_an_owner_that_is_ended_by(number):
 
 def test_ports_differ():
     assert len(set(free_ports(20))) == 20
+
+
+def test_a_port_of_another_process_that_runs_is_not_given_again(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    [first] = free_ports(1)
+    drawn = iter([first, first, 20_001])
+    monkeypatch.setattr(random, "randint", lambda *_: next(drawn))
+    assert free_ports(1) == [20_001]
+    [file] = tmp_path.glob(f"*/{first}")
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    file.write_bytes(gone.stdout.strip())
+    drawn = iter([first])
+    assert free_ports(1) == [first], "the process that had it has ended"

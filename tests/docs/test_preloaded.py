@@ -67,7 +67,7 @@ def test_pipes_environment_and_exit_status_are_as_in_a_shell(shell):
 def test_a_signal_reaches_it(server):
     process, fork = server
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(90) == 0
     wait_until(lambda: not is_alive(fork))
 
 
@@ -86,5 +86,5 @@ def test_it_ends_with_the_block(shell, tmp_path, tmp_path_factory):
             process = until_its_end.enter_context(shell(f"exec {SERVE.format(root=ROOT)}", **environment))
             assert process.stdout.readline()
             fork = fork_with(tmp_path)
-        assert process.wait(30) == 1
+        assert process.wait(90) == 1
     wait_until(lambda: not is_alive(fork))

@@ -21,9 +21,9 @@ from tests.docs.excluded import EXCLUDED_COMMANDS
 from tests.docs.release import Release
 from webhook.kube.registration.inventory import WEBHOOKS
 
-SECONDS = 120
-PATIENCE_SECONDS = 60
-STOP_SECONDS = 30
+SECONDS = 480
+PATIENCE_SECONDS = 120
+STOP_SECONDS = 90
 # Commands that run until they are stopped; a reader has them in another terminal.
 _STAYS = re.compile(
     r"^(?:\w+=\S+ )*(?:fairgate (?:serve|evict|tryout|page)|kubectl fairgate (?:page|status .*--watch))\b"

@@ -62,8 +62,8 @@ async def test_a_node_keeps_the_room_of_a_charged_pod_which_tolerates_its_taint_
         assert tolerates(stage) == [taint["value"]]
         assert stage.locked() == {"n0": [uid]}
         asked = [(each.verb, each.path) for each in stage.api.asked]
-        let_in = asked.index(("patch", "/api/v1/namespaces/team-b/pods/b"))
-        assert let_in < next(n for n, (_, path) in enumerate(asked) if path.endswith("/eviction"))
+        to_tolerate = asked.index(("patch", "/api/v1/namespaces/team-b/pods/b"))
+        assert to_tolerate < next(n for n, (_, path) in enumerate(asked) if path.endswith("/eviction"))
         await asyncio.sleep(20)
         assert stage.real_evictions() == 1
         starts(stage)

@@ -15,7 +15,7 @@ from tests.scenarios import serving
 from webhook.cluster.writes.evictions import Evicted
 from webhook.core.model.policy import Enforcement, ReclaimRules
 from webhook.core.reclaim.evictions import Evictions
-from webhook.core.reclaim.reservation import NodeHold, Target
+from webhook.core.reclaim.reservation import EvictionTarget, NodeHold
 from webhook.evictor import executor as executors
 from webhook.evictor import hold_manager
 from webhook.evictor.actions import NodeActions
@@ -199,7 +199,7 @@ async def test_queued_victims_stay_when_the_beneficiary_is_gone(stage, monkeypat
 
 async def test_a_victim_is_not_evicted_again_before_the_first_eviction_is_answered(stage):
     stage.node("n0")
-    victim = Target(stage.borrower("a", on="n0"), "team-a", "a", stage.asker("b"), 0)
+    victim = EvictionTarget(stage.borrower("a", on="n0"), "team-a", "a", stage.asker("b"), 0)
     hold = NodeHold("h", "n0", 0, (), (victim,))
     node_actions = NodeActions("n0", hold, is_news=False, evictions=(victim,))
     table, answered = Evictions(), []

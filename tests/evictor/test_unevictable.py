@@ -8,10 +8,10 @@ from tests.cluster.support.fake_api import Answer, Slow
 from tests.core.support import make
 from tests.evictor.support.stage import PODS, POOR, fill
 from tests.scenarios import serving
-from webhook.cluster.writes.evictions import Obstacle, Refused
+from webhook.cluster.writes.evictions import EvictionObstacle, Refused
 from webhook.core.model.policy import ReclaimRules
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reservation import Target
+from webhook.core.reclaim.reservation import EvictionTarget
 from webhook.evictor import hold_manager, unevictable
 from webhook.evictor.unevictable import FIRST_SECONDS, LONGEST_BUDGET_SECONDS, LONGEST_SECONDS, Unevictable
 from webhook.kube.reclaim.holds import rfc3339
@@ -172,8 +172,8 @@ class Table:
         self.now = 0.0
         self.table = Unevictable(ReclaimIndex(ReclaimRules()), lambda: self.now)
 
-    def fail(self, uid, obstacle=Obstacle.FAILURE, **target):
-        return self.table.leave_alone(Target(uid, "team-a", uid, "b", 0, **target), Refused("why", obstacle))
+    def fail(self, uid, obstacle=EvictionObstacle.FAILURE, **target):
+        return self.table.leave_alone(EvictionTarget(uid, "team-a", uid, "b", 0, **target), Refused("why", obstacle))
 
 
 def test_the_pause_doubles_up_to_hours():
@@ -181,7 +181,7 @@ def test_the_pause_doubles_up_to_hours():
     pauses = [table.fail("a") for _ in range(12)]
     assert pauses[:4] == [FIRST_SECONDS, 2 * FIRST_SECONDS, 4 * FIRST_SECONDS, 8 * FIRST_SECONDS]
     assert pauses[-1] == LONGEST_SECONDS
-    assert [table.fail("b", Obstacle.BUDGET) for _ in range(6)][-1] == LONGEST_BUDGET_SECONDS
+    assert [table.fail("b", EvictionObstacle.BUDGET) for _ in range(6)][-1] == LONGEST_BUDGET_SECONDS
 
 
 def test_a_pod_is_left_alone_until_its_pause_is_over():
@@ -195,7 +195,7 @@ def test_a_pod_is_left_alone_until_its_pause_is_over():
 @pytest.mark.parametrize(("is_past_budgets", "want"), [(False, set()), (True, {"a"})])
 def test_a_budget_keeps_a_pod_only_while_budgets_count(is_past_budgets, want):
     table = Table()
-    table.fail("a", Obstacle.BUDGET, is_past_budgets=is_past_budgets)
+    table.fail("a", EvictionObstacle.BUDGET, is_past_budgets=is_past_budgets)
     assert (table.table.paused(), table.table.immovable()) == ({"a"}, want)
 
 
@@ -218,8 +218,8 @@ def test_a_pod_that_is_gone_is_forgotten():
 def test_what_no_budget_explains_is_listed_the_latest_first():
     table = Table()
     table.fail("a")
-    table.fail("b", Obstacle.BUDGET)
-    table.fail("c", Obstacle.POLICY)
+    table.fail("b", EvictionObstacle.BUDGET)
+    table.fail("c", EvictionObstacle.POLICY)
     assert [each.name for each in table.table.lasting()] == ["c", "a"]
     assert table.table.counts() == {"failure": 1, "budget": 1, "policy": 1, "stuck": 0}
     assert table.table.texts() == ["team-a/c: why", "team-a/a: why"]

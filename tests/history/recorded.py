@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.history.support import T0, row
-from webhook.history.store import Batch, Store
+from webhook.history.store import Batch, HistoryStore
 from webhook.history.trace_row import ObjectRow, PodRow, PolicyRow, Trace
 from webhook.history.usage_row import INTERVAL_SECONDS
 
@@ -91,7 +91,7 @@ PODS = (
 
 def write(path, pods=PODS, *, policy=POLICY, objects=None):
     """Write the history to a file."""
-    store = Store(path)
+    store = HistoryStore(path)
     policies = () if policy is None else (PolicyRow("recorded", T0, policy),)
     trace = Trace(tuple(pods), tuple(objects or (node("n0"), node("n1"))), policies)
     rows = [

@@ -1,6 +1,6 @@
 """Rows and clocks for tests of the history."""
 
-from webhook.history.usage_row import Kind, UsageKey, UsageRow
+from webhook.history.usage_row import UsageKey, UsageKind, UsageRow
 
 T0 = 1_700_000_100  # the start of an interval
 A100 = "A100"
@@ -22,7 +22,7 @@ class Clock:
 
 
 def row(kind, amount, *, team="", user="", model="", start=T0, department=""):
-    return UsageRow(start, UsageKey(Kind(kind), team, user, model), amount, department)
+    return UsageRow(start, UsageKey(UsageKind(kind), team, user, model), amount, department)
 
 
 def amounts(rows, *, start=None):

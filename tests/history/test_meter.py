@@ -12,7 +12,7 @@ from webhook.core.model.names import GpuModel, NodeName, TeamName, Uid, User
 from webhook.core.model.policy import Department
 from webhook.core.model.tier import Tier
 from webhook.history.meter import MAX_INTERVALS, Meter
-from webhook.history.usage_row import INTERVAL_SECONDS, MAX_TEXT, MAX_USERS, OTHERS, Kind, UsageKey, bounded
+from webhook.history.usage_row import INTERVAL_SECONDS, MAX_TEXT, MAX_USERS, OTHERS, UsageKey, UsageKind, bounded
 
 N0 = NodeName("n0")
 
@@ -108,9 +108,9 @@ def test_a_clock_that_goes_back_adds_nothing_and_takes_nothing(world, meter):
 
 
 def test_what_comes_for_an_interval_that_was_dropped_counts_in_the_present_one(world, meter):
-    meter.add(UsageKey(Kind.REFUSED, "team-a"), 1, T0)
+    meter.add(UsageKey(UsageKind.REFUSED, "team-a"), 1, T0)
     meter.drop_before(T0 + INTERVAL_SECONDS)
-    meter.add(UsageKey(Kind.REFUSED, "team-a"), 1, T0)
+    meter.add(UsageKey(UsageKind.REFUSED, "team-a"), 1, T0)
     assert {row.start: row.amount for row in meter.rows(world.policy)} == {T0 + INTERVAL_SECONDS: 1}
 
 
@@ -123,7 +123,7 @@ def test_an_interval_continues_what_an_earlier_process_wrote_of_it(world, meter)
     meter.backfill(world, since=T0 + 30, until=T0 + 40)
     meter.advance(T0 + 50, is_observed=False)
     assert rows_of(meter, world)[("guaranteed", "team-a", "", A100)] == 30 + 10 + 10
-    assert meter.totals[UsageKey(Kind.HELD_GUARANTEED, "team-a", "", A100)] == 10
+    assert meter.totals[UsageKey(UsageKind.HELD_GUARANTEED, "team-a", "", A100)] == 10
 
 
 def test_a_gap_is_filled_from_the_creation_of_a_pod_at_the_earliest(world, meter):
@@ -151,13 +151,13 @@ def test_a_users_rows_are_bounded_whatever_names_a_tenant_makes_up(world, meter)
 
 def test_a_million_refusals_are_one_row(world, meter):
     for _ in range(10_000):  # a hundred of each
-        meter.add(UsageKey(Kind.REFUSED, "team-a", "mallory"), 100, T0)
+        meter.add(UsageKey(UsageKind.REFUSED, "team-a", "mallory"), 100, T0)
     assert rows_of(meter, world) == {("refused", "team-a", "mallory", ""): 1_000_000}
 
 
 def test_rows_that_are_never_written_are_dropped_after_a_day_and_counted(world, meter):
     for number in range(MAX_INTERVALS + 3):
-        meter.add(UsageKey(Kind.REFUSED, "team-a"), 1, T0 + number * INTERVAL_SECONDS)
+        meter.add(UsageKey(UsageKind.REFUSED, "team-a"), 1, T0 + number * INTERVAL_SECONDS)
     assert len(meter.rows(world.policy)) == MAX_INTERVALS
     assert meter.dropped == 3
 
@@ -167,7 +167,7 @@ def test_rows_have_the_path_of_the_teams_departments(world, meter):
     policy = replace(
         world.policy, teams=(replace(team, departments=(Department("nlp", parent="research"), Department("research"))),)
     )
-    meter.add(UsageKey(Kind.REFUSED, team.name), 1, T0)
+    meter.add(UsageKey(UsageKind.REFUSED, team.name), 1, T0)
     assert [row.department for row in meter.rows(policy)] == ["research/nlp"]
 
 

@@ -11,7 +11,7 @@ from webhook.core.model.names import NodeName
 from webhook.history import pod_log
 from webhook.history.pod_log import MAX_REFUSALS, PodLog
 from webhook.history.reader import read_trace
-from webhook.history.store import Batch, Store
+from webhook.history.store import Batch, HistoryStore
 from webhook.history.trace_row import MAX_OBJECT_BYTES, PodRow
 from webhook.history.trace_store import prune_trace
 from webhook.kube.objects import objects
@@ -57,7 +57,7 @@ def end(world, log, uid="u1"):
 
 
 def test_a_pod_is_noted_when_it_comes_when_it_is_bound_and_when_it_ends(world, log, clock, tmp_path):
-    store = Store(tmp_path / "h.db")
+    store = HistoryStore(tmp_path / "h.db")
 
     def write():
         store.write(Batch([], clock(), log.take().trace()))
@@ -101,7 +101,7 @@ def test_an_object_that_is_too_large_is_left_out_of_its_row(world, log):
 
 
 def test_equal_refusals_of_a_day_are_one_row(log, clock, tmp_path):
-    store = Store(tmp_path / "h.db")
+    store = HistoryStore(tmp_path / "h.db")
     for _ in range(3):
         for _ in range(1000):
             log.refused(REFUSED, pod())
@@ -129,7 +129,7 @@ def test_more_pods_than_are_kept_between_two_batches_are_dropped_and_counted(wor
 
 
 def test_nodes_and_namespaces_are_kept_as_they_were_last(log, clock, tmp_path):
-    store = Store(tmp_path / "h.db")
+    store = HistoryStore(tmp_path / "h.db")
     for allocatable in ("8", "7"):
         body = {"metadata": {"name": "n0"}, "status": {"allocatable": {"nvidia.com/gpu": allocatable}}}
         log.note("nodes", msgspec.json.decode(msgspec.json.encode(body), type=objects.Node), "n0")
@@ -145,7 +145,7 @@ def test_nodes_and_namespaces_are_kept_as_they_were_last(log, clock, tmp_path):
 
 
 def test_a_policy_is_kept_once_until_it_changes(log, clock, tmp_path):
-    store = Store(tmp_path / "h.db")
+    store = HistoryStore(tmp_path / "h.db")
     for text in ("one", "one", "two"):
         log.note_policy(text, lambda text=text: f"kind: {text}")
         store.write(Batch([], clock(), log.take().trace()))
@@ -156,7 +156,7 @@ def test_a_policy_is_kept_once_until_it_changes(log, clock, tmp_path):
 
 
 def test_pods_that_ended_while_nothing_was_recorded_end_with_the_last_record(world, log, tmp_path):
-    store = Store(tmp_path / "h.db")
+    store = HistoryStore(tmp_path / "h.db")
     for uid in ("u1", "u2"):
         show(world, log, uid, node=N0)
     store.write(Batch([], T0, log.take().trace()))
@@ -167,7 +167,7 @@ def test_pods_that_ended_while_nothing_was_recorded_end_with_the_last_record(wor
 
 def test_a_crowd_of_one_team_displaces_its_own_pods_first(tmp_path, monkeypatch):
     monkeypatch.setattr("webhook.history.trace_store.MAX_PODS", 50)
-    store = Store(tmp_path / "h.db")
+    store = HistoryStore(tmp_path / "h.db")
     teams = ["a"] * 90 + ["b"] * 20
     rows = [PodRow(f"{team}{n}", team, "p", team=team, created=T0 + n) for n, team in enumerate(teams)]
     store.write(Batch([], T0, pod_log.Notes(tuple((row, None) for row in rows), (), ()).trace()))

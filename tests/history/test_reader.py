@@ -8,7 +8,7 @@ import pytest
 from tests.history.support import T0, row
 from webhook.history.reader import read_run_times, read_usage
 from webhook.history.schema import HistoryError
-from webhook.history.store import Batch, Store
+from webhook.history.store import Batch, HistoryStore
 from webhook.history.trace_row import PodRow, Trace
 
 EVER = (0, 2**40)
@@ -17,14 +17,14 @@ EVER = (0, 2**40)
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "history.db"
-    store = Store(path)
+    store = HistoryStore(path)
     store.write(Batch([row("waiting", 1, team=f"team-{n}") for n in range(2000)], T0))
     store.close()
     return path
 
 
 def test_a_file_is_read_while_it_is_written(path):
-    store = Store(path)
+    store = HistoryStore(path)
     store.write(Batch([row("observed", 1)], T0))
     assert len(read_usage(path, *EVER).rows) == 2001
     store.close()
@@ -47,7 +47,7 @@ def test_run_times_are_those_of_pods_that_ended_last(path):
         PodRow("backwards", "vision", "backwards", bound=T0 + 9, ended=T0),
         PodRow("no number", "vision", "no number", bound=T0, ended=float("inf")),
     ]
-    store = Store(path)
+    store = HistoryStore(path)
     store.write(Batch((), T0, Trace((*pods, *others))))
     store.close()
     assert [row.uid for row in read_run_times(path, most=3)] == ["p4", "p3"], "infinite times take a place"
@@ -59,7 +59,7 @@ def test_what_users_said_of_their_runs_is_read_of_the_objects(path):
     limits = {"metadata": {"annotations": {"fairgate.dev/run-time-limit": "60s"}}, "spec": {"activeDeadlineSeconds": 9}}
     odd = {"metadata": {"annotations": {"fairgate.dev/run-time": [1]}}, "spec": {"activeDeadlineSeconds": "x"}}
     texts = [json.dumps(said), json.dumps(limits), json.dumps(odd), "no JSON", ""]
-    store = Store(path)
+    store = HistoryStore(path)
     rows = [
         PodRow(f"p{n}", "vision", "p", team="vision", created=T0, bound=T0 + 5, ended=T0 + 90 - n, object=text)
         for n, text in enumerate(texts)
@@ -85,7 +85,7 @@ def test_run_times_of_a_team_or_user_with_many_pods_do_not_displace_others(path)
     flood = [ran(f"f{n}", team="flood", user=f"robot-{n % 20}", end=1000 + n) for n in range(300)]
     own = [ran(f"o{n}", team="flood", user="ada", end=n) for n in range(3)]
     honest = [ran(f"h{n}", team="honest", user="bob", end=n) for n in range(30)]
-    store = Store(path)
+    store = HistoryStore(path)
     store.write(Batch((), T0, Trace((*flood, *own, *honest))))
     store.close()
     kept = [row.uid for row in read_run_times(path, most=100)]

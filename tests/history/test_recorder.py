@@ -12,7 +12,7 @@ from tests.history.support import A100, T0, Clock, amounts
 from webhook.core.model.names import GpuModel, Namespace, NodeName
 from webhook.core.model.reason import Code, Reason
 from webhook.history.reader import read_usage
-from webhook.history.recorder import AT_ONCE, Recorder
+from webhook.history.recorder import AT_ONCE, UsageRecorder
 from webhook.history.usage_row import INTERVAL_SECONDS
 from webhook.kube.admission.review import Operation, Review
 from webhook.observe.gpu_time import GpuHolder, NodeGpus
@@ -46,7 +46,7 @@ def log(tmp_path):
 @asynccontextmanager
 async def recording(world, path, clock, log, **more):
     """Record until the end of the block; every flush is a call of the test."""
-    recorder = Recorder(world, open_logs(LogFormat.JSON, fd=log.fileno()), path=path, clock=clock, **more)
+    recorder = UsageRecorder(world, open_logs(LogFormat.JSON, fd=log.fileno()), path=path, clock=clock, **more)
     task = asyncio.create_task(recorder.run())
     await until(lambda: recorder.until)
     await recorder.flush()
@@ -122,7 +122,7 @@ async def test_a_replica_that_starts_while_the_one_before_it_still_records_count
     world.set_pod(make.resident(1, node=N0, created=T0))
     async with recording(world, path, clock, log) as before:
         clock.seconds += 10
-        after = Recorder(world, open_logs(LogFormat.JSON, fd=log.fileno()), path=path, clock=clock)
+        after = UsageRecorder(world, open_logs(LogFormat.JSON, fd=log.fileno()), path=path, clock=clock)
         task = asyncio.create_task(after.run())
         await until(lambda: after.problem)
         assert "is written by another process" in after.problem
@@ -171,7 +171,7 @@ async def test_a_disk_that_fails_is_logged_once_and_again_when_it_works(world, t
 
 
 async def test_time_while_the_world_is_stale_is_not_observed(world, path, clock, log):
-    recorder = Recorder(world, open_logs(LogFormat.JSON, fd=log.fileno()), path=path, clock=clock)
+    recorder = UsageRecorder(world, open_logs(LogFormat.JSON, fd=log.fileno()), path=path, clock=clock)
     why = None
 
     async def synced():

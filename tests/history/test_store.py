@@ -12,7 +12,7 @@ import pytest
 from tests.history.support import T0, amounts, row
 from webhook.history.reader import read_usage
 from webhook.history.schema import HistoryError
-from webhook.history.store import Batch, Bounds, Store
+from webhook.history.store import Batch, HistoryBounds, HistoryStore
 from webhook.history.usage_row import INTERVAL_SECONDS
 
 DAY = 86_400
@@ -25,7 +25,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def store(path):
-    opened = Store(path)
+    opened = HistoryStore(path)
     yield opened
     opened.close()
 
@@ -54,7 +54,7 @@ def test_a_restart_goes_on_with_the_interval_that_was_not_over(store, path):
     rows = [row("observed", 300, start=T0), row("observed", 20, start=T0 + INTERVAL_SECONDS)]
     store.write(Batch(rows, T0 + INTERVAL_SECONDS + 20.25))
     store.close()
-    again = Store(path)
+    again = HistoryStore(path)
     found = again.recorded()
     again.close()
     assert found.until == T0 + INTERVAL_SECONDS + 20.25
@@ -91,7 +91,7 @@ def test_a_writer_that_is_killed_leaves_whole_batches(path):
     found = read(path)
     assert len(found) == 50
     assert len({each.amount for each in found}) == 1
-    Store(path).close()
+    HistoryStore(path).close()
 
 
 def test_rows_of_another_time_are_deleted_when_they_are_too_old(store, path):
@@ -101,7 +101,7 @@ def test_rows_of_another_time_are_deleted_when_they_are_too_old(store, path):
 
 
 def test_a_file_that_is_nearly_full_loses_its_oldest_days(path):
-    store = Store(path, Bounds(megabytes=1))
+    store = HistoryStore(path, HistoryBounds(megabytes=1))
     for day in range(10):
         rows = [row("waiting", 1, team="t" * 100, user=f"u{n}", start=T0 + day * DAY) for n in range(1000)]
         store.prune(T0)
@@ -115,7 +115,7 @@ def test_a_file_that_is_nearly_full_loses_its_oldest_days(path):
 
 
 def test_a_full_file_says_so_and_keeps_what_it_has(path):
-    store = Store(path, Bounds(megabytes=1))
+    store = HistoryStore(path, HistoryBounds(megabytes=1))
     store.write(Batch([row("waiting", 7, team="kept")], T0))
     rows = [row("waiting", 1, team="t" * 100, user=f"user-{n}" * 10) for n in range(10_000)]
     with pytest.raises(HistoryError, match="full"):
@@ -147,7 +147,7 @@ def test_a_disk_that_becomes_read_only_says_so_and_takes_the_rows_later(store, p
 
 def test_a_folder_in_the_place_of_the_file_is_named(tmp_path):
     with pytest.raises(HistoryError, match="unable to open database file"):
-        Store(tmp_path)
+        HistoryStore(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -160,11 +160,11 @@ def test_a_folder_in_the_place_of_the_file_is_named(tmp_path):
 def test_a_file_of_another_kind_is_left_alone(path, content, why):
     path.write_bytes(content)
     if why is None:
-        Store(path).close()
+        HistoryStore(path).close()
         assert read(path) == []
         return
     with pytest.raises(HistoryError, match=why):
-        Store(path)
+        HistoryStore(path)
     assert path.read_bytes() == content
 
 
@@ -173,7 +173,7 @@ def test_a_database_of_another_program_is_left_alone(path):
         other.execute("CREATE TABLE cats (name TEXT)")
     other.close()
     with pytest.raises(HistoryError, match="is not a history of Fairgate"):
-        Store(path)
+        HistoryStore(path)
     with sqlite3.connect(path) as other:
         assert [name for (name,) in other.execute("SELECT name FROM sqlite_master")] == ["cats"]
     other.close()
@@ -185,16 +185,16 @@ def test_a_history_of_a_later_format_is_left_alone(store, path):
         later.execute("PRAGMA user_version = 2")
     later.close()
     with pytest.raises(HistoryError, match="has format 2, and this version reads up to 1"):
-        Store(path)
+        HistoryStore(path)
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path):
     with pytest.raises(HistoryError, match=r"missing/h\.db cannot be opened: No such file or directory"):
-        Store(tmp_path / "missing" / "h.db")
+        HistoryStore(tmp_path / "missing" / "h.db")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(HistoryError, match="Permission denied"):
-        Store(tmp_path / "h.db")
+        HistoryStore(tmp_path / "h.db")

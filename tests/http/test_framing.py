@@ -36,7 +36,7 @@ def fed(*pieces):
         pytest.param([GET[:-2] + b"Upgrade: h2c\r\nConnection: Upgrade\r\n\r\n"], Arriving.NOT_HTTP, id="an upgrade"),
     ],
 )
-def test_what_part_of_a_request_is_on_its_way(pieces, want):
+def test_what_part_of_a_request_is_starting(pieces, want):
     assert fed(*pieces).arriving is want
 
 

@@ -206,6 +206,14 @@ def test_many_nodes_are_selected_by_a_label_that_only_they_have():
     assert line.endswith("kubectl taint nodes n0 n1 n2 n3 n4 n5 nvidia.com/gpu=present:NoSchedule")
 
 
+def test_very_many_nodes_are_selected_by_few_values_of_a_label_or_one_by_one():
+    many = [b.node(f"n{i}", labels={"kind": f"k{i % 3}"}) for i in range(30)]
+    (line,) = taints("", *many, b.node("cpu", gpus=None, labels={"kind": "cpu"}))
+    assert line.endswith("kubectl taint nodes -l 'kind in (k0,k1,k2)' nvidia.com/gpu=present:NoSchedule")
+    (line,) = taints("", *many, b.node("cpu", gpus=None, labels={"kind": "k0"}))
+    assert line.endswith("for each of them kubectl taint nodes NODE nvidia.com/gpu=present:NoSchedule")
+
+
 def test_a_match_by_the_absence_of_a_label_selects_gpu_pods():
     def found(expressions, selector):
         return warnings(
@@ -272,3 +280,14 @@ def test_shares_are_compared_with_gpus_not_with_their_replicas():
     assert "teams[0].gpus.guaranteed: cannot be met: all nodes together have 1 GPU" in "\n".join(
         warnings(team + counted, nodes=[sliced])
     )
+
+
+@pytest.mark.parametrize(("count", "want"), [(5, 5), (6, 1)])
+def test_many_namespaces_without_a_team_are_one_warning(count, want):
+    pods = [b.pod(f"p{i}", namespace=f"ns{i}", uid=f"u{i}", node="a") for i in range(count)]
+    found = [each for each in warnings(GOOD_TEAM, *pods) if "no team" in each]
+    assert len(found) == want
+    names = "ns0, ns1, ns2, ns3, ns4 and 1 more"
+    assert count == 5 or found == [
+        f"p: teams: 6 namespaces have 6 pods with GPUs but no team, so new pods are refused: {names}"
+    ]

@@ -115,7 +115,7 @@ def leaked(text: str, *, keys: Iterable[bytes], kubeconfig: Path) -> list[str]:
 def get(url: str, *, ca: Path) -> str:
     """GET one of a server's endpoints."""
     context = ssl.create_default_context(cafile=ca)
-    with urllib.request.urlopen(url, context=context, timeout=10) as answer:
+    with urllib.request.urlopen(url, context=context, timeout=60) as answer:
         return answer.read().decode()
 
 

@@ -20,7 +20,7 @@ from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
 from tests.scenarios.uninstalling import HOLD, TAINT, gated, register
 from webhook.kube.registration.inventory import REGISTERED_GUARDS, WEBHOOKS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+pytestmark = pytest.mark.cluster
 
 QUEUES = "defaults: {onLimit: queue, onNoRoom: queue}\nqueue: {depth: 2000}\n"
 SMALL = {"gpus": 1, "cpu": "100m", "memory": "256Mi"}

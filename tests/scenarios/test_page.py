@@ -43,7 +43,7 @@ class Page:
 
     def request(self, path, *, method="GET", body=None, headers=None):
         host = self.base.removeprefix("http://")
-        connection = HTTPConnection(host, timeout=30)
+        connection = HTTPConnection(host, timeout=90)
         connection.request(method, path, body=body, headers={**self.headers, **(headers or {})})
         answer = connection.getresponse()
         found = answer.status, dict(answer.getheaders()), answer.read().decode()
@@ -71,7 +71,7 @@ def running_page(kubeconfig, *flags):
             yield Page(url[0])
         finally:
             process.terminate()
-            assert process.wait(20) == 0, "SIGTERM ends it normally"
+            assert process.wait(90) == 0, "SIGTERM ends it normally"
 
 
 def wait_shown(cluster, page, path, text, **more):
@@ -202,7 +202,7 @@ def test_ten_open_pages_cost_the_api_server_one_list_and_watch(start_control_pla
         wait_shown(cluster, page, "/", "node-0")
         streams = []
         for _ in range(10):
-            connection = HTTPConnection(page.base.removeprefix("http://"), timeout=30)
+            connection = HTTPConnection(page.base.removeprefix("http://"), timeout=90)
             connection.request("GET", "/events", headers=page.headers)
             assert connection.getresponse().status == 200
             streams.append(connection)

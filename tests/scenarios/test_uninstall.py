@@ -28,7 +28,7 @@ from tests.scenarios.uninstalling import (
 )
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.uninstall.plan import Step, plan
-from webhook.cluster.uninstall.removal import Removal
+from webhook.cluster.uninstall.removal import Uninstallation
 from webhook.cluster.uninstall.scope import Scope, Tempo
 from webhook.cluster.uninstall.survey import survey
 from webhook.kube.registration.inventory import DEFINITIONS, REGISTERED_GUARDS, WEBHOOKS, leases
@@ -137,7 +137,7 @@ async def _ends_before(cluster, *, change):
     async with await connect(cluster.kubeconfig) as connection:
         killed = _Killed(connection, change)
         scope = Scope()
-        removal = Removal(killed, scope, QUICK, report=lambda _: None, waits=lambda _: None)
+        removal = Uninstallation(killed, scope, QUICK, report=lambda _: None, waits=lambda _: None)
         work = asyncio.create_task(removal.run(await survey(connection, scope, QUICK)))
         death = asyncio.create_task(killed.is_dead.wait())
         await asyncio.wait((work, death), return_when=asyncio.FIRST_COMPLETED)

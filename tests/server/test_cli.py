@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from webhook.cli import serve as command
 from webhook.core.model.policy import Enforcement
 from webhook.observe.logs import LogFormat
-from webhook.server.settings import Address, CertSecret, LiveCluster, Settings, StartupError, WorldFile
+from webhook.server.settings import Address, CertSecret, FileWorld, LiveCluster, ServerSettings, StartupError
 
 REQUIRED = ("--policy", "policies", "--listen", ":8443", "--certs", "certs")
 
@@ -33,7 +33,7 @@ def received(monkeypatch):
 def test_without_more_flags_the_cluster_of_this_pod_is_served(received):
     assert invoke(*REQUIRED).exit_code == 0
     assert received == [
-        Settings(policy=Path("policies"), world=LiveCluster(None), listen=Address("", 8443), certs=Path("certs"))
+        ServerSettings(policy=Path("policies"), world=LiveCluster(None), listen=Address("", 8443), certs=Path("certs"))
     ]
 
 
@@ -50,9 +50,9 @@ def test_every_flag_reaches_the_settings(received):
     )
     assert (result.exit_code, result.output) == (0, "")
     assert received == [
-        Settings(
+        ServerSettings(
             policy=Path("p"),
-            world=WorldFile(Path("w.yaml")),
+            world=FileWorld(Path("w.yaml")),
             listen=Address("::1", 0),
             certs=Path("c"),
             cert_hosts=("a.b.svc",),

@@ -20,7 +20,7 @@ from webhook.cluster.writes.lease import lease_timing
 from webhook.core.model.policy import Enforcement
 from webhook.core.model.text import printable_lines
 from webhook.core.reclaim.stranded import STRANDED_SECONDS
-from webhook.evictor.root import Settings, run
+from webhook.evictor.root import EvictorSettings, run
 from webhook.observe.logs import LogFormat
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 from webhook.server.settings import Address
@@ -78,7 +78,7 @@ def evict(options: Options) -> None:
     room for that pod. Every plan is logged before it is carried out.
     """
     listen = options.listen
-    settings = Settings(
+    settings = EvictorSettings(
         policy=options.policy,
         kubeconfig=options.kubeconfig,
         namespace=options.namespace,

@@ -37,6 +37,9 @@ ENDED_READS: Final = 8
 those of one do not keep the others' from being read."""
 
 
+LEDGERS: Final = WorldKind(keys.TEAM_LEDGER, keys.OWN_API, PATH)
+
+
 class _ListMeta(msgspec.Struct, frozen=True, rename={"next": "continue"}):
     next: str = ""
 
@@ -48,16 +51,6 @@ class _Listed(msgspec.Struct, frozen=True):
 
 class NothingReadableError(ClusterError):
     """The user may read none of the kinds of a world."""
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerKind:
-    """The kind TeamLedger, for listing."""
-
-    path: str = PATH
-    api_version: str = keys.OWN_API
-    kind: str = keys.TEAM_LEDGER
-    selector: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,18 +150,19 @@ async def read_policy(kubeconfig: Path | None) -> Policy:
                     "or give a policy folder by --policy"
                 ) from error
             raise
-    return _policy_of(report)
+    return published_policy(report)
 
 
 def policy_of_report(report: Mapping[str, Any]) -> Policy:
     """Return the policy in a Report as the API gives it. Raises ClusterError."""
     try:
-        return _policy_of(msgspec.convert(report, reports.PolicyReport))
+        return published_policy(msgspec.convert(report, reports.PolicyReport))
     except msgspec.ValidationError as error:
         raise ClusterError(f"the published policy is not a report: {error}") from error
 
 
-def _policy_of(report: reports.PolicyReport | None) -> Policy:
+def published_policy(report: reports.PolicyReport | None) -> Policy:
+    """Return the policy that a leader published. Raises ClusterError with what to do instead."""
     if report is None or not report.documents:
         why = report.omitted if report is not None else "the report is empty"
         raise ClusterError(f"the policy in force is not published: {why}; give its folder by --policy")
@@ -223,7 +217,7 @@ async def _totals(connection: ApiConnection) -> tuple[Totals, ...] | None:
     Those of departments are left out: they repeat what the ledgers of their teams say.
     """
     try:
-        ledgers = await list_objects(connection, LedgerKind())
+        ledgers = await list_objects(connection, LEDGERS)
     except ApiError as error:
         if error.is_forbidden:
             return None

@@ -1,11 +1,13 @@
 """The `fairgate` command: one group, each subcommand imported only when it is called."""
 
 import importlib
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from webhook import __version__
+from webhook.cli.options import colors
+from webhook.cli.output import ending_well
 
 COMMANDS: Final = {
     "doctor": "webhook.cli.doctor.command:doctor",
@@ -33,6 +35,15 @@ _OF_POLICY: Final = frozenset({"check", "diff", "from-quotas", "schema"})
 
 class _LazyGroup(click.Group):
     """Imports only the subcommand that is called: `policy check` needs no API client."""
+
+    def main(self, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - of click
+        with ending_well():
+            return super().main(*args, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401
+        ctx.color = colors()
+        with ending_well():  # inside of click, which ends with the status of a refusal
+            return super().invoke(ctx)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)

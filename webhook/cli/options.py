@@ -4,11 +4,10 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
@@ -17,7 +16,11 @@ from webhook.core.model.policy import Enforcement
 if TYPE_CHECKING:
     from webhook.cli.world_source import Source
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+UNBOUNDED: Final = 1 << 16
+"""The width of a pipe or a file: nothing is broken or left out."""
+
+TERMINAL_ROWS: Final = 100
+"""Rows of a list that a terminal shows unless the user asks for more."""
 
 
 PATH: Final = click.Path(path_type=Path)
@@ -77,20 +80,15 @@ world_option = click.option(
 cluster_option = click.option("--cluster", is_flag=True, help="Read a live cluster; nothing is written.")
 
 
-def world_options(command: _Command) -> _Command:
-    """Add --world, --cluster and --kubeconfig."""
-    return world_option(cluster_option(kubeconfig_option(command)))
-
-
 def chosen_source(*, world: Path | None, cluster: bool, kubeconfig: Path | None) -> "Source":
     """Return the source that the options name; by default the cluster."""
     from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415 - slow to import, and --help needs none of it
-    from webhook.server.settings import LiveCluster, WorldFile  # noqa: PLC0415
+    from webhook.server.settings import FileWorld, LiveCluster  # noqa: PLC0415
 
     if world is not None:
         if cluster or kubeconfig is not None:
             raise click.UsageError("--world and --cluster exclude each other")
-        return WorldFile(world)
+        return FileWorld(world)
     return LiveCluster(kubeconfig or default_kubeconfig())
 
 
@@ -133,11 +131,42 @@ layout_option = click.option(
 )
 
 
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Rows of the longest table that are shown; data has all. Default: 100 on a terminal, all in a pipe.",
+)
+
+
+def most_rows(limit: int | None) -> int:
+    """Return how many rows to show of a list."""
+    return limit or (TERMINAL_ROWS if sys.stdout.isatty() else sys.maxsize)
+
+
+def colors() -> bool | None:
+    """Return whether the user wants colors, None for on terminals: NO_COLOR forbids them, FORCE_COLOR asks for them."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return True if os.environ.get("FORCE_COLOR", "0") not in ("", "0") else None
+
+
 def is_colored() -> bool:
-    """Whether to use color: on a terminal, unless NO_COLOR is set."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    """Whether standard output has colors."""
+    wanted = colors()
+    return can_move(sys.stdout) if wanted is None else wanted
+
+
+def shows_progress() -> bool:
+    """Whether standard error shows what is under way: on a terminal, whatever colors are asked for."""
+    return can_move(sys.stderr)
+
+
+def can_move(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that understands control sequences."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def columns() -> int:
-    """Return the width of the output: that of the terminal; 500 in a pipe."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 500
+    """Return the width of the output: that of the terminal; without bound in a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else UNBOUNDED

@@ -7,7 +7,8 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from webhook.cli.formatting import plural
-from webhook.cli.screen import Screen, grid
+from webhook.cli.grid import Grid, number, prose
+from webhook.cli.screen import Screen
 from webhook.cli.terminal import Line
 from webhook.cli.world_source import Objects, WorldObjects, world_of
 from webhook.core.explain.policy_replay import PolicyOutcome, Running, line_outcomes, policy_outcomes
@@ -124,21 +125,22 @@ def _report(outcome: PolicyOutcome) -> OutcomeReport:
     return OutcomeReport(outcome.team, "counted" if outcome.tier is None else outcome.tier.value, outcome.pool, "")
 
 
-def to_table(diff: DiffReport, *, width: int, is_colored: bool) -> str:
-    """Return the differences as text: each pod, why it is refused or waits, and the sums."""
-    console = Screen(width=width, is_colored=is_colored)
+def to_table(diff: DiffReport, *, limit: int, width: int, is_colored: bool) -> str:
+    """Return the differences as text: the first pods, why they are refused or wait, and the sums of all."""
+    screen = Screen(width=width, is_colored=is_colored)
+    shown = diff.changes[:limit]
     if diff.changes:
-        table = grid("pod", ">GPUs", "was", "would be")
-        for change in diff.changes:
+        table = Grid("pod", number("GPUs"), prose("was"), prose("would be"))
+        for change in shown:
             style = "bold red" if change.new.outcome == _REFUSED else ""
             was, now = _description(change.old, change.new), _description(change.new, change.old)
             table.add_row(Line(change.pod), Line(change.gpus), Line(was), Line(now, style=style))
-        console.print(table, "")
-    for change in diff.changes:
-        if change.new.reason:
-            console.print(Line(f"{change.pod}: {change.new.reason}"), soft_wrap=not is_colored)
-    console.print(Line(_sum(diff)), soft_wrap=not is_colored)
-    return console.text
+        screen.show(table, "")
+    screen.show(*(Line(f"{change.pod}: {change.new.reason}") for change in shown if change.new.reason))
+    if (more := len(diff.changes) - limit) > 0:
+        screen.show(f"and {plural(more, 'more pod')}: --limit or -o json shows them")
+    screen.show(Line(_sum(diff)))
+    return screen.text
 
 
 def _description(report: OutcomeReport, other: OutcomeReport) -> str:

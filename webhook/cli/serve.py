@@ -17,7 +17,7 @@ from webhook.cli.service import (
     run_service,
 )
 from webhook.core.model.policy import Enforcement
-from webhook.history.store import DEFAULT_DAYS, DEFAULT_MEGABYTES, Bounds
+from webhook.history.store import DEFAULT_DAYS, DEFAULT_MEGABYTES, HistoryBounds
 from webhook.observe.logs import LogFormat
 from webhook.server.http.request_target import parse_duration
 from webhook.server.root import run
@@ -25,10 +25,10 @@ from webhook.server.settings import (
     DRAIN_SECONDS,
     Address,
     CertSecret,
+    FileWorld,
     LiveCluster,
-    Settings,
+    ServerSettings,
     StartupError,
-    WorldFile,
 )
 
 _MIN_SECONDS: Final = 10  # certificates have a resolution of one second
@@ -180,9 +180,9 @@ def serve(options: Options) -> None:
         raise click.UsageError("--world and --kubeconfig exclude each other")
     if options.ca_lifetime < 3 * options.cert_lifetime:
         raise click.UsageError("--ca-lifetime must be at least three times --cert-lifetime")
-    settings = Settings(
+    settings = ServerSettings(
         policy=options.policy,
-        world=WorldFile(options.world) if options.world is not None else LiveCluster(options.kubeconfig),
+        world=FileWorld(options.world) if options.world is not None else LiveCluster(options.kubeconfig),
         listen=options.listen,
         certs=options.certificates,
         cert_hosts=options.cert_hosts,
@@ -195,7 +195,7 @@ def serve(options: Options) -> None:
         lease_seconds=options.lease_seconds,
         enforce=options.enforce,
         history=options.history,
-        history_bounds=Bounds(days=options.history_days, megabytes=options.history_megabytes),
+        history_bounds=HistoryBounds(days=options.history_days, megabytes=options.history_megabytes),
     )
     try:
         run_service(run(settings))

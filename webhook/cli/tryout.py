@@ -27,7 +27,7 @@ from webhook.kube.pod.constraints import read_placement
 from webhook.kube.pod.existing_pods import chosen_nodes
 from webhook.observe.logs import LogFormat
 from webhook.server.root import run
-from webhook.server.settings import Address, Settings, StartupError, WorldFile
+from webhook.server.settings import Address, FileWorld, ServerSettings, StartupError
 
 _SAMPLE: Final = Path(str(files("webhook.cli"))) / "sample"
 _PACKAGED: Final = _SAMPLE / "policy"
@@ -74,9 +74,9 @@ def tryout(options: Options) -> None:
 
     Certificates are created in ./.run/certs and reused the next time.
     """
-    settings = Settings(
+    settings = ServerSettings(
         policy=options.policy,
-        world=WorldFile(options.world),
+        world=FileWorld(options.world),
         listen=Address("127.0.0.1", options.port),
         certs=_CERTS,
         log_format=LogFormat.CONSOLE,
@@ -88,7 +88,7 @@ def tryout(options: Options) -> None:
         cannot_start(exc)
 
 
-async def _serve_and_show(settings: Settings) -> None:
+async def _serve_and_show(settings: ServerSettings) -> None:
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(run(settings, on_listening=listening.set_result))
     await asyncio.wait((listening, serving), return_when=asyncio.FIRST_COMPLETED)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from webhook.cli.command import PolicyOptions, command, option
-from webhook.cli.terminal import print_error, print_problems
+from webhook.cli.output import write_file
+from webhook.cli.terminal import print_problems
 
 if TYPE_CHECKING:
     from webhook.kube.world_file.pseudonyms import Pseudonyms
@@ -73,12 +74,9 @@ def world(options: Options) -> None:
     try:
         text, replaced = _saved(options)
         if names is not None and replaced is not None:
-            names.write_text(_names(replaced), encoding="utf-8")
+            write_file(names, _names(replaced))
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         print_problems(error)
-        sys.exit(2)
-    except OSError as error:
-        print_error(f"{error.filename}: cannot be written: {error.strerror}")
         sys.exit(2)
     click.echo(text, nl=False)
 

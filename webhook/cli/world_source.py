@@ -3,8 +3,8 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
@@ -21,7 +21,7 @@ from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
 from webhook.kube.world_file.world_file import WorldFileError, parse_objects, read_world
 from webhook.policy.load import load
-from webhook.server.settings import LiveCluster, WorldFile
+from webhook.server.settings import FileWorld, LiveCluster
 
 if TYPE_CHECKING:
     from webhook.cluster.watch.feed import Feed
@@ -31,7 +31,7 @@ LIST_SECONDS: Final = 30.0
 
 _POLL_SECONDS: Final = 0.02
 
-Source = WorldFile | LiveCluster
+Source = FileWorld | LiveCluster
 Objects = tuple[Mapping[str, Any], ...]
 
 
@@ -90,7 +90,7 @@ class WatchedWorld:
 def origin_of(source: Source) -> Origin:
     """Describe a source. Raises WorldError if its file does not exist."""
     match source:
-        case WorldFile(path=path):
+        case FileWorld(path=path):
             try:
                 return Origin("file", str(path), max(0.0, time.time() - path.stat().st_mtime))
             except OSError as error:
@@ -132,7 +132,7 @@ def read_once(source: Source, policy: Policy, *, namespaces: Sequence[str] = (),
     `keep_nodes`, with which nodes may seem emptier than they are.
     """
     match source:
-        case WorldFile(path=path):
+        case FileWorld(path=path):
             world = World(policy)
             try:
                 read_world(path, policy.resources).fill(world)
@@ -155,10 +155,18 @@ def choose_policy(folder: Path | None, source: object) -> Policy:
     if not isinstance(source, LiveCluster):
         raise WorldError("give --policy DIR: only a live cluster has a policy in force")
     from webhook.cli.live_cluster import read_policy  # noqa: PLC0415 - slow to import, and files need none of it
-    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415
+
+    with _cluster_errors():
+        return asyncio.run(read_policy(source.kubeconfig))
+
+
+@contextmanager
+def _cluster_errors() -> Iterator[None]:
+    """Turn a ClusterError into a WorldError."""
+    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - slow to import, and files need none of it
 
     try:
-        return asyncio.run(read_policy(source.kubeconfig))
+        yield
     except ClusterError as error:
         raise WorldError(str(error)) from error
 
@@ -173,12 +181,11 @@ def without_placement(policy: Policy, *, priority_classes: frozenset[str]) -> Po
 async def watch_world(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[WatchedWorld]:
     """Yield a world that is kept up to date by watches, once everything was listed. Raises WorldError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
-    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415
     from webhook.cluster.watch.feed import Feed  # noqa: PLC0415
 
     world = World(policy)
     world.tick(int(time.time()))
-    try:
+    with _cluster_errors():
         async with await connect(kubeconfig) as connection:
             feed = Feed(connection, world_kinds(world, pods=world))
             feeding = asyncio.create_task(feed.run())
@@ -189,8 +196,6 @@ async def watch_world(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[
             finally:
                 feeding.cancel()
                 await asyncio.gather(feeding, return_exceptions=True)
-    except ClusterError as error:
-        raise WorldError(str(error)) from error
 
 
 async def _wait_synced(feed: "Feed") -> None:
@@ -212,7 +217,7 @@ async def _wait_synced(feed: "Feed") -> None:
 def read_objects(source: Source, *, namespaces: Sequence[str] = ()) -> WorldObjects:
     """Read the objects of a world with all their fields. Raises WorldError."""
     match source:
-        case WorldFile(path=path):
+        case FileWorld(path=path):
             return WorldObjects(tuple(_objects_of_file(path)))
         case LiveCluster(kubeconfig=kubeconfig):
             return asyncio.run(_objects_of_cluster(kubeconfig, namespaces))
@@ -248,13 +253,10 @@ async def _read_cluster(
 ) -> View:
     """List everything once, without watching it."""
     from webhook.cli.live_cluster import read_world as read_live  # noqa: PLC0415 - slow to import, and files need none of it
-    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415
 
     world = World(policy)
-    try:
+    with _cluster_errors():
         coverage, totals = await read_live(kubeconfig, world, namespaces)
-    except ClusterError as error:
-        raise WorldError(str(error)) from error
     if not coverage.is_room_known and not keep_nodes:
         for name in [node.name for node in world.fleet.nodes()]:
             world.remove_node(name)
@@ -289,10 +291,7 @@ def _json(content: bytes) -> object:
 
 async def _objects_of_cluster(kubeconfig: Path | None, namespaces: Sequence[str]) -> WorldObjects:
     from webhook.cli.live_cluster import read_objects as read_live  # noqa: PLC0415 - slow to import, and files need none of it
-    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415
 
-    try:
+    with _cluster_errors():
         found = await read_live(kubeconfig, namespaces)
-    except ClusterError as error:
-        raise WorldError(str(error)) from error
     return WorldObjects(found.objects, found.coverage, found.totals, read_at=int(time.time()))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from webhook.core.model.names import NodeName, TeamName, Uid
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,21 +11,21 @@ class NodeActions:
     """The pending actions on one node.
 
     `node_hold` is None where nothing is held; `is_news`: the node does not state that yet. `first` are those
-    of `let_in` without any toleration yet.
+    of `to_tolerate` without any toleration yet.
     """
 
     node: NodeName
     node_hold: NodeHold | None
     is_news: bool
-    let_in: tuple[Beneficiary, ...] = ()
+    to_tolerate: tuple[Beneficiary, ...] = ()
     first: frozenset[Uid] = frozenset()
-    notices: tuple[tuple[Target, TeamName], ...] = ()
-    evictions: tuple[Target, ...] = ()
+    notices: tuple[tuple[EvictionTarget, TeamName], ...] = ()
+    evictions: tuple[EvictionTarget, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.is_news or self.let_in or self.notices or self.evictions)
+        return not (self.is_news or self.to_tolerate or self.notices or self.evictions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class LimitActions:
     team: TeamName
     since: int
     is_marked: bool
-    notices: tuple[Target, ...] = ()
-    evictions: tuple[Target, ...] = ()
+    notices: tuple[EvictionTarget, ...] = ()
+    evictions: tuple[EvictionTarget, ...] = ()
 
     @property
     def is_empty(self) -> bool:

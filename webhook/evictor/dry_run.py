@@ -12,7 +12,7 @@ from webhook.core.model.amount import gpus_text
 from webhook.core.model.text import plural_gpus
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Cause, Move, Round
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan, Round
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
 from webhook.evictor.cluster_view import ClusterView
@@ -71,7 +71,7 @@ class DryRun:
         lines += [
             f"{each.waiting.namespace}/{each.waiting.name}: nothing would be done: {each.cause}"
             for each in found.refused + in_line.refused
-            if each.cause is not Cause.FITS
+            if each.cause is not NoPlan.FITS
         ]
         return lines or ["no pod waits for borrowed GPUs"]
 

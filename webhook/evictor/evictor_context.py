@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.writes.events import EventWriter
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reservation import Beneficiary, Target
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget
 from webhook.core.reclaim.victim import Victim
 from webhook.evictor.cluster_view import ClusterView
 from webhook.kube.objects.events import Event, EventReason, ObjectRef
@@ -32,6 +32,6 @@ class EvictorContext:
         """Whether policy is enforced, and what is seen is fresh."""
         return self.cluster_view.world.policy.is_enforced and self.why_stale() is None
 
-    def report(self, pod: ReclaimPod | Victim | Target | Beneficiary, reason: EventReason, text: str) -> None:
+    def report(self, pod: ReclaimPod | Victim | EvictionTarget | Beneficiary, reason: EventReason, text: str) -> None:
         """Record an Event on a pod."""
         self.events.record(Event(ObjectRef("Pod", pod.namespace, pod.name, pod.uid), reason, text))

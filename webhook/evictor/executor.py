@@ -10,7 +10,7 @@ from webhook.cluster.writes import evictions, holds
 from webhook.cluster.writes.evictions import Evicted, Later, Refused
 from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.reclaim.held_nodes import HeldNodes
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
 from webhook.evictor.actions import LimitActions, NodeActions
 from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.hold_manager import HoldManager
@@ -30,7 +30,7 @@ class Executor:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def try_out(
-        self, targets: Sequence[Target], *, is_guarded: Callable[[Target], bool]
+        self, targets: Sequence[EvictionTarget], *, is_guarded: Callable[[EvictionTarget], bool]
     ) -> dict[Uid, Refused | Later]:
         """Evict targets in a dry run; return those that the API server would not evict."""
         trials = (
@@ -54,8 +54,8 @@ class Executor:
             return
         done = await asyncio.gather(  # first: waiting pods get free room immediately
             *(
-                self._let_in(each, node_hold, progress, is_first=each.uid in node_actions.first)
-                for each in node_actions.let_in
+                self._tolerate_hold(each, node_hold, progress, is_first=each.uid in node_actions.first)
+                for each in node_actions.to_tolerate
             ),
             *(self._give_notice(target, team, node_actions.node, progress) for target, team in node_actions.notices),
             return_exceptions=True,  # a failure for one pod must not stop the others
@@ -90,25 +90,25 @@ class Executor:
         if self._is_leading():
             await holds.lock_nodes(self._connection, held)
 
-    async def withdraw_notices(self, targets: Iterable[Target]) -> None:
+    async def withdraw_notices(self, targets: Iterable[EvictionTarget]) -> None:
         """Withdraw the announcements of evictions; one that cannot be withdrawn keeps none of the others."""
         for target in targets:
             with suppress(ClusterError):
                 await self._limited(holds.take_notice_back(self._connection, target))
 
-    async def _let_in(
+    async def _tolerate_hold(
         self, beneficiary: Beneficiary, node_hold: NodeHold, progress: HoldManager, *, is_first: bool
     ) -> None:
-        await self._limited(holds.let_in(self._connection, beneficiary, node_hold.id, is_first=is_first))
+        await self._limited(holds.tolerate_hold(self._connection, beneficiary, node_hold.id, is_first=is_first))
         progress.admitted(beneficiary, node_hold)
 
-    async def _give_notice(self, target: Target, team: TeamName, node: NodeName, progress: HoldManager) -> None:
+    async def _give_notice(self, target: EvictionTarget, team: TeamName, node: NodeName, progress: HoldManager) -> None:
         """Announce an eviction on the victim; one that cannot be changed is evicted without, at the same time."""
         with suppress(ApiError):
             await self._limited(holds.give_notice(self._connection, target, team))
         progress.noticed(target, node)
 
-    async def _evict(self, target: Target, node: NodeName, progress: HoldManager) -> None:
+    async def _evict(self, target: EvictionTarget, node: NodeName, progress: HoldManager) -> None:
         async with self._slots:
             if self._is_leading() and progress.begin(target, node):
                 is_guarded = progress.is_guarded(target)

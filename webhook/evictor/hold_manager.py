@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from webhook.cluster.writes.evictions import Evicted, Later, Obstacle, Outcome, Refused
+from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Outcome, Refused
 from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.reclaim.held_room import current, holds, is_short
-from webhook.core.reclaim.reclaim_plan import Hold, Move
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.core.reclaim.reclaim_plan import Move
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
 from webhook.evictor.actions import NodeActions
 from webhook.evictor.backoff import PodBackoff, TeamBackoff
 from webhook.evictor.evictor_context import EvictorContext
@@ -73,10 +73,6 @@ class HoldManager:
         found = {gpu_pod.uid for gpu_pod in self._reclaim_index.waiting() if gpu_pod.team in teams} if teams else set()
         return found | self.waiting.paused()
 
-    def holds(self) -> list[Hold]:
-        """Return all held room."""
-        return holds(self.node_holds.values(), self._reclaim_index)
-
     def under_way(self) -> Counter[TeamName]:
         """Return how many waiting pods of each team have held room that is free, or whose victims may go now.
 
@@ -89,18 +85,9 @@ class HoldManager:
             for hold in self.node_holds.values()
             if hold.node not in leaving and all(target.at <= now for target in hold.targets)
         )
-        return Counter(hold.waiting.team for hold in holds(ready, self._reclaim_index))
+        return Counter(hold.waiting.team for hold in holds(self._reclaim_index, ready))
 
-    def chosen(self) -> set[Uid]:
-        """Return the victims that are chosen already."""
-        return self._evictions.listed()
-
-    def evicted(self) -> dict[TeamName, int]:
-        """Return how many pods each team lost within the last minute, or is about to lose."""
-        reclaim_index = self._reclaim_index
-        return self._evictions.losses(lambda uid: p.team if (p := reclaim_index.get(uid)) else None, now=self._clock())
-
-    def is_guarded(self, target: Target) -> bool:
+    def is_guarded(self, target: EvictionTarget) -> bool:
         """Whether a disruption budget may cover a victim, so that only the Eviction API may decide on it."""
         return self.unevictable.is_guarded(target)
 
@@ -145,11 +132,11 @@ class HoldManager:
             self._keep(move.node, before.joined(move, at=at, until=empty_at + HOLD_SECONDS))
 
     def abandon(self) -> None:
-        """Give up all holds and evict no pod: policy is not enforced any more."""
+        """Give up all holds and evict no pod: policy is no longer enforced."""
         for node in list(self.node_holds):
             self._keep(node, None)
 
-    def tidy(self) -> list[Target]:
+    def tidy(self) -> list[EvictionTarget]:
         """End holds that are over or will not have their room; return the announced targets that are not evicted."""
         now = self._clock()
         self._note_short_lives()
@@ -184,7 +171,9 @@ class HoldManager:
             node,
             node_hold,
             is_news=not (_says(self._written.get(node), node_hold) and self._evictions.is_written(node_hold)),
-            let_in=tuple([b for b in node_hold.beneficiaries if b.uid in waiting and not self._is_in(b, node_hold)]),
+            to_tolerate=tuple(
+                [b for b in node_hold.beneficiaries if b.uid in waiting and not self._is_in(b, node_hold)]
+            ),
             first=frozenset(uid for uid, gpu_pod in waiting.items() if not gpu_pod.has_tolerations),
             notices=tuple([(t, waiting[t.beneficiary].team) for t in announced if t.beneficiary in waiting]),
             evictions=self._evictions.due(node_hold, now=now),
@@ -205,7 +194,7 @@ class HoldManager:
         """Record that a waiting pod tolerates the taint of a hold."""
         self._let_in.add((beneficiary.uid, node_hold.id))
 
-    def noticed(self, target: Target, node: NodeName) -> None:
+    def noticed(self, target: EvictionTarget, node: NodeName) -> None:
         """Record that a victim's annotations announce its eviction."""
         self._evictions.noticed(target, node)
 
@@ -213,17 +202,17 @@ class HoldManager:
         """Record that a pod has started that others were evicted for: without effect if it ends soon."""
         self._placed[uid] = self._clock(), team
 
-    def begin(self, target: Target, node: NodeName) -> bool:
+    def begin(self, target: EvictionTarget, node: NodeName) -> bool:
         """Whether a victim is still to be evicted for the room of a node; if so, its eviction counts as sent."""
         return not self._reclaim_index.is_going(target.uid) and self._evictions.send(target.uid, node)
 
-    def answered(self, target: Target, outcome: Outcome) -> None:
+    def answered(self, target: EvictionTarget, outcome: Outcome) -> None:
         """Record the response of the API server to an eviction."""
         now = self._clock()
         if isinstance(outcome, Later):
             waited = self._evictions.put_off(target.uid, now=now, seconds=outcome.seconds)
             if waited >= PATIENCE_SECONDS:
-                outcome = Refused(outcome.why, Obstacle.FAILURE)
+                outcome = Refused(outcome.why, EvictionObstacle.FAILURE)
         seconds = self.unevictable.leave_alone(target, outcome) if isinstance(outcome, Refused) else 0.0
         self._reporter.evicted(target, outcome, now=int(now), pause_seconds=seconds)
         match outcome:
@@ -331,7 +320,7 @@ class HoldManager:
         return gpu_pod is not None and (gpu_pod.in_line is not None or self._scheduler.is_behind(node, gpu_pod))
 
     def _give_up(self, node_hold: NodeHold, *, has_room: bool) -> None:
-        """Give up a hold. The waiting pods themselves are at fault where kube-scheduler came to them in free room."""
+        """Give up a hold. The waiting pods themselves are the cause where kube-scheduler came to them in free room."""
         self._reporter.broken(
             node_hold.beneficiaries, node=node_hold.node, why="its time is over" if has_room else "the room is gone"
         )

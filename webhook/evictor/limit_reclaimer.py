@@ -14,9 +14,9 @@ from webhook.cluster.api.errors import ClusterError
 from webhook.core.line_reclaim.line_plan import NOTHING, plan_line
 from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.reclaim.limit_plan import LimitMove, LimitRound
-from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot, Refused
+from webhook.core.reclaim.reclaim_plan import NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_snapshot import take_snapshot
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, hold_under_limits, limit_place
+from webhook.core.reclaim.reservation import Beneficiary, limit_place
 from webhook.evictor.actions import LimitActions
 from webhook.evictor.backoff import LONG_SECONDS
 from webhook.evictor.evictor_context import EvictorContext
@@ -41,7 +41,7 @@ class LimitReclaimer:
         self, context: EvictorContext, manager: HoldManager, executor: Executor, reporter: EvictionReporter
     ) -> None:
         cluster_view = context.cluster_view
-        self.refused: tuple[Refused, ...] = ()
+        self.refused: tuple[NotPlanned, ...] = ()
         self._cluster_view = cluster_view
         self._world = cluster_view.world
         self._reclaim_index = cluster_view.reclaim_index
@@ -84,22 +84,19 @@ class LimitReclaimer:
         """Keep the holds of the pods that still wait, add those of new ones, end the others; return if one ended."""
         self._settle()
         self.refused = found.refused
-        moves = {limit_place(move.waiting.uid): move for move in found.moves}
-        notice_seconds = self._world.policy.reclaim.notice_seconds
-        holds = self._evictions.limit_holds
-        ended = [place for place in holds if place not in moves or self._is_unused(moves[place], holds[place])]
-        for place in ended:
-            self._keep(place, None)
-            moves.pop(place, None)
-        fresh = []
-        for place, move in moves.items():
-            known = self._evictions.limit_holds.get(place)
-            if known is not None:
-                self._keep(place, known.retargeted(move, at=int(self._clock()) + notice_seconds))
-            elif move.levels or self._is_marked(move.waiting.uid):  # the second by an earlier leader
-                fresh.append(move)
-        self._add(fresh)
-        return bool(ended)
+        now, notice_seconds = int(self._clock()), self._world.policy.reclaim.notice_seconds
+        done = self._evictions.keep_limits(
+            [move for move in found.moves if not self._is_unused(move)],
+            since=now,
+            at=now + notice_seconds,
+            is_going=self._reclaim_index.is_going,
+            may_begin=lambda move: bool(move.levels) or self._is_marked(move.waiting.uid),  # by an earlier leader
+        )
+        for hold in done.ended:
+            self._unused_since.pop(hold.beneficiaries[0].uid, None)
+        planned = [move for move in done.begun if move.levels]
+        self._reporter.limits_planned(planned, at=now + notice_seconds, is_notice=notice_seconds > 0)
+        return bool(done.ended)
 
     def start_due(self, group: asyncio.TaskGroup) -> None:
         """Start what is due, one request at a time for each pod."""
@@ -117,11 +114,8 @@ class LimitReclaimer:
             self._reclaim_index,
             self._world,
             now=int(self._clock()),
-            holds=manager.holds(),
-            chosen=manager.chosen(),
             refused=manager.unevictable.paused(),
             immovable=manager.unevictable.immovable(),
-            evicted=manager.evicted(),
         )
 
     def _before(self) -> dict[Uid, set[Uid]]:
@@ -131,25 +125,8 @@ class LimitReclaimer:
             for hold in self._evictions.limit_holds.values()
         }
 
-    def _add(self, moves: list[LimitMove]) -> None:
-        if not moves:
-            return
-        now, notice_seconds = int(self._clock()), self._world.policy.reclaim.notice_seconds
-        planned = [move for move in moves if move.levels]
-        self._reporter.limits_planned(planned, at=now + notice_seconds, is_notice=notice_seconds > 0)
-        for move in moves:
-            hold = hold_under_limits(move, since=now).retargeted(move, at=now + notice_seconds)
-            self._keep(hold.node, hold)
-
-    def _keep(self, place: NodeName, hold: NodeHold | None) -> None:
-        before = self._evictions.limit_holds.get(place)
-        self._evictions.keep(place, hold, is_going=self._reclaim_index.is_going)
-        if hold is None:
-            for each in () if before is None else before.beneficiaries:
-                self._unused_since.pop(each.uid, None)
-
     def _settle(self) -> None:
-        """Count the pods that ended although others were evicted for them, and watch over those that started."""
+        """Count the pods that ended although others were evicted for them, and follow those that started."""
         self._unused = {uid: times for uid, times in self._unused.items() if uid in self._world.waiting}
         for uid, team in list(self._served.items()):
             if uid in self._world.waiting:
@@ -160,9 +137,12 @@ class LimitReclaimer:
             else:
                 self._manager.waste(team)
 
-    def _is_unused(self, move: LimitMove, hold: NodeHold) -> bool:
+    def _is_unused(self, move: LimitMove) -> bool:
         """Whether a pod has had room under all limits for too long; then it is paused, and its team may be."""
         uid = move.waiting.uid
+        hold = self._evictions.limit_holds.get(limit_place(uid))
+        if hold is None:
+            return False
         if move.levels or hold.targets:
             self._unused_since.pop(uid, None)
             return False

@@ -15,7 +15,7 @@ from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Move, Round
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
-from webhook.core.reclaim.reservation import Target
+from webhook.core.reclaim.reservation import EvictionTarget
 from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
@@ -162,31 +162,24 @@ class Reclaimer:
     def _plan(self) -> Round:
         self._settle_seconds = SETTLE_SECONDS
         manager, reclaim_index, world = self._manager, self._cluster_view.reclaim_index, self._cluster_view.world
-        held = manager.holds()
+        now = int(self._clock())
         gpu_pods = pods_within_share(reclaim_index, world)
         manager.note_waiting(gpu_pod.uid for gpu_pod in gpu_pods)
-        selected = select_pods(
-            gpu_pods, reclaim_index, now=int(self._clock()), paused=manager.paused(), has_holds=bool(held)
-        )
+        selected = select_pods(gpu_pods, reclaim_index, now=now, paused=manager.paused())
         self._is_growing = selected.is_growing
         if not world.policy.is_enforced:
             return Round((), ())
-        have_room = {hold.waiting.uid for hold in held}
-        waiting = [gpu_pod for gpu_pod in selected.waiting if gpu_pod.uid not in have_room]
-        if not waiting:
+        if not selected.waiting:
             return Round((), selected.refused)
         began = time.perf_counter()
         there = take_snapshot(
             reclaim_index,
             world,
-            now=int(self._clock()),
-            holds=held,
-            chosen=manager.chosen(),
-            refused=manager.unevictable.paused() | self._cluster_view.reclaim_index.evictions.listed_for_limits(),
+            now=now,
+            refused=manager.unevictable.paused() | reclaim_index.evictions.listed_for_limits(),
             immovable=manager.unevictable.immovable(),
-            evicted=manager.evicted(),
         )
-        found = plan(waiting, there, under_way=manager.under_way())
+        found = plan(selected.waiting, there, under_way=manager.under_way())
         took = time.perf_counter() - began
         self._metrics.planning(took)
         if not found.moves:
@@ -203,7 +196,7 @@ class Reclaimer:
         await self._try_out(self._manager.unevictable.peers(refused))
         return not refused
 
-    async def _try_out(self, targets: list[Target]) -> list[Target]:
+    async def _try_out(self, targets: list[EvictionTarget]) -> list[EvictionTarget]:
         """Leave the victims alone for a while that the API server would not evict; return those that it refused."""
         unevictable = self._manager.unevictable
         outcomes = await self._executor.try_out(targets, is_guarded=unevictable.is_guarded)

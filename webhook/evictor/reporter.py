@@ -4,17 +4,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from webhook.cluster.writes.evictions import Evicted, Later, Obstacle, Outcome, Refused
+from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Outcome, Refused
 from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.model.amount import Units, gpu_number, gpus_text
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.text import plural_gpus
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_outlook import WHY_NOT
-from webhook.core.reclaim.reclaim_plan import Cause, Move
-from webhook.core.reclaim.reclaim_plan import Refused as NotPlanned
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reservation import Beneficiary, Target
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget
 from webhook.core.reclaim.victim import Victim
 from webhook.core.world.world import World
 from webhook.evictor.evictor_context import EvictorContext
@@ -22,9 +21,9 @@ from webhook.kube.objects.events import EventReason, ObjectRef
 from webhook.kube.reclaim.holds import rfc3339
 
 _WHAT_FAILED: Final = {
-    Obstacle.BUDGET: "its disruption budget does not allow it",
-    Obstacle.POLICY: "the cluster's rights or an admission policy forbid it",
-    Obstacle.FAILURE: "the API server fails to evict it, and to delete it",
+    EvictionObstacle.BUDGET: "its disruption budget does not allow it",
+    EvictionObstacle.POLICY: "the cluster's rights or an admission policy forbid it",
+    EvictionObstacle.FAILURE: "the API server fails to evict it, and to delete it",
 }
 
 _NAMED = 5
@@ -41,7 +40,7 @@ class EvictionReporter:
         self._logs = context.logs
         self._notify_owner = notify_owner
         self._metrics = context.metrics
-        self._reported: dict[Uid, Cause] = {}
+        self._reported: dict[Uid, NoPlan] = {}
 
     def planned(self, moves: Iterable[Move], *, at: int, is_notice: bool) -> None:
         """Report plans, before anything is done."""
@@ -72,7 +71,7 @@ class EvictionReporter:
 
     def not_planned(self, refused: Iterable[NotPlanned]) -> None:
         """Report pods for which nothing can be done, once for each cause."""
-        there = {each.waiting.uid: each for each in refused if each.cause is not Cause.FITS}
+        there = {each.waiting.uid: each for each in refused if each.cause is not NoPlan.FITS}
         self._metrics.refused(Counter(each.cause for each in there.values()))
         self._reported = {uid: cause for uid, cause in self._reported.items() if uid in there}
         for uid, (waiting, cause) in there.items():
@@ -82,7 +81,7 @@ class EvictionReporter:
                 text = f"no borrowed GPUs can be taken back for it now: {WHY_NOT[cause]}"
                 self._publish(waiting, EventReason.CANNOT_RECLAIM, text)
 
-    def evicted(self, target: Target, outcome: Outcome, *, now: int, pause_seconds: float = 0.0) -> None:
+    def evicted(self, target: EvictionTarget, outcome: Outcome, *, now: int, pause_seconds: float = 0.0) -> None:
         """Report the outcome of an eviction; a victim that was refused is left alone for `pause_seconds`."""
         gpu_pod, waiting = self._reclaim_index.get(target.uid), self._asker(target.beneficiary)
         named = {"namespace": target.namespace, "name": target.name, "uid": target.uid}
@@ -108,7 +107,7 @@ class EvictionReporter:
                 self._metrics.eviction("later")
                 self._logs.event.info("eviction put off", **named, why=why)
 
-    def refused(self, target: Target, refused: Refused, *, pause_seconds: float) -> None:
+    def refused(self, target: EvictionTarget, refused: Refused, *, pause_seconds: float) -> None:
         """Report that the API server does not evict a victim, and when it is tried again."""
         self._logs.event.warning(
             "eviction refused",
@@ -125,7 +124,7 @@ class EvictionReporter:
         )
         self._publish(target, EventReason.EVICTION_REFUSED, text)
 
-    def cancelled(self, target: Target) -> None:
+    def cancelled(self, target: EvictionTarget) -> None:
         """Report that an announced eviction is canceled."""
         text = "not evicted: the pod that needed its room no longer waits"
         self._publish(target, EventReason.EVICTION_CANCELLED, text)

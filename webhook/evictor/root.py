@@ -46,7 +46,7 @@ ID_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class EvictorSettings:
     """The settings of `fairgate evict`. `listen` is host and port, None where nothing is served."""
 
     policy: Path
@@ -60,7 +60,7 @@ class Settings:
     log_format: LogFormat = LogFormat.JSON
 
 
-async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
+async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None:
     """Reclaim until SIGTERM or SIGINT; a dry run only shows its plans.
 
     Raises PolicyError, PolicyUnreadable, ClusterError or OSError where a part cannot start.
@@ -114,7 +114,7 @@ class _Candidate:
         logs: Logs,
         metrics: ReclaimMetrics,
         *,
-        settings: Settings,
+        settings: EvictorSettings,
         namespace: str,
     ) -> None:
         identity = own_identity()

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from webhook.cluster.writes.evictions import Later, Obstacle, Refused
+from webhook.cluster.writes.evictions import EvictionObstacle, Later, Refused
 from webhook.core.model.names import Namespace, Uid
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Move
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reservation import Target, targets_of
+from webhook.core.reclaim.reservation import EvictionTarget, targets_of
 from webhook.evictor.backoff import LONG_SECONDS, PodBackoff
 
 FIRST_SECONDS: Final = 60.0
@@ -51,11 +51,11 @@ class Failure:
     @property
     def is_lasting(self) -> bool:
         """Whether it stays so until an admin changes something: no budget may let the pod go later."""
-        return self.refused.obstacle is not Obstacle.BUDGET
+        return self.refused.obstacle is not EvictionObstacle.BUDGET
 
 
 class Unevictable:
-    """The failures by victim. A pod is forgotten once it does not exist any more."""
+    """The failures by victim. A pod is forgotten once it no longer exists."""
 
     def __init__(self, reclaim_index: ReclaimIndex, clock: Callable[[], float]) -> None:
         self._reclaim_index = reclaim_index
@@ -80,12 +80,12 @@ class Unevictable:
         """Return when the next victim may be tried again; None where none is left alone."""
         return self._pauses.next_end()
 
-    def is_guarded(self, target: Target) -> bool:
+    def is_guarded(self, target: EvictionTarget) -> bool:
         """Whether a disruption budget may cover a victim, so that only the Eviction API may decide on it."""
         victim = self._reclaim_index.victim_index.get(target.uid)
         return victim is None or self._reclaim_index.may_be_refused(victim)
 
-    def doubtful(self, moves: Iterable[Move | LimitMove]) -> list[Target]:
+    def doubtful(self, moves: Iterable[Move | LimitMove]) -> list[EvictionTarget]:
         """Return the victims of plans that the API server may not evict.
 
         Disruption budgets say so beforehand. Nothing else does, such as a policy of the cluster, but what it refused
@@ -101,7 +101,7 @@ class Unevictable:
             or self._reclaim_index.may_be_refused(victim)
         ]
 
-    def peers(self, refused: Iterable[Target]) -> list[Target]:
+    def peers(self, refused: Iterable[EvictionTarget]) -> list[EvictionTarget]:
         """Return more victims from the namespaces of refused ones: each by itself would cost a plan and a dry run."""
         namespaces = {target.namespace for target in refused} & self._refusing.paused()
         if not namespaces:
@@ -109,7 +109,7 @@ class Unevictable:
         evictions = self._reclaim_index.evictions
         known = self.paused() | evictions.listed() | evictions.listed_for_limits()
         found = (
-            Target(each.uid, each.namespace, each.name, each.uid, 0, grace_seconds=each.grace_seconds)
+            EvictionTarget(each.uid, each.namespace, each.name, each.uid, 0, grace_seconds=each.grace_seconds)
             for each in self._reclaim_index.victim_index
             if each.namespace in namespaces and each.uid not in known
         )
@@ -117,17 +117,17 @@ class Unevictable:
 
     # -- what failed
 
-    def tried(self, target: Target, outcome: Refused | Later) -> Refused | Later:
+    def tried(self, target: EvictionTarget, outcome: Refused | Later) -> Refused | Later:
         """Return what a dry run says of a victim: one without an answer says enough where others were refused."""
         is_refused = isinstance(outcome, Later) and target.namespace in self._refusing.paused()
-        return Refused(outcome.why, Obstacle.FAILURE) if is_refused else outcome
+        return Refused(outcome.why, EvictionObstacle.FAILURE) if is_refused else outcome
 
-    def leave_alone(self, target: Target, outcome: Refused | Later) -> float:
+    def leave_alone(self, target: EvictionTarget, outcome: Refused | Later) -> float:
         """Exclude a victim for a while, and return for how many seconds: the API server does not evict it."""
         if isinstance(outcome, Later):
             self._rest(target.uid, outcome.seconds, is_hard=target.is_past_budgets)
             return outcome.seconds
-        if outcome.obstacle is not Obstacle.BUDGET or not self.is_guarded(target):
+        if outcome.obstacle is not EvictionObstacle.BUDGET or not self.is_guarded(target):
             self._refusing.pause(target.namespace, LONG_SECONDS)
         before = self._failures.pop(target.uid, None)
         times = 1 if before is None else before.times + 1
@@ -140,7 +140,7 @@ class Unevictable:
         return seconds
 
     def tidy(self) -> None:
-        """Forget the pods that do not exist any more."""
+        """Forget the pods that no longer exist."""
         for uid in [uid for uid in (*self._failures, *self.paused()) if self._reclaim_index.get(uid) is None]:
             self._forget(uid)
 

@@ -17,8 +17,8 @@ from webhook.history.usage_row import (
     INTERVAL_SECONDS,
     MAX_USERS,
     OTHERS,
-    Kind,
     UsageKey,
+    UsageKind,
     UsageRow,
     bounded,
     interval_of,
@@ -27,7 +27,7 @@ from webhook.history.usage_row import (
 MAX_INTERVALS: Final = 288
 """Intervals that are kept in memory while they cannot be written: a day."""
 
-_OBSERVED: Final = UsageKey(Kind.OBSERVED)
+_OBSERVED: Final = UsageKey(UsageKind.OBSERVED)
 
 
 class _Holding(NamedTuple):
@@ -80,15 +80,15 @@ class Meter:
 
     def set_policy(self, policy: Policy, now: float) -> None:
         """Compare with the shares of a policy, from `now` on."""
-        known = {key.team for key in self._levels if key.kind is Kind.UNUSED}
+        known = {key.team for key in self._levels if key.kind is UsageKind.UNUSED}
         for name in known | {team.name for team in policy.teams}:
             self._set_unused(TeamName(name), policy, now)
 
     def set_free(self, free: Mapping[str, Units], now: float) -> None:
         """Set the free GPUs of each model, from `now` on."""
-        known = {key.model for key in self._levels if key.kind is Kind.FREE}
+        known = {key.model for key in self._levels if key.kind is UsageKind.FREE}
         for model in known | free.keys():
-            self._set(UsageKey(Kind.FREE, model=bounded(model)), free.get(model, 0), now)
+            self._set(UsageKey(UsageKind.FREE, model=bounded(model)), free.get(model, 0), now)
 
     def advance(self, now: float, *, is_observed: bool) -> None:
         """Add up everything until `now`; `is_observed`: the world was current all the time since the last call."""
@@ -158,7 +158,7 @@ class Meter:
     def _set_unused(self, team: TeamName, policy: Policy, now: float) -> None:
         found = policy.team(team)
         share = 0 if found is None else found.gpus.guaranteed
-        self._set(UsageKey(Kind.UNUSED, team=bounded(team)), max(0, share - self._guaranteed.get(team, 0)), now)
+        self._set(UsageKey(UsageKind.UNUSED, team=bounded(team)), max(0, share - self._guaranteed.get(team, 0)), now)
 
     def _hold(self, node: NodeName, gpus: Units) -> None:
         self.held_on[node] = self.held_on.get(node, 0) + gpus
@@ -167,7 +167,7 @@ class Meter:
 
     def _change(self, key: UsageKey, gpus: Units, now: float) -> None:
         self._set(key, self._levels.get(key, 0) + gpus, now)
-        if key.kind is Kind.HELD_GUARANTEED:
+        if key.kind is UsageKind.HELD_GUARANTEED:
             self._guaranteed[key.team] = self._guaranteed.get(key.team, 0) + gpus
 
     def _set(self, key: UsageKey, gpus: Units, now: float) -> None:
@@ -220,17 +220,17 @@ class Meter:
 def holding_of(uid: Uid, world: World) -> _Holding | None:
     """Return what a pod counts as now; None if it is gone, or admitted and not seen yet."""
     if (waiting := world.waiting.get(uid)) is not None:
-        key = UsageKey(Kind.WAITING, bounded(waiting.team), bounded(waiting.user or ""))
+        key = UsageKey(UsageKind.WAITING, bounded(waiting.team), bounded(waiting.user or ""))
         return _Holding(key, waiting.pod.demand.gpus) if waiting.pod.demand.gpus else None
     pod, entry = world.pod(uid), world.entry_of(uid)
     if pod is None or entry is None or entry.is_reserved or not entry.charge.gpus:
         return None
     team, user = bounded(entry.charge.team), bounded(entry.charge.user or "")
     if pod.node is None:
-        return _Holding(UsageKey(Kind.WAITING, team, user), entry.charge.gpus)
+        return _Holding(UsageKey(UsageKind.WAITING, team, user), entry.charge.gpus)
     node = world.fleet.get(pod.node)
     is_guaranteed = entry.is_unlabeled or entry.charge.tier is Tier.GUARANTEED  # as on the ledger
-    kind = Kind.HELD_GUARANTEED if is_guaranteed else Kind.HELD_BORROWED
+    kind = UsageKind.HELD_GUARANTEED if is_guaranteed else UsageKind.HELD_BORROWED
     key = UsageKey(kind, team, user, bounded(NO_MODEL if node is None else node.model))
     return _Holding(key, entry.charge.gpus, pod.node)
 

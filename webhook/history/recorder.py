@@ -27,9 +27,9 @@ from webhook.history.pod_log import Notes, PodLog
 from webhook.history.reader import read_usage
 from webhook.history.refusals import refusal_row
 from webhook.history.schema import HistoryError
-from webhook.history.store import Batch, Bounds, Recorded, Store
+from webhook.history.store import Batch, HistoryBounds, HistoryStore, Recorded
 from webhook.history.totals import gpu_seconds_of, nodes_of
-from webhook.history.usage_row import Kind, UsageKey, UsageRow, interval_of
+from webhook.history.usage_row import UsageKey, UsageKind, UsageRow, interval_of
 from webhook.kube.admission.review import Review
 from webhook.observe.gpu_time import GpuHolder, NodeGpus
 from webhook.observe.logs import Logs
@@ -45,7 +45,7 @@ _LATE_SECONDS: Final = 60.0
 _PRUNE_TICKS: Final = 60
 
 
-class Recorder:
+class UsageRecorder:
     """Measures usage while `run` runs, and writes it to a file if there is a path.
 
     `problem` is why nothing can be written, `until` the time until which usage was measured last.
@@ -57,7 +57,7 @@ class Recorder:
         logs: Logs,
         *,
         path: Path | None = None,
-        bounds: Bounds = Bounds(),  # noqa: B008 - frozen
+        bounds: HistoryBounds = HistoryBounds(),  # noqa: B008 - frozen
         clock: SteadyClock | None = None,
     ) -> None:
         self.problem: str | None = None
@@ -71,7 +71,7 @@ class Recorder:
         self._wait_synced: Callable[[], Awaitable[None]] = _no_wait
         self._in_force: Callable[[], InForce] | None = None
         self._clock = clock or SteadyClock()
-        self._store: Store | None = None
+        self._store: HistoryStore | None = None
         self._thread = ThreadPoolExecutor(1, "history")
         self.pods = PodLog(world, self._clock)
         self._unwritten: Notes | None = None
@@ -122,8 +122,8 @@ class Recorder:
         """Count a refused request, and the GPUs that it asked for; `pod` is None where it could not be read."""
         with self._harmless():
             now, row = self._clock(), refusal_row(review, pod, reason, self._world)
-            self.meter.add(UsageKey(Kind.REFUSED, row.team, row.user), 1, now)
-            self.meter.add(UsageKey(Kind.REFUSED_GPUS, row.team, row.user), row.gpus, now)
+            self.meter.add(UsageKey(UsageKind.REFUSED, row.team, row.user), 1, now)
+            self.meter.add(UsageKey(UsageKind.REFUSED_GPUS, row.team, row.user), row.gpus, now)
             if self._path is not None and pod is not None:
                 self.pods.refused(row, review.pod)
 
@@ -284,8 +284,8 @@ async def _no_wait() -> None:
     return
 
 
-def _opened(path: Path, bounds: Bounds) -> tuple[Store, Recorded | None]:
-    store = Store(path, bounds)
+def _opened(path: Path, bounds: HistoryBounds) -> tuple[HistoryStore, Recorded | None]:
+    store = HistoryStore(path, bounds)
     try:
         return store, store.recorded()
     except HistoryError:

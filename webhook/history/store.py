@@ -16,7 +16,7 @@ from typing import Final
 from webhook.history.schema import HistoryError, prepare
 from webhook.history.trace_row import NO_TRACE, Trace
 from webhook.history.trace_store import end_missing, prune_trace, write_trace
-from webhook.history.usage_row import INTERVAL_SECONDS, Kind, UsageKey, UsageRow, interval_of
+from webhook.history.usage_row import INTERVAL_SECONDS, UsageKey, UsageKind, UsageRow, interval_of
 
 DEFAULT_DAYS: Final = 90
 DEFAULT_MEGABYTES: Final = 1024
@@ -30,7 +30,7 @@ RECORDED_UNTIL: Final = "recorded_until"
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class HistoryBounds:
     """How old rows and how large the file may become."""
 
     days: int = DEFAULT_DAYS
@@ -54,10 +54,10 @@ class Recorded:
     rows: tuple[UsageRow, ...]
 
 
-class Store:
+class HistoryStore:
     """A history file that is open for writing. Raises HistoryError if it cannot be opened."""
 
-    def __init__(self, path: Path, bounds: Bounds = Bounds()) -> None:
+    def __init__(self, path: Path, bounds: HistoryBounds = HistoryBounds()) -> None:
         self.path = path
         self._bounds = bounds
         self._lock_fd = _locked(path)
@@ -102,7 +102,7 @@ class Store:
             write_trace(self._connection, batch.trace)
 
     def end_missing(self, alive: Sequence[str], *, at: float) -> None:
-        """End the pods that are not alive any more: they ended while nothing was recorded. Raises HistoryError."""
+        """End the pods that are no longer alive: they ended while nothing was recorded. Raises HistoryError."""
         with _translated(self.path), self._transaction():
             end_missing(self._connection, alive, at)
 
@@ -154,16 +154,16 @@ def read_rows(
         {"step": step_seconds, "since": since, "until": until, "most": most},
     )
     return [
-        UsageRow(start, UsageKey(Kind(kind), team, user, model), amount, department)
+        UsageRow(start, UsageKey(UsageKind(kind), team, user, model), amount, department)
         for start, kind, team, user, model, amount, department in found
         if kind in _KINDS
     ]
 
 
-_KINDS: Final = frozenset(Kind)
+_KINDS: Final = frozenset(UsageKind)
 
 
-def _opened(path: Path, bounds: Bounds) -> sqlite3.Connection:
+def _opened(path: Path, bounds: HistoryBounds) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = WAL")

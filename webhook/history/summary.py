@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from webhook.history.usage_row import INTERVAL_SECONDS, Kind, Recording, UsageKey, UsageRow
+from webhook.history.usage_row import INTERVAL_SECONDS, Recording, UsageKey, UsageKind, UsageRow
 
 HOUR_SECONDS: Final = 3600
 _DIGITS: Final = 6
@@ -78,11 +78,11 @@ def merged(recordings: Iterable[Recording]) -> list[UsageRow]:
     return rows
 
 
-_ADDED: Final = frozenset({Kind.REFUSED, Kind.REFUSED_GPUS})
+_ADDED: Final = frozenset({UsageKind.REFUSED, UsageKind.REFUSED_GPUS})
 
 
 def _observed(rows: Iterable[UsageRow]) -> float:
-    return sum(row.amount for row in rows if row.key.kind is Kind.OBSERVED)
+    return sum(row.amount for row in rows if row.key.kind is UsageKind.OBSERVED)
 
 
 def usage_by(rows: Iterable[UsageRow], by: By) -> list[UsageSum]:
@@ -98,7 +98,7 @@ def total(rows: Iterable[UsageRow]) -> UsageSum:
     """Return the sum of the cluster; idle are the free GPUs of its nodes."""
     found = UsageSum("total")
     for row in rows:
-        if row.key.kind is not Kind.UNUSED:
+        if row.key.kind is not UsageKind.UNUSED:
             _add(found, row)
     return found
 
@@ -114,12 +114,12 @@ def team_lines(
     """Return a line for each team with usage; `step_seconds` is a multiple of INTERVAL_SECONDS."""
     steps = max(0, -int(-(until - since) // step_seconds))
     observed = [False] * steps
-    amounts: dict[str, dict[Kind, list[float]]] = {}
+    amounts: dict[str, dict[UsageKind, list[float]]] = {}
     for row in rows:
         step = int((row.start - since) // step_seconds)
         if not 0 <= step < steps:
             continue
-        if row.key.kind is Kind.OBSERVED:
+        if row.key.kind is UsageKind.OBSERVED:
             observed[step] = True
         elif row.key.team and row.key.kind in _LINES:
             kinds = amounts.setdefault(row.key.team, {kind: [0.0] * steps for kind in _LINES})
@@ -130,15 +130,17 @@ def team_lines(
     return {team: _line(kinds, seconds) for team, kinds in sorted(amounts.items())}
 
 
-_LINES: Final = (Kind.HELD_GUARANTEED, Kind.HELD_BORROWED, Kind.WAITING, Kind.REFUSED)
+_LINES: Final = (UsageKind.HELD_GUARANTEED, UsageKind.HELD_BORROWED, UsageKind.WAITING, UsageKind.REFUSED)
 
 
-def _line(amounts: Mapping[Kind, Sequence[float]], seconds: Sequence[float | None]) -> UsageOverTime:
-    def averages(kind: Kind) -> list[float | None]:
+def _line(amounts: Mapping[UsageKind, Sequence[float]], seconds: Sequence[float | None]) -> UsageOverTime:
+    def averages(kind: UsageKind) -> list[float | None]:
         return [amount / of if of else None for amount, of in zip(amounts[kind], seconds, strict=True)]
 
-    refused = [int(count) if of else None for count, of in zip(amounts[Kind.REFUSED], seconds, strict=True)]
-    return UsageOverTime(averages(Kind.HELD_GUARANTEED), averages(Kind.HELD_BORROWED), averages(Kind.WAITING), refused)
+    refused = [int(count) if of else None for count, of in zip(amounts[UsageKind.REFUSED], seconds, strict=True)]
+    return UsageOverTime(
+        averages(UsageKind.HELD_GUARANTEED), averages(UsageKind.HELD_BORROWED), averages(UsageKind.WAITING), refused
+    )
 
 
 def _name(row: UsageRow, by: By) -> str | None:
@@ -150,33 +152,33 @@ def _name(row: UsageRow, by: By) -> str | None:
         case By.DEPARTMENT:
             return row.department if key.team else None
         case By.USER:
-            return key.user if key.team and key.kind is not Kind.UNUSED else None
+            return key.user if key.team and key.kind is not UsageKind.UNUSED else None
         case By.MODEL:
-            return key.model if key.kind in (*_HELD, Kind.FREE) else None
+            return key.model if key.kind in (*_HELD, UsageKind.FREE) else None
         case By.TIER:
             return _TIERS.get(key.kind)
 
 
-_HELD: Final = (Kind.HELD_GUARANTEED, Kind.HELD_BORROWED)
-_TIERS: Final = {Kind.HELD_GUARANTEED: "guaranteed", Kind.HELD_BORROWED: "preemptible"}
+_HELD: Final = (UsageKind.HELD_GUARANTEED, UsageKind.HELD_BORROWED)
+_TIERS: Final = {UsageKind.HELD_GUARANTEED: "guaranteed", UsageKind.HELD_BORROWED: "preemptible"}
 
 
 def _add(found: UsageSum, row: UsageRow) -> None:
     hours = row.amount / HOUR_SECONDS
     match row.key.kind:
-        case Kind.HELD_GUARANTEED:
+        case UsageKind.HELD_GUARANTEED:
             found.guaranteed += hours
-        case Kind.HELD_BORROWED:
+        case UsageKind.HELD_BORROWED:
             found.borrowed += hours
-        case Kind.WAITING:
+        case UsageKind.WAITING:
             found.waiting += hours
-        case Kind.UNUSED | Kind.FREE:
+        case UsageKind.UNUSED | UsageKind.FREE:
             found.idle = (found.idle or 0.0) + hours
-        case Kind.REFUSED:
+        case UsageKind.REFUSED:
             found.refused += round(row.amount)
-        case Kind.REFUSED_GPUS:
+        case UsageKind.REFUSED_GPUS:
             found.refused_gpus += row.amount
-        case Kind.OBSERVED:
+        case UsageKind.OBSERVED:
             pass
 
 

@@ -6,10 +6,10 @@ from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
 from webhook.history.meter import Meter
-from webhook.history.usage_row import Kind
+from webhook.history.usage_row import UsageKind
 from webhook.observe.gpu_time import GpuHolder, NodeGpus
 
-_TIERS: Final = {Kind.HELD_GUARANTEED: Tier.GUARANTEED, Kind.HELD_BORROWED: Tier.PREEMPTIBLE}
+_TIERS: Final = {UsageKind.HELD_GUARANTEED: Tier.GUARANTEED, UsageKind.HELD_BORROWED: Tier.PREEMPTIBLE}
 
 
 def gpu_seconds_of(meter: Meter) -> dict[GpuHolder, float]:

@@ -20,7 +20,7 @@ MAX_TEXT: Final = 200
 _DIGEST: Final = 8
 
 
-class Kind(StrEnum):
+class UsageKind(StrEnum):
     """What a row counts. GPU-seconds, unless it says otherwise.
 
     HELD_GUARANTEED and HELD_BORROWED are GPUs of pods on nodes. WAITING are GPUs of pods that exist and have no node.
@@ -42,7 +42,7 @@ class Kind(StrEnum):
 class UsageKey(NamedTuple):
     """What an amount belongs to; "" where a field does not apply."""
 
-    kind: Kind
+    kind: UsageKind
     team: str = ""
     user: str = ""
     model: str = ""

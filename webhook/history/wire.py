@@ -6,13 +6,13 @@ from typing import Final
 import msgspec
 
 from webhook.history.schema import FORMAT, HistoryError
-from webhook.history.usage_row import INTERVAL_SECONDS, Kind, Recording, UsageKey, UsageRow
+from webhook.history.usage_row import INTERVAL_SECONDS, Recording, UsageKey, UsageKind, UsageRow
 
 MAX_STEPS: Final = 400
 """Steps of an answer: a longer range has longer steps, each of whole intervals."""
 MAX_ROWS: Final = 200_000
 _AT_ONCE: Final = 500
-_KINDS: Final = frozenset(Kind)
+_KINDS: Final = frozenset(UsageKind)
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
@@ -60,7 +60,9 @@ def decode(body: bytes, *, name: str) -> Recording:
     return Recording(
         name,
         tuple(
-            UsageRow(row.start, UsageKey(Kind(row.kind), row.team, row.user, row.model), row.amount, row.department)
+            UsageRow(
+                row.start, UsageKey(UsageKind(row.kind), row.team, row.user, row.model), row.amount, row.department
+            )
             for row in answer.rows
             if row.kind in _KINDS
         ),

@@ -7,7 +7,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from webhook.core.model.amount import ONE_GPU, Units
 from webhook.core.model.names import TeamName
-from webhook.core.reclaim.reclaim_plan import Cause
+from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.observe.process import Component, ProcessMetrics
 
 SEATED_BOUNDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -55,7 +55,7 @@ class ReclaimMetrics(ProcessMetrics):
         )
         for outcome in OUTCOMES:
             self._evictions.labels(outcome)
-        for cause in Cause:
+        for cause in NoPlan:
             self._refused.labels(cause)
         for obstacle in OBSTACLES:
             self._unevictable.labels(obstacle)
@@ -85,9 +85,9 @@ class ReclaimMetrics(ProcessMetrics):
         """Count a hold that was given up."""
         self._broken.inc()
 
-    def refused(self, causes: Mapping[Cause, int]) -> None:
+    def refused(self, causes: Mapping[NoPlan, int]) -> None:
         """Set for how many waiting pods nothing can be done, by cause."""
-        for cause in Cause:
+        for cause in NoPlan:
             self._refused.labels(cause).set(causes.get(cause, 0))
 
     def unevictable(self, counts: Mapping[str, int]) -> None:

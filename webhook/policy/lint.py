@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import filterfalse
+from typing import Final
 
 from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.model.amount import Limit, Units, Unlimited, format_limit, gpus_text
@@ -21,6 +22,9 @@ from webhook.policy.problems import Problem
 from webhook.policy.teams import Team as TeamSpec
 from webhook.policy.untainted_nodes import contains_node, untainted
 from webhook.policy.validate import Draft
+
+_MOST_NAMESPACES: Final = 5
+"""Namespaces without a team that have a warning each."""
 
 
 def lint(
@@ -212,6 +216,12 @@ def _without_team(context: _Context, origin: str) -> Iterator[Problem]:
         tenancy = context.world.tenancy(pod.namespace)
         if pod.demand.gpus and tenancy.team is None and not tenancy.is_exempt:
             counts[pod.namespace] = counts.get(pod.namespace, 0) + 1
+    if len(counts) > _MOST_NAMESPACES:
+        pods = plural(sum(counts.values()), "pod")
+        named = listed(sorted(counts))
+        text = f"{len(counts)} namespaces have {pods} with GPUs but no team, so new pods are refused: {named}"
+        yield Problem(origin, 0, "teams", text)
+        return
     for namespace, count in sorted(counts.items()):
         text = f"namespace {namespace} has {plural(count, 'pod')} with GPUs but no team: new pods are refused"
         yield Problem(origin, 0, "teams", text)

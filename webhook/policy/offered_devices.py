@@ -1,6 +1,6 @@
 """Devices that nodes offer and policy does not count, or counts as more GPUs than there are."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from webhook.core.model.gpu_names import looks_like_gpu
 from webhook.core.model.gpu_shares import DEVICE
@@ -49,7 +49,7 @@ def counted_replicas(policy: Policy, world: World) -> Iterator[str]:
         )
 
 
-def listed(names: list[NodeName]) -> str:
+def listed(names: Sequence[str]) -> str:
     """Return the first of some names, and how many follow."""
     more = len(names) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
@@ -58,4 +58,4 @@ def listed(names: list[NodeName]) -> str:
 def _is_unknown(name: ResourceName, policy: Policy, world: World) -> bool:
     if name in policy.resources or name in policy.ignored_resources or "/" not in name:
         return False
-    return looks_like_gpu(name) and not name.startswith(DEVICE_CLASS) and not world.claims.knows(name)
+    return looks_like_gpu(name) and not name.startswith(DEVICE_CLASS) and not world.claims.classes.knows(name)

@@ -50,6 +50,6 @@ def _policy_files(folder: Path) -> list[Path]:
 
 def _content(file: Path) -> bytes:
     if not stat.S_ISREG(file.stat().st_mode):
-        raise OSError(0, "not a regular file", str(file))  # a FIFO would block the reader for ever
+        raise OSError(0, "not a regular file", str(file))  # a FIFO would block the reader forever
     with file.open("rb") as stream:
         return stream.read(MAX_BYTES + 1)

@@ -14,6 +14,7 @@ _REPELLING: Final = frozenset({Effect.NO_SCHEDULE, Effect.NO_EXECUTE})
 _TRANSIENT: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Prefixes of taints that Kubernetes sets while a node has a problem."""
 _MAX_LISTED: Final = 5
+_MAX_NAMED: Final = 20
 _NVIDIA: Final = "nvidia.com"
 
 
@@ -35,9 +36,11 @@ def untainted(policy: Policy, world: World) -> Iterator[str]:
         named = ", ".join(node.name for node in open_nodes[:_MAX_LISTED])
         named += f" and {len(open_nodes) - _MAX_LISTED} more" if len(open_nodes) > _MAX_LISTED else ""
         first = "" if remedy.is_tolerated else f"add a toleration of {_key(remedy.taint)} to their pool, then "
+        selected = _selected(open_nodes, nodes)
+        each = "" if selected else "for each of them "
         yield (
             f"GPU nodes without a taint, on which pods without GPUs can use up cpu and memory: {named}; "
-            f"{first}kubectl taint nodes {_selected(open_nodes, nodes)} {remedy.taint}"
+            f"{first}{each}kubectl taint nodes {selected or 'NODE'} {remedy.taint}"
         )
 
 
@@ -70,7 +73,7 @@ def _key(taint: str) -> str:
 
 
 def _selected(wanted: Sequence[Node], nodes: Sequence[Node]) -> str:
-    """Return kubectl's arguments for these nodes: a label that only they have, or their names."""
+    """Return kubectl's arguments for these nodes: a label that only they have, or names; "" where these are many."""
     names = {node.name for node in wanted}
     if len(wanted) > _MAX_LISTED:
         shared = set(wanted[0].labels.items()).intersection(*(node.labels.items() for node in wanted[1:]))
@@ -80,7 +83,18 @@ def _selected(wanted: Sequence[Node], nodes: Sequence[Node]) -> str:
         if shared:
             key, value = min(shared)
             return f"-l {key}={value}"
-    return " ".join(node.name for node in wanted)
+    if len(wanted) <= _MAX_NAMED:
+        return " ".join(node.name for node in wanted)
+    return _by_values(wanted, [node for node in nodes if node.name not in names])
+
+
+def _by_values(wanted: Sequence[Node], others: Sequence[Node]) -> str:
+    """Return an argument with a label of which only these nodes have some few values; "" where there is none."""
+    for key in sorted(set(wanted[0].labels).intersection(*(node.labels for node in wanted[1:]))):
+        values = {node.labels[key] for node in wanted}
+        if len(values) <= _MAX_LISTED and not any(node.labels.get(key) in values for node in others):
+            return f"-l '{key} in ({','.join(sorted(values))})'"
+    return ""
 
 
 def contains_node(pool: Pool, node: Node) -> bool:

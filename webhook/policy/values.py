@@ -1,6 +1,7 @@
 """Parsers of the scalar fields of a policy: amounts, durations, names and keys. Errors say what is expected."""
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
 
@@ -33,6 +34,42 @@ _MAX_NAME = 63  # longest label value, namespace name and name part of a key
 _MAX_SUBDOMAIN = 253
 _MAX_PATH = 4096
 _BINARY = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}
+
+
+def _matching(pattern: str, longest: int, alphabet: str) -> Callable[[str], str]:
+    """Return a check of names with a pattern."""
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if len(value) > longest or not compiled.fullmatch(value):
+            raise ValueError(f"expected at most {longest} {alphabet}; got {described(value)}")
+        return value
+
+    return check
+
+
+label_value: Final = _matching(
+    LABEL_VALUE, _MAX_NAME, "letters, digits, -, _ and ., with a letter or digit at both ends"
+)
+"""Checks a name that is, or becomes, the value of a label."""
+host_path: Final = _matching(
+    HOST_PATH, _MAX_PATH, "characters of an absolute path such as /data, without . and .. parts"
+)
+"""Checks a host path: it is compared as text, so only its normalized form is allowed."""
+object_name: Final = _matching(DNS_SUBDOMAIN, _MAX_SUBDOMAIN, "lower-case letters, digits, - and .")
+api_group: Final = _matching(
+    DNS_SUBDOMAIN, _MAX_SUBDOMAIN, "lower-case letters, digits, - and ., such as batch.volcano.sh"
+)
+"""Checks an API group other than the core one, whose kinds are all built in."""
+kind_name: Final = _matching(r"[A-Z][A-Za-z0-9]*", _MAX_NAME, "letters and digits, a capital first, such as PyTorchJob")
+resource_plural: Final = _matching(DNS_LABEL, _MAX_NAME, "lower-case letters and digits, such as pytorchjobs")
+field_path: Final = _matching(
+    rf"{_FIELD}(\.{_FIELD})*", _MAX_SUBDOMAIN, "names of fields with dots between, such as spec.template"
+)
+_glob: Final = _matching(NAMESPACE_GLOB, _MAX_SUBDOMAIN, "lower-case letters, digits, -, * and ?")
+_namespace: Final = _matching(
+    DNS_LABEL, _MAX_NAME, "lower-case letters, digits and -, with a letter or digit at both ends"
+)
 
 
 def gpus(value: object) -> int:
@@ -144,11 +181,6 @@ def team_name(value: str) -> str:
     return label_value(value)
 
 
-def label_value(value: str) -> str:
-    """Check a name that is, or becomes, the value of a label."""
-    return _matching(value, LABEL_VALUE, _MAX_NAME, "letters, digits, -, _ and ., with a letter or digit at both ends")
-
-
 def any_label_value(value: str) -> str:
     """Check a label's value, which may be empty."""
     return value and label_value(value)
@@ -176,50 +208,4 @@ def resource_name(value: str) -> str:
 
 def namespace_glob(value: str) -> str:
     """Check a namespace's name, or a glob in which * stands for any text and ? for one character."""
-    if "*" in value or "?" in value:
-        return _matching(value, NAMESPACE_GLOB, _MAX_SUBDOMAIN, "lower-case letters, digits, -, * and ?")
-    return _matching(
-        value, DNS_LABEL, _MAX_NAME, "lower-case letters, digits and -, with a letter or digit at both ends"
-    )
-
-
-def host_path(value: str) -> str:
-    """Check a host path: it is compared as text, so only its normalized form is allowed."""
-    return _matching(
-        value, HOST_PATH, _MAX_PATH, "characters of an absolute path such as /data, without . and .. parts"
-    )
-
-
-def object_name(value: str) -> str:
-    """Check the name of a cluster-wide object."""
-    return _matching(value, DNS_SUBDOMAIN, _MAX_SUBDOMAIN, "lower-case letters, digits, - and .")
-
-
-def api_group(value: str) -> str:
-    """Check an API group other than the core one, whose kinds are all built in."""
-    return _matching(
-        value, DNS_SUBDOMAIN, _MAX_SUBDOMAIN, "lower-case letters, digits, - and ., such as batch.volcano.sh"
-    )
-
-
-def kind_name(value: str) -> str:
-    """Check the name of a kind."""
-    return _matching(value, r"[A-Z][A-Za-z0-9]*", _MAX_NAME, "letters and digits, a capital first, such as PyTorchJob")
-
-
-def resource_plural(value: str) -> str:
-    """Check the name of a kind in the API's URLs."""
-    return _matching(value, DNS_LABEL, _MAX_NAME, "lower-case letters and digits, such as pytorchjobs")
-
-
-def field_path(value: str) -> str:
-    """Check a path of fields."""
-    return _matching(
-        value, rf"{_FIELD}(\.{_FIELD})*", _MAX_SUBDOMAIN, "names of fields with dots between, such as spec.template"
-    )
-
-
-def _matching(value: str, pattern: str, longest: int, alphabet: str) -> str:
-    if len(value) > longest or not re.fullmatch(pattern, value):
-        raise ValueError(f"expected at most {longest} {alphabet}; got {described(value)}")
-    return value
+    return _glob(value) if "*" in value or "?" in value else _namespace(value)

@@ -21,7 +21,7 @@ from webhook.observe.logs import Logs
 from webhook.observe.metrics import CaStatus, Metrics
 from webhook.server.http.client_auth import check_caller, request_certificates
 from webhook.server.http.probes import Readiness
-from webhook.server.settings import CertSecret, LiveCluster, Settings, StartupError
+from webhook.server.settings import CertSecret, LiveCluster, ServerSettings, StartupError
 
 FIRST_READ_SECONDS: Final = 5.0
 """How long to wait for the Secret before listening: then probes can report what is missing."""
@@ -49,7 +49,7 @@ class CertificateStatus:
     logs: Logs
 
 
-async def open_certificates(settings: Settings, stack: AsyncExitStack, status: CertificateStatus) -> Certificates:
+async def open_certificates(settings: ServerSettings, stack: AsyncExitStack, status: CertificateStatus) -> Certificates:
     """Load the certificates, as far as they are available now. Raises StartupError."""
     try:
         match settings.certs:
@@ -67,7 +67,7 @@ async def open_certificates(settings: Settings, stack: AsyncExitStack, status: C
     return Certificates(opened.context, opened.renew, opened.pem, check_caller)
 
 
-def _from_folder(folder: Path, settings: Settings, status: CertificateStatus) -> Certificates:
+def _from_folder(folder: Path, settings: ServerSettings, status: CertificateStatus) -> Certificates:
     reloader = Reloader(CertFolder(folder, terms=settings.certificate_terms))
     status.readiness.watch("certificate", reloader.why_unusable)
     status.metrics.watch_certificate(lambda: reloader.not_after.timestamp())  # noqa: PLW0108 - not_after changes
@@ -79,7 +79,7 @@ def _from_folder(folder: Path, settings: Settings, status: CertificateStatus) ->
 
 
 async def _from_secret(
-    secret: CertSecret, settings: Settings, stack: AsyncExitStack, status: CertificateStatus
+    secret: CertSecret, settings: ServerSettings, stack: AsyncExitStack, status: CertificateStatus
 ) -> Certificates:
     if not isinstance(settings.world, LiveCluster):
         raise StartupError("certificates in a Secret need a cluster, and a world file uses none")

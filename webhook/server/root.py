@@ -19,7 +19,7 @@ from webhook.cluster.writes.reports import ReplicaReporter
 from webhook.core.model.policy import Policy
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
-from webhook.history.recorder import Recorder
+from webhook.history.recorder import UsageRecorder
 from webhook.http.lifecycle import run_beside, stop_signals
 from webhook.kube.objects.usage_access import AUDIENCE
 from webhook.kube.world_file.world_file import WorldFileError, read_world
@@ -39,14 +39,14 @@ from webhook.server.live_world import LiveWorld
 from webhook.server.review.ledger_protocol import Ledger
 from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import AdmissionReviewer
-from webhook.server.settings import LiveCluster, Settings, StartupError, WorldFile
+from webhook.server.settings import FileWorld, LiveCluster, ServerSettings, StartupError
 
 _COLLECT_AFTER: Final = 20_000
 """New objects after which the collector looks at young ones. Its default of 700 comes every few pods, and finds little:
 what a review makes has no cycles."""
 
 
-async def run(settings: Settings, *, on_listening: Callable[[str], None] | None = None) -> None:
+async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] | None = None) -> None:
     """Serve until SIGTERM or SIGINT; `on_listening` receives the URL to call.
 
     Raises StartupError if a part is not available.
@@ -54,7 +54,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
     logs = open_logs(settings.log_format)
     logs.capture_libraries()
     holder = _load_policy(settings)
-    is_embedded = isinstance(settings.world, WorldFile)
+    is_embedded = isinstance(settings.world, FileWorld)
     world = World(holder.current, is_live=not is_embedded)
     metrics, readiness = Metrics(), Readiness("policy")
     readiness.set_ok("policy", remark=f"policy {world.policy.hash}")
@@ -70,7 +70,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
         notify_owner: Callable[[OwnerEvent], None] | None = None
         ledger: Ledger
         match settings.world:
-            case WorldFile(path=path):
+            case FileWorld(path=path):
                 _read_world_file(path, world, metrics)
                 shadow_labels = ShadowLabels(world)
                 shadow_labels.relabel_all()
@@ -158,15 +158,15 @@ def _watch_world(world: World, metrics: Metrics, readiness: Readiness) -> None:
     metrics.watch_readiness(lambda: {name: each.ok for name, each in readiness.conditions().items()})
 
 
-def _make_recorder(settings: Settings, world: World, metrics: Metrics, logs: Logs) -> Recorder:
-    recorder = Recorder(world, logs, path=settings.history, bounds=settings.history_bounds)
+def _make_recorder(settings: ServerSettings, world: World, metrics: Metrics, logs: Logs) -> UsageRecorder:
+    recorder = UsageRecorder(world, logs, path=settings.history, bounds=settings.history_bounds)
     metrics.accounting.watch(recorder.gpu_seconds, nodes=recorder.nodes)
     if settings.history is not None:
         metrics.watch_history(lambda: recorder.problem, lambda: recorder.dropped)
     return recorder
 
 
-def _record_cluster(live: LiveWorld, recorder: Recorder, usage: UsageEndpoint, holder: PolicyHolder) -> None:
+def _record_cluster(live: LiveWorld, recorder: UsageRecorder, usage: UsageEndpoint, holder: PolicyHolder) -> None:
     recorder.watch(live.why_stale, wait_synced=live.feed.wait_synced, in_force=holder.in_force)
     usage.rights = CallerRights(live.connection, audience=AUDIENCE)
 
@@ -214,7 +214,7 @@ def _ignore(_text: str) -> None:
     return None
 
 
-def _load_policy(settings: Settings) -> PolicyHolder:
+def _load_policy(settings: ServerSettings) -> PolicyHolder:
     try:
         return PolicyHolder(settings.policy, enforce=settings.enforce)
     except PolicyError as exc:

@@ -8,7 +8,7 @@ from typing import Final
 
 from certs.authority import CA_LIFETIME, LEAF_LIFETIME, CertificateOptions
 from webhook.core.model.policy import Enforcement
-from webhook.history.store import Bounds as HistoryBounds
+from webhook.history.store import HistoryBounds
 from webhook.http.bounds import Bounds
 from webhook.observe.logs import LogFormat
 
@@ -59,7 +59,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class WorldFile:
+class FileWorld:
     """The world is read from a file, then changes in memory."""
 
     path: Path
@@ -80,7 +80,7 @@ class CertSecret:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ServerSettings:
     """The settings of `fairgate serve`.
 
     `certs` is a folder, or a Secret. `cert_hosts` are the names in a self-signed certificate besides localhost and the
@@ -91,7 +91,7 @@ class Settings:
     """
 
     policy: Path
-    world: WorldFile | LiveCluster
+    world: FileWorld | LiveCluster
     listen: Address
     certs: Path | CertSecret
     cert_hosts: tuple[str, ...] = ()

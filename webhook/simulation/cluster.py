@@ -17,7 +17,7 @@ from webhook.core.model.selector import HELD, NO_CONSTRAINTS, Constraints, Effec
 from webhook.core.model.tier import Tier
 from webhook.core.quota.charged_pod import flight_of
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
+from webhook.core.reclaim.reclaim_pod import ReclaimPod, SchedulerReport
 from webhook.core.reclaim.reservation import NodeHold
 from webhook.core.world.world import World
 from webhook.simulation.kube_scheduler import patched_constraints
@@ -77,7 +77,7 @@ class SimulatedCluster:
             is_backfill=admitted.reason.code is Code.BACKFILLS,
         )
         self._create(pod_of, found)
-        report = Report(self.world.now, is_for_room=True)
+        report = SchedulerReport(self.world.now, is_for_room=True)
         reclaimable = self._reclaimable(pod_of, found._replace(promised=None))
         self.index.set(replace(reclaimable, constraints=pod_of.constraints, chosen=choice.nodes, report=report))
 

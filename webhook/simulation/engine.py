@@ -204,7 +204,7 @@ class Simulation:
     # -- what follows from a change
 
     def _settle(self) -> None:
-        """Do what an installation does by itself, until nothing changes any more."""
+        """Do what an installation does by itself, until nothing changes."""
         for _ in range(MAX_TURNS):
             # the leader looks at the line 0.02 s after a change, and at tiers and refused pods later
             changes = [self._bind(), self._release(), self._promote(), self._arrivals.retry(), self._take_back()]

@@ -10,7 +10,6 @@ from webhook.core.line_reclaim.line_plan import NOTHING, plan_line
 from webhook.core.model.names import Uid
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot
-from webhook.core.reclaim.reservation import hold_under_limits, limit_place
 from webhook.simulation.cluster import SimulatedCluster
 
 
@@ -34,26 +33,19 @@ class SimulatedLimitReclaim:
 
     def _accept(self, moves: Iterable[LimitMove]) -> bool:
         """Keep the holds of the pods that still wait, add those of new ones, and end the others."""
-        wanted = {limit_place(move.waiting.uid): move for move in moves}
-        is_going = self._cluster.index.is_going
-        for place, hold in list(self._evictions.limit_holds.items()):
-            if place not in wanted:
-                self._evictions.keep(place, None, is_going=is_going)
-                self._mark(hold.beneficiaries[0].uid, is_kept=False)
-        now, has_new = self._cluster.world.now, False
+        now, is_going = self._cluster.world.now, self._cluster.index.is_going
         at = now + self._cluster.world.policy.reclaim.notice_seconds
-        for place, move in wanted.items():
-            known = self._evictions.limit_holds.get(place)
-            if known is None and not move.levels:
-                continue
-            if known is None:
-                known, has_new = hold_under_limits(move, since=now), True
-                self._mark(move.waiting.uid, is_kept=True)
-                self._wake(at)
-            hold = known.retargeted(move, at=at)
-            self._evictions.keep(place, hold, is_going=is_going)
+        done = self._evictions.keep_limits(
+            moves, since=now, at=at, is_going=is_going, may_begin=lambda move: bool(move.levels)
+        )
+        for hold in done.ended:
+            self._mark(hold.beneficiaries[0].uid, is_kept=False)
+        for move in done.begun:
+            self._mark(move.waiting.uid, is_kept=True)
+            self._wake(at)
+        for hold in self._evictions.limit_holds.values():
             self._evictions.written(hold)
-        return has_new
+        return bool(done.begun)
 
     def _mark(self, uid: Uid, *, is_kept: bool) -> None:
         world = self._cluster.world

@@ -8,12 +8,12 @@ waste evictions.
 from collections.abc import Callable, Iterator, Set
 from typing import Final
 
-from webhook.core.model.names import NodeName, TeamName, Uid
-from webhook.core.reclaim.held_room import current, holds
+from webhook.core.model.names import NodeName, Uid
+from webhook.core.reclaim.held_room import current
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Hold, Move, ReclaimSnapshot
+from webhook.core.reclaim.reclaim_plan import Move, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
-from webhook.core.reclaim.reservation import NodeHold, Target, is_limit_place
+from webhook.core.reclaim.reservation import EvictionTarget, NodeHold, is_limit_place
 from webhook.simulation.cluster import SimulatedCluster
 from webhook.simulation.limit_reclaimer import SimulatedLimitReclaim
 
@@ -36,9 +36,9 @@ class SimulatedReclaim:
     def look(self) -> bool:
         """Plan for the pods that wait inside their shares; return whether a plan was made."""
         is_planned = self._look_at_nodes()
-        return self._limits.look(lambda: self._snapshot(self._held())) or is_planned
+        return self._limits.look(self._snapshot) or is_planned
 
-    def due(self) -> Iterator[Target]:
+    def due(self) -> Iterator[EvictionTarget]:
         """Yield the victims whose eviction is due now; the caller removes them."""
         evictions, index, now = self._evictions, self._cluster.index, self._cluster.world.now
         for hold in [*evictions.limit_holds.values(), *evictions.holds.values()]:
@@ -62,31 +62,19 @@ class SimulatedReclaim:
             return False
         with cluster.as_bound():
             self._tidy()
-            held = self._held()
-            selected = select_pods(pods_within_share(index, world), index, now=now, has_holds=bool(held))
+            selected = select_pods(pods_within_share(index, world), index, now=now)
             if selected.is_growing:
                 self._wake(now + 1)
-            have_room = {each.waiting.uid for each in held}
-            waiting = [each for each in selected.waiting if each.uid not in have_room]
-            if not waiting:
+            if not selected.waiting:
                 return False
-            found = plan(waiting, self._snapshot(held, refused=self._evictions.listed_for_limits()))
+            found = plan(selected.waiting, self._snapshot(refused=self._evictions.listed_for_limits()))
         for move in found.moves:
             self._accept(move)
         return bool(found.moves)
 
-    def _held(self) -> list[Hold]:
-        return holds(self._evictions.holds.values(), self._cluster.index)
-
-    def _snapshot(self, held: list[Hold], *, refused: Set[Uid] = _NONE) -> ReclaimSnapshot:
-        index, world = self._cluster.index, self._cluster.world
-        losses = self._evictions.losses(self._team_of, now=world.now)
-        chosen = self._evictions.listed()
-        return take_snapshot(index, world, now=world.now, holds=held, chosen=chosen, refused=refused, evicted=losses)
-
-    def _team_of(self, uid: Uid) -> TeamName | None:
-        found = self._cluster.index.get(uid)
-        return None if found is None else found.team
+    def _snapshot(self, *, refused: Set[Uid] = _NONE) -> ReclaimSnapshot:
+        world = self._cluster.world
+        return take_snapshot(self._cluster.index, world, now=world.now, refused=refused)
 
     def _accept(self, move: Move) -> None:
         world = self._cluster.world

@@ -184,10 +184,12 @@ def _by_size(found: Sequence[Job]) -> Iterable[Waits]:
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A mean over rounds, and how far the true one may be off."""
+    """A mean over rounds, how far the true one may be off, and how far apart the rounds were."""
 
     mean: float
     margin: Annotated[float | None, msgspec.Meta(description="for 95 % confidence; null for a single round")]
+    lowest: Annotated[float | None, msgspec.Meta(description="of the rounds; null for a single round")] = None
+    highest: Annotated[float | None, msgspec.Meta(description="of the rounds; null for a single round")] = None
 
 
 _T: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11)
@@ -205,7 +207,8 @@ def interval(values: Iterable[float | None]) -> Interval | None:
         return Interval(round(known[0], _DIGITS), None)
     freedom = len(known) - 1
     t = _T[freedom - 1] if freedom <= len(_T) else _T_OF_MANY
-    return Interval(round(mean(known), _DIGITS), round(t * stdev(known) / math.sqrt(len(known)), _DIGITS))
+    margin = t * stdev(known) / math.sqrt(len(known))
+    return Interval(*(round(each, _DIGITS) for each in (mean(known), margin, min(known), max(known))))
 
 
 def over_rounds(rounds: Sequence[Summary], value: Callable[[Summary], float | None]) -> Interval | None:

@@ -57,7 +57,7 @@ DEFAULT_SETTINGS: Final = Settings()
 
 
 class TaskState(StrEnum):
-    """What came of a task: it ended, runs or waits still, was refused for ever, or was evicted for good."""
+    """What came of a task: it ended, runs or waits still, was refused for good, or was evicted for good."""
 
     ENDED = "ended"
     RUNNING = "running"

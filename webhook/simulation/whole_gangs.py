@@ -14,7 +14,7 @@ from webhook.core.model.names import GangId
 from webhook.core.model.reason import Code, Reason, waits_for
 from webhook.core.model.statement import Statement
 from webhook.core.queue.queued_pod import entry_of
-from webhook.core.queue.verdict import Never, Way
+from webhook.core.queue.verdict import Never
 from webhook.core.waiting.judged_gang import judge_gang
 from webhook.core.waiting.judged_pod import Judged
 from webhook.core.waiting.waiting_entries import queued_pod
@@ -97,7 +97,7 @@ def _judged(members: Sequence[WaitingPod], gang: GangId, world: World) -> list[J
     for member in members:
         world.set_waiting(member)
     entry = entry_of(queued_pod(member, world)._replace(gang=gang) for member in members)
-    judged = judge_gang(entry, world, way=Way.IN_TURN, kept=frozenset())
+    judged = judge_gang(entry, world)
     for member in members:
         world.waiting.discard(member.uid)
     return judged

@@ -20,7 +20,7 @@ once it serves. What it has set stays: an upgrade reads it from the cluster.
 {{- if has $webhook.name (list "workloads.fairgate.dev" "gangs.fairgate.dev") -}}
 {{- $_ := set $webhook "rules" (include "fairgate.workloadRules" (dict "base" $base "documents" $documents "rule" (first $webhook.rules)) | fromJsonArray) -}}
 {{- end -}}
-{{- $_ := set $webhook "namespaceSelector" (include "fairgate.exempt" $documents | fromJson).selector -}}
+{{- $_ := set $webhook "namespaceSelector" (include "fairgate.exempt" (dict "documents" $documents "operators" $base.operatorNamespaces) | fromJson).selector -}}
 {{- $_ := set $webhook.clientConfig "service" (set (deepCopy $service) "path" $webhook.clientConfig.service.path) -}}
 {{- if ne (include "fairgate.enforce" $) "enforce" -}}
 {{- $_ := mergeOverwrite $webhook $base.notEnforced -}}
@@ -47,7 +47,7 @@ once it serves. What it has set stays: an upgrade reads it from the cluster.
 {{- define "fairgate.guards" -}}
 {{- $base := .Files.Get "files/webhooks.json" | fromJson -}}
 {{- $documents := include "fairgate.policyDocuments" . | fromJsonArray -}}
-{{- $exempt := include "fairgate.exempt" $documents | fromJson -}}
+{{- $exempt := include "fairgate.exempt" (dict "documents" $documents "operators" $base.operatorNamespaces) | fromJson -}}
 {{- $access := .Values.guards.deviceAccess | default "warn" -}}
 {{- $grace := "600" -}}
 {{- $keys := list "fairgate.dev/exempt" "resource.kubernetes.io/admin-access" -}}
@@ -219,8 +219,16 @@ once it serves. What it has set stays: an upgrade reads it from the cluster.
 {{- define "fairgate.exempt" -}}
 {{- $names := list "kube-system" "fairgate-system" -}}
 {{- $globs := list -}}
-{{- range . -}}
+{{- $operators := .operators -}}
+{{- $owned := list -}}
+{{- range .documents -}}
+{{- range .teams -}}
+{{- $owned = concat $owned (.namespaces | default list) -}}
+{{- end -}}
 {{- with .exempt -}}
+{{- if eq (toString .operators) "false" -}}
+{{- $operators = list -}}
+{{- end -}}
 {{- range .namespaces -}}
 {{- if regexMatch "[*?\\[]" . -}}
 {{- $globs = append $globs . -}}
@@ -228,6 +236,11 @@ once it serves. What it has set stays: an upgrade reads it from the cluster.
 {{- $names = append $names . -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $operators -}}
+{{- if not (has . $owned) -}}
+{{- $names = append $names . -}}
 {{- end -}}
 {{- end -}}
 {{- $said := list -}}

@@ -53,7 +53,7 @@ def test_the_docs_page_has_every_check_and_every_exit_status():
     ],
 )
 def test_exit_status_and_data_agree(states, want, healthy):
-    found = [Finding(Check.SERVER, state, "said") for state in states]
+    found = [Finding(Check.SERVER, state, "said", "") for state in states]
     assert exit_status(found) == want
     printed = msgspec.json.decode(msgspec.json.encode(report_of(found)), type=DoctorReport)
     assert printed.healthy is healthy

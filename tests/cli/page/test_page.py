@@ -32,7 +32,7 @@ def test_it_serves_a_world_file_prints_its_url_and_ends_normally(tmp_path, how):
         with urllib.request.urlopen(url) as answer:
             assert "fairgate-page-" in answer.headers["Set-Cookie"]
         running.send_signal(how)
-        assert running.wait(20) == 0
+        assert running.wait(90) == 0
 
 
 def test_a_port_that_is_taken_is_said(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 from webhook.cli.page.recorded import STEP_SECONDS, RecordedUsage, of_files
 from webhook.history.schema import HistoryError
-from webhook.history.usage_row import Kind, Recording, UsageKey, UsageRow
+from webhook.history.usage_row import Recording, UsageKey, UsageKind, UsageRow
 from webhook.page.views.usage_history import DAY_SECONDS, sparkline
 
 NOW = 1_795_338_000
@@ -12,9 +12,9 @@ NOW = 1_795_338_000
 
 def rows(start, *, gpus, borrowed=0):
     """The rows of one interval of five minutes in which a team held so many GPUs."""
-    yield UsageRow(start, UsageKey(Kind.OBSERVED), 300.0)
-    yield UsageRow(start, UsageKey(Kind.HELD_GUARANTEED, team="vision"), 300.0 * gpus)
-    yield UsageRow(start, UsageKey(Kind.HELD_BORROWED, team="vision"), 300.0 * borrowed)
+    yield UsageRow(start, UsageKey(UsageKind.OBSERVED), 300.0)
+    yield UsageRow(start, UsageKey(UsageKind.HELD_GUARANTEED, team="vision"), 300.0 * gpus)
+    yield UsageRow(start, UsageKey(UsageKind.HELD_BORROWED, team="vision"), 300.0 * borrowed)
 
 
 def recorded(hours_ago, **more):

@@ -18,7 +18,7 @@ from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.live_cluster import ENDED_PODS, read_ended
 from webhook.cli.main import main
 from webhook.cli.queue.report import QueueReport
-from webhook.history.store import Batch, Store
+from webhook.history.store import Batch, HistoryStore
 from webhook.history.trace_row import PodRow, Trace
 from webhook.kube.objects import keys
 
@@ -88,6 +88,7 @@ def test_every_pod_has_its_place_its_cause_its_holders_and_why_its_start_is_unkn
         f"unknown for 2 pods: {reason}",
         "unknown for 1 pod: another controller's scheduling gate holds it",
     ]
+    assert printed[6] == "total: 3 pods that ask for 5 GPUs"
     assert printed[-1].endswith("1 node, 1 pod; policy " + printed[-1].rpartition(" ")[2])
 
 
@@ -102,7 +103,10 @@ def line_of(found):
 
 def test_in_a_new_cluster_stated_run_times_make_ranges(tmp_path):
     world = [waiting_world()[0], stated(holder("train-0", started=ago(hours=1)), "2h")]
-    world += [stated(gated("first", gpus=8, created=ago(minutes=50)), "30m"), gated("second", gpus=8)]
+    world += [
+        stated(gated("first", gpus=8, created=ago(minutes=50)), "30m"),
+        gated("second", gpus=8, created=ago(minutes=30)),
+    ]
     first, second = (line_of(queue(tmp_path, "-o", "json", found=world))[n].likely_start for n in (0, 1))
     assert 0 < first.earliest_seconds <= 3600 <= first.latest_seconds < 12 * 3600
     assert first.earliest_seconds < second.earliest_seconds
@@ -303,7 +307,7 @@ def recorded(path, *, runs=8, hours=10.0):
         PodRow(f"r{n}", "vision", f"r{n}", team="vision", gpus=8.0, created=begin, bound=begin, ended=end - n)
         for n in range(runs)
     ]
-    store = Store(path)
+    store = HistoryStore(path)
     store.write(Batch((), end, Trace(tuple(pods))))
     store.close()
     return path

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from tests.history import recorded
 from webhook.cli.main import main
-from webhook.history.store import Batch, Store
+from webhook.history.store import Batch, HistoryStore
 from webhook.history.trace_row import PodRow, Trace
 
 KEPT = Path(__file__).parents[2] / "history" / "kept" / "format-1.db"
@@ -130,7 +130,7 @@ def test_a_truncated_history_is_refused_and_left_as_it_is(path, tmp_path, part):
 
 def test_bad_policies_times_and_empty_histories_are_said_in_a_line(path, tmp_path):
     empty = tmp_path / "empty.db"
-    Store(empty).close()
+    HistoryStore(empty).close()
     good = policy(tmp_path / "p", recorded.POLICY)
     for arguments, why in (
         ((empty, "--policy", good), "is empty: nothing has been recorded in it yet"),
@@ -158,7 +158,7 @@ def test_rows_of_a_tenant_who_forges_what_is_recorded_do_no_harm(tmp_path):
     ]
     path = tmp_path / "h.db"
     recorded.write(path)
-    store = Store(path)
+    store = HistoryStore(path)
     store.write(Batch([], recorded.UNTIL, Trace(tuple(row._replace(created=recorded.T0 + 1) for row in rows))))
     store.close()
     report = found(path, "--policy", policy(tmp_path / "p", recorded.POLICY))

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.cli.simulate.support import calls
 from tests.history import recorded
 from webhook.cli.main import main
-from webhook.history.store import Store
+from webhook.history.store import HistoryStore
 from webhook.history.trace_row import ObjectRow
 
 KEPT = Path(__file__).parents[2] / "history" / "kept" / "format-1.db"
@@ -147,6 +147,6 @@ def test_histories_that_cannot_be_used(folder, statement, want):
 
 
 def test_an_empty_history(folder):
-    Store(folder / "empty.db").close()
+    HistoryStore(folder / "empty.db").close()
     assert "is empty: nothing has been recorded in it yet" in failed("--policy", "same.yaml", trace="empty.db")
     assert "is empty: nothing has been recorded in it yet" in failed("--policy", "same.yaml", world="empty.db")

@@ -25,11 +25,12 @@ def group(name="all", *, p90=3600.0):
     return GroupReport(name, *counts)
 
 
-def report(*names, **more):
+def report(*names, rounds=1, **more):
     samples = [Sample(at * 3600, 4.0, 2.0, 1, 8.0, 0.25, 4.0) for at in range(5)]
     policies = [
         PolicyReport(
             name,
+            f"hash-of-{name}",
             16,
             2,
             14_400,
@@ -45,7 +46,11 @@ def report(*names, **more):
         for name in names
     ]
     purchase = PurchaseReport(names[0], 8, "H100", 2, {0: None, 1: 7200.0, 2: 60.0})
-    return SimulationReport(1, 0, policies, [purchase], ["a note"])
+    return SimulationReport("1.2.3", rounds, 7, policies, [purchase], ["a note"])
+
+
+def html(found, *, source="2 nodes"):
+    return to_html(found, source=source, made="2026-11-26 06:00 UTC")
 
 
 class Page(HTMLParser):
@@ -62,7 +67,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_loads_nothing_and_runs_nothing():
-    text = to_html(report("a", "b"), source="2 nodes")
+    text = html(report("a", "b"))
     page = Page(text)
     assert page.addresses == []
     assert not {"script", "link", "iframe", "img", "object"} & set(page.tags)
@@ -72,12 +77,12 @@ def test_the_page_loads_nothing_and_runs_nothing():
 
 
 def test_every_plot_has_its_table():
-    page = Page(to_html(report("a"), source="2 nodes"))
+    page = Page(html(report("a")))
     assert page.tags.count("svg") == page.tags.count("details") == len(plots_of(report("a"))) == 7
 
 
 def test_names_cannot_change_the_page():
-    text = to_html(report(HOSTILE), source=HOSTILE)
+    text = html(report(HOSTILE), source=HOSTILE)
     assert "<script" not in text
     assert "\x1b" not in text
     assert "&lt;script&gt;" in text
@@ -96,8 +101,28 @@ def test_a_wait_without_end_has_no_bar_and_says_so():
     assert plot.rows == (("vision", "never"),)
 
 
+def test_the_page_says_when_and_of_what_it_was_made():
+    text = html(report("a", "b"))
+    for fact in ("2026-11-26 06:00 UTC", "1.2.3", "a: hash-of-a<br>b: hash-of-b"):
+        assert f"<dd>{fact}</dd>" in text
+
+
+def test_a_single_round_says_that_nothing_is_known_of_others():
+    text = html(report("a"))
+    assert "One round, of seed 7: how far the numbers of another load like it are off is not known." in text
+    assert "lowest" not in text
+
+
+def test_rounds_say_their_seeds_and_how_far_apart_they_were():
+    found = report("a", rounds=5)
+    found.policies[0].total.wait_p90 = Interval(3600.0, 600.0, 1800.0, 5400.0)
+    text = html(found)
+    assert "5 rounds, of the seeds 7 to 11." in text
+    assert "<td>30m to 90m</td>" in text
+
+
 def test_purchases_and_notes_are_on_the_page():
-    text = to_html(report("a"), source="2 nodes")
+    text = html(report("a"))
     assert "a: buy 2 nodes of 8 H100: 16 GPUs" in text
     assert "<p>a note</p>" in text
 

@@ -2,11 +2,13 @@
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 
 from tests import builders as b
 from tests.cli.simulate.support.calls import data, failed, simulate
+from webhook import __version__
 
 POLICY = """
 apiVersion: fairgate.dev/v1alpha1
@@ -194,7 +196,13 @@ def test_csv_files(folder):
 
 def test_a_report_page_and_plots(folder):
     words = ("--policy", "borrow.yaml", "--trace", "tasks.csv", "--csv", "out", "--report", "report.html")
-    assert simulate(*words).exit_code == 0
+    done = simulate(*words)
+    assert done.exit_code == 0
+    named = [line.removeprefix("written: ") for line in done.stdout.splitlines() if line.startswith("written: ")]
+    assert sorted(named) == sorted(["report.html", *(str(path) for path in Path("out").iterdir())])
+    as_data = simulate(*words, "-o", "json")
+    assert json.loads(as_data.stdout)["version"] == __version__
+    assert as_data.stderr.count("written: ") == len(named)
     assert "2 nodes with 16 GPUs of nodes.csv" in (folder / "report.html").read_text()
     assert (folder / "out" / "gpus-in-use.svg").read_text().startswith("<svg")
 

@@ -10,12 +10,13 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests import builders as b
 from tests import forks
 from tests.cli import golden, sample_world
 from webhook.cli.main import main
 from webhook.cli.status.gpu_picture import GpuPicture
 from webhook.cli.status.report import StatusReport, report_of
-from webhook.cli.status.table import to_table
+from webhook.cli.status.table import Look, to_lines, to_screenful
 from webhook.cli.world_source import WorldObjects, world_of
 from webhook.core.explain.board import board_of
 from webhook.core.model.names import Namespace, NodeName, Uid
@@ -32,23 +33,27 @@ def board():
 
 
 LAYOUTS = {
-    "pipe": {"width": 500},
+    "pipe": {},
     "80-columns": {"width": 80},
     "wide": {"width": 120, "is_wide": True},
     "ascii": {"width": 80, "is_plain": True},
 }
 
 
+def printed_as(board, look):
+    return "".join(f"{line}\n" for line in to_lines(board, look, source="world w"))
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_the_device_view(name, board):
-    printed = to_table(board, source="world w", is_colored=False, **LAYOUTS[name])
+    printed = printed_as(board, Look(**LAYOUTS[name]))
     golden.check(GOLDEN / f"{name}.txt", printed)
-    assert max(map(len, printed.splitlines())) <= LAYOUTS[name]["width"]
+    assert name == "pipe" or max(map(len, printed.splitlines())) <= LAYOUTS[name]["width"]
     assert name != "ascii" or printed.isascii()
 
 
 def test_a_pods_row_is_complete(board):
-    printed = to_table(board, source="world w", width=500, is_colored=False, is_wide=True)
+    printed = printed_as(board, Look(is_wide=True))
     [row] = [line for line in printed.splitlines() if line.startswith("vision/eval ")]
     assert row.split() == ["vision/eval", "vision", "preemptible", "gpu-2", "gpu", "4"]
 
@@ -56,7 +61,7 @@ def test_a_pods_row_is_complete(board):
 def test_color_changes_no_text(board):
     from rich.text import Text  # noqa: PLC0415
 
-    coloured = to_table(board, source="world w", width=80, is_colored=True)
+    coloured = printed_as(board, Look(width=80, is_colored=True))
     assert "\x1b[30;46mN" in coloured or "\x1b[30m\x1b[46m" in coloured
     plain = "\n".join(line.rstrip() for line in Text.from_ansi(coloured).plain.splitlines())
     assert plain + "\n" == (GOLDEN / "80-columns.txt").read_text()
@@ -123,7 +128,7 @@ def test_watch_redraws_changes_until_it_is_interrupted(tmp_path):
         until(lambda: len(boards := out.read_text().split("\n}\n")) > 4 and "gpu-10" not in "".join(boards[-4:]))
         assert watching.poll() is None, "it runs until the signal"
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(timeout=20) == 0
+        assert watching.wait(timeout=90) == 130
         assert err.read_text() == ""
     finally:
         watching.kill()
@@ -143,7 +148,7 @@ def test_a_node_that_rejects_pods_says_whose():
         made = Rejection(NodeName("gpu-2"), Namespace("vision"), Uid(f"u{number}"), 1_767_225_600, "InvalidNodeInfo")
         world.rejecting_nodes.note(made)
     board = board_of(world)
-    printed = to_table(board, source="w", width=120, is_colored=False)
+    printed = printed_as(board, Look(width=120))
     [row] = [line for line in printed.splitlines() if "rejects" in line]
     assert row.startswith("gpu-2")
     assert row.endswith("rejects pods of vision")
@@ -152,3 +157,41 @@ def test_a_node_that_rejects_pods_says_whose():
     assert node["rejecting"] == [
         {"team": "vision", "rejections": 3, "reason": "InvalidNodeInfo", "until": "2026-01-01T00:05:00Z"}
     ]
+
+
+def cluster_of(*, nodes, teams=2):
+    policy = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nteams:\n" + "".join(
+        f"  - {{name: team-{number}, namespaces: [ns-{number}], gpus: {{guaranteed: 8, limit: 16}}}}\n"
+        for number in range(teams)
+    )
+    made = tuple(b.node(f"gpu-{number}", gpus=8) for number in range(nodes))
+    return board_of(world_of(WorldObjects(made), parse({"p.yaml": policy.encode()}, origin="p"), name="w"))
+
+
+def test_a_list_that_is_cut_says_how_much_more_there_is_and_keeps_its_total():
+    lines = to_lines(cluster_of(nodes=40), Look(nodes=6), source="world w")
+    assert [line for line in lines if line.startswith("gpu-")][-1].startswith("gpu-5 ")
+    assert "+34 nodes: --limit or -o json shows them" in lines
+    assert [line.split() for line in lines if line.startswith("total")] == [
+        ["total", "16", "0", "0", "0"],
+        ["total", "0/320"],
+    ]
+
+
+@pytest.mark.parametrize("height", [16, 24, 60])
+def test_a_screenful_keeps_the_summary_and_the_source(height):
+    lines = to_screenful(cluster_of(nodes=40, teams=12), Look(width=80), height, source="world w")
+    shown = [line for line in lines if line.startswith("gpu-")]
+    assert len(lines) <= height
+    assert lines[-1] == "world w"
+    assert any("40 pods of 8" in line for line in lines), "what would fit now"
+    assert f"+{40 - len(shown)} nodes" in lines
+    assert bool(shown) == (height == 60)
+    teams = [line for line in lines if line.startswith("team-") and line.endswith("  -")]
+    assert (f"+{12 - len(teams)} teams" in lines) == (len(teams) < 12)
+
+
+def test_a_limit_of_the_command_line(run):
+    printed = run("--limit", "2").stdout.splitlines()
+    assert [line.split()[0] for line in printed if line.startswith(("gpu-", "mig-", "t4-"))] == ["gpu-1", "gpu-2"]
+    assert "+5 nodes: --limit or -o json shows them" in printed

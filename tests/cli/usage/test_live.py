@@ -59,7 +59,7 @@ def in_thread(api):
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
-    started.wait(10)
+    started.wait(60)
     try:
         yield api
     finally:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from tests.history.support import A100, T0, row
 from webhook.cli.main import main
-from webhook.history.store import Batch, Store
+from webhook.history.store import Batch, HistoryStore
 from webhook.history.usage_row import INTERVAL_SECONDS
 
 HOUR = 3600
@@ -26,7 +26,7 @@ ROWS = [
 
 
 def history(path, rows=ROWS):
-    store = Store(path)
+    store = HistoryStore(path)
     store.write(Batch(rows, T0))
     store.close()
     return path
@@ -59,7 +59,7 @@ def test_a_time_without_any_record_says_when_there_is_one(path, tmp_path):
     assert (done.exit_code, done.stdout.count("\n")) == (0, 1)
     want = "nothing is recorded in this time: the history is from 2023-11-14T22:15:00Z to 2023-11-14T22:15:00Z"
     assert want in done.stderr
-    Store(tmp_path / "new.db").close()
+    HistoryStore(tmp_path / "new.db").close()
     assert "is empty: nothing has been recorded in it yet" in run("--history", tmp_path / "new.db").stderr
     assert run("--history", path, *RANGE).stderr == ""
 

@@ -320,8 +320,8 @@ async def test_while_the_definition_is_missing_writes_are_retried_with_backoff(a
 
 
 async def test_a_pod_that_was_let_into_the_line_counts_until_the_watch_shows_it(one):
-    let_in = waiting("next")
-    one.ledger.let_in(let_in)
-    assert (one.world.waiting.count("team-a"), let_in.uid in one.world.waiting) == (1, False)
-    one.world.set_waiting(let_in)
-    assert (one.world.waiting.count("team-a"), let_in.uid in one.world.waiting) == (1, True)
+    enter_line = waiting("next")
+    one.ledger.enter_line(enter_line)
+    assert (one.world.waiting.count("team-a"), enter_line.uid in one.world.waiting) == (1, False)
+    one.world.set_waiting(enter_line)
+    assert (one.world.waiting.count("team-a"), enter_line.uid in one.world.waiting) == (1, True)

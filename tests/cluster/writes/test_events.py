@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from tests.cluster.support.fake_api import Answer, Slow
@@ -125,7 +126,7 @@ async def test_a_full_queue_drops_and_never_blocks(api, connection):
     api.always["post"] = Slow(30)
     async with writing(connection) as writer:
         for number in range(WAITING + 12):
-            writer.record(replace(PROMOTED, about=replace(POD, uid=str(number))))
+            writer.record(replace(PROMOTED, about=msgspec.structs.replace(POD, uid=str(number))))
         assert writer.dropped == 12
 
 
@@ -136,7 +137,7 @@ def test_events_of_one_object_and_reason_are_limited():
     assert taken == [True] * BURST + [False] * 5
     other = replace(PROMOTED, reason=EventReason.DEMOTED)
     assert correlator.count(other, now=0.0, wall=WALL) is not None
-    elsewhere = replace(PROMOTED, about=replace(POD, uid="u2"))
+    elsewhere = replace(PROMOTED, about=msgspec.structs.replace(POD, uid="u2"))
     assert correlator.count(elsewhere, now=0.0, wall=WALL) is not None
     assert correlator.count(texts[-1], now=REFILL_SECONDS, wall=WALL) is not None
 
@@ -151,7 +152,7 @@ def test_a_repeat_that_was_held_back_is_in_the_next_count():
 
 
 def test_the_name_of_an_event_is_valid_for_any_object_name():
-    long = replace(PROMOTED, about=replace(POD, name="a" * 235 + "-" + "b" * 17))
+    long = replace(PROMOTED, about=msgspec.structs.replace(POD, name="a" * 235 + "-" + "b" * 17))
     assert len(long.name) <= 253
     assert "-." not in long.name
 

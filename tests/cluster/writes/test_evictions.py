@@ -7,9 +7,9 @@ import pytest
 from tests import builders
 from tests.cluster.support.fake_api import Answer, Cut, Slow
 from webhook.cluster.writes import evictions
-from webhook.cluster.writes.evictions import Evicted, Later, Obstacle, Refused, evict
+from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Refused, evict
 from webhook.core.model.names import Namespace, Uid
-from webhook.core.reclaim.reservation import Target
+from webhook.core.reclaim.reservation import EvictionTarget
 
 PODS = "/api/v1/pods"
 
@@ -20,7 +20,7 @@ def put(api, name="p"):
 
 
 def target(uid, name="p"):
-    return Target(uid, Namespace("team-a"), name, Uid("b"), 0)
+    return EvictionTarget(uid, Namespace("team-a"), name, Uid("b"), 0)
 
 
 async def test_an_accepted_eviction_ends_the_pod(api, connection):
@@ -113,13 +113,13 @@ async def test_a_dry_run_goes_the_same_ways(api, connection):
 @pytest.mark.parametrize(
     ("answers", "is_guarded", "want"),
     [
-        ((429, 200), True, Obstacle.BUDGET),
-        ((500, 200), True, Obstacle.BUDGET),
-        ((429, 200), False, Obstacle.BUDGET),
-        ((403, 200), False, Obstacle.POLICY),
-        ((400, 200), False, Obstacle.POLICY),
-        ((500, 500), False, Obstacle.FAILURE),
-        ((500, 403), False, Obstacle.POLICY),
+        ((429, 200), True, EvictionObstacle.BUDGET),
+        ((500, 200), True, EvictionObstacle.BUDGET),
+        ((429, 200), False, EvictionObstacle.BUDGET),
+        ((403, 200), False, EvictionObstacle.POLICY),
+        ((400, 200), False, EvictionObstacle.POLICY),
+        ((500, 500), False, EvictionObstacle.FAILURE),
+        ((500, 403), False, EvictionObstacle.POLICY),
     ],
     ids=[
         "its budget is used up",

@@ -1,4 +1,4 @@
-"""A pod of a rolling update: which pods are those from before it, and where it is told that it waits behind them."""
+"""A pod of a rolling update: which pods are from before it, and where a message says that it waits behind them."""
 
 import pytest
 

@@ -98,12 +98,12 @@ def test_two_entries_for_one_claim_are_one_claim():
     assert resolve_for(place, *named_alike).demand.gpus == 3 * ONE_GPU
 
 
-@pytest.mark.parametrize(("payer", "want"), [("preemptible", SHARED), ("guaranteed", None)])
-def test_a_claim_is_borrowed_if_another_pod_borrows_it(payer, want):
+@pytest.mark.parametrize(("charged", "want"), [("preemptible", SHARED), ("guaranteed", None)])
+def test_a_claim_is_borrowed_if_another_pod_borrows_it(charged, want):
     place = world()
     place.set_claim(SHARED, spec(2))
     joining = make.pod(uid="b", demand=bare(), claims=(SHARING,))
     assert borrowed_claim(joining, place) is None, "it is charged itself"
-    place.set_pod(resident("a", SHARING, tier=payer))
+    place.set_pod(resident("a", SHARING, tier=charged))
     assert borrowed_claim(joining, place) == want
     assert borrowed_claim(joining._replace(uid="a"), place) is None

@@ -15,7 +15,9 @@ TEMPLATE = ClaimKey("template", Namespace("team-a"), "made")
 def roles(users: ClaimUsers, uids) -> dict[tuple[Uid, ClaimKey], tuple[bool, bool]]:
     """Whether each pod pays for each claim that it uses, and whether it takes its room."""
     return {
-        (uid, key): (users.payer(key) == uid, users.takes_room(key, uid)) for uid in uids for key in users.keys_of(uid)
+        (uid, key): (users.charged_pod(key) == uid, users.takes_room(key, uid))
+        for uid in uids
+        for key in users.keys_of(uid)
     }
 
 
@@ -43,7 +45,9 @@ def test_one_pays_one_takes_the_room_on_a_node_and_every_other_pod_that_changed_
             using = users.of(key)
             assert sorted(users.on_nodes(key)) == sorted(each for each in using if nodes[each] is not None)
             assert (
-                [users.payer(key) == each for each in using] == [True] + [False] * (len(using) - 1) if using else True
+                [users.charged_pod(key) == each for each in using] == [True] + [False] * (len(using) - 1)
+                if using
+                else True
             )
             taking = [nodes[each] for each in using if users.takes_room(key, each)]
             want = {nodes[each] for each in using} - {None} or ({None} if using else set())
@@ -60,9 +64,9 @@ def test_the_payer_takes_the_room_of_its_node_and_the_others_follow_it():
     assert users.join(Uid("b"), (ONE,), NodeName("n1")) == {Uid("a")}, "b is on a node, so a needs no room elsewhere"
     assert [users.takes_room(ONE, Uid(uid)) for uid in "ab"] == [False, True]
     assert users.node(ONE, Uid("c")) == "n1"
-    assert users.join(Uid("a"), (ONE,), NodeName("n1")) == {Uid("b")}, "the room is the payer's again"
+    assert users.join(Uid("a"), (ONE,), NodeName("n1")) == {Uid("b")}, "the room is that of the charged pod again"
     assert users.leave(Uid("a")) == {Uid("b")}
-    assert (users.payer(ONE), users.takes_room(ONE, Uid("b"))) == ("b", True)
+    assert (users.charged_pod(ONE), users.takes_room(ONE, Uid("b"))) == ("b", True)
     assert users.node(ONE, Uid("b")) is None, "b alone may go anywhere"
 
 

@@ -219,7 +219,7 @@ def test_a_pod_records_only_claims_that_were_compared_with_a_limit():
     place.set_claim(SHARED, spec(1), "c1")
     assert resolve_for(place, SHARING).demand.claims == ("c1",)
     place.set_pod(resident("a", SHARING)._replace(admitted=Admitted(ONE_GPU, "p1", ("c1",))))
-    assert resolve_for(place, SHARING).demand.claims == ("c1",), "its payer was admitted with it"
+    assert resolve_for(place, SHARING).demand.claims == ("c1",), "its charged pod was admitted with it"
     place.set_claim(SHARED, spec(1), "c2")
     assert resolve_for(place, SHARING).demand.claims == ("c2",), "made again as it was"
     place.set_claim(SHARED, spec(16), "c3")

@@ -100,7 +100,7 @@ def test_nothing_of_a_gang_is_judged_while_a_part_of_it_is_charged():
 
 def test_a_new_leader_takes_back_what_was_charged_of_a_part():
     place = place_for(member("a", size=2), member("b", size=2))
-    starts, line = AssumedStarts(place), GangLine(place, paused=(), is_on_its_way=place.is_assumed)
+    starts, line = AssumedStarts(place), GangLine(place, paused=(), is_starting=place.is_assumed)
     turns = starts.due(now=100, count=64)
     waiting, both = turns[0].waiting, {"uid-a", "uid-b"}
     assert line.is_partly_charged(waiting, charged=both, now=100) is False

@@ -18,7 +18,7 @@ from webhook.core.model.policy import Department, OnLimit, OnNoRoom, QueueRules,
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
+from webhook.core.reclaim.reclaim_pod import ReclaimPod, SchedulerReport
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
 from webhook.core.starting.assumed_starts import AssumedStarts
 from webhook.core.tiers.tier_changes import tier_changes
@@ -259,7 +259,7 @@ class Field:
         self.index.set(self._reclaim_pod(found._replace(promised=None), pod))
 
     def _reclaim_pod(self, found: Resident, pod: FieldPod) -> ReclaimPod:
-        report = None if pod.obstacle is None else Report(pod.created, is_for_room=not pod.never)
+        report = None if pod.obstacle is None else SchedulerReport(pod.created, is_for_room=not pod.never)
         is_deleted = pod.deadline is not None
         leaves = {"leaves_at": pod.deadline, "leave_seconds": pod.leave_seconds} if is_deleted else {}
         return ReclaimPod(

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.core.support.make import resident
-from webhook.core.life.pod_life import TERMS, Removal, Room, Stage, removal_of, stage_of
+from webhook.core.life.pod_life import TERMS, RemovalWay, RoomUse, Stage, removal_of, stage_of
 from webhook.core.model.pod import Obstacle, Unbound
 
 DEADLINE = 100
@@ -53,25 +53,28 @@ def test_a_deleted_pod_without_a_node_never_runs():
 
 def test_what_may_still_run_is_charged_and_takes_room():
     """No stage in which a kubelet may hand out devices is free of charge, but that of a lost node."""
-    rooms = {room: {each for each, terms in TERMS.items() if terms.room is room} for room in Room}
-    assert rooms[Room.TAKEN] == {Stage.BOUND, Stage.ENDING, Stage.OVERDUE, Stage.LOST}
-    assert rooms[Room.PROMISED] == {Stage.RESERVED, Stage.ADMITTED, Stage.WAITS, Stage.STALLED}
+    rooms = {room: {each for each, terms in TERMS.items() if terms.room is room} for room in RoomUse}
+    assert rooms[RoomUse.TAKEN] == {Stage.BOUND, Stage.ENDING, Stage.OVERDUE, Stage.LOST}
+    assert rooms[RoomUse.PROMISED] == {Stage.RESERVED, Stage.ADMITTED, Stage.WAITS, Stage.STALLED}
     charged = {each for each, terms in TERMS.items() if terms.is_charged}
-    assert charged == (rooms[Room.TAKEN] | rooms[Room.PROMISED]) - {Stage.LOST}
+    assert charged == (rooms[RoomUse.TAKEN] | rooms[RoomUse.PROMISED]) - {Stage.LOST}
 
 
 def test_only_a_deleted_pod_of_a_node_has_its_grace_period_shortened():
-    assert {each for each, terms in TERMS.items() if terms.removal is Removal.SHORTEN} == {Stage.ENDING, Stage.OVERDUE}
+    assert {each for each, terms in TERMS.items() if terms.removal is RemovalWay.SHORTEN} == {
+        Stage.ENDING,
+        Stage.OVERDUE,
+    }
 
 
 @pytest.mark.parametrize(
     ("pod", "want"),
     [
-        (resident(), Removal.DELETE),
-        (resident(unbound=Unbound(Obstacle.OTHER)), Removal.DELETE),
-        (resident(node="n0"), Removal.EVICT),
-        (resident(node="n0", is_terminating=True, deadline=DEADLINE), Removal.SHORTEN),
-        (resident(is_terminating=True, deadline=DEADLINE), Removal.NEVER),
+        (resident(), RemovalWay.DELETE),
+        (resident(unbound=Unbound(Obstacle.OTHER)), RemovalWay.DELETE),
+        (resident(node="n0"), RemovalWay.EVICT),
+        (resident(node="n0", is_terminating=True, deadline=DEADLINE), RemovalWay.SHORTEN),
+        (resident(is_terminating=True, deadline=DEADLINE), RemovalWay.NEVER),
     ],
 )
 def test_how_a_borrowing_pod_leaves(pod, want):

@@ -10,8 +10,8 @@ from webhook.core.line_reclaim.line_plan import NOTHING, plan_line
 from webhook.core.model.names import NodeName
 from webhook.core.reclaim.limit_plan import LimitRound
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_plan import Hold
 from webhook.core.reclaim.reclaim_snapshot import take_snapshot
+from webhook.core.reclaim.reservation import Beneficiary, NodeHold
 from webhook.core.world.world import World
 
 NOW = 100_000
@@ -36,8 +36,8 @@ def place(*held, line=(OWN,), nodes=2, limit=4):
     return world, reclaim_index
 
 
-def planned(world, reclaim_index, *, holds=(), **more):
-    snapshot = partial(take_snapshot, reclaim_index, world, now=NOW, holds=holds)
+def planned(world, reclaim_index, **more):
+    snapshot = partial(take_snapshot, reclaim_index, world, now=NOW)
     return plan_line(world, reclaim_index, snapshot, **more)
 
 
@@ -87,8 +87,9 @@ def test_a_charged_pod_that_has_its_room_already_takes_no_other_room():
     first = asker("first", team="team-d")
     world, reclaim_index = place(*BORROWED, *FAR[:3], first)
     assert victims(planned(world, reclaim_index)) == [("own", ["a2"])]
-    holding = [Hold(first, NodeName("n1"))]
-    found = planned(world, reclaim_index, holds=holding)
+    room = NodeHold("h", NodeName("n1"), 0, (Beneficiary(first.uid, first.namespace, first.name),))
+    reclaim_index.evictions.keep(room.node, room, is_going=reclaim_index.is_going)
+    found = planned(world, reclaim_index)
     assert isinstance(found, LimitRound)
     assert victims(found) == [("own", ["a2"])]
 

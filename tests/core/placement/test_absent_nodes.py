@@ -2,7 +2,7 @@
 
 from tests.core.support.make import GPU, demand, node, pod, policy, world
 from tests.core.support.outcomes import outcome_of, selecting
-from webhook.core.dra.dra_slices import Device, Slice
+from webhook.core.dra.dra_slices import Slice, SliceDevice
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.names import Namespace, NodeName, ResourceName
 from webhook.core.model.pod import NamespaceFacts
@@ -54,7 +54,7 @@ class TestAway:
         place = self.live()
         place.set_device_class("gpu.nvidia.com", DeviceClass("gpu.nvidia.com", extended_resource=ResourceName(GPU)))
         place.set_node(node("dra", gpus=0))
-        place.set_slice("s", Slice(NodeName("dra"), "pool", 1, (Device("gpu.nvidia.com", {}),) * 24))
+        place.set_slice("s", Slice(NodeName("dra"), "pool", 1, (SliceDevice("gpu.nvidia.com", {}),) * 24))
         assert outcome_of(pod(24), place)[0] == "runs"
         place.set_slice("s", None)
         assert outcome_of(pod(24), place)[:2] == ("waits", Code.NO_ROOM_NOW)

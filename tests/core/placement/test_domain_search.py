@@ -7,7 +7,7 @@ from tests.core.support.make import GPU, demand, gpus, node, world
 from tests.examples import examples
 from webhook.core.model.domain_request import DomainLevel
 from webhook.core.model.selector import NO_CONSTRAINTS, Operator, Requirement
-from webhook.core.placement.domain_search import EmptyRoom, FreeRoom, Kind, cluster_room, domain_of, domain_rooms
+from webhook.core.placement.domain_search import EmptyRoom, EqualPods, FreeRoom, cluster_room, domain_of, domain_rooms
 from webhook.core.placement.fleet import Fleet
 
 RACK = DomainLevel("rack")
@@ -31,7 +31,7 @@ def fleet_of(**racks):
 
 
 def kind(fleet, number, size, **more):
-    return Kind(demand(size, **{**SMALL, **more}), number, fleet.matching(NO_CONSTRAINTS))
+    return EqualPods(demand(size, **{**SMALL, **more}), number, fleet.matching(NO_CONSTRAINTS))
 
 
 def rooms(fleet, *kinds, level=RACK, supply=None):
@@ -140,5 +140,5 @@ def test_the_whole_cluster_holds_as_many_equal_pods_as_its_nodes_one_by_one(free
     fleet = world(nodes=[node(f"n{number}", gpus=gpus) for number, gpus in enumerate(free)]).fleet
     holds = sum(each // size for each in free)
     slots = (1 << len(free)) - 1
-    found = cluster_room(fleet, [Kind(demand(size, cpu=1, memory=1), count, slots)], EmptyRoom(fleet))
+    found = cluster_room(fleet, [EqualPods(demand(size, cpu=1, memory=1), count, slots)], EmptyRoom(fleet))
     assert found == (min(count, holds), holds >= count)

@@ -372,7 +372,7 @@ def test_a_tenant_alone_closes_no_node_for_others(events):
         else:
             place.rejecting_nodes.note(rejection(on, at=now, uid=f"u{number}"))
     assert first_node(place, "team-b") == "n0"
-    assert place.rejecting_nodes.shunned(TeamName("team-b"), place.fleet).closed == 0
+    assert place.rejecting_nodes.avoided(TeamName("team-b"), place.fleet).closed == 0
     assert {each.team for each in place.rejecting_nodes.closed()} <= {"team-a"}
 
 

@@ -2,18 +2,18 @@
 
 import random
 
-from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
+from webhook.core.queue.kept_nodes import KeepableNode, kept_nodes
 
-ROOMS = [NodeRoom("n1", 2, 8), NodeRoom("n2", 5, 8), NodeRoom("n3", 3, 4)]
+ROOMS = [KeepableNode("n1", 2, 8), KeepableNode("n2", 5, 8), KeepableNode("n3", 3, 4)]
 
 
 def test_the_node_is_kept_where_the_least_is_missing():
     assert kept_nodes([8], ROOMS) == {"n2"}
-    assert kept_nodes([4], [*ROOMS, NodeRoom("n4", 0, 4)]) == {"n2"}
+    assert kept_nodes([4], [*ROOMS, KeepableNode("n4", 0, 4)]) == {"n2"}
 
 
 def test_the_smaller_of_equal_nodes_then_the_first_by_name():
-    assert kept_nodes([4], [NodeRoom("n1", 3, 8), NodeRoom("n3", 3, 4), NodeRoom("n2", 3, 4)]) == {"n2"}
+    assert kept_nodes([4], [KeepableNode("n1", 3, 8), KeepableNode("n3", 3, 4), KeepableNode("n2", 3, 4)]) == {"n2"}
 
 
 def test_a_gang_keeps_the_nodes_where_its_pods_miss_least():
@@ -33,6 +33,6 @@ def test_what_was_kept_stays_kept_while_it_is_large_enough():
 
 
 def test_the_order_of_nodes_makes_no_difference():
-    rooms = [NodeRoom(f"n{n}", n % 3, 4 + n % 2 * 4) for n in range(9)]
+    rooms = [KeepableNode(f"n{n}", n % 3, 4 + n % 2 * 4) for n in range(9)]
     found = {kept_nodes([4, 3, 2], random.Random(seed).sample(rooms, 9)) for seed in range(20)}
     assert len(found) == 1

@@ -6,7 +6,7 @@ import pytest
 
 from tests.core.support.queue_sim import entry
 from webhook.core.model.tier import Tier
-from webhook.core.queue.standing import NO_GUARANTEE, Level, ModelShare, Standing, rank
+from webhook.core.queue.standing import NO_GUARANTEE, DepartmentStanding, ModelShare, Standing, rank
 
 
 def lot(gpus=1, **more):
@@ -22,9 +22,9 @@ def lot(gpus=1, **more):
         (Standing("a", guaranteed=4, models={"H100": ModelShare(1, 1)}), lot(1, model="H100"), NO_GUARANTEE),
         (Standing("a", guaranteed=4, models={"H100": ModelShare(1, 0)}), lot(1, model="H100"), 0),
         (Standing("a", guaranteed=4, models={"H100": ModelShare(1, 1)}), lot(1, model="A100"), 0),
-        (Standing("a", departments=(Level(4, 3), Level(8, 3))), lot(1), 1),
-        (Standing("a", departments=(Level(4, 3), Level(8, 3))), lot(2), 2),
-        (Standing("a", departments=(Level(4, 3), Level(8, 7))), lot(2), NO_GUARANTEE),
+        (Standing("a", departments=(DepartmentStanding(4, 3), DepartmentStanding(8, 3))), lot(1), 1),
+        (Standing("a", departments=(DepartmentStanding(4, 3), DepartmentStanding(8, 3))), lot(2), 2),
+        (Standing("a", departments=(DepartmentStanding(4, 3), DepartmentStanding(8, 7))), lot(2), NO_GUARANTEE),
     ],
     ids=[
         "its last guaranteed GPU",
@@ -68,11 +68,11 @@ def test_past_borrowing_counts_like_borrowing():
 
 
 def test_departments_are_compared_before_their_teams():
-    busy, idle = Level(borrowed=10), Level(borrowed=8, weight=2)
+    busy, idle = DepartmentStanding(borrowed=10), DepartmentStanding(borrowed=8, weight=2)
     assert first(Standing("a", departments=(busy,)), Standing("b", borrowed=8, departments=(idle,))) == "b"
     assert first(Standing("a", borrowed=2, departments=(busy,)), Standing("b", borrowed=1, departments=(busy,))) == "b"
 
 
 def test_an_idle_guarantee_goes_to_its_department_before_the_others():
-    inside = Level(guaranteed=10, used=4, borrowed=0)
+    inside = DepartmentStanding(guaranteed=10, used=4, borrowed=0)
     assert first(Standing("a"), Standing("b", borrowed=6, departments=(inside,))) == "b"

@@ -13,7 +13,7 @@ from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
 from webhook.core.quota.limit_text import Request
 from webhook.core.quota.limits import Account, has_guaranteed_room, tier_for, violations
-from webhook.core.quota.usage import Entry, TeamUsage
+from webhook.core.quota.usage import TeamUsage, UsageEntry
 
 
 def test_every_limit_that_is_broken_is_reported():
@@ -40,7 +40,7 @@ def spent(held):
     """The usage of a team whose pods hold so many GPUs of a model, all guaranteed."""
     book = TeamUsage()
     charge = Charge(TeamName("team-a"), Tier.GUARANTEED, gpus(held), A100, ALICE.username)
-    book.charge(Uid("held"), Entry(charge, "team-a/Pod/held"))
+    book.charge(Uid("held"), UsageEntry(charge, "team-a/Pod/held"))
     return book
 
 

@@ -7,7 +7,7 @@ from webhook.core.model.decision import Charge
 from webhook.core.model.names import ANY_MODEL, GpuModel, TeamName, Uid, User
 from webhook.core.model.tier import Tier
 from webhook.core.quota.holders import Holder
-from webhook.core.quota.usage import Entry, TeamUsage
+from webhook.core.quota.usage import TeamUsage, UsageEntry
 
 A100, T4 = GpuModel("A100"), GpuModel("T4")
 NAMES = ("ns/Job/a", "ns/Job/b", "ns/Pod/c", "ns/Pod/d", "ns/Pod/e")
@@ -23,7 +23,7 @@ def test_a_pod_that_is_seen_after_it_was_admitted_changes_no_text():
 
 
 def entry(name, units=1, *, user=None, model=None, tier=Tier.GUARANTEED, **more):
-    return Entry(Charge(TeamName("a"), tier, units, model, user), name, **more)
+    return UsageEntry(Charge(TeamName("a"), tier, units, model, user), name, **more)
 
 
 CHANGES = st.lists(

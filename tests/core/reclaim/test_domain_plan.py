@@ -14,7 +14,7 @@ from webhook.core.model.names import GangId
 from webhook.core.placement.domain_search import MAX_ROOMS
 from webhook.core.reclaim import domain_plan
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Cause
+from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.victim_cost import VictimCost
 
 ONE = DomainRequest("rack", is_required=True)
@@ -61,7 +61,7 @@ def test_the_cheaper_rack_is_cleared_where_single_pods_would_take_nodes_of_both(
 def test_nothing_is_evicted_where_no_rack_has_room_for_the_whole_gang():
     there = racked(scene([victim(f"v{n}", 8, on=f"n{n}") for n in range(4)], nodes=4), "x", "x", "y", "y")
     found = plan(gang(3), there)
-    assert (found.moves, causes(found)) == ((), dict.fromkeys(["b0", "b1", "b2"], Cause.NO_DOMAIN))
+    assert (found.moves, causes(found)) == ((), dict.fromkeys(["b0", "b1", "b2"], NoPlan.NO_DOMAIN))
 
 
 def test_free_room_of_the_rack_is_used_and_only_the_rest_is_made():
@@ -69,7 +69,7 @@ def test_free_room_of_the_rack_is_used_and_only_the_rest_is_made():
     there = racked(scene(borrowed, nodes=4), "x", "x", "y", "y")
     found = plan(gang(2), there)
     assert gone(found) == ["a"]
-    assert causes(found) in ({"b0": Cause.FITS}, {"b1": Cause.FITS})
+    assert causes(found) in ({"b0": NoPlan.FITS}, {"b1": NoPlan.FITS})
 
 
 def test_a_preference_goes_on_to_a_larger_level_and_then_to_any_nodes():
@@ -124,7 +124,7 @@ def test_all_or_nothing_in_one_rack_and_what_is_promised_is_there(scene_, racks,
     there = racked(scene_, *racks)
     wants = [waiting(f"b{n}", size, gang="train", domain=ONE) for n, size in enumerate(sizes)]
     found = plan(wants, there)
-    fits = [each.waiting.uid for each in found.refused if each.cause is Cause.FITS]
+    fits = [each.waiting.uid for each in found.refused if each.cause is NoPlan.FITS]
     if not found.moves:
         assert gone(found) == []
         return
@@ -154,11 +154,11 @@ def test_no_single_rack_would_cost_less(scene_, racks, sizes):
         for each in list(there.fleet.nodes()):
             there.fleet.set(replace(each, is_cordoned=each.labels["rack"] != rack))
         single = plan([replace(each, domain=None) for each in wants], there)
-        if single.moves or all(each.cause is Cause.FITS for each in single.refused):
+        if single.moves or all(each.cause is NoPlan.FITS for each in single.refused):
             alone.append(total(there, single))
     for each in list(there.fleet.nodes()):
         there.fleet.set(replace(each, is_cordoned=False))
-    is_placed = bool(found.moves) or all(each.cause is Cause.FITS for each in found.refused)
+    is_placed = bool(found.moves) or all(each.cause is NoPlan.FITS for each in found.refused)
     assert is_placed == bool(alone)
     if is_placed:
         assert total(there, found) == min(alone)

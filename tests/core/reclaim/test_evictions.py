@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.examples import examples
-from webhook.core.reclaim.evictions import RATE_SECONDS, TRANSITIONS, Evictions, State
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.core.reclaim.evictions import RATE_SECONDS, TRANSITIONS, Evictions, Progress
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
 
 NODES = ("n0", "n1")
 CLAIM = Beneficiary("b", "team-b", "b")
-VICTIM = Target("a", "team-a", "a", "b", 0)
+VICTIM = EvictionTarget("a", "team-a", "a", "b", 0)
 HOLD = NodeHold("h", "n0", 0, (CLAIM,), (VICTIM,))
 
 
@@ -78,32 +78,32 @@ def expired(table):
 
 
 REACHED = {
-    State.PLANNED: (planned,),
-    State.HELD: (planned, written),
-    State.NOTICED: (planned, written, noticed),
-    State.SENT: (planned, written, sent),
-    State.GONE: (planned, written, sent, gone),
-    State.PLACED: (planned, written, sent, accepted, gone, placed),
-    State.GIVEN_UP: (planned, ended),
+    Progress.PLANNED: (planned,),
+    Progress.HELD: (planned, written),
+    Progress.NOTICED: (planned, written, noticed),
+    Progress.SENT: (planned, written, sent),
+    Progress.GONE: (planned, written, sent, gone),
+    Progress.PLACED: (planned, written, sent, accepted, gone, placed),
+    Progress.GIVEN_UP: (planned, ended),
 }
 WALKS = {
-    (State.PLANNED, State.HELD): (written,),
-    (State.PLANNED, State.GONE): (gone,),
-    (State.PLANNED, State.GIVEN_UP): (ended,),
-    (State.HELD, State.NOTICED): (noticed,),
-    (State.HELD, State.SENT): (sent,),
-    (State.HELD, State.GONE): (gone,),
-    (State.HELD, State.GIVEN_UP): (ended,),
-    (State.NOTICED, State.SENT): (sent,),
-    (State.NOTICED, State.GONE): (gone,),
-    (State.NOTICED, State.GIVEN_UP): (ended,),
-    (State.SENT, State.PLANNED): (ended, planned, put_off),
-    (State.SENT, State.HELD): (put_off,),
-    (State.SENT, State.NOTICED): (noticed, put_off),
-    (State.SENT, State.GONE): (accepted, gone),
-    (State.SENT, State.GIVEN_UP): (refused,),
-    (State.GONE, State.PLACED): (placed,),
-    (State.GONE, State.GIVEN_UP): (unused,),
+    (Progress.PLANNED, Progress.HELD): (written,),
+    (Progress.PLANNED, Progress.GONE): (gone,),
+    (Progress.PLANNED, Progress.GIVEN_UP): (ended,),
+    (Progress.HELD, Progress.NOTICED): (noticed,),
+    (Progress.HELD, Progress.SENT): (sent,),
+    (Progress.HELD, Progress.GONE): (gone,),
+    (Progress.HELD, Progress.GIVEN_UP): (ended,),
+    (Progress.NOTICED, Progress.SENT): (sent,),
+    (Progress.NOTICED, Progress.GONE): (gone,),
+    (Progress.NOTICED, Progress.GIVEN_UP): (ended,),
+    (Progress.SENT, Progress.PLANNED): (ended, planned, put_off),
+    (Progress.SENT, Progress.HELD): (put_off,),
+    (Progress.SENT, Progress.NOTICED): (noticed, put_off),
+    (Progress.SENT, Progress.GONE): (accepted, gone),
+    (Progress.SENT, Progress.GIVEN_UP): (refused,),
+    (Progress.GONE, Progress.PLACED): (placed,),
+    (Progress.GONE, Progress.GIVEN_UP): (unused,),
 }
 
 
@@ -116,10 +116,10 @@ def walked(*events):
 
 def test_every_legal_transition_is_tested():
     assert set(WALKS) == {(before, after) for before, steps in TRANSITIONS.items() for after in steps}
-    assert set(REACHED) == set(State) == set(TRANSITIONS)
+    assert set(REACHED) == set(Progress) == set(TRANSITIONS)
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", Progress)
 def test_every_state_is_reached(state):
     assert walked(*REACHED[state]).get("a").state is state
 
@@ -129,7 +129,7 @@ def test_a_legal_step_is_taken(before, after):
     assert walked(*REACHED[before], *WALKS[before, after]).get("a").state is after
 
 
-@pytest.mark.parametrize("state", sorted(set(State) - {State.HELD, State.NOTICED}))
+@pytest.mark.parametrize("state", sorted(set(Progress) - {Progress.HELD, Progress.NOTICED}))
 def test_a_victim_is_sent_from_no_other_state(state):
     table = walked(*REACHED[state])
     assert not table.send("a", "n0")
@@ -140,7 +140,7 @@ def test_a_victim_is_sent_for_the_node_that_lists_it():
     assert not walked(planned, written).send("a", "n1")
 
 
-@pytest.mark.parametrize("state", sorted(set(State) - {State.SENT}))
+@pytest.mark.parametrize("state", sorted(set(Progress) - {Progress.SENT}))
 def test_a_step_that_is_not_legal_is_refused(state):
     table = walked(*REACHED[state])
     for event in (put_off, gone, refused, written, lambda table: table.end_finished(stays, now=0)):
@@ -152,9 +152,9 @@ def test_a_step_that_is_not_legal_is_refused(state):
 
 def test_an_accepted_eviction_that_never_shows_is_given_up_and_the_victim_may_be_chosen_again():
     table = walked(planned, written, sent, expired)
-    assert (table.get("a").state, dict(table.awaited())) == (State.GIVEN_UP, {})
+    assert (table.get("a").state, dict(table.awaited())) == (Progress.GIVEN_UP, {})
     planned(table)
-    assert table.get("a").state is State.PLANNED
+    assert table.get("a").state is Progress.PLANNED
 
 
 def test_a_victim_that_is_still_listed_is_sent_again():
@@ -191,7 +191,7 @@ def test_a_victim_whose_room_is_used_before_the_answer_comes_stays_in_the_table_
     table.keep("n0", None, is_going=yes)
     for _ in range(2):
         table.end_finished(yes, now=now)
-    assert table.get("a").state is State.PLACED
+    assert table.get("a").state is Progress.PLACED
     table.accept("a", now=now, lost_by="team-a", lost_for="team-b")
     assert table.losses(lambda _: None, now=now + 1) == {"team-a": 1}, "it counts like any other"
     table.end_finished(yes, now=now + RATE_SECONDS)
@@ -253,7 +253,7 @@ class Lives(RuleBasedStateMachine):
         if uid not in self.table.listed() and not self.is_going(uid):
             hold = self.table.holds.get(node) or NodeHold(f"h{next(self.ids)}", node, 0, ())
             beneficiary = Beneficiary(f"b{next(self.ids)}", "team-b", "b")
-            target = Target(uid, "team-a", uid, beneficiary.uid, 0)
+            target = EvictionTarget(uid, "team-a", uid, beneficiary.uid, 0)
             made = NodeHold(hold.id, node, 0, (*hold.beneficiaries, beneficiary), (*hold.targets, target))
             self.table.keep(node, made, is_going=self.is_going)
 
@@ -351,8 +351,8 @@ class Lives(RuleBasedStateMachine):
                 for target in hold.targets:
                     old, new = before.get(target.uid), self.table.get(target.uid)
                     assert (new.target, new.node, new.is_noticed) == (old.target, old.node, old.is_noticed)
-                    is_sendable = old.state in (State.HELD, State.SENT)
-                    want = [State.HELD, State.NOTICED][old.is_noticed] if is_sendable else old.state
+                    is_sendable = old.state in (Progress.HELD, Progress.SENT)
+                    want = [Progress.HELD, Progress.NOTICED][old.is_noticed] if is_sendable else old.state
                     assert new.state is want or self.is_going(target.uid)
         for uid in {"a0", "a1", "a2"} - self.there:
             self.table.gone(uid)
@@ -366,7 +366,7 @@ class Lives(RuleBasedStateMachine):
                 assert before is None or not TRANSITIONS[before], "it left the table before its end"
                 self.states.pop(uid, None)
                 continue
-            is_new = before is None or (found.state is State.PLANNED and not TRANSITIONS[before])
+            is_new = before is None or (found.state is Progress.PLANNED and not TRANSITIONS[before])
             assert is_new or before is found.state or reachable(before, found.state)
             self.states[uid] = found.state
 

@@ -5,7 +5,7 @@ from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.policy import Defaults, LabelSelector, UnknownTeam
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.reclaim.held_nodes import held_nodes
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
 
 SELECTOR = LabelSelector((Requirement("team", Operator.IN, ("b",)),))
 
@@ -24,7 +24,7 @@ def test_each_node_is_held_for_all_its_beneficiaries():
 
 
 def test_a_node_that_only_waits_for_the_rest_of_a_gang_holds_nothing():
-    target = Target(Uid("t"), Namespace("team-a"), "t", Uid("u"), 0)
+    target = EvictionTarget(Uid("t"), Namespace("team-a"), "t", Uid("u"), 0)
     assert held_nodes([node_hold("n0", targets=(target,))], make.policy()).nodes == {}
 
 

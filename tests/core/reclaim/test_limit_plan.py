@@ -10,7 +10,7 @@ from tests.core.support.scenes import waiting as charged
 from tests.examples import examples
 from webhook.core.model.names import Uid
 from webhook.core.reclaim.limit_plan import plan_limits
-from webhook.core.reclaim.reclaim_plan import Cause
+from webhook.core.reclaim.reclaim_plan import NoPlan
 
 TREE = ("team team-b", "department left", "department top")
 
@@ -30,7 +30,7 @@ class TestWhoGoes:
         there = scene([victim("near", started=1), victim("far", team="team-d", started=9)])
         assert gone(plan_limits([asked()], [level()], there)) == ["near"]
         alone = scene([victim("far", team="team-d", started=9)])
-        assert causes(plan_limits([asked()], [level()], alone)) == {"b": Cause.LIMITS_FULL}
+        assert causes(plan_limits([asked()], [level()], alone)) == {"b": NoPlan.LIMITS_FULL}
 
     def test_one_eviction_frees_the_limit_and_room_on_a_full_node(self):
         """The cheapest borrower of all would free no room that the pod can use."""
@@ -61,7 +61,7 @@ class TestWhoGoes:
 
     def test_a_protected_minimum_runtime_protects_here_too(self):
         there = scene([victim("a", until=NOW + 60)])
-        assert causes(plan_limits([asked()], [level()], there)) == {"b": Cause.LIMITS_FULL}
+        assert causes(plan_limits([asked()], [level()], there)) == {"b": NoPlan.LIMITS_FULL}
 
 
 class TestNoEviction:
@@ -77,8 +77,8 @@ class TestNoEviction:
         full = [victim("o", 8, team="team-b")]
         there = scene([victim("a", on="n1")], nodes=2, others=full)
         only = there.fleet.bit("n0")
-        assert causes(plan_limits([asked(slots=only)], [level()], there)) == {"b": Cause.LIMITS_FULL}
-        assert causes(plan_limits([asked(slots=0)], [level()], there)) == {"b": Cause.NO_NODE}
+        assert causes(plan_limits([asked(slots=only)], [level()], there)) == {"b": NoPlan.LIMITS_FULL}
+        assert causes(plan_limits([asked(slots=0)], [level()], there)) == {"b": NoPlan.NO_NODE}
 
     def test_charged_pods_that_wait_for_a_node_take_their_room_first(self):
         there = scene([victim("a", on="n1", team="team-a")], nodes=1, size=1)

@@ -10,13 +10,13 @@ from tests.core.support.scenes import NOW, victim
 from tests.examples import examples
 from webhook.core.model.policy import ReclaimCost
 from webhook.core.reclaim.limit_victims import ROWS, cheapest_under
-from webhook.core.reclaim.victim_search import Scale
+from webhook.core.reclaim.victim_search import CostScale
 
 ORDER = tuple(ReclaimCost)
 
 
 def scale(**more):
-    return Scale(NOW, {}, ORDER, more.pop("left", {}), more.pop("gone", frozenset()), **more)
+    return CostScale(NOW, {}, ORDER, more.pop("left", {}), more.pop("gone", frozenset()), **more)
 
 
 def names(choice):

@@ -14,7 +14,7 @@ from webhook.core.model.selector import Constraints, NodeTerm
 from webhook.core.peers.pod_counts import PodCounts
 from webhook.core.reclaim import reclaim
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Cause, Hold
+from webhook.core.reclaim.reclaim_plan import Hold, NoPlan
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.victim import GuardId, VictimIndex
 
@@ -28,7 +28,7 @@ def test_pods_with_room_are_assumed_on_their_chosen_nodes_and_no_pod_is_evicted(
     younger = waiting("b1", chosen=("n0",), constraints=there, since=2)
     full = [victim(f"a{n}", on=f"n{n % 2}") for n in range(14)]
     found = plan([older, younger], scene(full, nodes=2))
-    assert [each.cause for each in found.refused] == [Cause.FITS, Cause.FITS]
+    assert [each.cause for each in found.refused] == [NoPlan.FITS, NoPlan.FITS]
 
 
 def test_surplus_of_one_eviction_serves_the_next_pod():
@@ -42,7 +42,7 @@ def test_no_pod_is_evicted_for_a_pod_that_fits_or_never_would():
     elsewhere = Constraints(node_selector=(("zone", "moon"),))
     found = plan([waiting("fits"), waiting("huge", 9), waiting("picky", constraints=elsewhere)], scene(borrowed))
     assert found.moves == ()
-    assert causes(found) == {"fits": Cause.FITS, "huge": Cause.NO_NODE, "picky": Cause.NO_NODE}
+    assert causes(found) == {"fits": NoPlan.FITS, "huge": NoPlan.NO_NODE, "picky": NoPlan.NO_NODE}
 
 
 class TestUnderWay:
@@ -82,7 +82,7 @@ class TestUnderWay:
 def test_two_waiting_pods_do_not_count_on_the_same_free_gpu():
     borrowed = [victim(f"a{n}", started=n) for n in range(7)]
     found = plan([waiting("first"), waiting("second", since=1)], scene(borrowed))
-    assert causes(found) == {"first": Cause.FITS}
+    assert causes(found) == {"first": NoPlan.FITS}
     assert gone(found) == ["a6"]
 
 
@@ -107,7 +107,7 @@ def test_a_gang_that_cannot_be_placed_whole_evicts_no_pod():
     found = plan([*gang, waiting("single", since=9)], scene(borrowed))
     assert len(gone(found)) == 1
     assert causes(found) == {
-        "b0": Cause.GANG_INCOMPLETE, "b1": Cause.GANG_INCOMPLETE, "b2": Cause.NOT_ENOUGH_VICTIMS
+        "b0": NoPlan.GANG_INCOMPLETE, "b1": NoPlan.GANG_INCOMPLETE, "b2": NoPlan.NOT_ENOUGH_VICTIMS
     }  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def test_a_gang_is_as_old_as_its_oldest_member():
     gang = [victim(f"g{n}", 2, gang="train", until=NOW + 60 * n) for n in range(4)]
     assert sorted(gone(plan([waiting()], scene(gang)))) == ["g0", "g1", "g2", "g3"]
     young = [victim(f"g{n}", 2, gang="train", until=NOW + 60) for n in range(4)]
-    assert causes(plan([waiting()], scene(young))) == {"b": Cause.NOT_ENOUGH_VICTIMS}
+    assert causes(plan([waiting()], scene(young))) == {"b": NoPlan.NOT_ENOUGH_VICTIMS}
 
 
 def test_a_protected_member_protects_no_other_member():
@@ -134,7 +134,7 @@ def test_no_minimum_runtime_begins_after_a_pod_waits():
     def found(at):
         return plan([waiting(reported_at=at)], scene(again, minimum_runtime=60))
 
-    assert causes(found(NOW - 10)) == {"b": Cause.NOT_ENOUGH_VICTIMS}
+    assert causes(found(NOW - 10)) == {"b": NoPlan.NOT_ENOUGH_VICTIMS}
     assert len(gone(found(NOW - 11))) == 1
 
 
@@ -146,7 +146,7 @@ def test_budgets_count_for_as_long_as_policy_says():
     def found(seconds, **more):
         return plan([asks], scene(guarded, left={guard: 0}, budget_seconds=seconds, **more))
 
-    assert causes(found(UNLIMITED)) == causes(found(301)) == {"b": Cause.NOT_ENOUGH_VICTIMS}
+    assert causes(found(UNLIMITED)) == causes(found(301)) == {"b": NoPlan.NOT_ENOUGH_VICTIMS}
     assert [(len(move.victims), move.is_past_budgets) for move in found(300).moves] == [(1, True)]
     assert found(300, spared={f"a{n}" for n in range(8)}).moves == ()
 
@@ -165,7 +165,7 @@ def test_a_plan_that_exceeds_the_quota_of_a_team_per_minute_is_still_made():
     wants = [waiting("b0", 4), waiting("b1", since=1)]
     found = plan(wants, scene(small, quotas={TeamName("team-a"): 1}))
     assert len(gone(found)) == 4
-    assert causes(found) == {"b1": Cause.NOT_ENOUGH_VICTIMS}
+    assert causes(found) == {"b1": NoPlan.NOT_ENOUGH_VICTIMS}
     assert plan(wants, scene(small, quotas={TeamName("team-a"): 0})).moves == ()
 
 
@@ -177,7 +177,7 @@ def test_no_pod_is_evicted_on_a_node_that_the_waiting_pods_anti_affinity_exclude
     assert gone(plan([waiting()], scene(borrowed, nodes=2))) == ["cheap"]
     assert gone(plan([alone()], scene(borrowed, nodes=2, pod_counts=like("n0")))) == ["dear"]
     found = plan([alone()], scene(borrowed, nodes=2, pod_counts=like("n0", "n1")))
-    assert (found.moves, causes(found)) == ((), {"b": Cause.TOPOLOGY_UNMET})
+    assert (found.moves, causes(found)) == ((), {"b": NoPlan.TOPOLOGY_UNMET})
 
 
 def test_free_room_on_an_excluded_node_does_not_count():
@@ -216,7 +216,7 @@ def test_anti_affinity_by_hostname_excludes_the_nodes_of_the_pods(scene_, count,
     result = plan([alone(count=count)], replace(scene_, pod_counts=like(*taken)))
     want = plan([waiting(count=count, constraints=others)], scene_)
     assert [(move.node, move.victims) for move in result.moves] == [(move.node, move.victims) for move in want.moves]
-    assert bool(result.moves) or (Cause.FITS in causes(result).values()) == (Cause.FITS in causes(want).values())
+    assert bool(result.moves) or (NoPlan.FITS in causes(result).values()) == (NoPlan.FITS in causes(want).values())
 
 
 @given(scenes(), st.lists(counts, min_size=1, max_size=5), st.sets(st.sampled_from(["n0", "n1", "n2"])))
@@ -250,5 +250,5 @@ def test_after_a_round_every_beneficiary_has_room_and_no_pod_is_evicted_twice(sc
     assert all(amount >= 0 for amount in free.values())
     result = [each.waiting.uid for each in (*found.moves, *found.refused)]
     assert sorted(result) == sorted(each.uid for each in wants)
-    if is_gang and any(each.cause is not Cause.FITS for each in found.refused):
+    if is_gang and any(each.cause is not NoPlan.FITS for each in found.refused):
         assert found.moves == ()

@@ -14,7 +14,7 @@ from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.reclaim.attempts import Attempts
 from webhook.core.reclaim.reclaim_index import BUDGETS, STUCK_SECONDS, ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, ReclaimPod, Report
+from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, ReclaimPod, SchedulerReport
 
 APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))
 GANG = GangId("team-a/g")
@@ -65,7 +65,7 @@ def test_a_borrower_without_a_node_is_a_victim_of_no_node():
 def stages(*stages_, **more):
     """A pod as it changes: its node, and what its scheduler reports of it."""
     more = {"team": "team-b", "tier": "guaranteed", "created": 5} | more
-    return [reclaim_pod("p", on=on, report=report and Report(report), **more) for on, report in stages_]
+    return [reclaim_pod("p", on=on, report=report and SchedulerReport(report), **more) for on, report in stages_]
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from tests.core.support.reclaim_pods import reclaim_pod
 from webhook.core.model.policy import Enforcement
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_outlook import WHY_NOT, Impossible, Kept, Possible, eviction_of, outlook
-from webhook.core.reclaim.reclaim_plan import Cause
-from webhook.core.reclaim.reclaim_pod import Report
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.core.reclaim.reclaim_outlook import WHY_NOT, Impossible, Possible, RoomKept, outlook
+from webhook.core.reclaim.reclaim_plan import NoPlan
+from webhook.core.reclaim.reclaim_pod import SchedulerReport
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
 
 NOW = 1000
-FULL = Report(900, is_for_room=True)
+FULL = SchedulerReport(900, is_for_room=True)
 
 
 def scene(*pods, guaranteed=8):
@@ -36,7 +36,9 @@ def asker(name="w", gpus=8, report=FULL, tier=Tier.GUARANTEED):
 
 
 def outlook_of(place, reclaim_index, waiting, node_holds=()):
-    return outlook(waiting, reclaim_index, place, node_holds=node_holds, now=NOW)
+    for node_hold in node_holds:
+        reclaim_index.evictions.pick_up(node_hold, noticed=lambda _: False)
+    return outlook(waiting, reclaim_index, place, now=NOW)
 
 
 def test_a_possible_plan_names_its_victims():
@@ -53,12 +55,10 @@ def test_a_pod_that_would_be_created_now_is_planned_for_like_one_that_waits():
 
 def test_a_plan_under_way_names_its_own_victims_alone():
     waiting = asker()
-    mine = Target("v", "team-a", "v", "w", 1010)
-    others = Target("x", "team-a", "x", "other", 1010)
+    mine = EvictionTarget("v", "team-a", "v", "w", 1010)
+    others = EvictionTarget("x", "team-a", "x", "other", 1010)
     node_hold = NodeHold("h", "n0", 1100, (Beneficiary("w", "team-b", "w"),), (mine, others), since=990)
-    assert outlook_of(*scene(borrower(), waiting), waiting, [node_hold]) == Kept(node_hold, (mine,))
-    assert eviction_of("v", [node_hold]) == (node_hold, mine)
-    assert eviction_of("unknown", [node_hold]) is None
+    assert outlook_of(*scene(borrower(), waiting), waiting, [node_hold]) == RoomKept(node_hold, (mine,))
 
 
 def test_those_that_wait_longer_come_first():
@@ -68,7 +68,7 @@ def test_those_that_wait_longer_come_first():
     place, reclaim_index = scene(borrower(), first, second, guaranteed=16)
     assert isinstance(outlook_of(place, reclaim_index, first), Possible)
     assert outlook_of(place, reclaim_index, second) == Impossible(
-        WHY_NOT[Cause.NOT_ENOUGH_VICTIMS], Cause.NOT_ENOUGH_VICTIMS
+        WHY_NOT[NoPlan.NOT_ENOUGH_VICTIMS], NoPlan.NOT_ENOUGH_VICTIMS
     )
 
 
@@ -76,10 +76,10 @@ def test_those_that_wait_longer_come_first():
     ("waiting", "guaranteed", "want"),
     [
         pytest.param(asker(report=None), 8, "kube-scheduler has not reported yet", id="no report"),
-        pytest.param(asker(report=Report(900)), 8, WHY_NOT[Cause.NOT_FOR_ROOM], id="another report"),
+        pytest.param(asker(report=SchedulerReport(900)), 8, WHY_NOT[NoPlan.NOT_FOR_ROOM], id="another report"),
         pytest.param(asker(tier=Tier.PREEMPTIBLE), 8, "it borrows", id="a borrower"),
         pytest.param(asker(), 0, "guaranteed share no longer has room", id="a share that was lowered"),
-        pytest.param(asker(gpus=16), 16, WHY_NOT[Cause.NO_NODE], id="too large for any node"),
+        pytest.param(asker(gpus=16), 16, WHY_NOT[NoPlan.NO_NODE], id="too large for any node"),
     ],
 )
 def test_an_impossible_plan_has_a_reason(waiting, guaranteed, want):

@@ -9,7 +9,7 @@ from webhook.core.model.selector import Operator, Requirement
 from webhook.core.reclaim.failures import Loss, WorkloadId
 from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, is_protected, victim_of
 from webhook.core.reclaim.victim import NOWHERE, GuardId
-from webhook.core.reclaim.victim_search import Scale
+from webhook.core.reclaim.victim_search import CostScale
 
 APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))
 NO_RULES = ReclaimRules()
@@ -46,7 +46,7 @@ def test_a_pod_is_no_victim(never):
 def test_a_pod_without_a_node_loses_no_work_and_nothing_covers_it():
     """The API server deletes a pending pod whatever its budgets say, and at once."""
     unbound = victim(borrower("p", on=None, created=5), ReclaimRules(minimum_runtime_seconds=600), guards=(GUARD,))
-    scale = Scale(now=10_000, over_share={}, order=tuple(ReclaimCost), left={}, gone=frozenset())
+    scale = CostScale(now=10_000, over_share={}, order=tuple(ReclaimCost), left={}, gone=frozenset())
     assert (unbound.node, unbound.guards, unbound.grace_seconds) == (NOWHERE, (), None)
     assert scale.is_past_minimum_runtime(unbound)
     cost = scale.cost_of((unbound,), gangs=0)

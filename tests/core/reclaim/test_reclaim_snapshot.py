@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from tests.core.support import make
 from tests.core.support.make import gpus
 from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed, reclaim_pod, take
+from webhook.core.model.names import NodeName
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Cause, Hold
-from webhook.core.reclaim.reclaim_pod import Disruption, Report
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan
+from webhook.core.reclaim.reclaim_pod import Disruption, SchedulerReport
 from webhook.core.reclaim.reclaim_snapshot import (
     GROWING_SECONDS,
     largest_room,
@@ -20,11 +21,19 @@ from webhook.core.reclaim.reclaim_snapshot import (
     select_pods,
     take_snapshot,
 )
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
+from webhook.core.reclaim.victim_cost import VictimCost
 
 
-def planned(reclaim_index, world, **more):
+def planned(reclaim_index, world):
     waiting = pods_within_share(reclaim_index, world)
-    return plan(waiting, take_snapshot(reclaim_index, world, now=NOW, **more))
+    return plan(waiting, take_snapshot(reclaim_index, world, now=NOW))
+
+
+def hold(reclaim_index, move, *, at=NOW):
+    """Have a node keep the room of a plan, as the evictor does."""
+    node_hold = reclaim_index.evictions.holds.get(move.node) or NodeHold(f"h-{move.node}", move.node, 0, ())
+    reclaim_index.evictions.keep(move.node, node_hold.joined(move, at=at, until=at), is_going=reclaim_index.is_going)
 
 
 def test_a_team_reclaims_no_more_than_its_share():
@@ -81,8 +90,11 @@ def test_an_eviction_quota_splits_evictions_into_waves():
     rules = ReclaimRules(evictions_per_minute=3)
     policy = make.policy(make.team(guaranteed=0), make.team("team-b"), reclaim=rules)
     reclaim_index, world = indexed(*by_choice, *(asker(f"b{n}", created=n) for n in range(5)), policy=policy, nodes=1)
-    assert len(planned(reclaim_index, world).moves) == 3
-    assert len(planned(reclaim_index, world, evicted={"team-a": 2}).moves) == 1
+    first = planned(reclaim_index, world).moves
+    assert len(first) == 3
+    for move in first[:2]:
+        hold(reclaim_index, move)
+    assert len(planned(reclaim_index, world).moves) == 1
 
 
 def test_the_largest_room_is_what_one_node_could_free():
@@ -101,15 +113,16 @@ def asked(reclaim_index, world, **more):
 
 
 def test_plans_are_made_for_pods_that_kube_scheduler_reports_to_lack_room():
-    broken = asker("volume", report=Report(NOW))
-    unseen, tainted = asker("unseen", report=None), asker("tainted", report=Report(NOW, is_for_taints=True))
+    broken = asker("volume", report=SchedulerReport(NOW))
+    unseen, tainted = asker("unseen", report=None), asker("tainted", report=SchedulerReport(NOW, is_for_taints=True))
     reclaim_index, world = indexed(broken, unseen, tainted, asker("short"))
-    assert asked(reclaim_index, world) == (["short"], {"volume": Cause.NOT_FOR_ROOM, "tainted": Cause.NOT_FOR_ROOM})
-    causes = {"volume": Cause.NOT_FOR_ROOM}
-    assert asked(reclaim_index, world, has_holds=True) == (["short", "tainted"], causes), (
-        "its node may be one that is held"
-    )
-    assert asked(reclaim_index, world, has_holds=True, paused={"short", "tainted"}) == ([], causes)
+    assert asked(reclaim_index, world) == (["short"], {"volume": NoPlan.NOT_FOR_ROOM, "tainted": NoPlan.NOT_FOR_ROOM})
+    causes = {"volume": NoPlan.NOT_FOR_ROOM}
+    other = asker("other", report=None)
+    take(other, reclaim_index, world)
+    hold(reclaim_index, Move(other, NodeName("n0"), (), VictimCost()))
+    assert asked(reclaim_index, world) == (["short", "tainted"], causes), "its node may be one that is held"
+    assert asked(reclaim_index, world, paused={"short", "tainted"}) == ([], causes)
 
 
 def test_a_gang_is_planned_for_when_it_stopped_growing():
@@ -124,7 +137,7 @@ def test_a_gang_is_planned_for_when_it_stopped_growing():
 @pytest.mark.parametrize(
     "other",
     [
-        asker("late", gang="g", report=Report(NOW)),
+        asker("late", gang="g", report=SchedulerReport(NOW)),
         asker("late", 20, gang="g"),
         borrower("runs", gang="g", gang_size=3),
     ],
@@ -133,12 +146,12 @@ def test_a_gang_is_planned_for_when_it_stopped_growing():
 def test_no_pod_is_evicted_for_a_part_of_a_gang(other):
     reclaim_index, world = indexed(asker("b0", gang="g"), asker("single", created=1), other)
     found, refused = asked(reclaim_index, world)
-    assert (found, refused["b0"]) == (["single"], Cause.GANG_INCOMPLETE)
+    assert (found, refused["b0"]) == (["single"], NoPlan.GANG_INCOMPLETE)
 
 
 def test_a_gang_with_a_paused_pod_is_paused():
     reclaim_index, world = indexed(asker("b0", gang="g"), asker("b1", gang="g"))
-    assert asked(reclaim_index, world, paused={"b1"}) == ([], {"b0": Cause.GANG_INCOMPLETE})
+    assert asked(reclaim_index, world, paused={"b1"}) == ([], {"b0": NoPlan.GANG_INCOMPLETE})
 
 
 steps = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["a", "b"]), st.integers(1, 4)), max_size=60)
@@ -176,14 +189,14 @@ def test_pods_that_come_in_waves_cost_no_more_than_pods_that_come_together(waves
     borrowers = [borrower(f"a{n:02}", on=f"n{n // 10}", created=n) for n in range(40)]
     policy = make.policy(make.team(guaranteed=0), make.team("team-b", guaranteed=40))
     reclaim_index, world = indexed(*borrowers, policy=policy)
-    holds, chosen, placed = [], set(), 0
+    chosen, placed = set(), 0
     for number, wave in enumerate(waves):
         for each, size in enumerate(wave):
             take(asker(f"b{number}-{each}", size, created=number), reclaim_index, world)
-        for move in planned(reclaim_index, world, holds=holds, chosen=chosen).moves:
+        for move in planned(reclaim_index, world).moves:
             assert chosen.isdisjoint(victim.uid for victim in move.victims)
             chosen |= {victim.uid for victim in move.victims}
-            holds.append(Hold(move.waiting, move.node))
+            hold(reclaim_index, move)
             placed += move.waiting.demand.gpus
         assert gpus(len(chosen)) == placed
         for uid in sorted(chosen):
@@ -198,11 +211,13 @@ def test_chosen_victims_are_subtracted_from_disruption_budgets():
     reclaim_index.set_disruption(budget)
     evict(reclaim_index, "a0")
     assert reclaim_index.allowances({"a0", "a1", "gone"}) == {budget.guard: 1}
-    take(asker("b", 2), reclaim_index, world)
-    hold = Hold(asker("b'", 2), "n0")
-    assert planned(reclaim_index, world, holds=[hold], chosen={"a1"}).moves == (), (
-        "two are leaving for b', and one more may go"
+    for name in ("b", "b'"):
+        take(asker(name, 2), reclaim_index, world)
+    node_hold = NodeHold(
+        "h", "n0", 0, (Beneficiary("b'", "team-b", "b'"),), (EvictionTarget("a1", "team-a", "a1", "b'", NOW),)
     )
+    reclaim_index.evictions.keep("n0", node_hold, is_going=reclaim_index.is_going)
+    assert planned(reclaim_index, world).moves == (), "two are leaving for b', and one more may go"
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.integers(0, 20))

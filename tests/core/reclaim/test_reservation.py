@@ -14,7 +14,7 @@ def test_a_plan_becomes_beneficiaries_and_targets():
         ("a9", "b", NOW),
         ("a8", "b", NOW),
     ]
-    assert [(hold.waiting.uid, hold.node) for hold in holds([node_hold], reclaim_index)] == [("b", "n0")]
+    assert [(hold.waiting.uid, hold.node) for hold in holds(reclaim_index, [node_hold])] == [("b", "n0")]
 
 
 def test_a_protected_target_is_dropped():

@@ -14,10 +14,10 @@ from webhook.core.model.names import GangId, NodeName, TeamName
 from webhook.core.reclaim.limit_victims import cheapest_under
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_plan import Cause
-from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
+from webhook.core.reclaim.reclaim_plan import NoPlan
+from webhook.core.reclaim.reclaim_pod import ReclaimPod, SchedulerReport
 from webhook.core.reclaim.reclaim_snapshot import take_snapshot
-from webhook.core.reclaim.shared_devices import NO_SHARING, Going, WorldSharing, companions, freeing
+from webhook.core.reclaim.shared_devices import NO_SHARING, Going, Sharing, companions, freeing
 from webhook.core.reclaim.trial import NO_OVERRIDES, Trial
 
 SHARED, OTHER, OWN = (ClaimRef(claim=name) for name in ("shared", "other", "own"))
@@ -47,7 +47,7 @@ class Scene:
         self.world.set_claim(ClaimKey("claim", "team-b", "wanted"), claims.spec(number))
         pod = claims.resident("waiting", ClaimRef(claim="wanted"), namespace="team-b")
         self.world.set_pod(pod)
-        waiting = ReclaimPod(self.world.pod("waiting"), report=Report(NOW, is_for_room=True))
+        waiting = ReclaimPod(self.world.pod("waiting"), report=SchedulerReport(NOW, is_for_room=True))
         return plan([waiting], take_snapshot(self.index, self.world, now=NOW))
 
     def victims_for(self, number):
@@ -85,18 +85,18 @@ def test_all_users_of_a_device_go_together():
 def test_a_guaranteed_user_keeps_the_devices_and_what_others_hold_beside_them_is_freed():
     scene = Scene(user("a", SHARED, OWN), user("b", SHARED, tier="guaranteed"), user("c", SHARED))
     assert scene.victims_for(4) == ["a"], "its own two, beside two that are free"
-    assert scene.cause_for(5) is Cause.NOT_ENOUGH_VICTIMS
+    assert scene.cause_for(5) is NoPlan.NOT_ENOUGH_VICTIMS
 
 
 def test_a_claim_that_cannot_be_freed_does_not_protect_another_one():
     scene = Scene(user("a", SHARED, OTHER), user("b", SHARED), user("g", OTHER, tier="guaranteed"))
     assert scene.victims_for(6) == ["a", "b"]
-    assert scene.cause_for(7) is Cause.NOT_ENOUGH_VICTIMS
+    assert scene.cause_for(7) is NoPlan.NOT_ENOUGH_VICTIMS
 
 
 def test_a_user_that_policy_protects_keeps_the_devices():
     rules = replace(make.policy().reclaim, protected_namespaces=("team-a",))
-    assert Scene(user("a", SHARED), user("b", SHARED), reclaim=rules).cause_for(6) is Cause.NOT_ENOUGH_VICTIMS
+    assert Scene(user("a", SHARED), user("b", SHARED), reclaim=rules).cause_for(6) is NoPlan.NOT_ENOUGH_VICTIMS
 
 
 def test_a_user_that_waits_for_the_scheduler_uses_nothing_and_protects_nothing():
@@ -110,7 +110,7 @@ def test_a_user_that_started_just_now_does_not_protect_the_others():
     scene = Scene(user("a", SHARED), user("b", SHARED, started=NOW - 1), reclaim=rules)
     assert scene.victims_for(6) == ["a", "b"]
     young = Scene(user("a", SHARED, started=NOW - 1), user("b", SHARED, started=NOW - 1), reclaim=rules)
-    assert young.cause_for(6) is Cause.NOT_ENOUGH_VICTIMS
+    assert young.cause_for(6) is NoPlan.NOT_ENOUGH_VICTIMS
 
 
 def test_a_gang_takes_the_other_users_of_its_devices_along_and_they_their_gang():
@@ -127,7 +127,7 @@ def test_room_that_a_leaving_user_shares_with_one_that_stays_does_not_come():
     leaving = user("a", SHARED, OWN, is_terminating=True, leaves_at=NOW + 9, leave_seconds=9)
     scene = Scene(leaving, user("g", SHARED, tier="guaranteed"))
     assert scene.victims_for(4) == [], "its own devices come"
-    assert scene.cause_for(5) is Cause.NOT_ENOUGH_VICTIMS
+    assert scene.cause_for(5) is NoPlan.NOT_ENOUGH_VICTIMS
     alone = Scene(leaving, user("b", SHARED))
     assert alone.victims_for(8) == ["b"], "the last user of what both share"
 
@@ -156,7 +156,7 @@ def test_a_plan_frees_what_is_free_once_its_victims_are_gone_and_finds_one_where
     for uid in gone:
         scene.world.remove_pod(uid)
     free = scene.world.fleet.free("n0", CLASS)
-    if found.refused and found.refused[0].cause is not Cause.FITS:
+    if found.refused and found.refused[0].cause is not NoPlan.FITS:
         for uid in borrowed:
             scene.world.remove_pod(uid)
         assert scene.world.fleet.free("n0", CLASS) < number, "there is no plan though all borrowers together are enough"
@@ -184,7 +184,7 @@ def test_under_a_limit_a_claim_is_freed_only_with_its_last_user():
 
 def test_what_a_pod_frees_depends_on_who_goes_with_it():
     scene = Scene(user("a", SHARED, OWN), user("b", SHARED))
-    sharing, demand = WorldSharing(scene.world), scene.world.pod("a").demand
+    sharing, demand = Sharing(scene.world), scene.world.pod("a").demand
     assert held(Going(sharing, together=["a"]).freed("a", demand)) == (2, 2)
     assert held(Going(sharing, together=["a", "b"]).freed("a", demand)) == (6, 6)
 
@@ -201,9 +201,7 @@ def test_what_a_pod_frees_depends_on_who_goes_with_it():
 def test_pods_without_shared_claims_go_alone():
     scene = Scene(user("a", SHARED), user("d", OWN))
     alone = [scene.victim("d")]
-    assert companions(alone, scene.index.victim_index, WorldSharing(scene.world), gone=set(), may_go=bool) == tuple(
-        alone
-    )
+    assert companions(alone, scene.index.victim_index, Sharing(scene.world), gone=set(), may_go=bool) == tuple(alone)
     assert companions(alone, scene.index.victim_index, NO_SHARING, gone=set(), may_go=bool) == tuple(alone)
 
 
@@ -212,4 +210,4 @@ def test_a_waiting_user_is_bound_to_the_node_of_the_others(node, want):
     scene = Scene(user("a", SHARED))
     scene.world.set_pod(claims.resident("a", SHARED, node=node) if node else claims.resident("x", OWN))
     scene.world.set_pod(claims.resident("w", SHARED if node else OWN))
-    assert list(WorldSharing(scene.world).nodes("w")) == want
+    assert list(Sharing(scene.world).nodes("w")) == want

@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.core.support.make import GPU
 from tests.core.support.scenes import scene, victim, waiting
 from webhook.core.model.names import TeamName
-from webhook.core.reclaim.reclaim_plan import Cause, Move, Refused
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned
 from webhook.core.reclaim.trial import Trial
 
 FULL = [victim("a", 4), victim("c", 4, team="team-c")]
@@ -17,7 +17,7 @@ def test_what_is_placed_is_undone():
     before = trial.savepoint()
     assert isinstance(trial.place(waiting(count=4)), Move)
     assert isinstance(trial.place(waiting("b2", 4)), Move)
-    assert trial.place(waiting("b3", 4)) == Refused(waiting("b3", 4), Cause.NOT_ENOUGH_VICTIMS)
+    assert trial.place(waiting("b3", 4)) == NotPlanned(waiting("b3", 4), NoPlan.NOT_ENOUGH_VICTIMS)
     trial.undo(before)
     assert isinstance(trial.place(waiting("b3", 4)), Move)
     trial.undo(before)
@@ -32,7 +32,7 @@ def test_no_pod_of_the_teams_outside_is_evicted():
         assert [each.name for each in move.victims] == [want]
         trial.undo(before)
     both = frozenset({TeamName("team-a"), TeamName("team-c")})
-    assert trial.place_on(waiting(), -1, outside=both).cause is Cause.NOT_ENOUGH_VICTIMS
+    assert trial.place_on(waiting(), -1, outside=both).cause is NoPlan.NOT_ENOUGH_VICTIMS
 
 
 def test_victims_free_their_room_once():
@@ -53,7 +53,7 @@ def test_no_room_is_made_on_a_node_that_rejects_the_teams_pods():
     closed = replace(there, closed_to={TeamName("team-b"): there.fleet.bit("n0")})
     assert isinstance(Trial(there).place(waiting(count=4)), Move)
     trial = Trial(closed)
-    assert trial.place(waiting(count=4)) == Refused(waiting(count=4), Cause.NO_NODE)
+    assert trial.place(waiting(count=4)) == NotPlanned(waiting(count=4), NoPlan.NO_NODE)
     trial.evict(FULL)
     assert not trial.has_room(waiting(count=4), -1)
     other = replace(there, closed_to={TeamName("team-c"): there.fleet.bit("n0")})

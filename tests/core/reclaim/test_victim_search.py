@@ -20,7 +20,7 @@ from tests.core.support.scenes import (
 from webhook.core.model.names import TeamName
 from webhook.core.model.policy import ReclaimCost
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Cause
+from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.victim import GuardId
 
 
@@ -62,7 +62,7 @@ def test_policy_may_put_age_before_work():
 
 def test_minimum_runtime_protects():
     borrowed = [victim(f"a{n}", until=NOW + 1) for n in range(8)]
-    assert causes(plan([waiting()], scene(borrowed))) == {"b": Cause.NOT_ENOUGH_VICTIMS}
+    assert causes(plan([waiting()], scene(borrowed))) == {"b": NoPlan.NOT_ENOUGH_VICTIMS}
 
 
 def test_a_budget_limits_evictions():
@@ -71,7 +71,7 @@ def test_a_budget_limits_evictions():
     wants = [waiting(f"b{n}", since=n) for n in range(3)]
     found = plan(wants, scene(borrowed, left={guard: 2}))
     assert len(gone(found)) == 2
-    assert causes(found) == {"b2": Cause.NOT_ENOUGH_VICTIMS}
+    assert causes(found) == {"b2": NoPlan.NOT_ENOUGH_VICTIMS}
 
 
 def test_budgets_are_respected_while_other_victims_exist():
@@ -89,7 +89,7 @@ def test_a_plan_costs_as_little_as_any(scene_, count):
         assert found.moves[0].cost.ranked(scene_.order) == want
     else:
         fits = any(scene_.fleet.fits(each.name, asked.demand) for each in scene_.fleet.nodes())
-        assert [each.cause for each in found.refused] == [Cause.FITS if fits else Cause.NOT_ENOUGH_VICTIMS]
+        assert [each.cause for each in found.refused] == [NoPlan.FITS if fits else NoPlan.NOT_ENOUGH_VICTIMS]
         assert fits or want is None
 
 

@@ -115,7 +115,7 @@ class TestBlocked:
         place.set_waiting(waiting("head", 8, created=1))
         place.set_waiting(waiting("small", 2, created=2))
         turns = AssumedStarts(place).due(now=10, count=9)
-        assert [(turn.waiting.pod.name, turn.way) for turn in turns] == [("small", Way.BACKFILL)]
+        assert [(turn.waiting.pod.name, turn.attempt.way) for turn in turns] == [("small", Way.BACKFILL)]
         assert turns[0].admit.charge.tier is Tier.PREEMPTIBLE
         assert turns[0].admit.reason.code is Code.BACKFILLS
         assert turns[0].admit.requested_tier is None, "it may be promoted once the head has started"

@@ -31,7 +31,7 @@ class TestBesideAHeadThatIsPinnedToAFullNode:
         place = self.place()
         place.set_waiting(waiting("other", 2, namespace="team-b", created=2, tier_label="guaranteed"))
         turns = AssumedStarts(place).due(now=10, count=9)
-        assert [(turn.waiting.pod.name, turn.way) for turn in turns] == [("other", Way.IN_TURN)]
+        assert [(turn.waiting.pod.name, turn.attempt.way) for turn in turns] == [("other", Way.IN_TURN)]
         assert turns[0].admit.charge.tier is Tier.GUARANTEED
         assert turns[0].admit.node_choice.nodes == ("n1",)
 
@@ -48,7 +48,7 @@ class TestBesideAHeadThatIsPinnedToAFullNode:
         place = self.place()
         place.set_waiting(waiting("mine", 2, created=2))
         turns = AssumedStarts(place).due(now=10, count=9)
-        assert [(turn.waiting.pod.name, turn.way) for turn in turns] == [("mine", Way.BACKFILL)]
+        assert [(turn.waiting.pod.name, turn.attempt.way) for turn in turns] == [("mine", Way.BACKFILL)]
 
     def test_pods_of_other_teams_that_may_use_its_nodes_alone_run_ahead_of_it(self):
         place = place_for(nodes=2, residents=[resident(6, node="n0", namespace="team-b")])
@@ -56,7 +56,7 @@ class TestBesideAHeadThatIsPinnedToAFullNode:
         place.set_waiting(waiting("head", 8, created=1, constraints=pinned))
         place.set_waiting(waiting("small", 2, namespace="team-b", created=2, constraints=pinned))
         turns = AssumedStarts(place).due(now=10, count=9)
-        assert [(turn.waiting.pod.name, turn.way) for turn in turns] == [("small", Way.BACKFILL)]
+        assert [(turn.waiting.pod.name, turn.attempt.way) for turn in turns] == [("small", Way.BACKFILL)]
 
     def test_back_fill_on_other_nodes_may_be_promoted(self):
         place = self.place()
@@ -76,7 +76,7 @@ class TestAHeadThatReclaimMakesRoomFor:
     def test_takes_its_room_at_once_so_that_none_behind_it_starts_there(self):
         place = self.place()
         turns = AssumedStarts(place).due(now=10, count=9)
-        assert [(turn.waiting.pod.name, turn.way) for turn in turns] == [("head", Way.IN_TURN)]
+        assert [(turn.waiting.pod.name, turn.attempt.way) for turn in turns] == [("head", Way.IN_TURN)]
         assert (turns[0].admit.node_choice.mode, turns[0].admit.node_choice.nodes) == (Mode.PREFER, ("n0",))
         assert place.fleet.is_overbooked("n0", pod(1).demand)
 

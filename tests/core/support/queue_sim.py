@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from webhook.core.model.policy import QueueRules
 from webhook.core.model.tier import Tier
-from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
+from webhook.core.queue.kept_nodes import KeepableNode, kept_nodes
 from webhook.core.queue.pod_queue import PodQueue
 from webhook.core.queue.queue_pass import NextEntry, QueuePass
 from webhook.core.queue.queued_pod import QueuedPod, QueueEntry, entry_of
@@ -94,7 +94,7 @@ class Cluster:
         if self.reclaims(entry, way):
             return NoRoom()
         taken = self.taken(*Tier)
-        rooms = [NodeRoom(name, size - taken[name], size) for name, size in self.nodes.items()]
+        rooms = [KeepableNode(name, size - taken[name], size) for name, size in self.nodes.items()]
         if way is Way.IN_TURN:
             self.kept = kept_nodes([entry.gpus], rooms, before=self.kept)
             return NoRoom(self.kept)

@@ -3,8 +3,8 @@
 from tests.core.support import make
 from webhook.core.model.names import NodeName
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
-from webhook.core.reclaim.reservation import NodeHold, Target
+from webhook.core.reclaim.reclaim_pod import ReclaimPod, SchedulerReport
+from webhook.core.reclaim.reservation import EvictionTarget, NodeHold
 from webhook.core.world.world import World
 
 NOW = 100_000
@@ -17,7 +17,7 @@ def borrower(uid, count=1, *, on="n0", team="team-a", **more):
 
 def asker(uid, count=1, *, team="team-b", **more):
     """A guaranteed pod that waits, and for which kube-scheduler found no room."""
-    more.setdefault("report", Report(NOW, is_for_room=True))
+    more.setdefault("report", SchedulerReport(NOW, is_for_room=True))
     return reclaim_pod(uid, count, on=None, team=team, tier="guaranteed", **more)
 
 
@@ -49,7 +49,7 @@ def take(each, reclaim_index, world):
 def evict(reclaim_index, uid, *, claim="b"):
     """Do what the evictor does with a victim, until the API server accepts."""
     if not reclaim_index.is_going(uid):
-        hold = NodeHold(f"h-{uid}", NodeName(f"kept-{uid}"), 0, (), (Target(uid, "team-a", uid, claim, 0),))
+        hold = NodeHold(f"h-{uid}", NodeName(f"kept-{uid}"), 0, (), (EvictionTarget(uid, "team-a", uid, claim, 0),))
         for kept in (None, hold):
             reclaim_index.evictions.keep(hold.node, kept, is_going=reclaim_index.is_going)
         reclaim_index.evictions.written(hold)

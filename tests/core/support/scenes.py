@@ -15,7 +15,7 @@ from webhook.core.model.topology import AffinityRule
 from webhook.core.peers.pod_counts import PlacedPod, PodCounts
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot
-from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
+from webhook.core.reclaim.reclaim_pod import ReclaimPod, SchedulerReport
 from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_cost import VictimCost
 
@@ -44,7 +44,7 @@ def waiting(name="b", count=1, *, since=0, gang=None, constraints=NO_CONSTRAINTS
         resident(uid=name, namespace="team-b", demand=wants, created=since),
         constraints=constraints,
         gang=None if gang is None else GangId(gang),
-        report=Report(more.pop("reported_at", 0)),
+        report=SchedulerReport(more.pop("reported_at", 0)),
         **more,
     )
 

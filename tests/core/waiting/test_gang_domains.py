@@ -13,7 +13,7 @@ from webhook.core.model.domain_request import ANYWHERE, DomainRequest
 from webhook.core.model.policy import Mode
 from webhook.core.placement.domain_search import DomainRoom, DomainRooms
 from webhook.core.queue.queued_pod import entry_of
-from webhook.core.queue.verdict import Fits, Never, NoRoom, Way
+from webhook.core.queue.verdict import Attempt, Fits, Never, NoRoom, Way
 from webhook.core.starting.assumed_starts import AssumedStarts
 from webhook.core.waiting.gang_domains import small_text, why_chosen
 from webhook.core.waiting.judged_entry import EntryJudge
@@ -26,7 +26,7 @@ def judged(place, pods, *, way=Way.IN_TURN, kept=frozenset(), before=frozenset()
     for each in pods:
         place.set_waiting(each)
     entry = entry_of(queued_pod(each, place)._replace(gang=each.pod.gang.id) for each in pods)
-    return judge_gang(entry, place, way=way, kept=frozenset(kept), before=frozenset(before))
+    return judge_gang(entry, place, Attempt(way, frozenset(kept), frozenset(before)))
 
 
 def choices(found):

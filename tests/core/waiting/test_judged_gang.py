@@ -13,7 +13,7 @@ from tests.examples import examples
 from webhook.core.model.policy import OnLimit, OnNoRoom
 from webhook.core.model.tier import Tier
 from webhook.core.queue.queued_pod import entry_of
-from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Way
+from webhook.core.queue.verdict import Attempt, Fits, Never, NoRoom, OverLimit, Way
 from webhook.core.starting.assumed_starts import AssumedStarts
 from webhook.core.waiting.judged_gang import judge_gang
 from webhook.core.waiting.waiting_entries import TEAM, USER, queued_pod
@@ -36,7 +36,7 @@ def members(count, size=4, **more):
 
 def judged(place, *, way=Way.IN_TURN):
     pods = [queued_pod(pod, place)._replace(gang=pod.pod.gang.id) for pod in place.waiting.all()]
-    return judge_gang(entry_of(pods), place, way=way, kept=frozenset())
+    return judge_gang(entry_of(pods), place, Attempt(way))
 
 
 def test_all_fit_and_the_world_is_as_before():
@@ -182,7 +182,7 @@ class TestOwedByBorrowers:
         place = self.place(first)
         place.waiting.expected[later.uid] = later
         pods = [queued_pod(pod, place)._replace(gang=pod.pod.gang.id) for pod in (first, later)]
-        found = judge_gang(entry_of(pods), place, way=Way.IN_TURN, kept=frozenset())
+        found = judge_gang(entry_of(pods), place)
         assert {each.gang_whole for each in found} == {0}
 
 

@@ -8,7 +8,7 @@ from tests.core.support.waiting import member, waiting
 from webhook.core.model.decision import Admit
 from webhook.core.model.policy import LabelSelector, Mode, OnLimit, OnNoRoom, PlacementRules
 from webhook.core.model.topology import SpreadRule
-from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Way
+from webhook.core.queue.verdict import Attempt, Fits, Never, NoRoom, OverLimit, Way
 from webhook.core.waiting.borrowed_room import BorrowedRoom
 from webhook.core.waiting.judged_pod import KEPT, judge_pod
 from webhook.core.waiting.waiting_entries import TEAM, USER
@@ -16,8 +16,8 @@ from webhook.core.waiting.waiting_entries import TEAM, USER
 LIMITED = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 
 
-def judged(pod, place, **more):
-    return judge_pod(pod, place, BorrowedRoom(place), **more)
+def judged(pod, place, *, is_member=False, **more):
+    return judge_pod(pod, place, BorrowedRoom(place), Attempt(**more), is_member=is_member)
 
 
 @pytest.mark.parametrize(

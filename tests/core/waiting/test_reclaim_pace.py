@@ -88,7 +88,7 @@ def test_free_room_is_used_at_once_in_turn():
     place.set_node(node("new", gpus=8))
     found = release(place, starts, 1)
     assert len(found) == 8
-    assert {turn.way for turn in found} == {Way.IN_TURN}
+    assert {turn.attempt.way for turn in found} == {Way.IN_TURN}
 
 
 def test_a_pod_that_went_back_to_the_line_is_not_under_way():

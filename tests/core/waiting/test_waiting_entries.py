@@ -4,7 +4,7 @@ from tests.core.support.make import ALICE, gpus, policy, pool, resident, team, w
 from tests.core.support.waiting import waiting
 from webhook.core.model.names import GpuModel
 from webhook.core.model.policy import Share
-from webhook.core.waiting.waiting_entries import MODEL, SHARE, TEAM, USER, Kind, WaitingEntries, queued_pod
+from webhook.core.waiting.waiting_entries import MODEL, SHARE, TEAM, USER, NeedKey, WaitingEntries, queued_pod
 
 
 def keys(view):
@@ -64,5 +64,5 @@ def test_equal_templates_are_of_one_kind_and_pools_set_them_apart():
 
 
 def test_kinds_with_equal_hashes_are_still_different():
-    assert Kind(-1) != Kind(-2), "hash(-1) == hash(-2)"
-    assert Kind("x") == Kind("x")
+    assert NeedKey(-1) != NeedKey(-2), "hash(-1) == hash(-2)"
+    assert NeedKey("x") == NeedKey("x")

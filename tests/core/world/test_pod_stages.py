@@ -151,23 +151,23 @@ class TestASharedClaim:
         place = claims.world()
         place.tick(NOW)
         place.set_claim(claims.SHARED, claims.spec(8), "claim-1")
-        place.set_pod(claims.resident("payer", claims.SHARING))
+        place.set_pod(claims.resident("charged", claims.SHARING))
         place.set_pod(claims.resident("user", claims.SHARING, node="n0"))
         assert (claims.charged(place), place.charge_of("user")) == (8, None)
-        place.set_pod(claims.resident("payer", claims.SHARING, is_terminating=True, deadline=NOW + 30))
-        assert place.stages.of("payer") is Stage.ENDED
-        assert (claims.charged(place), place.charge_of("payer")) == (8, None)
+        place.set_pod(claims.resident("charged", claims.SHARING, is_terminating=True, deadline=NOW + 30))
+        assert place.stages.of("charged") is Stage.ENDED
+        assert (claims.charged(place), place.charge_of("charged")) == (8, None)
         assert place.charge_of("user").gpus == gpus(8)
 
     def test_on_a_lost_node_the_user_that_is_not_deleted_pays(self):
         place = claims.world()
         place.tick(NOW)
         place.set_claim(claims.SHARED, claims.spec(8), "claim-1")
-        place.set_pod(claims.resident("payer", claims.SHARING, node="n0", is_terminating=True, deadline=NOW + 30))
+        place.set_pod(claims.resident("charged", claims.SHARING, node="n0", is_terminating=True, deadline=NOW + 30))
         place.set_pod(claims.resident("user", claims.SHARING, node="n0"))
         place.remove_node("n0")
         place.tick(NOW + 31)
-        assert place.stages.of("payer") is Stage.LOST
+        assert place.stages.of("charged") is Stage.LOST
         assert (claims.charged(place), place.charge_of("user").gpus) == (8, gpus(8))
         place.remove_pod("user")
         assert claims.charged(place) == 0

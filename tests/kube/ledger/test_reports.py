@@ -34,7 +34,7 @@ def test_a_new_report_is_read_back_without_the_entries_that_are_gone():
 def test_a_patch_removes_entries_by_null():
     patch = replica_patch("host_1", None, gone=["host_0"])
     assert patch["replicas"] == {"host_0": None, "host_1": None}
-    assert patch["metadata"]["managedFields"] == ({},), "the API server is to store none"
+    assert patch["metadata"]["managedFields"] == [{}], "the API server is to store none"
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"replicas": 3}', b'{"policy": {"hash": "p1"}}'])

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +33,7 @@ def written(event, count=1):
     "other",
     [
         replace(EVENT, message="3 GPUs became guaranteed"),
-        replace(EVENT, about=replace(POD, uid="u2")),
+        replace(EVENT, about=msgspec.structs.replace(POD, uid="u2")),
         replace(EVENT, reason=EventReason.DEMOTED),
     ],
 )
@@ -54,7 +55,7 @@ def test_events_about_cluster_scoped_objects_are_in_the_default_namespace():
 @given(st.text("abcdefghij.-0123456789", min_size=1, max_size=253))
 @examples()
 def test_names_are_valid_however_long_that_of_the_object_is(name):
-    made = replace(EVENT, about=replace(POD, name=name)).name
+    made = replace(EVENT, about=msgspec.structs.replace(POD, name=name)).name
     before, _, digits = made.rpartition(".")
     assert len(made) <= 253
     assert len(digits) == 16

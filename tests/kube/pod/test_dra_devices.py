@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from webhook.core.dra.device_parts import SizedDevice
-from webhook.core.dra.dra_slices import Condition, Device, Slice
+from webhook.core.dra.dra_slices import ClassCondition, Slice, SliceDevice
 from webhook.core.model.device_class import DeviceClass
 from webhook.kube.pod import dra_devices
 
@@ -28,13 +28,13 @@ def device_class(*expressions, **spec):
 @pytest.mark.parametrize(
     ("expression", "want"),
     [
-        ("device.driver == 'gpu.nvidia.com'", (Condition("", GPU),)),
+        ("device.driver == 'gpu.nvidia.com'", (ClassCondition("", GPU),)),
         (
             'device.driver == "gpu.nvidia.com" && device.attributes["gpu.nvidia.com"].type == "mig"',
-            (Condition("", GPU), Condition("gpu.nvidia.com/type", "mig")),
+            (ClassCondition("", GPU), ClassCondition("gpu.nvidia.com/type", "mig")),
         ),
-        ("device.attributes['x.dev'].cores == 42", (Condition("x.dev/cores", 42),)),
-        ("device.attributes['x.dev'].fast == true", (Condition("x.dev/fast", True),)),
+        ("device.attributes['x.dev'].cores == 42", (ClassCondition("x.dev/cores", 42),)),
+        ("device.attributes['x.dev'].fast == true", (ClassCondition("x.dev/fast", True),)),
         ("device.attributes['x.dev'].uuid == 'GPU-1'", ()),
         ("device.driver == 'a' || device.driver == 'b'", ()),
         ("device.capacity['x.dev'].memory.compareTo(quantity('1Gi')) > 0", ()),
@@ -81,7 +81,7 @@ def test_a_slice_has_qualified_attributes_and_no_tainted_devices():
         ],
     }
     found = dra_devices.to_slice(read(dra_devices.ResourceSlice, spec=spec))
-    devices = (Device(GPU, {f"{GPU}/type": "gpu", "x.dev/index": 0}), Device(GPU, {f"{GPU}/ecc": False}))
+    devices = (SliceDevice(GPU, {f"{GPU}/type": "gpu", "x.dev/index": 0}), SliceDevice(GPU, {f"{GPU}/ecc": False}))
     assert found == Slice("n0", f"{GPU}/n0", 3, devices)
     assert (
         dra_devices.to_slice(read(dra_devices.ResourceSlice, spec={**spec, "nodeName": None, "allNodes": True})) is None

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from webhook.core.model.names import GangId, Namespace, NodeName, Uid
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
 from webhook.kube.objects import objects
 from webhook.kube.reclaim.holds import (
     deletion,
@@ -19,8 +19,10 @@ from webhook.kube.reclaim.holds import (
 )
 
 CLAIM = Beneficiary(Uid("b"), Namespace("team-b"), "b0")
-TARGET = Target(Uid("a"), Namespace("team-a"), "a0", Uid("b"), 1795255200, GangId("team-a/g"))
-FORCED = Target(Uid("c"), Namespace("team-a"), "c0", Uid("b"), 1795255200, is_past_budgets=True, grace_seconds=600)
+TARGET = EvictionTarget(Uid("a"), Namespace("team-a"), "a0", Uid("b"), 1795255200, GangId("team-a/g"))
+FORCED = EvictionTarget(
+    Uid("c"), Namespace("team-a"), "c0", Uid("b"), 1795255200, is_past_budgets=True, grace_seconds=600
+)
 HOLDING = NodeHold("h1", NodeName("n0"), 1795255290, (CLAIM,), (TARGET, FORCED), since=1795255190)
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 OURS = {"key": "fairgate.dev/held", "value": "h1", "effect": "NoSchedule"}

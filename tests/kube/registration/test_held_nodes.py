@@ -10,7 +10,8 @@ from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.reclaim.held_nodes import HeldNodes
-from webhook.kube.registration.held_nodes import create_body, held_nodes_crd, pattern_of, replace_patch
+from webhook.kube.registration.held_nodes import create_body, held_nodes_crd, replace_patch
+from webhook.kube.registration.registration import pattern_of
 
 HELD = HeldNodes(
     {NodeName("n1"): (Uid("u1"),)},

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from webhook.cluster.reads.caller_rights import Identity
+from webhook.cluster.reads.caller_rights import CallerIdentity
 from webhook.page.access.authenticator import SESSIONS, SESSIONS_OF_ONE, Caller, TokenAuthenticator, UrlAuthenticator
 from webhook.page.access.sign_ins import OF_ADDRESS, OF_CLIENT, Origin, TooManySignInsError
 from webhook.page.views.viewer import EVERYTHING, Viewer
@@ -28,7 +28,7 @@ class FakeRights:
         await asyncio.sleep(0)
         name, _, number = token.removeprefix("good-").partition("#")
         extra = {"authentication.kubernetes.io/credential-id": [number]}
-        return Identity(name, extra=extra) if token.startswith("good-") else None
+        return CallerIdentity(name, extra=extra) if token.startswith("good-") else None
 
     async def viewer(self, identity, namespaces):
         self.judged += 1

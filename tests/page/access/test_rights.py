@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from webhook.cluster.reads.caller_rights import Identity
+from webhook.cluster.reads.caller_rights import CallerIdentity
 from webhook.page.access.rights import MOST_NAMESPACES, ApiRights
 
-NINA = Identity("nina", "u1", ("ml",), {"scopes": ["a"]})
+NINA = CallerIdentity("nina", "u1", ("ml",), {"scopes": ["a"]})
 
 
 class FakeConnection:

@@ -105,7 +105,7 @@ class Served:
         async def run():
             return function()
 
-        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(20)
+        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(90)
 
     def enter(self):
         """Open the printed URL; later requests have its cookie."""
@@ -115,7 +115,7 @@ class Served:
         return headers["Set-Cookie"]
 
     def request(self, path, *, method="GET", body=None, headers=None, host=None):
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=90)
         sent = {"Host": host or f"127.0.0.1:{self.port}", **({"Cookie": self.cookie} if self.cookie else {})}
         connection.request(method, path, body=body, headers=sent | (headers or {}))
         answer = connection.getresponse()
@@ -163,7 +163,7 @@ def served(state, *, authenticator=None, history=None, settings=None, keep=None,
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(90)
     assert "url" in found, task
     try:
         yield Served(state, authenticator, found["page"], found["url"], loop)

@@ -22,7 +22,7 @@ from webhook.server.http.app import build_app, serve
 from webhook.server.http.client_auth import check_caller, request_certificates
 from webhook.server.http.probes import Readiness
 from webhook.server.review.answer import Answer, Record
-from webhook.server.settings import BOUNDS, Settings, WorldFile, parse_address
+from webhook.server.settings import BOUNDS, FileWorld, ServerSettings, parse_address
 
 RECORD = Record(
     operation="CREATE",
@@ -83,10 +83,10 @@ class FakeReviewer:
         return Answer(body=json.dumps(answer).encode(), record=self.record)
 
 
-def settings_for(folder: Path, *, listen: str = "127.0.0.1:0", drain_seconds: float = 0.0) -> Settings:
-    return Settings(
+def settings_for(folder: Path, *, listen: str = "127.0.0.1:0", drain_seconds: float = 0.0) -> ServerSettings:
+    return ServerSettings(
         policy=folder / "policies",
-        world=WorldFile(folder / "world.yaml"),
+        world=FileWorld(folder / "world.yaml"),
         listen=parse_address(listen),
         certs=folder / "certs",
         drain_seconds=drain_seconds,

@@ -1,9 +1,10 @@
 """The result of a check: ok, wrong with a remedy, skipped, or unknown because a right is missing."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
 
 HEALTHY: Final = 0
 UNHEALTHY: Final = 1
@@ -35,24 +36,23 @@ class State(StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One result of a check; `remedy` is what to do, "" for nothing."""
+class Finding(msgspec.Struct, frozen=True):
+    """One result of a check."""
 
     check: Check
     state: State
     message: str
-    remedy: str = ""
+    remedy: Annotated[str, msgspec.Meta(description="what to do; empty for nothing")]
 
 
 def ok(check: Check, message: str) -> list[Finding]:
     """Return the result of a check that found no problem."""
-    return [Finding(check, State.OK, message)]
+    return [Finding(check, State.OK, message, "")]
 
 
 def skipped(check: Check, message: str) -> list[Finding]:
     """Return why there is nothing to check."""
-    return [Finding(check, State.SKIPPED, message)]
+    return [Finding(check, State.SKIPPED, message, "")]
 
 
 def unknown(check: Check, message: str, remedy: str) -> list[Finding]:

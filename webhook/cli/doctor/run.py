@@ -10,8 +10,9 @@ import msgspec
 
 from webhook.cli.doctor import pods, processes, registration
 from webhook.cli.doctor.command import Options
-from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, State, exit_status, missing_right
+from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, exit_status, missing_right
 from webhook.cli.doctor.table import to_table
+from webhook.cli.live_cluster import published_policy
 from webhook.cli.options import Layout, columns, is_colored
 from webhook.cli.screen import progress
 from webhook.cli.serialization import to_json, to_yaml
@@ -28,31 +29,22 @@ from webhook.cluster.reads.installation import (
     probe,
     read_installation,
 )
-from webhook.core.model.policy import Enforcement, Policy
+from webhook.core.model.policy import Policy
 from webhook.kube.ledger.reports import Report
 from webhook.kube.objects import keys
 from webhook.kube.registration.installation import Probe
 from webhook.observe.process import Component
-from webhook.policy.load import load, parse, with_enforcement
+from webhook.policy.load import load
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 
 _OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES)
-
-
-class FindingReport(msgspec.Struct):
-    """One result of a check."""
-
-    check: Check
-    state: State
-    message: str
-    remedy: Annotated[str, msgspec.Meta(description="what to do; empty for nothing")]
 
 
 class DoctorReport(msgspec.Struct):
     """The output of `fairgate doctor`."""
 
     healthy: Annotated[bool | None, msgspec.Meta(description="null: no problem found, but not all could be checked")]
-    findings: list[FindingReport]
+    findings: list[Finding]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +86,10 @@ async def _observe(options: Options) -> Observations:
 
 def _published(part: ReadResult[Report]) -> Policy | None:
     """Return the policy in force; None if it is not published, or this version cannot read it."""
-    report = part.value.policy if isinstance(part, ReadValue) and part.value is not None else None
-    if report is None or not report.documents:
-        return None
     try:
-        policy = parse({"the published policy": report.documents.encode()}, origin="the published policy")
-    except PolicyError:
+        return published_policy(part.value.policy) if isinstance(part, ReadValue) and part.value is not None else None
+    except ClusterError:
         return None
-    return with_enforcement(policy, enforce=Enforcement(report.enforce) if report.enforce in set(Enforcement) else None)
 
 
 def judge(observed: Observations) -> list[Finding]:
@@ -149,5 +137,4 @@ def _written(findings: list[Finding], options: Options) -> str:
 def report_of(findings: list[Finding]) -> DoctorReport:
     """Return the findings as data."""
     healthy = {0: True, 1: False}.get(exit_status(findings))
-    reports = [FindingReport(each.check, each.state, each.message, each.remedy) for each in findings]
-    return DoctorReport(healthy, reports)
+    return DoctorReport(healthy, findings)

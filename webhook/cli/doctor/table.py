@@ -8,7 +8,8 @@ from rich.text import Text
 
 from webhook.cli.doctor.findings import Finding, State
 from webhook.cli.formatting import plural
-from webhook.cli.screen import Screen, grid
+from webhook.cli.grid import Grid, prose
+from webhook.cli.screen import Screen
 
 _STYLES: Final = {State.OK: "green", State.WRONG: "bold red", State.UNKNOWN: "magenta", State.SKIPPED: "dim"}
 
@@ -16,8 +17,8 @@ _STYLES: Final = {State.OK: "green", State.WRONG: "bold red", State.UNKNOWN: "ma
 def to_table(findings: Iterable[Finding], *, width: int, is_colored: bool) -> str:
     """Return the findings as a table of this width."""
     found = list(findings)
-    console = Screen(width=width, is_colored=is_colored)
-    table = grid("check", "state", "found")
+    screen = Screen(width=width, is_colored=is_colored)
+    table = Grid("check", "state", prose("found"))
     before = None
     for each in found:
         name = "" if each.check is before else each.check.value
@@ -26,8 +27,8 @@ def to_table(findings: Iterable[Finding], *, width: int, is_colored: bool) -> st
         if each.remedy:
             message.append(f"\n-> {each.remedy}", style="cyan")
         table.add_row(Text(name), Text(each.state.value, style=_STYLES[each.state]), message)
-    console.print(table, "", Text(_summary(found)), sep="\n")
-    return console.text
+    screen.show(table, "", _summary(found))
+    return screen.text
 
 
 def _summary(findings: list[Finding]) -> str:

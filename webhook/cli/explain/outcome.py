@@ -15,8 +15,8 @@ from webhook.core.model.amount import format_gpus
 from webhook.core.model.decision import Outcome, Queue
 from webhook.core.model.reason import Code
 from webhook.core.model.text import ordinal, printable, span
-from webhook.core.reclaim.reclaim_outlook import Impossible, Kept, Outlook, Possible
-from webhook.core.reclaim.reservation import Target
+from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, Possible, RoomKept
+from webhook.core.reclaim.reservation import EvictionTarget
 from webhook.core.reclaim.victim import Victim
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.page.views.waiting_row import (
@@ -73,7 +73,7 @@ def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
             waits_for_borrowers = isinstance(decision, Queue) and decision.reason.code is Code.WAITS_FOR_BORROWERS
             if waits_for_borrowers or (row is not None and row.needs_evictor):
                 yield _leads(explained.details.evictor)
-        case Kept(node_hold=node_hold, targets=targets):
+        case RoomKept(node_hold=node_hold, targets=targets):
             since = age(max(0, explained.now - node_hold.since))
             yield f"{gpus} on {node_hold.node} are kept for it, until {rfc3339(node_hold.until)}; plan since {since}"
             if targets:
@@ -145,7 +145,7 @@ def event_lines(events: Iterable[PastEvent], *, now: float) -> Iterator[str]:
         yield f"{each.reason} {age(max(0.0, now - each.last))} ago{times}: {each.message}"
 
 
-def _target(target: Target) -> str:
+def _target(target: EvictionTarget) -> str:
     return f"{target.namespace}/{target.name} at {rfc3339(target.at)}"
 
 

@@ -15,7 +15,7 @@ from webhook.core.model.policy import Policy
 from webhook.core.model.selector import HELD
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, eviction_of, outlook
+from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, outlook
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import NodeHold
 from webhook.core.world.world import World
@@ -29,11 +29,10 @@ _pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
 
 @dataclass(frozen=True, slots=True)
 class Evictions:
-    """The evictor's view of a cluster: its world, where held nodes are open, its reclaim index, and the holds."""
+    """The evictor's view of a cluster: its world, where held nodes are open, and its reclaim index with the holds."""
 
     world: World
     reclaim_index: ReclaimIndex
-    node_holds: tuple[NodeHold, ...]
 
     @classmethod
     def of(
@@ -50,7 +49,9 @@ class Evictions:
         for node in list(world.fleet.nodes()):
             if node.is_held:
                 world.set_node(replace(node, taints=tuple(taint for taint in node.taints if taint.key != HELD)))
-        return cls(world, reclaim_index, node_holds)
+        for node_hold in node_holds:
+            reclaim_index.evictions.pick_up(node_hold, noticed=lambda _: False)
+        return cls(world, reclaim_index)
 
     def outlook(self, explanation: Explanation, uid: str, *, now: int) -> Outlook | None:
         """Return what reclaim can do for a pod; None where it needs nothing.
@@ -63,7 +64,7 @@ class Evictions:
                 return None
             if gpu_pod.pod.tier is None:
                 return Impossible("Fairgate did not decide on it")
-            return outlook(gpu_pod, self.reclaim_index, self.world, node_holds=self.node_holds, now=now)
+            return outlook(gpu_pod, self.reclaim_index, self.world, now=now)
         is_guaranteed = isinstance(explanation.decision, Admit) and explanation.decision.charge.tier is Tier.GUARANTEED
         if uid or explanation.team is None or explanation.runs_now or not is_guaranteed:
             return None
@@ -73,7 +74,7 @@ class Evictions:
         team, tier = explanation.team.name, Tier.GUARANTEED.value
         made = Resident(_HYPOTHETICAL, pod.namespace, pod.name, pod.demand, None, None, team, tier, created=now)
         waiting = ReclaimPod(made, labels=pod.labels, constraints=constraints, topology=pod.topology)
-        return outlook(waiting, self.reclaim_index, self.world, node_holds=self.node_holds, now=now)
+        return outlook(waiting, self.reclaim_index, self.world, now=now)
 
 
 def node_holds_of(found: Iterable[Mapping[str, Any]]) -> tuple[NodeHold, ...]:
@@ -85,13 +86,14 @@ def node_holds_of(found: Iterable[Mapping[str, Any]]) -> tuple[NodeHold, ...]:
 
 def beneficiary(uid: str, node_holds: Iterable[NodeHold]) -> str:
     """Return the name of the pod for which another one is evicted; "" where that is not known."""
-    found = eviction_of(Uid(uid), node_holds)
-    if found is None:
-        return ""
-    node_hold, target = found
-    return next(
-        (f"{each.namespace}/{each.name}" for each in node_hold.beneficiaries if each.uid == target.beneficiary), ""
+    found = (
+        f"{each.namespace}/{each.name}"
+        for node_hold in node_holds
+        for target in node_hold.targets
+        for each in node_hold.beneficiaries
+        if target.uid == uid and each.uid == target.beneficiary
     )
+    return next(found, "")
 
 
 def _index(found: Mapping[str, Any], reclaim_index: ReclaimIndex, world: World, policy: Policy) -> None:

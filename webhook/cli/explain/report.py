@@ -15,7 +15,7 @@ from webhook.core.model.amount import format_gpus, format_limit
 from webhook.core.model.demand import Demand
 from webhook.core.model.tier import Tier
 from webhook.core.placement.fragmentation import WEIGHT, WHOLE
-from webhook.core.reclaim.reclaim_outlook import Impossible, Kept, Possible
+from webhook.core.reclaim.reclaim_outlook import Impossible, Possible, RoomKept
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.page.views.waiting_row import HolderReport, WaitingReport, waiting_report
 
@@ -229,7 +229,7 @@ def _reclaim(explained: ExplainedSubject) -> ReclaimReport | None:
     match explained.outlook:
         case None:
             return None
-        case Kept(node_hold=node_hold, targets=targets):
+        case RoomKept(node_hold=node_hold, targets=targets):
             evicted = [EvictedReport(f"{each.namespace}/{each.name}", rfc3339(each.at)) for each in targets]
             since = rfc3339(node_hold.since)
             return ReclaimReport("kept", node_hold.node, gpus, [], evicted, since, None, leader)

@@ -20,9 +20,9 @@ from webhook.cli.explain.workload import subjects_of_workload
 from webhook.cli.options import Layout, columns, is_colored
 from webhook.cli.queue.past import past_of
 from webhook.cli.review.sources import read_sources
-from webhook.cli.screen import progress
+from webhook.cli.screen import Screen, progress
 from webhook.cli.serialization import to_json, to_yaml
-from webhook.cli.terminal import print_error, print_problems
+from webhook.cli.terminal import Line, print_error, print_problems
 from webhook.cli.world_source import (
     WorldError,
     WorldObjects,
@@ -40,7 +40,7 @@ from webhook.kube.kinds.table import kind_table
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
 from webhook.policy.problems import PolicyError, PolicyUnreadable
-from webhook.server.settings import LiveCluster, WorldFile
+from webhook.server.settings import FileWorld, LiveCluster
 
 RUNS: Final = 0
 DOES_NOT_RUN: Final = 1
@@ -107,7 +107,7 @@ def _find(options: Options) -> Found:
 
 def _details(options: Options, target: Target | None, *, is_room_known: bool) -> ClusterDetails:
     match options.source:
-        case WorldFile():
+        case FileWorld():
             return ClusterDetails()
         case LiveCluster(kubeconfig=kubeconfig):
             from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - slow to import, and files need none of it
@@ -134,7 +134,7 @@ def _pod(name: str, reading: WorldObjects, options: Options, world: World, detai
 
 
 def _workload(target: Target, options: Options, details: ClusterDetails) -> Mapping[str, Any]:
-    if isinstance(options.source, WorldFile):
+    if isinstance(options.source, FileWorld):
         raise _NothingToExplainError(
             f"a world file holds no {target.kind.resource}: name the manifest of {target.kind.kind} {target.name}, or "
             "explain it from the cluster"
@@ -172,4 +172,6 @@ def _written(explained: list[ExplainedSubject], found: Found, options: Options) 
                 to_steps(each, policy_hash=world.policy.hash, width=columns(), is_colored=is_colored())
                 for each in explained
             ]
-            return "\n".join([*parts, f"{describe_world(origin_of(options.source), world)}\n"])
+            screen = Screen(width=columns(), is_colored=is_colored())
+            screen.show(Line(describe_world(origin_of(options.source), world)))
+            return "\n".join([*parts, screen.text])

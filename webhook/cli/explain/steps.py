@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 from typing import Final
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-
 from webhook.cli.explain.outcome import ExplainedSubject, event_lines, eviction_line, line_lines, reclaim_lines, some
 from webhook.cli.explain.report import in_gpus
 from webhook.cli.explain.subjects import Existing, PodState
 from webhook.cli.explain.verdict import Verdict, verdict_of
 from webhook.cli.formatting import column_gpus, plural, plural_gpus
-from webhook.cli.screen import Screen
+from webhook.cli.grid import Grid, number, prose
+from webhook.cli.screen import Part, Screen
 from webhook.cli.terminal import Line as Text
 from webhook.core.admission.queueing import QUEUE_MODE
 from webhook.core.explain.domains import DomainSteps
@@ -45,26 +43,21 @@ _GIB: Final = 1 << 30
 def to_steps(explained: ExplainedSubject, *, policy_hash: str, width: int, is_colored: bool) -> str:
     """Return an explanation as text of this width."""
     subject = explained.subject
-    console = Screen(width=width, is_colored=is_colored)
+    screen = Screen(width=width, is_colored=is_colored)
     count = "" if subject.count == 1 else f", one of {subject.count or 'an open number of'}"
-    console.print(Text(f"{subject.title}{count}", style="bold"))
+    screen.show(Text(f"{subject.title}{count}", style="bold"))
     if subject.pods:
-        console.print(Text(subject.pods))
+        screen.show(Text(subject.pods))
     if subject.existing is not None:
         if line := eviction_line(subject.existing, explained.beneficiary):
-            console.print(Text(line, style="yellow"))
+            screen.show(Text(line, style="yellow"))
         if subject.existing.stage_text:
-            console.print(Text(f"Stage {subject.existing.stage}: {subject.existing.stage_text}.", style="yellow"))
-        console.print(Text(_existing_line(subject.existing, policy_hash)))
+            screen.show(Text(f"Stage {subject.existing.stage}: {subject.existing.stage_text}.", style="yellow"))
+        screen.show(Text(_existing_line(subject.existing, policy_hash)))
         if subject.existing.state is not PodState.QUEUED:
-            console.print(Text("If it came now, without itself:"))
-    grid = Table(box=None, pad_edge=False, show_header=False)
-    grid.add_column(style="bold")
-    grid.add_column(overflow="fold")
-    for name, step in _steps(explained):
-        grid.add_row(name, step)
-    console.print(grid)
-    return console.text
+            screen.show(Text("If it came now, without itself:"))
+    screen.show_steps(_steps(explained))
+    return screen.text
 
 
 def _existing_line(existing: Existing, policy_hash: str) -> str:
@@ -101,33 +94,33 @@ def _domain(annotation: DecisionAnnotation) -> str:
     return f"{domain} ({printable(annotation.why)})" if annotation.why else domain
 
 
-def _steps(explained: ExplainedSubject) -> Iterator[tuple[str, RenderableType]]:
+def _steps(explained: ExplainedSubject) -> Iterator[tuple[str, list[Part]]]:
     explanation = explained.explanation
     verdict = verdict_of(explanation.decision)
     is_read = not isinstance(explained.subject.template, Deny)
-    yield "demand", Text(_demand(explanation.pod.demand) if is_read else "cannot be read")
+    yield "demand", [Text(_demand(explanation.pod.demand) if is_read else "cannot be read")]
     team = "no team" if explanation.team is None else explanation.team.name
     user = "" if explanation.user is None else f"; user {explanation.user}"
     above = [] if explanation.team is None else [each.name for each in explanation.team.departments]
     if above:
         team = f"{team} of department {' below '.join(above)}"
-    yield "team", Text(f"{team}, by namespace {explanation.pod.namespace}{user}")
+    yield "team", [Text(f"{team}, by namespace {explanation.pod.namespace}{user}")]
     if explanation.limits:
         yield "limits", _limits(explanation)
-        yield "tier", Text(_tier(explanation, verdict))
+        yield "tier", [Text(_tier(explanation, verdict))]
     for step in explanation.pools:
         yield f"pool {step.pool.name}" if step.pool.name else "nodes", _pool(step)
     if explanation.domains is not None:
-        yield "domains", Group(*[Text(line) for line in _domains(explanation.domains, explanation.decision)])
-    yield "outcome", _outcome(verdict)
+        yield "domains", [Text(line) for line in _domains(explanation.domains, explanation.decision)]
+    yield "outcome", [_outcome(verdict)]
     if explained.line is not None:
-        yield "line", Group(*[Text(each, style="yellow") for each in line_lines(explained.line, now=explained.now)])
+        yield "line", [Text(each, style="yellow") for each in line_lines(explained.line, now=explained.now)]
     if lines := list(reclaim_lines(explained)):
-        yield "reclaim", Group(*[Text(line, style="yellow") for line in lines])
+        yield "reclaim", [Text(line, style="yellow") for line in lines]
     if lines := list(event_lines(explained.details.events, now=explained.now)):
-        yield "events", Group(*[Text(line) for line in lines])
+        yield "events", [Text(line) for line in lines]
     if instead := list(_instead(explanation)):
-        yield "instead", Group(*[Text(each, style="cyan") for each in instead])
+        yield "instead", [Text(each, style="cyan") for each in instead]
 
 
 def _demand(demand: Demand) -> str:
@@ -137,12 +130,9 @@ def _demand(demand: Demand) -> str:
     return f"{devices}: counts {plural_gpus(demand.gpus)}; beside that {rest}"
 
 
-def _limits(explanation: Explanation) -> RenderableType:
+def _limits(explanation: Explanation) -> list[Part]:
     gpus = explanation.pod.demand.gpus
-    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(overflow="fold")
-    table.add_column(justify="right")
-    table.add_column()
+    table = Grid(prose("limit"), number("sum"), "of", has_header=False)
     for limit in explanation.limits:
         taken = f"{column_gpus(limit.taken)} + {column_gpus(gpus)} = {column_gpus(limit.taken + gpus)}"
         breaks = limit.is_exceeded_by(gpus)
@@ -154,7 +144,7 @@ def _limits(explanation: Explanation) -> RenderableType:
         )
     holders = ", ".join(f"{name} {column_gpus(held)}" for name, held in explanation.holders)
     reserved = f"; reserved {column_gpus(explanation.reserved)}" if explanation.reserved else ""
-    return Group(table, Text(f"held by {holders or 'no pod'}{reserved}"))
+    return [table, Text(f"held by {holders or 'no pod'}{reserved}")]
 
 
 def _tier(explanation: Explanation, verdict: Verdict) -> str:
@@ -164,26 +154,24 @@ def _tier(explanation: Explanation, verdict: Verdict) -> str:
     return f"{why}; the guaranteed share has {left} left{asked}"
 
 
-def _pool(step: PoolStep) -> RenderableType:
+def _pool(step: PoolStep) -> list[Part]:
     if step.nodes is None:
-        return Text(f"closed: {step.closed}", style="dim")
+        return [Text(f"closed: {step.closed}", style="dim")]
     found = step.nodes
     without = sum(len(filtered.names) for filtered in found.filtered)
-    parts: list[RenderableType] = [Text(f"{found.with_room} of {plural(found.with_room + without, 'node')} have room")]
+    parts: list[Part] = [Text(f"{found.with_room} of {plural(found.with_room + without, 'node')} have room")]
     if found.best:
-        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-        table.add_column("best", overflow="fold")
-        for name in ("cost", "lost to pods to come", "tiers mixed", "left over"):
-            table.add_column(name, justify="right")
+        parts_of = number("lost to pods to come", goes=3), number("tiers mixed", goes=2), number("left over", goes=1)
+        table = Grid("best", number("cost"), *parts_of, heading_style="dim")
         for name, cost in found.best:
             left = None if cost is None else cost.gpus_left + cost.cpu_left
-            costs = () if cost is None or left is None else (sum(cost), cost.useless, cost.mixing, left)
-            table.add_row(Text(name), *[f"{in_gpus(each):.3f}" for each in costs])
+            costs = (None,) * 4 if cost is None or left is None else (sum(cost), cost.useless, cost.mixing, left)
+            table.add_row(Text(name), *[Text("" if each is None else f"{in_gpus(each):.3f}") for each in costs])
         parts.append(table)
     parts += [Text(f"{len(names)}: {cause}: {some(names)}") for cause, names in found.filtered]
     if step.node_step is not None:
         parts.append(Text(_asked(step.node_step), style="cyan"))
-    return Group(*parts)
+    return parts
 
 
 def _asked(asked: NodeStep) -> str:

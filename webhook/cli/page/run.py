@@ -41,7 +41,7 @@ from webhook.page.live.kept_objects import KeptObjects
 from webhook.page.live.state_updater import READING, StateUpdater
 from webhook.page.root import LOCAL, Page, PageSettings
 from webhook.policy.problems import PolicyError, PolicyUnreadable
-from webhook.server.settings import LiveCluster, WorldFile
+from webhook.server.settings import FileWorld, LiveCluster
 from webhook.snapshots import Snapshots
 
 ENDED: Final = 0
@@ -91,7 +91,7 @@ def _first(error: Exception) -> Exception:
 async def _serve(options: Options) -> None:
     async with AsyncExitStack() as stack:
         match options.source:
-            case WorldFile():
+            case FileWorld():
                 await _serve_file(options)
             case LiveCluster(kubeconfig=kubeconfig):
                 connection = await stack.enter_async_context(await connect(kubeconfig))

@@ -4,35 +4,47 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from webhook.cli.formatting import plural
-from webhook.cli.screen import Screen, grid
+from webhook.cli.formatting import plural, plural_gpus
+from webhook.cli.grid import Column, Grid, Kind
+from webhook.cli.screen import Screen
 from webhook.cli.terminal import Line
 from webhook.core.explain.queue_rows import QueueRow
+from webhook.core.model.amount import exact_units
 from webhook.page.views.waiting_row import COLUMNS, WaitingReport, is_scored, short, waiting_report
+from webhook.page.views.waiting_row import Column as LineColumn
 
 _REASONS: Final = 3
+_GOES: Final = {"in team": 1, "user": 2, "held by": 3, "team": 4}
+"""The order in which columns are left out on a narrow terminal."""
 
 
 def to_table(
     rows: list[QueueRow], *, now: int, limit: int, source: str, width: int, is_colored: bool, no_evictor: str = ""
 ) -> str:
     """Return the first pods in line as a table of this width, with the world's source below."""
-    console = Screen(width=width, is_colored=is_colored)
+    screen = Screen(width=width, is_colored=is_colored)
     if rows:
         shown = [waiting_report(row) for row in rows[:limit]]
-        table = grid(*(f">{column.heading}" if column.is_number else column.heading for column in COLUMNS))
+        table = Grid(*map(_column, COLUMNS))
         for row in shown:
             cells = ((column, column.cell(row, now)) for column in COLUMNS)
             table.add_row(*(Line(text, style="yellow" if column.is_cause else "") for column, text in cells))
-        console.print(table)
+        screen.show(table)
         if len(rows) > limit:
-            console.print(Line(f"and {plural(len(rows) - limit, 'more pod')}: --limit, --team or -o json shows them"))
-        for line in _start_notes(shown, no_evictor=no_evictor if any(row.needs_evictor for row in rows) else ""):
-            console.print(Line(line, style="dim"))
+            screen.show(f"and {plural(len(rows) - limit, 'more pod')}: --limit, --team or -o json shows them")
+        why = no_evictor if any(row.needs_evictor for row in rows) else ""
+        screen.show(*(Line(line, style="dim") for line in _start_notes(shown, no_evictor=why)))
+        gpus = plural_gpus(exact_units(sum(row.gpus for row in rows)))
+        screen.show(Line(f"total: {plural(len(rows), 'pod')} that ask for {gpus}", style="bold"))
     else:
-        console.print("no pod waits in line")
-    console.print("", Line(source), sep="\n", soft_wrap=not is_colored)
-    return console.text
+        screen.show("no pod waits in line")
+    screen.show("", Line(source))
+    return screen.text
+
+
+def _column(column: LineColumn) -> Column:
+    kind = Kind.NUMBER if column.is_number else Kind.TEXT if column.is_cause else Kind.NAME
+    return Column(column.heading, Kind.LIST if column.heading == "held by" else kind, _GOES.get(column.heading, 0))
 
 
 def _start_notes(rows: list[WaitingReport], *, no_evictor: str) -> Iterator[str]:

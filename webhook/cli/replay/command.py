@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
-from webhook.cli.command import argument, command, option, path_option
-from webhook.cli.options import columns, is_colored
+from webhook.cli.command import argument, command, of, option, path_option
+from webhook.cli.options import columns, is_colored, limit_option, most_rows
 from webhook.cli.replay.outcomes import decide_again
 from webhook.cli.replay.recorded import RecordedPods, joined, policy_in_force, policy_of, recorded_pods, world_of
 from webhook.cli.replay.report import ReplayReport, changes_of, teams_of, to_table
@@ -61,6 +61,7 @@ class Options:
         show_default=True,
         help="Table for people, JSON for programs, with every pod.",
     )
+    limit: int | None = of(limit_option)
 
 
 @command(Options, epilog=_EXAMPLES)
@@ -81,7 +82,10 @@ def replay(options: Options) -> None:
     except (PolicyError, PolicyUnreadable) as error:
         print_problems(error)
         sys.exit(_UNREADABLE)
-    text = to_json(report) if options.layout == "json" else to_table(report, width=columns(), is_colored=is_colored())
+    if options.layout == "json":
+        text = to_json(report)
+    else:
+        text = to_table(report, limit=most_rows(options.limit), width=columns(), is_colored=is_colored())
     click.echo(text, nl=False)
     sys.exit(_CHANGES if report.changes else 0)
 

@@ -7,8 +7,9 @@ from typing import Final
 import msgspec
 
 from webhook.cli.formatting import plural
+from webhook.cli.grid import Grid, number
 from webhook.cli.replay.outcomes import Outcome, TeamSums, sums_by_team
-from webhook.cli.screen import Screen, grid
+from webhook.cli.screen import Screen
 from webhook.cli.terminal import Line
 from webhook.history.trace_row import PodRow
 from webhook.simulation.task import Task
@@ -71,26 +72,27 @@ def changes_of(
             yield ChangedPod(where, row.team, row.gpus, before.text, after.text, after.why)
 
 
-def to_table(report: ReplayReport, *, width: int, is_colored: bool) -> str:
+def to_table(report: ReplayReport, *, limit: int, width: int, is_colored: bool) -> str:
     """Return the report as text: the teams, the first of the pods that differ, and what was left out."""
-    console = Screen(width=width, is_colored=is_colored)
-    table = grid("team", ">pods", *(f">{name.replace('_', ' ')}" for name in _COLUMNS), ">GPU-hours waited")
+    screen = Screen(width=width, is_colored=is_colored)
+    changing = (number(name.replace("_", " ")) for name in _COLUMNS)
+    table = Grid("team", number("pods", goes=1), *changing, number("GPU-hours waited", goes=2))
     for each in report.teams:
         names = (*_COLUMNS, "waited_hours")
         cells = (_cell(getattr(each.old, name), getattr(each.new, name)) for name in names)
         table.add_row(Line(each.team), Line(f"{each.pods:,}"), *map(Line, cells))
-    console.print(table, "")
-    for change in report.changes[:_SHOWN]:
+    screen.show(table, "")
+    for change in report.changes[:limit]:
         why = f": {change.why}" if change.why else ""
-        console.print(Line(f"{change.pod} ({change.gpus:g} GPUs): {change.old} → {change.new}{why}"), soft_wrap=True)
-    if len(report.changes) > _SHOWN:
-        console.print(f"… and {plural(len(report.changes) - _SHOWN, 'pod')} more: -o json has all")
+        screen.show(Line(f"{change.pod} ({change.gpus:g} GPUs): {change.old} → {change.new}{why}"))
+    if (more := len(report.changes) - limit) > 0:
+        screen.show(f"and {plural(more, 'more pod')}: --limit or -o json shows them")
     for why, count in report.left_out.items():
-        console.print(Line(f"left out: {count:,} {why}"), soft_wrap=True)
+        screen.show(Line(f"left out: {count:,} {why}"))
     changed = plural(len(report.changes), "pod") if report.changes else "no pod"
     text = f"{plural(report.pods, 'pod')} from {report.since} to {report.until}: {changed} would get something else"
-    console.print(Line(f"{text} (policy {report.old_policy} → {report.new_policy})"), soft_wrap=True)
-    return console.text
+    screen.show(Line(f"{text} (policy {report.old_policy} → {report.new_policy})"))
+    return screen.text
 
 
 def _cell(old: float, new: float) -> str:

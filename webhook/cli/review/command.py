@@ -100,7 +100,7 @@ class Options:
         """What the manifests are reviewed against. Raises click.UsageError."""
         from webhook.cli.review.review_world import Empty  # noqa: PLC0415 - slow to import, and --help needs none of it
         from webhook.cli.world_source import default_kubeconfig, has_cluster  # noqa: PLC0415
-        from webhook.server.settings import LiveCluster, WorldFile  # noqa: PLC0415
+        from webhook.server.settings import FileWorld, LiveCluster  # noqa: PLC0415
 
         if (self.world is not None) + self.cluster + self.empty > 1:
             raise click.UsageError("--world, --cluster and --empty exclude each other")
@@ -109,7 +109,7 @@ class Options:
             return LiveCluster(self.kubeconfig or default_kubeconfig())
         if self.kubeconfig is not None:
             raise click.UsageError("--kubeconfig needs --cluster")
-        return Empty() if self.world is None else WorldFile(self.world)
+        return Empty() if self.world is None else FileWorld(self.world)
 
 
 @command(Options, epilog=_EXAMPLES, short_help="Check whether manifests would be admitted.")

@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from webhook.cli import options
+from webhook.cli.output import write_file
 
 
 class Format(StrEnum):
@@ -32,20 +33,20 @@ class Output:
 
     @property
     def is_colored(self) -> bool:
-        """Whether to use color: on a terminal, unless NO_COLOR is set."""
+        """Whether to use color: never in a file."""
         return self.file is None and options.is_colored()
 
     @property
     def width(self) -> int:
-        """The width: that of the terminal; 500 in a pipe or file."""
-        return options.columns() if self.file is None else 500
+        """The width: that of standard output; without bound in a file."""
+        return options.columns() if self.file is None else options.UNBOUNDED
 
     def write(self, text: str) -> None:
-        """Write the text. Raises OSError if the file cannot be written."""
+        """Write the text. Raises UnwrittenError."""
         if self.file is None:
             click.echo(text, nl=False)
         else:
-            self.file.write_text(text, encoding="utf-8")
+            write_file(self.file, text)
 
 
 class OutputType(click.ParamType[Output]):

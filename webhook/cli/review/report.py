@@ -6,7 +6,7 @@ import msgspec
 
 from webhook.cli import serialization
 from webhook.cli.reason_report import ReasonReport
-from webhook.cli.review.results import WORDS, PodGroup, Review, Word, WorkloadResult, demand_text
+from webhook.cli.review.results import WORDS, PodGroup, Review, Word, WorkloadResult, WorldFacts, demand_text
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.decision import Outcome
 from webhook.core.model.tier import Tier
@@ -52,17 +52,6 @@ class WorkloadReport(msgspec.Struct, rename="camel"):
     warnings: list[str]
 
 
-class WorldReport(msgspec.Struct, rename="camel"):
-    """The world of the review."""
-
-    source: Annotated[str, msgspec.Meta(description="file, cluster or empty")]
-    name: str
-    age_seconds: Annotated[float | None, msgspec.Meta(description="age of the file, otherwise null")]
-    nodes: int
-    pods: int
-    policy: Annotated[str, msgspec.Meta(description="hash of the policy")]
-
-
 class SummaryReport(msgspec.Struct, rename="camel"):
     """Numbers of workloads by outcome, and their total request."""
 
@@ -82,7 +71,7 @@ class ReviewReport(msgspec.Struct):
     """The output of `fairgate review`."""
 
     workloads: list[WorkloadReport]
-    world: WorldReport
+    world: WorldFacts
     summary: SummaryReport
 
 
@@ -97,9 +86,7 @@ def to_yaml(review: Review) -> str:
 
 
 def _report(review: Review) -> ReviewReport:
-    facts = review.world
-    world = WorldReport(facts.source, facts.name, facts.age_seconds, facts.nodes, facts.pods, facts.policy)
-    return ReviewReport([_workload(result) for result in review.workloads], world, _summary(review))
+    return ReviewReport([_workload(result) for result in review.workloads], review.world, _summary(review))
 
 
 def _workload(result: WorkloadResult) -> WorkloadReport:

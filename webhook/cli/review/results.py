@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+import msgspec
 
 from webhook.cli.formatting import plural
 from webhook.core.model.amount import Units
@@ -160,16 +162,15 @@ class WorkloadResult:
         return f"{of} of role {group.role}" if group.role else of
 
 
-@dataclass(frozen=True, slots=True)
-class WorldFacts:
-    """The world of a review: `source` is "file", "cluster" or "empty"; only a file has an age."""
+class WorldFacts(msgspec.Struct, frozen=True, rename="camel"):
+    """The world of a review, as reports have it too."""
 
-    source: str
+    source: Annotated[str, msgspec.Meta(description="file, cluster or empty")]
     name: str
-    age_seconds: float | None
+    age_seconds: Annotated[float | None, msgspec.Meta(description="age of the file, otherwise null")]
     nodes: int
     pods: int
-    policy: str
+    policy: Annotated[str, msgspec.Meta(description="hash of the policy")]
 
 
 @dataclass(frozen=True, slots=True)

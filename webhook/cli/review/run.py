@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
+from webhook.cli.options import shows_progress
 from webhook.cli.review.answers import answer_reviews
 from webhook.cli.review.collect import Collected, collect
 from webhook.cli.review.command import Options
@@ -25,7 +26,7 @@ from webhook.cli.review.results import Place, Review, WorkloadResult
 from webhook.cli.review.review_world import ReviewWorld, WorldSource, evaluated, open_world
 from webhook.cli.review.sources import read_sources
 from webhook.cli.screen import progress
-from webhook.cli.terminal import print_error, print_problems
+from webhook.cli.terminal import print_problems
 from webhook.cli.world_source import WorldError, choose_policy
 from webhook.core.model.decision import Outcome
 from webhook.core.model.pod import Requester
@@ -50,16 +51,12 @@ def run(options: Options, against: WorldSource) -> int:
     opened.coverage.print_notes()
     if options.outputs[0].format is Format.REVIEW:
         return _answer(options, collected, opened)
-    console = Console(stderr=True)
-    entries = track(collected.entries, "Evaluating", console=console, transient=True, disable=not console.is_terminal)
+    console, is_shown = Console(stderr=True), shows_progress()
+    entries = track(collected.entries, "Evaluating", console=console, transient=True, disable=not is_shown)
     review = evaluated(entries, collected, opened, requester=Requester(options.user), now_text=_now_text())
     status = _status(review, options.fail_on)
-    try:
-        for output in options.outputs:
-            output.write(_written(review, output, options))
-    except OSError as error:
-        print_error(f"{error.filename}: cannot be written: {error.strerror}")
-        return NOT_EVALUATED
+    for output in options.outputs:
+        output.write(_written(review, output, options))
     return status
 
 

@@ -16,7 +16,7 @@ from webhook.core.world.world import World
 from webhook.kube.world_file.world_file import WorldFile as WorldObjects
 from webhook.kube.world_file.world_file import WorldFileError, parse_objects
 from webhook.policy.load import load
-from webhook.server.settings import WorldFile
+from webhook.server.settings import FileWorld
 from webhook.simulation.traces.nodes import NodeRow, read_nodes
 from webhook.simulation.traces.row import TraceError
 from webhook.simulation.traces.site import nodes_of, with_shares
@@ -49,7 +49,7 @@ class Worlds:
         self._objects: Objects = ()
         self._surroundings = trace.surroundings
         self._is_shared = any(row.milli < _WHOLE and row.gpus and row.pod is None for row in trace.rows)
-        path = options.source.path if isinstance(options.source, WorldFile) else None
+        path = options.source.path if isinstance(options.source, FileWorld) else None
         if path is not None and path.suffix.lower() == ".csv":
             with opened(path) as file:
                 self._nodes = read_nodes(file, name=self._name)
@@ -128,7 +128,7 @@ def _bought(kind: NodeKind | None, count: int, world: World, *, is_shared: bool)
 def read_policies(options: Options) -> list[NamedPolicy]:
     """Read the policies. Raises PolicyError, PolicyUnreadable, WorldError."""
     if not options.policies:
-        if isinstance(options.source, WorldFile) and is_history(options.source.path):
+        if isinstance(options.source, FileWorld) and is_history(options.source.path):
             return [NamedPolicy("recorded", recorded_policy(options.source.path))]
         return [NamedPolicy(_IN_FORCE, choose_policy(None, options.source))]
     short = [path.name or str(path) for path in options.policies]

@@ -12,7 +12,8 @@ LIGHT: Final = {TEXT: "#222222", GRID: "#dddddd", **{f"line-{number}": each for 
 """The colors on a light background, by use."""
 
 TEXT_SIZE: Final = 12
-WIDTH: Final = 760
+WIDTH: Final = 400
+"""About the width of a phone, so that its texts are read there; a wider page has plots beside each other."""
 
 Point = tuple[float, float]
 

@@ -1,29 +1,36 @@
 """Writes results as files: tables and samples as CSV, plots as SVG, everything as one HTML page."""
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from io import StringIO
 from pathlib import Path
 
 import msgspec
 
+from webhook.cli.output import make_folder, write_file
 from webhook.cli.simulate.page import plots_of, to_html
 from webhook.cli.simulate.results import GroupReport, SimulationReport
 from webhook.simulation.summary import Interval
 
 
-def write_outputs(report: SimulationReport, *, page: Path | None, folder: Path | None, source: str) -> None:
-    """Write the files that were asked for. Raises OSError."""
+def write_outputs(
+    report: SimulationReport, *, page: Path | None, folder: Path | None, source: str, made: str
+) -> list[Path]:
+    """Write the files that were asked for, and return them. Raises UnwrittenError."""
+    files: dict[Path, str] = {}
     if folder is not None:
-        write_csv(report, folder)
-        for plot in plots_of(report):
-            (folder / f"{plot.name}.svg").write_text(plot.svg, encoding="utf-8")
+        make_folder(folder)
+        files |= {folder / name: text for name, text in _tables(report)}
+        files |= {folder / f"{plot.name}.svg": plot.svg for plot in plots_of(report)}
     if page is not None:
-        page.write_text(to_html(report, source=source), encoding="utf-8")
+        files[page] = to_html(report, source=source, made=made)
+    for path, text in files.items():
+        write_file(path, text)
+    return list(files)
 
 
-def write_csv(report: SimulationReport, folder: Path) -> None:
-    """Write `groups.csv` and `samples.csv` into a folder. Raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
+def _tables(report: SimulationReport) -> Iterator[tuple[str, str]]:
+    """Yield the names of the tables, and what they have."""
     fields = [each.encode_name for each in msgspec.structs.fields(GroupReport)][1:]
     head = ["policy", "kind", "group", *(f"{name}{part}" for name in fields for part in ("", "Margin"))]
     groups = (
@@ -32,12 +39,12 @@ def write_csv(report: SimulationReport, folder: Path) -> None:
         for kind, found in (("total", [policy.total]), ("team", policy.teams), ("size", policy.sizes))
         for each in found
     )
-    _write(folder / "groups.csv", head, groups)
+    yield "groups.csv", _csv(head, groups)
     samples = [
         {"policy": policy.policy, **msgspec.to_builtins(each)} for policy in report.policies for each in policy.samples
     ]
     if samples:
-        _write(folder / "samples.csv", list(samples[0]), (list(each.values()) for each in samples))
+        yield "samples.csv", _csv(list(samples[0]), (list(each.values()) for each in samples))
 
 
 def _cells(group: GroupReport) -> Iterable[object]:
@@ -47,8 +54,9 @@ def _cells(group: GroupReport) -> Iterable[object]:
         yield each.margin if is_known and each.margin is not None else ""
 
 
-def _write(path: Path, head: list[str], rows: Iterable[Iterable[object]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(head)
-        writer.writerows(rows)
+def _csv(head: list[str], rows: Iterable[Iterable[object]]) -> str:
+    file = StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return file.getvalue()

@@ -1,6 +1,6 @@
 """The report of `fairgate simulate`: one HTML page with plots and tables. It loads no other file, and has no script."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Final
 
@@ -16,6 +16,7 @@ from webhook.cli.simulate.table import (
     wait_text,
 )
 from webhook.core.model.text import printable
+from webhook.simulation.summary import Interval
 
 _HOUR: Final = 3600
 _DARK: Final = ("#56a8e0", "#f0883e", "#3fc79a", "#e39bc4", "#f0b429", "#8fd0f5")
@@ -25,11 +26,16 @@ _CSS: Final = f"""
 {"".join(f"--line-{n}: {c};" for n, c in enumerate(_DARK))} }} }}
 body {{ color: var(--text); background: var(--back); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
 max-width: 72rem; padding: 0 1rem; }}
-svg {{ max-width: 100%; height: auto; }}
+h1 {{ font-size: 1.5rem; }} h2 {{ font-size: 1.15rem; margin: 2rem 0 .5rem; overflow-wrap: anywhere; }}
+p, dd {{ overflow-wrap: anywhere; }} dt {{ font-weight: bold; }} dd {{ margin: 0 0 .4rem; }}
+.plots {{ display: grid; gap: 1rem 2rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 21rem), 1fr)); }}
+figure {{ margin: 0; min-width: 0; }} svg {{ width: 100%; height: auto; }}
 table {{ border-collapse: collapse; margin: .5rem 0; }}
 .wide {{ overflow-x: auto; }}
 td, th {{ border-bottom: 1px solid var(--grid); padding: .2rem .6rem; text-align: right; white-space: nowrap; }}
-td:first-child, th:first-child {{ text-align: left; }}
+td:first-child, th:first-child {{ text-align: left; position: sticky; left: 0; background: var(--back); }}
+@media (max-width: 40rem) {{ body {{ margin: 1rem auto; }} }}
+thead th {{ white-space: normal; vertical-align: bottom; }}
 summary {{ cursor: pointer; }}
 """
 
@@ -60,17 +66,19 @@ def plots_of(report: SimulationReport) -> list[Plot]:
     ]
 
 
-def to_html(report: SimulationReport, *, source: str) -> str:
-    """Return the page; `source` says what was simulated."""
+def to_html(report: SimulationReport, *, source: str, made: str) -> str:
+    """Return the page; `source` says what was simulated, `made` when."""
     parts = [
         "<h1>Simulation</h1>",
         f"<p>{_escaped(source)}</p>",
         *(f"<p>{_escaped(note)}</p>" for note in report.notes),
+        _facts(report, made),
         "<h2>Policies</h2>",
         _side_by_side(report.policies),
+        *_confidence(report),
         *(part for each in report.purchases for part in _purchase(each)),
         "<h2>Plots</h2>",
-        *map(_figure, plots_of(report)),
+        f'<div class="plots">{"".join(map(_figure, plots_of(report)))}</div>',
         *(part for each in report.policies for part in _groups(each)),
     ]
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><style>{_CSS}</style>'
@@ -98,36 +106,71 @@ def _side_by_side(policies: Sequence[PolicyReport]) -> str:
         (each.policy, percent_cell(each.allocated), percent_cell(each.fragmented), *group_cells(each.total))
         for each in policies
     )
-    return _table(("policy", "GPUs in use", "fragmented", *COLUMNS), rows)
+    return _table("Policies", ("policy", "GPUs in use", "fragmented", *COLUMNS), rows)
+
+
+def _facts(report: SimulationReport, made: str) -> str:
+    """Return when, with what and of which policies the report was made."""
+    policies = "<br>".join(_escaped(f"{each.policy}: {each.hash}") for each in report.policies)
+    facts = (("Made", _escaped(made)), ("Fairgate", _escaped(report.version)), ("Policies", policies))
+    return f"<dl>{''.join(f'<dt>{name}</dt><dd>{value}</dd>' for name, value in facts)}</dl>"
+
+
+def _confidence(report: SimulationReport) -> Iterable[str]:
+    """Yield how many rounds there were, and how far apart."""
+    yield "<h2>Confidence</h2>"
+    if report.rounds == 1:
+        yield (
+            f"<p>One round, of seed {report.seed}: how far the numbers of another load like it are off is not known. "
+            "With --load, --rounds simulates several.</p>"
+        )
+        return
+    yield (
+        f"<p>{report.rounds} rounds, of the seeds {report.seed} to {report.seed + report.rounds - 1}. Numbers are "
+        "means; ± is how far the true ones may be off, for 95 % confidence. The rounds were this far apart:</p>"
+    )
+    rows = []
+    for each in report.policies:
+        total = each.total
+        waits = (_apart(found, wait_text) for found in (total.wait_p50, total.wait_p90, total.wait_p99))
+        parts = (_apart(found, "{:.1%}".format) for found in (each.allocated, each.fragmented))
+        rows.append((each.policy, *waits, *parts, _apart(total.evictions, "{:,.0f}".format)))
+    yield _table("Confidence", ("policy", "wait p50", "p90", "p99", "GPUs in use", "fragmented", "evictions"), rows)
+
+
+def _apart(found: Interval | None, shown: Callable[[float], str]) -> str:
+    if found is None or found.lowest is None or found.highest is None:
+        return "-"
+    return f"{shown(found.lowest)} to {shown(found.highest)}"
 
 
 def _groups(policy: PolicyReport) -> Iterable[str]:
     yield f"<h2>{_escaped(policy.policy)}</h2>"
     rows = [(f"team {each.group}", *group_cells(each)) for each in policy.teams]
     rows += [(f"GPUs {each.group}", *group_cells(each)) for each in policy.sizes]
-    yield _table(("", *COLUMNS), rows)
+    yield _table(policy.policy, ("jobs of", *COLUMNS), rows)
     yield from (f"<p>{_escaped(text)}</p>" for text in unstarted_texts(policy))
 
 
 def _purchase(found: PurchaseReport) -> Iterable[str]:
     yield f"<h2>How many to buy</h2><p>{_escaped(purchase_text(found))}</p>"
     rows = ((f"{nodes:,}", "never" if wait is None else wait_text(wait)) for nodes, wait in found.tried.items())
-    yield _table(("nodes bought", "wait"), rows)
+    yield _table(f"Nodes for {found.policy}", ("nodes bought", "wait"), rows)
 
 
 def _figure(plot: Plot) -> str:
-    table = _table(plot.head, plot.rows)
+    table = _table(plot.title, plot.head, plot.rows)
     return f"<figure>{plot.svg}<details><summary>The same as a table</summary>{table}</details></figure>"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(label: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     columns = "".join(f'<th scope="col">{_escaped(cell)}</th>' for cell in head)
     lines = (
         f'<tr><th scope="row">{_escaped(row[0])}</th>{"".join(f"<td>{_escaped(cell)}</td>" for cell in row[1:])}</tr>'
         for row in rows
     )
     table = f"<table><thead><tr>{columns}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    return f'<div class="wide" tabindex="0" role="region" aria-label="Table">{table}</div>'
+    return f'<div class="wide" tabindex="0" role="region" aria-label="Table: {_escaped(label)}">{table}</div>'
 
 
 def _escaped(text: str) -> str:

@@ -133,7 +133,7 @@ def bar_plot(
         (_shown(group), *("never" if values[place] is None else f"{values[place]:,.4g}" for _, values in series))
         for place, group in enumerate(groups)
     )
-    head = ("", *(_shown(each) for each, _ in series))
+    head = ("of", *(_shown(each) for each, _ in series))
     return Plot(name, Drawing(title, frame.height, tuple(marks)), head, tuple(rows))
 
 

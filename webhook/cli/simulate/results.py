@@ -29,6 +29,7 @@ class PolicyReport(msgspec.Struct, rename="camel"):
     """What came of the load under one policy."""
 
     policy: str
+    hash: Annotated[str, msgspec.Meta(description="of the policy, as servers report it")]
     gpus: float
     nodes: int
     seconds: Annotated[int, msgspec.Meta(description="from the first to the last arrival")]
@@ -55,8 +56,9 @@ class PurchaseReport(msgspec.Struct, rename="camel"):
 class SimulationReport(msgspec.Struct, rename="camel"):
     """The output of `fairgate simulate`."""
 
+    version: Annotated[str, msgspec.Meta(description="of Fairgate")]
     rounds: int
-    seed: int
+    seed: Annotated[int, msgspec.Meta(description="of the first round; each further one has the next number")]
     policies: list[PolicyReport]
     purchases: list[PurchaseReport]
     notes: list[str]
@@ -68,6 +70,7 @@ def policy_report(result: PolicyResult) -> PolicyReport:
     first = rounds[0]
     return PolicyReport(
         policy=result.name,
+        hash=result.hash,
         gpus=first.gpus,
         nodes=first.nodes,
         seconds=first.seconds,

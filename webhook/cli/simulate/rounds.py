@@ -29,6 +29,7 @@ class PolicyResult(NamedTuple):
     """The rounds of one policy."""
 
     name: str
+    hash: str
     rounds: list[Summary]
 
 

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Final
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from webhook import __version__
 from webhook.cli.formatting import plural, span
-from webhook.cli.options import Layout, columns, is_colored
+from webhook.cli.options import Layout, columns, is_colored, shows_progress
 from webhook.cli.serialization import to_json
 from webhook.cli.simulate.history import TraceInput
 from webhook.cli.simulate.inputs import NamedPolicy, Worlds, read_policies, read_trace_input
@@ -18,8 +20,9 @@ from webhook.cli.simulate.outputs import write_outputs
 from webhook.cli.simulate.results import SimulationReport, policy_report, purchase_report
 from webhook.cli.simulate.rounds import Advance, PolicyResult, Rounds
 from webhook.cli.simulate.table import to_table
-from webhook.cli.terminal import print_error, print_problems
+from webhook.cli.terminal import print_problems
 from webhook.cli.world_source import WorldError, origin_of
+from webhook.core.model.text import printable
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 from webhook.simulation.traces.row import TraceError
 from webhook.simulation.traces.tasks import shares_of
@@ -34,17 +37,18 @@ def run(options: Options) -> int:
     try:
         report = _simulated(options)
         source = _source_text(options, report)
-        write_outputs(report, page=options.report, folder=options.csv, source=source)
+        made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        written = write_outputs(report, page=options.report, folder=options.csv, source=source, made=made)
     except (PolicyError, PolicyUnreadable, WorldError, TraceError) as error:
         print_problems(error)
         return UNREADABLE
-    except OSError as error:
-        print_error(f"{error.filename}: cannot be written: {error.strerror}")
-        return UNREADABLE
-    if options.layout is Layout.JSON:
+    is_data = options.layout is Layout.JSON
+    if is_data:
         click.echo(to_json(report), nl=False)
     else:
         click.echo(to_table(report, source=source, width=columns(), is_colored=is_colored()), nl=False)
+    for path in written:
+        click.echo(f"written: {printable(str(path))}", err=is_data)
     return SHOWN
 
 
@@ -56,12 +60,13 @@ def _simulated(options: Options) -> SimulationReport:
         _check_team(options, named)
     with _progress(len(policies) * options.rounds, is_open_ended=options.buy is not None) as advance:
         rounds = Rounds(options, worlds, trace.rows, shares=shares_of(policies[0].policy), advance=advance)
-        results = [PolicyResult(named.name, rounds.run(named)) for named in policies]
+        results = [PolicyResult(named.name, named.policy.hash, rounds.run(named)) for named in policies]
         purchases = []
         if options.buy is not None:
             purchases = [purchase_report(named.name, rounds.purchase(named, options.buy)) for named in policies]
     found = list(map(policy_report, results))
-    return SimulationReport(options.rounds, options.seed, found, purchases, _notes(options, worlds, trace))
+    notes = _notes(options, worlds, trace)
+    return SimulationReport(__version__, options.rounds, options.seed, found, purchases, notes)
 
 
 def _check_team(options: Options, named: NamedPolicy) -> None:
@@ -92,8 +97,7 @@ def _source_text(options: Options, report: SimulationReport) -> str:
 @contextmanager
 def _progress(rounds: int, *, is_open_ended: bool) -> Iterator[Advance]:
     """Show how far the rounds are, on a terminal's standard error."""
-    console = Console(stderr=True)
     parts = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
-    with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*parts, console=Console(stderr=True), transient=True, disable=not shows_progress()) as bar:
         job = bar.add_task("Simulating", total=None if is_open_ended else rounds)
         yield lambda part: bar.update(job, advance=part)

@@ -2,36 +2,30 @@
 
 from collections.abc import Iterator
 
-from rich.table import Table
-
 from webhook.cli.formatting import plural, span
-from webhook.cli.screen import Screen, grid
+from webhook.cli.grid import Column, Grid, number
+from webhook.cli.screen import Screen
 from webhook.cli.simulate.results import GroupReport, PolicyReport, PurchaseReport, SimulationReport
 from webhook.cli.terminal import Line
 from webhook.simulation.summary import Interval
 
 _MINUTE = 60
 COLUMNS = ("jobs", "wait p50", "p90", "p99", "never started", "refused", "evictions", "lost GPU-hours")
-_NUMBERS = tuple(f">{column}" for column in COLUMNS)
+_GOES = {"fragmented": 1, "refused": 2, "lost GPU-hours": 3, "GPUs in use": 4, "p99": 5}
+"""The order in which columns are left out on a narrow terminal."""
 
 
 def to_table(report: SimulationReport, *, source: str, width: int, is_colored: bool) -> str:
     """Return the results as text of this width."""
-    console = Screen(width=width, is_colored=is_colored)
+    screen = Screen(width=width, is_colored=is_colored)
     if report.policies:
-        console.print(_side_by_side(report.policies))
+        screen.show(_side_by_side(report.policies))
     for each in report.policies:
-        console.print("", Line(each.policy, style="bold"), sep="\n")
-        console.print(_by_group(each))
-        for text in unstarted_texts(each):
-            console.print(Line(text), soft_wrap=not is_colored)
+        screen.show("", Line(each.policy, style="bold"), _by_group(each), *map(Line, unstarted_texts(each)))
     for purchase in report.purchases:
-        console.print("", Line(purchase_text(purchase)), sep="\n", soft_wrap=not is_colored)
-        console.print(_tried(purchase))
-    console.print("", Line(source), sep="\n", soft_wrap=not is_colored)
-    for note in report.notes:
-        console.print(Line(note), soft_wrap=not is_colored)
-    return console.text
+        screen.show("", Line(purchase_text(purchase)), _tried(purchase))
+    screen.show("", Line(source), *map(Line, report.notes))
+    return screen.text
 
 
 def wait_text(seconds: float) -> str:
@@ -76,16 +70,16 @@ def unstarted_texts(policy: PolicyReport) -> Iterator[str]:
             yield f"{what}: {plural(each.jobs, 'job')}, the first of them {each.first}: {each.why}"
 
 
-def _side_by_side(policies: list[PolicyReport]) -> Table:
-    table = grid("policy", ">GPUs in use", ">fragmented", *_NUMBERS)
+def _side_by_side(policies: list[PolicyReport]) -> Grid:
+    table = Grid("policy", *map(_column, ("GPUs in use", "fragmented", *COLUMNS)))
     for each in policies:
         parts = percent_cell(each.allocated), percent_cell(each.fragmented)
         table.add_row(*map(Line, (each.policy, *parts, *group_cells(each.total))))
     return table
 
 
-def _by_group(policy: PolicyReport) -> Table:
-    table = grid("", *_NUMBERS)
+def _by_group(policy: PolicyReport) -> Grid:
+    table = Grid("", *map(_column, COLUMNS))
     for each in policy.teams:
         table.add_row(*map(Line, (f"team {each.group}", *group_cells(each))))
     for each in policy.sizes:
@@ -104,8 +98,12 @@ def purchase_text(found: PurchaseReport) -> str:
     return f"{found.policy}: buy {plural(found.nodes, 'node')} of {kind}: {gpus}"
 
 
-def _tried(found: PurchaseReport) -> Table:
-    table = grid(">nodes bought", ">wait")
+def _tried(found: PurchaseReport) -> Grid:
+    table = Grid(number("nodes bought"), number("wait"))
     for nodes, wait in found.tried.items():
-        table.add_row(f"{nodes:,}", "never" if wait is None else wait_text(wait))
+        table.add_row(Line(f"{nodes:,}"), Line("never" if wait is None else wait_text(wait)))
     return table
+
+
+def _column(heading: str) -> Column:
+    return number(heading, goes=_GOES.get(heading, 0))

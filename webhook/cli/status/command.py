@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import click
 
-from webhook.cli.command import PolicyOptions, command, option
-from webhook.cli.options import Layout
+from webhook.cli.command import PolicyOptions, command, of, option
+from webhook.cli.options import Layout, limit_option
 
 _EXAMPLES = """\b
 Examples:
@@ -16,7 +16,7 @@ Examples:
   fairgate status --policy policies -o json > status.json
 
 \b
-Exit status: 0 shown, 2 the policy or the world cannot be read."""
+Exit status: 0 shown, 130 ended by Ctrl-C, 2 the policy or the world cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,7 @@ class Options(PolicyOptions):
         metavar="SECONDS",
         help="Interval of --watch.",
     )
+    limit: int | None = of(limit_option)
     layout: Layout = option(
         "-o",
         "--output",

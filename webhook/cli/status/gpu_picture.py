@@ -10,7 +10,7 @@ from typing import Final
 
 from rich.text import Text
 
-from webhook.core.explain.board import Allocation, Device, DeviceGroup
+from webhook.core.explain.board import DeviceGroup, DevicePart, DeviceRow
 from webhook.core.model.names import TeamName
 from webhook.core.model.tier import Tier
 
@@ -50,13 +50,13 @@ class GpuPicture:
         rest = f"upper case guaranteed, lower case borrowed, {self._free} free"
         return Text.assemble(teams, "; ", rest)
 
-    def _whole(self, device: Device) -> Text:
+    def _whole(self, device: DeviceRow) -> Text:
         if not device.allocations:
             return Text(self._free, style="dim")
         [allocation] = device.allocations
         return Text(self._letter(allocation), style=self._style(allocation.team, allocation.tier))
 
-    def _shared(self, device: Device) -> Text:
+    def _shared(self, device: DeviceRow) -> Text:
         if not device.allocations:
             return Text(self._free * 2, style="dim")
         most = _largest(device.allocations)
@@ -66,7 +66,7 @@ class GpuPicture:
         letter = self._letter(most) if len(teams) == 1 else "*"
         return Text.assemble((letter, self._style(most.team, most.tier)), (bar, self._color(most.team)))
 
-    def _letter(self, allocation: Allocation) -> str:
+    def _letter(self, allocation: DevicePart) -> str:
         letter = self._letters.get(allocation.team, _OTHER)
         return letter.upper() if allocation.tier is Tier.GUARANTEED else letter
 
@@ -80,7 +80,7 @@ class GpuPicture:
         return f"black on {color}" if tier is Tier.GUARANTEED else color
 
 
-def _largest(allocations: tuple[Allocation, ...]) -> Allocation:
+def _largest(allocations: tuple[DevicePart, ...]) -> DevicePart:
     """Return an allocation of the team and tier with the largest part of a device."""
     sums: dict[tuple[TeamName, Tier], int] = {}
     for allocation in allocations:

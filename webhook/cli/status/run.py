@@ -2,20 +2,21 @@
 
 import asyncio
 import contextlib
+import shutil
 import sys
 import time
 from dataclasses import replace
 from typing import Final
 
 import click
-from rich.console import Console
 
-from webhook.cli.options import Layout, columns, is_colored
+from webhook.cli.options import Layout, can_move, columns, is_colored, most_rows
 from webhook.cli.screen import progress
 from webhook.cli.serialization import to_json, to_yaml
 from webhook.cli.status.command import Options
+from webhook.cli.status.follow import Follower, Reading
 from webhook.cli.status.report import report_of
-from webhook.cli.status.table import to_table
+from webhook.cli.status.table import Look, to_lines, to_screenful
 from webhook.cli.terminal import print_problems
 from webhook.cli.world_source import (
     ForbiddenError,
@@ -35,6 +36,9 @@ from webhook.server.settings import LiveCluster
 SHOWN: Final = 0
 UNREADABLE: Final = 2
 
+_CLEAR: Final = "\x1b[2J\x1b[1;1H"
+"""Clears a terminal, also where the user wants no colors."""
+
 _PICTURE: Final = "·▁█"
 
 
@@ -43,8 +47,7 @@ def run(options: Options) -> int:
     try:
         policy = choose_policy(options.policy, options.source)
         if options.watch:
-            with contextlib.suppress(KeyboardInterrupt):
-                asyncio.run(_watch(options, policy))
+            asyncio.run(_watch(options, policy))
         else:
             _show_once(options, policy)
     except (PolicyError, PolicyUnreadable, WorldError) as error:
@@ -55,9 +58,9 @@ def run(options: Options) -> int:
 
 def _show_once(options: Options, policy: Policy) -> None:
     with progress("Reading"):
-        view = _read(options, policy)
-    view.coverage.print_notes()
-    click.echo(_written(options, view), nl=False)  # rich hides standard output while it shows a status
+        reading = Reading(_read(options, policy), origin_of(options.source))
+    reading.view.coverage.print_notes()
+    click.echo(_written(options, reading), nl=False)  # rich hides standard output while it shows a status
 
 
 def _read(options: Options, policy: Policy) -> View:
@@ -66,51 +69,54 @@ def _read(options: Options, policy: Policy) -> View:
 
 async def _watch(options: Options, policy: Policy) -> None:
     if isinstance(options.source, LiveCluster):
+        origin = origin_of(options.source)
         with contextlib.suppress(ForbiddenError):  # watching is not allowed: read what is allowed at each interval
             async with watch_world(options.source.kubeconfig, policy) as watched:
                 while True:
                     watched.world.tick(int(time.time()))
-                    _redraw(_written(options, View(watched.world), why_stale=watched.why_stale()))
+                    _redraw(options, Reading(View(watched.world), origin, watched.why_stale()))
                     await asyncio.sleep(options.interval)
-    is_first = True
+    follower = Follower(options.source, lambda: _read(options, policy))
+    reading = await asyncio.to_thread(follower.look)
+    reading.view.coverage.print_notes()
     while True:
-        view = await asyncio.to_thread(_read, options, policy)
-        if is_first:
-            view.coverage.print_notes()
-            is_first = False
-        _redraw(_written(options, view))
+        _redraw(options, reading)
         await asyncio.sleep(options.interval)
+        reading = await asyncio.to_thread(follower.look)
 
 
-def _redraw(text: str) -> None:
+def _redraw(options: Options, reading: Reading) -> None:
     """Replace the content of a terminal; in a pipe append."""
-    if sys.stdout.isatty():
-        click.clear()
-        text = "\n".join(text.splitlines()[: max(1, Console().size.height - 1)]) + "\n"
-    click.echo(text, nl=False)
-    sys.stdout.flush()
+    if can_move(sys.stdout):
+        height = max(1, shutil.get_terminal_size().lines - 1)
+        click.echo(_CLEAR + _written(options, reading, height=height), nl=False, color=True)
+    else:
+        click.echo(_written(options, reading), nl=False)
 
 
-def _written(options: Options, view: View, *, why_stale: str | None = None) -> str:
+def _written(options: Options, reading: Reading, *, height: int | None = None) -> str:
+    """Return the status; `height` is how many lines a table may have."""
+    view = reading.view
     board, notes = board_of(view.world), view.coverage.notes()
     if not view.coverage.is_room_known:
         board = replace(board, free=())
-    source = describe_world(origin_of(options.source), view.world)
-    match options.layout:
-        case Layout.JSON:
-            return to_json(report_of(board, notes))
-        case Layout.YAML:
-            return to_yaml(report_of(board, notes))
-        case Layout.TABLE | Layout.WIDE:
-            return to_table(
-                board,
-                source=source if why_stale is None else f"{source}\nSTALE: {why_stale}",
-                width=columns(),
-                is_colored=is_colored(),
-                is_wide=options.layout is Layout.WIDE,
-                is_plain=not _can_draw(),
-                has_nodes=not view.coverage.is_partial("nodes"),
-            )
+    if options.layout is Layout.JSON:
+        return to_json(report_of(board, notes))
+    if options.layout is Layout.YAML:
+        return to_yaml(report_of(board, notes))
+    look = Look(
+        width=columns(),
+        is_colored=is_colored(),
+        is_wide=options.layout is Layout.WIDE,
+        is_plain=not _can_draw(),
+        has_node_rows=not view.coverage.is_partial("nodes"),
+        nodes=most_rows(options.limit),
+    )
+    source = describe_world(reading.origin, view.world)
+    if reading.why_stale is not None:
+        source += f"\nSTALE: {reading.why_stale}"
+    lines = to_lines(board, look, source=source) if height is None else to_screenful(board, look, height, source=source)
+    return "\n".join(lines) + "\n"
 
 
 def _can_draw() -> bool:

@@ -1,69 +1,112 @@
 """The status as tables for terminals: teams, nodes as a picture, what would fit now."""
 
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
-from rich.table import Table
 from rich.text import Text
 
 from webhook.cli.formatting import column_gpus, plural
-from webhook.cli.screen import Screen, grid
+from webhook.cli.grid import Column, Grid, listing, number, prose
+from webhook.cli.options import UNBOUNDED
+from webhook.cli.screen import Screen
 from webhook.cli.status.gpu_picture import GpuPicture
 from webhook.cli.terminal import Line
 from webhook.core.explain.board import Board, DepartmentRow, ModelRow, NodeRow, TeamRow
-from webhook.core.model.amount import format_limit
+from webhook.core.model.amount import exact_units, format_limit
 from webhook.core.model.names import GpuModel, ResourceName
 
 _VENDORS: Final = ("NVIDIA-", "AMD-", "nvidia-", "amd-")
-_ROOM_FOR_HOLDERS: Final = 100
+_LONG: Final = 10
+"""Nodes beyond which their table has a total: free room below it has the same by model."""
+
 _HELD: Final = "held for waiting pods"
 
 
-def to_table(
-    board: Board,
-    *,
-    source: str,
-    width: int,
-    is_colored: bool,
-    is_wide: bool = False,
-    is_plain: bool = False,
-    has_nodes: bool = True,
-) -> str:
-    """Return the status as tables of this width, with the world's source below; `has_nodes`: nodes were read.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """How a status is drawn.
 
-    `is_wide` adds teams' GPU models, the pods of each node, and the number of free nodes.
+    `is_wide` adds teams' GPU models, the pods of each node, and the number of free nodes; `is_plain` is for terminals
+    that support only ASCII. `has_node_rows`: nodes were read. `nodes` and `teams` are how many are shown; `more` says
+    how to see the others.
     """
-    console = Screen(width=width, is_colored=is_colored)
-    picture = GpuPicture([team.name for team in board.teams], is_plain=is_plain)
-    console.print(_teams(board, is_wide=is_wide, has_room=width >= _ROOM_FOR_HOLDERS), "")
+
+    width: int = UNBOUNDED
+    is_colored: bool = False
+    is_wide: bool = False
+    is_plain: bool = False
+    has_node_rows: bool = True
+    nodes: int = sys.maxsize
+    teams: int = sys.maxsize
+    more: str = ": --limit or -o json shows them"
+
+
+def to_lines(board: Board, look: Look, *, source: str) -> list[str]:
+    """Return the status as tables, with the world's source below."""
+    screen = Screen(width=look.width, is_colored=look.is_colored)
+    picture = GpuPicture([team.name for team in board.teams], is_plain=look.is_plain)
+    screen.show(_teams(board, look), *_rest(len([*board.tree()]) - look.teams, "team", look), "")
     if board.nodes:
-        console.print(_nodes(board, picture, is_wide=is_wide))
-        console.print(picture.legend(), soft_wrap=not is_colored)
-        if is_wide and (pods := _pods(board)).row_count:
-            console.print("", pods, sep="\n")
+        shown = board.nodes[: look.nodes]
+        screen.show(_nodes(board, shown, picture, look), *_rest(len(board.nodes) - len(shown), "node", look))
+        screen.show(picture.legend())
+        if look.is_wide and len(pods := _pods(shown)):
+            screen.show("", pods)
         if board.free:
-            console.print("", _free(board, is_wide=is_wide), sep="\n")
-    elif has_nodes:
-        console.print("no node has GPUs that the policy counts")
+            screen.show("", _free(board, is_wide=look.is_wide))
+    elif look.has_node_rows:
+        screen.show("no node has GPUs that the policy counts")
     if board.unusual:
-        console.print("", *[Line(each.text, style="yellow") for each in board.unusual], sep="\n")
-    console.print("", *map(Line, source.split("\n")), sep="\n", soft_wrap=not is_colored)
-    return console.text
+        screen.show("", *[Line(each.text, style="yellow") for each in board.unusual])
+    screen.show("", *map(Line, source.split("\n")))
+    return screen.lines
 
 
-def _teams(board: Board, *, is_wide: bool, has_room: bool) -> Table:
+def to_screenful(board: Board, look: Look, height: int, *, source: str) -> list[str]:
+    """Return as many nodes, and if need be teams, as leave room for the summary and the source below them."""
+    lines = to_lines(board, look, source=source)
+    if (over := len(lines) - height) <= 0:
+        return lines
+    nodes = board.nodes[: look.nodes]
+    kept, rows = 0, sum(len(node.groups) for node in nodes) - over - 1
+    while kept < len(nodes) and (rows := rows - len(nodes[kept].groups)) >= 0:
+        kept += 1
+    look = replace(look, nodes=kept, more="")
+    lines = to_lines(board, look, source=source)
+    if (over := len(lines) - height) <= 0:
+        return lines
+    look = replace(look, teams=max(1, len([*board.tree()]) - over - 1))
+    return to_lines(board, look, source=source)[-height:]
+
+
+def _rest(count: int, noun: str, look: Look) -> list[str]:
+    return [f"+{plural(count, noun)}{look.more}"] if count > 0 else []
+
+
+def _teams(board: Board, look: Look) -> Grid:
     """Return a table of teams, each below its department, whose name ends with a slash."""
     has_line = any(team.queued for team in board.teams)
-    line, blank = ([">in line"], [""]) if has_line else ([], [])
-    table = grid("team", ">guaranteed", ">limit", ">used", ">borrowed", ">waiting", *line, "who holds")
-    for depth, row in board.tree():
+    line, blank = ([number("in line")], [Text()]) if has_line else ([], [])
+    shares = number("guaranteed"), number("limit"), number("used"), number("borrowed"), number("waiting", goes=1)
+    table = Grid("team", *shares, *line, listing("who holds", goes=2))
+    for depth, row in islice(board.tree(), look.teams):
         indent = "  " * depth
         if isinstance(row, TeamRow):
-            numbers = [*_numbers(row), *([_line(row)] if has_line else [])]
-            table.add_row(Line(f"{indent}{row.name}"), *numbers, _holders(row, is_listed=has_room or is_wide))
+            in_line = [_line(row)] if has_line else []
+            table.add_row(Line(f"{indent}{row.name}"), *_numbers(row), *in_line, _holders(row))
         else:
-            table.add_row(Line(f"{indent}{row.name}/", style="bold"), *_numbers(row), *blank, "")
-        for model in row.models if is_wide else ():
-            table.add_row(Line(f"{indent}  {_short(model.model)}"), *_numbers(model), *blank, "")
+            table.add_row(Line(f"{indent}{row.name}/", style="bold"), *_numbers(row), *blank, Text())
+        for model in row.models if look.is_wide else ():
+            table.add_row(Line(f"{indent}  {_short(model.model)}"), *_numbers(model), *blank, Text())
+    if len(board.teams) > 1:
+        fields = ("guaranteed", "used", "borrowed", "waiting", "queued_gpus")
+        sums = (exact_units(sum(getattr(team, each) for team in board.teams)) for each in fields)
+        guaranteed, used, borrowed, waiting, queued = (Line(column_gpus(each), style="bold") for each in sums)
+        in_line = [queued] if has_line else []
+        table.add_row(Line("total", style="bold"), guaranteed, Text(), used, borrowed, waiting, *in_line, Text())
     return table
 
 
@@ -74,10 +117,8 @@ def _line(team: TeamRow) -> Text:
     return Line(f"{column_gpus(team.queued_gpus)} ({plural(team.queued, 'pod')})", style="yellow")
 
 
-def _holders(team: TeamRow, *, is_listed: bool) -> Text:
-    holders = [f"{holder} {column_gpus(gpus)}" for holder, gpus in team.holders]
-    listed = [", ".join(holders)] if is_listed else holders[:2]
-    return Text("\n").join(map(Line, listed)) if holders else Line("-")
+def _holders(team: TeamRow) -> Text:
+    return Line(", ".join(f"{holder} {column_gpus(gpus)}" for holder, gpus in team.holders) or "-")
 
 
 def _numbers(row: TeamRow | DepartmentRow | ModelRow) -> list[Text]:
@@ -93,12 +134,14 @@ def _numbers(row: TeamRow | DepartmentRow | ModelRow) -> list[Text]:
     ]
 
 
-def _nodes(board: Board, picture: GpuPicture, *, is_wide: bool) -> Table:
-    has_kinds = is_wide or len({group.resource for node in board.nodes for group in node.groups}) > 1
-    table = grid("node", "model", *(["resource"] if has_kinds else []), "GPUs", ">used", "")
-    for node in board.nodes:
-        for number, group in enumerate(node.groups):
-            first = number == 0
+def _nodes(board: Board, shown: Sequence[NodeRow], picture: GpuPicture, look: Look) -> Grid:
+    """Return a table of these nodes, with the sum of all."""
+    has_kinds = look.is_wide or len({group.resource for node in board.nodes for group in node.groups}) > 1
+    kinds = ["resource"] if has_kinds else []
+    table = Grid("node", Column("model", goes=1), *kinds, "GPUs", number("used"), prose(""))
+    for node in shown:
+        for place, group in enumerate(node.groups):
+            first = place == 0
             table.add_row(
                 Line(node.name if first else ""),
                 Line(_short(node.model) if first else ""),
@@ -107,7 +150,21 @@ def _nodes(board: Board, picture: GpuPicture, *, is_wide: bool) -> Table:
                 Line(f"{group.used}/{group.pieces}"),
                 Line(_state(node) if first else "", style="yellow"),
             )
+    if len(board.nodes) > _LONG:
+        for kind, (used, pieces) in _sums(board).items():
+            resource = [Line(_tail(kind), style="bold")] if has_kinds else []
+            of = Line(f"{used:,}/{pieces:,}", style="bold")
+            table.add_row(Line("total", style="bold"), Text(), *resource, Text(), of, Text())
     return table
+
+
+def _sums(board: Board) -> dict[ResourceName, tuple[int, int]]:
+    """Return how many pieces of each resource are used, and how many there are."""
+    sums: dict[ResourceName, tuple[int, int]] = {}
+    for group in (group for node in board.nodes for group in node.groups):
+        used, pieces = sums.get(group.resource, (0, 0))
+        sums[group.resource] = used + group.used, pieces + group.pieces
+    return sums
 
 
 def _state(node: NodeRow) -> str:
@@ -117,10 +174,10 @@ def _state(node: NodeRow) -> str:
     return node.state or "; ".join(filter(None, others))
 
 
-def _pods(board: Board) -> Table:
+def _pods(nodes: Iterable[NodeRow]) -> Grid:
     """Return a table of pods, with their nodes and pieces."""
-    table = grid("pod", "team", "tier", "node", "resource", ">pieces")
-    for node in board.nodes:
+    table = Grid("pod", Column("team", goes=2), "tier", "node", Column("resource", goes=1), number("pieces"))
+    for node in nodes:
         for group in node.groups:
             sums: dict[tuple[str, str, str], int] = {}
             for allocation in (allocation for device in group.devices for allocation in device.allocations):
@@ -131,15 +188,16 @@ def _pods(board: Board) -> Table:
     return table
 
 
-def _free(board: Board, *, is_wide: bool) -> Table:
+def _free(board: Board, *, is_wide: bool) -> Grid:
     has_closed = is_wide or any(row.closed for row in board.free)
     has_held = any(row.held for row in board.free)
     more = (
-        *([">closed"] if has_closed else []),
-        *([">held"] if has_held else []),
-        *([">whole nodes"] if is_wide else []),
+        *([number("closed", goes=2)] if has_closed else []),
+        *([number("held", goes=3)] if has_held else []),
+        *([number("whole nodes", goes=1)] if is_wide else []),
     )
-    table = grid("model", "resource", ">of", ">free", "largest job now", "by reclaim", *more)
+    jobs = prose("largest job now"), prose("by reclaim")
+    table = Grid("model", "resource", number("of"), number("free"), *jobs, *more)
     for row in board.free:
         table.add_row(
             Line(_short(row.model) or "-"),

@@ -15,7 +15,7 @@ from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.namespace import own_namespace
 from webhook.cluster.uninstall.plan import plan
-from webhook.cluster.uninstall.removal import Removal, StepResult
+from webhook.cluster.uninstall.removal import StepResult, Uninstallation
 from webhook.cluster.uninstall.rights import missing_rights, needed_rights
 from webhook.cluster.uninstall.scope import Scope, Tempo
 from webhook.cluster.uninstall.survey import survey
@@ -90,7 +90,7 @@ async def _carry_out(
         for each in plan(found, scope):
             note(step_report(each, is_over=False))
     else:
-        await Removal(connection, scope, tempo, report=ended, waits=_wait_for).run(found)
+        await Uninstallation(connection, scope, tempo, report=ended, waits=_wait_for).run(found)
     report.left = list(LEFT)
     report.complete = not options.is_dry_run and not any(step.failed for step in report.steps)
 

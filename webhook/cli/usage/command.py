@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from webhook.cli.command import command, of, option, path_option
-from webhook.cli.options import columns, is_colored, kubeconfig_option
+from webhook.cli.options import columns, is_colored, kubeconfig_option, limit_option, most_rows
 from webhook.cli.serialization import to_json
 from webhook.cli.terminal import print_error
 from webhook.cli.usage.report import build, to_csv, to_table
@@ -61,6 +61,7 @@ class Options:
         help="Read a file that `fairgate serve --history` wrote. Repeatable: the files of several replicas are merged.",
     )
     kubeconfig: Path | None = of(kubeconfig_option)
+    limit: int | None = of(limit_option)
 
 
 @command(Options, epilog=_EXAMPLES)
@@ -88,7 +89,8 @@ def usage(options: Options) -> None:
         case "json":
             click.echo(to_json(report), nl=False)
         case _:
-            click.echo(to_table(report, width=columns(), is_colored=is_colored()), nl=False)
+            shown = most_rows(options.limit)
+            click.echo(to_table(report, limit=shown, width=columns(), is_colored=is_colored()), nl=False)
 
 
 def _range(since: str, until: str) -> tuple[int, int]:

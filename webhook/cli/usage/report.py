@@ -7,7 +7,9 @@ from typing import Final
 
 import msgspec
 
-from webhook.cli.screen import Screen, grid
+from webhook.cli.formatting import plural
+from webhook.cli.grid import Grid, number
+from webhook.cli.screen import Screen
 from webhook.cli.terminal import Line
 from webhook.cli.usage.times import time_text
 from webhook.history.summary import By, UsageSum, merged, observed_hours, total, usage_by
@@ -56,21 +58,22 @@ def to_csv(report: UsageReport) -> str:
     return file.getvalue()
 
 
-def to_table(report: UsageReport, *, width: int, is_colored: bool) -> str:
-    """Return the lines as a table, in GPU-hours, with what the numbers cover."""
-    console = Screen(width=width, is_colored=is_colored)
-    table = grid(report.by, ">guaranteed", ">borrowed", ">idle", ">waiting", ">refused", ">GPUs refused")
-    for each in (*report.usage, report.total):
+def to_table(report: UsageReport, *, limit: int, width: int, is_colored: bool) -> str:
+    """Return the first lines as a table, in GPU-hours, with what the numbers cover."""
+    screen = Screen(width=width, is_colored=is_colored)
+    refused = (number("refused", goes=2), number("GPUs refused", goes=1))
+    table = Grid(report.by, *map(number, ("guaranteed", "borrowed", "idle", "waiting")), *refused)
+    for each in (*report.usage[:limit], report.total):
         table.add_row(Line(each.name or _NONE), *(Line(_number(value)) for value in _values(each)))
-    console.print(table, "")
-    console.print(
-        Line(
-            f"GPU-hours from {report.since} to {report.until}; recorded {_number(report.observed_hours)} of "
-            f"{_number(report.hours)} hours. Refused: requests, and the GPUs that they asked for."
-        ),
-        soft_wrap=True,
+    screen.show(table)
+    if (more := len(report.usage) - limit) > 0:
+        screen.show(f"and {plural(more, f'more {report.by}')}: --limit or -o json shows them")
+    screen.show(
+        "",
+        f"GPU-hours from {report.since} to {report.until}; recorded {_number(report.observed_hours)} of "
+        f"{_number(report.hours)} hours. Refused: requests, and the GPUs that they asked for.",
     )
-    return console.text
+    return screen.text
 
 
 def _values(line: UsageSum) -> Sequence[float | None]:

@@ -14,21 +14,21 @@ class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class Page(msgspec.Struct, frozen=True):
+class ListPage(msgspec.Struct, frozen=True):
     """One page of a list. Some APIs write null for an empty list."""
 
     metadata: ListMeta
     items: list[msgspec.Raw] | None = None
 
 
-class Event(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """One line of a watch; the object is decoded with it, because a second pass would double the cost."""
 
     type: str
     object: T
 
 
-class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
+class AnyMeta(msgspec.Struct, frozen=True, rename="camel"):
     """The metadata of any object, with the annotations that mark a bookmark."""
 
     name: str = ""
@@ -40,7 +40,7 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
 class AnyObject(msgspec.Struct, frozen=True):
     """Any object: enough for a bookmark's version, or to name an object that does not decode as its own type."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: AnyMeta = AnyMeta()
 
     @property
     def key(self) -> str:

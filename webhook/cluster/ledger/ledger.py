@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, NoReturn
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.live_pod import read_live_pod
-from webhook.cluster.ledger.ledger_context import LedgerContext, Recorder
+from webhook.cluster.ledger.ledger_context import LedgerContext, LedgerRecorder
 from webhook.cluster.ledger.ledger_request import Asked
 from webhook.cluster.ledger.ledger_writer import ELSEWHERE, LedgerWriter
 from webhook.cluster.watch.kinds import ledger_kind
@@ -66,7 +66,7 @@ class ApiLedger:
         world: World,
         *,
         reached: Callable[[], int],
-        recorder: Recorder,
+        recorder: LedgerRecorder,
         known: Callable[[str], str | None],
         quotas: QuotaIndex | None = None,
     ) -> None:
@@ -94,7 +94,7 @@ class ApiLedger:
             judged = judge()  # the world may have changed during the wait
         return await self._charge(flight.charge.team, Asked(judge, deadline, is_gone), judged)
 
-    def let_in(self, waiting: WaitingPod) -> None:
+    def enter_line(self, waiting: WaitingPod) -> None:
         """Count a pod that was let into its team's line until the watch shows it."""
         self._world.waiting.expect(waiting.uid, waiting.team, now=self._world.now)
 

@@ -9,7 +9,7 @@ from webhook.core.world.ledger_homes import LedgerHomes
 from webhook.core.world.world import World
 
 
-class Recorder(Protocol):
+class LedgerRecorder(Protocol):
     """Records what the ledger does, for metrics."""
 
     def wrote(self, result: str, *, charges: int, seconds: float) -> None:
@@ -31,6 +31,6 @@ class LedgerContext(NamedTuple):
     connection: ApiConnection
     world: World
     reached: Callable[[], int]
-    recorder: Recorder
+    recorder: LedgerRecorder
     homes: LedgerHomes
     wake: Callable[[TeamName], None]

@@ -39,7 +39,7 @@ class _AccessReview(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class CallerIdentity:
     """A user as the API server knows it."""
 
     name: str
@@ -48,7 +48,7 @@ class Identity:
     extra: dict[str, list[str]] = field(default_factory=dict)
 
 
-async def identity_of(connection: ApiConnection, token: str, *, audience: str = "") -> Identity | None:
+async def identity_of(connection: ApiConnection, token: str, *, audience: str = "") -> CallerIdentity | None:
     """Return the user of a token; None where it is not valid, or not for the audience. Raises ClusterError."""
     spec = {"token": token, "audiences": [audience]} if audience else {"token": token}
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
@@ -57,10 +57,10 @@ async def identity_of(connection: ApiConnection, token: str, *, audience: str = 
     user = status.user
     if not status.authenticated or not user.username or (audience and audience not in status.audiences):
         return None
-    return Identity(user.username, user.uid, tuple(user.groups), user.extra)
+    return CallerIdentity(user.username, user.uid, tuple(user.groups), user.extra)
 
 
-async def may_list(connection: ApiConnection, identity: Identity, resource: str, namespace: str = "") -> bool:
+async def may_list(connection: ApiConnection, identity: CallerIdentity, resource: str, namespace: str = "") -> bool:
     """Whether a user may list a kind of the core API in a namespace, by default in all. Raises ClusterError."""
     attributes = {"verb": "list", "version": "v1", "resource": resource}
     attributes |= {"namespace": namespace} if namespace else {}

@@ -20,6 +20,7 @@ from webhook.kube.registration import installation
 from webhook.kube.registration.installation import Probe
 from webhook.kube.registration.registration_sync import GUARD, PLURALS, excluding_labels
 from webhook.kube.registration.viewer_role import GUARDS
+from webhook.kube.world_file.world_objects import WorldKind
 
 T = TypeVar("T")
 
@@ -62,14 +63,6 @@ class InstallationState:
     namespaces: ReadResult[list[_Json]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    path: str
-    api_version: str
-    kind: str
-    selector: str = ""
-
-
 async def read_installation(connection: ApiConnection) -> InstallationState:
     """Read all parts. Raises ClusterError if the API server cannot be reached."""
     replicas = await _part("get reports", read_report(connection, reports.REPLICAS))
@@ -79,7 +72,7 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
         (kind, name): await _object(connection, kind, name) for name in GUARDS for kind in (GUARD, f"{GUARD}Binding")
     }
     ledgers = await _part(
-        "list teamledgers", list_objects(connection, _Listed(LEDGERS, keys.OWN_API, keys.TEAM_LEDGER))
+        "list teamledgers", list_objects(connection, WorldKind(keys.TEAM_LEDGER, keys.OWN_API, LEDGERS))
     )
     deployments = await _deployments(connection, configurations.values())
     large_pods = await _part(
@@ -87,7 +80,7 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
     )
     namespaces: ReadResult[list[_Json]] = ReadValue([])
     if excluding_labels(part.value for part in configurations.values() if isinstance(part, ReadValue) and part.value):
-        listed = list_objects(connection, _Listed("/api/v1/namespaces", keys.CORE_API, "Namespace"))
+        listed = list_objects(connection, WorldKind("Namespace", keys.CORE_API, "/api/v1/namespaces"))
         namespaces = await _part("list namespaces", listed)
     return InstallationState(
         now=connection.server_time,
@@ -141,7 +134,7 @@ async def _deployments(
     apps = f"/apis/apps/v1/namespaces/{namespaces.pop()}"
     listed: list[_Json] = []
     for kind, plural in (("Deployment", "deployments"), ("StatefulSet", "statefulsets")):
-        part = await _part(f"list {plural}", list_objects(connection, _Listed(f"{apps}/{plural}", "apps/v1", kind)))
+        part = await _part(f"list {plural}", list_objects(connection, WorldKind(kind, "apps/v1", f"{apps}/{plural}")))
         if isinstance(part, ReadForbidden):
             return part
         listed += part.value or ()

@@ -2,46 +2,27 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.wire import Page, any_object
+from webhook.cluster.api.wire import ListPage, any_object
 from webhook.cluster.watch.store import ObjectStore
 from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.kube.objects.bounds import LARGE_BYTES
+from webhook.kube.world_file.world_objects import WorldKind
 
 _PAGE_SIZE: Final = "500"
 _READ_SECONDS: Final = 30.0
 _MAX_RETRIES: Final = 3
 _MAX_RETRY_SECONDS: Final = 5.0
 """A busy server answers 429 with Retry-After: so many retries, each after so many seconds at most."""
-_page: Final = msgspec.json.Decoder(Page)
+_page: Final = msgspec.json.Decoder(ListPage)
 
 
-class Listed(Protocol):
-    """What to list: the path, the fields that a list omits in its items, and the selector."""
-
-    @property
-    def path(self) -> str:
-        """The API path of the list."""
-
-    @property
-    def api_version(self) -> str:
-        """The apiVersion of each."""
-
-    @property
-    def kind(self) -> str:
-        """The kind of each."""
-
-    @property
-    def selector(self) -> str:
-        """A fieldSelector, or an empty string."""
-
-
-async def list_objects(connection: ApiConnection, listed: Listed, *, path: str = "") -> list[dict[str, Any]]:
+async def list_objects(connection: ApiConnection, listed: WorldKind, *, path: str = "") -> list[dict[str, Any]]:
     """Return all objects of a kind, each with its apiVersion and kind; a server without this API has none.
 
     `path` replaces that of the kind: one namespace. Raises ClusterError.

@@ -32,7 +32,7 @@ class StepResult:
     failed: tuple[str, ...] = ()
 
 
-class Removal:
+class Uninstallation:
     """One uninstallation.
 
     `report` gets the result of each step that has something to do, as it ends; `waits` the processes that still run,
@@ -84,7 +84,7 @@ class Removal:
         return ()
 
     async def _settle(self, found: Survey) -> Iterable[str]:
-        """Wait until no API server calls a webhook any more, and no process thinks that it leads."""
+        """Wait until API servers no longer call a webhook, and no process thinks that it leads."""
         if found.leases or found.among(WEBHOOKS):
             await asyncio.sleep(self._tempo.settle_seconds)
         return ()
@@ -125,7 +125,7 @@ class Removal:
         return filter(None, await asyncio.gather(*map(opened, nodes)))
 
     async def _stop(self, found: Survey) -> Iterable[str]:
-        """Scale what runs in the cluster to zero, and wait until no process reports itself any more."""
+        """Scale what runs in the cluster to zero, and wait until processes no longer report themselves."""
         for each in found.workloads:
             if each.replicas:
                 path = f"{each.path}/scale"

@@ -29,7 +29,7 @@ class Tempo:
     """Pods let go, or relieved of a notice: kube-scheduler binds about as many."""
     settle_seconds: float = 2.0
     """After a webhook was deleted, each API server may call it until its own watch delivers that: some milliseconds.
-    A leader notices within two seconds that it leads no more."""
+    A leader notices within two seconds that it no longer leads."""
     lease_seconds: int = 30
     """How long no process leads after an uninstallation was killed; then the old ones continue."""
     poll_seconds: float = 0.5

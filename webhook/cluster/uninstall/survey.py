@@ -39,7 +39,7 @@ _OWN_LABEL: Final = ",".join(f"{key}={value}" for key, value in keys.OWN_LABELS)
 _node: Final = msgspec.json.Decoder(objects.Node)
 
 
-class Workload(NamedTuple):
+class OwnWorkload(NamedTuple):
     """A Deployment or StatefulSet of Fairgate's processes."""
 
     kind: str
@@ -63,7 +63,7 @@ class Survey:
     """What is there. `processes` are those that report, by pod or host."""
 
     present: frozenset[OwnedObject]
-    workloads: tuple[Workload, ...]
+    workloads: tuple[OwnWorkload, ...]
     processes: tuple[str, ...]
     line: tuple[MarkedPod, ...]
     notices: tuple[MarkedPod, ...]
@@ -163,9 +163,9 @@ async def _all_leases(connection: ApiConnection) -> list[OwnedObject]:
     return found
 
 
-async def _workloads(connection: ApiConnection, scope: Scope) -> list[Workload]:
+async def _workloads(connection: ApiConnection, scope: Scope) -> list[OwnWorkload]:
     at = f"{_APPS}/namespaces/{scope.namespace}" if scope.namespace else _APPS
-    found: list[Workload] = []
+    found: list[OwnWorkload] = []
     for kind in ("Deployment", "StatefulSet"):
         plural = f"{kind.lower()}s"
         if scope.workload:
@@ -173,7 +173,7 @@ async def _workloads(connection: ApiConnection, scope: Scope) -> list[Workload]:
             items = [msgspec.json.decode(body, type=_Item)] if body is not None else []
         else:
             items = await _items(connection, f"{at}/{plural}", f"list {plural}", labelSelector=_OWN_LABEL)
-        found += [Workload(kind, each.metadata.namespace, each.metadata.name, each.spec.replicas) for each in items]
+        found += [OwnWorkload(kind, each.metadata.namespace, each.metadata.name, each.spec.replicas) for each in items]
     return found
 
 

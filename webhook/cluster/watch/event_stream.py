@@ -14,7 +14,7 @@ import msgspec
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.wire import Event, LineSplitter, Page
+from webhook.cluster.api.wire import LineSplitter, ListPage, WatchEvent
 from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ STREAM_SECONDS: Final = 240
 """How long one watch lasts: shorter than etcd keeps old versions."""
 
 _READ_SECONDS: Final = STREAM_SECONDS + 30.0
-_PAGE: Final = msgspec.json.Decoder(Page)
+_PAGE: Final = msgspec.json.Decoder(ListPage)
 _CHUNK_BYTES: Final = 65_536
 _log: Final = logging.getLogger("webhook.cluster.watch.event_stream")
 
@@ -47,7 +47,7 @@ class EventStream(Generic[T]):
         self._selector = selector
         self._receive = receive
         self._pace = pace
-        self._event: msgspec.json.Decoder[Event[T]] = msgspec.json.Decoder(Event[item])  # type: ignore[valid-type]
+        self._event: msgspec.json.Decoder[WatchEvent[T]] = msgspec.json.Decoder(WatchEvent[item])  # type: ignore[valid-type]
 
     async def run(self) -> NoReturn:
         """Watch until cancelled."""

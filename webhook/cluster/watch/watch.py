@@ -17,7 +17,7 @@ import msgspec
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError, LostTrackError
-from webhook.cluster.api.wire import Event, LineSplitter, Page, any_object, status_of
+from webhook.cluster.api.wire import LineSplitter, ListPage, WatchEvent, any_object, status_of
 from webhook.cluster.watch.pace import Pace
 from webhook.cluster.watch.store import ObjectStore
 from webhook.cluster.watch.time_slice import TimeSlice
@@ -26,8 +26,8 @@ from webhook.cluster.watch.watched_kind import T, WatchedKind
 from webhook.kube.objects.bounds import LARGE_BYTES
 
 _FROM_ALL: Final = MappingProxyType({"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"})
-_PAGE: Final = msgspec.json.Decoder(Page)
-_RAW_EVENT: Final = msgspec.json.Decoder(Event[msgspec.Raw])
+_PAGE: Final = msgspec.json.Decoder(ListPage)
+_RAW_EVENT: Final = msgspec.json.Decoder(WatchEvent[msgspec.Raw])
 _CHUNK_BYTES: Final = 65_536
 """Bytes per read. aiohttp may buffer 400 KB, which costs a third more per byte: it does not fit the CPU caches."""
 _log: Final = logging.getLogger("webhook.cluster.watch.watch")
@@ -52,7 +52,7 @@ class Watch(Generic[T]):
         self._connection = connection
         self._pace = pace
         self._item: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind.item)
-        self._event: msgspec.json.Decoder[Event[T]] = msgspec.json.Decoder(Event[kind.item])  # type: ignore[name-defined]
+        self._event: msgspec.json.Decoder[WatchEvent[T]] = msgspec.json.Decoder(WatchEvent[kind.item])  # type: ignore[name-defined]
         self._store = ObjectStore(kind)
         self._position = WatchPosition()
         self._start = ""  # the version at which the watch began
@@ -155,7 +155,7 @@ class Watch(Generic[T]):
                 break
         await self._finish_list(version, unseen)
 
-    async def _page(self, token: str) -> Page:
+    async def _page(self, token: str) -> ListPage:
         params = {**self.kind.params, "limit": str(self._pace.page)}
         if token:
             params["continue"] = token
@@ -234,9 +234,9 @@ class Watch(Generic[T]):
         self._count(key)
         return None
 
-    def _trimmed(self, line: bytes) -> Event[T]:
+    def _trimmed(self, line: bytes) -> WatchEvent[T]:
         raw = _RAW_EVENT.decode(line)
-        return Event(raw.type, self._decode(raw.object))
+        return WatchEvent(raw.type, self._decode(raw.object))
 
     def _decode(self, raw: msgspec.Raw) -> T:
         trim = self.kind.trim

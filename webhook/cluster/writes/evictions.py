@@ -10,7 +10,7 @@ from typing import Final
 from webhook.cluster.api.client import JSON_PATCH, STRATEGIC_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.one_object import pod_path
-from webhook.core.reclaim.reservation import Target
+from webhook.core.reclaim.reservation import EvictionTarget
 from webhook.kube.reclaim.holds import deletion, disruption_patch, eviction
 from webhook.kube.reclaim.oversize import reduction_of
 
@@ -42,7 +42,7 @@ class Evicted(Enum):
     GONE = auto()
 
 
-class Obstacle(StrEnum):
+class EvictionObstacle(StrEnum):
     """What keeps a pod from being evicted.
 
     BUDGET: a disruption budget, or a 429 that reads like one: it may allow the eviction later. POLICY: the cluster's
@@ -59,7 +59,7 @@ class Refused:
     """The pod is not evicted: another victim must be chosen."""
 
     why: str
-    obstacle: Obstacle = Obstacle.FAILURE
+    obstacle: EvictionObstacle = EvictionObstacle.FAILURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,12 @@ Outcome = Evicted | Refused | Later
 
 
 async def evict(
-    connection: ApiConnection, target: Target, *, is_guarded: bool = True, is_trial: bool = False
+    connection: ApiConnection, target: EvictionTarget, *, is_guarded: bool = True, is_trial: bool = False
 ) -> Outcome:
     """Evict a pod, or only check whether that is allowed; never another pod of the same name.
 
-    It is deleted, with the condition of an evicted pod, where its budgets do not allow its eviction and do not count
-    any more, and where the Eviction API fails and no budget could object: `is_guarded` says that one could. A pod that
+    It is deleted, with the condition of an evicted pod, where its budgets do not allow its eviction and no longer
+    count, and where the Eviction API fails and no budget could object: `is_guarded` says that one could. A pod that
     is too large to be updated, and so to be evicted, is made smaller first.
     """
     seconds = TRIAL_SECONDS if is_trial else SECONDS
@@ -132,13 +132,13 @@ def _is_fault(failure: ClusterError) -> bool:
     return failure.status >= HTTPStatus.INTERNAL_SERVER_ERROR or failure.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
 
-def _calls_for_deletion(failure: ClusterError, target: Target, *, is_guarded: bool) -> bool:
+def _calls_for_deletion(failure: ClusterError, target: EvictionTarget, *, is_guarded: bool) -> bool:
     if target.is_past_budgets and isinstance(failure, ApiError) and failure.status in _BY_BUDGETS:
         return True
     return _is_fault(failure) and (target.is_past_budgets or not is_guarded)
 
 
-async def _reduce(connection: ApiConnection, target: Target) -> bool:
+async def _reduce(connection: ApiConnection, target: EvictionTarget) -> bool:
     """Make a pod smaller that is too large to be updated, and so to be deleted; return whether it is smaller now."""
     with suppress(ClusterError):
         found = reduction_of(await connection.send("GET", _path(target), action="get pods"), target.uid)
@@ -151,14 +151,14 @@ async def _reduce(connection: ApiConnection, target: Target) -> bool:
     return False
 
 
-async def _mark_disrupted(connection: ApiConnection, target: Target) -> None:
+async def _mark_disrupted(connection: ApiConnection, target: EvictionTarget) -> None:
     """Set the condition of a disruption on a pod; where that fails, its Job counts a failure, and nothing else."""
     body, action = disruption_patch(target), "patch pods/status"
     with suppress(ClusterError):
         await connection.send("PATCH", f"{_path(target)}/status", body, action=action, content_type=STRATEGIC_PATCH)
 
 
-def _path(target: Target) -> str:
+def _path(target: EvictionTarget) -> str:
     return pod_path(target.namespace, target.name)
 
 
@@ -174,8 +174,10 @@ def _explain(failure: ClusterError, *, is_guarded: bool) -> Outcome:
         case _ if failure.retry_after_seconds:
             return Later(str(failure), failure.retry_after_seconds)  # its budget is not counted yet, or it is busy
         case HTTPStatus.TOO_MANY_REQUESTS:
-            return Refused(str(failure), Obstacle.BUDGET)
+            return Refused(str(failure), EvictionObstacle.BUDGET)
         case _ if _is_fault(failure):
-            return Refused(str(failure), Obstacle.BUDGET if is_guarded else Obstacle.FAILURE)  # 500: two budgets
+            return Refused(
+                str(failure), EvictionObstacle.BUDGET if is_guarded else EvictionObstacle.FAILURE
+            )  # 500: two budgets
         case _:
-            return Refused(str(failure), Obstacle.POLICY)
+            return Refused(str(failure), EvictionObstacle.POLICY)

@@ -7,7 +7,7 @@ from webhook.cluster.api.errors import ApiError
 from webhook.cluster.api.one_object import decoded, pod_path
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.reclaim.held_nodes import HeldNodes
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
 from webhook.kube.objects.keys import HELD_NODES, HELD_NODES_NAME, OWN_API
 from webhook.kube.reclaim.holds import (
     hold_patch,
@@ -61,7 +61,7 @@ async def lock_nodes(connection: ApiConnection, held: HeldNodes) -> None:
         await connection.send("POST", _HELD_NODES, create_body(held), action=f"create {HELD_NODES}")
 
 
-async def let_in(connection: ApiConnection, claim: Beneficiary, hold_id: str, *, is_first: bool) -> None:
+async def tolerate_hold(connection: ApiConnection, claim: Beneficiary, hold_id: str, *, is_first: bool) -> None:
     """Make a waiting pod tolerate a hold. Raises ClusterError.
 
     `is_first`: it has no tolerations at all yet.
@@ -71,7 +71,7 @@ async def let_in(connection: ApiConnection, claim: Beneficiary, hold_id: str, *,
     await connection.send("PATCH", path, patch, action="patch pods", content_type=JSON_PATCH)
 
 
-async def give_notice(connection: ApiConnection, target: Target, team: TeamName) -> None:
+async def give_notice(connection: ApiConnection, target: EvictionTarget, team: TeamName) -> None:
     """Announce an eviction on the pod. Raises ClusterError."""
     await _annotate(connection, target, notice_patch(target.uid, at=target.at, team=team))
 
@@ -90,11 +90,11 @@ async def keep_room(connection: ApiConnection, waiting: Beneficiary, *, since: i
             raise
 
 
-async def take_notice_back(connection: ApiConnection, target: Target) -> None:
+async def take_notice_back(connection: ApiConnection, target: EvictionTarget) -> None:
     """Take an announcement back. Raises ClusterError."""
     await _annotate(connection, target, withdraw_notice_patch(target.uid))
 
 
-async def _annotate(connection: ApiConnection, target: Target, patch: bytes) -> None:
+async def _annotate(connection: ApiConnection, target: EvictionTarget, patch: bytes) -> None:
     path = pod_path(target.namespace, target.name)
     await connection.send("PATCH", path, patch, action="patch pods", content_type=MERGE_PATCH)

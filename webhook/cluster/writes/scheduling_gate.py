@@ -81,7 +81,7 @@ async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, why: Reas
     """Write on a pod if it still has its gate; return its version then, 0 if it is gone, None if it has none.
 
     `why` it waits on, None where that is written already: the write gives the pod another resourceVersion.
-    Where that returns a version, no patch that was sent before removes the gate any more: it is for an earlier one.
+    Where that returns a version, no patch that was sent before can remove the gate: it is for an earlier one.
     Raises ClusterError.
     """
     failures = 0

@@ -48,7 +48,7 @@ def judge_allocation(request: Allocation, world: World) -> Decision:
     if tenancy.is_exempt:
         facts = {"namespace": request.key.namespace}
         return NotApplicable(Reason(Code.EXEMPT, "namespace {namespace} is exempt: only counted", facts))
-    worth = world.claims.worth(request.devices, policy, is_admin=tenancy.has_admin_access)
+    worth = world.claims.classes.worth(request.devices, policy, is_admin=tenancy.has_admin_access)
     if worth.unknown and policy.defaults.unknown_gpu is UnknownGpu.REJECT:
         return Deny(tuple(unknown_gpu(name, policy) for name in dict.fromkeys(worth.unknown)))
     if worth.missing:
@@ -70,11 +70,11 @@ def _judge_gpus(request: Allocation, gpus: Units, team: Team, world: World) -> D
     if world.claims.uid_of(request.key) != request.uid:
         words = "ResourceClaim {namespace}/{claim} is not known yet as it is now"
         return _retry(Statement(words, {"namespace": request.key.namespace, "claim": request.key.name}))
-    payer = world.claims.users.payer(request.key)
-    paying = None if payer is None else world.pod(payer)
+    charged = world.claims.users.charged_pod(request.key)
+    paying = None if charged is None else world.pod(charged)
     if paying is None:
         return _retry(Statement("the pods that use it are not known yet"))
-    return _judge_named(request, [paying, *(pod for pod in pods if pod.uid != payer)], gpus, team, world)
+    return _judge_named(request, [paying, *(pod for pod in pods if pod.uid != charged)], gpus, team, world)
 
 
 def _judge_containers(request: Allocation, pod: Resident, gpus: Units, world: World) -> Decision:
@@ -97,25 +97,25 @@ def _judge_named(request: Allocation, pods: list[Resident], gpus: Units, team: T
             return _retry(Statement("pod {pod} is not known yet", {"pod": pod.name}))
         if pod.admitted is None and pod.is_managed:
             return Deny((_changed(request, pod, gpus),))
-    payer = pods[0]
+    charged = pods[0]
     if charge is None:
-        return _retry(Statement("pod {pod} is not charged yet", {"pod": payer.name}))
-    held = payer.admitted
-    if held is None or held.policy != world.policy.hash or any(ref.group for ref in payer.claims):
-        broken = _broken(payer, charge, team, world)
+        return _retry(Statement("pod {pod} is not charged yet", {"pod": charged.name}))
+    held = charged.admitted
+    if held is None or held.policy != world.policy.hash or any(ref.group for ref in charged.claims):
+        broken = _broken(charged, charge, team, world)
         return Deny(broken) if broken else _covered(charge)
     is_covered = request.uid in held.claims or charge.gpus <= held.gpus
-    return _covered(charge) if is_covered else Deny((_changed(request, payer, gpus),))
+    return _covered(charge) if is_covered else Deny((_changed(request, charged, gpus),))
 
 
 def _covered(charge: Charge) -> NotApplicable:
     return NotApplicable(Reason(Code.CLAIM_COVERED, "team {team} is charged for it", {"team": charge.team}), charge)
 
 
-def _broken(payer: Resident, charge: Charge, team: Team, world: World) -> tuple[Reason, ...]:
+def _broken(charged: Resident, charge: Charge, team: Team, world: World) -> tuple[Reason, ...]:
     """Return the limits that the current charge exceeds, for a pod whose admitted amount is not recorded."""
     usage = world.usage(team.name)
-    account = Account(team, usage, charge.user, payer)
+    account = Account(team, usage, charge.user, charged)
     request = Request(0, now=world.now)
     over = model_violation(request, team, usage, charge.model) if charge.model is not None else None
     per_pod = (

@@ -12,7 +12,7 @@ from webhook.core.model.policy import Mode
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.model.statement import Statement
-from webhook.core.placement.domain_search import DomainRoom, EmptyRoom, Kind, cluster_room, domain_of, domain_rooms
+from webhook.core.placement.domain_search import DomainRoom, EmptyRoom, EqualPods, cluster_room, domain_of, domain_rooms
 from webhook.core.world.world import World
 
 
@@ -21,7 +21,7 @@ def request_of(gang: Gang, world: World) -> DomainRequest | None:
     return gang.domain if gang.domain is not None else world.group_domains.get(gang.id)
 
 
-def kinds_of(pods: Iterable[Pod], team: TeamName, world: World, *, ignores_taints: bool = False) -> list[Kind]:
+def kinds_of(pods: Iterable[Pod], team: TeamName, world: World, *, ignores_taints: bool = False) -> list[EqualPods]:
     """Return equal pods of a gang together, with the slots that they may use by their pools and their own rules."""
     alike: dict[Hashable, tuple[Pod, int]] = {}
     for pod in pods:
@@ -32,14 +32,14 @@ def kinds_of(pods: Iterable[Pod], team: TeamName, world: World, *, ignores_taint
     return [_kind(pod, number, team, world, ignores_taints=ignores_taints) for pod, number in alike.values()]
 
 
-def _kind(pod: Pod, number: int, team: TeamName, world: World, *, ignores_taints: bool) -> Kind:
+def _kind(pod: Pod, number: int, team: TeamName, world: World, *, ignores_taints: bool) -> EqualPods:
     slots, demand = 0, pod.demand
     if pod.needs_resolution:
         demand = world.with_claims(pod).demand
     for pool in allowed_pools(pod, team, world).allowed:
         joined = world.joined(pod.constraints, pool)
         slots |= world.fleet.matching(joined.joined(tolerations=EVERY_TAINT) if ignores_taints else joined)
-    return Kind(demand, number, slots)
+    return EqualPods(demand, number, slots)
 
 
 def domain_refusal(pods: Sequence[Pod], request: DomainRequest | None, team: TeamName, world: World) -> Reason | None:

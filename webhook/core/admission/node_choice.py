@@ -135,7 +135,7 @@ def _placed(
     """Return the options with room, and their nodes: nodes that reject pods last, or not at all."""
     if not world.rejecting_nodes.records:
         return [(option, nodes) for option in options if (nodes := _place(pod, option, affinity, world))]
-    closed, last = world.rejecting_nodes.shunned(assessed.team.name, world.fleet)
+    closed, last = world.rejecting_nodes.avoided(assessed.team.name, world.fleet)
     for avoided in (closed | last, closed) if last else (closed,):
         rest = [option._replace(slots=option.slots & ~avoided) for option in options]
         placed = [(option, nodes) for option in rest if (nodes := _place(pod, option, affinity, world))]
@@ -146,7 +146,7 @@ def _placed(
 
 def _off_closed(choice: NodeChoice, assessed: Assessment, world: World) -> NodeChoice:
     """Return a choice of preferred nodes that keeps the pod off those that reject its team's: others may be used."""
-    closed = world.rejecting_nodes.shunned(assessed.team.name, world.fleet).closed
+    closed = world.rejecting_nodes.avoided(assessed.team.name, world.fleet).closed
     nodes = (world.fleet.get(name) for name in world.fleet.names_of(closed)[:_MOST_EXCLUDED])
     names = tuple(name for node in nodes if node is not None and (name := node.labels.get(HOSTNAME)))
     if not names:

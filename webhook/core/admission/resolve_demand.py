@@ -52,8 +52,8 @@ def claimed_nodes(pod: Pod, world: World) -> Iterable[NodeName]:
 def borrowed_claim(pod: Pod, world: World) -> ClaimKey | None:
     """Return a claim of a pod that another pod is charged for as borrowed; None where there is none."""
     for key in world.claims.shared_by(pod.uid, pod.namespace, pod.claims):
-        payer = world.claims.users.payer(key)
-        charge = None if payer is None or payer == pod.uid else world.charge_of(payer)
+        charged = world.claims.users.charged_pod(key)
+        charge = None if charged is None or charged == pod.uid else world.charge_of(charged)
         if charge is not None and charge.tier is Tier.PREEMPTIBLE:
             return key
     return None

@@ -97,7 +97,7 @@ def has_rejecting_room(pod: Pod, pools: tuple[Pool, ...], world: World, *, team:
     """Whether a node has room that is closed to the team since it rejects pods: kube-scheduler would use it."""
     if not world.rejecting_nodes.records:
         return False
-    closed = world.rejecting_nodes.shunned(team, world.fleet).closed
+    closed = world.rejecting_nodes.avoided(team, world.fleet).closed
     slots = 0
     for pool in pools:
         slots |= world.fleet.matching(world.joined(pod.constraints, pool))
@@ -187,7 +187,7 @@ def _why_not(demand: Demand, able: int, team: TeamName, world: World) -> Stateme
     """Return what keeps a pod off the nodes with capacity for it."""
     if not world.rejecting_nodes.records:
         return _short(demand, able, world)
-    rejecting = able & world.rejecting_nodes.shunned(team, world.fleet).closed
+    rejecting = able & world.rejecting_nodes.avoided(team, world.fleet).closed
     if not rejecting:
         return _short(demand, able, world)
     node = world.fleet.names_of(rejecting & -rejecting)[0]

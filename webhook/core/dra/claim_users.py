@@ -1,7 +1,7 @@
 """Which pods use which claim: who is charged for it, and who takes the room of its devices on each node.
 
-The first pod is charged (the payer). Devices are on one node, where one user takes their room: the payer if it is
-there, else the first one there. While no user has a node, the payer asks for the room. Every change costs the same
+The first pod is charged. Devices are on one node, where one user takes their room: the charged pod if it is there,
+else the first one there. While no user has a node, the charged pod asks for the room. Every change costs the same
 however many pods use a claim: a tenant may create thousands.
 """
 
@@ -27,7 +27,7 @@ class _Users:
     there: dict[NodeName, dict[Uid, None]] = field(default_factory=dict)  # not only expected there
 
     @property
-    def payer(self) -> Uid | None:
+    def charged_pod(self) -> Uid | None:
         return next(iter(self.nodes), None)
 
     @property
@@ -42,15 +42,15 @@ class _Users:
         """Return the user that takes the room on a node; for None the one that asks for it, if none has a node."""
         if node is None and self.has_node:
             return None
-        payer = self.payer
-        if payer is not None and self.nodes[payer] == node:
-            return payer
+        charged = self.charged_pod
+        if charged is not None and self.nodes[charged] == node:
+            return charged
         return next(iter(self.on.get(node, ())), None)
 
     def roles(self, nodes: Iterable[NodeName | None]) -> set[tuple[Uid | None, NodeName | None, bool]]:
-        """Return the payer, and who takes the room, or asks for it, on these nodes and those of the first two users."""
+        """Return the charged pod, and who takes or asks for room on these nodes and those of the first two users."""
         where = {*nodes, None, *(self.nodes[uid] for uid in islice(self.nodes, 2))}
-        return {(self.payer, None, True), *((self.holder(node), node, False) for node in where)}
+        return {(self.charged_pod, None, True), *((self.holder(node), node, False) for node in where)}
 
     def set_there(self, uid: Uid, node: NodeName | None) -> None:
         """Note on which node a user is, not only expected; None for no node."""
@@ -118,10 +118,10 @@ class ClaimUsers:
         node = self._users[key].nodes[uid]
         self.join(uid, tuple([new if each == key else each for each in self._keys[uid]]), node)
 
-    def payer(self, key: ClaimKey) -> Uid | None:
+    def charged_pod(self, key: ClaimKey) -> Uid | None:
         """Return the pod charged for a claim, if there is one."""
         users = self._users.get(key)
-        return None if users is None else users.payer
+        return None if users is None else users.charged_pod
 
     def takes_room(self, key: ClaimKey, uid: Uid) -> bool:
         """Whether a pod takes, or asks for, the room of a claim's devices; a new user does if no other has a node."""
@@ -131,11 +131,11 @@ class ClaimUsers:
         return users.holder(users.nodes[uid]) == uid
 
     def node(self, key: ClaimKey, uid: Uid) -> NodeName | None:
-        """Return the node where others than this pod use a claim: the payer's, or the first; None without one."""
+        """Return the node where others than this pod use a claim: of the charged pod, or the first; None without."""
         users = self._users.get(key)
-        if users is None or users.payer is None:
+        if users is None or users.charged_pod is None:
             return None
-        if users.payer != uid and (node := users.nodes[users.payer]) is not None:
+        if users.charged_pod != uid and (node := users.nodes[users.charged_pod]) is not None:
             return node
         used = (node for node, there in users.on.items() if any(other != uid for other in there))
         return next(filter(None, used), None)

@@ -17,20 +17,20 @@ from webhook.core.model.node import Node
 Value = str | int | bool
 
 
-class Device(NamedTuple):
+class SliceDevice(NamedTuple):
     """One device: its driver, and the attributes that classes select by, by qualified name (`gpu.nvidia.com/type`)."""
 
     driver: str
     attributes: Mapping[str, Value]
 
 
-class Condition(NamedTuple):
+class ClassCondition(NamedTuple):
     """One condition of a class: an attribute has this value; the attribute "" is the driver."""
 
     attribute: str
     value: Value
 
-    def is_met(self, device: Device) -> bool:
+    def is_met(self, device: SliceDevice) -> bool:
         """Whether a device meets the condition."""
         if not self.attribute:
             return device.driver == self.value
@@ -44,13 +44,13 @@ class Slice(NamedTuple):
     node: NodeName
     pool: str
     generation: int
-    devices: tuple[Device, ...]
+    devices: tuple[SliceDevice, ...]
     sized: tuple[SizedDevice, ...] = ()
 
 
 class _ClassSelector(NamedTuple):
     device_class: DeviceClass
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ClassCondition, ...]
 
 
 class DraSlices:
@@ -85,7 +85,7 @@ class DraSlices:
         return self._updated({each.node for each in (before, found) if each is not None})
 
     def set_class(
-        self, name: str, device_class: DeviceClass | None, conditions: tuple[Condition, ...]
+        self, name: str, device_class: DeviceClass | None, conditions: tuple[ClassCondition, ...]
     ) -> Iterable[Node]:
         """Set or remove (None) a class; return the nodes whose devices may have changed."""
         if device_class is None:

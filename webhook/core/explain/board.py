@@ -74,7 +74,7 @@ class DepartmentRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation:
+class DevicePart:
     """A pod's part of a device, in pieces."""
 
     pod: str
@@ -84,11 +84,11 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DeviceRow:
     """One GPU, or one instance of a partitioned GPU; a whole GPU has a single piece."""
 
     pieces: int
-    allocations: tuple[Allocation, ...] = ()
+    allocations: tuple[DevicePart, ...] = ()
 
     @property
     def used(self) -> int:
@@ -107,7 +107,7 @@ class DeviceGroup:
     """
 
     resource: ResourceName
-    devices: tuple[Device, ...]
+    devices: tuple[DeviceRow, ...]
     over: int = 0
     is_packed: bool = False
     weight: Units = 0
@@ -289,7 +289,7 @@ def node_row(node: Node, pods: Iterable[Resident], world: World) -> NodeRow:
 def _group(node: Node, resource: ResourceName, pods: list[Resident], world: World) -> DeviceGroup:
     offered = node.allocatable.get(resource, 0)
     allocations = [
-        (pod, Allocation(f"{pod.namespace}/{pod.name}", *_charged_as(pod, world), pieces))
+        (pod, DevicePart(f"{pod.namespace}/{pod.name}", *_charged_as(pod, world), pieces))
         for pod in pods
         if (pieces := dict(pod.demand.held).get(resource, 0))
     ]
@@ -327,34 +327,34 @@ def _sizes(node: Node, resource: ResourceName, offered: int, world: World) -> li
     return [per_device] * whole + [rest] * bool(rest)
 
 
-def _by_name(sizes: list[int], allocations: list[Allocation]) -> tuple[tuple[Device, ...], int]:
+def _by_name(sizes: list[int], allocations: list[DevicePart]) -> tuple[tuple[DeviceRow, ...], int]:
     """Assign pods to devices in order; their real devices are not known."""
-    held: list[list[Allocation]] = [[] for _ in sizes]
+    held: list[list[DevicePart]] = [[] for _ in sizes]
     index, left, over = 0, sizes[0] if sizes else 0, 0
     for allocation in allocations:
         pieces = allocation.pieces
         while pieces and index < len(sizes):
             taken = min(pieces, left)
-            held[index].append(Allocation(allocation.pod, allocation.team, allocation.tier, taken))
+            held[index].append(DevicePart(allocation.pod, allocation.team, allocation.tier, taken))
             pieces, left = pieces - taken, left - taken
             if not left:
                 index += 1
                 left = sizes[index] if index < len(sizes) else 0
         over += pieces
-    return tuple(Device(size, tuple(each)) for size, each in zip(sizes, held, strict=True)), over
+    return tuple(DeviceRow(size, tuple(each)) for size, each in zip(sizes, held, strict=True)), over
 
 
-def _by_device(node: Node, allocations: list[tuple[Resident, Allocation]], world: World) -> tuple[Device, ...]:
+def _by_device(node: Node, allocations: list[tuple[Resident, DevicePart]], world: World) -> tuple[DeviceRow, ...]:
     """Assign pods to the devices that they are known to have."""
     capacities = node.devices.capacities
-    held: list[list[Allocation]] = [[] for _ in capacities]
+    held: list[list[DevicePart]] = [[] for _ in capacities]
     for pod, allocation in allocations:
         request = pod.demand.per_device
         for index in world.fleet.devices_of(node.name, pod.uid):
             if request is not None:
                 pieces = request.on(capacities[index])
-                held[index].append(Allocation(allocation.pod, allocation.team, allocation.tier, pieces))
-    return tuple(Device(size, tuple(each)) for size, each in zip(capacities, held, strict=True))
+                held[index].append(DevicePart(allocation.pod, allocation.team, allocation.tier, pieces))
+    return tuple(DeviceRow(size, tuple(each)) for size, each in zip(capacities, held, strict=True))
 
 
 def _free(nodes: list[NodeRow], world: World) -> Iterator[FreeRow]:
@@ -392,7 +392,7 @@ def _largest(group: DeviceGroup) -> int:
 def _without_borrowers(group: DeviceGroup, rules: ReclaimRules) -> DeviceGroup:
     """Return the group without the pods that reclaim could evict."""
 
-    def stays(allocation: Allocation) -> bool:
+    def stays(allocation: DevicePart) -> bool:
         namespace = allocation.pod.partition("/")[0]
         is_protected = any(fnmatchcase(namespace, glob) for glob in rules.protected_namespaces)
         return is_protected or allocation.tier is Tier.GUARANTEED

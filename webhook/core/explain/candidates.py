@@ -3,22 +3,27 @@
 For explanations, not for decisions: it visits every node.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName
+from webhook.core.model.node import Node
 from webhook.core.model.selector import HELD, Constraints, Toleration
 from webhook.core.model.text import natural_sort_key
 from webhook.core.model.tier import Tier
 from webhook.core.peers.topology_filter import NO_SPREAD, TopologyFilter
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.placement import best_nodes
-from webhook.core.placement.rejecting_nodes import NOTHING_SHUNNED, Shunned
+from webhook.core.placement.rejecting_nodes import NOTHING_AVOIDED, AvoidedNodes
 from webhook.core.placement.score import Cost
 
+BEST: Final = 5
+"""Nodes that are shown with their costs."""
 
-class Cause(StrEnum):
+
+class Exclusion(StrEnum):
     """What excludes a node, the first that applies."""
 
     NOT_READY = "not ready"
@@ -53,104 +58,96 @@ class Candidates(NamedTuple):
     filtered: tuple[Filtered, ...]
 
 
-def candidates(
-    fleet: Fleet,
-    demand: Demand,
-    constraints: Constraints,
-    *,
-    tier: Tier,
-    count: int = 5,
-    keep_whole: int = 0,
-    spread: TopologyFilter = NO_SPREAD,
-    shunned: Shunned = NOTHING_SHUNNED,
-) -> Candidates:
-    """Return the candidates among all nodes; `constraints` are those of the pod and its pool.
+@dataclass(frozen=True, slots=True)
+class NodeSearch:
+    """A pod among all nodes; `constraints` are its own and those of its pool.
 
-    `shunned` are the nodes that its team does not use, or takes last.
+    `avoided` are the nodes that its team does not use, or takes last.
     """
-    matching = fleet.matching(constraints)
-    usable = matching & fleet.open_bits & ~shunned.closed
-    spread_slots = spread.narrowed(usable, lambda among: fleet.with_room(demand, among))
-    best = ranked(fleet, demand, spread_slots, shunned=shunned, count=count, tier=tier, keep_whole=keep_whole)
-    room = fleet.with_room(demand, usable & spread.allowed)
-    able, could = fleet.with_capacity(demand, matching), fleet.could_hold(demand, matching)
-    matching_if_held = fleet.matching(_with_held(constraints))
-    causes: dict[str, list[NodeName]] = {}
-    for node in fleet.nodes():
-        if not room & fleet.bit(node.name):
-            cause = _cause(
-                fleet,
-                node.name,
-                demand,
-                matching=matching,
-                matching_if_held=matching_if_held,
-                able=able,
-                could=could,
-                spread=spread,
-                closed=shunned.closed,
-            )
-            causes.setdefault(cause, []).append(node.name)
-    return Candidates(
-        tuple([Candidate(name, _cost(fleet, name, demand, tier)) for name in best]),
-        room.bit_count(),
-        tuple(
-            Filtered(cause, tuple(sorted(names, key=natural_sort_key)))
-            for cause, names in sorted(causes.items(), key=lambda item: (-len(item[1]), item[0]))
-        ),
-    )
+
+    fleet: Fleet
+    demand: Demand
+    constraints: Constraints
+    tier: Tier
+    keep_whole: int = 0
+    spread: TopologyFilter = NO_SPREAD
+    avoided: AvoidedNodes = NOTHING_AVOIDED
+
+    def candidates(self) -> Candidates:
+        """Return the candidates."""
+        fleet, demand = self.fleet, self.demand
+        matching = fleet.matching(self.constraints)
+        usable = matching & fleet.open_bits & ~self.avoided.closed
+        spread_slots = self.spread.narrowed(usable, lambda among: fleet.with_room(demand, among))
+        room = fleet.with_room(demand, usable & self.spread.allowed)
+        filters = _Filters(
+            matching=matching,
+            matching_if_held=fleet.matching(self.constraints.joined(tolerations=(Toleration(HELD, exists=True),))),
+            able=fleet.with_capacity(demand, matching),
+            could=fleet.could_hold(demand, matching),
+        )
+        causes: dict[str, list[NodeName]] = {}
+        for node in fleet.nodes():
+            if not room & fleet.bit(node.name):
+                causes.setdefault(self._cause(node, filters), []).append(node.name)
+        return Candidates(
+            tuple([Candidate(name, self._cost(name)) for name in self._ranked(spread_slots, count=BEST)]),
+            room.bit_count(),
+            tuple(
+                Filtered(cause, tuple(sorted(names, key=natural_sort_key)))
+                for cause, names in sorted(causes.items(), key=lambda item: (-len(item[1]), item[0]))
+            ),
+        )
+
+    def place_of(self, name: NodeName) -> int | None:
+        """Return the place of a node among those that have room; None if it has none."""
+        among = self.fleet.matching(self.constraints) & self.spread.allowed & ~self.avoided.closed
+        order = self._ranked(among, count=len(self.fleet))
+        return order.index(name) + 1 if name in order else None
+
+    def _ranked(self, among: int, *, count: int) -> list[NodeName]:
+        """Return the best of some nodes in order, those last that the team takes last."""
+        found: list[NodeName] = []
+        for part in (among & ~self.avoided.last, among & self.avoided.last):
+            found += best_nodes(self.fleet, self.demand, part, count=count, tier=self.tier, keep_whole=self.keep_whole)
+        return found[:count]
+
+    def _cost(self, name: NodeName) -> Cost | None:
+        fleet = self.fleet
+        resource = fleet.gpus.resource_for(self.demand)
+        if resource is None:
+            return None
+        view = fleet.gpus.view(resource)
+        number = max(view.classes.numbers(fleet.bit(name)))
+        ranking = view.ranking(self.demand, resource, self.tier)
+        return ranking.cost(view.classes.all[number]) if number >= 0 else None
+
+    def _cause(self, node: Node, filters: "_Filters") -> str:
+        bit = self.fleet.bit(node.name)
+        if not node.is_ready:
+            return Exclusion.NOT_READY
+        if node.is_cordoned:
+            return Exclusion.CORDONED
+        if not filters.matching & bit:
+            return Exclusion.HELD if filters.matching_if_held & bit else Exclusion.CONSTRAINTS
+        if not filters.able & bit:
+            return Exclusion.LESSENED if filters.could & bit else Exclusion.NEVER
+        if self.avoided.closed & bit:
+            return Exclusion.REJECTS
+        if (why := topology_obstacle(self.spread, bit)) is not None:
+            return why
+        requests, free = self.demand.requests, self.fleet.free
+        short = next((resource for resource, amount in requests if free(node.name, resource) < amount), None)
+        return Exclusion.DEVICES if short is None else f"too little {short} free"
 
 
-def ranked(
-    fleet: Fleet, demand: Demand, among: int, *, shunned: Shunned, count: int, tier: Tier, keep_whole: int
-) -> tuple[NodeName, ...]:
-    """Return the best of some nodes in order, those last that a team takes last."""
-    found: tuple[NodeName, ...] = ()
-    for part in (among & ~shunned.last, among & shunned.last):
-        found += tuple(best_nodes(fleet, demand, part, count=count, tier=tier, keep_whole=keep_whole))
-    return found[:count]
+class _Filters(NamedTuple):
+    """The slots that pass each filter: constraints, these on held nodes too, the size of a node now and at best."""
 
-
-def _with_held(constraints: Constraints) -> Constraints:
-    return constraints.joined(tolerations=(Toleration(HELD, exists=True),))
-
-
-def _cost(fleet: Fleet, name: NodeName, demand: Demand, tier: Tier) -> Cost | None:
-    resource = fleet.gpus.resource_for(demand)
-    if resource is None:
-        return None
-    view = fleet.gpus.view(resource)
-    ranking = view.ranking(demand, resource, tier)
-    number = max(view.classes.numbers(fleet.bit(name)))
-    return ranking.cost(view.classes.all[number]) if number >= 0 else None
-
-
-def _cause(
-    fleet: Fleet,
-    name: NodeName,
-    demand: Demand,
-    *,
-    matching: int,
-    matching_if_held: int,
-    able: int,
-    could: int,
-    spread: TopologyFilter,
-    closed: int,
-) -> str:
-    node, bit = fleet.get(name), fleet.bit(name)
-    if node is not None and not node.is_ready:
-        return Cause.NOT_READY
-    if node is not None and node.is_cordoned:
-        return Cause.CORDONED
-    if not matching & bit:
-        return Cause.HELD if matching_if_held & bit else Cause.CONSTRAINTS
-    if not able & bit:
-        return Cause.LESSENED if could & bit else Cause.NEVER
-    if closed & bit:
-        return Cause.REJECTS
-    if (why := topology_obstacle(spread, bit)) is not None:
-        return why
-    short = next((resource for resource, amount in demand.requests if fleet.free(name, resource) < amount), None)
-    return Cause.DEVICES if short is None else f"too little {short} free"
+    matching: int
+    matching_if_held: int
+    able: int
+    could: int
 
 
 def topology_obstacle(spread: TopologyFilter, bit: int) -> str | None:

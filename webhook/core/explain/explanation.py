@@ -13,7 +13,7 @@ from webhook.core.admission.old_pods import OldPods, old_pods
 from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.admission.queueing import limits_in_the_way
 from webhook.core.admission.unplaced import rejections
-from webhook.core.explain.candidates import Candidates, candidates, ranked
+from webhook.core.explain.candidates import Candidates, NodeSearch
 from webhook.core.explain.domains import DomainSteps, domain_steps
 from webhook.core.explain.obstacles import obstacles
 from webhook.core.model.amount import Units
@@ -23,9 +23,7 @@ from webhook.core.model.names import Namespace, NodeName, PoolName, TeamName, Us
 from webhook.core.model.pod import Pod, Requester
 from webhook.core.model.policy import Policy, Pool, Team
 from webhook.core.model.reason import Code
-from webhook.core.model.selector import Constraints
-from webhook.core.model.tier import Tier
-from webhook.core.peers.topology_filter import TopologyFilter, TopologyRequest, evaluate_topology
+from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
 from webhook.core.quota.holders import Holder
 from webhook.core.quota.limits import AppliedLimit, applied_limits, applied_model_limits
 from webhook.core.world.world import World
@@ -136,51 +134,31 @@ def _pools(assessed: Assessment, world: World, node: NodeName | None) -> Iterato
     for pool in world.policy.pools or (WHOLE_CLUSTER,):
         if pool in allowed:
             constraints = world.joined(pod.constraints, pool)
-            keep_whole = world.policy.placement.keep_whole
-            spread = evaluate_topology(
-                TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints), world.fleet, world.pod_counts
-            )
-            shunned = world.rejecting_nodes.shunned(team.name, world.fleet)
-            nodes = candidates(
+            request = TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints)
+            search = NodeSearch(
                 world.fleet,
                 pod.demand,
                 constraints,
-                tier=tier,
-                keep_whole=keep_whole,
-                spread=spread,
-                shunned=shunned,
+                tier,
+                keep_whole=world.policy.placement.keep_whole,
+                spread=evaluate_topology(request, world.fleet, world.pod_counts),
+                avoided=world.rejecting_nodes.avoided(team.name, world.fleet),
             )
-            step = _node_step(node, pod.demand, constraints, world, spread=spread, tier=tier, team=team.name)
-            yield PoolStep(pool, None, nodes, step)
+            yield PoolStep(pool, None, search.candidates(), _node_step(node, search, world, team.name))
         else:
             yield PoolStep(pool, _why_closed(pod, pool, team), None)
 
 
-def _node_step(
-    name: NodeName | None,
-    demand: Demand,
-    constraints: Constraints,
-    world: World,
-    *,
-    spread: TopologyFilter,
-    tier: Tier,
-    team: TeamName,
-) -> NodeStep | None:
+def _node_step(name: NodeName | None, search: NodeSearch, world: World, team: TeamName) -> NodeStep | None:
     fleet = world.fleet
-    shunned = world.rejecting_nodes.shunned(team, fleet)
     node = None if name is None else fleet.get(name)
     if node is None:
         return None
-    reasons = obstacles(fleet, node, demand, constraints, spread=spread)
-    if shunned.closed & fleet.bit(node.name):
+    reasons = obstacles(fleet, node, search.demand, search.constraints, spread=search.spread)
+    if search.avoided.closed & fleet.bit(node.name):
         found = [each for each in world.rejecting_nodes.on(node.name) if each.team == team]
         reasons = (*reasons, f"{rejections(found).text}: it is tried again later, by one pod at a time")
-    if reasons:
-        return NodeStep(node.name, reasons)
-    among = fleet.matching(constraints) & spread.allowed & ~shunned.closed
-    keep_whole = world.policy.placement.keep_whole
-    order = ranked(fleet, demand, among, shunned=shunned, count=len(fleet), tier=tier, keep_whole=keep_whole)
-    return NodeStep(node.name, (), order.index(node.name) + 1 if node.name in order else None)
+    return NodeStep(node.name, reasons, None if reasons else search.place_of(node.name))
 
 
 def _why_closed(pod: Pod, pool: Pool, team: Team) -> str:

@@ -14,7 +14,7 @@ from webhook.core.model.amount import Units
 from webhook.core.model.names import DepartmentName, TeamName, Uid, User
 from webhook.core.queue.pod_queue import ROWS_PER_USER
 from webhook.core.queue.queued_pod import Age, QueueEntry, entry_of
-from webhook.core.queue.standing import Level, Rank, Standing, rank
+from webhook.core.queue.standing import DepartmentStanding, Rank, Standing, rank
 from webhook.core.waiting.waiting_entries import WaitingEntries, queued_pod
 from webhook.core.world.world import World
 
@@ -119,7 +119,7 @@ class _Shares:
     def __init__(self, view: WaitingEntries, world: World) -> None:
         self._world = world
         self._standings: dict[TeamName, Standing] = {}
-        self._levels: dict[DepartmentName, Level] = {}
+        self._levels: dict[DepartmentName, DepartmentStanding] = {}
         self._view = view
 
     def rank(self, entry: QueueEntry) -> Rank:
@@ -144,9 +144,9 @@ class _Shares:
             standing = self._standings[team] = self._view.of(team)
         return standing._replace(departments=tuple(level for _, level in self._levels_of(team)))
 
-    def _levels_of(self, team: TeamName) -> Iterator[tuple[DepartmentName, Level]]:
+    def _levels_of(self, team: TeamName) -> Iterator[tuple[DepartmentName, DepartmentStanding]]:
         """Yield the departments above a team, the nearest first."""
         for usage in self._world.usage(team).levels:
             own = usage.department
-            level = Level(own.gpus.guaranteed, usage.guaranteed, usage.preemptible, own.weight)
+            level = DepartmentStanding(own.gpus.guaranteed, usage.guaranteed, usage.preemptible, own.weight)
             yield own.name, self._levels.setdefault(own.name, level)

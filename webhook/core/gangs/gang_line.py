@@ -54,15 +54,15 @@ class _Incomplete(NamedTuple):
 class GangLine:
     """The gangs of waiting pods, kept by events. Times are in seconds of Unix time.
 
-    `timeouts` are the gangs that did not come in time since they were last taken from it. `is_on_its_way`: a pod is
+    `timeouts` are the gangs that did not come in time since they were last taken from it. `is_starting`: a pod is
     charged, or its start is not over.
     """
 
-    def __init__(self, world: World, *, paused: Collection[Uid], is_on_its_way: Callable[[Uid], bool]) -> None:
+    def __init__(self, world: World, *, paused: Collection[Uid], is_starting: Callable[[Uid], bool]) -> None:
         self.timeouts: list[GangTimeout] = []
         self._world = world
         self._paused = paused
-        self._is_on_its_way = is_on_its_way
+        self._is_starting = is_starting
         self._plans = GangPlans(world)
         self._gang_of: dict[Uid, GangId] = {}
         self._began: dict[GangId, int] = {}
@@ -183,7 +183,7 @@ class GangLine:
         if world.gangs.has_started(gang):
             return GangEntries(alone=self._alone(gang, uids))
         self._started.discard(gang)
-        if any(self._is_on_its_way(member.uid) for member in members):
+        if any(self._is_starting(member.uid) for member in members):
             return GangEntries()
         ready = sorted((member for member in members if self._may_start(member)), key=_age)
         size = self._plans.size(gang)
@@ -224,8 +224,8 @@ class GangLine:
         return self._world.gangs.others(gang) if size.counts_all else 0
 
     def _may_start(self, pod: WaitingPod) -> bool:
-        """Whether a pod may be judged now: it has its turn, is not paused, and is not on its way."""
-        return pod.has_turn and pod.uid not in self._paused and not self._is_on_its_way(pod.uid)
+        """Whether a pod may be judged now: it has its turn, is not paused, and has not begun."""
+        return pod.has_turn and pod.uid not in self._paused and not self._is_starting(pod.uid)
 
     def _alone(self, gang: GangId, uids: dict[Uid, None]) -> tuple[WaitingPod, ...]:
         """Return the members of a started gang to add: all of them once, then those that changed."""

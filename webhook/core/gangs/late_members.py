@@ -28,7 +28,7 @@ class EndedReservations(NamedTuple):
 def expected_members(first: Sequence[WaitingPod], late: Sequence[Pod]) -> tuple[WaitingPod, ...]:
     """Return pods of a gang that do not exist yet as members of it, to be judged with those that do.
 
-    They are of the team and the user of the oldest one, and in its namespace: who sent that one pays for them.
+    They are of the team and the user of the oldest one, and in its namespace: who sent that one is charged for them.
     """
     oldest = first[0]
     created = max(member.created for member in first) + 1

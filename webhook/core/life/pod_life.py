@@ -20,7 +20,7 @@ class Stage(StrEnum):
     it yet. WAITS: no node has room for it, or no node is there that it may use. STALLED: something else than room
     keeps it off every node, such as a volume that does not exist, or another controller's gate. BOUND: it starts or
     runs on a node. ENDING: it is deleted, and its node has time to end it. OVERDUE: its node had time to end it and
-    has not reported that. LOST: the same on a node that is lost. ENDED: no container of it can run any more.
+    has not reported that. LOST: the same on a node that is lost. ENDED: no container of it can still run.
     """
 
     IN_LINE = "in line"
@@ -35,7 +35,7 @@ class Stage(StrEnum):
     ENDED = "ended"
 
 
-class Room(StrEnum):
+class RoomUse(StrEnum):
     """The room that a pod takes: none; on the node that was chosen for it, for a time; on its node."""
 
     NONE = "none"
@@ -43,7 +43,7 @@ class Room(StrEnum):
     TAKEN = "taken"
 
 
-class Removal(StrEnum):
+class RemovalWay(StrEnum):
     """How a borrowing pod is made to leave.
 
     EVICT: by the Eviction API, with its grace period up to the bound of policy. DELETE: the same request, which the API
@@ -66,22 +66,22 @@ class Terms:
     """
 
     is_charged: bool
-    room: Room
-    removal: Removal
+    room: RoomUse
+    removal: RemovalWay
     is_entitled: bool = False
 
 
 TERMS: Final[Mapping[Stage, Terms]] = {
-    Stage.IN_LINE: Terms(is_charged=False, room=Room.NONE, removal=Removal.NEVER, is_entitled=True),
-    Stage.RESERVED: Terms(is_charged=True, room=Room.PROMISED, removal=Removal.NEVER, is_entitled=True),
-    Stage.ADMITTED: Terms(is_charged=True, room=Room.PROMISED, removal=Removal.DELETE),
-    Stage.WAITS: Terms(is_charged=True, room=Room.PROMISED, removal=Removal.DELETE, is_entitled=True),
-    Stage.STALLED: Terms(is_charged=True, room=Room.PROMISED, removal=Removal.DELETE),
-    Stage.BOUND: Terms(is_charged=True, room=Room.TAKEN, removal=Removal.EVICT),
-    Stage.ENDING: Terms(is_charged=True, room=Room.TAKEN, removal=Removal.SHORTEN),
-    Stage.OVERDUE: Terms(is_charged=True, room=Room.TAKEN, removal=Removal.SHORTEN),
-    Stage.LOST: Terms(is_charged=False, room=Room.TAKEN, removal=Removal.NEVER),
-    Stage.ENDED: Terms(is_charged=False, room=Room.NONE, removal=Removal.NEVER),
+    Stage.IN_LINE: Terms(is_charged=False, room=RoomUse.NONE, removal=RemovalWay.NEVER, is_entitled=True),
+    Stage.RESERVED: Terms(is_charged=True, room=RoomUse.PROMISED, removal=RemovalWay.NEVER, is_entitled=True),
+    Stage.ADMITTED: Terms(is_charged=True, room=RoomUse.PROMISED, removal=RemovalWay.DELETE),
+    Stage.WAITS: Terms(is_charged=True, room=RoomUse.PROMISED, removal=RemovalWay.DELETE, is_entitled=True),
+    Stage.STALLED: Terms(is_charged=True, room=RoomUse.PROMISED, removal=RemovalWay.DELETE),
+    Stage.BOUND: Terms(is_charged=True, room=RoomUse.TAKEN, removal=RemovalWay.EVICT),
+    Stage.ENDING: Terms(is_charged=True, room=RoomUse.TAKEN, removal=RemovalWay.SHORTEN),
+    Stage.OVERDUE: Terms(is_charged=True, room=RoomUse.TAKEN, removal=RemovalWay.SHORTEN),
+    Stage.LOST: Terms(is_charged=False, room=RoomUse.TAKEN, removal=RemovalWay.NEVER),
+    Stage.ENDED: Terms(is_charged=False, room=RoomUse.NONE, removal=RemovalWay.NEVER),
 }
 
 _BY_OBSTACLE: Final[Mapping[Obstacle, Stage]] = {
@@ -112,11 +112,11 @@ def stage_of(pod: Resident, *, now: int, is_node_lost: bool) -> Stage:
     return Stage.LOST if is_node_lost else Stage.OVERDUE
 
 
-def removal_of(pod: Resident) -> Removal:
+def removal_of(pod: Resident) -> RemovalWay:
     """Return how a pod is made to leave, if it borrows: that depends on neither the time nor its node's state.
 
     A static pod never does: kubelet runs it from a file of its node, and creates its object again.
     """
     if pod.handling is Handling.MIRROR:
-        return Removal.NEVER
+        return RemovalWay.NEVER
     return TERMS[stage_of(pod, now=0, is_node_lost=False)].removal

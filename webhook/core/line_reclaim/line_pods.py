@@ -9,7 +9,7 @@ from webhook.core.model.pod import Pod
 from webhook.core.model.tier import Tier
 from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import InFlightCharge
-from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
+from webhook.core.reclaim.reclaim_pod import ReclaimPod, SchedulerReport
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
@@ -23,7 +23,7 @@ def as_guaranteed(waiting: WaitingPod, pod: Pod, *, team: TeamName, user: User |
         labels=pod.labels,
         constraints=pod.constraints,
         topology=pod.topology,
-        report=Report(waiting.created, is_for_room=True),
+        report=SchedulerReport(waiting.created, is_for_room=True),
     )
 
 

@@ -63,7 +63,7 @@ def levels_to_try(request: DomainRequest | None, policy_levels: tuple[str, ...])
 def asked_levels(request: DomainRequest | None, policy_levels: tuple[str, ...]) -> tuple[DomainLevel, ...]:
     """Return the level that is asked for and, for a preference, the larger ones after it; none without a request.
 
-    Where others pay for the room, no smaller domain is sought than the one that is asked for.
+    Where others are evicted for the room, no smaller domain is sought than the one that is asked for.
     """
     if request is None or not request.key:
         return ()

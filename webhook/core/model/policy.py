@@ -324,7 +324,7 @@ class QueueRules:
     """How pods wait in the queue: at most `depth` of each team.
 
     With `half_life_seconds`, past use counts in the order of teams, and half as much after that time; 0: it does not.
-    A pod that waited `strict_after_seconds` for a limit is not passed by smaller pods of the same limit any more.
+    A pod that waited `strict_after_seconds` for a limit is no longer passed by smaller pods of the same limit.
     `gang_timeout_seconds` is how long a gang may take to come, and for how long room is kept for its later pods. A pod
     that finds no room holds back those behind it for at most `hold_back_seconds`.
     """

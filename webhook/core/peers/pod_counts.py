@@ -18,8 +18,8 @@ MAX_COUNTERS: Final = 512
 """Counters kept at a time, one per workload that spreads its pods; the oldest is computed again on the next query."""
 
 MAX_FOREIGN_COUNTERS: Final = 64
-"""Counters kept for queries about other namespaces than the pod's own: the pods of those namespaces pay for each
-change."""
+"""Counters kept for queries about other namespaces than the pod's own: each change of a pod
+of those namespaces costs time."""
 
 MAX_ENTRIES: Final = 200_000
 """Nodes in all counters together, some 20 MB; above that the oldest counters are dropped."""

@@ -24,7 +24,7 @@ MAX_ROOMS: Final = 32
 """Domains that are returned of those with room for all pods, and of the others: there may be as many as nodes."""
 
 
-class Kind(NamedTuple):
+class EqualPods(NamedTuple):
     """Equal pods: what each needs, how many they are, and the slots that they may use, full or not."""
 
     demand: Demand
@@ -117,7 +117,7 @@ class _Tally:
     rest: int = 0
 
 
-def domain_rooms(fleet: Fleet, level: DomainLevel, kinds: Sequence[Kind], supply: Supply) -> DomainRooms:
+def domain_rooms(fleet: Fleet, level: DomainLevel, kinds: Sequence[EqualPods], supply: Supply) -> DomainRooms:
     """Return the domains of a level with a node that the pods may use, the best first.
 
     First come those that hold all pods: where the least is missing, then the least rest, then by name. The others
@@ -136,7 +136,7 @@ def domain_rooms(fleet: Fleet, level: DomainLevel, kinds: Sequence[Kind], supply
     return _Ranked(level, kinds, groups.paths, tallies, enough).rooms()
 
 
-def cluster_room(fleet: Fleet, kinds: Sequence[Kind], supply: Supply) -> tuple[int, bool]:
+def cluster_room(fleet: Fleet, kinds: Sequence[EqualPods], supply: Supply) -> tuple[int, bool]:
     """Return how many of some pods all nodes together hold, and whether that is all of them.
 
     As for a domain: an upper bound where pods differ.
@@ -154,7 +154,7 @@ class _Ranked:
     """The domains of a level by group, as they are ordered and shown."""
 
     level: DomainLevel
-    kinds: Sequence[Kind]
+    kinds: Sequence[EqualPods]
     paths: Sequence[Path]
     tallies: Mapping[int, _Tally]
     enough: Mapping[int, _Tally]
@@ -207,7 +207,7 @@ def domain_of(node: Node, level: DomainLevel) -> tuple[str, tuple[Requirement, .
 
 
 def _count(
-    tallies: Mapping[int, _Tally], ids: Sequence[int], kinds: Sequence[Kind], fleet: Fleet, supply: Supply
+    tallies: Mapping[int, _Tally], ids: Sequence[int], kinds: Sequence[EqualPods], fleet: Fleet, supply: Supply
 ) -> None:
     """Count how many pods of each kind the nodes of each domain hold, and add up what several kinds share."""
     for number, kind in enumerate(kinds):
@@ -232,7 +232,7 @@ def _count(
                 amounts[resource] = amounts.get(resource, 0) + max(0, amount)
 
 
-def _is_enough(tally: _Tally, kinds: Sequence[Kind]) -> bool:
+def _is_enough(tally: _Tally, kinds: Sequence[EqualPods]) -> bool:
     if any(count < kind.number for count, kind in zip(tally.counts, kinds, strict=True)):
         return False
     if len(kinds) == 1:
@@ -245,7 +245,7 @@ def _is_enough(tally: _Tally, kinds: Sequence[Kind]) -> bool:
 
 
 def _add_rest(
-    tallies: Mapping[int, _Tally], ids: Sequence[int], usable: Sequence[int], kinds: Sequence[Kind], fleet: Fleet
+    tallies: Mapping[int, _Tally], ids: Sequence[int], usable: Sequence[int], kinds: Sequence[EqualPods], fleet: Fleet
 ) -> None:
     """Add up the free GPUs of the resource that most pods are placed by, and how useful these are."""
     largest = max(kinds, key=lambda kind: kind.demand.gpus * kind.number, default=None)

@@ -74,14 +74,14 @@ class ClosedNode(NamedTuple):
     until: int
 
 
-class Shunned(NamedTuple):
+class AvoidedNodes(NamedTuple):
     """Bitmaps of the nodes that a pod may not use now, and of those that it takes last."""
 
     closed: int = 0
     last: int = 0
 
 
-NOTHING_SHUNNED: Final = Shunned()
+NOTHING_AVOIDED: Final = AvoidedNodes()
 
 
 class _Record:
@@ -140,7 +140,7 @@ class RejectingNodes:
         self._early: dict[tuple[NodeName, Namespace], list[Rejection | Start]] = {}
         self._created: dict[NodeName, int] = {}  # of all nodes
         self._started: dict[NodeName, int] = {}  # the latest start on a node that has records
-        self._shunned: dict[TeamName, Shunned] = {}  # for this fleet, until this time
+        self._avoided: dict[TeamName, AvoidedNodes] = {}  # for this fleet, until this time
         self._suspects: int | None = None
         self._fleet: Fleet | None = None
         self._valid_until = 0
@@ -213,21 +213,21 @@ class RejectingNodes:
 
     # -- queries
 
-    def shunned(self, team: TeamName, fleet: Fleet) -> Shunned:
+    def avoided(self, team: TeamName, fleet: Fleet) -> AvoidedNodes:
         """Return the nodes that the pods of a team may not use now, and those that they take last."""
         if not self.records:
-            return NOTHING_SHUNNED
+            return NOTHING_AVOIDED
         if fleet is not self._fleet:
             self._change()
             self._fleet = fleet
-        found = self._shunned.get(team)
+        found = self._avoided.get(team)
         if found is None:
-            found = self._shunned[team] = self._shunned_by(team, fleet)
+            found = self._avoided[team] = self._avoided_by(team, fleet)
         return found
 
     def closed_to(self, fleet: Fleet) -> dict[TeamName, int]:
         """Return the nodes that the pods of each team may not use now."""
-        return {team: bits for team in self.records if (bits := self.shunned(team, fleet).closed)}
+        return {team: bits for team in self.records if (bits := self.avoided(team, fleet).closed)}
 
     def closed(self) -> Iterator[ClosedNode]:
         """Yield the nodes that were closed and not used since, for each team."""
@@ -290,18 +290,18 @@ class RejectingNodes:
         self._change()
 
     def _change(self) -> None:
-        self._shunned.clear()
+        self._avoided.clear()
         self._suspects = None
         self._valid_until = self._now + REMEMBERED_SECONDS
 
-    def _shunned_by(self, team: TeamName, fleet: Fleet) -> Shunned:
+    def _avoided_by(self, team: TeamName, fleet: Fleet) -> AvoidedNodes:
         closed, last, now = 0, self._all_suspects(fleet), self._now
         for node, record in self.records.get(team, {}).items():
             if record.is_closed(now):
                 closed |= fleet.bit(node)
             elif record.rejections:
                 last |= fleet.bit(node)
-        return Shunned(closed, last & ~closed)
+        return AvoidedNodes(closed, last & ~closed)
 
     def _all_suspects(self, fleet: Fleet) -> int:
         """Return the nodes that are closed to any team, or were, and on which no pod has started since."""

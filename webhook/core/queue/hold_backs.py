@@ -1,4 +1,4 @@
-"""For how long entries that find no room hold back those behind them: a bound, so that none does so for ever.
+"""For how long entries that find no room hold back those behind them: a bound, so that none does so forever.
 
 An entry whose GPUs are free on a node that it may use waits for something else there, such as cpu. What is kept idle
 for it then helps no one, so that is bounded closely.

@@ -13,7 +13,7 @@ from webhook.core.model.amount import Units
 from webhook.core.model.names import NodeName
 
 
-class NodeRoom(NamedTuple):
+class KeepableNode(NamedTuple):
     """A node where the entry may run: GPU units that are free now, and those that are once all pods there ended."""
 
     name: NodeName
@@ -22,7 +22,7 @@ class NodeRoom(NamedTuple):
 
 
 def kept_nodes(
-    pods: Sequence[Units], rooms: Iterable[NodeRoom], *, before: frozenset[NodeName] = frozenset()
+    pods: Sequence[Units], rooms: Iterable[KeepableNode], *, before: frozenset[NodeName] = frozenset()
 ) -> frozenset[NodeName]:
     """Return the nodes to keep for pods of these sizes; none if the nodes together are too small.
 
@@ -34,7 +34,7 @@ def kept_nodes(
     return _chosen(pods, [room for room in all_rooms if room.name in before]) or _chosen(pods, all_rooms)
 
 
-def _chosen(pods: Sequence[Units], rooms: Iterable[NodeRoom]) -> frozenset[NodeName]:
+def _chosen(pods: Sequence[Units], rooms: Iterable[KeepableNode]) -> frozenset[NodeName]:
     left = {room.name: room for room in rooms}
     chosen = set()
     for gpus, count in sorted(Counter(pods).items(), reverse=True):
@@ -45,7 +45,7 @@ def _chosen(pods: Sequence[Units], rooms: Iterable[NodeRoom]) -> frozenset[NodeN
                 return frozenset()
             best = by_cost[0][1]
             chosen.add(best.name)
-            rest = left[best.name] = NodeRoom(best.name, best.free - gpus, best.size - gpus)
+            rest = left[best.name] = KeepableNode(best.name, best.free - gpus, best.size - gpus)
             if rest.size >= gpus:
                 heapreplace(by_cost, (_cost(rest, gpus), rest))
             else:
@@ -53,5 +53,5 @@ def _chosen(pods: Sequence[Units], rooms: Iterable[NodeRoom]) -> frozenset[NodeN
     return frozenset(chosen)
 
 
-def _cost(room: NodeRoom, gpus: Units) -> tuple[Units, Units, NodeName]:
+def _cost(room: KeepableNode, gpus: Units) -> tuple[Units, Units, NodeName]:
     return max(0, gpus - room.free), room.size, room.name

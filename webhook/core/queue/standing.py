@@ -26,7 +26,7 @@ class ModelShare(NamedTuple):
     used: Units
 
 
-class Level(NamedTuple):
+class DepartmentStanding(NamedTuple):
     """A department above a team: the same numbers for all teams in it together. `weight` counts among its siblings."""
 
     guaranteed: int = 0
@@ -49,7 +49,7 @@ class Standing(NamedTuple):
     weight: Units = 1
     past: Units = 0
     models: Mapping[GpuModel, ModelShare] = _NO_MODELS
-    departments: tuple[Level, ...] = ()
+    departments: tuple[DepartmentStanding, ...] = ()
 
     def has_share_for(self, lot: Lot) -> bool:
         """Whether an entry fits inside the guaranteed share, and inside that of its model where there is one."""

@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final, NamedTuple
 
 from webhook.core.model.names import NodeName
 
@@ -12,6 +13,17 @@ class Way(StrEnum):
 
     IN_TURN = "inTurn"
     BACKFILL = "backfill"
+
+
+class Attempt(NamedTuple):
+    """How a start is tried: off the nodes that are `kept` for others; `before` are those that were kept for it."""
+
+    way: Way = Way.IN_TURN
+    kept: frozenset[NodeName] = frozenset()
+    before: frozenset[NodeName] = frozenset()
+
+
+IN_TURN: Final = Attempt()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ class ShareUsage(Protocol):
     guaranteed: Units
 
 
-class Kept(NamedTuple):
+class TeamKeeps(NamedTuple):
     """What one team keeps: no more than its share has left."""
 
     gpus: Units
@@ -38,7 +38,7 @@ class KeptRoom:
     __slots__ = ("teams",)
 
     def __init__(self) -> None:
-        self.teams: dict[TeamName, Kept] = {}
+        self.teams: dict[TeamName, TeamKeeps] = {}
 
     @property
     def total(self) -> Units:
@@ -48,6 +48,6 @@ class KeptRoom:
     def set(self, team: TeamName, gpus: Units, *, share: Units, usage: ShareUsage) -> None:
         """Keep room for a team's waiting pods of so many units; 0: none."""
         if gpus:
-            self.teams[team] = Kept(gpus, share, usage)
+            self.teams[team] = TeamKeeps(gpus, share, usage)
         else:
             self.teams.pop(team, None)

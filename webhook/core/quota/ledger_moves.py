@@ -65,7 +65,7 @@ class Moves(NamedTuple):
         return self._replace(epoch=epoch, home=None, left={**self.left, self.home: epoch})
 
     def settled(self, department: DepartmentName, *, epoch: int) -> "Moves":
-        """Forget a department that holds no charges of the team any more."""
+        """Forget a department that no longer holds charges of the team."""
         if self.left.get(department) != epoch:
             return self
         return self._replace(left={name: each for name, each in self.left.items() if name != department})

@@ -28,7 +28,7 @@ _RANKED_CHANGES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class UsageEntry:
     """One pod's charge. `holder` is the name of the controller, or of the bare pod.
 
     `is_unlabeled`: the pod bypassed the webhook, so it has no tier; it counts against the guaranteed share.
@@ -76,7 +76,7 @@ class TeamUsage:
 
     def __init__(self, levels: tuple[DepartmentUsage, ...] = ()) -> None:
         self.levels = levels
-        self._entries: dict[Uid, Entry] = {}
+        self._entries: dict[Uid, UsageEntry] = {}
         self._details: dict[str, HolderDetails] = {}
         self._revisions: dict[str, dict[str, None]] = {}  # the ReplicaSets of a name up to its last hyphen
         self._by_user: dict[User, Units] = {}
@@ -94,7 +94,7 @@ class TeamUsage:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, uid: Uid) -> Entry | None:
+    def get(self, uid: Uid) -> UsageEntry | None:
         """Find a pod's entry."""
         return self._entries.get(uid)
 
@@ -173,11 +173,11 @@ class TeamUsage:
             is_leaving=details.leaving == details.gpus,
         )
 
-    def entries(self) -> Iterator[tuple[Uid, Entry]]:
+    def entries(self) -> Iterator[tuple[Uid, UsageEntry]]:
         """Return all entries by pod UID."""
         yield from self._entries.items()
 
-    def charge(self, uid: Uid, entry: Entry) -> None:
+    def charge(self, uid: Uid, entry: UsageEntry) -> None:
         """Put a pod on the book; the same UID again replaces its entry, so a repeated call charges once."""
         self.release(uid)
         self._entries[uid] = entry
@@ -188,7 +188,7 @@ class TeamUsage:
         if (entry := self._entries.pop(uid, None)) is not None:
             self._add(entry, -1)
 
-    def _add(self, entry: Entry, sign: int) -> None:
+    def _add(self, entry: UsageEntry, sign: int) -> None:
         charge = entry.charge
         gpus = sign * charge.gpus
         self.total += gpus
@@ -234,7 +234,7 @@ class TeamUsage:
         else:
             del self._revisions[name]
 
-    def _update_details(self, entry: Entry, sign: int, gpus: Units) -> None:
+    def _update_details(self, entry: UsageEntry, sign: int, gpus: Units) -> None:
         details = self._details.get(entry.holder)
         if details is None:
             details = self._details[entry.holder] = HolderDetails()
@@ -265,7 +265,7 @@ class _Rankings:
 
     __slots__ = ("guaranteed", "guaranteed_model", "model", "team", "user")
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
+    def __init__(self, entries: Iterable[UsageEntry]) -> None:
         self.team = Holders()
         self.guaranteed = Holders()
         self.user: dict[User, Holders] = {}
@@ -274,7 +274,7 @@ class _Rankings:
         for entry in entries:
             self.add(entry, entry.charge.gpus)
 
-    def add(self, entry: Entry, gpus: Units) -> None:
+    def add(self, entry: UsageEntry, gpus: Units) -> None:
         """Add an entry's GPUs to the sums of its holder; negative ones where the entry leaves."""
         name, charge = entry.holder, entry.charge
         self.team.change(name, gpus)

@@ -7,40 +7,20 @@ Of more domains than `MAX_ROOMS` those are planned for where the fewest GPUs are
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from webhook.core.model.amount import Units
 from webhook.core.model.demand import Demand
 from webhook.core.model.domain_request import DomainLevel, DomainRequest, asked_levels
 from webhook.core.model.names import NodeName, ResourceName
-from webhook.core.placement.domain_search import DomainRoom, Kind, domain_rooms
+from webhook.core.placement.domain_search import DomainRoom, EqualPods, domain_rooms
 from webhook.core.placement.fleet import Fleet
-from webhook.core.reclaim.reclaim_plan import Cause, Move, ReclaimSnapshot, Refused
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.trial import Trial
 from webhook.core.reclaim.victim import VictimIndex
 from webhook.core.reclaim.victim_cost import VictimCost
 
-Outcome = Move | Refused
-
-
-class Trial(Protocol):
-    """The snapshot after the moves planned so far."""
-
-    def savepoint(self) -> int:
-        """Return a name of the present state for `undo`."""
-        ...
-
-    def undo(self, savepoint: int) -> None:
-        """Restore an earlier state."""
-        ...
-
-    def place(self, waiting: ReclaimPod, *, among: int = -1) -> Outcome:
-        """Find room for one pod, on these slots, and take it."""
-        ...
-
-    def rank_of(self, cost: VictimCost) -> tuple[Units, ...]:
-        """Return the parts of a cost in the order in which they count."""
-        ...
+Outcome = Move | NotPlanned
 
 
 def place_together(together: Sequence[ReclaimPod], trial: Trial, snapshot: ReclaimSnapshot) -> list[Outcome]:
@@ -56,7 +36,7 @@ def place_together(together: Sequence[ReclaimPod], trial: Trial, snapshot: Recla
         if (found := _in_one(together, level, trial, snapshot)) is not None:
             return found
     if request.is_required:
-        return [Refused(each, Cause.NO_DOMAIN) for each in together]
+        return [NotPlanned(each, NoPlan.NO_DOMAIN) for each in together]
     return [trial.place(each) for each in together]
 
 
@@ -91,7 +71,7 @@ def _placed(
     found: list[Outcome] = []
     for each in together:
         outcome = trial.place(each, among=among)
-        if isinstance(outcome, Refused) and outcome.cause is not Cause.FITS:
+        if isinstance(outcome, NotPlanned) and outcome.cause is not NoPlan.FITS:
             return None
         found.append(outcome)
         if limit is not None and isinstance(outcome, Move) and _rank(found, trial) >= limit:
@@ -111,7 +91,7 @@ def _rooms(together: Sequence[ReclaimPod], level: DomainLevel, snapshot: Reclaim
     """Return the domains that could have room for all pods if all possible victims there went."""
     fleet = snapshot.fleet
     numbers = Counter((each.demand, fleet.matching(each.constraints)) for each in together)
-    kinds = [Kind(demand, number, slots) for (demand, slots), number in numbers.items()]
+    kinds = [EqualPods(demand, number, slots) for (demand, slots), number in numbers.items()]
     supply = _Reclaimable(fleet, snapshot.victim_index, max(together, key=lambda each: each.demand.gpus).demand)
     return domain_rooms(fleet, level, kinds, supply).enough
 

@@ -4,20 +4,21 @@ The evictor drives it, and no other object stores the state of a victim. A new l
 pods; the rest is not needed, since a second eviction of the same UID changes nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from webhook.core.model.names import NodeName, TeamName, Uid
-from webhook.core.reclaim.reservation import NodeHold, Target, is_limit_place
+from webhook.core.reclaim.limit_plan import LimitMove
+from webhook.core.reclaim.reservation import EvictionTarget, NodeHold, hold_under_limits, is_limit_place, limit_place
 
 RATE_SECONDS: Final = 60
 """How long an eviction counts against what its team may lose per minute."""
 
 
-class State(StrEnum):
+class Progress(StrEnum):
     """How far one eviction is.
 
     PLANNED: chosen. HELD: the node that keeps the room lists it. NOTICED: the victim's annotations announce it.
@@ -34,18 +35,18 @@ class State(StrEnum):
     GIVEN_UP = "given up"
 
 
-TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
-    State.PLANNED: frozenset({State.HELD, State.GONE, State.GIVEN_UP}),
-    State.HELD: frozenset({State.NOTICED, State.SENT, State.GONE, State.GIVEN_UP}),
-    State.NOTICED: frozenset({State.SENT, State.GONE, State.GIVEN_UP}),
-    State.SENT: frozenset({State.PLANNED, State.HELD, State.NOTICED, State.GONE, State.GIVEN_UP}),
-    State.GONE: frozenset({State.PLACED, State.GIVEN_UP}),
-    State.PLACED: frozenset(),
-    State.GIVEN_UP: frozenset(),
+TRANSITIONS: Final[Mapping[Progress, frozenset[Progress]]] = {
+    Progress.PLANNED: frozenset({Progress.HELD, Progress.GONE, Progress.GIVEN_UP}),
+    Progress.HELD: frozenset({Progress.NOTICED, Progress.SENT, Progress.GONE, Progress.GIVEN_UP}),
+    Progress.NOTICED: frozenset({Progress.SENT, Progress.GONE, Progress.GIVEN_UP}),
+    Progress.SENT: frozenset({Progress.PLANNED, Progress.HELD, Progress.NOTICED, Progress.GONE, Progress.GIVEN_UP}),
+    Progress.GONE: frozenset({Progress.PLACED, Progress.GIVEN_UP}),
+    Progress.PLACED: frozenset(),
+    Progress.GIVEN_UP: frozenset(),
 }
 """All legal steps. Only PLACED and GIVEN_UP end an eviction; the victim may be chosen again afterwards."""
 
-_SENDABLE: Final = frozenset({State.HELD, State.NOTICED})
+_SENDABLE: Final = frozenset({Progress.HELD, Progress.NOTICED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,9 @@ class Eviction:
     already. `is_asked`: the API server has not answered yet.
     """
 
-    target: Target
+    target: EvictionTarget
     node: NodeName
-    state: State = State.PLANNED
+    state: Progress = Progress.PLANNED
     is_listed: bool = True
     is_held: bool = False
     is_noticed: bool = False
@@ -76,6 +77,13 @@ class Eviction:
     def is_over(self) -> bool:
         """Whether it ended."""
         return not TRANSITIONS[self.state]
+
+
+class LimitChange(NamedTuple):
+    """The holds of room under limits that ended, and the plans for which others began."""
+
+    ended: tuple[NodeHold, ...]
+    begun: tuple[LimitMove, ...]
 
 
 class Evictions:
@@ -119,11 +127,11 @@ class Evictions:
         """Whether the node of a hold lists all of its targets, for the right beneficiaries."""
         return all(self._by_uid[target.uid].is_held for target in hold.targets)
 
-    def due(self, hold: NodeHold, *, now: float) -> tuple[Target, ...]:
+    def due(self, hold: NodeHold, *, now: float) -> tuple[EvictionTarget, ...]:
         """Return the targets of a hold that are to be evicted now."""
         return tuple([t for t in hold.targets if t.at <= now and self._by_uid[t.uid].retry_at <= now])
 
-    def unannounced(self, hold: NodeHold, *, now: float) -> list[Target]:
+    def unannounced(self, hold: NodeHold, *, now: float) -> list[EvictionTarget]:
         """Return the targets of a hold whose time has not come and whose pods do not announce it yet."""
         return [t for t in hold.targets if t.at > now and not self._by_uid[t.uid].is_noticed]
 
@@ -154,7 +162,7 @@ class Evictions:
     # -- transitions
 
     def keep(self, node: NodeName, hold: NodeHold | None, *, is_going: Callable[[Uid], bool]) -> None:
-        """Replace the hold of a node: new targets are planned, those that it lists no more are gone or given up."""
+        """Replace the hold of a node: new targets are planned, those that it no longer lists are gone or given up."""
         holds = self._holds_like(node)
         before = holds.get(node)
         listed = {} if hold is None else {target.uid: target for target in hold.targets}
@@ -163,7 +171,7 @@ class Evictions:
                 self._unlist(target.uid, is_gone=is_going(target.uid))
         for uid, target in listed.items():
             known = self._by_uid.get(uid)
-            if known is None or known.is_over or (known.state is State.GONE and not known.is_listed):
+            if known is None or known.is_over or (known.state is Progress.GONE and not known.is_listed):
                 self._by_uid[uid] = Eviction(target, node, is_noticed=known is not None and known.is_noticed)
             else:
                 is_held = known.is_held and known.is_listed and known.target == target
@@ -172,6 +180,31 @@ class Evictions:
             holds[node] = hold
         else:
             holds.pop(node, None)
+
+    def keep_limits(
+        self,
+        moves: Iterable[LimitMove],
+        *,
+        since: int,
+        at: int,
+        is_going: Callable[[Uid], bool],
+        may_begin: Callable[[LimitMove], bool],
+    ) -> LimitChange:
+        """Keep the holds of room under limits for the pods of these plans, begin others, and end the rest.
+
+        New victims are evicted from `at` on. A hold begins, at `since`, where `may_begin` says so.
+        """
+        wanted = {limit_place(move.waiting.uid): move for move in moves}
+        ended = [hold for place, hold in self._limit_holds.items() if place not in wanted]
+        begun = [move for place, move in wanted.items() if place not in self._limit_holds and may_begin(move)]
+        for hold in ended:
+            self.keep(hold.node, None, is_going=is_going)
+        for place, hold in list(self._limit_holds.items()):
+            self.keep(place, hold.retargeted(wanted[place], at=at), is_going=is_going)
+        for move in begun:
+            hold = hold_under_limits(move, since=since).retargeted(move, at=at)
+            self.keep(hold.node, hold, is_going=is_going)
+        return LimitChange(tuple(ended), tuple(begun))
 
     def pick_up(self, hold: NodeHold, *, noticed: Callable[[Uid], bool]) -> None:
         """Take over a hold that an earlier leader wrote on its node; of two that list one victim, the first counts."""
@@ -189,20 +222,20 @@ class Evictions:
         self._by_uid = {uid: self._by_uid[uid] for uid in self._awaited}
         self._node_holds, self._limit_holds = {}, {}
         for uid in list(self._awaited):
-            self._move(uid, State.SENT, accepted_at=now, is_listed=False, lost_by=None, lost_for=None)
+            self._move(uid, Progress.SENT, accepted_at=now, is_listed=False, lost_by=None, lost_for=None)
 
     def written(self, hold: NodeHold) -> None:
         """The node of a hold lists its targets."""
         for target in hold.targets:
             known = self._by_uid.get(target.uid)
             if known is not None and known.node == hold.node and known.target == target:
-                state = State.HELD if known.state is State.PLANNED else known.state
+                state = Progress.HELD if known.state is Progress.PLANNED else known.state
                 self._move(target.uid, state, is_held=True)
 
-    def noticed(self, target: Target, node: NodeName) -> None:
+    def noticed(self, target: EvictionTarget, node: NodeName) -> None:
         """The victim's annotations announce its eviction; that must be taken back where it was given up meanwhile."""
-        known = self._by_uid.setdefault(target.uid, Eviction(target, node, State.GIVEN_UP, is_listed=False))
-        state = State.NOTICED if known.state is State.HELD else known.state
+        known = self._by_uid.setdefault(target.uid, Eviction(target, node, Progress.GIVEN_UP, is_listed=False))
+        state = Progress.NOTICED if known.state is Progress.HELD else known.state
         self._move(target.uid, state, is_noticed=True)
 
     def send(self, uid: Uid, node: NodeName) -> bool:
@@ -212,7 +245,7 @@ class Evictions:
             return False
         if known.state not in _SENDABLE:
             return False
-        self._move(uid, State.SENT, accepted_at=None, lost_by=None, lost_for=None, is_asked=True)
+        self._move(uid, Progress.SENT, accepted_at=None, lost_by=None, lost_for=None, is_asked=True)
         return True
 
     def put_off(self, uid: Uid, *, now: float, seconds: float) -> float:
@@ -221,7 +254,7 @@ class Evictions:
         if known is None:
             return 0.0
         since = now if known.put_off_since is None else known.put_off_since
-        if known.state is State.SENT:
+        if known.state is Progress.SENT:
             self._move(uid, _before_sent(known), retry_at=now + seconds, put_off_since=since, is_asked=False)
         else:
             self._move(uid, known.state, is_asked=False)
@@ -234,22 +267,22 @@ class Evictions:
             if known.is_listed:
                 holds = self._holds_like(known.node)
                 holds[known.node] = holds[known.node].without(uid)
-            is_given_up = not (known.is_over or known.state is State.GONE)
-            state = State.GIVEN_UP if is_given_up else known.state
+            is_given_up = not (known.is_over or known.state is Progress.GONE)
+            state = Progress.GIVEN_UP if is_given_up else known.state
             self._move(uid, state, is_listed=False, is_asked=False)
 
     def accept(
         self, uid: Uid, *, now: float, lost_by: TeamName | None = None, lost_for: TeamName | None = None
     ) -> None:
-        """The API server evicts a victim, or has it no more."""
+        """The API server evicts a victim, or no longer has it."""
         known = self._by_uid[uid]
         self._move(uid, known.state, accepted_at=now, lost_by=lost_by, lost_for=lost_for, is_asked=False)
 
     def gone(self, uid: Uid) -> None:
         """The watch shows that a pod terminates or ended."""
         known = self._by_uid.get(uid)
-        if known is not None and State.GONE in TRANSITIONS[known.state]:
-            self._move(uid, State.GONE)
+        if known is not None and Progress.GONE in TRANSITIONS[known.state]:
+            self._move(uid, Progress.GONE)
 
     def expire(self, *, before: float) -> list[Uid]:
         """Count the evictions as not done that were accepted until then and never showed; return their victims."""
@@ -264,13 +297,13 @@ class Evictions:
         One without an answer counts: the watch may show its victim gone, and the room used, before the answer comes.
         """
         for uid, each in list(self._by_uid.items()):
-            if each.state is State.GONE and not each.is_listed and not self._is_kept_for(each):
-                self._move(uid, State.PLACED if is_placed(each.target.beneficiary) else State.GIVEN_UP)
+            if each.state is Progress.GONE and not each.is_listed and not self._is_kept_for(each):
+                self._move(uid, Progress.PLACED if is_placed(each.target.beneficiary) else Progress.GIVEN_UP)
             elif each.is_over and not (each.is_noticed or each.is_asked) and _is_old(each, now):
                 del self._by_uid[uid]
 
-    def take_withdrawn(self) -> list[Target]:
-        """Return the targets that were announced and are listed no more, once."""
+    def take_withdrawn(self) -> list[EvictionTarget]:
+        """Return the targets that were announced and are no longer listed, once."""
         found = [each.target for each in self._by_uid.values() if each.is_noticed and not each.is_listed]
         for target in found:
             self._move(target.uid, self._by_uid[target.uid].state, is_noticed=False)
@@ -281,35 +314,35 @@ class Evictions:
 
     def _unlist(self, uid: Uid, *, is_gone: bool) -> None:
         state = self._by_uid[uid].state
-        if state not in (State.SENT, State.GONE):  # the answer decides on one that is sent
-            state = State.GONE if is_gone else State.GIVEN_UP
+        if state not in (Progress.SENT, Progress.GONE):  # the answer decides on one that is sent
+            state = Progress.GONE if is_gone else Progress.GIVEN_UP
         self._move(uid, state, is_listed=False)
 
     def _is_kept_for(self, eviction: Eviction) -> bool:
         hold = self._holds_like(eviction.node).get(eviction.node)
         return hold is not None and any(each.uid == eviction.target.beneficiary for each in hold.beneficiaries)
 
-    def _move(self, uid: Uid, state: State, **changes: Any) -> None:  # noqa: ANN401 - fields of an Eviction
+    def _move(self, uid: Uid, state: Progress, **changes: Any) -> None:  # noqa: ANN401 - fields of an Eviction
         """Make a legal transition and change other fields with it. Raises ValueError where it is not legal."""
         known = self._by_uid[uid]
         if state is not known.state and state not in TRANSITIONS[known.state]:
             raise ValueError(f"eviction of {uid}: {known.state} cannot become {state}")
         moved = self._by_uid[uid] = replace(known, state=state, **changes)
-        if moved.state is State.SENT and moved.accepted_at is not None:
+        if moved.state is Progress.SENT and moved.accepted_at is not None:
             self._awaited[uid] = moved.accepted_at
         else:
             self._awaited.pop(uid, None)
 
 
 def _is_old(eviction: Eviction, now: float) -> bool:
-    """Whether an eviction counts no more against what its team may lose."""
+    """Whether an eviction no longer counts against what its team may lose."""
     return (eviction.accepted_at or 0.0) <= now - RATE_SECONDS
 
 
-def _before_sent(eviction: Eviction) -> State:
+def _before_sent(eviction: Eviction) -> Progress:
     """Return the state of an eviction that was sent and did not happen."""
     if not eviction.is_listed:
-        return State.GIVEN_UP
+        return Progress.GIVEN_UP
     if not eviction.is_held:
-        return State.PLANNED
-    return State.NOTICED if eviction.is_noticed else State.HELD
+        return Progress.PLANNED
+    return Progress.NOTICED if eviction.is_noticed else Progress.HELD

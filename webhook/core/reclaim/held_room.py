@@ -10,14 +10,14 @@ from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Hold
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reservation import NodeHold, Target
+from webhook.core.reclaim.reservation import EvictionTarget, NodeHold
 
 
-def holds(node_holds: Iterable[NodeHold], reclaim_index: ReclaimIndex) -> list[Hold]:
-    """Return all held room as plans read it."""
+def holds(reclaim_index: ReclaimIndex, node_holds: Iterable[NodeHold] | None = None) -> list[Hold]:
+    """Return the held room as plans read it; of all nodes by default."""
     return [
         Hold(gpu_pod, node_hold.node)
-        for node_hold in node_holds
+        for node_hold in (reclaim_index.evictions.holds.values() if node_holds is None else node_holds)
         for beneficiary in node_hold.beneficiaries
         if (gpu_pod := reclaim_index.get(beneficiary.uid)) is not None
     ]
@@ -38,7 +38,7 @@ def current(
 
 
 def trimmed(node_hold: NodeHold, reclaim_index: ReclaimIndex) -> NodeHold | None:
-    """Return a hold without beneficiaries that wait no more, and without targets that end or are guaranteed.
+    """Return a hold without beneficiaries that no longer wait, and without targets that end or are guaranteed.
 
     Targets whose beneficiary is dropped are dropped too, except those of broken gangs. None where nothing is left.
     """
@@ -56,15 +56,15 @@ def inherited(
 
     The room of a node is for any of its beneficiaries: a placed pod may use the room of another pod's victims.
     """
-    units: dict[GangId | Uid, tuple[Target, ...]] = {}
+    units: dict[GangId | Uid, tuple[EvictionTarget, ...]] = {}
     for target in before.targets:
         if target not in kept.targets and _may_go(target, reclaim_index):
             units[target.gang or target.uid] = (*units.get(target.gang or target.uid, ()), target)
     served = {target.beneficiary for target in kept.targets}
     first_waiting = next((each.uid for each in kept.beneficiaries if each.uid not in served), kept.beneficiaries[0].uid)
-    added: list[tuple[Target, ...]] = []
+    added: list[tuple[EvictionTarget, ...]] = []
 
-    def with_added(units: Iterable[tuple[Target, ...]]) -> NodeHold:
+    def with_added(units: Iterable[tuple[EvictionTarget, ...]]) -> NodeHold:
         more = [target._replace(beneficiary=first_waiting) for unit in units for target in unit]
         return replace(kept, targets=(*kept.targets, *more))
 
@@ -100,7 +100,7 @@ def is_short(node_hold: NodeHold, reclaim_index: ReclaimIndex, fleet: Fleet, *, 
     return any(wanted[name] > fleet.free(node_hold.node, name) for name in needed)
 
 
-def _may_go(target: Target, reclaim_index: ReclaimIndex) -> bool:
+def _may_go(target: EvictionTarget, reclaim_index: ReclaimIndex) -> bool:
     """Whether a target exists, does not terminate yet, and borrows."""
     victim = reclaim_index.staying(target.uid)
     return victim is not None and victim.pod.tier is Tier.PREEMPTIBLE

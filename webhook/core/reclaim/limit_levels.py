@@ -6,7 +6,7 @@ from webhook.core.model.amount import Units, Unlimited
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.policy import Team
 from webhook.core.reclaim.limit_plan import LevelName, LimitLevel
-from webhook.core.reclaim.shared_devices import Going, WorldSharing
+from webhook.core.reclaim.shared_devices import Going, Sharing
 from webhook.core.world.world import World
 
 
@@ -18,7 +18,7 @@ def limit_levels(teams: Iterable[TeamName], world: World, *, leaving: Iterable[U
     homes = {team.name: level_names(team) for team in world.policy.teams}
     coming: dict[LevelName, Units] = {}
     gone = set(leaving)
-    going = Going(WorldSharing(world), together=gone)
+    going = Going(Sharing(world), together=gone)
     for uid in gone:
         pod, charge = world.pod(uid), world.charge_of(uid)
         if pod is not None and charge is not None:

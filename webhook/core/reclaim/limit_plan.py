@@ -16,7 +16,7 @@ from typing import NamedTuple
 from webhook.core.model.amount import Units
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.reclaim.limit_victims import cheapest_under
-from webhook.core.reclaim.reclaim_plan import Cause, ReclaimSnapshot, Refused
+from webhook.core.reclaim.reclaim_plan import NoPlan, NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.shared_devices import Sharing, freeing
 from webhook.core.reclaim.trial import Trial
@@ -58,7 +58,7 @@ class LimitRound(NamedTuple):
     """The pods that have room under their limits or get it, and those that wait for it and cannot."""
 
     moves: tuple[LimitMove, ...]
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[NotPlanned, ...] = ()
 
 
 def plan_limits(
@@ -76,7 +76,7 @@ def plan_limits(
     """
     planner = _Planner(snapshot, levels, before or {})
     moves: list[LimitMove] = []
-    refused: list[Refused] = []
+    refused: list[NotPlanned] = []
     try:
         for other in ahead:
             planner.trial.place(other)
@@ -84,7 +84,7 @@ def plan_limits(
             is_short = planner.is_short(group)
             found = planner.place(group)
             moves += [move for move in found if isinstance(move, LimitMove)]
-            refused += [each for each in found if isinstance(each, Refused) and is_short]
+            refused += [each for each in found if isinstance(each, NotPlanned) and is_short]
     finally:
         planner.trial.undo(0)
     return LimitRound(tuple(moves), tuple(refused))
@@ -120,15 +120,15 @@ class _Planner:
         gpus = sum(each.waiting.demand.gpus for each in group)
         return any(self._rooms[name].free < gpus for each in group for name in each.levels)
 
-    def place(self, group: Sequence[Entitled]) -> list[LimitMove | Refused]:
+    def place(self, group: Sequence[Entitled]) -> list[LimitMove | NotPlanned]:
         """Plan for the pods of a group; where one finds no room, nothing changes."""
         savepoint, gone = self.trial.savepoint(), set(self._gone)
         rooms = {name: (room.free, room.coming) for name, room in self._rooms.items()}
-        found: list[LimitMove | Refused] = []
+        found: list[LimitMove | NotPlanned] = []
         for each in group:
             outcome = self._place(each)
             found.append(outcome)
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, NotPlanned):
                 break
         else:
             return _together(found)
@@ -136,9 +136,9 @@ class _Planner:
         self._gone = gone
         for name, (free, coming) in rooms.items():
             self._rooms[name].free, self._rooms[name].coming = free, coming
-        return [Refused(each.waiting, Cause.GANG_INCOMPLETE) for each in group[: len(found) - 1]] + found[-1:]
+        return [NotPlanned(each.waiting, NoPlan.GANG_INCOMPLETE) for each in group[: len(found) - 1]] + found[-1:]
 
-    def _place(self, each: Entitled) -> LimitMove | Refused:
+    def _place(self, each: Entitled) -> LimitMove | NotPlanned:
         waiting, trial = each.waiting, self.trial
         gpus = waiting.demand.gpus
         short = tuple([name for name in each.levels if self._rooms[name].free < gpus])
@@ -146,11 +146,11 @@ class _Planner:
         if any(self._missing(name, gpus) > 0 for name in short):
             choice = self._choice(each)
         if choice is None:
-            return Refused(waiting, self._why_not(each))
+            return NotPlanned(waiting, self._why_not(each))
         savepoint = trial.savepoint()
         trial.evict(choice.victims)
         outcome = trial.place_on(waiting, each.slots)
-        if isinstance(outcome, Refused) and outcome.cause is not Cause.FITS:
+        if isinstance(outcome, NotPlanned) and outcome.cause is not NoPlan.FITS:
             trial.undo(savepoint)
             return outcome
         self._gone.update(victim.uid for victim in choice.victims)
@@ -160,14 +160,14 @@ class _Planner:
             self._rooms[name].free -= gpus
         return LimitMove(waiting, short, choice.victims, choice.is_past_budgets)
 
-    def _why_not(self, each: Entitled) -> Cause:
+    def _why_not(self, each: Entitled) -> NoPlan:
         """Return why no victims are found: no node is able to hold the pod, or the limits stay full."""
         savepoint = self.trial.savepoint()
         outcome = self.trial.place_on(each.waiting, each.slots)
         self.trial.undo(savepoint)
-        if isinstance(outcome, Refused) and outcome.cause in {Cause.NO_NODE, Cause.TOPOLOGY_UNMET}:
+        if isinstance(outcome, NotPlanned) and outcome.cause in {NoPlan.NO_NODE, NoPlan.TOPOLOGY_UNMET}:
             return outcome.cause
-        return Cause.LIMITS_FULL
+        return NoPlan.LIMITS_FULL
 
     def _choice(self, each: Entitled) -> _Choice | None:
         """Return victims that are all counted by limits in the way, and that free no more than is needed."""
@@ -202,8 +202,8 @@ class _Planner:
             outside = frozenset(others - self._rooms[name].teams)
             outcome = self.trial.place_on(each.waiting, each.slots, outside=outside)
             self.trial.undo(savepoint)
-            if isinstance(outcome, Refused):
-                if outcome.cause is not Cause.FITS:
+            if isinstance(outcome, NotPlanned):
+                if outcome.cause is not NoPlan.FITS:
                     continue
                 return self._completed(each, _Choice((), frees_node=True))
             return self._completed(each, _Choice(outcome.victims, True, outcome.is_past_budgets))
@@ -261,7 +261,7 @@ class _Planner:
         self.trial.evict(victims)
         outcome = self.trial.place_on(each.waiting, each.slots)
         self.trial.undo(savepoint)
-        return not isinstance(outcome, Refused) or outcome.cause is Cause.FITS
+        return not isinstance(outcome, NotPlanned) or outcome.cause is NoPlan.FITS
 
     def _short(self, each: Entitled) -> list[LevelName]:
         gpus = each.waiting.demand.gpus
@@ -279,7 +279,7 @@ class _Planner:
         return sum(victim.demand.gpus for victim in victims if victim.team in teams)
 
 
-def _together(found: list[LimitMove | Refused]) -> list[LimitMove | Refused]:
+def _together(found: list[LimitMove | NotPlanned]) -> list[LimitMove | NotPlanned]:
     """Return the moves of a group, each with the limits that any of them waits for: none starts before."""
     moves = [move for move in found if isinstance(move, LimitMove)]
     levels = tuple(dict.fromkeys(chain.from_iterable(move.levels for move in moves)))

@@ -9,8 +9,8 @@ from webhook.core.model.demand import PerDevice
 from webhook.core.model.names import GangId, ResourceName, Uid
 from webhook.core.reclaim.victim import Victim
 from webhook.core.reclaim.victim_search import (
+    CostScale,
     Need,
-    Scale,
     Unit,
     VictimChoice,
     cheapest,
@@ -25,7 +25,7 @@ _LIMIT: Final = ResourceName("limit")
 
 
 class _Anywhere:
-    """No devices matter; implements webhook.core.reclaim.victim_search.Room."""
+    """No devices matter; implements webhook.core.reclaim.victim_search.NodeDevices."""
 
     def has_devices(self, _ask: PerDevice, _gone: Sequence[Victim]) -> bool:
         return True
@@ -56,7 +56,7 @@ class _Among:
         return self.by_gang.get(gang, ())
 
 
-def cheapest_under(missing: Units, victims: Iterable[Victim], *, scale: Scale) -> VictimChoice | None:
+def cheapest_under(missing: Units, victims: Iterable[Victim], *, scale: CostScale) -> VictimChoice | None:
     """Return the victims of the least cost that hold so many units together; None where all of them hold less.
 
     Gangs go whole, and so do the users of a claim. Each row has no more of equal victims than one choice could need.
@@ -86,14 +86,14 @@ def cheapest_under(missing: Units, victims: Iterable[Victim], *, scale: Scale) -
     return cheapest(need, _enough(rows.values(), missing, scale), room=_ANYWHERE, scale=scale)
 
 
-def _unit(victims: tuple[Victim, ...], need: Need, scale: Scale) -> Unit:
+def _unit(victims: tuple[Victim, ...], need: Need, scale: CostScale) -> Unit:
     freed = [(victim.demand.gpus,) for victim in victims]
     gpus: Units = sum(victim.demand.gpus for victim in victims)
     is_broken = is_more_than_needed(victims, freed, need, room=_ANYWHERE)
     return Unit(victims, (gpus,), gpus, scale.cost_of(victims, gangs=int(is_broken)), departures(victims))
 
 
-def _enough(rows: Iterable[list[Unit]], missing: Units, scale: Scale) -> list[list[Unit]]:
+def _enough(rows: Iterable[list[Unit]], missing: Units, scale: CostScale) -> list[list[Unit]]:
     """Return the cheapest rows, cut to what one choice could need."""
 
     def order(unit: Unit) -> tuple[object, ...]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.reclaim.domain_plan import place_together
-from webhook.core.reclaim.reclaim_plan import Cause, Move, ReclaimSnapshot, Refused, Round
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned, ReclaimSnapshot, Round
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.trial import Trial
 
@@ -33,7 +33,7 @@ def plan(
     trial = Trial(snapshot)
     counts = Counter(under_way)
     moves: list[Move] = []
-    refused: list[Refused] = []
+    refused: list[NotPlanned] = []
     try:
         for together in _gangs(each for each in waiting if each.uid not in held):
             team = together[0].team
@@ -42,14 +42,14 @@ def plan(
             before = trial.savepoint()
             outcomes = place_together(together, trial, snapshot)
             placed = [outcome for outcome in outcomes if isinstance(outcome, Move)]
-            failed = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
+            failed = [outcome for outcome in outcomes if isinstance(outcome, NotPlanned)]
             refused += failed
-            if all(outcome.cause is Cause.FITS for outcome in failed):
+            if all(outcome.cause is NoPlan.FITS for outcome in failed):
                 moves += placed
                 counts[team] += len(placed)
             else:
                 trial.undo(before)
-                refused += [Refused(move.waiting, Cause.GANG_INCOMPLETE) for move in placed]
+                refused += [NotPlanned(move.waiting, NoPlan.GANG_INCOMPLETE) for move in placed]
     finally:
         trial.undo(0)
     return Round(tuple(moves), tuple(refused))

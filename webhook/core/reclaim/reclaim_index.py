@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Final, TypeVar
 
-from webhook.core.model.names import GangId, Namespace, NodeName, Uid
+from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import Obstacle
 from webhook.core.model.policy import ReclaimRules
 from webhook.core.reclaim.attempts import Attempts
@@ -93,12 +93,16 @@ class ReclaimIndex:
         return [gpu_pod for gpu_pod in self._terminating.values() if _is_stuck(gpu_pod, now)]
 
     def is_going(self, uid: Uid) -> bool:
-        """Whether a pod terminates, is evicted, or does not exist any more."""
+        """Whether a pod terminates, is evicted, or no longer exists."""
         return uid not in self._pods or uid in self._terminating or uid in self.evictions.awaited()
 
     def staying(self, uid: Uid) -> ReclaimPod | None:
         """Return a pod that exists and does not leave."""
         return None if self.is_going(uid) else self._pods[uid]
+
+    def losses(self, *, now: float) -> dict[TeamName, int]:
+        """Return how many pods each team lost within the last minute, or is about to lose."""
+        return self.evictions.losses(lambda uid: self._pods[uid].team if uid in self._pods else None, now=now)
 
     def allowances(self, chosen: Iterable[Uid] = ()) -> dict[GuardId, int]:
         """Return how many victims each disruption budget allows once `chosen` and all accepted evictions are gone."""
@@ -183,7 +187,7 @@ class ReclaimIndex:
     def accept(self, uid: Uid, *, now: float, was_there: bool = True) -> None:
         """Expect a pod to leave: the API server accepted its eviction, and the watch will show that.
 
-        `was_there` is False where the API server had no such pod any more.
+        `was_there` is False where the API server no longer had such a pod.
         """
         gpu_pod = self._pods.get(uid)
         lost_by = lost_for = None

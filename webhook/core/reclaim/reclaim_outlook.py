@@ -3,39 +3,37 @@
 It takes the evictor's own steps on the same data; nothing is evicted here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from webhook.core.model.names import Uid
 from webhook.core.model.tier import Tier
-from webhook.core.reclaim.held_room import holds
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_plan import Cause, Move
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
-from webhook.core.reclaim.reservation import NodeHold, Target
+from webhook.core.reclaim.reservation import EvictionTarget, NodeHold
 from webhook.core.world.world import World
 
 WHY_NOT: Final = {
-    Cause.FITS: "a node has room for it now",
-    Cause.NO_NODE: "no open node that it may use could hold it, even without borrowers",
-    Cause.TOPOLOGY_UNMET: "the nodes that could hold it do not satisfy its rules about other pods around them",
-    Cause.NOT_ENOUGH_VICTIMS: "the borrowing pods that may be evicted now do not make enough room on any one node",
-    Cause.LIMITS_FULL: "the borrowing pods that may be evicted now do not make enough room under its limits",
-    Cause.NO_DOMAIN: "no one domain, as its gang requires, could have room for all of it, borrowing pods that may be "
+    NoPlan.FITS: "a node has room for it now",
+    NoPlan.NO_NODE: "no open node that it may use could hold it, even without borrowers",
+    NoPlan.TOPOLOGY_UNMET: "the nodes that could hold it do not satisfy its rules about other pods around them",
+    NoPlan.NOT_ENOUGH_VICTIMS: "the borrowing pods that may be evicted now do not make enough room on any one node",
+    NoPlan.LIMITS_FULL: "the borrowing pods that may be evicted now do not make enough room under its limits",
+    NoPlan.NO_DOMAIN: "no one domain, as its gang requires, could have room for all of it, borrowing pods that may be "
     "evicted now taken into account",
-    Cause.NOT_FOR_ROOM: "kube-scheduler reports something else than too little room, which no eviction solves",
-    Cause.GANG_INCOMPLETE: "not all of its gang exists or would get room, and no pod is evicted for a part of it",
+    NoPlan.NOT_FOR_ROOM: "kube-scheduler reports something else than too little room, which no eviction solves",
+    NoPlan.GANG_INCOMPLETE: "not all of its gang exists or would get room, and no pod is evicted for a part of it",
 }
 """Why no borrowed GPUs are taken back for a pod."""
 
 
-class Kept(NamedTuple):
+class RoomKept(NamedTuple):
     """A plan is in progress: a node keeps room for the pod, and `targets` are evicted for that."""
 
     node_hold: NodeHold
-    targets: tuple[Target, ...]
+    targets: tuple[EvictionTarget, ...]
 
 
 class Possible(NamedTuple):
@@ -48,23 +46,21 @@ class Impossible(NamedTuple):
     """Nothing can be done now; `cause` is None where the evictor would not even plan."""
 
     why: str
-    cause: Cause | None = None
+    cause: NoPlan | None = None
 
 
-Outlook = Kept | Possible | Impossible
+Outlook = RoomKept | Possible | Impossible
 
 
-def outlook(
-    waiting: ReclaimPod, reclaim_index: ReclaimIndex, world: World, *, node_holds: Sequence[NodeHold], now: int
-) -> Outlook:
+def outlook(waiting: ReclaimPod, reclaim_index: ReclaimIndex, world: World, *, now: int) -> Outlook:
     """Return what reclaim can do for a guaranteed pod that waits, or that would wait if it were created now."""
-    for node_hold in node_holds:
+    for node_hold in reclaim_index.evictions.holds.values():
         if any(each.uid == waiting.uid for each in node_hold.beneficiaries):
-            return Kept(node_hold, tuple([each for each in node_hold.targets if each.beneficiary == waiting.uid]))
+            return RoomKept(node_hold, tuple([each for each in node_hold.targets if each.beneficiary == waiting.uid]))
     if not world.policy.is_enforced:
         return Impossible("policy is not enforced, so nothing is evicted")
     gpu_pods = pods_within_share(reclaim_index, world)
-    selected = select_pods(gpu_pods, reclaim_index, now=now, has_holds=bool(node_holds))
+    selected = select_pods(gpu_pods, reclaim_index, now=now)
     if (gpu_pod := reclaim_index.get(waiting.uid)) is not None and waiting.uid not in {
         each.uid for each in selected.waiting
     }:
@@ -78,30 +74,16 @@ def outlook(
         if gpu_pod.report is None:
             return Impossible("kube-scheduler has not reported yet that no node has room for it")
         return Impossible("its gang still grows, and is planned for once it is complete")
-    return _planned(waiting, selected.waiting, reclaim_index, world, node_holds=node_holds, now=now)
+    return _planned(waiting, selected.waiting, reclaim_index, world, now=now)
 
 
 def _planned(
-    waiting: ReclaimPod,
-    others: Iterable[ReclaimPod],
-    reclaim_index: ReclaimIndex,
-    world: World,
-    *,
-    node_holds: Sequence[NodeHold],
-    now: int,
+    waiting: ReclaimPod, others: Iterable[ReclaimPod], reclaim_index: ReclaimIndex, world: World, *, now: int
 ) -> Outlook:
     """Return the result of a plan for all waiting pods, as the evictor makes it: the longest waiting first."""
-    chosen = {target.uid for node_hold in node_holds for target in node_hold.targets}
     together = [*(each for each in others if each.uid != waiting.uid), waiting]
-    found = plan(
-        together, take_snapshot(reclaim_index, world, now=now, holds=holds(node_holds, reclaim_index), chosen=chosen)
-    )
+    found = plan(together, take_snapshot(reclaim_index, world, now=now))
     if (move := next((each for each in found.moves if each.waiting.uid == waiting.uid), None)) is not None:
         return Possible(move)
-    cause = next((each.cause for each in found.refused if each.waiting.uid == waiting.uid), Cause.NO_NODE)
+    cause = next((each.cause for each in found.refused if each.waiting.uid == waiting.uid), NoPlan.NO_NODE)
     return Impossible(WHY_NOT[cause], cause)
-
-
-def eviction_of(uid: Uid, node_holds: Iterable[NodeHold]) -> tuple[NodeHold, Target] | None:
-    """Return the hold and the target of a pod that is to be evicted; None for other pods."""
-    return next(((kept, each) for kept in node_holds for each in kept.targets if each.uid == uid), None)

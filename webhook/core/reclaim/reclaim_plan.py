@@ -19,7 +19,7 @@ from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_cost import VictimCost
 
 
-class Cause(StrEnum):
+class NoPlan(StrEnum):
     """Why nothing is evicted for a waiting pod."""
 
     FITS = "Fits"
@@ -35,7 +35,7 @@ class Cause(StrEnum):
 class Move(NamedTuple):
     """A waiting pod, its future node, and its victims: none, where pods that end free the room.
 
-    `is_past_budgets`: it has waited so long that the victims' PodDisruptionBudgets do not count any more.
+    `is_past_budgets`: it has waited so long that the victims' PodDisruptionBudgets no longer count.
     `breaks_workloads`: every possible choice makes a workload fail.
     """
 
@@ -47,18 +47,18 @@ class Move(NamedTuple):
     breaks_workloads: bool = False
 
 
-class Refused(NamedTuple):
+class NotPlanned(NamedTuple):
     """A waiting pod for which nothing is done."""
 
     waiting: ReclaimPod
-    cause: Cause
+    cause: NoPlan
 
 
 class Round(NamedTuple):
     """What one round does, and the pods for which it does nothing."""
 
     moves: tuple[Move, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[NotPlanned, ...]
 
 
 class Hold(NamedTuple):

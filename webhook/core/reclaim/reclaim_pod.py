@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from webhook.core.life.pod_life import Removal, removal_of
+from webhook.core.life.pod_life import RemovalWay, removal_of
 from webhook.core.model.demand import Demand
 from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
@@ -22,7 +22,7 @@ TWO_BUDGETS: Final = GuardId("more than one budget")
 """Guards the pods that several PodDisruptionBudgets cover: the API server refuses to evict those."""
 
 
-class Report(NamedTuple):
+class SchedulerReport(NamedTuple):
     """Why kube-scheduler cannot place a pod, and since when, in seconds of Unix time.
 
     `is_for_room`: some node lacks what the pod requests; `is_for_taints`: some node has a taint that it does not
@@ -73,7 +73,7 @@ class ReclaimPod:
     grace_seconds: int = 30
     is_gated: bool = False
     chosen: tuple[NodeName, ...] = ()
-    report: Report | None = None
+    report: SchedulerReport | None = None
     controller: Controller | None = None
     workload: WorkloadId | None = None
     loss: Loss = Loss.COUNTED
@@ -163,11 +163,11 @@ def victim_of(
     and creates its object again.
     """
     pod, removal = gpu_pod.pod, removal_of(gpu_pod.pod)
-    if pod.tier is not Tier.PREEMPTIBLE or removal is Removal.NEVER or gpu_pod.is_leaving(rules):
+    if pod.tier is not Tier.PREEMPTIBLE or removal is RemovalWay.NEVER or gpu_pod.is_leaving(rules):
         return None
     if is_protected(gpu_pod, rules):
         return None
-    if removal is Removal.DELETE:
+    if removal is RemovalWay.DELETE:
         return _without_node(gpu_pod, has_budget=has_budget)
     started_at = gpu_pod.started_at or pod.created
     own_grace = gpu_pod.leave_seconds if pod.is_terminating else gpu_pod.grace_seconds
@@ -213,12 +213,12 @@ def _without_node(gpu_pod: ReclaimPod, *, has_budget: bool) -> Victim:
 
 
 def is_protected(gpu_pod: ReclaimPod, rules: ReclaimRules) -> bool:
-    """Whether policy protects a pod from eviction for ever."""
+    """Whether policy protects a pod from eviction forever."""
     return is_protected_by(rules, gpu_pod.namespace, gpu_pod.labels)
 
 
 def is_protected_by(rules: ReclaimRules, namespace: Namespace, labels: Mapping[str, str]) -> bool:
-    """Whether policy protects the pods of a namespace, or pods with these labels, from eviction for ever."""
+    """Whether policy protects the pods of a namespace, or pods with these labels, from eviction forever."""
     return any(fnmatchcase(namespace, glob) for glob in rules.protected_namespaces) or any(
         selector.matches(labels) for selector in rules.protected_selectors
     )

@@ -8,10 +8,11 @@ from webhook.core.model.amount import Units, Unlimited
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.department_order import DepartmentOrder
+from webhook.core.reclaim.held_room import holds
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_plan import Cause, Hold, ReclaimSnapshot, Refused
+from webhook.core.reclaim.reclaim_plan import NoPlan, NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.shared_devices import WorldSharing
+from webhook.core.reclaim.shared_devices import Sharing
 from webhook.core.tiers.tier_changes import tier_changes
 from webhook.core.world.world import World
 
@@ -44,7 +45,7 @@ class PodSelection(NamedTuple):
     """The pods to plan for, those without a plan, and whether a gang is growing and must be looked at again soon."""
 
     waiting: tuple[ReclaimPod, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[NotPlanned, ...]
     is_growing: bool
 
 
@@ -54,17 +55,17 @@ def select_pods(
     *,
     now: int,
     paused: Set[Uid] = frozenset(),
-    has_holds: bool = False,
 ) -> PodSelection:
-    """Return which of the pods within their share can be planned for.
+    """Return which of the pods within their share can be planned for: those without held room.
 
     Plans are only made for pods for which kube-scheduler reports no room: an eviction solves nothing else. Taints count
-    as that where room is held, since kube-scheduler reports no more of a held node. What is in line is reported by the
-    leader of the webhook. A gang is planned for whole, once it has stopped growing.
+    as that where room is held, since kube-scheduler reports nothing else of a held node. What is in line is reported by
+    the leader of the webhook. A gang is planned for whole, once it has stopped growing.
     """
+    have_room = {hold.waiting.uid for hold in holds(reclaim_index)}
     reported = [gpu_pod for gpu_pod in gpu_pods if gpu_pod.report is not None]
-    ready = {gpu_pod.uid: gpu_pod for gpu_pod in reported if _lacks_room(gpu_pod, has_holds)}
-    refused = [Refused(each, Cause.NOT_FOR_ROOM) for each in reported if each.pod.uid not in ready]
+    ready = {gpu_pod.uid: gpu_pod for gpu_pod in reported if _lacks_room(gpu_pod, bool(have_room))}
+    refused = [NotPlanned(each, NoPlan.NOT_FOR_ROOM) for each in reported if each.pod.uid not in ready]
     able = ready.keys() - paused
     gangs = {gpu_pod.gang for gpu_pod in ready.values() if gpu_pod.gang is not None}
     growing = {gang for gang in gangs if is_growing(reclaim_index.members(gang), now=now)}
@@ -74,8 +75,9 @@ def select_pods(
         if uid in able and (gpu_pod.gang is None or gpu_pod.gang in complete):
             found.append(gpu_pod)
         elif uid in able and gpu_pod.gang not in growing:
-            refused.append(Refused(gpu_pod, Cause.GANG_INCOMPLETE))
-    return PodSelection(tuple(found), tuple(refused), bool(growing))
+            refused.append(NotPlanned(gpu_pod, NoPlan.GANG_INCOMPLETE))
+    waiting = tuple([gpu_pod for gpu_pod in found if gpu_pod.uid not in have_room])
+    return PodSelection(waiting, tuple(refused), bool(growing))
 
 
 def is_growing(members: Iterable[ReclaimPod], *, now: int) -> bool:
@@ -100,27 +102,22 @@ def take_snapshot(
     world: World,
     *,
     now: int,
-    holds: Iterable[Hold] = (),
-    chosen: Set[Uid] = frozenset(),
     refused: Set[Uid] = frozenset(),
     immovable: Set[Uid] = frozenset(),
-    evicted: Mapping[TeamName, int] | None = None,
 ) -> ReclaimSnapshot:
-    """Return the snapshot that a plan is made from.
+    """Return the snapshot that a plan is made from, with what earlier plans hold and evict.
 
-    `chosen` are the victims of earlier plans, evicted already or not; `refused` are those that the API server did not
-    evict lately, `immovable` those that it did not even delete; `evicted` is how many pods each team lost within the
-    last minute.
+    `refused` are the victims that the API server did not evict lately, `immovable` those that it did not even delete.
     """
-    rules = world.policy.reclaim
+    rules, chosen = world.policy.reclaim, reclaim_index.evictions.listed()
     return ReclaimSnapshot(
         fleet=world.fleet,
         victim_index=reclaim_index.victim_index,
         now=now,
         over_share=over_share(world),
         left=reclaim_index.allowances(chosen),
-        quotas=_quotas(world, evicted or {}),
-        holds=tuple(holds),
+        quotas=_quotas(world, reclaim_index.losses(now=now)),
+        holds=tuple(holds(reclaim_index)),
         leaving=(
             *chain.from_iterable(reclaim_index.leaving(now=now).values()),
             *filter(None, map(reclaim_index.staying, chosen)),
@@ -134,7 +131,7 @@ def take_snapshot(
         failures=reclaim_index.failures(chosen),
         department_order=DepartmentOrder(world.policy.teams, world.departments()),
         levels=world.policy.topology.levels,
-        sharing=WorldSharing(world),
+        sharing=Sharing(world),
         group_domains=world.group_domains,
         closed_to=world.rejecting_nodes.closed_to(world.fleet),
     )

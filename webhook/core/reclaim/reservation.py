@@ -23,7 +23,7 @@ class Beneficiary(NamedTuple):
     name: str
 
 
-class Target(NamedTuple):
+class EvictionTarget(NamedTuple):
     """A victim on this node, or on another one as part of a gang. It is evicted from `at` on, in seconds of Unix time.
 
     `beneficiary` is the waiting pod that it is evicted for. `is_past_budgets`: it is deleted if its
@@ -45,14 +45,14 @@ class NodeHold:
     """The room that one node keeps. `id` is the value of its taint. It is given up after `until`.
 
     `since` is when it began: there is an end however often it is extended. `broken` are gangs that lost a member: the
-    others are evicted too, even if no pod waits any more.
+    others are evicted too, even if no pod still waits.
     """
 
     id: str
     node: NodeName
     until: int
     beneficiaries: tuple[Beneficiary, ...]
-    targets: tuple[Target, ...] = ()
+    targets: tuple[EvictionTarget, ...] = ()
     broken: frozenset[GangId] = frozenset()
     since: int = 0
 
@@ -80,7 +80,7 @@ class NodeHold:
         return self.reduced((), self.targets, self.broken)
 
     def reduced(
-        self, beneficiaries: tuple[Beneficiary, ...], targets: tuple[Target, ...], broken: frozenset[GangId]
+        self, beneficiaries: tuple[Beneficiary, ...], targets: tuple[EvictionTarget, ...], broken: frozenset[GangId]
     ) -> "NodeHold | None":
         """Return it with fewer beneficiaries and targets; None: nothing is left.
 
@@ -110,10 +110,10 @@ def is_limit_place(place: NodeName) -> bool:
     return place.startswith(_LIMIT)
 
 
-def targets_of(moves: Iterable[Move | LimitMove], *, at: int) -> tuple[Target, ...]:
+def targets_of(moves: Iterable[Move | LimitMove], *, at: int) -> tuple[EvictionTarget, ...]:
     """Return the victims of plans as targets."""
     return tuple(
-        Target(
+        EvictionTarget(
             uid=victim.uid,
             namespace=victim.namespace,
             name=victim.name,

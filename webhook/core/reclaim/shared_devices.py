@@ -13,67 +13,22 @@ from webhook.core.dra.claim_spec import ClaimKey
 from webhook.core.dra.dra_claims import Instead
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import GangId, NodeName, Uid
+from webhook.core.model.policy import Policy
 from webhook.core.reclaim.victim import Victim
 from webhook.core.world.world import World
 
 
-class Sharing(Protocol):
-    """Which claims pods share, and what they hold without them."""
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Which claims the pods of a world share, and what they hold without them."""
+
+    world: World
 
     def others(self, uid: Uid) -> Mapping[ClaimKey, Sequence[Uid]]:
         """Return the claims of a pod that other pods on its node use as well, with these.
 
         Devices are on one node: a kubelet elsewhere, or a pod that only waits for its node, uses none of them.
         """
-        ...
-
-    def has_room(self, key: ClaimKey, uid: Uid) -> bool:
-        """Whether a pod is the one that takes the room of a claim on its node."""
-        ...
-
-    def pays(self, key: ClaimKey, uid: Uid) -> bool:
-        """Whether a pod is the one that is charged for a claim."""
-        ...
-
-    def holding(self, uid: Uid, instead: Instead) -> Demand:
-        """Return what a pod would hold in other roles."""
-        ...
-
-    def nodes(self, uid: Uid) -> Iterable[NodeName]:
-        """Return the nodes that the claims of a pod bind it to."""
-        ...
-
-
-class _NoSharing:
-    """No pod shares a claim; implements Sharing."""
-
-    def others(self, _uid: Uid) -> Mapping[ClaimKey, Sequence[Uid]]:
-        return {}
-
-    def has_room(self, _key: ClaimKey, _uid: Uid) -> bool:
-        return True
-
-    def pays(self, _key: ClaimKey, _uid: Uid) -> bool:
-        return True
-
-    def holding(self, _uid: Uid, _instead: Instead) -> Demand:
-        raise AssertionError("no pod shares a claim")
-
-    def nodes(self, _uid: Uid) -> Iterable[NodeName]:
-        return ()
-
-
-NO_SHARING: Final[Sharing] = _NoSharing()
-
-
-@dataclass(frozen=True, slots=True)
-class WorldSharing:
-    """The claims of a world; implements Sharing."""
-
-    world: World
-
-    def others(self, uid: Uid) -> Mapping[ClaimKey, Sequence[Uid]]:
-        """Return the claims of a pod that other pods on its node use as well, with these."""
         pod, claims = self.world.pod(uid), self.world.claims
         if pod is None or not pod.claims or pod.node is None:
             return {}
@@ -87,7 +42,7 @@ class WorldSharing:
 
     def pays(self, key: ClaimKey, uid: Uid) -> bool:
         """Whether a pod is the one that is charged for a claim."""
-        return self.world.claims.users.payer(key) == uid
+        return self.world.claims.users.charged_pod(key) == uid
 
     def holding(self, uid: Uid, instead: Instead) -> Demand:
         """Return what a pod would hold in other roles."""
@@ -100,6 +55,10 @@ class WorldSharing:
         pod, claims = self.world.pod(uid), self.world.claims
         keys = () if pod is None else claims.shared_by(pod.uid, pod.namespace, pod.claims)
         return [node for key in keys if (node := claims.node_of(key, uid)) is not None]
+
+
+NO_SHARING: Final = Sharing(World(Policy()))
+"""No pod shares a claim."""
 
 
 class Among(Protocol):

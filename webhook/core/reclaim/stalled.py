@@ -20,7 +20,7 @@ class StalledPods:
     def overdue(self, stalled: Iterable[ReclaimPod], *, now: float, bound_seconds: Limit) -> list[ReclaimPod]:
         """Return those of the pods that are stalled now that have been for longer than the bound, the first ones first.
 
-        A pod that is not stalled any more begins again from the start.
+        A pod that is no longer stalled begins again from the start.
         """
         there = {gpu_pod.uid: gpu_pod for gpu_pod in stalled}
         self._since = {uid: self._since.get(uid, now) for uid in there}

@@ -1,7 +1,7 @@
 """Stranded pods: they wait for nodes that cannot take them, while other nodes could.
 
 The webhook restricts a pod to the best few nodes by name. If all of them go, are cordoned, fill up or get pods that
-exclude it before it is scheduled, it waits for ever beside free GPUs: only a new pod gets a new choice. So does a pod
+exclude it before it is scheduled, it waits forever beside free GPUs: only a new pod gets a new choice. So does a pod
 inside its guaranteed share beside GPUs that others borrow on nodes that were not chosen for it.
 """
 
@@ -55,7 +55,7 @@ def is_stranded(
 def _taking(gpu_pod: ReclaimPod, constraints: Constraints, world: World) -> int:
     """Return the slots that could take a pod with these constraints now."""
     fleet, pod = world.fleet, gpu_pod.pod
-    closed = world.rejecting_nodes.shunned(gpu_pod.team, fleet).closed
+    closed = world.rejecting_nodes.avoided(gpu_pod.team, fleet).closed
     slots = fleet.with_room(pod.demand, fleet.matching(constraints) & fleet.open_bits & ~closed)
     if slots and (gpu_pod.topology or world.pod_counts.against(pod.namespace, gpu_pod.labels)):
         request = TopologyRequest(pod.namespace, gpu_pod.labels, gpu_pod.topology, constraints)

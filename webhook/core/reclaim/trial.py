@@ -18,12 +18,12 @@ from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topolog
 from webhook.core.placement.device_slots import DeviceSlots
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.failures import FailureLimits, Remaining, WorkloadId
-from webhook.core.reclaim.reclaim_plan import Cause, Move, ReclaimSnapshot, Refused
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.shared_devices import Going
 from webhook.core.reclaim.victim import NOWHERE, Victim
 from webhook.core.reclaim.victim_cost import VictimCost
-from webhook.core.reclaim.victim_search import Need, Scale, VictimChoice, clear, departures
+from webhook.core.reclaim.victim_search import CostScale, Need, VictimChoice, clear, departures
 
 
 class _Step(NamedTuple):
@@ -44,7 +44,7 @@ class Overrides(NamedTuple):
 
     Disruption budgets, once it has waited as long as policy respects them. And the minimum runtime of pods that started
     after it began to wait (`no_minimum_after`): otherwise users who delete pods and create them again would be
-    protected for ever. `may_break`: failure budgets do not count, since no other choice is left: otherwise a small
+    protected forever. `may_break`: failure budgets do not count, since no other choice is left: otherwise a small
     budget would always protect. Pods of the teams `outside` are not evicted, whatever is overridden.
     """
 
@@ -106,35 +106,35 @@ class Trial:
                 self._fleet.take(step.node, step.demand, sign=-step.sign, holder=step.uid, devices=step.devices)
         self._offers.clear()
 
-    def place(self, waiting: ReclaimPod, *, among: int = -1) -> Move | Refused:
+    def place(self, waiting: ReclaimPod, *, among: int = -1) -> Move | NotPlanned:
         """Find room for one pod, on these slots, and take it; without any, nothing changes."""
         return self.place_on(waiting, self._fleet.matching(waiting.constraints) & among)
 
     def place_on(
         self, waiting: ReclaimPod, slots: int, *, outside: frozenset[TeamName] = frozenset()
-    ) -> Move | Refused:
+    ) -> Move | NotPlanned:
         """Find room for one pod on slots that match it, and take it; no pod of the teams `outside` is evicted."""
         fleet, demand = self._fleet, waiting.demand
         for node in self._snapshot.sharing.nodes(waiting.uid) if demand.own is not None else ():
             slots &= fleet.bit(node)
         able = fleet.with_capacity(demand, slots & self._open_to(waiting))
         if not able:
-            return Refused(waiting, Cause.NO_NODE)
+            return NotPlanned(waiting, NoPlan.NO_NODE)
         allowed = self._allowed(waiting)
         if not able & allowed:
-            return Refused(waiting, Cause.TOPOLOGY_UNMET)
+            return NotPlanned(waiting, NoPlan.TOPOLOGY_UNMET)
         if room := fleet.with_room(demand, able & allowed):
             free = room & ~self._coming
             node = self._where(waiting, free or room)
             self._take(node, waiting)
-            return Refused(waiting, Cause.FITS) if free else Move(waiting, node, (), VictimCost())
+            return NotPlanned(waiting, NoPlan.FITS) if free else Move(waiting, node, (), VictimCost())
         for how in self.overrides_of(waiting):
             how = how._replace(outside=outside) if outside else how  # noqa: PLW2901
             best = self._best(waiting, able, allowed, how)
             if best is not None:
                 break
         else:
-            return Refused(waiting, Cause.NOT_ENOUGH_VICTIMS)
+            return NotPlanned(waiting, NoPlan.NOT_ENOUGH_VICTIMS)
         node, choice = best
         self.evict(choice.victims)
         self._take(node, waiting)
@@ -231,7 +231,7 @@ class Trial:
         """Return the rank of a cost of which only the lost work is known."""
         return (*self._ahead, lost_work, *self._behind)
 
-    def offer(self, node: NodeName, demand: Demand, scale: Scale) -> VictimChoice | None:
+    def offer(self, node: NodeName, demand: Demand, scale: CostScale) -> VictimChoice | None:
         """Return the cheapest choice of victims on a node in the present state."""
         snapshot, fleet = self._snapshot, self._fleet
         missing = {resource: amount - fleet.free(node, resource) for resource, amount in demand.requests}
@@ -239,10 +239,10 @@ class Trial:
         need = Need(amounts, self._missing_gpus(node, demand), demand.per_device)
         return clear(need, node, snapshot.victim_index, room=_Room(fleet.device_slots(node), node), scale=scale)
 
-    def scale(self, team: TeamName, how: Overrides) -> Scale:
+    def scale(self, team: TeamName, how: Overrides) -> CostScale:
         """Return what victims cost in the present state, for a pod of this team."""
         snapshot = self._snapshot
-        return Scale(
+        return CostScale(
             now=snapshot.now,
             over_share=snapshot.over_share,
             order=snapshot.order,
@@ -326,7 +326,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """The single devices of one node after the plan; implements webhook.core.reclaim.victim_search.Room."""
+    """The single devices of one node after the plan; implements webhook.core.reclaim.victim_search.NodeDevices."""
 
     device_slots: DeviceSlots
     node: NodeName

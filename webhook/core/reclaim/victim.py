@@ -166,7 +166,7 @@ class VictimIndex:
             self._add_to_node(victim)
 
     def remove(self, uid: Uid) -> None:
-        """Remove a pod that ended or does not borrow any more."""
+        """Remove a pod that ended or no longer borrows."""
         victim = self._by_uid.pop(uid, None)
         if victim is None:
             return

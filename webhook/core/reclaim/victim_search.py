@@ -40,7 +40,7 @@ class Need:
     per_device: PerDevice | None = None
 
 
-class Room(Protocol):
+class NodeDevices(Protocol):
     """The single devices of the node."""
 
     def has_devices(self, ask: PerDevice, gone: Sequence[Victim]) -> bool:
@@ -53,7 +53,7 @@ class Room(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class CostScale:
     """The inputs of costs: the time, how far each team is over its share, the order of parts, what budgets allow.
 
     `gone` are those that are evicted already, `spared` those that must not be; teams that are `exhausted` lose no more
@@ -125,7 +125,9 @@ class Unit(NamedTuple):
     departures: tuple[Departure, ...]
 
 
-def clear(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, scale: Scale) -> VictimChoice | None:
+def clear(
+    need: Need, node: NodeName, victim_index: VictimIndex, *, room: NodeDevices, scale: CostScale
+) -> VictimChoice | None:
     """Return the victims of the least cost; None where no choice frees enough."""
     node_victims = victim_index.on(node)
     if node_victims is None:
@@ -138,7 +140,7 @@ def clear(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, 
     return cheapest(need, made, room=room, scale=scale)
 
 
-def cheapest(need: Need, made: Iterable[list[Unit]], *, room: Room, scale: Scale) -> VictimChoice | None:
+def cheapest(need: Need, made: Iterable[list[Unit]], *, room: NodeDevices, scale: CostScale) -> VictimChoice | None:
     """Return the victims of the least cost among rows of units; those of a row free the same."""
 
     def order(unit: Unit) -> tuple[tuple[Units, ...], Uid]:
@@ -156,7 +158,7 @@ def cheapest(need: Need, made: Iterable[list[Unit]], *, room: Room, scale: Scale
     return search.best
 
 
-def _singles(need: Need, node_victims: NodeVictims, room: Room, scale: Scale) -> list[list[Unit]]:
+def _singles(need: Need, node_victims: NodeVictims, room: NodeDevices, scale: CostScale) -> list[list[Unit]]:
     """Return rows of single victims; those on different devices are not equal where devices matter."""
     rows: dict[object, list[Unit]] = {}
     for alike, row in node_victims.rows.items():
@@ -188,7 +190,9 @@ def _limiting(row: Sequence[Unit]) -> WorkloadId | None:
     return victims[0].workload if len(victims) == 1 and victims[0].is_counted and victims[0].gang is None else None
 
 
-def _groups(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, scale: Scale) -> list[list[Unit]]:
+def _groups(
+    need: Need, node: NodeName, victim_index: VictimIndex, *, room: NodeDevices, scale: CostScale
+) -> list[list[Unit]]:
     """Return a row for each gang, and for the users of each shared claim: all that go with one of them are evicted.
 
     Members that must not be, such as guaranteed ones, protect no others, and their minimum runtime is that of the
@@ -206,7 +210,7 @@ def _groups(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room
     return rows
 
 
-def _starts(node: NodeName, victim_index: VictimIndex, scale: Scale) -> Iterator[Sequence[Victim]]:
+def _starts(node: NodeName, victim_index: VictimIndex, scale: CostScale) -> Iterator[Sequence[Victim]]:
     """Yield the gangs on a node, then the singles there that share a claim."""
     for gang in victim_index.gangs_on(node):
         yield victim_index.members(gang)
@@ -215,7 +219,9 @@ def _starts(node: NodeName, victim_index: VictimIndex, scale: Scale) -> Iterator
         yield from ((victim,) for _, victim in row if scale.shares(victim))
 
 
-def _whole(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, scale: Scale) -> list[list[Unit]]:
+def _whole(
+    need: Need, node: NodeName, victim_index: VictimIndex, *, room: NodeDevices, scale: CostScale
+) -> list[list[Unit]]:
     """Return a row for each workload that would fail by evictions and all of whose pods may be evicted."""
     node_victims, rows = victim_index.on(node), []
     if node_victims is None or scale.failure_limits.may_break:
@@ -238,7 +244,7 @@ def _whole(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room,
     return rows
 
 
-def _together(members: tuple[Victim, ...], need: Need, node: NodeName, *, room: Room, scale: Scale) -> Unit:
+def _together(members: tuple[Victim, ...], need: Need, node: NodeName, *, room: NodeDevices, scale: CostScale) -> Unit:
     freed = [_freed(member, need) for member in members if member.node == node]
     here = tuple([sum(part) for part in zip(*freed, strict=True)]) if freed else ()
     gpus = sum(member.demand.gpus for member in members)
@@ -252,7 +258,7 @@ def _freed(victim: Victim, need: Need) -> tuple[Units, ...]:
 
 
 def is_more_than_needed(
-    members: Sequence[Victim], freed: Sequence[tuple[Units, ...]], need: Need, *, room: Room
+    members: Sequence[Victim], freed: Sequence[tuple[Units, ...]], need: Need, *, room: NodeDevices
 ) -> bool:
     """Whether pods that go together make enough room also without one of them; `freed` is what each of them frees.
 
@@ -294,7 +300,7 @@ class _Branch(NamedTuple):
 class _Search:
     """A depth-first search over how many units of each row are evicted."""
 
-    def __init__(self, need: Need, rows: list[list[Unit]], room: Room, scale: Scale) -> None:
+    def __init__(self, need: Need, rows: list[list[Unit]], room: NodeDevices, scale: CostScale) -> None:
         self.best: VictimChoice | None = None
         self._best_rank: tuple[Units, ...] = ()
         self._need = need

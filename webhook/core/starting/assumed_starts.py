@@ -15,7 +15,7 @@ from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
 from webhook.core.queue.hold_backs import HoldBacks
 from webhook.core.queue.queue_pass import QueuePass
-from webhook.core.queue.verdict import Fits, Never, NoRoom, Way
+from webhook.core.queue.verdict import IN_TURN, Attempt, Fits, Never, NoRoom
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.starting.charged_in_line import resumed
 from webhook.core.waiting.borrowed_room import BorrowedRoom
@@ -46,8 +46,7 @@ class AssumedStart:
 
     waiting: WaitingPod
     admit: Admit
-    way: Way
-    kept: frozenset[NodeName] = frozenset()
+    attempt: Attempt
     gang: GangId | None = None
     reservation: InFlightCharge | None = None
     is_reservation: bool = False
@@ -76,9 +75,7 @@ class AssumedStarts:
         self._world = world
         self._listed = listed
         self._noted: dict[Uid, None] = {}
-        self._open: dict[
-            Uid, AssumedStart
-        ] = {}  # whose charges are assumed here, and not in the hands of the ledger yet
+        self._open: dict[Uid, AssumedStart] = {}  # charges that are assumed here, and not known to the ledger yet
         self._kept: dict[Uid, frozenset[NodeName]] = {}
         self._pauses = GangPauses()
         self._pace = ReclaimPace(world)
@@ -97,7 +94,7 @@ class AssumedStarts:
         self._noted |= dict.fromkeys(self.entries.sync(now=now))
 
     def close(self) -> None:
-        """End: drop what was assumed and is not in the hands of the ledger, and listen no longer."""
+        """End: drop what was assumed and is not known to the ledger, and listen no longer."""
         for turn in [*self._open.values()]:
             self.drop_assumed(turn)
         self.entries.close()
@@ -109,8 +106,8 @@ class AssumedStarts:
         judge = EntryJudge(world, before=self._kept, pauses=self._pauses, pace=self._pace, now=now)
         found: list[AssumedStart] = []
         if not world.policy.is_enforced:
-            waiting = [pod for pod in world.waiting.all() if not self.entries.is_on_its_way(pod.uid)][:count]
-            return [turn for pod in waiting for turn in self._assumed(start_unjudged(pod, world), Way.IN_TURN)]
+            waiting = [pod for pod in world.waiting.all() if not self.entries.is_starting(pod.uid)][:count]
+            return [turn for pod in waiting for turn in self._assumed(start_unjudged(pod, world))]
         found += self._of_reservations()
         self._hold_backs.begin()
         turns = QueuePass(queue, self.entries, world.policy.queue, now=now, hold_backs=self._hold_backs)
@@ -120,7 +117,7 @@ class AssumedStarts:
                 judged = judge.judged.pop(pod.uid)
                 if judged.takes_back:
                     self._pace.note(following.entry.team, pod.uid, now=now)
-                found += self._assumed(judged, following.way, gang=pod.gang)
+                found += self._assumed(judged, gang=pod.gang)
         self.blocked = {uid: judged for uid, judged in judge.judged.items() if not isinstance(judged.verdict, Fits)}
         for late, cause in self.entries.gangs.late(now=now):
             self.blocked[late.uid] = Judged(late, late.pod, _NO_LONGER, Never(), Reason(Code.WAITS_FOR_GANG, *cause))
@@ -175,15 +172,15 @@ class AssumedStarts:
         is_member = turn.gang is not None
         nodes = turn.admit.node_choice.nodes
         borrowed = BorrowedRoom(world, first=nodes[0] if nodes else None)
-        return judge_pod(waiting, world, borrowed, way=turn.way, kept=turn.kept, is_member=is_member, place=turn.place)
+        return judge_pod(waiting, world, borrowed, turn.attempt, is_member=is_member, place=turn.place)
 
-    def _assumed(self, judged: Judged, way: Way, *, gang: GangId | None = None) -> Iterator[AssumedStart]:
+    def _assumed(self, judged: Judged, *, gang: GangId | None = None) -> Iterator[AssumedStart]:
         if isinstance(judged.decision, Admit):
             world, flight = self._world, judged.flight
             is_expected = judged.waiting.uid in world.waiting.expected
             world.assume(as_reservation(flight, world) if is_expected else flight)
             turn = AssumedStart(
-                judged.waiting, judged.decision, way, judged.kept, gang, is_reservation=is_expected, place=judged.place
+                judged.waiting, judged.decision, judged.attempt, gang, is_reservation=is_expected, place=judged.place
             )
             self._open[judged.waiting.uid] = turn
             yield turn
@@ -203,7 +200,7 @@ class AssumedStarts:
                     continue
                 self.entries.queue.remove(pod.uid)
                 world.assume(judged.flight)
-                self._open[pod.uid] = AssumedStart(pod, judged.decision, Way.IN_TURN, reservation=reservation)
+                self._open[pod.uid] = AssumedStart(pod, judged.decision, IN_TURN, reservation=reservation)
                 yield self._open[pod.uid]
 
     def keep_reservation(self, turn: AssumedStart) -> None:

@@ -15,8 +15,8 @@ from webhook.core.model.decision import Charge
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import Team
 from webhook.core.model.tier import Tier
-from webhook.core.quota.usage import Entry
-from webhook.core.tiers.tier_changes import Room, in_order
+from webhook.core.quota.usage import UsageEntry
+from webhook.core.tiers.tier_changes import ShareTaken, in_order
 from webhook.core.world.world import World
 
 
@@ -33,7 +33,7 @@ def adoptions(team: Team, world: World) -> tuple[Adoption, ...]:
 
 
 def _charged(team: Team, world: World) -> list[Adoption]:
-    room, unlabeled = Room(team), []
+    room, unlabeled = ShareTaken(team), []
     for uid, entry in world.usage(team.name).entries():
         pod = world.pod(uid)
         if pod is not None and pod.team_label is None and _may_be_labeled(pod, entry, world):
@@ -56,14 +56,16 @@ def _sharing(team: Team, world: World) -> Iterator[Adoption]:
         if pod is None or world.tenancy(pod.namespace).team_name != team.name or not _can_label(pod, world):
             continue
         keys = world.claims.shared_by(uid, pod.namespace, pod.claims)
-        charges = [world.charge_of(payer) for key in keys if (payer := world.claims.users.payer(key)) is not None]
+        charges = [
+            world.charge_of(charged) for key in keys if (charged := world.claims.users.charged_pod(key)) is not None
+        ]
         is_guaranteed = all(charge is not None and charge.tier is Tier.GUARANTEED for charge in charges)
         yield Adoption(
             pod, Charge(team.name, Tier.GUARANTEED if is_guaranteed else Tier.PREEMPTIBLE, 0, None, pod.user)
         )
 
 
-def _may_be_labeled(pod: Resident, entry: Entry, world: World) -> bool:
+def _may_be_labeled(pod: Resident, entry: UsageEntry, world: World) -> bool:
     return not entry.is_reserved and _can_label(pod, world)
 
 

@@ -19,7 +19,7 @@ from webhook.core.model.statement import Statement
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.quota.limits import has_guaranteed_room
-from webhook.core.quota.usage import Entry, TeamUsage
+from webhook.core.quota.usage import TeamUsage, UsageEntry
 from webhook.core.world.world import World
 
 _GUARANTEED: Final = Tier.GUARANTEED  # 5,000 pods of a team take 0.65 ms with these names, 1.6 ms with `Tier.…` on 3.11
@@ -66,7 +66,7 @@ class TierChange:
 
 
 @dataclass(slots=True)
-class Room:
+class ShareTaken:
     """What is taken of a team's guaranteed share, and of its shares per GPU model."""
 
     team: Team
@@ -106,7 +106,7 @@ def tier_changes(team: Team, world: World) -> tuple[TierChange, ...]:
     """
     book = world.usage(team.name)
     demotions = _demotions(team, book, world) if _may_be_over(team, book) else []
-    room = Room(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
+    room = ShareTaken(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
     for change in demotions:
         room.take(change.charge, sign=-1)
     has_room = room.taken < team.gpus.guaranteed and book.preemptible > 0
@@ -121,7 +121,7 @@ def inside_share(team: Team, world: World) -> tuple[TierChange, ...]:
     book = world.usage(team.name)
     if not book.preemptible or book.guaranteed >= team.gpus.guaranteed:
         return ()
-    room = Room(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
+    room = ShareTaken(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
     return tuple(_promotions(room, book, world, with_all=True))
 
 
@@ -146,7 +146,7 @@ def under_way(uid: Uid, world: World) -> TierChange | None:
     if pod is None or charge is None or team is None or charge.tier is not _GUARANTEED:
         return None
     book = world.usage(team.name)
-    room = Room(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
+    room = ShareTaken(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
     room.take(charge, sign=-1)
     return TierChange(pod, charge, room.sums(charge))
 
@@ -158,7 +158,7 @@ def _may_be_over(team: Team, book: TeamUsage) -> bool:
 
 
 def _demotions(team: Team, book: TeamUsage, world: World) -> list[TierChange]:
-    kept, movable = Room(team), []
+    kept, movable = ShareTaken(team), []
     for uid, entry in book.entries():
         if entry.charge.tier is not _GUARANTEED or entry.is_unlabeled:
             continue
@@ -176,7 +176,7 @@ def _demotions(team: Team, book: TeamUsage, world: World) -> list[TierChange]:
     return found
 
 
-def _promotions(room: Room, book: TeamUsage, world: World, *, with_all: bool = False) -> list[TierChange]:
+def _promotions(room: ShareTaken, book: TeamUsage, world: World, *, with_all: bool = False) -> list[TierChange]:
     movable = []
     for uid, entry in book.entries():
         if entry.charge.tier is not _PREEMPTIBLE or entry.is_reserved or not room.fits(entry.charge):
@@ -205,7 +205,7 @@ def _is_in_the_way(pod: Resident, world: World) -> bool:
     return pod.node is not None and world.fleet.is_overbooked(pod.node, pod.demand)
 
 
-def in_order(pods: Iterable[tuple[Resident, Entry]]) -> list[tuple[Resident, Entry]]:
+def in_order(pods: Iterable[tuple[Resident, UsageEntry]]) -> list[tuple[Resident, UsageEntry]]:
     """Return the pods in order: those that requested never to borrow first, then by age."""
     return sorted(pods, key=lambda held: _rank(held[0]))
 

@@ -14,13 +14,13 @@ from webhook.core.model.text import plural_gpus, printable, shortened
 from webhook.core.placement.domain_search import (
     DomainRoom,
     DomainRooms,
+    EqualPods,
     FreeRoom,
-    Kind,
     Supply,
     domain_of,
     domain_rooms,
 )
-from webhook.core.queue.kept_nodes import NodeRoom
+from webhook.core.queue.kept_nodes import KeepableNode
 from webhook.core.queue.verdict import Way
 from webhook.core.waiting.borrowed_room import BorrowedRoom
 from webhook.core.world.waiting_pods import WaitingPod
@@ -48,7 +48,7 @@ class GangDomains:
         self._kept = kept
         self._request = _request(members, world)
         self._levels = levels_to_try(self._request, world.policy.topology.levels)
-        self._kinds: list[Kind] = []
+        self._kinds: list[EqualPods] = []
         self._rooms = DomainRooms()  # free now, of the largest level
         self._short: list[str] = []  # the levels of which no domain has room
 
@@ -110,7 +110,7 @@ class GangDomains:
         )
         return key, Statement(words, {"domains": number, "holds": best.holds})
 
-    def to_keep(self, rooms: Sequence[NodeRoom], *, before: frozenset[NodeName]) -> Iterable[NodeRoom]:
+    def to_keep(self, rooms: Sequence[KeepableNode], *, before: frozenset[NodeName]) -> Iterable[KeepableNode]:
         """Return those of the nodes that may be kept for the members: of one domain, if they require one.
 
         It is the domain of the nodes that were kept before if it is large enough, else that where the least is missing.
@@ -119,7 +119,7 @@ class GangDomains:
             return rooms
         (level,) = self.asked
         needed = sum(kind.demand.gpus * kind.number for kind in self._kinds)
-        domains: dict[str, list[NodeRoom]] = {}
+        domains: dict[str, list[KeepableNode]] = {}
         for room in rooms:
             node = self._world.fleet.get(room.name)
             if node is not None and (found := domain_of(node, level)) is not None:
@@ -139,7 +139,7 @@ class GangDomains:
         least = min((kind.demand.gpus for kind in self._kinds), default=0)
         return self._world.usage(team).guaranteed + least <= share
 
-    def _found_kinds(self) -> list[Kind]:
+    def _found_kinds(self) -> list[EqualPods]:
         world = self._world
         kinds = kinds_of([member.pod for member in self._members], self._members[0].team, world)
         off = 0

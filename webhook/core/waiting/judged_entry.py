@@ -8,7 +8,7 @@ from webhook.core.gangs.gang_pauses import GangPauses
 from webhook.core.model.domain_request import levels_to_try
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.queue.queued_pod import QueueEntry
-from webhook.core.queue.verdict import Never, Verdict, Way
+from webhook.core.queue.verdict import Attempt, Never, Verdict, Way
 from webhook.core.waiting.borrowed_room import BorrowedRoom
 from webhook.core.waiting.judged_gang import judge_gang
 from webhook.core.waiting.judged_pod import Judged, judge_pod
@@ -45,16 +45,15 @@ class EntryJudge:
         self._levels = world.policy.topology.levels
 
     def __call__(self, entry: QueueEntry, *, way: Way, kept: frozenset[NodeName]) -> Verdict:
-        """Return whether the entry may start; implements webhook.core.queue.verdict.Judge."""
-        if entry.pods[0].gang is not None:
-            return self._judge_gang(entry, way=way, kept=kept)
+        """Return whether the entry may start; implements webhook.core.queue.queue_pass.Judge."""
         uid = entry.pods[0].uid
+        before = self._before.get(uid, frozenset())
+        if entry.pods[0].gang is not None:
+            return self._judge_gang(entry, Attempt(way, kept, before))
         waiting = self._world.waiting.get(uid)
         if waiting is None or self._world.is_assumed(uid):  # another leader has charged it
             return Never()
-        before = self._before.get(uid, frozenset())
-        judged = judge_pod(waiting, self._world, self._borrowed, way=way, kept=kept, before=before)
-        self.judged[waiting.uid] = judged._replace(kept=kept)
+        judged = self.judged[uid] = judge_pod(waiting, self._world, self._borrowed, Attempt(way, kept, before))
         return judged.verdict
 
     def search_cost(self, entry: QueueEntry) -> int:
@@ -64,7 +63,7 @@ class EntryJudge:
         levels = () if gang is None else levels_to_try(request_of(gang, self._world), self._levels)
         return len(levels) * -(-len(self._world.fleet) // NODES_PER_MEMBER)
 
-    def _judge_gang(self, entry: QueueEntry, *, way: Way, kept: frozenset[NodeName]) -> Verdict:
+    def _judge_gang(self, entry: QueueEntry, attempt: Attempt) -> Verdict:
         """Return whether all members may start together."""
         waiting = self._world.waiting
         if any(waiting.member(pod.uid) is None or self._world.is_assumed(pod.uid) for pod in entry.pods):
@@ -73,9 +72,8 @@ class EntryJudge:
         known = self._pauses.known(entry, now=self._now, extra=extra)
         if known is not None:
             return known
-        before = self._before.get(entry.pods[0].uid, frozenset())
-        found = judge_gang(entry, self._world, way=way, kept=kept, before=before, borrowed=self._borrowed)
-        self.judged.update((judged.waiting.uid, judged._replace(kept=kept)) for judged in found)
+        found = judge_gang(entry, self._world, attempt, borrowed=self._borrowed)
+        self.judged.update((judged.waiting.uid, judged) for judged in found)
         verdict = found[0].verdict
         self._pauses.note(entry, verdict, now=self._now, extra=extra)
         return verdict

@@ -7,13 +7,12 @@ from webhook.core.admission.gang_rules import limits_for, never_reason, over_tog
 from webhook.core.admission.queueing import fits_without_borrowers
 from webhook.core.model.decision import Admit, Deny
 from webhook.core.model.domain_request import DomainPlace
-from webhook.core.model.names import NodeName
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.statement import Statement
 from webhook.core.model.tier import Tier
-from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
+from webhook.core.queue.kept_nodes import KeepableNode, kept_nodes
 from webhook.core.queue.queued_pod import QueueEntry
-from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Way
+from webhook.core.queue.verdict import IN_TURN, Attempt, Fits, Never, NoRoom, OverLimit
 from webhook.core.quota.limits import AppliedLimit
 from webhook.core.waiting.borrowed_room import BorrowedRoom, nodes_for
 from webhook.core.waiting.gang_domains import GangDomains
@@ -24,13 +23,7 @@ from webhook.core.world.world import World
 
 
 def judge_gang(
-    entry: QueueEntry,
-    world: World,
-    *,
-    way: Way,
-    kept: frozenset[NodeName],
-    before: frozenset[NodeName] = frozenset(),
-    borrowed: BorrowedRoom | None = None,
+    entry: QueueEntry, world: World, attempt: Attempt = IN_TURN, *, borrowed: BorrowedRoom | None = None
 ) -> list[Judged]:
     """Return the judgment on each member of a gang, all with one verdict: they start now, or none of them does.
 
@@ -40,15 +33,15 @@ def judge_gang(
     members, name = _members(entry, world)
     if (over := _over_together(entry, members, name, world)) is not None:
         return [over._replace(waiting=member, pod=member.pod) for member in members]
-    domains = GangDomains(members, world, kept=kept)
+    domains = GangDomains(members, world, kept=attempt.kept)
     found: list[Judged] = []
-    for place, room in domains.attempts(borrowed or BorrowedRoom(world), way=way):
-        found = _together(members, world, room, way=way, kept=kept, place=place)
+    for place, room in domains.attempts(borrowed or BorrowedRoom(world), way=attempt.way):
+        found = _together(members, world, room, attempt, place)
         if isinstance(found[-1].verdict, Fits):
             return found
     if (never := domains.never()) is not None:
         return [Judged(member, member.pod, Deny((never,)), Never(), _for_gang(never.statement)) for member in members]
-    return _all_wait(entry, members, found, name, world, domains=domains, before=before)
+    return _all_wait(entry, members, found, world, domains)
 
 
 def judge_first(entry: QueueEntry, world: World) -> Judged:
@@ -67,24 +60,26 @@ def judge_first(entry: QueueEntry, world: World) -> Judged:
 def _members(entry: QueueEntry, world: World) -> tuple[list[WaitingPod], str]:
     """Return the members of a gang, and its name."""
     members = [pod for each in entry.pods if (pod := world.waiting.member(each.uid)) is not None]
+    return members, _name(members)
+
+
+def _name(members: list[WaitingPod]) -> str:
     gang = members[0].pod.gang
-    return members, "" if gang is None else gang.name
+    return "" if gang is None else gang.name
 
 
 def _together(
     members: list[WaitingPod],
     world: World,
     borrowed: BorrowedRoom | None,
-    *,
-    way: Way,
-    kept: frozenset[NodeName],
+    attempt: Attempt,
     place: DomainPlace | None,
 ) -> list[Judged]:
     """Return the judgments on members, each with those before it assumed, up to the first that may not start."""
     found: list[Judged] = []
     with world.what_if() as assume:
         for member in members:
-            judged = judge_pod(member, world, borrowed, way=way, kept=kept, is_member=True, place=place)
+            judged = judge_pod(member, world, borrowed, attempt, is_member=True, place=place)
             found.append(judged)
             if not (isinstance(judged.verdict, Fits) and isinstance(judged.decision, Admit)):
                 break
@@ -127,22 +122,19 @@ def _all_wait(
     entry: QueueEntry,
     members: list[WaitingPod],
     found: list[Judged],
-    name: str,
     world: World,
-    *,
     domains: GangDomains,
-    before: frozenset[NodeName],
 ) -> list[Judged]:
     """Return that all members of a gang wait for what the last of those that were judged waits for."""
     last = found[-1]
-    verdict = last.verdict
+    verdict, before = last.verdict, last.attempt.before
     if isinstance(verdict, NoRoom) and verdict.keep:
         assessed = assess(last.waiting.pod, NO_REQUESTER, world)
-        rooms = [NodeRoom(node, free, size) for node, free, size in nodes_for(assessed, world)]
+        rooms = [KeepableNode(node, free, size) for node, free, size in nodes_for(assessed, world)]
         sizes = [pod.gpus for pod in entry.pods]
         keep = kept_nodes(sizes, domains.to_keep(rooms, before=before), before=before)
         verdict = NoRoom(keep, has_devices=verdict.has_devices)
-    facts: dict[str, object] = {"gang": name, "pods": len(members)}
+    facts: dict[str, object] = {"gang": _name(members), "pods": len(members)}
     words = "gang {gang} starts whole, with {pods} pods"
     where, short = domains.waits_for()
     if where:
@@ -155,7 +147,7 @@ def _all_wait(
         words += "; for {pod}: {why}"
         facts |= {"pod": last.waiting.pod.name, "why": last.reason.statement}
     why = _for_gang(Statement(words, facts))
-    return [Judged(member, member.pod, last.decision, verdict, why) for member in members]
+    return [Judged(member, member.pod, last.decision, verdict, why, last.attempt) for member in members]
 
 
 def _for_gang(cause: Statement) -> Reason:

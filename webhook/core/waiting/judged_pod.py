@@ -16,8 +16,8 @@ from webhook.core.model.pod import NO_LABELS, Pod, Requester
 from webhook.core.model.policy import Mode
 from webhook.core.model.reason import LIMITS, NO_ROOM, Code, Reason
 from webhook.core.model.tier import Tier
-from webhook.core.queue.kept_nodes import NodeRoom, kept_nodes
-from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced, Verdict, Way
+from webhook.core.queue.kept_nodes import KeepableNode, kept_nodes
+from webhook.core.queue.verdict import IN_TURN, Attempt, Fits, Never, NoRoom, OverLimit, Paced, Verdict, Way
 from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.waiting.borrowed_room import BorrowedRoom, has_free_devices, may_ever_start, nodes_for, reachable
@@ -42,8 +42,8 @@ _BACKFILLS: Final = "runs ahead of pods that wait for room, and gives it back wh
 class Judged(NamedTuple):
     """A waiting pod with the decision on it, if it started now; `reason` is why it waits on, None if it does not.
 
-    It stays off the nodes that are `kept` for pods ahead of it, and in the domain of its gang (`place`).
-    `gang_whole` is what the pod is to say of its gang (WaitingPod). With `takes_back` reclaim makes its room.
+    It starts as the `attempt` says, and in the domain of its gang (`place`). `gang_whole` is what the pod is to say
+    of its gang (WaitingPod). With `takes_back` reclaim makes its room.
     """
 
     waiting: WaitingPod
@@ -51,7 +51,7 @@ class Judged(NamedTuple):
     decision: Decision
     verdict: Verdict
     reason: Reason | None = None
-    kept: frozenset[NodeName] = frozenset()
+    attempt: Attempt = IN_TURN
     place: DomainPlace | None = None
     gang_whole: int = 0
     takes_back: bool = False
@@ -81,35 +81,40 @@ def judge_pod(
     waiting: WaitingPod,
     world: World,
     borrowed: BorrowedRoom | None,
+    attempt: Attempt = IN_TURN,
     *,
-    way: Way = Way.IN_TURN,
-    kept: frozenset[NodeName] = frozenset(),
-    before: frozenset[NodeName] = frozenset(),
     is_member: bool = False,
     place: DomainPlace | None = None,
 ) -> Judged:
-    """Return whether a waiting pod may start now, with its decision; `before` as in EntryJudge.
+    """Return whether a waiting pod may start now, with its decision.
 
     The member of a gang (`is_member`) starts with room only, whatever policy says of pods without room. It starts in
     the domain `place`, by default that of the members that have started. Without `borrowed`, no room is taken back.
     """
     if place is None:
         place = place_beside(waiting.pod, world)
-    assessed = _assessed(waiting, world, way=way, kept=kept, place=place)
+    assessed = _assessed(waiting, world, attempt, place)
     decision = start(assessed, world)
     match decision:
         case Admit():
             is_left_to_wait = not waits_for_room(assessed, world) and (
                 not is_member or may_grow(assessed.pools.allowed)
             )
-            may_wait = way is Way.IN_TURN and not kept and is_left_to_wait
-            judged = _admitted(waiting, assessed, decision, world=world, borrowed=borrowed, way=way, may_wait=may_wait)
+            is_ahead = attempt.way is Way.BACKFILL
+            may_wait = is_left_to_wait and not (is_ahead or attempt.kept)
+            judged = _admitted(waiting, assessed, decision, world, None if is_ahead else borrowed, may_wait=may_wait)
+            if is_ahead and isinstance(judged.decision, Admit):
+                requested = waiting.pod.requested_tier
+                ahead = judged.decision._replace(reason=Reason(Code.BACKFILLS, _BACKFILLS), requested_tier=requested)
+                judged = judged._replace(decision=ahead)
         case NotApplicable(reason=reason, charge=charge):
             decision = _unplaced(waiting, assessed, charge, reason, world)
             judged = Judged(waiting, assessed.pod, decision, Fits())
         case Retry(reason=reason):
             judged = Judged(waiting, assessed.pod, decision, Never(), Reason(Code.WAITS_IN_LINE, *reason.statement))
-        case Deny(reasons=reasons) if kept and not _is_refused_anywhere(waiting, reasons, world, way=way, place=place):
+        case Deny(reasons=reasons) if attempt.kept and not _is_refused_anywhere(
+            waiting, reasons, world, attempt, place
+        ):
             judged = Judged(waiting, assessed.pod, decision, NoRoom(), _NO_OTHER_NODE)
         case Deny(reasons=reasons):
             why = reason_to_wait(assessed, reasons, world)
@@ -119,16 +124,13 @@ def judge_pod(
     if place is not None and isinstance(judged.decision, Admit):
         choice = in_domain(judged.decision.node_choice, place)
         judged = judged._replace(place=place, decision=judged.decision._replace(node_choice=choice))
-    if not isinstance(judged.verdict, NoRoom):
-        return judged
-    return _without_room(judged, assessed, world, kept=kept, before=before)
+    judged = judged._replace(attempt=attempt)
+    return _without_room(judged, assessed, world) if isinstance(judged.verdict, NoRoom) else judged
 
 
-def _without_room(
-    judged: Judged, assessed: Assessment, world: World, *, kept: frozenset[NodeName], before: frozenset[NodeName]
-) -> Judged:
+def _without_room(judged: Judged, assessed: Assessment, world: World) -> Judged:
     """Return for which room a pod waits, and what back-fill leaves alone for it."""
-    why = judged.reason or _NO_OTHER_NODE
+    why, (_, kept, before) = judged.reason or _NO_OTHER_NODE, judged.attempt
     reach = reachable(assessed, world)
     if not (kept or may_ever_start(assessed, world)):
         never = Reason(Code.WAITS_IN_LINE, _NEVER_BESIDE, {"short": why.statement})
@@ -141,22 +143,20 @@ def _without_room(
 
 
 def _is_refused_anywhere(
-    waiting: WaitingPod, reasons: tuple[Reason, ...], world: World, *, way: Way, place: DomainPlace | None
+    waiting: WaitingPod, reasons: tuple[Reason, ...], world: World, attempt: Attempt, place: DomainPlace | None
 ) -> bool:
     """Whether a pod that is refused for these reasons, off the nodes kept for others, is refused on those as well."""
     if not {reason.code for reason in reasons} <= _NO_NODE:
         return True
-    return isinstance(start(_assessed(waiting, world, way=way, kept=frozenset(), place=place), world), Deny)
+    return isinstance(start(_assessed(waiting, world, Attempt(attempt.way), place), world), Deny)
 
 
-def _assessed(
-    waiting: WaitingPod, world: World, *, way: Way, kept: frozenset[NodeName], place: DomainPlace | None
-) -> Assessment:
+def _assessed(waiting: WaitingPod, world: World, attempt: Attempt, place: DomainPlace | None) -> Assessment:
     pod = waiting.pod
-    if way is Way.BACKFILL:
+    if attempt.way is Way.BACKFILL:
         pod = pod._replace(tier_label=str(Tier.PREEMPTIBLE))
-    if kept:
-        pod = pod._replace(constraints=pod.constraints.excluding(kept))
+    if attempt.kept:
+        pod = pod._replace(constraints=pod.constraints.excluding(attempt.kept))
     assessed = assess(pod, NO_REQUESTER, world).of_user(waiting.user)
     return assessed if place is None else assessed.within(place)
 
@@ -165,20 +165,15 @@ def _admitted(
     waiting: WaitingPod,
     assessed: Assessment,
     admit: Admit,
-    *,
     world: World,
     borrowed: BorrowedRoom | None,
-    way: Way,
+    *,
     may_wait: bool,
 ) -> Judged:
-    is_ahead = way is Way.BACKFILL
-    if is_ahead:
-        reason = Reason(Code.BACKFILLS, _BACKFILLS)
-        admit = admit._replace(reason=reason, requested_tier=waiting.pod.requested_tier)
     has_room = not any(each.code in NO_ROOM for each in admit.warnings)
     if has_room or may_wait:
         return Judged(waiting, assessed.pod, admit, Fits())
-    may_reclaim = borrowed is not None and not is_ahead and admit.charge.tier is Tier.GUARANTEED
+    may_reclaim = borrowed is not None and admit.charge.tier is Tier.GUARANTEED
     if borrowed is not None and may_reclaim and (node := borrowed.node_for(assessed)) is not None:
         team = assessed.team.name
         if borrowed.is_paced(team):
@@ -234,7 +229,7 @@ def _no_room(
     idle = has_free_devices(assessed, world)
     if tier is Tier.GUARANTEED:
         return NoRoom(reach=reach, has_devices=idle)
-    rooms = (NodeRoom(name, free, size) for name, free, size in nodes_for(assessed, world))
+    rooms = (KeepableNode(name, free, size) for name, free, size in nodes_for(assessed, world))
     return NoRoom(kept_nodes((assessed.pod.demand.gpus,), rooms, before=before), reach, idle)
 
 

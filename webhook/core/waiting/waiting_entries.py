@@ -12,7 +12,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.queue.past_use import PastUses
 from webhook.core.queue.pod_queue import PodQueue
 from webhook.core.queue.queued_pod import QueuedPod, entry_of
-from webhook.core.queue.standing import Level, ModelShare, Standing
+from webhook.core.queue.standing import DepartmentStanding, ModelShare, Standing
 from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.reclaim.reclaim_pod import is_protected_by
 from webhook.core.world.waiting_pods import WaitingPod
@@ -26,7 +26,7 @@ DEPARTMENT: Final = "department"
 """The kinds of limits, the first part of their keys."""
 
 
-class Kind:
+class NeedKey:
     """What decides which nodes have room for a pod; its hash is computed once."""
 
     __slots__ = ("_hash", "_key")
@@ -39,7 +39,7 @@ class Kind:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Kind) and self._hash == other._hash and self._key == other._key
+        return isinstance(other, NeedKey) and self._hash == other._hash and self._key == other._key
 
 
 class WaitingEntries:
@@ -57,9 +57,9 @@ class WaitingEntries:
         self._policy = world.policy
         self._changed: dict[Uid, None] = dict.fromkeys(pod.uid for pod in world.waiting.all())
         self._active = active
-        self._on_their_way: set[Uid] = set()
+        self._starting: set[Uid] = set()
         self._paused: set[Uid] = set()
-        self.gangs = GangLine(world, paused=self._paused, is_on_its_way=self.is_on_its_way)
+        self.gangs = GangLine(world, paused=self._paused, is_starting=self.is_starting)
         self.on_change: Callable[[], None] = _ignore
         world.waiting.on_change = self.put_back
 
@@ -75,10 +75,10 @@ class WaitingEntries:
         self.on_change()
 
     def has_turn(self, pod: WaitingPod) -> bool:
-        """Whether a pod may start when its turn comes: nothing holds it, it is not paused, and is not on its way."""
-        return pod.has_turn and pod.uid not in self._paused and not self.is_on_its_way(pod.uid)
+        """Whether a pod may start when its turn comes: nothing holds it, it is not paused, and has not begun."""
+        return pod.has_turn and pod.uid not in self._paused and not self.is_starting(pod.uid)
 
-    def is_on_its_way(self, uid: Uid) -> bool:
+    def is_starting(self, uid: Uid) -> bool:
         """Whether a pod is charged, or its start is not over: until then another one might begin beside it."""
         return uid in self._active or self._world.is_assumed(uid)
 
@@ -100,8 +100,8 @@ class WaitingEntries:
         if self._policy is not world.policy:
             self._policy = world.policy
             self._changed = dict.fromkeys(pod.uid for pod in world.waiting.all())
-        back = [uid for uid in self._on_their_way if not self.is_on_its_way(uid)]
-        self._on_their_way.difference_update(back)
+        back = [uid for uid in self._starting if not self.is_starting(uid)]
+        self._starting.difference_update(back)
         changed = self._changed | dict.fromkeys(back)
         for uid in changed:
             self._sync_one(uid, now=now)
@@ -119,15 +119,15 @@ class WaitingEntries:
             self.queue.add(entry_of(queued_pod(pod, self._world)._replace(gang=gang) for pod in entries.together))
 
     def _sync_one(self, uid: Uid, *, now: int) -> None:
-        pod, is_on_its_way = self._world.waiting.get(uid), self.is_on_its_way(uid)
+        pod, is_starting = self._world.waiting.get(uid), self.is_starting(uid)
         self.gangs.note(uid, pod, now=now)
         is_alone = uid not in self.gangs and uid not in self._paused
-        if pod is not None and pod.has_turn and not is_on_its_way and is_alone:
+        if pod is not None and pod.has_turn and not is_starting and is_alone:
             self.queue.add(entry_of((queued_pod(pod, self._world),)))
             return
         self.queue.remove(uid)
-        if pod is not None and is_on_its_way:
-            self._on_their_way.add(uid)
+        if pod is not None and is_starting:
+            self._starting.add(uid)
 
     # -- standings
 
@@ -158,9 +158,9 @@ class WaitingEntries:
         return self._world.usage(team).user(user)
 
 
-def _level(usage: DepartmentUsage) -> Level:
+def _level(usage: DepartmentUsage) -> DepartmentStanding:
     department = usage.department
-    return Level(department.gpus.guaranteed, usage.guaranteed, usage.preemptible, department.weight)
+    return DepartmentStanding(department.gpus.guaranteed, usage.guaranteed, usage.preemptible, department.weight)
 
 
 def _ignore() -> None:
@@ -195,7 +195,7 @@ def queued_pod(waiting: WaitingPod, world: World) -> QueuedPod:
         created=waiting.created,
         user=waiting.user,
         priority=waiting.priority,
-        kind=Kind(
+        kind=NeedKey(
             (pod.demand, pod.constraints, names, pod.has_open_constraints, pod.topology, siblings, domain, pod.claims)
         ),
         requested_tier=pod.requested_tier,

@@ -24,7 +24,7 @@ from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFlightCharge, Unseen
 from webhook.core.quota.tenancy import Tenancies
 from webhook.core.quota.usage import TeamUsage
-from webhook.core.world.pod_index import Place, PodIndex, PodRecord
+from webhook.core.world.pod_index import PodIndex, PodPlace, PodRecord
 
 _BOUND: Final = Stage.BOUND
 _STANDING: Final = frozenset({Handling.DAEMON_SET, Handling.MIRROR})
@@ -95,7 +95,7 @@ class ChargedPods:
     def _join(self, record: PodRecord) -> Iterable[Uid]:
         """Set the claims that a pod uses; return the pods whose part of a claim changed.
 
-        A pod that is not charged pays for none: another user does.
+        Another user is charged for the claims of a pod that is not.
         """
         pod = record.pod
         if not TERMS[record.stage].is_charged:
@@ -103,7 +103,7 @@ class ChargedPods:
         is_expected = pod.node is None
         return self.claims.join(pod.uid, pod.namespace, pod.claims, node=record.node, is_expected=is_expected)
 
-    def place(self, record: PodRecord, place: Place) -> None:
+    def place(self, record: PodRecord, place: PodPlace) -> None:
         """Charge a known pod, and take its room, by its stage now."""
         if place != (record.stage, record.node):
             devices = () if place.node is None else self.fleet.devices_of(place.node, record.pod.uid)
@@ -133,7 +133,7 @@ class ChargedPods:
         self.recount(self.claims.leave(uid))
 
     def recount(self, uids: Iterable[Uid]) -> None:
-        """Resolve the demand again of pods whose claims changed, or that no longer pay for shared claims."""
+        """Resolve the demand again of pods whose claims changed, or that are no longer charged for shared claims."""
         for uid in uids:
             record = self.pods[uid]
             pod = self._resolved(record.pod)
@@ -174,9 +174,9 @@ class ChargedPods:
             instead=instead,
         )
 
-    def _was_admitted_with(self, payer: Uid, claim: Uid) -> bool:
+    def _was_admitted_with(self, charged: Uid, claim: Uid) -> bool:
         """Whether the pod that is charged for a claim was admitted with it, or with as many GPUs as it is charged."""
-        record = self.pods.get(payer)
+        record = self.pods.get(charged)
         held = None if record is None else record.pod.admitted
         return record is not None and held is not None and (claim in held.claims or record.pod.demand.gpus <= held.gpus)
 

@@ -10,12 +10,12 @@ from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import Owner, Resident
 from webhook.core.model.tier import TIERS
 from webhook.core.peers.pod_counts import PlacedPod, PodCounts
-from webhook.core.quota.usage import Entry
+from webhook.core.quota.usage import UsageEntry
 
 _Key = TypeVar("_Key", Namespace, NodeName)
 
 
-class Place(NamedTuple):
+class PodPlace(NamedTuple):
     """The stage of a pod, and the node whose room it takes; None for none."""
 
     stage: Stage
@@ -33,9 +33,9 @@ class PodRecord:
     since: int = 0  # the resourceVersion at which the pod was first seen
     stage: Stage = Stage.ADMITTED
 
-    def entry(self, charge: Charge) -> Entry:
+    def entry(self, charge: Charge) -> UsageEntry:
         """Return the usage entry of a charge."""
-        return Entry(
+        return UsageEntry(
             charge,
             holder=holder_of(self.pod.namespace, self.pod.name, self.pod.owner),
             is_reserved=self.is_reserved,

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Final
 
-from webhook.core.life.pod_life import TERMS, Room, Stage, stage_of
+from webhook.core.life.pod_life import TERMS, RoomUse, Stage, stage_of
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import ReclaimRules
 from webhook.core.world.charged_pods import ChargedPods
-from webhook.core.world.pod_index import Place
+from webhook.core.world.pod_index import PodPlace
 from webhook.core.world.promises import Promises
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
@@ -48,26 +48,26 @@ class PodStages:
         record = self._charged.pods.get(uid)
         return None if record is None else record.stage
 
-    def place(self, pod: Resident, chosen: NodeName | None) -> Place:
+    def place(self, pod: Resident, chosen: NodeName | None) -> PodPlace:
         """Return the stage and the room of a pod now; `chosen` is the node that is promised to it while it has none."""
         if pod.node is not None and not pod.is_terminating:  # most events: spare them what the others need
             if self.unusual:
                 self.unusual.pop(pod.uid, None)
             self._promises.end(pod.uid)
-            return Place(_BOUND, pod.node)
+            return PodPlace(_BOUND, pod.node)
         node = None if pod.node is None else self._charged.fleet.get(pod.node)
         stage = stage_of(pod, now=self._now or self.read_at, is_node_lost=is_lost(node))
         if stage in UNUSUAL:
             self.unusual[pod.uid] = stage
         elif self.unusual:
             self.unusual.pop(pod.uid, None)
-        if pod.node is None and TERMS[stage].room is Room.PROMISED:
-            return Place(stage, self._promises.node_of(pod, chosen, stage, now=self._now, rules=self.rules))
+        if pod.node is None and TERMS[stage].room is RoomUse.PROMISED:
+            return PodPlace(stage, self._promises.node_of(pod, chosen, stage, now=self._now, rules=self.rules))
         self._promises.end(pod.uid)
         if pod.node is not None and pod.deadline and self._deleted.get(pod.uid) != pod.deadline:
             self._deleted[pod.uid] = pod.deadline
             heappush(self._deadlines, (pod.deadline, pod.uid))
-        return Place(stage, pod.node)
+        return PodPlace(stage, pod.node)
 
     def refresh(self, uids: Iterable[Uid]) -> None:
         """Charge pods and take their room by their stages now."""

@@ -21,7 +21,7 @@ class WaitingPod:
     `pod` is what its user asked for: without a decision, with the tier label that the user wrote. `team` is the team
     whose line it is in. `created` is in seconds of Unix time, `version` the resourceVersion at which it was read.
     `text` is its annotation fairgate.dev/waiting, and `reason` the same as facts, None where they cannot be read.
-    `problem` says why it cannot be read any more, "" if it can: its
+    `problem` says why it can no longer be read, "" if it can: its
     owner changed it while it waited. Then `pod` has only its name, and the pod keeps its place without a turn.
     `keeps_room`: reclaim takes back borrowed GPUs under its limits for it, which no borrowing pod may have meanwhile.
     `gang_whole` is the number of pods with which its gang is whole and kept out by borrowers alone, 0 if it is not.

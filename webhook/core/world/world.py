@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from webhook.core.dra.claim_spec import AllocatedAt, ClaimKey, ClaimSpec, GroupEntry
 from webhook.core.dra.dra_claims import AS_IS, Instead, ResolvedDemand
-from webhook.core.dra.dra_slices import Condition, DraSlices, Slice
+from webhook.core.dra.dra_slices import ClassCondition, DraSlices, Slice
 from webhook.core.model.decision import Charge
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.domain_request import DomainRequest
@@ -27,7 +27,7 @@ from webhook.core.placement.rejecting_nodes import RejectingNodes
 from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFlightCharge, Unseen
 from webhook.core.quota.tenancy import Tenancies, Tenancy
-from webhook.core.quota.usage import EMPTY_USAGE, Entry, TeamUsage
+from webhook.core.quota.usage import EMPTY_USAGE, TeamUsage, UsageEntry
 from webhook.core.world.charged_pods import ChargedPods
 from webhook.core.world.gang_members import GangMembers
 from webhook.core.world.gang_reservations import GangReservations
@@ -140,7 +140,7 @@ class World:
         entry = self.entry_of(uid)
         return None if entry is None else entry.charge
 
-    def entry_of(self, uid: Uid) -> Entry | None:
+    def entry_of(self, uid: Uid) -> UsageEntry | None:
         """Return a pod's entry in its team's usage; None where it holds no GPU."""
         record = self._pods.get(uid)
         return None if record is None else self.usage(record.team).get(uid)
@@ -188,7 +188,7 @@ class World:
 
     def are_ordinary(self, resources: tuple[ResourceName, ...]) -> bool:
         """Whether none of these resources, which policy does not weigh, can be a GPU."""
-        return not any(self.claims.knows(name) or looks_like_gpu(name) for name in resources)
+        return not any(self.claims.classes.knows(name) or looks_like_gpu(name) for name in resources)
 
     # -- events
 
@@ -308,7 +308,7 @@ class World:
         """Set or remove (None) the claims shared by the pods of a PodGroup."""
         self._charged.recount(self.claims.set_group(key, entries))
 
-    def set_device_class(self, name: str, device_class: DeviceClass | None, *conditions: Condition) -> None:
+    def set_device_class(self, name: str, device_class: DeviceClass | None, *conditions: ClassCondition) -> None:
         """Set or remove (None) a DeviceClass."""
         for node in self._dra_slices.set_class(name, device_class, conditions):
             self._set_fleet_node(node)

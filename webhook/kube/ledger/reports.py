@@ -35,7 +35,7 @@ MAX_NODES: Final = 20
 MAX_CERTIFICATE_CHARACTERS: Final = 16_384
 """Characters of a certificate with its intermediates."""
 
-_UNSTORED: Final[tuple[dict[str, str], ...]] = ({},)
+_UNSTORED: Final[dict[str, Any]] = {"managedFields": [{}]}
 """managedFields of one empty entry: the API server then stores none; otherwise they grow with each replica."""
 
 
@@ -86,11 +86,6 @@ class RangesReport(msgspec.Struct, frozen=True, rename="camel"):
     later: int = 0
 
 
-class _Metadata(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    name: str = ""
-    managed_fields: tuple[dict[str, str], ...] = msgspec.field(default_factory=lambda: _UNSTORED)
-
-
 class Report(msgspec.Struct, frozen=True):
     """A Report as the API server gives it."""
 
@@ -109,13 +104,13 @@ def decode(body: bytes) -> Report:
 
 def policy_patch(report: PolicyReport) -> dict[str, Any]:
     """Return the policy in force as a merge patch."""
-    return {"metadata": msgspec.to_builtins(_Metadata()), "policy": msgspec.to_builtins(report)}
+    return {"metadata": _UNSTORED, "policy": msgspec.to_builtins(report)}
 
 
 def starts_patch(scores: RangeScores) -> dict[str, Any]:
     """Return how likely starts came true as a merge patch, which replaces what was written before."""
     rows = [RangesReport(_width(index), *score) for index, score in sorted(scores.by_class.items())]
-    return {"metadata": msgspec.to_builtins(_Metadata()), "starts": msgspec.to_builtins(rows)}
+    return {"metadata": _UNSTORED, "starts": msgspec.to_builtins(rows)}
 
 
 def scores_of(report: Report | None) -> RangeScores:
@@ -143,7 +138,7 @@ def replica_patch(identity: str, report: ReplicaReport | None, *, gone: Iterable
     """Return a merge patch that writes a process's entry (None: removes it) and removes the entries in `gone`."""
     entries: dict[str, Any] = dict.fromkeys(gone)
     entries[identity] = None if report is None else msgspec.to_builtins(report)
-    return {"metadata": msgspec.to_builtins(_Metadata()), "replicas": entries}
+    return {"metadata": _UNSTORED, "replicas": entries}
 
 
 def new_report(name: str, patch: Mapping[str, Any]) -> bytes:

@@ -69,15 +69,14 @@ class EventReason(StrEnum):
     NEVER_STARTED = "NeverStarted", "Repair"
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectRef:
+class ObjectRef(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The object that an event is about. `namespace` is "" for a cluster-scoped object."""
 
-    kind: str
-    namespace: str
-    name: str
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
     uid: str = ""
-    api_version: str = keys.CORE_API
+    api_version: str = msgspec.field(default_factory=lambda: keys.CORE_API)  # a value would be left out by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,21 +127,13 @@ class _Metadata(msgspec.Struct, omit_defaults=True):
     namespace: str
 
 
-class _Reference(msgspec.Struct, omit_defaults=True, rename="camel"):
-    kind: str
-    name: str
-    api_version: str
-    namespace: str = ""
-    uid: str = ""
-
-
 class _Source(msgspec.Struct):
     component: str
 
 
 class _Event(msgspec.Struct, rename="camel", omit_defaults=True):
     metadata: _Metadata
-    involved_object: _Reference
+    involved_object: ObjectRef
     type: str
     reason: str
     action: str
@@ -155,7 +146,7 @@ class _Event(msgspec.Struct, rename="camel", omit_defaults=True):
     reporting_instance: str
     api_version: str
     kind: str
-    related: _Reference | None = None
+    related: ObjectRef | None = None
 
 
 class _Repeat(msgspec.Struct, rename="camel"):
@@ -173,10 +164,9 @@ _counted: Final = msgspec.json.Decoder(_Counted)
 
 def new_event(event: Event, *, count: int, first: datetime, last: datetime, component: str, instance: str) -> bytes:
     """Return an Event that is not in the API yet, though it may have happened `count` times."""
-    about = event.about
     body = _Event(
         metadata=_Metadata(event.name, event.namespace),
-        involved_object=_reference(about),
+        involved_object=event.about,
         type=event.reason.type,
         reason=event.reason,
         action=event.reason.action,
@@ -189,7 +179,7 @@ def new_event(event: Event, *, count: int, first: datetime, last: datetime, comp
         reporting_instance=instance,
         api_version=keys.CORE_API,
         kind="Event",
-        related=None if event.related is None else _reference(event.related),
+        related=event.related,
     )
     return msgspec.json.encode(body)
 
@@ -202,10 +192,6 @@ def repeat_patch(event: Event, *, count: int, last: datetime) -> bytes:
 def count_of(body: bytes) -> int:
     """Return the count of an Event from its JSON. Raises ValueError if it is not an Event."""
     return max(1, _counted.decode(body).count or 1)
-
-
-def _reference(ref: ObjectRef) -> _Reference:
-    return _Reference(ref.kind, ref.name, ref.api_version, ref.namespace, ref.uid)
 
 
 def _truncated(message: str) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from webhook.core.dra.device_parts import SizedDevice
-from webhook.core.dra.dra_slices import Condition, Device, Slice, Value
+from webhook.core.dra.dra_slices import ClassCondition, Slice, SliceDevice, Value
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.gpu_names import looks_like_gpu
 from webhook.core.model.names import NodeName, ResourceName
@@ -117,7 +117,7 @@ def to_class(found: DeviceClassObject) -> DeviceClass:
     )
 
 
-def conditions_of(found: DeviceClassObject) -> tuple[Condition, ...]:
+def conditions_of(found: DeviceClassObject) -> tuple[ClassCondition, ...]:
     """Return a class's conditions on driver and attributes; other conditions in its CEL are ignored."""
     return tuple(
         condition
@@ -159,13 +159,13 @@ def _names_drivers(expression: str) -> bool:
     )
 
 
-def condition_of(text: str) -> Condition | None:
+def condition_of(text: str) -> ClassCondition | None:
     """Return the condition that a part of an expression is; None where it is none on driver or attributes."""
     driver = _DRIVER.fullmatch(text)
     if "\\" in text:
         return None  # an escape may spell any other value
     if driver is not None:
-        return Condition("", driver["value"])
+        return ClassCondition("", driver["value"])
     found = _ATTRIBUTE.fullmatch(text)
     if found is None or found["name"] in _UNIQUE:
         return None
@@ -174,7 +174,7 @@ def condition_of(text: str) -> Condition | None:
         value = int(found["number"])
     elif found["bool"] is not None:
         value = found["bool"] == "true"
-    return Condition(f"{found['domain']}/{found['name']}", value)
+    return ClassCondition(f"{found['domain']}/{found['name']}", value)
 
 
 def _attributes(device: _Device, driver: str) -> tuple[_Attributed, ...]:
@@ -188,6 +188,6 @@ def _attributes(device: _Device, driver: str) -> tuple[_Attributed, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _device(driver: str, attributes: tuple[_Attributed, ...]) -> Device:
+def _device(driver: str, attributes: tuple[_Attributed, ...]) -> SliceDevice:
     """Return one shared object for equal devices: a cluster has few kinds; 40,000 separate objects take 80 MB."""
-    return Device(driver, {name: value for name, value, _ in attributes})
+    return SliceDevice(driver, {name: value for name, value, _ in attributes})

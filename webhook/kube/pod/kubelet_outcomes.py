@@ -33,7 +33,7 @@ _STARTED: Final = frozenset({"Running", "Succeeded"})
 
 
 def to_rejection(pod: objects.Pod, weights: Weights) -> Rejection | None:
-    """Return the rejection of a pod with GPUs that its node is at fault for; None for every other pod."""
+    """Return the rejection of a pod with GPUs that its node caused; None for every other pod."""
     status, metadata = pod.status, pod.metadata
     if status is None or status.phase != "Failed" or not pod.spec.node_name or not _is_fault(status.reason or ""):
         return None

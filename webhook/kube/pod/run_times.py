@@ -33,22 +33,13 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
     container_statuses: list[_Container] | None = None
 
 
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    creation_timestamp: str | None = None
-
-
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str | None = None
     active_deadline_seconds: int | None = None
 
 
 class _Pod(msgspec.Struct, frozen=True):
-    metadata: _Metadata
+    metadata: objects.ObjectMeta
     spec: _Spec = _Spec()
     status: _Status = _Status()
 
@@ -74,7 +65,7 @@ def to_run(pod: Mapping[str, Any]) -> Run | None:
         return None
     decision = _decision(metadata)
     return Run(
-        Uid(metadata.uid) if metadata.uid else fallback_uid(metadata.namespace or "default", metadata.name),
+        metadata.uid or fallback_uid(metadata.namespace or "default", metadata.name),
         TeamName(team),
         started,
         0 if is_running else ended,
@@ -95,7 +86,7 @@ def run_of(pod: objects.Pod, uid: Uid, charge: Charge) -> Run | None:
     return Run(uid, charge.team, started, 0, exact_units(charge.gpus), charge.user, said, created)
 
 
-def _decision(metadata: _Metadata) -> DecisionAnnotation | None:
+def _decision(metadata: objects.ObjectMeta) -> DecisionAnnotation | None:
     text = (metadata.annotations or {}).get(keys.DECISION, "")
     return read(text) if len(text) <= bounds.DECISION_BYTES else None
 

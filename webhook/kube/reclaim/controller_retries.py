@@ -3,31 +3,19 @@
 import msgspec
 
 from webhook.core.admission.refused_owners import RefusedOwner
-from webhook.core.model.names import Namespace
 from webhook.core.reclaim.reclaim_pod import Controller
 from webhook.kube.kinds.controllers import is_retried
-from webhook.kube.objects import keys
-from webhook.kube.objects.events import EventReason
-
-
-class _Reference(msgspec.Struct, frozen=True, rename="camel"):
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    api_version: str = ""
-
-
-class _Metadata(msgspec.Struct, frozen=True):
-    namespace: str = ""
+from webhook.kube.objects import keys, objects
+from webhook.kube.objects.events import EventReason, ObjectRef
 
 
 class RefusalEvent(msgspec.Struct, frozen=True, rename="camel"):
     """The fields of an Event about a refused pod that name its controller."""
 
-    metadata: _Metadata = _Metadata()
+    metadata: objects.ObjectMeta = objects.ObjectMeta()
     reason: str | None = None
-    involved_object: _Reference = _Reference()
-    related: _Reference | None = None
+    involved_object: ObjectRef = ObjectRef()
+    related: ObjectRef | None = None
 
 
 def refused_owner(event: RefusalEvent) -> RefusedOwner | None:
@@ -41,7 +29,7 @@ def refused_owner(event: RefusalEvent) -> RefusedOwner | None:
     if not (event.metadata.namespace and found.name and found.uid):
         return None
     controller = Controller(found.api_version, found.kind, found.name, found.uid)
-    return RefusedOwner(Namespace(event.metadata.namespace), controller)
+    return RefusedOwner(event.metadata.namespace, controller)
 
 
 def retry_patch(uid: str, *, at: str) -> bytes:

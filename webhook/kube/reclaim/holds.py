@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
 from webhook.kube.kinds.job_failures import DISRUPTION
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import unix_seconds
@@ -74,7 +74,7 @@ def read_node_hold(metadata: objects.ObjectMeta) -> NodeHold | None:
         until=unix_seconds(note.until),
         beneficiaries=tuple(Beneficiary(each.uid, each.namespace, each.name) for each in note.beneficiaries),
         targets=tuple(
-            Target(
+            EvictionTarget(
                 uid=t.uid,
                 namespace=t.namespace,
                 name=t.name,
@@ -143,7 +143,7 @@ def withdraw_notice_patch(uid: Uid) -> bytes:
     return _annotate(uid, {keys.EVICT_AT: None, keys.EVICT_FOR: None})
 
 
-def eviction(target: Target, *, is_trial: bool) -> bytes:
+def eviction(target: EvictionTarget, *, is_trial: bool) -> bytes:
     """Return an Eviction of exactly this pod and no other of its name.
 
     It has no resourceVersion, which would disable the API server's own retries.
@@ -158,12 +158,12 @@ def eviction(target: Target, *, is_trial: bool) -> bytes:
     )
 
 
-def deletion(target: Target, *, is_trial: bool) -> bytes:
+def deletion(target: EvictionTarget, *, is_trial: bool) -> bytes:
     """Return the options that delete exactly this pod and no other of its name."""
     return msgspec.json.encode(_delete_options(target, is_trial=is_trial))
 
 
-def disruption_patch(target: Target) -> bytes:
+def disruption_patch(target: EvictionTarget) -> bytes:
     """Return a strategic merge patch of a pod's status by which its controller treats its end as a disruption.
 
     An eviction does that by itself. Here the pod is deleted, and a podFailurePolicy reads the condition.
@@ -178,7 +178,7 @@ def disruption_patch(target: Target) -> bytes:
     return msgspec.json.encode({"metadata": {"uid": target.uid}, "status": {"conditions": [condition]}})
 
 
-def _delete_options(target: Target, *, is_trial: bool) -> dict[str, Any]:
+def _delete_options(target: EvictionTarget, *, is_trial: bool) -> dict[str, Any]:
     options: dict[str, Any] = {"preconditions": {"uid": target.uid}}
     if target.grace_seconds is not None:
         options["gracePeriodSeconds"] = target.grace_seconds

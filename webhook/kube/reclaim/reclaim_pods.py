@@ -7,7 +7,7 @@ from typing import Final
 from webhook.core.model.demand import Weights
 from webhook.core.model.pod import NO_KEYS
 from webhook.core.reclaim.failures import Loss
-from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod, Report
+from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod, SchedulerReport
 from webhook.kube.kinds.controllers import loss_of
 from webhook.kube.kinds.job_failures import workload_id
 from webhook.kube.objects import keys, objects
@@ -16,7 +16,7 @@ from webhook.kube.pod.constraints import Placement, read_placement
 from webhook.kube.pod.domain_requests import domain_request
 from webhook.kube.pod.existing_pods import chosen_nodes, to_resident
 from webhook.kube.pod.gangs import declared_size
-from webhook.kube.pod.pods import grace_seconds, scheduler_of, unix_seconds
+from webhook.kube.pod.pods import controller_reference, grace_seconds, scheduler_of, unix_seconds
 from webhook.kube.pod.unbound import read_condition
 from webhook.kube.reclaim.victim_gangs import victim_gang
 
@@ -36,7 +36,7 @@ def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
     is_decided = resident.team_label is not None
     placement = read_placement(spec) if resident.node is None else _PLACED
     labels = resident.labels
-    controller = next((owner for owner in metadata.owner_references or () if owner.controller), None)
+    controller = controller_reference(metadata)
     return ReclaimPod(
         pod=resident._replace(promised=None),
         labels=labels,
@@ -74,12 +74,12 @@ def _known_controller(api_version: str, kind: str, name: str, uid: str) -> Contr
     return Controller(api_version, kind, name, uid)
 
 
-def _report(status: objects.PodStatus | None) -> Report | None:
+def _report(status: objects.PodStatus | None) -> SchedulerReport | None:
     """Return why kube-scheduler cannot place a pod."""
     found = read_condition(status)
     if found is None or not found.is_unschedulable:
         return None
-    return Report(unix_seconds(found.since), is_for_room=found.is_for_room, is_for_taints=found.is_for_taints)
+    return SchedulerReport(unix_seconds(found.since), is_for_room=found.is_for_room, is_for_taints=found.is_for_taints)
 
 
 def _time(annotations: Mapping[str, str], key: str) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from webhook.core.model.policy import Policy
 from webhook.kube.objects import keys
 from webhook.kube.registration.conditions import quoted
-from webhook.kube.registration.registration import GLOB
+from webhook.kube.registration.registration import GLOB, pattern_of
 
 _Json = dict[str, Any]
 
@@ -72,10 +72,5 @@ def own_expression() -> str:
 def not_exempt_expression(policy: Policy) -> str:
     """Return a CEL expression: the namespace matches no exempt glob. Exact names are excluded by a selector."""
     globs = [name for name in policy.exempt if set(name) & GLOB]
-    matched = [f"request.namespace.matches({quoted(_pattern(glob))})" for glob in globs]
+    matched = [f"request.namespace.matches({quoted(pattern_of(glob))})" for glob in globs]
     return " && ".join(f"!{each}" for each in matched) or "true"
-
-
-def _pattern(glob: str) -> str:
-    """Return a glob as a regular expression. No other character of a namespace name is special in one."""
-    return f"^{glob.replace('*', '.*').replace('?', '.')}$"

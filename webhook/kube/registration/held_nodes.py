@@ -12,7 +12,7 @@ from webhook.core.model.policy import LabelSelector
 from webhook.core.reclaim.held_nodes import HeldNodes
 from webhook.kube.ledger.definition import definition
 from webhook.kube.objects import keys
-from webhook.kube.registration.registration import GLOB
+from webhook.kube.registration.registration import GLOB, pattern_of
 
 _Json = dict[str, Any]
 
@@ -42,11 +42,6 @@ def _spec(held: HeldNodes) -> _Json:
         "namespaceSelectors": [_selector(each) for each in held.selectors],
         "exemptPatterns": [pattern_of(name) for name in held.exempt],
     }
-
-
-def pattern_of(glob: str) -> str:
-    """Return a glob as a regular expression of CEL; no other characters of namespace names are special in one."""
-    return f"^{glob.replace('*', '.*').replace('?', '.').replace('[!', '[^')}$"
 
 
 def _selector(selector: LabelSelector) -> list[_Json]:

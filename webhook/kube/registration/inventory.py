@@ -105,7 +105,7 @@ LEFT: Final = (
     "and a Fairgate that is installed again continues with them",
     "annotations and podFailurePolicy of workloads, labels of namespaces: made by their users, or part of a template",
     "Events: they expire by themselves",
-    "recorded usage (PersistentVolumeClaims, files) and the policy: delete them when you need them no more",
+    "recorded usage (PersistentVolumeClaims, files) and the policy: delete them when you no longer need them",
     "the Secret with the certificates, unless --certs-secret names it",
     "Deployments, StatefulSets, Services and ServiceAccounts: `helm uninstall` removes what helm installed",
 )

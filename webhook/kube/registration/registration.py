@@ -173,6 +173,11 @@ def namespace_selector(policy: Policy) -> _Json:
     return {"matchExpressions": [_not_in(sorted(exact | {keys.SYSTEM_NAMESPACE, keys.OWN_NAMESPACE}))]}
 
 
+def pattern_of(glob: str) -> str:
+    """Return a glob as a regular expression of CEL; no other characters of namespace names are special in one."""
+    return f"^{glob.replace('*', '.*').replace('?', '.').replace('[!', '[^')}$"
+
+
 def _not_in(names: Iterable[str]) -> _Json:
     return {"key": keys.NAMESPACE_NAME, "operator": "NotIn", "values": list(names)}
 

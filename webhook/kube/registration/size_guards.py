@@ -1,4 +1,4 @@
-"""Guards of the size of GPU pods: none may grow until the API server can write nothing to it any more.
+"""Guards of the size of GPU pods: none may grow until the API server can no longer write to it.
 
 etcd takes 1.5 MiB. What the API server writes to evict a pod, to label it or to report its status must still fit, or no
 one can evict or delete it (tried: each such request ends with status 500, "request is too large"). The API server

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from webhook.core.dra.claim_spec import AllocatedAt, ClaimKey, ClaimSpec
-from webhook.core.dra.dra_slices import Condition, Slice
+from webhook.core.dra.dra_slices import ClassCondition, Slice
 from webhook.core.model.demand import Weights
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.node import Node
@@ -52,7 +52,7 @@ class KnownClass(NamedTuple):
     """A DeviceClass, and what its selectors say of the devices."""
 
     device_class: DeviceClass
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ClassCondition, ...]
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Final, Protocol
 
-from webhook.cluster.reads.caller_rights import Identity
+from webhook.cluster.reads.caller_rights import CallerIdentity
 from webhook.page.access.persons import KeptByPerson
 from webhook.page.access.rights import ApiRights
 from webhook.page.access.sign_ins import NOWHERE, Origin, Tries
@@ -193,7 +193,7 @@ class TokenAuthenticator:
         self._tokens.set(digest, person_of(identity.name), seen)
         return seen.viewer
 
-    async def _seen_by(self, identity: Identity) -> _Known:
+    async def _seen_by(self, identity: CallerIdentity) -> _Known:
         """Return what a user may see, asked for at most once a minute whatever tokens the user has."""
         key = _key(identity)
         known = self._users.get(key)
@@ -208,6 +208,6 @@ class TokenAuthenticator:
         return seen
 
 
-def _key(identity: Identity) -> str:
+def _key(identity: CallerIdentity) -> str:
     extra = sorted((name, tuple(values)) for name, values in identity.extra.items() if name != _CREDENTIAL)
     return repr((identity.name, identity.uid, sorted(identity.groups), extra))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.reads.caller_rights import Identity, identity_of, may_list
+from webhook.cluster.reads.caller_rights import CallerIdentity, identity_of, may_list
 from webhook.page.views.viewer import Viewer
 
 MOST_NAMESPACES: Final = 300
@@ -20,11 +20,11 @@ class ApiRights:
     def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
 
-    async def identity(self, token: str) -> Identity | None:
+    async def identity(self, token: str) -> CallerIdentity | None:
         """Return the user of a token; None where it is not valid. Raises ClusterError."""
         return await identity_of(self._connection, token)
 
-    async def viewer(self, identity: Identity, namespaces: Iterable[str]) -> Viewer:
+    async def viewer(self, identity: CallerIdentity, namespaces: Iterable[str]) -> Viewer:
         """Return what a user may list: pods and Events, in all namespaces or in which of these, and nodes."""
         all_pods, nodes = await asyncio.gather(self._may(identity, "pods"), self._may(identity, "nodes"))
         asked = sorted(set(namespaces))
@@ -44,7 +44,7 @@ class ApiRights:
             notes.append("decisions that only Events report are shown where you may list Events")
         return Viewer(identity.name, pods, tuple(notes), nodes=nodes, events=events)
 
-    async def _among(self, identity: Identity, resource: str, namespaces: Sequence[str]) -> frozenset[str]:
+    async def _among(self, identity: CallerIdentity, resource: str, namespaces: Sequence[str]) -> frozenset[str]:
         """Return the namespaces in which a user may list a kind."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
@@ -55,5 +55,5 @@ class ApiRights:
         answers = await asyncio.gather(*map(ask, namespaces))
         return frozenset(name for name, is_allowed in zip(namespaces, answers, strict=True) if is_allowed)
 
-    async def _may(self, identity: Identity, resource: str, namespace: str = "") -> bool:
+    async def _may(self, identity: CallerIdentity, resource: str, namespace: str = "") -> bool:
         return await may_list(self._connection, identity, resource, namespace)

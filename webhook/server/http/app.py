@@ -19,12 +19,12 @@ from webhook.server.http.http_error import HttpError
 from webhook.server.http.plain_request import PlainHead
 from webhook.server.http.probes import Readiness
 from webhook.server.http.reply import Reply
-from webhook.server.http.request_target import Target, parse_target
-from webhook.server.http.review_batch import Caller, ReviewBatch
+from webhook.server.http.request_target import RequestTarget, parse_target
+from webhook.server.http.review_batch import ReviewBatch, Sender
 from webhook.server.http.review_connection import ReviewConnection
 from webhook.server.http.usage_endpoint import UsageEndpoint
 from webhook.server.review.reviewer import AdmissionReviewer
-from webhook.server.settings import BACKLOG, BOUNDS, FINISH_SECONDS, Address, Settings, StartupError
+from webhook.server.settings import BACKLOG, BOUNDS, FINISH_SECONDS, Address, ServerSettings, StartupError
 
 CallerCheck = Callable[[asyncio.BaseTransport | None], None]
 """Raises HttpError for a review that the client of a connection may not send."""
@@ -33,7 +33,7 @@ CallerCheck = Callable[[asyncio.BaseTransport | None], None]
 @dataclass(frozen=True, slots=True)
 class _Route:
     methods: tuple[str, ...]
-    handle: Callable[[web.BaseRequest, Target], Awaitable[web.Response]]
+    handle: Callable[[web.BaseRequest, RequestTarget], Awaitable[web.Response]]
 
 
 class App:
@@ -70,7 +70,7 @@ class App:
         """Return whether this is the path of a review."""
         return path in REVIEW_PATHS
 
-    def answer(self, head: PlainHead, body: bytes, caller: Caller) -> Reply | Awaitable[Reply]:
+    def answer(self, head: PlainHead, body: bytes, caller: Sender) -> Reply | Awaitable[Reply]:
         """Respond to a plain review, at once or when its pod is charged."""
         try:
             if self._check_caller is not None:
@@ -80,13 +80,13 @@ class App:
             return self._failed(exc, head, caller)
         return reply if isinstance(reply, Reply) else self._answer_later(reply, head, caller)
 
-    async def _answer_later(self, reply: Awaitable[Reply], head: PlainHead, caller: Caller) -> Reply:
+    async def _answer_later(self, reply: Awaitable[Reply], head: PlainHead, caller: Sender) -> Reply:
         try:
             return await reply
         except Exception as exc:  # as in `handle`
             return self._failed(exc, head, caller)
 
-    def _failed(self, exc: Exception, head: PlainHead, caller: Caller) -> Reply:
+    def _failed(self, exc: Exception, head: PlainHead, caller: Sender) -> Reply:
         if isinstance(exc, HttpError):
             return self._handlers.http_error(exc, raw_target=head.raw_target, remote=caller.remote)
         return self._handlers.bug(exc, raw_target=head.raw_target, remote=caller.remote)
@@ -108,7 +108,7 @@ class App:
             response.force_close()
         return response
 
-    async def _review(self, request: web.BaseRequest, target: Target) -> web.Response:
+    async def _review(self, request: web.BaseRequest, target: RequestTarget) -> web.Response:
         if self._check_caller is not None:
             self._check_caller(request.transport)
         return (await self._handlers.read_review(request, target)).to_response()
@@ -116,7 +116,7 @@ class App:
     def _http_error(self, request: web.BaseRequest, error: HttpError) -> web.Response:
         return self._handlers.http_error(error, raw_target=request.raw_path, remote=request.remote).to_response()
 
-    def _not_routed(self, request: web.BaseRequest, target: Target, route: _Route | None) -> web.Response:
+    def _not_routed(self, request: web.BaseRequest, target: RequestTarget, route: _Route | None) -> web.Response:
         if route is None:
             text = f"no such path; the paths are {', '.join(self._routes)}"
             return self._http_error(request, HttpError(404, "NotFound", text))
@@ -150,7 +150,7 @@ def build_app(
 
 async def serve(
     app: App,
-    settings: Settings,
+    settings: ServerSettings,
     ssl_context: ssl.SSLContext,
     *,
     stop: asyncio.Event,

@@ -30,7 +30,7 @@ from webhook.server.http.bodies import BodyReader
 from webhook.server.http.http_error import HttpError
 from webhook.server.http.probes import Readiness
 from webhook.server.http.reply import JSON, Reply
-from webhook.server.http.request_target import Target
+from webhook.server.http.request_target import RequestTarget
 from webhook.server.review.answer import Answer, Record
 from webhook.server.review.reviewer import AdmissionReviewer
 from webhook.server.settings import BODY_SECONDS
@@ -74,7 +74,7 @@ class Handlers:
         }
 
     def review(
-        self, body: bytes, target: Target, *, arrived: float, is_gone: Callable[[], bool]
+        self, body: bytes, target: RequestTarget, *, arrived: float, is_gone: Callable[[], bool]
     ) -> Reply | Awaitable[Reply]:
         """Return the answer to a review that arrived at a time of the event loop. Raises HttpError.
 
@@ -85,7 +85,7 @@ class Handlers:
             return self._review_object(body, target)
         return self._review(body, target, deadline=arrived + target.work_seconds, is_gone=is_gone)
 
-    async def read_review(self, request: web.BaseRequest, target: Target) -> Reply:
+    async def read_review(self, request: web.BaseRequest, target: RequestTarget) -> Reply:
         """Read a review's body, however large and slow within the bounds, and return the answer. Raises HttpError."""
         deadline = self._clock() + target.work_seconds
         self._check_ready(target)
@@ -103,18 +103,18 @@ class Handlers:
         finally:
             self._bodies.release(body)
 
-    async def healthz(self, _request: web.BaseRequest, _target: Target) -> web.Response:
+    async def healthz(self, _request: web.BaseRequest, _target: RequestTarget) -> web.Response:
         """Handle GET /healthz: an event loop that runs this is alive."""
         return web.Response(text="ok\n")
 
-    async def readyz(self, _request: web.BaseRequest, _target: Target) -> web.Response:
+    async def readyz(self, _request: web.BaseRequest, _target: RequestTarget) -> web.Response:
         """Handle GET /readyz: 200 or 503, with every condition by name."""
         conditions = self._readiness.conditions()
         is_ready = all(condition.ok for condition in conditions.values())
         body = msgspec.json.encode({"ready": is_ready, "conditions": conditions}) + b"\n"
         return web.Response(body=body, status=200 if is_ready else 503, content_type=JSON)
 
-    async def metrics(self, request: web.BaseRequest, _target: Target) -> web.Response:
+    async def metrics(self, request: web.BaseRequest, _target: RequestTarget) -> web.Response:
         """Handle GET /metrics."""
         exposition = self._metrics.expose(request.headers.get("Accept", ""))
         body = bytearray()
@@ -146,14 +146,14 @@ class Handlers:
         text = f"internal error; see request id {request_id} in the server's log"
         return _error(500, {"error": text, "code": "InternalError", "requestId": request_id}, {})
 
-    def _check_ready(self, target: Target) -> None:
+    def _check_ready(self, target: RequestTarget) -> None:
         if (why := self._why_cold()) is not None:
             raise HttpError(503, "NotReady", why, retry_after_seconds=1)
         if target.timeout_problem:
             raise HttpError(400, "InvalidTimeout", target.timeout_problem)
 
     def _review(
-        self, body: bytes, target: Target, *, deadline: float, is_gone: Callable[[], bool]
+        self, body: bytes, target: RequestTarget, *, deadline: float, is_gone: Callable[[], bool]
     ) -> Reply | Awaitable[Reply]:
         if target.path == VALIDATE_PATH:
             return self._charge(body, deadline=deadline, is_gone=is_gone)
@@ -168,7 +168,7 @@ class Handlers:
             raise _malformed(exc) from exc
         return self._recorded(phase, answer, started)
 
-    async def _review_object(self, body: bytes, target: Target) -> Reply:
+    async def _review_object(self, body: bytes, target: RequestTarget) -> Reply:
         await self._bodies.wait_turn()
         phase, review = self._reviews[target.path]
         return self._answered(phase, review, body)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from webhook.server.http.bodies import SMALL_BYTES
-from webhook.server.http.request_target import Target, parse_target
+from webhook.server.http.request_target import RequestTarget, parse_target
 
 MAX_HEAD_BYTES: Final = 1024
 """Longer heads are not plain. An API server's has some 250 bytes, and 512 of these are kept with their meaning."""
@@ -31,7 +31,7 @@ class PlainHead(NamedTuple):
     """The head of a plain POST: its target as sent and parsed, and the bytes of the whole message."""
 
     raw_target: str
-    target: Target
+    target: RequestTarget
     body_starts: int
     ends: int
 

@@ -6,14 +6,14 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ReadyCondition:
     """One condition: `why` it does not hold, or an optional remark if it holds."""
 
     ok: bool
     why: str = ""
 
 
-OK: Final = Condition(ok=True)
+OK: Final = ReadyCondition(ok=True)
 
 
 class Readiness:
@@ -23,13 +23,13 @@ class Readiness:
     """
 
     def __init__(self, *names: str) -> None:
-        self._set = dict.fromkeys(names, Condition(ok=False, why="not available yet"))
+        self._set = dict.fromkeys(names, ReadyCondition(ok=False, why="not available yet"))
         self._watched: dict[str, Callable[[], str | None]] = {}
         self._remarks: dict[str, Callable[[], str | None]] = {}
 
     def set_ok(self, name: str, *, remark: str = "") -> None:
         """Set a condition to hold; the remark is shown with it."""
-        self._set[name] = Condition(ok=True, why=remark)
+        self._set[name] = ReadyCondition(ok=True, why=remark)
 
     def watch(
         self, name: str, why_not: Callable[[], str | None], *, remark: Callable[[], str | None] | None = None
@@ -39,16 +39,16 @@ class Readiness:
         if remark is not None:
             self._remarks[name] = remark
 
-    def conditions(self) -> dict[str, Condition]:
+    def conditions(self) -> dict[str, ReadyCondition]:
         """Return all conditions as of now."""
         reasons = {name: why_not() for name, why_not in self._watched.items()}
         return self._set | {
-            name: Condition(ok=False, why=why) if why else self._remarked(name) for name, why in reasons.items()
+            name: ReadyCondition(ok=False, why=why) if why else self._remarked(name) for name, why in reasons.items()
         }
 
-    def _remarked(self, name: str) -> Condition:
+    def _remarked(self, name: str) -> ReadyCondition:
         remark = self._remarks[name]() if name in self._remarks else None
-        return Condition(ok=True, why=remark) if remark else OK
+        return ReadyCondition(ok=True, why=remark) if remark else OK
 
     def why_not(self) -> str | None:
         """Return which conditions do not hold, and why; None if ready."""

@@ -20,7 +20,7 @@ _PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """A parsed target. `timeout_problem` is why its timeout is invalid; otherwise `work_seconds` may be used."""
 
     path: str
@@ -29,17 +29,17 @@ class Target:
 
 
 @lru_cache(maxsize=256)  # API servers repeat a few targets; others are evicted from the cache
-def parse_target(raw: str) -> Target:
+def parse_target(raw: str) -> RequestTarget:
     """Split the raw target of a request line."""
     path, _, query = raw.partition("?")
     timeouts = parse_qs(query, keep_blank_values=True).get("timeout") if query else None
     if not timeouts:
-        return Target(path=path, work_seconds=DEFAULT_TIMEOUT_SECONDS * WORKING_SHARE)
+        return RequestTarget(path=path, work_seconds=DEFAULT_TIMEOUT_SECONDS * WORKING_SHARE)
     try:
         seconds = parse_duration(timeouts[0])
     except ValueError as exc:
-        return Target(path=path, work_seconds=0.0, timeout_problem=f"timeout: {exc}")
-    return Target(path=path, work_seconds=min(seconds, MAX_TIMEOUT_SECONDS) * WORKING_SHARE)
+        return RequestTarget(path=path, work_seconds=0.0, timeout_problem=f"timeout: {exc}")
+    return RequestTarget(path=path, work_seconds=min(seconds, MAX_TIMEOUT_SECONDS) * WORKING_SHARE)
 
 
 def parse_duration(text: str) -> float:

@@ -22,7 +22,7 @@ MAX_SECONDS: Final = 0.002
 other work. So a finished response waits for one review that takes long, never for two."""
 
 
-class Caller(Protocol):
+class Sender(Protocol):
     """Who sent a request: the connection that it came by."""
 
     transport: asyncio.Transport | None
@@ -52,7 +52,7 @@ class PlainReviews(Protocol):
         """Return whether this is the path of a review."""
         ...
 
-    def answer(self, head: PlainHead, body: bytes, caller: Caller) -> Reply | Awaitable[Reply]:
+    def answer(self, head: PlainHead, body: bytes, caller: Sender) -> Reply | Awaitable[Reply]:
         """Return the response to a review whatever happens, or a wait for it where it takes a charge."""
         ...
 
@@ -63,12 +63,12 @@ class ReviewBatch:
     def __init__(self, reviews: PlainReviews, loop: asyncio.AbstractEventLoop) -> None:
         self._reviews = reviews
         self._loop = loop
-        self._arrived: deque[tuple[Caller, PlainHead, bytes]] = deque()
-        self._replies: deque[tuple[Caller, Reply]] = deque()
+        self._arrived: deque[tuple[Sender, PlainHead, bytes]] = deque()
+        self._replies: deque[tuple[Sender, Reply]] = deque()
         self._oldest = 0.0  # when the first of the responses was put in
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def add(self, caller: Caller, head: PlainHead, body: bytes) -> None:
+    def add(self, caller: Sender, head: PlainHead, body: bytes) -> None:
         """Have a review decided in this turn of the event loop."""
         if not self._arrived:
             self._loop.call_soon(self._decide)
@@ -92,7 +92,7 @@ class ReviewBatch:
                 self._loop.call_soon(self._decide)
             self._write()
 
-    async def _respond_later(self, caller: Caller, answer: Awaitable[Reply]) -> None:
+    async def _respond_later(self, caller: Sender, answer: Awaitable[Reply]) -> None:
         reply = await answer
         if not self._replies:
             self._oldest = monotonic()

@@ -9,11 +9,11 @@ from aiohttp import web
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.reads.caller_rights import CallerRights
 from webhook.history import wire
-from webhook.history.recorder import Recorder
+from webhook.history.recorder import UsageRecorder
 from webhook.history.schema import HistoryError
 from webhook.kube.objects.usage_access import TOKEN_HEADER
 from webhook.server.http.http_error import HttpError
-from webhook.server.http.request_target import Target
+from webhook.server.http.request_target import RequestTarget
 
 AT_ONCE: Final = 2
 """Requests at a time; others get a 429, so that reviews keep the processor."""
@@ -23,12 +23,12 @@ _LATEST: Final = 1 << 40
 class UsageEndpoint:
     """Answers from what this replica recorded. Without `rights` no caller can be checked, and none is answered."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: UsageRecorder) -> None:
         self.rights: CallerRights | None = None
         self._recorder = recorder
         self._running = 0
 
-    async def get(self, request: web.BaseRequest, _target: Target) -> web.Response:
+    async def get(self, request: web.BaseRequest, _target: RequestTarget) -> web.Response:
         """Handle GET /usage?since=SECONDS&until=SECONDS."""
         if self._running >= AT_ONCE:
             raise HttpError(429, "TooManyRequests", "other requests for usage are answered now", retry_after_seconds=2)

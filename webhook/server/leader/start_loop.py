@@ -234,7 +234,7 @@ class StartLoop:
                 if turn.is_reservation or self._awaits_room(turn.waiting, turn.admit.charge.team):
                     stay.add(turn.waiting.uid)
                 elif isinstance(decision, Admit):
-                    group.create_task(self._remove_gate(turn.waiting, decision, turn.way))
+                    group.create_task(self._remove_gate(turn.waiting, decision, turn.attempt.way))
             self._end(stay)
             return
         self._end({turn.waiting.uid for turn in turns})
@@ -275,7 +275,7 @@ class StartLoop:
             self.wake()
 
     async def _hold(self, waiting: WaitingPod, team: TeamName) -> None:
-        """Let no patch of an earlier leader remove the gate of a pod any more, and learn what was done before."""
+        """Keep patches of an earlier leader from removing the gate of a pod, and learn what was done before."""
         try:
             version = await hold_in_line(self._context.connection, waiting)
         except ClusterError:

@@ -12,7 +12,7 @@ from webhook.kube.admission.claim_review import ClaimReview
 from webhook.kube.admission.job_review import JobReview
 from webhook.kube.admission.review import Review
 from webhook.kube.admission.workload_review import WorkloadReview
-from webhook.server.review.verdict import Verdict
+from webhook.server.review.verdict import ReviewVerdict
 
 
 class Record(NamedTuple):
@@ -85,7 +85,7 @@ def object_record(
     )
 
 
-def pod_record(review: Review, pod: Pod | None, verdict: Verdict, world: World, *, mode: Enforcement) -> Record:
+def pod_record(review: Review, pod: Pod | None, verdict: ReviewVerdict, world: World, *, mode: Enforcement) -> Record:
     """Return the record of a decision about a pod; `pod` is None where it could not be read."""
     charge, owner = verdict.charge, pod.owner if pod is not None else None
     team, tier = "", ""

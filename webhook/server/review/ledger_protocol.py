@@ -29,7 +29,7 @@ class Ledger(Protocol):
         """
         ...
 
-    def let_in(self, waiting: WaitingPod) -> None:
+    def enter_line(self, waiting: WaitingPod) -> None:
         """Count a pod that was let into its team's line, until a watch shows it or its deletion is reviewed."""
         ...
 

@@ -37,7 +37,7 @@ class MemoryLedger:
             self.world.add_pod(judged.flight)
         return judged.decision
 
-    def let_in(self, waiting: WaitingPod) -> None:
+    def enter_line(self, waiting: WaitingPod) -> None:
         """Keep a pod in line until its deletion is reviewed: no leader releases it."""
         self.world.set_waiting(waiting)
 

@@ -40,8 +40,8 @@ from webhook.server.review.gang_reviews import answer_gang
 from webhook.server.review.job_reviews import answer_job
 from webhook.server.review.ledger_protocol import Ledger
 from webhook.server.review.notices import notice_of
-from webhook.server.review.shadow import NOT_ENFORCED, Caller, Shadow, warnings_of
-from webhook.server.review.verdict import Verdict, verdict_of
+from webhook.server.review.shadow import NOT_ENFORCED, ReviewCaller, Shadow, warnings_of
+from webhook.server.review.verdict import ReviewVerdict, verdict_of
 from webhook.server.review.workload_reviews import answer_workload
 
 
@@ -186,7 +186,7 @@ class AdmissionReviewer:
             return self._answer(review, None, pod)
         requester = Requester(review.username)
         if (mode := self.world.policy.enforce) is not _ENFORCE:
-            caller = Caller(requester, review.dry_run, deadline, is_gone)
+            caller = ReviewCaller(requester, review.dry_run, deadline, is_gone)
             pod, decision = await self._shadow.judge(pod, caller)
             return self._answer(review, pod, decision, mode=mode)
         resolved = pod
@@ -202,7 +202,7 @@ class AdmissionReviewer:
         else:
             decision = await self._ledger.commit(judge, deadline=deadline, is_gone=is_gone)
             if isinstance(decision, Queue):
-                self._ledger.let_in(new_in_line(resolved, decision, found, now=self.world.now))
+                self._ledger.enter_line(new_in_line(resolved, decision, found, now=self.world.now))
             self._release_advice(resolved, decision)
         if isinstance(decision, Queue) and (waits := read_waits(found.metadata.annotations or {})) is not None:
             why = waits_for(decision.reason.code, waits.reason.statement, place=waits.place)
@@ -278,7 +278,7 @@ def _lacks_room(decision: Decision) -> bool:
     return any(reason.code in (Code.NO_ROOM_NOW, Code.POOL_FULL) for reason in (*reasons, *warnings))
 
 
-def _encode(uid: str, verdict: Verdict, *, patch: Sequence[Change], mode: Enforcement) -> bytes:
+def _encode(uid: str, verdict: ReviewVerdict, *, patch: Sequence[Change], mode: Enforcement) -> bytes:
     audit: dict[str, str] = {"code": verdict.reason.code}
     if (charge := verdict.charge) is not None:
         audit["team"], audit["tier"], audit["gpus"] = charge.team, charge.tier, format_gpus(charge.gpus)

@@ -19,7 +19,7 @@ NOT_ENFORCED: Final = NotApplicable(Reason(Code.NOT_ENFORCED, "policy is not enf
 _ONLY_COUNTED: Final = Reason(Code.NOT_ENFORCED, "policy is not enforced: only counted")
 
 
-class Caller(NamedTuple):
+class ReviewCaller(NamedTuple):
     """The caller of a review, and its deadline; a dry run is charged nothing."""
 
     requester: Requester
@@ -28,7 +28,7 @@ class Caller(NamedTuple):
     is_gone: Callable[[], bool]
 
 
-class Judged(NamedTuple):
+class ShadowDecision(NamedTuple):
     """A pod with its demand resolved, and the decision on it."""
 
     pod: Pod
@@ -43,20 +43,20 @@ class Shadow:
         self._ledger = ledger
         self._shadow_labels = shadow_labels
 
-    async def judge(self, pod: Pod, caller: Caller) -> Judged:
+    async def judge(self, pod: Pod, caller: ReviewCaller) -> ShadowDecision:
         """Return the decision on a pod as if policy were enforced, and charge the pod.
 
         A pod that would be refused is charged as borrowing, since it is created anyway. A ledger that fails delays no
         pod.
         """
-        judged = Judged(pod, NOT_ENFORCED)
+        judged = ShadowDecision(pod, NOT_ENFORCED)
 
         def judgement() -> LedgerDecision:
             nonlocal judged
             self._shadow_labels.update_tiers((self._world.tenancy(pod.namespace).team_name,))
             assessed = assess(pod, caller.requester, self._world)
             decision = decide(assessed, self._world)
-            judged = Judged(assessed.pod, decision)
+            judged = ShadowDecision(assessed.pod, decision)
             charge = self._charge(assessed, decision)
             passed = decision if isinstance(decision, NotApplicable) else NotApplicable(_ONLY_COUNTED, charge)
             return LedgerDecision(passed, None if charge is None else self._flight(assessed.pod, charge))

@@ -14,7 +14,7 @@ from webhook.core.model.contributions import bounded, even
 from webhook.core.model.names import TeamName, User
 
 MAX_RUNS: Final = 10_000
-"""Pods that are learned from: more cost time and tell no more."""
+"""Pods that are learned from: more cost time and add nothing."""
 
 OF_GROUP: Final = 20
 """Ended pods of a group without which a larger group is drawn from; so many of a team or user always count."""

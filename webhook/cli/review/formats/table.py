@@ -1,10 +1,9 @@
 """A table for terminals, with the findings below it."""
 
-from rich.console import Console
 from rich.syntax import Syntax
-from rich.table import Table
 from rich.text import Text
 
+from webhook.cli.grid import Column, Grid, listing, number
 from webhook.cli.review.findings import FailOn, Finding, Level, findings
 from webhook.cli.review.formats import shared_text
 from webhook.cli.review.results import WORDS, PodGroup, Review, WorkloadResult
@@ -15,54 +14,44 @@ from webhook.core.model.decision import Outcome
 from webhook.core.model.tier import Tier
 
 _STYLES = {Outcome.ADMIT: "green", Outcome.QUEUE: "yellow", Outcome.DENY: "bold red", Outcome.SKIP: "magenta"}
+_DIFF = Syntax("", "diff", theme="ansi_dark")
 _LEVELS = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
-_ROOM_FOR_NODES = 110
 
 
 def to_table(
     review: Review, fail_on: frozenset[FailOn], *, width: int, is_colored: bool, with_patch: bool = False
 ) -> str:
     """Return the review as a table of this width."""
-    console = Screen(width=width, is_colored=is_colored)
-    names_nodes = any(group.nodes for result in review.workloads for group in result.pods)
-    table = _table(review, with_nodes=names_nodes and width >= _ROOM_FOR_NODES)
-    if table.row_count:
-        console.print(table, "")
+    screen = Screen(width=width, is_colored=is_colored)
+    table = _table(review)
+    if len(table):
+        screen.show(table, "")
     causes = findings(review, fail_on)
-    for finding in causes:
-        console.print(_cause(finding), soft_wrap=not is_colored)
     if causes:
-        console.print()
+        screen.show(*map(_cause, causes), "")
     if with_patch:
         for result in review.workloads:
             for group in result.pods:
-                _print_diff(console, shared_text.diff(result, group))
-    console.print(Line(shared_text.summary(review)), soft_wrap=not is_colored)
-    console.print(Line(shared_text.world(review.world)), soft_wrap=not is_colored)
-    return console.text
+                if text := shared_text.diff(result, group):
+                    screen.show_whole(_DIFF.highlight(text), "")
+    screen.show(Line(shared_text.summary(review)), Line(shared_text.world(review.world)))
+    return screen.text
 
 
-def _table(review: Review, *, with_nodes: bool) -> Table:
+def _table(review: Review) -> Grid:
     rows = [(result, group) for result in review.workloads for group in result.pods if group.asks_gpus and result.kind]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("outcome")
-    table.add_column("workload", overflow="fold")
-    if has_roles := any(group.role for _, group in rows):
-        table.add_column("role", overflow="fold")
-    for number in ("pods", "each", "GPUs"):
-        table.add_column(number, justify="right")
-    table.add_column("team", overflow="fold")
-    table.add_column("tier")
-    if with_nodes:
-        table.add_column("first choices")
+    has_roles, with_nodes = any(group.role for _, group in rows), any(group.nodes for _, group in rows)
+    role = [Column("role", goes=3)] if has_roles else []
+    nodes = [listing("first choices", goes=1)] if with_nodes else []
+    numbers = number("pods"), number("each", goes=2), number("GPUs")
+    table = Grid("outcome", "workload", *role, *numbers, Column("team", goes=4), "tier", *nodes)
     before: WorkloadResult | None = None
     for result, group in rows:
         title = result.title if result is not before else ""
-        role = [Line(group.role or "-")] if has_roles else []
-        nodes = [Line(shared_text.nodes(group) or "-")] if with_nodes else []
-        table.add_row(
-            _outcome(group), Line(title), *role, *_numbers(group), Line(group.team or "-"), _tier(group), *nodes
-        )
+        roles = [Line(group.role or "-")] if has_roles else []
+        choices = [Line(shared_text.nodes(group) or "-")] if with_nodes else []
+        team = Line(group.team or "-")
+        table.add_row(_outcome(group), Line(title), *roles, *_numbers(group), team, _tier(group), *choices)
         before = result
     return table
 
@@ -86,9 +75,3 @@ def _tier(group: PodGroup) -> Text:
 def _cause(finding: Finding) -> Text:
     place = Line(f"{finding.source}:{finding.line}: ", style="bold")
     return place + Line(f"{finding.level}: ", style=_LEVELS[finding.level]) + Line(finding.text)
-
-
-def _print_diff(console: Console, text: str) -> None:
-    if text:
-        diff = Syntax(text, "diff", theme="ansi_dark", word_wrap=True) if console.is_terminal else Text(text)
-        console.print(diff, "")

@@ -1,0 +1,168 @@
+"""How commands end where they cannot go on: full disks, closed pipes, Ctrl-C; and which of them may move a cursor."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.cli import sample_world
+from tests.cli.terminals import ROOT, on_a_terminal
+from webhook.cli.main import main
+
+POLICY = sample_world.POLICY
+NODES = "name,gpus,model,count\nnode,8,A100,4\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("outputs")
+    sample_world.write(made)
+    many = [sample_world.pod(f"p{number}", gpus=1) for number in range(20_000)]
+    (made / "large.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": many}))
+    (made / "nodes.csv").write_text(NODES)
+    return made
+
+
+AGAINST = ("--policy", "policy.yaml", "--world", "world.json")
+LARGE = ("--policy", "policy.yaml", "--world", "large.json")
+SIMULATION = ("simulate", "--world", "nodes.csv", "--policy", "policy.yaml", "--load", "0.9")
+COMMANDS = {
+    "help": ("--help",),
+    "help of a command": ("status", "--help"),
+    "version": ("--version",),
+    "status": ("status", *AGAINST),
+    "status as data": ("status", *AGAINST, "-o", "json"),
+    "queue": ("queue", *AGAINST),
+    "explain": ("explain", *AGAINST, "pod/next", "-n", "nlp"),
+    "review": ("review", *AGAINST, "world.json"),
+    "policy check": ("policy", "check", "policy.yaml"),
+    "policy diff": ("policy", "diff", "policy.yaml", "policy.yaml", "--world", "world.json"),
+    "policy schema": ("policy", "schema"),
+    "world": ("world", *AGAINST),
+    "simulate": (*SIMULATION, "--days", "0.1"),
+    "manifests": ("manifests", "--policy", "policy.yaml", "--url", "https://127.0.0.1:1"),
+}
+
+
+def started(folder, words, **more):
+    command = [sys.executable, "-m", "webhook", *words]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, cwd=folder, env=environ, stderr=subprocess.PIPE, text=True, **more)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_full_disk_is_said_in_one_line_and_is_no_answer(folder, name):
+    with Path("/dev/full").open("w") as full:
+        running = started(folder, COMMANDS[name], stdout=full)
+        said = running.communicate(timeout=120)[1]
+    assert running.returncode == 2
+    assert said == "fairgate: the output cannot be written: No space left on device\n"
+
+
+FILES = {
+    "a report of simulate": (*SIMULATION, "--days", "0.1", "--report", "/dev/full"),
+    "a review": ("review", *AGAINST, "world.json", "-o", "json=/dev/full"),
+    "names": ("world", *AGAINST, "--pseudonyms", "--names", "/dev/full"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_on_a_full_disk_is_named(folder, monkeypatch, name):
+    monkeypatch.chdir(folder)
+    done = CliRunner().invoke(main, FILES[name])
+    assert done.exit_code == 2
+    assert done.stderr == "fairgate: /dev/full: cannot be written: No space left on device\n"
+
+
+PIPED = {
+    "world": ("world", *LARGE),
+    "status as data": ("status", *LARGE, "-o", "json"),
+    "policy schema": ("policy", "schema"),
+    "help": ("--help",),
+}
+
+
+@pytest.mark.parametrize("name", PIPED)
+def test_a_closed_pipe_ends_a_command_without_a_word(folder, name):
+    ours, theirs = os.pipe()
+    os.close(ours)
+    running = started(folder, PIPED[name], stdout=theirs)
+    os.close(theirs)
+    said = running.communicate(timeout=120)[1]
+    assert (running.returncode, said) == (1 if name == "help" else 141, "")
+
+
+ENDLESS = ("--policy", "policy.yaml", "--world", "endless.json")
+INTERRUPTED = {
+    "status": ("status", *ENDLESS),
+    "queue": ("queue", *ENDLESS),
+    "explain": ("explain", *ENDLESS, "pod/next", "-n", "nlp"),
+    "review": ("review", *ENDLESS, "world.json"),
+    "policy check": ("policy", "check", "policy.yaml", "--world", "endless.json"),
+    "policy diff": ("policy", "diff", "policy.yaml", "policy.yaml", "--world", "endless.json"),
+    "world": ("world", *ENDLESS),
+    "simulate": ("simulate", *ENDLESS, "--load", "0.9"),
+    "report": ("report", "endless.json"),
+}
+
+
+@pytest.mark.parametrize("name", INTERRUPTED)
+def test_an_interrupt_is_130_and_no_answer(folder, name):
+    pipe = folder / "endless.json"
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    running = started(folder, INTERRUPTED[name], stdout=subprocess.DEVNULL)
+    with pipe.open("w"):  # opened once the command reads it
+        running.send_signal(signal.SIGINT)
+        said = running.communicate(timeout=120)[1]
+    assert (running.returncode, said) == (130, "")
+
+
+def test_a_watch_on_a_terminal_keeps_its_summary_and_ends_by_ctrl_c(tmp_path):
+    nodes = [found for found in sample_world.objects() if found["kind"] == "Node"]
+    options = sample_world.write(tmp_path, [nodes[0] | {"metadata": {"name": f"gpu-{n}"}} for n in range(40)])
+    shown = on_a_terminal("status", *options, "--watch", columns=80, rows=24, until=lambda text: "policy " in text)
+    [screen] = shown.raw.split("\x1b[2J")[1:2]
+    lines = screen.replace("\r", "").replace("\x1b[1;1H", "").rstrip("\n").splitlines()
+    assert shown.status == 130
+    assert len(lines) <= 24
+    assert any(line.startswith("+") and line.endswith(" nodes") for line in lines)
+    assert any("40 pods of 8" in line for line in lines)
+    assert "Aborted" not in shown.text
+
+
+COLORS = {
+    "neither": ({}, False),
+    "NO_COLOR": ({"NO_COLOR": "1"}, False),
+    "FORCE_COLOR": ({"FORCE_COLOR": "1"}, True),
+    "FORCE_COLOR=0": ({"FORCE_COLOR": "0"}, False),
+    "both": ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
+}
+
+
+@pytest.mark.parametrize("name", COLORS)
+def test_colors_in_a_pipe_are_for_those_who_ask_and_a_cursor_never_moves(folder, name, monkeypatch):
+    for each in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(each, raising=False)
+    environ, is_colored = COLORS[name]
+    for key, value in environ.items():
+        monkeypatch.setenv(key, value)
+    for words in (("status", *AGAINST), (*SIMULATION, "--days", "0.1"), ("review", *AGAINST, "world.json")):
+        running = started(folder, words, stdout=subprocess.PIPE)
+        printed, said = running.communicate(timeout=120)
+        assert ("\x1b[" in printed) == is_colored
+        assert "\x1b" not in said
+        assert not any(f"\x1b[{code}" in printed for code in ("?25", "2K", "1A", "2J", "H"))
+
+
+@pytest.mark.parametrize(("term", "moves"), [("xterm", True), ("dumb", False)])
+def test_a_terminal_that_cannot_move_its_cursor_shows_no_progress(folder, monkeypatch, term, moves):
+    monkeypatch.chdir(folder)
+    shown = on_a_terminal("status", *AGAINST, TERM=term, NO_COLOR="")
+    assert ("\x1b[" in shown.raw) == moves
+    assert shown.status == 0
