@@ -24,10 +24,10 @@ MIN_ENDED: Final = 5
 """Ended pods without which nothing is known of run times."""
 
 STATED_FASTER: Final = 0.25
-STATED_SLOWER: Final = 1.0
 STATED_LEFT: Final = 0.5
-"""How far, as exponents, stated times follow a pace: they say what pods of one kind or week have in common, so they are
-rarely all too long; but pods that come later and go first delay a start as much."""
+"""How far, as exponents, stated times follow a pace below 1, and one above 1 where the pod runs already: they say what
+pods of one kind or week have in common. Of pods that wait they follow a pace above 1 as others do, since pods that come
+later and go first delay a start as much."""
 
 
 class Likeness(NamedTuple):
@@ -86,7 +86,7 @@ class RunTimes:
         deadline = self.statements.deadline(team, user, run_time, age=age)
         stated = self.statements.left(team, user, run_time.stated, age=age, dice=dice)
         if stated is not None:
-            slower = STATED_LEFT if age else STATED_SLOWER
+            slower = STATED_LEFT if age else 1.0
             found = math.pow(pace, slower if pace > 1 else STATED_FASTER) * stated
         elif self.is_known:
             curve = next((self._curves[group] for group in _groups(likeness) if group in self._curves), self._all)
