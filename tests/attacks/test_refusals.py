@@ -11,12 +11,14 @@ from tests.attacks.shapes import MIB
 from tests.cases.test_cases import open_reviewer, pod, review
 from tests.cluster.support.fake_api import FakeApi
 from tests.cluster.support.stores import FAST, until, write_kubeconfig
+from tests.server.support.releases import A, Recorder, staged
 from webhook.cluster.api.client import connect
 from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.owner_events import BURST, WAITING, OwnerEventQueue
 from webhook.cluster.writes.owners import STEPS, OwnerLookup
 
 EVENTS = "/api/v1/events"
+PODS_OF_JOB = 100
 TEAMS = [{"name": name, "namespaces": [name], "gpus": {"guaranteed": 8, "limit": 8}} for name in ("greedy", "honest")]
 CASE = {"policy": {"teams": TEAMS}, "nodes": {"n0": {"allocatable": {"nvidia.com/gpu": "8"}}}}
 REFUSALS = 500
@@ -90,3 +92,24 @@ async def test_a_large_owner_is_not_stored(tmp_path, field):
         tracemalloc.stop()
         assert held < MIB
         assert (writer.written, api.asked) == (0, [])
+
+
+async def test_many_pods_in_line_make_one_event_on_their_owner(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.hold("holder", 4)
+        await until(lambda: stage.world.usage(A).total)
+        for number in range(PODS_OF_JOB):
+            stage.queue(f"p{number}", text="waits: in line", controller=("Job", "train"))
+        await until(lambda: len(Recorder.owners) == PODS_OF_JOB)
+        writer = EventWriter(stage.connection, component="fairgate", instance="fairgate-0", pace=FAST)
+        owners = OwnerEventQueue(OwnerLookup(stage.connection), writer)
+        tasks = [asyncio.create_task(each) for each in (owners.run(), writer.run())]
+        for notice in Recorder.owners:
+            owners.take(notice)
+        await until(lambda: writer.written)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        [event] = stage.api.objects[EVENTS].values()
+    assert (event["count"], event["involvedObject"]["name"], event["type"]) == (PODS_OF_JOB, "train", "Normal")
+    assert sum("/events" in each.path for each in stage.api.asked) <= 2

@@ -15,6 +15,7 @@ from tests.cli.support.agreeing_clusters import (
     _PLACE,
     NO_TEAMS,
     NOW,
+    TEAMS,
     USER,
     Asked,
     Cluster,
@@ -25,7 +26,7 @@ from tests.cli.support.agreeing_clusters import (
 )
 from tests.examples import examples
 from tests.page.support.pages import state_of
-from webhook.cli.coverage import COMPLETE
+from webhook.cli.coverage import COMPLETE, Coverage
 from webhook.cli.explain.beside import ClusterDetails
 from webhook.cli.explain.explaining import Found, explain_all
 from webhook.cli.explain.subjects import PodState, find_pod, pods_of_manifests, subject_of_pod
@@ -36,6 +37,8 @@ from webhook.cli.review.collect import collect
 from webhook.cli.review.results import WORDS, WorldFacts
 from webhook.cli.review.review_world import ReviewWorld, evaluated
 from webhook.cli.review.sources import Source
+from webhook.cli.world_source import WorldObjects, world_of
+from webhook.cluster.reads.permitted_read import ReadScope
 from webhook.core.explain.board import board_of
 from webhook.core.explain.past import NO_PAST
 from webhook.core.explain.queue_rows import QueueReader
@@ -45,7 +48,10 @@ from webhook.core.model.pod import Requester
 from webhook.core.model.reason import Code
 from webhook.core.model.text import shortened
 from webhook.core.placement.gpu_inventory import gpu_inventory
+from webhook.core.world.anonymizer import Anonymizer
+from webhook.core.world.hidden_usage import Unnamed
 from webhook.kube.kinds.table import kind_table
+from webhook.kube.ledger.room_report import read_room, room_report
 from webhook.kube.objects import keys
 from webhook.kube.registration.installation import ProbeOutcome, created_probe, refused_probe
 from webhook.page.live.line import line_of
@@ -102,11 +108,27 @@ def asked_on_the_page(cluster, manifest):
     )
 
 
-def explained_as_manifest(cluster, manifest):
-    world = cluster.world()
+def read_by_viewer(cluster, namespace):
+    """What a person reads who may list the pods of one namespace, and what the leader publishes."""
+    made = Anonymizer(cluster.world())
+    list(made.steps())
+    published = read_room(room_report(made.result(), at=""))
+    own = [
+        each
+        for each in cluster.objects
+        if namespace in (each["metadata"].get("namespace"), each["metadata"]["name"]) and each["kind"] != "Node"
+    ]
+    pods = ReadScope("pods", is_all=False, namespaces=(namespace,))
+    coverage = Coverage((pods, ReadScope("nodes", is_all=False)), room_age=1.0)
+    return WorldObjects(tuple(own), coverage, Unnamed(world=published), read_at=NOW)
+
+
+def explained_as_manifest(cluster, manifest, reading=None):
+    reading = reading or cluster.reading
+    world = world_of(reading, cluster.policy, name="w")
     kinds = kind_table(cluster.policy.workloads.kinds)
     subjects = list(pods_of_manifests([manifest], namespace="default", world=world, kinds=kinds))
-    found = Found(subjects, cluster.reading, world, ClusterDetails(), "w", lambda: NO_PAST)
+    found = Found(subjects, reading, world, ClusterDetails(), "w", lambda: NO_PAST)
     ([explained], problems) = explain_all(found, now=NOW, user=USER)
     assert problems == []
     verdict = verdict_of(explained.explanation.decision)
@@ -184,6 +206,9 @@ def check_free(cluster):
     status = {(row.model, row.resource): row.free * weights[row.resource] for row in board_of(world).free}
     stock = {(each.model, each.resource): each.free for each in gpu_inventory(world.fleet, world.policy)}
     assert status == stock
+    for team in TEAMS:
+        as_viewer = world_of(read_by_viewer(cluster, team), cluster.policy, name="w")
+        assert board_of(as_viewer).free == board_of(world).free
     rows = list(Readable(state, EVERYTHING).rows())
     assert sum(row.free for row in rows) == gpu_number(sum(status.values()))
     closed = {each["metadata"]["name"] for each in cluster.objects if each["kind"] == "Node" and is_closed(each)}
@@ -202,6 +227,11 @@ def check_waits(cluster, pod, said):
     team = pod["metadata"]["namespace"]
     assert row.place is not None
     assert row.place.of_team <= said.place == world.waiting.count(team)
+
+    as_viewer = world_of(read_by_viewer(cluster, team), cluster.policy, name="w")
+    seen = {each.waiting.uid: each for each in QueueReader(as_viewer).rows()}
+    assert seen.keys() == {each.uid for each in world.waiting.of(TeamName(team))}, "the others are not shown"
+    assert (seen[waiting.uid].place, seen[waiting.uid].cause) == (row.place, row.cause)
 
     one = explained(cluster, pod)
     verdict = verdict_of(one.explanation.decision)
@@ -284,6 +314,8 @@ def test_every_surface_says_the_same_of_one_pod(setup):
     assert reviewed(cluster, manifest) == said
     assert asked_on_the_page(cluster, manifest) == said
     assert explained_as_manifest(cluster, manifest) == said
+    as_viewer = explained_as_manifest(cluster, manifest, read_by_viewer(cluster, setup.asked.team))
+    assert as_viewer == said, "without a right to list nodes and the pods of others"
     if said.outcome == "queued":
         assert simulated(cluster, manifest) == said._replace(codes=())
     else:

@@ -45,6 +45,7 @@ COMMANDS = {
     "policy schema": ("policy", "schema"),
     "world": ("world", *AGAINST),
     "simulate": (*SIMULATION, "--days", "0.1"),
+    "page": ("page", *AGAINST, "--no-browser"),
     "manifests": ("manifests", "--policy", "policy.yaml", "--url", "https://127.0.0.1:1"),
 }
 

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import time
 from collections import deque
 
+import msgspec
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -11,8 +13,13 @@ from click.testing import CliRunner
 from tests.builders import container
 from tests.cluster.support.fake_api import Answer, FakeApi
 from tests.cluster.support.stores import write_kubeconfig
+from tests.core.support import make
+from tests.core.support.waiting import waiting
 from webhook.cli.main import main
+from webhook.core.model.names import NodeName
+from webhook.core.world.anonymizer import Anonymizer
 from webhook.kube.ledger import reports
+from webhook.kube.ledger.room_report import room_report
 from webhook.policy.load import parse
 
 POLICY = """apiVersion: fairgate.dev/v1alpha1
@@ -76,7 +83,7 @@ async def test_usage_of_all_teams_is_read_from_their_ledgers(api, fairgate):
         "nlp": ("2", "0"),
         "vision": ("7", "3"),
     }
-    assert done.stderr.count("not shown, because you may not list them") == 1
+    assert done.stderr == "fairgate: free room is unknown: no server has published it\n"
     assert {request.verb for request in api.asked} <= {"list", "get"}, "nothing is watched"
     refused = [request.path for request in api.asked if request.path in CLUSTER_WIDE]
     assert len(refused) == len(set(refused)), "nothing refused is requested twice"
@@ -103,7 +110,7 @@ async def test_without_ledgers_usage_counts_the_pods_shown_and_says_so(api, fair
     forbid(api, LEDGERS)
     done = await fairgate("status", "-n", "nlp", "-o", "json")
     assert done.exit_code == 0
-    assert "you need the ClusterRole fairgate-viewer" in done.stderr
+    assert "usage counts only the pods shown, and may be higher" in json.loads(done.stdout)["leftOut"]
     assert json.loads(done.stdout)["teams"][1]["used"] == "0"
 
 
@@ -121,7 +128,7 @@ async def test_without_any_rights_the_command_fails_at_once(api, fairgate):
 
 
 POLICIES = {
-    "forbidden": ("you may not read the policy in force", "ClusterRole fairgate-viewer"),
+    "forbidden": ("you may not read the policy in force", "kubectl create clusterrolebinding", "fairgate-viewer"),
     "missing": ("no policy is published", "--policy"),
     "omitted": ("is not published: too large", "--policy"),
     "newer": ("this version cannot read", "--policy"),
@@ -183,7 +190,7 @@ async def test_unreadable_events_are_omitted_with_one_note(api, fairgate):
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("Pod nlp/mine")
     assert done.stderr.count("Events are not shown") == 1
-    assert done.stderr.count("not shown, because you may not list them") == 1
+    assert done.stderr.count("free room is unknown") == 1
 
 
 async def test_unreadable_pods_are_not_counted_as_zero(api, fairgate):
@@ -240,3 +247,64 @@ async def test_a_review_beside_a_kubeconfig_reads_the_policy_in_force_and_the_cl
         monkeypatch.setenv(name, str(tmp_path / "nowhere"))
     done = await asyncio.to_thread(CliRunner().invoke, main, command)
     assert (done.exit_code, "give --policy DIR" in done.stderr) == (2, True)
+
+
+def publish(api, *, at=None, held=7, **fields):
+    """Publish the room of a cluster with two nodes: pods of vision hold 7 of the 8 GPUs of the first, three wait."""
+    full = make.world(parse({"p": POLICY.encode()}, origin="p"), [make.node("n0", gpus=8), make.node("n1", gpus=4)])
+    for number in range(held):
+        full.set_pod(make.resident(1, uid=f"secret-{number}", namespace="vision", name="secret", node=NodeName("n0")))
+    [mine] = [each for each in api.objects["/api/v1/pods"].values() if each["metadata"]["name"] == "mine"]
+    full.set_pod(make.resident(2, uid=mine["metadata"]["uid"], namespace="nlp", node=NodeName("n1")))
+    for number in range(3):
+        full.set_waiting(waiting(f"secret-w{number}", 1, namespace="vision", created=number))
+    made = Anonymizer(full)
+    list(made.steps())
+    report = room_report(made.result(), at=reports.written_at(time.time() if at is None else at))
+    api.put(reports.PATH, reports.ROOM, room=msgspec.to_builtins(report) | fields)
+
+
+async def test_with_what_the_leader_publishes_room_places_and_the_largest_job_are_known(api, fairgate, tmp_path):
+    publish(api)
+    done = await fairgate("status", "-n", "nlp", "-o", "json")
+    assert done.stderr == "fairgate: of other namespaces pods are counted and not named\n"
+    status = json.loads(done.stdout)
+    assert [(each["free"], each["largestPod"]) for each in status["free"]] == [(5, 4)]
+    assert {each["name"]: each["used"] for each in status["teams"]} == {"nlp": "2", "vision": "7"}
+
+    (tmp_path / "new.json").write_text(json.dumps(NEW | {"metadata": {"name": "new", "namespace": "nlp"}}))
+    [explained] = json.loads((await fairgate("explain", tmp_path / "new.json", "-n", "nlp", "-o", "json")).stdout)
+    assert (explained["outcome"], explained["nodes"]) == ("admitted", ["n0", "n1"])
+    refused = await fairgate("explain", tmp_path / "new.json", "-n", "nlp", "--node", "n9")
+    assert "there is no node n9" in refused.stderr
+    everything = done.output + refused.output + json.dumps(explained)
+    assert "secret" not in everything
+
+
+async def test_the_place_in_line_counts_those_of_others_and_shows_none_of_them(api, fairgate):
+    labels = {"labels": {"fairgate.dev/team": "nlp"}}
+    gated = {"containers": [container(gpus=2)], "schedulingGates": [{"name": "fairgate.dev/queue"}]}
+    api.put("/api/v1/pods", "next", namespace="nlp", spec=gated, metadata=labels)
+    publish(api, held=0)
+    api.put(LEDGERS, "vision", status={"team": "vision", "used": "0"})
+    done = await fairgate("queue", "-n", "nlp", "-o", "json")
+    [row] = json.loads(done.stdout)["pods"]
+    assert (row["name"], row["placeInTeam"], row["place"]) == ("next", 1, 3)
+    assert "secret" not in done.output
+
+
+async def test_a_room_that_cannot_be_used_is_named_in_one_line(api, fairgate):
+    for fields, why in (
+        ({"at": 0}, "s ago for the last time"),
+        ({"format": 99}, "this version cannot read what is published: it has format 99"),
+        ({"content": "", "omitted": "everything: it is large"}, "it omits everything: it is large"),
+        ({"content": "!"}, "its content cannot be read"),
+    ):
+        publish(api, **fields)
+        done = await fairgate("status", "-n", "nlp")
+        assert done.exit_code == 0
+        assert why in done.stderr
+        assert done.stderr.count("\n") == 1
+    api.faults[f"get {reports.PATH}/{reports.ROOM}"] = deque([Answer(403)])
+    forbidden = await fairgate("status", "-n", "nlp")
+    assert "free room is unknown: ask an admin for `kubectl create clusterrolebinding" in forbidden.stderr

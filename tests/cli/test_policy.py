@@ -168,6 +168,21 @@ def test_an_invalid_edit_is_reported_with_its_problems(run, world, tmp_path):
     assert "teams[0].namespaces" in result.stdout
 
 
+def test_a_limit_of_the_pods_that_change(run, world, tmp_path):
+    new = edited(tmp_path, ("gpus: {guaranteed: 9, limit: 20}", "gpus: {guaranteed: 3, limit: 9}"))
+    printed = run("diff", str(tmp_path / "policy.yaml"), new, *world, "--limit", "1").stdout.splitlines()
+    assert [line.split()[0] for line in printed[1:2]] == ["nlp/llm"]
+    assert "and 3 more pods: --limit or -o json shows them" in printed
+    assert printed[-1] == "14 GPU pods: 1 guaranteed to preemptible; 3 preemptible to refused"
+
+
+def test_a_pod_that_is_no_longer_counted_has_no_team_and_no_pool(run, world, tmp_path):
+    new = edited(tmp_path, ('  nvidia.com/gpu.shared: {gpus: "1/4"}\n', ""))
+    printed = run("diff", str(tmp_path / "policy.yaml"), new, *world).stdout.splitlines()
+    [row] = [line for line in printed if line.startswith("nlp/chat ")]
+    assert " ".join(row.split()) == "nlp/chat 0.25 guaranteed, team nlp not counted"
+
+
 TEAM = HEADER + "teams: [{name: NAME, namespaces: [NAME]}]\n"
 
 

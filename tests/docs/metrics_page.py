@@ -41,7 +41,7 @@ on that of `--listen`. `charts/fairgate/files` has alerts for Prometheus and a d
   changes of leader: `sum by (team, tier) (increase(fairgate_gpu_seconds_total[30d])) / 3600`. A change of
   leader loses at most half a minute and one scrape interval. [Usage](usage.md#from-prometheus) has more such queries.
 - Label values are fixed words, teams, GPU models, resources and, for `fairgate_node_gpus_*`, nodes; never pods, users
-  or namespaces. A team has some 10 series on each replica, and one for each kind of decision.
+  or namespaces. A team has some 25 series on each replica, and one for each kind of decision.
 - With `--world` there is no cluster, and so no metrics of watches, of the ledger's writes and of the leader. Those of
   CAs require `--certs-secret`.
 - In the text format most counters also have a `_created` series: the time of their first sample.

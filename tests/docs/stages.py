@@ -194,7 +194,7 @@ def _published(reader: Reader) -> None:
     _define_reports(reader.cluster)
     policy = load(reader.folder / "policies")
     report = PolicyReport(policy.hash, policy.enforce.value, published(read_files(reader.folder / "policies")))
-    made = json.loads(reports.new_report(reports.POLICY, reports.policy_patch(report)))
+    made = json.loads(reports.new_report(reports.POLICY, reports.report_patch(reports.POLICY, report)))
     reader.cluster.api.create(reports.PATH, made)
 
 

@@ -49,17 +49,19 @@ async def test_the_plan_names_the_victims_and_their_owner_gets_an_event_afterwar
     for number in range(4):
         stage.borrower(f"v{number}", on="n0", ownerReferences=[owner])
     async with stage.leader():
-        stage.asker("b", gpus=2)
+        stage.asker("b", gpus=2, ownerReferences=[owner | {"name": "waits", "uid": "u-waits"}])
         await stage.until(lambda: stage.real_evictions() == 2)
     plan = next(event.message for event in stage.events if event.reason == "Reclaiming")
     assert "To be evicted: team-a/v" in plan
     want = ObjectRef("Job", "team-a", "train", "u-train", "batch/v1")
-    assert [(each.owner, each.reason, each.series) for each in stage.notices] == [
-        (want, "Reclaimed", "for team team-b")
-    ] * 2
-    assert all(
-        "was evicted: team team-b takes its share back for pod team-b/b" in each.message for each in stage.notices
+    [asks, *evicted] = stage.notices
+    assert (asks.owner, asks.reason) == (
+        ObjectRef("Job", "team-b", "waits", "u-waits", "batch/v1"),
+        "Reclaiming",
     )
+    assert (asks.message, asks.series) == (plan, "Reclaiming"), "those of all pods that it waits with become one"
+    assert [(each.owner, each.reason, each.series) for each in evicted] == [(want, "Reclaimed", "for team team-b")] * 2
+    assert all("was evicted: team team-b takes its share back for pod team-b/b" in each.message for each in evicted)
 
 
 def _placed(stage, what):

@@ -67,7 +67,8 @@ def test_a_new_file_has_nothing_recorded(store):
 
 @pytest.mark.usefixtures("store")
 def test_a_second_process_does_not_write_the_same_file(path):
-    code = f"from pathlib import Path; from webhook.history.store import Store; Store(Path({str(path)!r}))"
+    opens = f"HistoryStore(Path({str(path)!r}))"
+    code = f"from pathlib import Path; from webhook.history.store import HistoryStore; {opens}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "is written by another process: give each replica a file of its own" in done.stderr
 
@@ -75,11 +76,12 @@ def test_a_second_process_does_not_write_the_same_file(path):
 def test_a_writer_that_is_killed_leaves_whole_batches(path):
     code = f"""
     from pathlib import Path
-    from webhook.history.store import Batch, Store
-    from webhook.history.usage_row import Kind, UsageKey, UsageRow
-    store = Store(Path({str(path)!r}))
+    from webhook.history.store import Batch, HistoryStore
+    from webhook.history.usage_row import UsageKey, UsageKind, UsageRow
+    store = HistoryStore(Path({str(path)!r}))
     for number in range(10**6):
-        store.write(Batch([UsageRow({T0}, UsageKey(Kind.WAITING, f"team-{{n}}"), number) for n in range(50)], {T0}))
+        keys = [UsageKey(UsageKind.WAITING, f"team-{{n}}") for n in range(50)]
+        store.write(Batch([UsageRow({T0}, key, number) for key in keys], {T0}))
         if number == 20:
             print("writing", flush=True)
     """

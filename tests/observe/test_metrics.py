@@ -172,6 +172,8 @@ def test_the_line_is_exported_by_team_with_releases_and_waits():
     depth = {team: have[f'fairgate_queue_depth{{team="{team}"}}'] for team in ("vision", "nlp", "unassigned")}
     assert depth == {"vision": "2.0", "nlp": "0.0", "unassigned": "1.0"}
     assert have['fairgate_queue_releases_total{team="vision",way="backfill"}'] == "2.0"
+    others = ('queue_releases_total{team="vision",way="inTurn"}', 'queue_wait_seconds_count{team="nlp"}')
+    assert [have[f"fairgate_{each}"] for each in others] == ["0.0", "0.0"], "rate() does not see a series' first value"
     bucket = 'fairgate_queue_wait_seconds_bucket{{le="{}",team="vision"}}'
     assert (have[bucket.format("10.0")], have[bucket.format("60.0")]) == ("0.0", "1.0")
 

@@ -12,6 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from tests import builders as b
 from tests.page.support.pages import decided, named, served, state_of
 from tests.page.support.pictures import cluster_objects, cluster_policy
+from tests.page.support.windows import DARK, LIVE, NARROW, WIDE, opened_at
 from webhook.core.explain.likely_start import Run
 from webhook.core.model.names import NodeName, Uid
 from webhook.kube.objects import objects
@@ -28,10 +29,7 @@ VIEWS = {
     "review": "/review",
 }
 DOCS = Path(__file__).parents[2] / "docs" / "images"
-NARROW = {"viewport": {"width": 360, "height": 740}}
-DARK = {"color_scheme": "dark"}
 PLAIN = {"java_script_enabled": False}
-LIVE = "() => document.getElementById('connection')?.textContent === 'live'"
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 RULES = {"runOnly": {"type": "tag", "values": TAGS}, "resultTypes": ["violations"]}  # not each element that passes
 POD = """apiVersion: v1
@@ -53,16 +51,6 @@ def site():
 def look(site, window):
     """Open a view in a window that has the cookie."""
     return lambda path, **options: opened_at(site, window, path, **options)
-
-
-def opened_at(site, window, path, **options):
-    opened = window(**options)
-    name, _, value = site.cookie.partition("=")
-    opened.context.add_cookies([{"name": name, "value": value, "url": site.base}])
-    opened.page.goto(site.base + path)
-    if path == "/" and options.get("java_script_enabled", True):
-        opened.page.wait_for_selector("#map[data-drawn-ms] canvas")
-    return opened
 
 
 def pod_on(site, name, node):
@@ -90,7 +78,7 @@ def pod_on(site, name, node):
     return lambda: site.call(disappear)
 
 
-@pytest.mark.parametrize("options", [{}, DARK | NARROW], ids=["light", "dark and narrow"])
+@pytest.mark.parametrize("options", [WIDE, DARK | NARROW], ids=["1440", "dark and 390"])
 def test_every_view_keeps_the_rules_of_axe_and_fits_and_loads_nothing_from_elsewhere(look, site, options):
     opened = look("/", **options)
     page = opened.page
@@ -236,12 +224,12 @@ def test_a_page_whose_server_ends_says_so(window):
 
 
 PICTURES = {
-    "page-map.png": ("/", {}),
-    "page-map-dark.png": ("/", DARK),
-    "page-map-narrow.png": ("/", NARROW),
-    "page-teams.png": ("/teams", {"viewport": {"width": 1200, "height": 620}}),
+    "page-map.png": ("/", {"viewport": {"width": 1200, "height": 860}}),
+    "page-map-dark.png": ("/?team=nlp", DARK | {"viewport": {"width": 1200, "height": 860}}),
+    "page-map-narrow.png": ("/", NARROW | {"viewport": {"width": 390, "height": 1100}}),
+    "page-teams.png": ("/teams", {"viewport": {"width": 1200, "height": 640}}),
     "page-line.png": ("/line", {"viewport": {"width": 1200, "height": 420}}),
-    "page-explain.png": (VIEWS["explain"], {"viewport": {"width": 1000, "height": 780}}),
+    "page-explain.png": (VIEWS["explain"], {"viewport": {"width": 1000, "height": 800}}),
 }
 
 
@@ -257,9 +245,10 @@ def test_the_pictures_are_made(window):
         for name, (path, options) in PICTURES.items():
             opened = opened_at(gallery, window, path, **options)
             page = opened.page
-            page.evaluate("document.getElementById('connection').textContent = 'live'")
-            if path == "/":
-                page.locator("#map canvas").first.focus()
+            page.wait_for_function(LIVE)
+            page.wait_for_function("() => !document.querySelector('#main').textContent.includes('being computed')")
+            if name == "page-map.png":
+                page.locator("#map canvas").first.hover(position={"x": 30, "y": 10})
             page.screenshot(path=DOCS / name, scale="css")
 
 

@@ -2,6 +2,7 @@
 
 import random
 import time
+from http.client import HTTPConnection
 
 import pytest
 
@@ -88,6 +89,32 @@ def test_the_first_picture_and_updates_are_quick(site, page, record_property):
     print({name: round(value) for name, value in shown.items()})  # noqa: T201 - pytest -s shows the numbers
     assert first <= FIRST_PICTURE_MS
     assert one <= UPDATE_MS
+
+
+def test_the_map_takes_a_tenth_of_its_bytes_on_the_wire(site, record_property):
+    sizes = {}
+    for accepted in ("identity", "gzip"):
+        connection = HTTPConnection("127.0.0.1", site.port, timeout=30)
+        connection.request("GET", "/map.json", headers={"Cookie": site.cookie, "Accept-Encoding": accepted})
+        sizes[accepted] = len(connection.getresponse().read())
+        connection.close()
+    record_property("bytes", sizes)
+    print(sizes)  # noqa: T201 - pytest -s shows the numbers
+    assert sizes["gzip"] * 10 < sizes["identity"]
+
+
+@pytest.mark.long
+def test_the_first_picture_over_10_mbit_per_second(page, site):
+    network = page.context.new_cdp_session(page)
+    rate = 10_000_000 // 8
+    network.send("Network.enable")
+    limits = {"offline": False, "latency": 40, "downloadThroughput": rate, "uploadThroughput": rate}
+    network.send("Network.emulateNetworkConditions", limits)
+    page.goto(site.base + "/")
+    page.wait_for_selector("#map[data-drawn-ms] canvas")
+    first = float(page.get_attribute("#map", "data-drawn-ms"))
+    print({"first picture over 10 Mbit/s": round(first)})  # noqa: T201
+    assert first <= FIRST_PICTURE_MS
 
 
 def test_half_of_all_nodes_may_change_at_once(site, page):

@@ -9,7 +9,6 @@ import click
 
 from webhook.cli.options import (
     PATH,
-    chosen_source,
     cluster_option,
     kubeconfig_option,
     namespaces_option,
@@ -76,7 +75,14 @@ class WorldOptions:
     @property
     def source(self) -> "Source":
         """The source that the options name; by default the cluster."""
-        return chosen_source(world=self.world, cluster=self.cluster, kubeconfig=self.kubeconfig)
+        from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415 - slow to import, and --help needs none
+        from webhook.server.settings import FileWorld, LiveCluster  # noqa: PLC0415
+
+        if self.world is None:
+            return LiveCluster(self.kubeconfig or default_kubeconfig())
+        if self.cluster or self.kubeconfig is not None:
+            raise click.UsageError("--world and --cluster exclude each other")
+        return FileWorld(self.world)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,17 +9,28 @@ from webhook.cluster.reads.permitted_read import ReadScope
 from webhook.kube.objects import keys
 
 _CAPACITY = frozenset({"nodes", "pods"})
+_RECENT_SECONDS = 30
+"""A younger world needs no mention of its age: it is renewed every ten seconds."""
+
+ASK = f"ask an admin for `kubectl create clusterrolebinding fairgate-NAME --clusterrole={keys.VIEWER} --user=NAME`"
+"""What a person does who lacks the right to read what Fairgate publishes."""
+
 _RARE = frozenset({"podgroups", "resourceclaimtemplates", "resourceclaims", "deviceclasses", "resourceslices"})
 """Kinds that few clusters use: notes name them only if no other kind is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What was read of a live cluster. A file is always read completely."""
+    """What was read of a live cluster. A file is always read completely.
+
+    `has_totals`: the usage of all teams was read, if it was needed. `room_age` is how old the anonymous world is that
+    stands for nodes and pods which were not read, in seconds; None if there is none, and `why_no_room` says why.
+    """
 
     extents: tuple[ReadScope, ...] = ()
     has_totals: bool = True
-    """Whether the usage of all teams was read, if it was needed."""
+    room_age: float | None = None
+    why_no_room: str = ""
 
     @property
     def missing(self) -> tuple[ReadScope, ...]:
@@ -27,9 +38,14 @@ class Coverage:
         return tuple(extent for extent in self.extents if not extent.is_all)
 
     @property
-    def is_room_known(self) -> bool:
-        """Whether all nodes and all pods were read, without which free capacity is unknown."""
+    def has_names(self) -> bool:
+        """Whether all nodes and all pods were read, each with its name."""
         return not any(extent.resource in _CAPACITY for extent in self.missing)
+
+    @property
+    def is_room_known(self) -> bool:
+        """Whether free capacity is known: of all nodes and pods, or of the anonymous world."""
+        return self.has_names or self.room_age is not None
 
     def is_partial(self, resource: str) -> bool:
         """Whether a kind was not read completely."""
@@ -40,36 +56,29 @@ class Coverage:
         return not any(e.resource == resource and namespace not in e.namespaces for e in self.missing)
 
     def notes(self) -> list[str]:
-        """Return what is missing, and which right would show it."""
+        """Return what is missing, and what would show it."""
         if not self.missing:
             return []
+        if self.room_age is not None and not self.has_names:
+            old = f", as of {self.room_age:.0f} s ago" if self.room_age >= _RECENT_SECONDS else ""
+            return [f"of other namespaces pods are counted and not named{old}"]
         none = [extent.resource for extent in self.missing if not extent.namespaces]
         some = [extent for extent in self.missing if extent.namespaces]
         parts = [_all_of(none)] if none else []
         parts += (
             [f"{_names(e.resource for e in some)} outside of namespace {_names(some[0].namespaces)}"] if some else []
         )
-        notes = [f"not shown, because you may not list them: {'; '.join(parts)}"]
-        if self.is_partial("pods"):
-            notes.append(
-                "the usage of teams is that of their TeamLedgers; limits by GPU model and by user count only the pods "
-                "shown"
-                if self.has_totals
-                else "the usage of teams counts only the pods shown, and may be higher; to see the usage of all teams, "
-                f"you need the ClusterRole {keys.VIEWER}"
-            )
+        notes = [f"you may not list {'; '.join(parts)}"]
+        if self.is_partial("pods") and not self.has_totals:
+            notes.append("usage counts only the pods shown, and may be higher")
         if not self.is_room_known:
-            notes.append("free capacity is unknown")
-        needed = _all_of(sorted(extent.resource for extent in self.missing))
-        notes.append(f"to see the rest, you need the right to list {needed} in the whole cluster")
+            notes.append(f"free room is unknown: {self.why_no_room or ASK}")
         return notes
 
-    def print_notes(self) -> None:
-        """Print the notes to standard error."""
+    def print_note(self) -> None:
+        """Print one line on standard error: the most important of the notes."""
         if notes := self.notes():
-            click.echo(
-                f"fairgate: {notes[0]}.{''.join(f' {note[:1].upper()}{note[1:]}.' for note in notes[1:])}", err=True
-            )
+            click.echo(f"fairgate: {notes[-1]}", err=True)
 
 
 COMPLETE = Coverage()

@@ -1,15 +1,16 @@
 """Reads a live cluster once, as far as the user's rights allow, and the policy in force there."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from webhook.cli.coverage import Coverage
+from webhook.cli.coverage import ASK, Coverage
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.namespace import own_namespace
@@ -23,15 +24,20 @@ from webhook.core.model.amount import Units, parse_amount
 from webhook.core.model.names import TeamName
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.core.quota.ledger_moves import department_of
-from webhook.core.world.hidden_usage import Totals
+from webhook.core.world.anonymous_world import AnonymousWorld
+from webhook.core.world.hidden_usage import NOTHING, Totals, Unnamed
 from webhook.core.world.world import World
 from webhook.kube.ledger import reports
+from webhook.kube.ledger.room_report import read_room
 from webhook.kube.objects import keys
 from webhook.kube.world_file.world_objects import FAILED_PODS, WORLD_KINDS, WorldKind, has_ended_for_good
 from webhook.policy.load import parse, with_enforcement
 from webhook.policy.problems import PolicyError
 
 ENDED_PODS: Final = "500"
+MAX_ROOM_SECONDS: Final = 600.0
+"""An anonymous world that is older is not used: it is written again every minute."""
+
 ENDED_READS: Final = 8
 """Ended pods that are read at once, enough for how long pods run, and how often: each time of other namespaces, so that
 those of one do not keep the others' from being read."""
@@ -55,15 +61,15 @@ class NothingReadableError(ClusterError):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The objects of a cluster; if pods are missing, `totals` has the usage of teams."""
+    """The objects of a cluster, and what stands for those that are missing."""
 
     objects: tuple[Mapping[str, Any], ...]
-    totals: tuple[Totals, ...]
+    unnamed: Unnamed
     coverage: Coverage
 
 
-async def read_objects(kubeconfig: Path | None, namespaces: Sequence[str]) -> Found:
-    """Read the objects of a world with all their fields. Raises ClusterError."""
+async def read_objects(kubeconfig: Path | None, namespaces: Sequence[str], *, has_room: bool = True) -> Found:
+    """Read the objects of a world with all their fields; without `has_room` no anonymous world. Raises ClusterError."""
     found: dict[str, list[dict[str, Any]]] = {kind.kind: [] for kind in WORLD_KINDS}
 
     async with await connect(kubeconfig) as connection:
@@ -79,13 +85,11 @@ async def read_objects(kubeconfig: Path | None, namespaces: Sequence[str]) -> Fo
             found[FAILED_PODS.kind] += [each for each in listed if not has_ended_for_good(each)]
 
         reads = [*((kind.path, reading(kind)) for kind in WORLD_KINDS), (FAILED_PODS.path, read_rejected)]
-        coverage, totals = await _read(connection, reads, await _scope(kubeconfig, namespaces))
-    return Found(tuple(each for kind in WORLD_KINDS for each in found[kind.kind]), totals, coverage)
+        coverage, unnamed = await _read(connection, reads, await _scope(kubeconfig, namespaces), has_room=has_room)
+    return Found(tuple(each for kind in WORLD_KINDS for each in found[kind.kind]), unnamed, coverage)
 
 
-async def read_world(
-    kubeconfig: Path | None, world: World, namespaces: Sequence[str]
-) -> tuple[Coverage, tuple[Totals, ...]]:
+async def read_world(kubeconfig: Path | None, world: World, namespaces: Sequence[str]) -> tuple[Coverage, Unnamed]:
     """Fill a world with the objects of a cluster, decoded as the server decodes them. Raises ClusterError."""
     world.stages.read_at = int(time.time())
     async with await connect(kubeconfig) as connection:
@@ -146,8 +150,7 @@ async def read_policy(kubeconfig: Path | None) -> Policy:
                 ) from error
             if error.is_forbidden:
                 raise ClusterError(
-                    f"you may not read the policy in force: {error}. The ClusterRole {keys.VIEWER} grants the right; "
-                    "or give a policy folder by --policy"
+                    f"you may not read the policy in force: {ASK}, or give a policy folder by --policy"
                 ) from error
             raise
     return published_policy(report)
@@ -182,23 +185,60 @@ async def _scope(kubeconfig: Path | None, namespaces: Sequence[str]) -> list[str
 
 
 async def _read(
-    connection: ApiConnection, reads: Sequence[tuple[str, Callable[[str], Awaitable[None]]]], namespaces: Sequence[str]
-) -> tuple[Coverage, tuple[Totals, ...]]:
+    connection: ApiConnection,
+    reads: Sequence[tuple[str, Callable[[str], Awaitable[None]]]],
+    namespaces: Sequence[str],
+    *,
+    has_room: bool = True,
+) -> tuple[Coverage, Unnamed]:
     """Read every kind as far as allowed; namespaces before pods, which are charged by the namespaces' labels."""
     by_path: dict[str, list[Callable[[str], Awaitable[None]]]] = {}  # pods are read twice, failed ones apart
     for path, read in sorted(reads, key=lambda each: each[0].endswith("/pods")):
         by_path.setdefault(path, []).append(read)
     extents = [await read_permitted(path, _each(same), namespaces=namespaces) for path, same in by_path.items()]
     coverage = Coverage(tuple(extents))
-    if not coverage.is_partial("pods"):
-        return coverage, ()
-    totals = await _totals(connection)
+    if coverage.has_names:
+        return coverage, NOTHING
+    is_partial = coverage.is_partial("pods")
+    totals = await _totals(connection) if is_partial else ()
     if totals is None and not any(extent.is_all or extent.namespaces for extent in extents):
         raise NothingReadableError(
             "you may not list nodes, pods, namespaces or TeamLedgers: the right to view one namespace shows its pods "
-            f"(give its name by --namespace), the ClusterRole {keys.VIEWER} shows the usage of all teams"
+            f"(give its name by --namespace); for what is free, {ASK}"
         )
-    return Coverage(tuple(extents), has_totals=totals is not None), totals or ()
+    room = await _room(connection) if has_room else _Room(why_not="nodes and pods without names are not shown here")
+    world = room.world if is_partial or room.world is None else room.world.without_pods
+    coverage = Coverage(tuple(extents), has_totals=totals is not None, room_age=room.age, why_no_room=room.why_not)
+    return coverage, Unnamed(totals or (), world)
+
+
+class _Room(NamedTuple):
+    """The anonymous world that the leader published, and its age in seconds; or why there is none, "" for no right."""
+
+    world: AnonymousWorld | None = None
+    age: float | None = None
+    why_not: str = ""
+
+
+async def _room(connection: ApiConnection) -> _Room:
+    try:
+        report = (await read_report(connection, reports.ROOM)).room
+    except ApiError as error:
+        if error.is_forbidden:
+            return _Room()
+        if error.is_missing:
+            return _Room(why_not="no server has published it")
+        raise
+    at = None if report is None else reports.read_at(report.at)
+    if report is None or at is None:
+        return _Room(why_not="what is published is not a room")
+    age = max(0.0, (connection.server_time or time.time()) - at)
+    if age > MAX_ROOM_SECONDS:
+        return _Room(why_not=f"it was published {age:.0f} s ago for the last time")
+    try:
+        return _Room(await asyncio.to_thread(read_room, report), age)
+    except ValueError as error:
+        return _Room(why_not=f"this version cannot read what is published: {error}")
 
 
 def _each(reads: Sequence[Callable[[str], Awaitable[None]]]) -> Callable[[str], Awaitable[None]]:

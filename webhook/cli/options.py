@@ -7,14 +7,11 @@ import sys
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import Final, TextIO
 
 import click
 
 from webhook.core.model.policy import Enforcement
-
-if TYPE_CHECKING:
-    from webhook.cli.world_source import Source
 
 UNBOUNDED: Final = 1 << 16
 """The width of a pipe or a file: nothing is broken or left out."""
@@ -80,18 +77,6 @@ world_option = click.option(
 cluster_option = click.option("--cluster", is_flag=True, help="Read a live cluster; nothing is written.")
 
 
-def chosen_source(*, world: Path | None, cluster: bool, kubeconfig: Path | None) -> "Source":
-    """Return the source that the options name; by default the cluster."""
-    from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415 - slow to import, and --help needs none of it
-    from webhook.server.settings import FileWorld, LiveCluster  # noqa: PLC0415
-
-    if world is not None:
-        if cluster or kubeconfig is not None:
-            raise click.UsageError("--world and --cluster exclude each other")
-        return FileWorld(world)
-    return LiveCluster(kubeconfig or default_kubeconfig())
-
-
 def chosen_namespace(given: str, source: object) -> str:
     """Return the namespace of objects that name none: as kubectl reads it for a cluster, otherwise `default`."""
     from webhook.server.settings import LiveCluster  # noqa: PLC0415 - slow to import, and --help needs none of it
@@ -112,6 +97,11 @@ class Layout(StrEnum):
     WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it is for programs."""
+        return self in (Layout.JSON, Layout.YAML)
 
 
 history_option = click.option(

@@ -17,7 +17,7 @@ PIPE_CLOSED: Final = 141
 """The same for SIGPIPE."""
 
 UNWRITTEN: Final = 2
-_OF_A_WRITE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
+_OF_A_WRITE: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
 
 
 class UnwrittenError(click.ClickException):
@@ -46,6 +46,11 @@ def make_folder(path: Path) -> None:
         raise UnwrittenError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
+def is_of_output(error: OSError) -> bool:
+    """Whether an error is that standard output or standard error cannot be written."""
+    return error.filename is None and error.errno in _OF_A_WRITE
+
+
 @contextmanager
 def ending_well() -> Iterator[None]:
     """End the process in one line, and with a status that means no answer, where it is stopped or cannot write."""
@@ -59,7 +64,7 @@ def ending_well() -> Iterator[None]:
         _close_output()
         sys.exit(PIPE_CLOSED)
     except OSError as error:
-        if error.filename is not None or error.errno not in _OF_A_WRITE:
+        if not is_of_output(error):
             raise
         _close_output()
         with suppress(OSError):

@@ -91,7 +91,7 @@ def diff(options: DiffOptions) -> None:
     """
     # rich is slow to import, and --help needs none of it
     from webhook.cli.policy_diff import compare, to_table  # noqa: PLC0415
-    from webhook.cli.serialization import to_json, to_yaml  # noqa: PLC0415
+    from webhook.cli.serialization import to_data  # noqa: PLC0415
     from webhook.cli.world_source import WorldError, choose_policy, origin_of, read_objects  # noqa: PLC0415
 
     if len(options.policies) > _TWO:
@@ -101,18 +101,15 @@ def diff(options: DiffOptions) -> None:
     try:
         before = old[0] if old else choose_policy(None, source)
         read = read_objects(source, namespaces=options.namespaces)
-        read.coverage.print_notes()
+        read.coverage.print_note()
         found = compare(read, before, after, name=origin_of(source).name)
     except WorldError as error:
         click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
         sys.exit(UNREADABLE)
-    match options.layout:
-        case Layout.JSON:
-            text = to_json(found)
-        case Layout.YAML:
-            text = to_yaml(found)
-        case Layout.TABLE | Layout.WIDE:
-            text = to_table(found, limit=most_rows(options.limit), width=columns(), is_colored=is_colored())
+    if options.layout.is_data:
+        text = to_data(found, options.layout)
+    else:
+        text = to_table(found, limit=most_rows(options.limit), width=columns(), is_colored=is_colored())
     click.echo(text, nl=False)
     sys.exit(1 if found.changes else 0)
 

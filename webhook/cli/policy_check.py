@@ -85,7 +85,7 @@ def _lint(origin: str, draft: Draft, loaded: Policy, source: "Source") -> tuple[
     except WorldError as error:
         click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
         sys.exit(UNREADABLE)
-    view.coverage.print_notes()
+    view.coverage.print_note()
     return lint(
         draft,
         loaded,

@@ -18,6 +18,7 @@ from webhook.core.model.names import Namespace, NodeName
 from webhook.core.model.original_request import as_asked
 from webhook.core.model.policy import Policy
 from webhook.core.model.reason import cause_of, refusal_text, waits_for
+from webhook.core.quota.team import is_hidden
 from webhook.core.world.world import World
 from webhook.kube.kinds.model import mapping, text
 from webhook.simulation.simulate import Template, read_template
@@ -93,7 +94,7 @@ def _judged(found: WorldObjects, policy: Policy, *, name: str) -> dict[str, _Jud
     full = world_of(found, policy, name=name, keep_nodes=True)
     empty = world_of(found.without_pods, policy, name=name, keep_nodes=True)
     running = list(_running(found.objects, full))
-    waiting = [*full.waiting.all()]
+    waiting = [each for each in full.waiting.all() if not is_hidden(each.pod.namespace)]
     judged = policy_outcomes(running, empty) | line_outcomes(full, is_room_known=found.coverage.is_room_known)
     decided = {
         f"{pod.namespace}/{pod.name}": _Judged(pod.demand, pod.node, _report(judged[pod.uid]))
@@ -137,16 +138,15 @@ def to_table(diff: DiffReport, *, limit: int, width: int, is_colored: bool) -> s
             table.add_row(Line(change.pod), Line(change.gpus), Line(was), Line(now, style=style))
         screen.show(table, "")
     screen.show(*(Line(f"{change.pod}: {change.new.reason}") for change in shown if change.new.reason))
-    if (more := len(diff.changes) - limit) > 0:
-        screen.show(f"and {plural(more, 'more pod')}: --limit or -o json shows them")
+    screen.show_rest(len(diff.changes) - limit, "pod")
     screen.show(Line(_sum(diff)))
     return screen.text
 
 
 def _description(report: OutcomeReport, other: OutcomeReport) -> str:
     """Return the outcome, with the team and the pool where they differ."""
-    is_placed = {_REFUSED, _QUEUED}.isdisjoint({report.outcome, other.outcome})
-    team = f", team {report.team}" if report.team != other.team else ""
+    is_placed = {_REFUSED, _QUEUED, _UNCOUNTED.outcome}.isdisjoint({report.outcome, other.outcome})
+    team = f", team {report.team}" if report.team not in ("", other.team) else ""
     pool = f", {_pool(report)}" if report.pool != other.pool and is_placed else ""
     return f"{report.outcome}{team}{pool}"
 

@@ -45,6 +45,11 @@ class Screen:
         for part in parts:
             self._lines += self._rendered(part, self._width)
 
+    def show_rest(self, count: int, noun: str) -> None:
+        """Show how many rows of a list are not shown, if there are any."""
+        if count > 0:
+            self.show(f"and {plural(count, f'more {noun}')}: --limit or -o json shows them")
+
     def show_whole(self, *texts: Text | str) -> None:
         """Show texts whose lines are not broken, such as a diff."""
         for text in texts:

@@ -5,6 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from webhook import yaml_writer
+from webhook.cli.options import Layout
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -17,6 +18,11 @@ def to_json(data: object) -> str:
 def to_yaml(data: object) -> str:
     """Return data as YAML."""
     return yaml_writer.to_yaml(msgspec.to_builtins(data), width=120)
+
+
+def to_data(data: object, layout: Layout) -> str:
+    """Return data in one of the layouts for programs."""
+    return to_yaml(data) if layout is Layout.YAML else to_json(data)
 
 
 def schema_of(data: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, list[T] included

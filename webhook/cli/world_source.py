@@ -15,7 +15,7 @@ from webhook.cli.coverage import COMPLETE, Coverage
 from webhook.cli.formatting import age, plural
 from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.core.model.policy import Mode, Policy
-from webhook.core.world.hidden_usage import Totals, add_hidden_usage, is_hidden_usage
+from webhook.core.world.hidden_usage import NOTHING, Unnamed, is_hidden_usage
 from webhook.core.world.world import World
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
@@ -53,21 +53,22 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class WorldObjects:
-    """Objects of a world; if pods are missing, `totals` has the usage of teams.
+    """Objects of a world; if some are missing, `unnamed` stands for them.
 
     `read_at` is when they were read of a cluster, in Unix seconds; a file is as of its latest pod.
     """
 
     objects: Objects
     coverage: Coverage = COMPLETE
-    totals: tuple[Totals, ...] = ()
+    unnamed: Unnamed = NOTHING
     read_at: int = 0
 
     @property
     def without_pods(self) -> "WorldObjects":
-        """The same without pods and totals."""
+        """The same without pods."""
         kept = tuple(each for each in self.objects if each.get("kind") != "Pod")
-        return replace(self, objects=kept, totals=())
+        anonymous = None if self.unnamed.world is None else self.unnamed.world.without_pods
+        return replace(self, objects=kept, unnamed=Unnamed(world=anonymous))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,13 +215,13 @@ async def _wait_synced(feed: "Feed") -> None:
         await asyncio.gather(synced, return_exceptions=True)
 
 
-def read_objects(source: Source, *, namespaces: Sequence[str] = ()) -> WorldObjects:
-    """Read the objects of a world with all their fields. Raises WorldError."""
+def read_objects(source: Source, *, namespaces: Sequence[str] = (), has_room: bool = True) -> WorldObjects:
+    """Read the objects of a world with all their fields; `has_room` as in live_cluster. Raises WorldError."""
     match source:
         case FileWorld(path=path):
             return WorldObjects(tuple(_objects_of_file(path)))
         case LiveCluster(kubeconfig=kubeconfig):
-            return asyncio.run(_objects_of_cluster(kubeconfig, namespaces))
+            return asyncio.run(_objects_of_cluster(kubeconfig, namespaces, has_room=has_room))
         case _ as never:
             assert_never(never)
 
@@ -239,7 +240,7 @@ def world_of(found: WorldObjects, policy: Policy, *, name: str, keep_nodes: bool
         raise WorldError(str(error)) from error
     if found.read_at:
         world.rejecting_nodes.tick(found.read_at)
-    add_hidden_usage(world, found.totals)
+    _fill(world, found.unnamed)
     return world
 
 
@@ -256,13 +257,20 @@ async def _read_cluster(
 
     world = World(policy)
     with _cluster_errors():
-        coverage, totals = await read_live(kubeconfig, world, namespaces)
+        coverage, unnamed = await read_live(kubeconfig, world, namespaces)
     if not coverage.is_room_known and not keep_nodes:
         for name in [node.name for node in world.fleet.nodes()]:
             world.remove_node(name)
         world.set_policy(without_placement(policy, priority_classes=frozenset(world.priority_classes)))
-    add_hidden_usage(world, totals)
+    _fill(world, unnamed)
     return View(world, coverage)
+
+
+def _fill(world: World, unnamed: Unnamed) -> None:
+    try:
+        unnamed.fill(world)
+    except ValueError as error:
+        raise WorldError(f"what Fairgate published of the cluster cannot be used: {error}") from error
 
 
 def _objects_of_file(path: Path) -> Iterable[Mapping[str, Any]]:
@@ -289,9 +297,9 @@ def _json(content: bytes) -> object:
         return None
 
 
-async def _objects_of_cluster(kubeconfig: Path | None, namespaces: Sequence[str]) -> WorldObjects:
+async def _objects_of_cluster(kubeconfig: Path | None, namespaces: Sequence[str], *, has_room: bool) -> WorldObjects:
     from webhook.cli.live_cluster import read_objects as read_live  # noqa: PLC0415 - slow to import, and files need none of it
 
     with _cluster_errors():
-        found = await read_live(kubeconfig, namespaces)
-    return WorldObjects(found.objects, found.coverage, found.totals, read_at=int(time.time()))
+        found = await read_live(kubeconfig, namespaces, has_room=has_room)
+    return WorldObjects(found.objects, found.coverage, found.unnamed, read_at=int(time.time()))

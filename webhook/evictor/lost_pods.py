@@ -5,6 +5,7 @@ from typing import Final
 
 from webhook.cluster.api.client import STRATEGIC_PATCH
 from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.one_object import pod_path
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod
 from webhook.evictor.backoff import LONG_SECONDS, PodBackoff
@@ -61,7 +62,7 @@ class LostPods:
         if job is None or node is None:
             return
         path = path_of(ObjectRef(job.kind, gpu_pod.namespace, job.name, job.uid, job.api_version))
-        status = f"/api/v1/namespaces/{gpu_pod.namespace}/pods/{gpu_pod.name}/status"
+        status = pod_path(gpu_pod.namespace, gpu_pod.name) + "/status"
         patch = failed_patch(gpu_pod.uid, node=node, at=rfc3339(int(self._context.clock())))
         named = {**pod_fields(gpu_pod.pod), "node": node}
         self._backoff.pause(gpu_pod.uid, LONG_SECONDS)
@@ -71,9 +72,7 @@ class LostPods:
         try:
             if not replaces_at_once(await send("GET", path, action="get jobs"), job.uid):
                 return
-            await self._context.connection.send(
-                "PATCH", status, patch, action="patch pods/status", content_type=STRATEGIC_PATCH
-            )
+            await send("PATCH", status, patch, action="patch pods/status", content_type=STRATEGIC_PATCH)
         except ClusterError as error:
             self._backoff.pause(gpu_pod.uid, FAILED_SECONDS)
             self._context.logs.event.warning("lost pod not replaced", **named, why=str(error))

@@ -105,7 +105,7 @@ class Repair:
         """Evict a pod without a node, which the API server deletes at once."""
         pod = gpu_pod.pod
         return await evictions.evict(
-            self._context.connection, EvictionTarget(pod.uid, pod.namespace, pod.name, pod.uid, 0)
+            self._context.connection, EvictionTarget(pod.uid, pod.namespace, pod.name, beneficiary=pod.uid, at=0)
         )
 
     def _publish(self, gpu_pod: ReclaimPod, reason: EventReason, what: str) -> None:

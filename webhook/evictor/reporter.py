@@ -49,7 +49,7 @@ class EvictionReporter:
             waiting = move.waiting
             self._metrics.planned(waiting.team)
             self._logs.event.info("plan", **plan_fields(move))
-            self._publish(waiting, EventReason.RECLAIMING, _plan_text(move, sums))
+            self._publish_on_both(waiting, EventReason.RECLAIMING, _plan_text(move, sums))
             for victim in move.victims if is_notice else ():
                 why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
                 self._will_be_evicted(victim, at, why)
@@ -64,7 +64,7 @@ class EvictionReporter:
             self._logs.event.info("limit plan", **_subject(waiting), limits=list(move.levels), victims=victims)
             what = f"To be evicted: {named}" if move.victims else "Pods that end make the room and none is evicted"
             text = f"room is made under the limits of {' and '.join(move.levels)}: {sums.of(waiting.team)}. {what}"
-            self._publish(waiting, EventReason.RECLAIMING, text)
+            self._publish_on_both(waiting, EventReason.RECLAIMING, text)
             for victim in move.victims if is_notice else ():
                 why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
                 self._will_be_evicted(victim, at, why)
@@ -79,7 +79,7 @@ class EvictionReporter:
                 self._reported[uid] = cause
                 self._logs.event.info("no plan", **_subject(waiting), cause=str(cause))
                 text = f"no borrowed GPUs can be taken back for it now: {WHY_NOT[cause]}"
-                self._publish(waiting, EventReason.CANNOT_RECLAIM, text)
+                self._publish_on_both(waiting, EventReason.CANNOT_RECLAIM, text)
 
     def evicted(self, target: EvictionTarget, outcome: Outcome, *, now: int, pause_seconds: float = 0.0) -> None:
         """Report the outcome of an eviction; a victim that was refused is left alone for `pause_seconds`."""
@@ -97,7 +97,8 @@ class EvictionReporter:
                     if waiting is not None:
                         why = _reason(waiting, gpu_pod.team, gpu_pod.demand.gpus, self._sums())
                         self._publish(target, EventReason.RECLAIMED, f"evicted: {why}")
-                        self._publish_on_controller(gpu_pod, f"pod {target.name} was evicted: {why}", waiting.team)
+                        text, series = f"pod {target.name} was evicted: {why}", f"for team {waiting.team}"
+                        self._publish_on_controller(gpu_pod, EventReason.RECLAIMED, text, series=series)
             case Evicted.GONE:
                 self._metrics.eviction("gone")
             case Refused():
@@ -165,12 +166,17 @@ class EvictionReporter:
         text = f"will be evicted at {rfc3339(at)}: {why}. Save your work until then"
         self._publish(victim, EventReason.EVICTION_PLANNED, text)
 
-    def _publish_on_controller(self, gpu_pod: ReclaimPod, text: str, team: TeamName) -> None:
-        """Report an eviction on the victim's controller; evictions for one team become one Event with a count."""
+    def _publish_on_both(self, waiting: ReclaimPod, reason: EventReason, text: str) -> None:
+        """Report what a pod waits for, on it and on its controller."""
+        self._publish(waiting, reason, text)
+        self._publish_on_controller(waiting, reason, text, series=reason)
+
+    def _publish_on_controller(self, gpu_pod: ReclaimPod, reason: EventReason, text: str, *, series: str) -> None:
+        """Report on the controller of a pod; the Events of one series become one with a count."""
         if (made_by := gpu_pod.controller) is not None:
             api_version, kind, name, uid = made_by
             owner = ObjectRef(kind, gpu_pod.namespace, name, uid, api_version)
-            self._notify_owner(OwnerEvent(owner, EventReason.RECLAIMED, text, f"for team {team}"))
+            self._notify_owner(OwnerEvent(owner, reason, text, series))
 
     def _sums(self) -> "_Sums":
         return _Sums(self._world)

@@ -109,7 +109,9 @@ class Unevictable:
         evictions = self._reclaim_index.evictions
         known = self.paused() | evictions.listed() | evictions.listed_for_limits()
         found = (
-            EvictionTarget(each.uid, each.namespace, each.name, each.uid, 0, grace_seconds=each.grace_seconds)
+            EvictionTarget(
+                each.uid, each.namespace, each.name, beneficiary=each.uid, at=0, grace_seconds=each.grace_seconds
+            )
             for each in self._reclaim_index.victim_index
             if each.namespace in namespaces and each.uid not in known
         )

@@ -51,7 +51,11 @@ class QueueMetrics:
 
     def watch_releases(self, released: Mapping[tuple[TeamName, Way], int]) -> None:
         """Export the releases that this replica made."""
-        self._process.add_counts(*_RELEASES, lambda: released, labels=["team", "way"])
+
+        def counts() -> Mapping[tuple[TeamName, Way], int]:
+            return {(team.name, way): 0 for team in self._world.policy.teams for way in Way} | dict(released)
+
+        self._process.add_counts(*_RELEASES, counts, labels=["team", "way"])
 
     def watch_timeouts(self, timed_out: Mapping[TeamName, int]) -> None:
         """Export the gangs that this replica saw not come in time."""
@@ -68,5 +72,7 @@ class QueueMetrics:
     def _depths(self) -> list[Row]:
         """Return a row for each team of the policy, and for others that have pods in line."""
         names = dict.fromkeys([team.name for team in self._world.policy.teams])
+        for name in names:  # series of waits begin at 0: rate() does not see the first value of a series
+            self._waits.labels(name)
         waiting = self._world.waiting
         return [Row((name,), (waiting.size(name),)) for name in names | dict.fromkeys(waiting.teams())]

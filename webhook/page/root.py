@@ -55,11 +55,12 @@ class Page:
     ) -> None:
         self.hub = Hub(state)
         self.authenticator = authenticator
+        self._line = SharedLine(state, snapshots)
         templates = Templates()
         self._views = ViewPages(
             state,
             self.hub,
-            SharedLine(state, snapshots),
+            self._line,
             answers,
             templates=templates,
             history=history,
@@ -76,6 +77,7 @@ class Page:
     ) -> None:
         """Serve until cancelled; `on_ready` receives the URL to open. Raises OSError where the port is taken."""
         async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._line.close)
             site = await self._start(settings, stack)
             await self.hub.publish_rows()
             async with asyncio.TaskGroup() as group:

@@ -151,7 +151,7 @@ def _pool(part: Located[schema.Pool], context: _Context) -> Iterator[Problem]:
     inside = context.nodes_in((pool,))
     if not inside:
         yield part.problem("this pool has no nodes", "name")
-    elif not context.world.fleet.matching(context.world.joined(NO_CONSTRAINTS, pool)):
+    elif not context.world.fleet.matching(context.world.pools.joined(NO_CONSTRAINTS, pool)):
         taints = sorted({f"{taint.key}:{taint.effect}" for node in inside for taint in node.taints})
         yield part.problem(f"does not tolerate the taints of its nodes: {', '.join(taints)}", "name")
     if pool.match is not None and pool.match.matches({}):

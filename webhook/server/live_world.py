@@ -97,7 +97,16 @@ class LiveWorld:
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
         definition, reports = CrdInstaller(connection, team_ledger_crd()), CrdInstaller(connection, report_crd())
         return cls(
-            connection, feed, world, ledger, definition, reports, bypass_detector, shadow_labels, counts, run_log.runs
+            connection=connection,
+            feed=feed,
+            world=world,
+            ledger=ledger,
+            definition=definition,
+            reports=reports,
+            bypass_detector=bypass_detector,
+            shadow_labels=shadow_labels,
+            counts=counts,
+            runs=run_log.runs,
         )
 
     def background_tasks(

@@ -29,12 +29,14 @@ from webhook.observe.watchdog import Watchdog
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
 from webhook.server.certificates import Certificates, CertificateStatus, open_certificates
-from webhook.server.http.app import build_app, serve
+from webhook.server.http.app import App, serve
 from webhook.server.http.probes import Readiness
 from webhook.server.http.usage_endpoint import UsageEndpoint
 from webhook.server.leader.leader import Leader
 from webhook.server.leader.policy_publisher import PolicyPublisher
 from webhook.server.leader.replica_report import LedgerLag, ServerState
+from webhook.server.leader.room_publisher import RoomPublisher
+from webhook.server.leader.usage_publisher import UsagePublisher
 from webhook.server.live_world import LiveWorld
 from webhook.server.review.ledger_protocol import Ledger
 from webhook.server.review.memory_ledger import MemoryLedger
@@ -89,7 +91,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
                     accounting=metrics.accounting,
                     runs=live.runs,
                     timing=lease_timing(settings.lease_seconds),
-                    more_tasks={"policy": PolicyPublisher(live.connection, holder.in_force, logs).run},
+                    more_tasks=_publishers(live, holder, recorder, logs),
                 )
                 _watch_leader(leader, metrics, world)
                 readiness.watch("world", live.why_stale)
@@ -131,7 +133,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
             Watchdog(metrics, logs).run(),
             recorder.run(),
         ]
-        app = build_app(
+        app = App(
             reviewer,
             readiness,
             metrics,
@@ -181,6 +183,18 @@ def _watch_leader(leader: Leader, metrics: Metrics, world: World) -> None:
     queue_metrics.watch_timeouts(leader.queue.counts.timed_out)
     queue_metrics.watch_starts(lambda: leader.starts.results)
     leader.queue.counts.on_wait = queue_metrics.waited
+
+
+def _publishers(
+    live: LiveWorld, holder: PolicyHolder, recorder: UsageRecorder, logs: Logs
+) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+    """Return the leader's tasks that publish the state of the cluster."""
+    connection = live.connection
+    return {
+        "policy": PolicyPublisher(connection, holder.in_force, logs).run,
+        "room": RoomPublisher(connection, live.world, why_stale=live.why_stale).run,
+        "usage report": UsagePublisher(connection, recorder).run,
+    }
 
 
 def _publish_reports(

@@ -116,7 +116,6 @@ class SimulatedCluster:
     def move(self, pod_of: PodOf, node: NodeName) -> None:
         """Have a pod be on another node, where kube-scheduler put it elsewhere."""
         if pod_of.resident is not None:
-            self.world.remove_pod(pod_of.uid)
             pod_of.resident = pod_of.resident._replace(node=node)
             self.world.set_pod(pod_of.resident)
             self.index.set(replace(self._reclaimable(pod_of, pod_of.resident), started_at=pod_of.since or 0))

@@ -4,11 +4,13 @@ from base64 import b64encode
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from certs.authority import make_ca, make_leaf, new_key
 from certs.pair import certificate_to_pem
 from webhook.cli.doctor.run import Observations, judge
 from webhook.cluster.reads.installation import InstallationState, ReadValue
-from webhook.kube.ledger.reports import PolicyReport, ReplicaReport, Report, written_at
+from webhook.kube.ledger.reports import ROOM_FORMAT, PolicyReport, ReplicaReport, Report, RoomReport, written_at
 from webhook.kube.registration.guards import guards
 from webhook.kube.registration.installation import Probe, ProbeOutcome
 from webhook.kube.registration.registration import ServiceReference, webhook_configurations
@@ -78,11 +80,17 @@ def report(policy=POLICY, files=FILES, **more):
     return Report(policy=PolicyReport(policy.hash, policy.enforce.value, published(files), **more))
 
 
+def room(*, age=10, **more):
+    found = RoomReport(written_at(NOW.timestamp() - age), ROOM_FORMAT, nodes=4, pods=7, content="x")
+    return Report(room=msgspec.structs.replace(found, **more))
+
+
 def evidence(**more):
     parts = {
         "now": NOW.timestamp(),
         "replicas": ReadValue(Report(replicas=processes())),
         "policy": ReadValue(report()),
+        "room": ReadValue(room()),
         "configurations": configurations(),
         "guards": guard_objects(),
         "ledgers": ReadValue([{"status": {"team": "vision"}}]),

@@ -122,6 +122,18 @@ def test_the_table_has_counts_and_messages():
     )
 
 
+def test_a_table_that_is_cut_says_how_many_rows_more_there_are_and_sums_all():
+    lines = b"".join(line("x", owner=f"Job/train-{number}") for number in range(5))
+    done = CliRunner().invoke(report, ["--limit", "2"], input=lines)
+    printed = done.stdout.splitlines()
+    assert [each.split()[6] for each in printed[1:3]] == ["Job/train-0", "Job/train-1"]
+    assert " ".join(printed[3].split()) == "total 5 rows 5 40"
+    assert "and 3 more rows: --limit or -o json shows them" in printed
+    assert sum(": exceeded quota" in each for each in printed) == 2
+    whole = CliRunner().invoke(report, input=lines).stdout
+    assert sum(": exceeded quota" in each for each in whole.splitlines()) == 5
+
+
 def test_the_json_output(tmp_path):
     (tmp_path / "one.log").write_bytes(line("a"))
     (tmp_path / "two.log").write_bytes(line("a"))

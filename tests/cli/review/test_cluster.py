@@ -48,7 +48,7 @@ async def test_without_read_rights_the_review_fails_at_once_and_names_the_rights
     api.always["list"] = Answer(403)
     result = await review()
     assert result.exit_code == 2
-    assert "the ClusterRole fairgate-viewer shows the usage of all teams" in result.stderr
+    assert "--clusterrole=fairgate-viewer" in result.stderr
     assert api.count("watch") == api.count("stream") == 0
 
 

@@ -54,6 +54,12 @@ def test_a_table_says_what_its_numbers_cover(path):
     )
 
 
+def test_a_table_that_is_cut_keeps_its_total(path):
+    lines = run("--history", path, *RANGE, "--limit", "1").output.splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["vision", "total"]
+    assert lines[3] == "and 1 more team: --limit or -o json shows them"
+
+
 def test_a_time_without_any_record_says_when_there_is_one(path, tmp_path):
     done = run("--history", path, "--since", "2023-11-15", "--until", "2023-11-16", "-o", "csv")
     assert (done.exit_code, done.stdout.count("\n")) == (0, 1)

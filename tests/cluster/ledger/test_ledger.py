@@ -1,20 +1,23 @@
 """Charges on TeamLedger objects, over real HTTP: batches, lost races, lost responses, callers that disconnect."""
 
 import asyncio
+from fractions import Fraction
 
 import pytest
 
 from tests.cluster.support.fake_api import Answer, Cut, Held, Slow
 from tests.cluster.support.replica import NO, PODS, YES, A, beside, in_flight
 from tests.cluster.support.stores import FAST, until
-from tests.core.support.make import gpus, policy, team
+from tests.core.support.make import gpus, policy, resident, team
 from tests.core.support.waiting import waiting
 from webhook.cluster.ledger.team_ledger_client import PATH
 from webhook.cluster.watch.feed import Feed
-from webhook.core.model.decision import NotApplicable, Retry
+from webhook.core.model.decision import Charge, NotApplicable, Retry
 from webhook.core.model.names import TeamName
 from webhook.core.model.reason import Code, Reason
-from webhook.core.quota.in_flight import LedgerDecision
+from webhook.core.model.tier import Tier
+from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
+from webhook.core.quota.resource_quotas import Quota
 
 
 async def test_the_first_charge_creates_the_object_and_a_refusal_needs_no_write(api, one):
@@ -287,6 +290,20 @@ async def test_a_pod_of_an_exempt_namespace_does_not_wait_for_a_write(api, one):
     assert api.asked == []
 
 
+async def test_a_full_resource_quota_refuses_a_new_pod_and_no_promotion_of_one_that_it_counts(api, one):
+    full = {"hard": {"pods": "1"}, "used": {"pods": "1"}}
+    api.put("/api/v1/resourcequotas", "q", namespace="team-a", spec={"hard": full["hard"]}, status=full)
+    one.quotas.set(A, Quota("q", {"pods": Fraction(1)}, {"pods": Fraction(1)}))
+    refused = await one.ask("u0")
+    assert [reason.code for reason in refused.reasons] == [Code.RESOURCE_QUOTA_EXCEEDED]
+    running = resident(1, uid="u1", tier="preemptible", version=7)
+    one.world.set_pod(running)
+    promoted = LedgerDecision(YES, InFlightCharge(running, Charge(A, Tier.GUARANTEED, gpus(1)), None))
+    deadline = asyncio.get_running_loop().time() + 1
+    assert await one.ledger.commit(lambda: promoted, deadline=deadline, is_gone=lambda: False) is YES
+    assert [flight.pod.uid for flight in one.ledger.promotions()] == ["u1"]
+
+
 async def test_of_two_requests_for_a_pod_one_disconnects_and_the_other_stays_charged(api, one):
     await one.ask("u0")
     api.faults["put"].append(held := Held())
@@ -296,6 +313,19 @@ async def test_of_two_requests_for_a_pod_one_disconnects_and_the_other_stays_cha
     assert await stays is YES
     await asyncio.sleep(0.05)
     assert in_flight(api) == ["u0", "u1"]
+
+
+async def test_a_request_that_another_replica_answered_keeps_its_charge_where_the_first_caller_left(api, one, other):
+    await one.ask("first")
+    api.faults["put"].append(held := Held())
+    writing = asyncio.create_task(one.ask("u0"))
+    await until(lambda: api.count("put") == 1)
+    assert isinstance(await one.ask("again", seconds=0.05), Retry), "it waits for the next write"
+    assert await other.ask("again") is YES
+    held.go.set()
+    assert await writing is YES
+    assert await one.ask("u1") is YES
+    assert in_flight(api) == ["again", "first", "u0", "u1"]
 
 
 async def test_an_object_of_another_name_is_ignored(api, one, connection):

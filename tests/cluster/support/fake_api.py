@@ -260,7 +260,7 @@ class FakeApi:
             there = sorted(self.objects[place.collection].items())
             of_namespace = [o for key, o in there if not place.namespace or key.startswith(f"{place.namespace}/")]
             version, rest = self.version, [o for o in of_namespace if shown(o)]
-        limit = int(query["limit"])
+        limit = int(query.get("limit", "500"))
         page, rest = rest[:limit], rest[limit:]
         meta = {"resourceVersion": str(version)}
         if rest:

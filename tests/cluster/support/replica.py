@@ -12,6 +12,7 @@ from webhook.core.model.names import TeamName
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
+from webhook.core.quota.resource_quotas import QuotaIndex
 
 A = TeamName("team-a")
 YES = NotApplicable(Reason(Code.COUNTED_ONLY, "charged"))
@@ -45,8 +46,14 @@ class Replica:
         self.counts, self.reached = Counts(), 0
         self.known = {}
         self.judged = Counter()
+        self.quotas = QuotaIndex()
         self.ledger = ApiLedger(
-            connection, self.world, reached=lambda: self.reached, recorder=self.counts, known=self.known.get
+            connection,
+            self.world,
+            reached=lambda: self.reached,
+            recorder=self.counts,
+            known=self.known.get,
+            quotas=self.quotas,
         )
         self.is_gone = False
 

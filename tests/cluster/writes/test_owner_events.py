@@ -2,8 +2,8 @@
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests.cluster.support.fake_api import Answer, Cut
@@ -178,5 +178,5 @@ async def test_waiting_namespaces_are_bounded(connection):
     queue = OwnerEventQueue(OwnerLookup(connection), writer)
     job = ObjectRef("Job", "", "train", "u", "batch/v1")
     for number in range(NAMESPACES + 7):
-        queue.take(refused(replace(job, namespace=f"n{number}")))
+        queue.take(refused(msgspec.structs.replace(job, namespace=f"n{number}")))
     assert writer.held_back == 7

@@ -94,7 +94,7 @@ async def test_a_missing_right_is_logged_once_and_retried(api, connection, caplo
 
 async def test_a_policy_is_written_over_an_older_one(connection):
     for name in ("p1", "p2"):
-        patch = reports.policy_patch(PolicyReport(name, "enforce", "kind: Policy\n"))
+        patch = reports.report_patch(reports.POLICY, PolicyReport(name, "enforce", "kind: Policy\n"))
         await write_report(connection, reports.POLICY, patch)
     assert (await read_report(connection, reports.POLICY)).policy.hash == "p2"
 

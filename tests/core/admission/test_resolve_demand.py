@@ -17,7 +17,7 @@ from tests.core.support.claims import (
     spec,
     world,
 )
-from webhook.core.admission.resolve_demand import borrowed_claim, resolve_demand
+from webhook.core.admission.resolve_demand import resolve_demand
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.decision import Deny, Retry
 from webhook.core.model.device_class import DeviceClass
@@ -96,14 +96,3 @@ def test_two_entries_for_one_claim_are_one_claim():
     assert resolve_for(place, *made).demand.gpus == 2 * ONE_GPU, "a template makes a claim for each"
     named_alike = (SHARING._replace(entry="a"), MAKING._replace(entry="shared"))
     assert resolve_for(place, *named_alike).demand.gpus == 3 * ONE_GPU
-
-
-@pytest.mark.parametrize(("charged", "want"), [("preemptible", SHARED), ("guaranteed", None)])
-def test_a_claim_is_borrowed_if_another_pod_borrows_it(charged, want):
-    place = world()
-    place.set_claim(SHARED, spec(2))
-    joining = make.pod(uid="b", demand=bare(), claims=(SHARING,))
-    assert borrowed_claim(joining, place) is None, "it is charged itself"
-    place.set_pod(resident("a", SHARING, tier=charged))
-    assert borrowed_claim(joining, place) == want
-    assert borrowed_claim(joining._replace(uid="a"), place) is None

@@ -13,7 +13,7 @@ TEMPLATE = ClaimKey("template", Namespace("team-a"), "made")
 
 
 def roles(users: ClaimUsers, uids) -> dict[tuple[Uid, ClaimKey], tuple[bool, bool]]:
-    """Whether each pod pays for each claim that it uses, and whether it takes its room."""
+    """Whether each pod is charged for each claim that it uses, and whether it takes its room."""
     return {
         (uid, key): (users.charged_pod(key) == uid, users.takes_room(key, uid))
         for uid in uids
@@ -57,7 +57,7 @@ def test_one_pays_one_takes_the_room_on_a_node_and_every_other_pod_that_changed_
     assert not any(key in users for key in (ONE, TWO, TEMPLATE))
 
 
-def test_the_payer_takes_the_room_of_its_node_and_the_others_follow_it():
+def test_the_charged_pod_takes_the_room_of_its_node_and_the_others_follow_it():
     users = ClaimUsers()
     users.join(Uid("a"), (ONE,), None)
     assert users.takes_room(ONE, Uid("a"))
@@ -70,7 +70,7 @@ def test_the_payer_takes_the_room_of_its_node_and_the_others_follow_it():
     assert users.node(ONE, Uid("b")) is None, "b alone may go anywhere"
 
 
-def test_the_room_goes_to_the_next_payer_where_that_is():
+def test_the_room_goes_to_the_next_charged_pod_where_that_is():
     users = ClaimUsers()
     for uid, node in (("a", None), ("b", None), ("c", "n0"), ("b", "n0")):
         users.join(Uid(uid), (ONE,), node and NodeName(node))

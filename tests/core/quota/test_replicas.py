@@ -32,9 +32,9 @@ class ReplicasMachine(ReplicaSteps):
             if is_answered:
                 replica.finish()
 
-    @rule(who=WHO)
-    def a_request_comes_at_any_time(self, who):
-        self.replicas[who].come(f"u{self.next_uid}")
+    @rule(who=WHO, is_repeated=st.booleans())
+    def a_request_comes_at_any_time(self, who, is_repeated):
+        self.replicas[who].come(f"u{self.next_uid // 4}/{self.next_uid}" if is_repeated else f"u{self.next_uid}")
         self.next_uid += 1
 
     @precondition(lambda self: self.etcd.pods)
@@ -112,6 +112,12 @@ class ForgetsTheOthers(LedgerSession):
             self._world.drop_reservation(uid)
 
 
+class IsAlwaysSettled(LedgerSession):
+    """Broken: judges pods as they come while a charge does not count, since another is for a pod of its name."""
+
+    is_settled = True
+
+
 class KeepsOutdatedDrafts(LedgerSession):
     """Broken: writes what was judged on an earlier version than the one that it replaces."""
 
@@ -151,9 +157,26 @@ def one_judges_as_pods_come_and_the_other_writes_first(one, other):
     one.finish()
 
 
+def a_pod_of_the_name_ends_while_another_of_it_may_come(one, other):
+    for uid in ("u/0", "u/1"):
+        one.judge([uid])
+        one.finish()
+    etcd = one.etcd
+    etcd.promised.remove("u/0")
+    etcd.create("u/0")
+    etcd.delete("u/0")
+    one.all_events()
+    one.come("a")
+    one.come("b")
+    one.judge([])
+    one.finish()
+    other.read()
+
+
 @pytest.mark.parametrize(
     "script",
     [
+        a_pod_of_the_name_ends_while_another_of_it_may_come,
         one_folds_and_the_other_lags,
         one_promises_and_the_other_tidies_up,
         one_judges_as_pods_come_and_the_other_writes_first,
@@ -172,6 +195,7 @@ def test_the_rules_hold_the_limit(script):
         (FoldsToNothing, one_folds_and_the_other_lags),
         (DropsWhatItDoesNotSee, one_promises_and_the_other_tidies_up),
         (ForgetsTheOthers, one_promises_and_the_other_tidies_up),
+        (IsAlwaysSettled, a_pod_of_the_name_ends_while_another_of_it_may_come),
         (KeepsOutdatedDrafts, one_judges_as_pods_come_and_the_other_writes_first),
     ],
 )

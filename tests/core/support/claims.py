@@ -27,8 +27,8 @@ def resident(uid, *claims, **more):
     return make.resident(uid=uid, demand=bare(), claims=claims, **more)
 
 
-def world(**more):
-    made = make.world(make.policy(resources=BUILT_IN, **more))
+def world(teams=(), **more):
+    made = make.world(make.policy(*teams, resources=BUILT_IN, **more))
     made.set_device_class(GPU_CLASS.name, GPU_CLASS)
     return made
 

@@ -138,7 +138,8 @@ class Replica:
 
     def come(self, uid: str) -> None:
         """Judge a request as it comes, at any time; it waits for the next write, or until it can be judged."""
-        if not self.ledger_session.is_safe(self.reached) or self._charge(uid):
+        session = self.ledger_session
+        if not (session.is_safe(self.reached) and session.is_settled) or self._charge(uid):
             self.waiting.append(uid)
 
     def _charge(self, uid: str) -> bool:

@@ -60,6 +60,6 @@ def test_the_sum_is_the_larger_of_the_ledger_and_the_shown_pods(shown, total, pr
     place = world(residents=[resident(each, node="n0") for each in shown])
     add_hidden_usage(place, [totals(total, preemptible, waiting)])
     book = place.usage(A)
-    assert book.preemptible == gpus(preemptible)
-    assert book.guaranteed == max(gpus(total - preemptible), gpus(sum(shown)))
+    assert book.total == gpus(max(total, sum(shown)))
+    assert book.preemptible == gpus(min(preemptible, max(0, total - sum(shown))))
     assert book.waiting <= gpus(waiting)

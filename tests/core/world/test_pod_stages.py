@@ -147,7 +147,7 @@ class TestADeletedPod:
 class TestASharedClaim:
     """A tenant owns the pod that is charged for a claim, and another one that uses its devices."""
 
-    def test_a_payer_that_is_charged_nothing_leaves_the_claim_to_the_other_user(self):
+    def test_a_user_that_is_no_longer_charged_leaves_the_claim_to_the_other_user(self):
         place = claims.world()
         place.tick(NOW)
         place.set_claim(claims.SHARED, claims.spec(8), "claim-1")

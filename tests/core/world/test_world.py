@@ -105,3 +105,22 @@ def test_evidence_of_a_reserved_pod_has_the_version_of_its_appearance():
     assert place.evidence(Uid("u")) == Alive(7)
     place.remove_pod(Uid("u"))
     assert place.evidence(Uid("u")) == Ended()
+
+
+def test_a_pod_that_is_assumed_several_times_arrives_once():
+    """A pod from the line is assumed when it is judged, and again when it is charged; the ledger may lose the race."""
+    once, often = world(nodes=[node("n0")]), world(nodes=[node("n0")])
+    made = resident(2, uid="p", node="n0")
+    flight = InFlightCharge(made._replace(node=None), Charge(A, Tier.GUARANTEED, gpus(2)), NodeName("n0"))
+    for place, times in ((once, 0), (often, 40)):
+        for _ in range(times):
+            place.assume(flight)
+            place.drop_reservation(made.uid)
+        place.assume(flight)
+        place.set_pod(made)
+        place.set_pod(made._replace(version=2))
+    mixes = [place.fleet.gpus.demand_mix for place in (once, often)]
+    assert mixes[0].expected(GPU) == mixes[1].expected(GPU)
+    for mix in mixes:
+        mix.note(made.demand)
+    assert [mix.version for mix in mixes] == [0, 0], "far from the first comparison"

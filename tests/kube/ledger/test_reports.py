@@ -13,9 +13,9 @@ from webhook.kube.ledger.reports import (
     ReplicaReport,
     decode,
     new_report,
-    policy_patch,
     read_at,
     replica_patch,
+    report_patch,
     shortened,
     written_at,
 )
@@ -28,7 +28,7 @@ def test_a_new_report_is_read_back_without_the_entries_that_are_gone():
     assert json.loads(body)["metadata"] == {"name": "replicas"}
     assert decode(body).replicas == {"host_1": REPLICA}
     policy = PolicyReport("p1", "enforce", "teams: []\n")
-    assert decode(new_report("policy", policy_patch(policy))).policy == policy
+    assert decode(new_report("policy", report_patch("policy", policy))).policy == policy
 
 
 def test_a_patch_removes_entries_by_null():

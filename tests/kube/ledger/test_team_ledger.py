@@ -7,18 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.support import claims
 from tests.core.support.departments import department
 from tests.core.support.make import demand, gpus, policy, resident, team, world
+from tests.core.support.make import pod as pod_
 from tests.core.support.waiting import waiting
 from webhook.core.explain.team_summary import summary_of
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import Demand
 from webhook.core.model.labels import pack
-from webhook.core.model.names import CPU, DepartmentName, GangId, GpuModel, NodeName, TeamName, User
+from webhook.core.model.names import CPU, DepartmentName, GangId, GpuModel, NodeName, TeamName, Uid, User
 from webhook.core.model.pod import Owner
 from webhook.core.model.tier import Tier
+from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
 from webhook.core.quota.ledger_moves import Moves, department_ledger
+from webhook.core.world.ledger_session import LedgerSession
 from webhook.kube.ledger.team_ledger import RecordReader, decode, encode, object_name, reclaiming
 
 A = TeamName("team-a")
@@ -186,3 +192,78 @@ def test_the_size_of_an_entry_is_limited():
     ).record.flights.values()
     assert (found.charge, found.pod.demand.gpus) == (flight.charge, gpus(2))
     assert ("nvidia.com/gpu", 2) in found.pod.demand.requests, "devices come first"
+
+
+class Replica:
+    """A replica's view of one team's ledger, which is passed on as bytes, and of a claim of four GPUs."""
+
+    def __init__(self):
+        self.world = claims.world(teams=(team(limit_=4), team("team-b")))
+        self.world.set_claim(claims.SHARED, claims.spec(4), "c1")
+        self.session = LedgerSession(self.world)
+
+    def judge(self, uid):
+        """Charge a pod that uses the claim."""
+        pod = pod_(
+            namespace=A, name=uid, uid=uid, demand=claims.bare(), claims=(claims.SHARING,), tier_label="guaranteed"
+        )
+        pod = pod._replace(demand=self.world.with_claims(pod).demand)
+        self.session.charge(flight_of(pod, Charge(A, Tier.GUARANTEED, pod.demand.gpus)))
+
+    def write(self, *others):
+        """Write the ledger, and show it to others."""
+        version = self.session.version + 1
+        written = encode(self.session.next_record(), summary_of(A, self.world), version=version)
+        for replica in (self, *others):
+            record = decode(stored(written, str(version))).record
+            replica.session.see(record, version=version, identity="u")
+            replica.session.drop_released(record.folded)
+
+    @property
+    def charged(self):
+        return self.world.usage(A).total / ONE_GPU
+
+
+def test_a_claim_that_two_pods_join_through_two_replicas_at_once_counts_once_if_either_is_never_created():
+    for gone in ("a", "b"):
+        one, other = Replica(), Replica()
+        one.judge("a")
+        other.judge("b")
+        assert (one.charged, other.charged) == (4, 4)
+        one.write(other)
+        assert not other.session.drafts, "it lost the race, and is judged again"
+        other.judge("b")
+        other.write(one)
+        assert (one.charged, other.charged) == (4, 4)
+        one.session.withdraw(Uid(gone))
+        one.write(other)
+        assert (one.charged, other.charged) == (4, 4), "the pod that is left is charged"
+
+
+def test_a_pod_in_flight_is_charged_for_its_claim_once_the_pod_that_was_has_ended():
+    one, other = Replica(), Replica()
+    running = claims.resident("a", claims.SHARING, version=5)
+    for replica in (one, other):
+        replica.world.set_pod(running)
+    one.judge("b")
+    one.write(other)
+    assert (one.charged, other.charged) == (4, 4)
+    other.world.remove_pod(Uid("a"))
+    assert other.charged == 4, "no other pod gets the GPUs that the claim hands to this one"
+    other.world.set_pod(claims.resident("b", claims.SHARING, version=7))
+    assert other.charged == 4
+
+
+def test_a_claim_whose_request_is_not_known_yet_counts_as_its_pod_was_charged():
+    one, other = Replica(), Replica()
+    other.world.set_claim(claims.SHARED, None)
+    one.judge("a")
+    one.write(other)
+    assert other.charged == 4
+
+
+def test_claims_are_decoded_as_they_were_encoded():
+    refs = (claims.SHARING, ClaimRef(template="t", entry="e"), ClaimRef(template="t", group="g", entry="e"))
+    flight = InFlightCharge(claims.resident("a", *refs), Charge(A, Tier.GUARANTEED, gpus(2)), None)
+    read = decode(stored(encode(LedgerRecord({"a": flight}), summary_of(A, world()), version=3))).record.flights["a"]
+    assert (read.pod.claims, read.pod.demand.gpus, read.charge.gpus) == (refs, 0, gpus(2))

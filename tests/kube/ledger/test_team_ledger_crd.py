@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from tests.core.support.make import gpus, resident, world
 from webhook.core.explain.team_summary import summary_of
+from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Charge
 from webhook.core.model.labels import pack
 from webhook.core.model.names import DepartmentName, GpuModel, NodeName, TeamName, User
@@ -31,6 +32,7 @@ def test_the_schema_has_every_field_that_is_written():
         node=NodeName("n0"),
         packed=pack({"app": "train"}),
         gang="ns/g",
+        claims=(ClaimRef(claim="shared"),),
     )
     charge = Charge(TeamName("b"), Tier.GUARANTEED, gpus(1) + Fraction(2, 3), GpuModel("A100"), User("ada"))
     flights = {pod.uid: InFlightCharge(pod, charge, NodeName("n0"), 35, 99, takes_back=True)}

@@ -41,6 +41,9 @@ MOST = {
         containers=[b.container(), *({"name": f"c{i}"} for i in range(bounds.CONTAINERS - 1 + more))]
     ),
     "claims": lambda more: b.pod(resourceClaims=[{"name": f"c{i}"} for i in range(bounds.CLAIMS + more)]),
+    "names of claims": lambda more: b.pod(
+        resourceClaims=[{"name": "c", "resourceClaimName": "x" * (bounds.CLAIM_NAMES - 1 + more)}]
+    ),
     "labels": lambda more: b.pod(labels={f"k{i}": "" for i in range(bounds.LABELS + more)}),
     "length of the decision": lambda more: b.pod(annotations={keys.DECISION: "x" * (bounds.DECISION_BYTES + more)}),
     "length of the required capabilities": lambda more: b.pod(

@@ -1,5 +1,6 @@
 """The page over real HTTP: who gets in, what is sent with each response, hostile names, and bounds on requests."""
 
+import gzip
 import html
 import json
 import socket
@@ -95,6 +96,51 @@ def test_the_line_says_why_a_likely_start_is_unknown(page):
     status, body = page.get("/line")
     assert status == 200
     assert "unknown: no pod that ended can be read, and 5 are needed to tell how long pods run; annotation" in body
+
+
+def test_the_map_is_compressed_where_that_is_taken_and_is_else_the_same(page):
+    _, headers, plain = page.request("/map.json")
+    assert "Content-Encoding" not in headers
+    connection = HTTPConnection("127.0.0.1", page.port, timeout=30)
+    connection.request("GET", "/map.json", headers={"Cookie": page.cookie, "Accept-Encoding": "br, gzip"})
+    with closing(connection):
+        answer = connection.getresponse()
+        assert answer.getheader("Content-Encoding") == "gzip"
+        packed = answer.read()
+    assert len(packed) < len(plain) / 2
+    assert json.loads(gzip.decompress(packed)) == json.loads(plain)
+    assert json.loads(plain)["teams"] == [["nlp", "N"], ["serving", "S"], ["vision", "V"]]
+
+
+def test_a_pods_page_begins_with_what_it_does_now(page):
+    body = page.get("/explain?namespace=nlp&name=later")[1]
+    now, _, rest = body[body.index("<main") :].partition("Step by step")
+    for fact in ("Waits in line", "1st of all, 1st of team nlp", "2026-11-22T09:30:00Z", "likely start", "unknown"):
+        assert fact in now, fact
+    assert "It waits in line." in rest
+    body = page.get("/explain?namespace=vision&name=train-0")[1]
+    now, _, rest = body[body.index("<main") :].partition("If it were created now")
+    for fact in ("Starts", 'href="/?node=gpu-1"', "guaranteed", 'href="/search?q=train"', "alice"):
+        assert fact in now, fact
+    assert "It would be" in rest
+    assert "likely start" not in now
+
+
+def test_times_are_exact_on_hover_and_owners_nodes_and_holders_are_links(page):
+    body = page.get("/")[1]
+    assert '<time datetime="2026-11-22T09:00:00Z" title="2026-11-22T09:00:00Z">' in body
+    assert 'href="/search?q=train" title="Job/train"' in body
+    assert 'href="/?node=gpu-1"' in body
+    line = page.get("/line")[1]
+    assert 'title="since 2026-11-22T09:30:00Z"' in line
+    assert 'href="/search?q=llm" title="nlp/Pod/llm"' in line
+
+
+@pytest.mark.parametrize(("query", "shown"), [("node=GPU-1", 2), ("node=no-such", 0), (f"node={EVIL}", 0)])
+def test_nodes_are_found_by_a_part_of_their_name_without_scripts(page, query, shown):
+    status, body = page.get(f"/?{query}")
+    assert (status, body.count('<tr>\n<th scope="row"><a class="name"')) == (200, shown)
+    check_escaped(body)
 
 
 def test_the_line_has_the_columns_of_fairgate_queue(page):
@@ -297,15 +343,39 @@ def test_a_token_is_taken_once_by_a_form(shared):
     assert shared.get("/")[0] == 401
     status, _, body = shared.request("/sign-in", method="POST", body=urlencode({"token": "bad"}), headers=FORM)
     assert (status, "does not accept this token" in body) == (401, True)
-    status, headers, _ = shared.request("/sign-in", method="POST", body=urlencode({"token": "nina"}), headers=FORM)
+    status, headers, body = shared.request("/sign-in", method="POST", body=urlencode({"token": "nina"}), headers=FORM)
     assert status == 200
     assert "SameSite=Strict" in headers["Set-Cookie"]
+    assert 'content="0; url=/"' in body
     cookie = {"Cookie": headers["Set-Cookie"].partition(";")[0]}
     assert shared.request("/teams", headers=cookie)[0] == 200
     assert "Secure" not in headers["Set-Cookie"]
     forwarded = FORM | {"X-Forwarded-Proto": "https"}
     _, headers, _ = shared.request("/sign-in", method="POST", body=urlencode({"token": "nina"}), headers=forwarded)
     assert "Secure" in headers["Set-Cookie"]
+
+
+def test_a_sign_in_leads_to_the_address_that_was_asked_for(shared):
+    status, body = shared.get("/decisions?q=a%22b&kind=admitted&secret=x")
+    assert (status, 'name="address" value="/decisions?q=a%22b&amp;kind=admitted"' in body) == (401, True)
+    assert 'name="address" value="/line"' in shared.get(f"/sign-in?{urlencode({'address': '/line'})}")[1]
+    for address, want in {"/line?team=nlp": "/line?team=nlp", "//evil.example/": "/", "/events": "/"}.items():
+        form = urlencode({"token": "nina", "address": address})
+        assert f'url={want}"' in shared.request("/sign-in", method="POST", body=form, headers=FORM)[2]
+        form = urlencode({"token": "bad", "address": address})
+        body = shared.request("/sign-in", method="POST", body=form, headers=FORM)[2]
+        assert f'name="address" value="{want}"' in body, "a second try leads there, too"
+
+
+def test_a_page_that_lost_its_stream_is_told_whether_to_connect_again(shared):
+    bearer = {"Authorization": "Bearer nina"}
+    assert [shared.request("/signed-in", headers=each)[0] for each in (bearer, {})] == [204, 401]
+
+
+def test_a_team_that_is_not_ones_own_is_not_highlighted(shared):
+    body = shared.request("/line?team=vision", headers={"Authorization": "Bearer nina"})[2]
+    assert "vision" not in body
+    assert 'class="others"' not in body
 
 
 def test_what_cannot_be_shown_is_said_instead():

@@ -57,6 +57,21 @@ async def test_of_what_others_have_nothing_is_sent_and_of_own_pods_everything(sh
     assert (row is None) is not nodes
 
 
+async def test_a_page_learns_that_the_state_is_out_of_date_and_that_it_is_again_of_now(shared, monkeypatch):
+    monkeypatch.setattr(hubs, "STALE_SECONDS", 0)
+    state, hub = shared
+    state.why_stale = lambda: "no event for 130 s"
+    assert data(hub.hello()) == ("hello", {"sequence": state.sequence, "stale": "no event for 130 s"})
+    stream, following = hub.join(EVERYTHING), asyncio.create_task(hub._follow_staleness())
+    assert data(await stream.next()) == ("stale", {"stale": "no event for 130 s"})
+    state.why_stale = lambda: "no event for 140 s"
+    for _ in range(5):
+        await asyncio.sleep(0)
+    state.why_stale = lambda: None
+    assert data(await stream.next()) == ("stale", {"stale": ""}), "once for all that it lasts"
+    following.cancel()
+
+
 async def test_a_page_that_does_not_keep_up_is_dropped_and_no_other(shared):
     _, hub = shared
     slow, quick = hub.join(EVERYTHING), hub.join(EVERYTHING)

@@ -152,14 +152,17 @@ async def test_where_watching_is_not_allowed_what_may_be_read_is_read_again(api,
         calls.append(1)
         if len(calls) == 2:
             raise ClusterError("the API server is away")
-        world = World(policy_of())
-        return Reading(world, KeptObjects(), notes=("nodes are not shown",), is_room_known=False)
+        objects = KeptObjects()
+        objects.set(decided(b.pod("p1", gpus=2, node="n1")))
+        return Reading(World(policy_of()), objects, notes=("nodes are not shown",), is_room_known=False)
 
     kept = await keep(reread=reread)
     await kept.until(lambda: kept.state.reading.notes == ("nodes are not shown",))
-    await kept.until(lambda: kept.state.problem == "the API server is away")
-    await kept.until(lambda: not kept.state.problem)
+    await kept.until(lambda: kept.state.why_stale() == "the API server is away")
+    assert not kept.state.problem, "what was read before stays"
+    await kept.until(lambda: kept.state.why_stale() is None)
     assert kept.updater.is_listed.is_set()
+    assert [each.about for each in kept.state.decisions.newest(EVERYTHING)] == ["Pod p1"]
 
 
 class ForbiddenFeed:

@@ -11,7 +11,7 @@ from certs.serving import Reloaded
 from tests.server.support.harness import running, settings_for, until
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
-from webhook.server.http.app import build_app, serve
+from webhook.server.http.app import App, serve
 from webhook.server.http.probes import Readiness
 from webhook.server.settings import StartupError
 
@@ -116,7 +116,7 @@ async def test_old_tls_is_refused(server):
 )
 async def test_an_unavailable_address_is_a_startup_error(server, tmp_path, listen, want):
     logs, readiness = open_logs(LogFormat.JSON), Readiness()
-    app = build_app(server.reviewer, readiness, Metrics(), logs, why_not_synced=lambda: None)
+    app = App(server.reviewer, readiness, Metrics(), logs, why_not_synced=lambda: None)
     settings = settings_for(tmp_path, listen=listen.format(port=server.port))
     with pytest.raises(StartupError, match=want):
         await serve(app, settings, server.reloader.context, stop=asyncio.Event())

@@ -76,12 +76,12 @@ async def test_an_unchanged_policy_is_written_again_after_a_while(api, connectio
 async def test_a_missing_right_is_a_problem_until_it_is_granted(api, connection, publisher):
     api.always["patch"] = Answer(403)
     await publisher.publish()
-    assert "RBAC must grant this user the verb patch on reports" in publisher.problem
+    assert "RBAC must grant this user the verb patch on reports" in publisher.writer.problem
     with pytest.raises(ApiError):
         await published(connection)
     del api.always["patch"]
     await publisher.publish()
-    assert publisher.problem is None
+    assert publisher.writer.problem is None
 
 
 def test_a_policy_that_is_too_large_is_omitted_and_the_report_says_so(holder, monkeypatch):

@@ -82,6 +82,21 @@ async def test_each_pod_gets_one_event_that_holds_no_escapes(tmp_path):
         assert "\x1b" not in stage.events[0].message
 
 
+async def test_the_pods_of_a_controller_wait_on_it_with_the_same_text(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.hold("holder", 4)
+        await until(lambda: stage.world.usage(A).total)
+        for number in range(3):
+            stage.queue(f"p{number}", text="waits: as it was put", controller=("Job", "train"))
+        await until(lambda: len(Recorder.owners) == 3)
+        told = {
+            (each.owner.kind, each.owner.namespace, each.owner.name, bool(each.owner.uid)) for each in Recorder.owners
+        }
+        assert told == {("Job", "team-a", "train", True)}
+        assert {(each.reason, each.series) for each in Recorder.owners} == {("Queued", "Queued")}
+        assert {each.message for each in Recorder.owners} == {each.message for each in stage.events}
+
+
 async def test_a_pod_that_starts_at_once_gets_no_event(tmp_path):
     async with staged(tmp_path) as stage:
         stage.queue()

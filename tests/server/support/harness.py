@@ -18,7 +18,7 @@ from webhook.core.model.reason import Code, Reason
 from webhook.http.bounds import Bounds
 from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.metrics import Metrics
-from webhook.server.http.app import build_app, serve
+from webhook.server.http.app import App, serve
 from webhook.server.http.client_auth import check_caller, request_certificates
 from webhook.server.http.probes import Readiness
 from webhook.server.review.answer import Answer, Record
@@ -164,9 +164,7 @@ async def running(
     check = None if client_ca is None else check_caller
     if client_ca is not None:
         request_certificates(reloader.context, client_ca)
-    app = build_app(
-        reviewer, readiness, metrics, logs, why_not_synced=lambda: reviewer.why_not_synced, check_caller=check
-    )
+    app = App(reviewer, readiness, metrics, logs, why_not_synced=lambda: reviewer.why_not_synced, check_caller=check)
     serving = asyncio.create_task(serve(app, settings, reloader.context, stop=stop, bounds=bounds))
     tls = ssl.create_default_context(cafile=settings.certs / "ca.crt")
     tls.verify_flags |= ssl.VERIFY_X509_STRICT

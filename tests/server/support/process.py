@@ -16,7 +16,7 @@ from tests.server.support.harness import FakeReviewer, settings_for
 from webhook.http.lifecycle import stop_signals
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
-from webhook.server.http.app import build_app, serve
+from webhook.server.http.app import App, serve
 from webhook.server.http.probes import Readiness
 
 
@@ -34,7 +34,7 @@ async def main(folder: Path, drain_seconds: float) -> None:
         reviewer.work = work
         context = Reloader(CertFolder(settings.certs)).context
         await serve(
-            build_app(reviewer, Readiness(), Metrics(), logs, why_not_synced=lambda: None), settings, context, stop=stop
+            App(reviewer, Readiness(), Metrics(), logs, why_not_synced=lambda: None), settings, context, stop=stop
         )
 
 

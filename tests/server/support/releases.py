@@ -61,6 +61,7 @@ class Stage:
         gang="",
         size=0,
         of="",
+        controller=None,
     ):
         namespace = "team-a"
         decision = {
@@ -84,7 +85,9 @@ class Stage:
             annotations["kueue.x-k8s.io/pod-group-total-count"] = str(size)
         if of:
             labels["jobset.sigs.k8s.io/jobset-name"] = of
-        made = builders.pod(name, namespace=namespace, gpus=count, labels=labels, annotations=annotations)
+        made = builders.pod(
+            name, namespace=namespace, gpus=count, labels=labels, annotations=annotations, controller=controller
+        )
         made["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
         meta = made.pop("metadata") | {"creationTimestamp": f"{year}-01-01T00:00:{created:02}Z"}
         return self.api.put(PODS, name, namespace=namespace, metadata=meta, **made)["metadata"]["uid"]
@@ -157,6 +160,7 @@ async def staged(folder, *, limit=4, guaranteed=4, leads=True, nodes=1):
             node = builders.node(f"n{number}", gpus=10)
             api.put(NODES, f"n{number}", metadata=node.pop("metadata"), **node)
         Recorder.recorded.clear()
+        Recorder.owners.clear()
         async with replica(folder, api, connection, limit=limit, guaranteed=guaranteed) as stage:
             if leads:
                 stage.lead()
@@ -185,6 +189,7 @@ async def replica(folder, api, connection, *, limit=4, guaranteed=4, waits=True)
             events=Recorder(),
             logs=open_logs(LogFormat.JSON, fd=log.fileno()),
             is_leading=lambda: stage.is_leading,
+            notify_owner=Recorder.owners.append,
             why_stale=feed.why_not_synced,
         )
         releaser = StartLoop(context, clock=lambda: ahead + loop.time())
@@ -204,6 +209,7 @@ async def replica(folder, api, connection, *, limit=4, guaranteed=4, waits=True)
 
 class Recorder:
     recorded: list = []  # noqa: RUF012 - cleared for each stage
+    owners: list = []  # noqa: RUF012 - the same
 
     def record(self, event):
         self.recorded.append(event)

@@ -18,6 +18,7 @@ class Check(StrEnum):
     LEADER = "leader"
     EVICTOR = "evictor"
     POLICY = "policy"
+    ROOM = "room"
     CERTIFICATES = "certificates"
     WEBHOOKS = "webhooks"
     REACHABLE = "reachable"
@@ -28,7 +29,7 @@ class Check(StrEnum):
 
 
 class State(StrEnum):
-    """The result of a check. `skipped`: this installation has nothing to check."""
+    """The result of a check. `skipped`: there is nothing to check, or only an admin can."""
 
     OK = "ok"
     WRONG = "wrong"

@@ -14,6 +14,9 @@ from webhook.kube.objects import keys
 from webhook.kube.registration import installation
 from webhook.observe.process import Component
 
+STALE_ROOM_SECONDS: Final = 150.0
+"""The room is written again every minute, or later where it takes the leader long."""
+
 _UNEVICTABLE: Final = (
     "others go instead while there are any: mend the webhook or policy that is named, or the node; "
     "docs/evictor.md#victims-that-cannot-be-evicted"
@@ -133,6 +136,24 @@ def check_policy(found: Iterable[Process], published: ReadResult[Report]) -> lis
     if current.omitted:
         problems += wrong(check, [current.omitted], "viewers must give --policy DIR to every command: split the policy")
     return problems or ok(check, f"policy {_named(current)} is in force everywhere")
+
+
+def check_room(published: ReadResult[Report], *, now: float) -> list[Finding]:
+    """Check that what people see who may not list nodes is current and whole."""
+    check = Check.ROOM
+    if isinstance(published, ReadForbidden):
+        return missing_right(check, published.right, role=keys.VIEWER)
+    room = published.value.room if published.value is not None else None
+    at = None if room is None else reports.read_at(room.at)
+    if room is None or at is None:
+        text = "the room is not published: people who may not list nodes see none"
+        return wrong(check, [text], "the leader publishes it within seconds: check that a server of this version leads")
+    if now - at > STALE_ROOM_SECONDS:
+        text = f"the room was published {now - at:.0f} s ago for the last time: viewers see it as it was then"
+        return wrong(check, [text], f"it is written again every minute by the leader: {_LOGS}")
+    if room.omitted:
+        return wrong(check, [f"the report of the room omits {room.omitted}"], "viewers then see less; docs/looking.md")
+    return ok(check, f"the room is published: {plural(room.nodes, 'node')}, {plural(room.pods, 'pod')} without names")
 
 
 def check_ledger(

@@ -13,9 +13,9 @@ from webhook.cli.doctor.command import Options
 from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, exit_status, missing_right
 from webhook.cli.doctor.table import to_table
 from webhook.cli.live_cluster import published_policy
-from webhook.cli.options import Layout, columns, is_colored
+from webhook.cli.options import columns, is_colored
 from webhook.cli.screen import progress
-from webhook.cli.serialization import to_json, to_yaml
+from webhook.cli.serialization import to_data
 from webhook.cli.world_source import default_kubeconfig
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.errors import ClusterError
@@ -111,6 +111,7 @@ def judge(observed: Observations) -> list[Finding]:
         findings += processes.check_leader(found)
         findings += processes.check_evictor(evictors, policy)
     findings += processes.check_policy(processes_alive, evidence.policy)
+    findings += processes.check_room(evidence.room, now=now)
     findings += registration.check_certificates(servers, evidence.configurations, now=now)
     findings += registration.check_webhooks(evidence.configurations, evidence.namespaces, policy)
     findings += registration.check_reachable(
@@ -125,13 +126,9 @@ def judge(observed: Observations) -> list[Finding]:
 
 
 def _written(findings: list[Finding], options: Options) -> str:
-    match options.layout:
-        case Layout.JSON:
-            return to_json(report_of(findings))
-        case Layout.YAML:
-            return to_yaml(report_of(findings))
-        case Layout.TABLE | Layout.WIDE:
-            return to_table(findings, width=columns(), is_colored=is_colored())
+    if options.layout.is_data:
+        return to_data(report_of(findings), options.layout)
+    return to_table(findings, width=columns(), is_colored=is_colored())
 
 
 def report_of(findings: list[Finding]) -> DoctorReport:

@@ -71,7 +71,7 @@ def explain_all(
         outlook = None
         if (
             has_reclaim
-            and is_room_known
+            and reading.coverage.has_names
             and not (explanation.runs_now if subject.existing is None else subject.existing.node)
         ):
             if evictions is None:  # a second world: only where a pod waits, or would

@@ -15,6 +15,7 @@ from webhook.core.model.amount import format_gpus
 from webhook.core.model.decision import Outcome, Queue
 from webhook.core.model.reason import Code
 from webhook.core.model.text import ordinal, printable, span
+from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, Possible, RoomKept
 from webhook.core.reclaim.reservation import EvictionTarget
 from webhook.core.reclaim.victim import Victim
@@ -29,6 +30,7 @@ from webhook.page.views.waiting_row import (
 )
 
 NAMED: Final = 10
+_BORROWS: Final = "It borrows: it is evicted once a team needs its share back. No eviction is announced."
 """Objects of one list that are named in text; data has all."""
 
 
@@ -128,11 +130,11 @@ def _start_facts(row: QueueRow, report: WaitingReport) -> Iterator[str]:
 
 
 def eviction_line(existing: Existing, beneficiary: str) -> str:
-    """Return which eviction is announced or in progress; "" without one."""
+    """Return which eviction is announced or in progress, or that a borrowing pod may be evicted; "" for any other."""
     if existing.evicted_at:
         return f"It was evicted at {existing.evicted_at} and is ending."
     if not existing.evict_at:
-        return ""
+        return _BORROWS if existing.node and existing.tier == Tier.PREEMPTIBLE else ""
     pod = f" for pod {beneficiary}" if beneficiary else ""
     team = f" team {existing.evict_for} takes its guaranteed share back{pod}." if existing.evict_for else ""
     return f"It will be evicted at {existing.evict_at}:{team} Save its work until then."

@@ -70,7 +70,7 @@ class Evictions:
             return None
         pool = next((step.pool for step in explanation.pools if step.nodes is not None), None)
         pod = explanation.pod
-        constraints = pod.constraints if pool is None else self.world.joined(pod.constraints, pool)
+        constraints = pod.constraints if pool is None else self.world.pools.joined(pod.constraints, pool)
         team, tier = explanation.team.name, Tier.GUARANTEED.value
         made = Resident(_HYPOTHETICAL, pod.namespace, pod.name, pod.demand, None, None, team, tier, created=now)
         waiting = ReclaimPod(made, labels=pod.labels, constraints=constraints, topology=pod.topology)

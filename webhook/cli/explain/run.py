@@ -17,11 +17,11 @@ from webhook.cli.explain.steps import to_steps
 from webhook.cli.explain.subjects import Subject, find_pod, pods_of_manifests, subject_of_pod
 from webhook.cli.explain.target import Target, read_target
 from webhook.cli.explain.workload import subjects_of_workload
-from webhook.cli.options import Layout, columns, is_colored
+from webhook.cli.options import columns, is_colored
 from webhook.cli.queue.past import past_of
 from webhook.cli.review.sources import read_sources
 from webhook.cli.screen import Screen, progress
-from webhook.cli.serialization import to_json, to_yaml
+from webhook.cli.serialization import to_data
 from webhook.cli.terminal import Line, print_error, print_problems
 from webhook.cli.world_source import (
     WorldError,
@@ -67,7 +67,7 @@ def run(options: Options) -> int:
             click.echo(f"  {printable(line)}", err=True)
         return NOT_JUDGED
     click.echo(_written(explained, found, options), nl=False)
-    found.reading.coverage.print_notes()
+    found.reading.coverage.print_note()
     if found.details.notes:
         print_error("; ".join(found.details.notes))
     for reason in problems:
@@ -87,7 +87,7 @@ def _find(options: Options) -> Found:
     is_room_known = reading.coverage.is_room_known
     if options.node is not None and is_room_known and world.fleet.get(NodeName(options.node)) is None:
         raise _NothingToExplainError(f"there is no node {options.node}")
-    details = _details(options, target, is_room_known=is_room_known)
+    details = _details(options, target, has_names=reading.coverage.has_names)
     if target is None:
         subjects = list(pods_of_manifests(manifests, namespace=options.namespace, world=world, kinds=kinds))
     elif target.is_pod:
@@ -105,14 +105,14 @@ def _find(options: Options) -> Found:
     return Found(subjects, reading, world, details, name, past)
 
 
-def _details(options: Options, target: Target | None, *, is_room_known: bool) -> ClusterDetails:
+def _details(options: Options, target: Target | None, *, has_names: bool) -> ClusterDetails:
     match options.source:
         case FileWorld():
             return ClusterDetails()
         case LiveCluster(kubeconfig=kubeconfig):
             from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - slow to import, and files need none of it
 
-            request = DetailsRequest(target, options.namespace, options.fairgate_namespace, is_room_known)
+            request = DetailsRequest(target, options.namespace, options.fairgate_namespace, has_names)
             try:
                 return read_details(kubeconfig, request)
             except ClusterError as error:
@@ -160,18 +160,10 @@ def _objects(path: str) -> Iterator[dict[str, object]]:
 
 
 def _written(explained: list[ExplainedSubject], found: Found, options: Options) -> str:
-    reports = [report_of(each) for each in explained]
-    match options.layout:
-        case Layout.JSON:
-            return to_json(reports)
-        case Layout.YAML:
-            return to_yaml(reports)
-        case Layout.TABLE | Layout.WIDE:
-            world = found.world
-            parts = [
-                to_steps(each, policy_hash=world.policy.hash, width=columns(), is_colored=is_colored())
-                for each in explained
-            ]
-            screen = Screen(width=columns(), is_colored=is_colored())
-            screen.show(Line(describe_world(origin_of(options.source), world)))
-            return "\n".join([*parts, screen.text])
+    if options.layout.is_data:
+        return to_data([report_of(each) for each in explained], options.layout)
+    world, width, colored = found.world, columns(), is_colored()
+    parts = [to_steps(each, policy_hash=world.policy.hash, width=width, is_colored=colored) for each in explained]
+    screen = Screen(width=width, is_colored=colored)
+    screen.show(Line(describe_world(origin_of(options.source), world)))
+    return "\n".join([*parts, screen.text])

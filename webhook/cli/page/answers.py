@@ -12,9 +12,10 @@ import msgspec
 from webhook.cli.coverage import COMPLETE, Coverage
 from webhook.cli.explain.beside import ClusterDetails, DetailsRequest, fetch_details
 from webhook.cli.explain.explaining import Found, explain_all
+from webhook.cli.explain.outcome import eviction_line
 from webhook.cli.explain.report import report_of
 from webhook.cli.explain.steps import state_text, to_steps
-from webhook.cli.explain.subjects import PodState, subject_of_pod
+from webhook.cli.explain.subjects import Existing, PodState, subject_of_pod
 from webhook.cli.explain.target import POD, Target
 from webhook.cli.review.collect import Collected, collect
 from webhook.cli.review.evaluator import Item
@@ -25,12 +26,16 @@ from webhook.cli.review.sources import Source as Manifest
 from webhook.cli.world_source import WorldError, WorldObjects, world_of
 from webhook.cluster.reads.permitted_read import ReadScope
 from webhook.core.explain.past import NO_PAST
+from webhook.core.model.decision import Deny
+from webhook.core.model.names import Uid
 from webhook.core.model.pod import Requester
 from webhook.core.model.text import printable, shortened
+from webhook.core.world.hidden_usage import Unnamed
 from webhook.core.world.world import World
 from webhook.kube.kinds.model import mapping, text
 from webhook.kube.objects import keys
 from webhook.kube.objects.keys import OWN_NAMESPACE
+from webhook.kube.pod.pods import unix_seconds
 from webhook.page.http.answers import Explained, Reviewed
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.readable import UNKNOWN, Readable
@@ -40,6 +45,7 @@ from webhook.snapshots import SnapshotError, Snapshots, TooLongError
 _WIDTH: Final = 110
 _LONGEST: Final = 1_024
 _FORM: Final = "the form"
+_NOT_THERE: Final = Existing("", "", None, Uid(""), PodState.PENDING)
 _WITHOUT_RECLAIM: Final = "reclaim: with so many pods, ask `fairgate explain` what it could do"
 
 
@@ -102,6 +108,8 @@ class CommandAnswers:
         else:
             read, world = self._reduced(readable)
         subject = subject_of_pod(asked.pod, namespace=asked.namespace, world=world)
+        existing = subject.existing or _NOT_THERE
+        resident = world.pod(existing.uid)  # explaining removes it
         past = self._state.past(time.time()) if readable.viewer.sees_all else NO_PAST
         found = Found([subject], read, world, asked.details, self._state.origin, lambda: past)
         [explained], _ = explain_all(found, now=int(time.time()), has_reclaim=has_reclaim)
@@ -109,20 +117,29 @@ class CommandAnswers:
             explained = replace(explained, line=None)  # places and likely starts follow from all pods
         report = report_of(explained)
         steps = to_steps(explained, policy_hash=world.policy.hash, width=_WIDTH, is_colored=False)
+        owner = None if isinstance(subject.template, Deny) else subject.template.pod.owner
         return Explained(
-            report.subject,
-            "" if subject.existing is None else state_text(subject.existing),
-            report.state is PodState.QUEUED,
-            report.outcome,
-            report.tier or "",
-            tuple((reason.code, reason.message) for reason in (*report.reasons, *report.warnings)),
-            "\n".join((steps.rstrip("\n"), *_limited(asked))) + "\n",
+            state=state_text(existing),
+            kind=existing.state,
+            node=existing.node,
+            since=unix_seconds(existing.since),
+            team=report.team or "",
+            tier=existing.tier,
+            gpus=report.gpus,
+            user=report.user or (resident.user if resident is not None else "") or "",
+            owner="" if owner is None else f"{owner.kind}/{owner.name}",
+            eviction=eviction_line(existing, explained.beneficiary),
+            waiting=report.line,
+            outcome=report.outcome,
+            outcome_tier=report.tier or "",
+            reasons=tuple((reason.code, reason.message) for reason in (*report.reasons, *report.warnings)),
+            text="\n".join((steps.rstrip("\n"), *_limited(asked))) + "\n",
         )
 
     def _reduced(self, readable: Readable) -> tuple[WorldObjects, World]:
         """Return the objects that a viewer may read, and a world that is made of them alone."""
         read = WorldObjects(
-            tuple(readable.objects()), _coverage_of(readable.viewer), readable.sums(), read_at=int(time.time())
+            tuple(readable.objects()), _coverage_of(readable.viewer), Unnamed(readable.sums()), read_at=int(time.time())
         )
         try:
             return read, world_of(read, readable.policy(), name=self._state.origin)

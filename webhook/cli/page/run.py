@@ -16,15 +16,17 @@ import uvloop
 from webhook.cli.coverage import COMPLETE, Coverage
 from webhook.cli.live_cluster import policy_of_report, read_ended, read_policy
 from webhook.cli.live_cluster import read_objects as read_live
+from webhook.cli.output import is_of_output
 from webhook.cli.page.answers import Cluster, CommandAnswers
 from webhook.cli.page.command import Options
+from webhook.cli.page.events import read_events
 from webhook.cli.page.recorded import RecordedUsage, of_cluster, of_files
+from webhook.cli.page.world_file import FollowedFile
 from webhook.cli.terminal import print_problems
 from webhook.cli.world_source import (
     WorldError,
     WorldObjects,
     choose_policy,
-    origin_of,
     read_objects,
     world_of,
 )
@@ -36,7 +38,7 @@ from webhook.kube.pod.run_times import to_run
 from webhook.page.access.authenticator import Authenticator, TokenAuthenticator, UrlAuthenticator
 from webhook.page.access.rights import ApiRights
 from webhook.page.live.cluster_state import ClusterState, Reading
-from webhook.page.live.cluster_watch import note_pod
+from webhook.page.live.cluster_watch import note_event
 from webhook.page.live.kept_objects import KeptObjects
 from webhook.page.live.state_updater import READING, StateUpdater
 from webhook.page.root import LOCAL, Page, PageSettings
@@ -64,6 +66,8 @@ def run(options: Options) -> int:
         print_problems(error)
         return CANNOT_START
     except OSError as error:
+        if is_of_output(error):
+            raise
         print_problems(WorldError(f"cannot listen on {_settings(options).host}: {error.strerror or error}"))
         return CANNOT_START
     return ENDED
@@ -91,25 +95,21 @@ def _first(error: Exception) -> Exception:
 async def _serve(options: Options) -> None:
     async with AsyncExitStack() as stack:
         match options.source:
-            case FileWorld():
-                await _serve_file(options)
+            case FileWorld() as source:
+                await _serve_file(options, source)
             case LiveCluster(kubeconfig=kubeconfig):
                 connection = await stack.enter_async_context(await connect(kubeconfig))
                 await _serve_cluster(options, kubeconfig, connection)
 
 
-async def _serve_file(options: Options) -> None:
+async def _serve_file(options: Options, source: FileWorld) -> None:
     if options.serve is not None:
         raise WorldError("--serve needs a cluster: it asks the API server who may see what")
-    policy = choose_policy(options.policy, options.source)
-    found = read_objects(options.source)
-    name = origin_of(options.source).name
-    state = ClusterState(_reading(found, policy, name), f"world file {name}", options.domain)
-    for each in found.objects:
-        if each.get("kind") == "Pod":
-            note_pod(each, state)
-    state.touch_all()
-    await _show(options, state, UrlAuthenticator(), cluster=None, keep=_stay)
+    policy = choose_policy(options.policy, source)
+    file = FollowedFile(
+        source.path, lambda: _reading(read_objects(source), policy, str(source.path)), domain=options.domain
+    )
+    await _show(options, file.state, UrlAuthenticator(), cluster=None, keep=file.run)
 
 
 async def _serve_cluster(options: Options, kubeconfig: Path | None, connection: ApiConnection) -> None:
@@ -125,13 +125,18 @@ async def _serve_cluster(options: Options, kubeconfig: Path | None, connection: 
     async def reread() -> Reading:
         if problem and not state.world.policy.teams:
             raise ClusterError(problem)
-        found = await read_live(kubeconfig, options.namespaces)
+        found = await read_live(kubeconfig, options.namespaces, has_room=False)
+        events, note = await read_events(kubeconfig, options.namespaces)
+        for each in events:
+            note_event(each, state)
         coverage[:] = [found.coverage]
-        objects = WorldObjects(found.objects, found.coverage, found.totals, read_at=int(time.time()))
+        objects = WorldObjects(found.objects, found.coverage, found.unnamed, read_at=int(time.time()))
         try:
-            return _reading(objects, state.world.policy, origin)
+            reading = _reading(objects, state.world.policy, origin)
         except WorldError as error:
             raise ClusterError(str(error)) from error
+        reading.notes = (*reading.notes, *filter(None, [note]))
+        return reading
 
     updater = StateUpdater(
         connection, state, reread=reread, read_policy=None if options.policy is not None else _read_policy
@@ -216,7 +221,3 @@ def _namespaces(world: World) -> set[str]:
     """Return the namespaces that have something to show."""
     found = {str(pod.namespace) for pod in world.pods() if pod.demand.gpus}
     return found | {str(waiting.pod.namespace) for waiting in world.waiting.all()}
-
-
-async def _stay() -> None:
-    """Keep a file as it was read."""

@@ -5,13 +5,13 @@ from typing import Final
 
 import click
 
-from webhook.cli.options import Layout, columns, is_colored
+from webhook.cli.options import columns, is_colored
 from webhook.cli.queue.command import Options
 from webhook.cli.queue.past import past_of
 from webhook.cli.queue.report import report_of
 from webhook.cli.queue.table import to_table
 from webhook.cli.screen import progress
-from webhook.cli.serialization import to_json, to_yaml
+from webhook.cli.serialization import to_data
 from webhook.cli.terminal import print_problems
 from webhook.cli.world_source import (
     WorldError,
@@ -48,7 +48,7 @@ def run(options: Options) -> int:
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         print_problems(error)
         return UNREADABLE
-    found.coverage.print_notes()
+    found.coverage.print_note()
     click.echo(text, nl=False)  # rich hides standard output while it shows a status
     return SHOWN
 
@@ -58,22 +58,18 @@ def _written(options: Options, found: WorldObjects, world: World, past: Past) ->
     team = None if options.team is None else _known(TeamName(options.team), world)
     reader = read_line(world, past, now=now, clock=time.process_time, is_room_known=found.coverage.is_room_known)
     rows = reader.rows(team)
-    match options.layout:
-        case Layout.JSON:
-            return to_json(report_of(rows, found.coverage.notes()))
-        case Layout.YAML:
-            return to_yaml(report_of(rows, found.coverage.notes()))
-        case Layout.TABLE | Layout.WIDE:
-            source = describe_world(origin_of(options.source), world)
-            return to_table(
-                rows,
-                now=now,
-                limit=options.limit,
-                source=source,
-                width=columns(),
-                is_colored=is_colored(),
-                no_evictor=past.no_evictor,
-            )
+    if options.layout.is_data:
+        return to_data(report_of(rows, found.coverage.notes()), options.layout)
+    source = describe_world(origin_of(options.source), world)
+    return to_table(
+        rows,
+        now=now,
+        limit=options.limit,
+        source=source,
+        width=columns(),
+        is_colored=is_colored(),
+        no_evictor=past.no_evictor,
+    )
 
 
 def _known(team: TeamName, world: World) -> TeamName:

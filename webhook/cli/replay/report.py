@@ -85,8 +85,7 @@ def to_table(report: ReplayReport, *, limit: int, width: int, is_colored: bool) 
     for change in report.changes[:limit]:
         why = f": {change.why}" if change.why else ""
         screen.show(Line(f"{change.pod} ({change.gpus:g} GPUs): {change.old} → {change.new}{why}"))
-    if (more := len(report.changes) - limit) > 0:
-        screen.show(f"and {plural(more, 'more pod')}: --limit or -o json shows them")
+    screen.show_rest(len(report.changes) - limit, "pod")
     for why, count in report.left_out.items():
         screen.show(Line(f"left out: {count:,} {why}"))
     changed = plural(len(report.changes), "pod") if report.changes else "no pod"

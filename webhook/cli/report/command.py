@@ -70,8 +70,7 @@ def _as_text(found: Report, *, limit: int) -> str:
     if refused:
         screen.show(_refusals(refused, limit), "")
         screen.show(*(Line(f"{row.namespace}/{row.who}: {row.message}") for row in refused[:limit]))
-        if (more := len(refused) - limit) > 0:
-            screen.show(f"and {plural(more, 'more row')}: --limit or -o json shows them")
+        screen.show_rest(len(refused) - limit, "row")
         screen.show("")
     admitted = [row for row in found.rows if row not in refused]
     if admitted:

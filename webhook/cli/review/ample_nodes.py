@@ -34,7 +34,7 @@ class AmpleNodes:
         labels = dict.fromkeys(filter(None, domains), "any")
         for pod in pods:
             for pool in allowed_pools(pod, self._world.tenancy(pod.namespace).team_name, self._world).allowed:
-                constraints = self._world.joined(pod.constraints, pool)
+                constraints = self._world.pools.joined(pod.constraints, pool)
                 found = _node(f"any-{len(self._nodes)}", pod, constraints, labels)
                 node = to_node(msgspec.convert(found, objects.Node))
                 self._world.set_node(node)

@@ -163,7 +163,7 @@ class WorkloadResult:
 
 
 class WorldFacts(msgspec.Struct, frozen=True, rename="camel"):
-    """The world of a review, as reports have it too."""
+    """The world of a review."""
 
     source: Annotated[str, msgspec.Meta(description="file, cluster or empty")]
     name: str

@@ -48,7 +48,7 @@ def run(options: Options, against: WorldSource) -> int:
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         print_problems(error)
         return NOT_EVALUATED
-    opened.coverage.print_notes()
+    opened.coverage.print_note()
     if options.outputs[0].format is Format.REVIEW:
         return _answer(options, collected, opened)
     console, is_shown = Console(stderr=True), shows_progress()

@@ -4,9 +4,17 @@ from typing import Annotated
 
 import msgspec
 
-from webhook.core.explain.board import Board, DepartmentRow, DeviceGroup, FreeRow, ModelRow, NodeRow, TeamRow
+from webhook.core.explain.board import (
+    Board,
+    DepartmentRow,
+    DeviceGroup,
+    DevicePart,
+    FreeRow,
+    ModelRow,
+    NodeRow,
+    TeamRow,
+)
 from webhook.core.model.amount import format_gpus, format_limit
-from webhook.core.model.tier import Tier
 from webhook.kube.ledger.reports import written_at
 from webhook.page.views.waiting_row import HolderReport
 
@@ -53,20 +61,11 @@ class TeamReport(msgspec.Struct, rename="camel", omit_defaults=True):
     queued_gpus: Annotated[str, msgspec.Meta(description="what they ask for; left out if there are none")] = ""
 
 
-class AllocationReport(msgspec.Struct):
-    """A pod's part of a device."""
-
-    pod: str
-    team: str
-    tier: Tier
-    pieces: int
-
-
 class DeviceReport(msgspec.Struct):
     """One GPU, or one instance of a partitioned GPU."""
 
     pieces: Annotated[int, msgspec.Meta(description="1 for a whole GPU, otherwise its number of shares")]
-    holders: list[AllocationReport]
+    holders: list[DevicePart]
 
 
 class DeviceGroupReport(msgspec.Struct, rename="camel"):
@@ -217,16 +216,7 @@ def _node(node: NodeRow) -> NodeReport:
 
 
 def _group(group: DeviceGroup) -> DeviceGroupReport:
-    devices = [
-        DeviceReport(
-            device.pieces,
-            [
-                AllocationReport(allocation.pod, allocation.team, allocation.tier, allocation.pieces)
-                for allocation in device.allocations
-            ],
-        )
-        for device in group.devices
-    ]
+    devices = [DeviceReport(device.pieces, list(device.allocations)) for device in group.devices]
     return DeviceGroupReport(group.resource, group.pieces, group.used, devices, group.is_packed)
 
 

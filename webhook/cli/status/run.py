@@ -12,7 +12,7 @@ import click
 
 from webhook.cli.options import Layout, can_move, columns, is_colored, most_rows
 from webhook.cli.screen import progress
-from webhook.cli.serialization import to_json, to_yaml
+from webhook.cli.serialization import to_data
 from webhook.cli.status.command import Options
 from webhook.cli.status.follow import Follower, Reading
 from webhook.cli.status.report import report_of
@@ -59,7 +59,7 @@ def run(options: Options) -> int:
 def _show_once(options: Options, policy: Policy) -> None:
     with progress("Reading"):
         reading = Reading(_read(options, policy), origin_of(options.source))
-    reading.view.coverage.print_notes()
+    reading.view.coverage.print_note()
     click.echo(_written(options, reading), nl=False)  # rich hides standard output while it shows a status
 
 
@@ -78,7 +78,7 @@ async def _watch(options: Options, policy: Policy) -> None:
                     await asyncio.sleep(options.interval)
     follower = Follower(options.source, lambda: _read(options, policy))
     reading = await asyncio.to_thread(follower.look)
-    reading.view.coverage.print_notes()
+    reading.view.coverage.print_note()
     while True:
         _redraw(options, reading)
         await asyncio.sleep(options.interval)
@@ -100,16 +100,14 @@ def _written(options: Options, reading: Reading, *, height: int | None = None) -
     board, notes = board_of(view.world), view.coverage.notes()
     if not view.coverage.is_room_known:
         board = replace(board, free=())
-    if options.layout is Layout.JSON:
-        return to_json(report_of(board, notes))
-    if options.layout is Layout.YAML:
-        return to_yaml(report_of(board, notes))
+    if options.layout.is_data:
+        return to_data(report_of(board, notes), options.layout)
     look = Look(
         width=columns(),
         is_colored=is_colored(),
         is_wide=options.layout is Layout.WIDE,
         is_plain=not _can_draw(),
-        has_node_rows=not view.coverage.is_partial("nodes"),
+        has_node_rows=view.coverage.is_room_known or not view.coverage.is_partial("nodes"),
         nodes=most_rows(options.limit),
     )
     source = describe_world(reading.origin, view.world)

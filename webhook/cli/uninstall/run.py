@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from webhook.cli.options import Layout
-from webhook.cli.serialization import to_json, to_yaml
+from webhook.cli.serialization import to_data
 from webhook.cli.uninstall.command import Options
 from webhook.cli.uninstall.report import StepReport, UninstallReport, line_of, step_report, summary_of
 from webhook.cli.world_source import default_kubeconfig
@@ -34,14 +34,10 @@ def run(options: Options) -> int:
         asyncio.run(_run(options, report))
     except ClusterError as error:
         report.problem = str(error)
-    match options.layout:
-        case Layout.JSON:
-            click.echo(to_json(report), nl=False)
-        case Layout.YAML:
-            click.echo(to_yaml(report), nl=False)
-        case Layout.TABLE | Layout.WIDE:
-            if not (report.problem or report.missing_rights):
-                click.echo(summary_of(report), nl=False)
+    if options.layout.is_data:
+        click.echo(to_data(report, options.layout), nl=False)
+    elif not (report.problem or report.missing_rights):
+        click.echo(summary_of(report), nl=False)
     if report.problem:
         click.echo(f"fairgate: the uninstallation ended early: {report.problem}", err=True)
         return INCOMPLETE if report.steps else UNREADABLE

@@ -12,13 +12,13 @@ from webhook.cli.command import command, of, option, path_option
 from webhook.cli.options import columns, is_colored, kubeconfig_option, limit_option, most_rows
 from webhook.cli.serialization import to_json
 from webhook.cli.terminal import print_error
-from webhook.cli.usage.report import build, to_csv, to_table
+from webhook.cli.usage.report import UsageReport, build, to_csv, to_table
 from webhook.cli.usage.times import parse_time, time_text
 from webhook.history import wire
 from webhook.history.reader import read_usage, recorded_range
 from webhook.history.schema import HistoryError
 from webhook.history.summary import By, whole_intervals
-from webhook.history.usage_row import INTERVAL_SECONDS, Recording
+from webhook.history.usage_row import INTERVAL_SECONDS
 
 _UNREADABLE: Final = 2
 
@@ -69,20 +69,18 @@ def usage(options: Options) -> None:
     """Show GPU-hours: held guaranteed and borrowed, idle, waiting; and what was refused.
 
     Without --history the servers of the cluster are asked: they must record a history, and you must
-    have the right to list pods in all namespaces. Times are widened to intervals of five minutes.
+    have the right to list pods in all namespaces. Without that right you see what the leader published of it: the sums
+    of teams for --since 1d, 7d and 30d. Times are widened to intervals of five minutes.
     """
     start, end = _range(options.since, options.until)
     history = options.history
     if history and options.kubeconfig is not None:
         raise click.UsageError("--history and --kubeconfig exclude each other")
     try:
-        recordings = _read(history, options.kubeconfig, start, end)
+        report = _of_files(options, start, end) if history else _of_cluster(options, start, end)
     except HistoryError as error:
         print_error(str(error))
         sys.exit(_UNREADABLE)
-    if history and not any(each.rows for each in recordings):
-        _note_range(history)
-    report = build(recordings, By(options.by), since=start, until=min(end, time.time()))
     match options.layout:
         case "csv":
             click.echo(to_csv(report), nl=False)
@@ -115,10 +113,28 @@ def _note_range(files: tuple[Path, ...]) -> None:
     print_error(f"nothing is recorded in this time: the history is from {time_text(first)} to {time_text(last)}")
 
 
-def _read(history: tuple[Path, ...], kubeconfig: Path | None, start: int, end: int) -> list[Recording]:
-    if history:
-        step = INTERVAL_SECONDS if len(history) > 1 else wire.step_seconds(start, end)
-        return [read_usage(path, start, end, step_seconds=step) for path in history]
-    from webhook.cli.usage.live import read_live  # noqa: PLC0415 - slow to import, and files need none of it
+def _of_files(options: Options, start: int, end: int) -> UsageReport:
+    files = options.history
+    step = INTERVAL_SECONDS if len(files) > 1 else wire.step_seconds(start, end)
+    recordings = [read_usage(path, start, end, step_seconds=step) for path in files]
+    if not any(each.rows for each in recordings):
+        _note_range(files)
+    return build(recordings, By(options.by), since=start, until=min(end, time.time()))
 
-    return read_live(kubeconfig, start, end)
+
+def _of_cluster(options: Options, start: int, end: int) -> UsageReport:
+    """Return what the servers recorded; for users who may not read that, what the leader published of it."""
+    from webhook.cli.usage.live import NotAllowedError, read_live  # noqa: PLC0415 - slow to import
+    from webhook.cli.usage.published import read_published  # noqa: PLC0415
+
+    by, now = By(options.by), time.time()
+    try:
+        return build(read_live(options.kubeconfig, start, end), by, since=start, until=min(end, now))
+    except NotAllowedError as error:
+        seconds = now - parse_time(options.since, now=now) if options.until == "now" else 0.0
+        try:
+            report = read_published(options.kubeconfig, by=by, seconds=seconds)
+        except HistoryError as why:
+            raise HistoryError(f"{error}; {why}") from error
+    print_error("you may not read the history itself: these are the sums that the leader published")
+    return report

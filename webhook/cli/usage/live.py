@@ -5,6 +5,7 @@ import ssl
 import time
 from base64 import b64decode
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -28,6 +29,10 @@ _PORT: Final = 8443
 _INSTEAD: Final = "docs/usage.md#rights; or give --history"
 
 
+class NotAllowedError(HistoryError):
+    """The user may not read the history of the servers, or there is no account for its readers."""
+
+
 def read_live(kubeconfig: Path | None, since: int, until: int) -> list[Recording]:
     """Return the records of all servers of a cluster. Raises HistoryError."""
     from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415 - slow to import
@@ -35,7 +40,9 @@ def read_live(kubeconfig: Path | None, since: int, until: int) -> list[Recording
     try:
         return asyncio.run(fetch_live(kubeconfig or default_kubeconfig(), since, until))
     except ClusterError as error:
-        raise HistoryError(f"{error}; {_INSTEAD}") from error
+        is_refused = isinstance(error, ApiError) and (error.is_forbidden or error.is_missing)
+        kind = NotAllowedError if is_refused else HistoryError
+        raise kind(f"{error}; {_INSTEAD}") from error
 
 
 async def fetch_live(kubeconfig: Path | None, since: int, until: int) -> list[Recording]:
@@ -115,7 +122,8 @@ async def _at_url(client: Mapping[str, Any], query: Mapping[str, str], token: st
     except (aiohttp.ClientError, TimeoutError, ssl.SSLError) as error:
         raise HistoryError(f"{url} cannot be read: {error or type(error).__name__}") from error
     if not response.ok:
-        raise HistoryError(f"{url} answers {response.status}: {_text(body)}")
+        kind = NotAllowedError if response.status == HTTPStatus.FORBIDDEN else HistoryError
+        raise kind(f"{url} answers {response.status}: {_text(body)}")
     return wire.decode(body, name=url)
 
 

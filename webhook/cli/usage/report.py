@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 
-from webhook.cli.formatting import plural
 from webhook.cli.grid import Grid, number
 from webhook.cli.screen import Screen
 from webhook.cli.terminal import Line
@@ -66,8 +65,7 @@ def to_table(report: UsageReport, *, limit: int, width: int, is_colored: bool) -
     for each in (*report.usage[:limit], report.total):
         table.add_row(Line(each.name or _NONE), *(Line(_number(value)) for value in _values(each)))
     screen.show(table)
-    if (more := len(report.usage) - limit) > 0:
-        screen.show(f"and {plural(more, f'more {report.by}')}: --limit or -o json shows them")
+    screen.show_rest(len(report.usage) - limit, report.by)
     screen.show(
         "",
         f"GPU-hours from {report.since} to {report.until}; recorded {_number(report.observed_hours)} of "

@@ -88,7 +88,7 @@ class ApiLedger:
         decision, flight, _ = judged
         if flight is None or (isinstance(decision, NotApplicable) and decision.reason.code is Code.EXEMPT):
             return decision
-        if self._may_be_rejected(flight.pod):
+        if not flight.is_promotion and self._may_be_rejected(flight.pod):
             if (reason := await self._rejection(flight.pod)) is not None:
                 return Deny((reason,))
             judged = judge()  # the world may have changed during the wait

@@ -30,13 +30,15 @@ class Asked(NamedTuple):
 class LedgerRequest:
     """A request that waits for its answer.
 
-    `admitted` is the decision with which a charge was drafted, and `charged` the UID that it is for.
+    `admitted` is the decision with which a charge was drafted, and `charged` the UID that it is for. `is_sent`: it was
+    written, or may have been.
     """
 
     asked: Asked
     answer: "asyncio.Future[Decision]"
     admitted: Decision | None = None
     charged: Uid = NO_UID
+    is_sent: bool = False
 
     @property
     def is_over(self) -> bool:

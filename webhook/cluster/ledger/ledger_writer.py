@@ -2,8 +2,8 @@
 
 A request is decided when it comes, and its charge is assumed in the world: there is no await between the two, and on
 one event loop that is the lock. The charges of all waiting requests are stored with one write, a compare-and-swap on
-the object's resourceVersion. What another replica's write precedes is decided again, and what came without a current
-view.
+the object's resourceVersion. What another replica's write precedes is decided again, and so is what came without a
+current view, or while two charges were for pods of one name.
 """
 
 import asyncio
@@ -73,12 +73,12 @@ class LedgerWriter:
         `judged` is what was decided just now, if anything was.
         """
         request = LedgerRequest(asked, self._loop.create_future())
-        if self.is_safe and len(self._session.drafts) < self._max_charges:
+        if self.is_safe and self._session.is_settled and len(self._session.drafts) < self._max_charges:
             self._draft(request, judged or asked.judge())
         if request.is_over:
             return request.answer.result()
         self._waiting.append(request)
-        self._start()
+        self.wake()
         timer = self._loop.call_at(asked.deadline, self._give_up, request)  # a fifth of what asyncio.timeout costs
         try:
             return await request.answer
@@ -95,9 +95,9 @@ class LedgerWriter:
         record = self._session.record if is_known else self._reader.read(found)
         self._session.see(record, version=found.version, identity=found.metadata.uid, is_live=is_live)
         now = self._loop.time()
-        for uid in self._session.record.flights:
-            self.lingering.pop(uid, None)
-        listed = (*self._session.record.flights, *self.lingering)
+        flights = self._session.record.flights
+        self.lingering = {uid: flight for uid, flight in self.lingering.items() if uid not in flights}
+        listed = (*flights, *self.lingering)
         self._first_seen = {uid: self._first_seen.get(uid, now) for uid in listed}
         self._allowed.intersection_update(self._first_seen)
         self.drop_released()
@@ -126,12 +126,12 @@ class LedgerWriter:
         for flight in self.lingering.values():
             self._session.carry(flight)
         if self.lingering:
-            self._start()
+            self.wake()
 
     def withdraw(self, uid: Uid, *, if_still: Callable[[], bool]) -> None:
         """Remove a charge from the object soon, unless its pod exists."""
         self._session.withdraw(uid, if_still=if_still)
-        self._start()
+        self.wake()
 
     async def fence(self, *, since: float, deadline: float) -> bool:
         """Write the object over its present version, unless that was done since a loop time; return whether it was.
@@ -142,14 +142,10 @@ class LedgerWriter:
             self.refresh()
         return await self._fence.wait(since=since, deadline=deadline)
 
-    def wake(self) -> None:
-        """Write what is to be changed, if anything is."""
-        self._start()
-
     def refresh(self) -> None:
         """Write the object soon, even without a new charge."""
         self._is_due = True
-        self._start()
+        self.wake()
 
     @property
     def in_flight(self) -> int:
@@ -217,7 +213,8 @@ class LedgerWriter:
 
     # -- batches
 
-    def _start(self) -> None:
+    def wake(self) -> None:
+        """Write what is to be changed, if anything is."""
         if self.is_idle:
             self._work = self._loop.create_task(self._run(), name=f"ledger of {self.team}")
 
@@ -261,6 +258,8 @@ class LedgerWriter:
             return Result.WRITTEN
         was_due, self._is_due = self._is_due, False  # a refresh requested during the write is due after it
         result = await self._write(len(admitted))
+        for request in admitted:
+            request.is_sent = result in (Result.WRITTEN, Result.UNKNOWN)
         if result is not Result.WRITTEN:
             self._is_due = self._is_due or was_due
             if result is Result.TOO_LARGE:
@@ -284,7 +283,7 @@ class LedgerWriter:
         ended.difference_update(request.charged for request in self._waiting)
         self._session.drop_drafts(ended)
         for request in answered:
-            if request.charged in ended and not request.asked.is_kept:
+            if request.is_sent and request.charged in ended and not request.asked.is_kept:
                 self._session.withdraw(request.charged)
                 if request.charged in self._first_seen:
                     self._context.recorder.withdrew()
@@ -356,14 +355,8 @@ class LedgerWriter:
     def _unavailable(self) -> Retry:
         if self.problem is not None:
             return Retry(Reason(Code.LEDGER_UNAVAILABLE, "{problem}: try again", {"problem": self.problem}))
-        return Retry(
-            Reason(
-                Code.RACE_LOST,
-                "the pod could not be charged in time, other replicas kept writing: try again"
-                if self.is_safe
-                else "the pod could not be charged in time, this replica's view of the pods is behind: try again",
-            )
-        )
+        why = "other replicas kept writing" if self.is_safe else "this replica's view of the pods is behind"
+        return Retry(Reason(Code.RACE_LOST, "the pod could not be charged in time, {why}: try again", {"why": why}))
 
     def _summary(self) -> Summary:
         return summary_of(self.team, self._context.world)

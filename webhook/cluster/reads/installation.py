@@ -55,6 +55,7 @@ class InstallationState:
     now: float | None
     replicas: ReadResult[Report]
     policy: ReadResult[Report]
+    room: ReadResult[Report]
     configurations: dict[str, ReadResult[_Json]]
     guards: dict[tuple[str, str], ReadResult[_Json]]
     ledgers: ReadResult[list[_Json]]
@@ -67,6 +68,7 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
     """Read all parts. Raises ClusterError if the API server cannot be reached."""
     replicas = await _part("get reports", read_report(connection, reports.REPLICAS))
     policy = await _part("get reports", read_report(connection, reports.POLICY))
+    room = await _part("get reports", read_report(connection, reports.ROOM))
     configurations = {name: await _object(connection, kind, name) for kind, name in installation.CONFIGURATIONS}
     guards = {
         (kind, name): await _object(connection, kind, name) for name in GUARDS for kind in (GUARD, f"{GUARD}Binding")
@@ -86,6 +88,7 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
         now=connection.server_time,
         replicas=replicas,
         policy=policy,
+        room=room,
         configurations=configurations,
         guards=guards,
         ledgers=ledgers,

@@ -5,7 +5,9 @@ from typing import Final, NamedTuple
 
 from webhook.cluster.api.errors import ApiError
 
-_NAMESPACED: Final = frozenset({"pods", "resourceclaims", "resourceclaimtemplates", "podgroups", "namespaces"})
+_NAMESPACED: Final = frozenset(
+    {"pods", "resourceclaims", "resourceclaimtemplates", "podgroups", "namespaces", "events"}
+)
 """Kinds that can be read by namespace, and namespaces themselves."""
 
 

@@ -103,12 +103,12 @@ async def survey(connection: ApiConnection, scope: Scope, tempo: Tempo) -> Surve
     if scope.certs_secret:  # reading it would take a right to its keys
         unread.append(certificates(scope.secret_namespace, scope.certs_secret))
     return Survey(
-        present | frozenset(unread),
-        tuple(await _workloads(connection, scope)),
-        tuple(await running(connection)),
-        tuple(await pods_in_line(connection)),
-        tuple(await pods_with_notice(connection)),
-        tuple(await held_nodes(connection)),
+        present=present | frozenset(unread),
+        workloads=tuple(await _workloads(connection, scope)),
+        processes=tuple(await running(connection)),
+        line=tuple(await pods_in_line(connection)),
+        notices=tuple(await pods_with_notice(connection)),
+        held_nodes=tuple(await held_nodes(connection)),
     )
 
 

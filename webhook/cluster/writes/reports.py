@@ -1,4 +1,4 @@
-"""Reports on the API: written by each process about itself, and by the leader about the policy; read by commands."""
+"""Reports on the API: written by each process about itself, and by the leader about the cluster; read by commands."""
 
 import asyncio
 import logging
@@ -47,6 +47,27 @@ async def read_report(connection: ApiConnection, name: str) -> Report:
     return decoded(body, reports.decode, action="get reports")
 
 
+class ReportWriter:
+    """Writes one report; `problem` is why the last write failed, which is logged once."""
+
+    def __init__(self, connection: ApiConnection, name: str) -> None:
+        self.problem: str | None = None
+        self._connection = connection
+        self._name = name
+
+    async def write(self, patch: dict[str, Any]) -> Report | None:
+        """Merge a patch into the report, and return it; None if that failed."""
+        try:
+            report = await write_report(self._connection, self._name, patch)
+        except ClusterError as error:
+            if self.problem != str(error):
+                self.problem = str(error)
+                _log.warning("report %s not written: %s", self._name, error)
+            return None
+        self.problem = None
+        return report
+
+
 class ReplicaReporter:
     """Publishes the state of one process. Start `run` as a task; `problem` is why the last write failed."""
 
@@ -58,14 +79,18 @@ class ReplicaReporter:
         describe: Callable[[str], ReplicaReport],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.problem: str | None = None
-        self._connection = connection
+        self._writer = ReportWriter(connection, reports.REPLICAS)
         self._identity = identity
         self._describe = describe
         self._clock = clock
         self._expired: list[str] = []
         self._last: ReplicaReport | None = None
         self._last_at = float("-inf")
+
+    @property
+    def problem(self) -> str | None:
+        """Why the last write failed."""
+        return self._writer.problem
 
     async def run(self) -> NoReturn:
         """Publish every change, and the unchanged state every ten seconds, until cancelled; then remove the entry."""
@@ -83,14 +108,10 @@ class ReplicaReporter:
         if found == self._last and now - self._last_at < REPEAT_SECONDS:
             return
         dated = self._describe(reports.written_at(self._clock()))
-        try:
-            report = await self._write(reports.replica_patch(self._identity, dated, gone=self._expired))
-        except ClusterError as error:
-            if self.problem != str(error):
-                self.problem = str(error)
-                _log.warning("report not written: %s", error)
+        report = await self._writer.write(reports.replica_patch(self._identity, dated, gone=self._expired))
+        if report is None:
             return
-        self.problem, self._last, self._last_at = None, found, now
+        self._last, self._last_at = found, now
         self._expired = [name for name, each in report.replicas.items() if self._is_expired(name, each)]
 
     def _is_expired(self, name: str, report: ReplicaReport) -> bool:
@@ -98,9 +119,6 @@ class ReplicaReporter:
         return name != self._identity and (at is None or self._clock() - at > FORGET_SECONDS)
 
     async def _withdraw(self) -> None:
-        with suppress(ClusterError, TimeoutError):
+        with suppress(TimeoutError):
             async with asyncio.timeout(_WITHDRAW_SECONDS):
-                await self._write(reports.replica_patch(self._identity, None))
-
-    async def _write(self, patch: dict[str, Any]) -> Report:
-        return await write_report(self._connection, reports.REPLICAS, patch)
+                await self._writer.write(reports.replica_patch(self._identity, None))

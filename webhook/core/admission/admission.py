@@ -120,9 +120,9 @@ def _admitted(assessed: Assessment, choice: ChargedChoice, world: World) -> Admi
         choice.node_choice,
         reason,
         world.policy.hash,
-        priority,
-        assessed.warnings + choice.notes + ignored_requests(pod, domain, world),
-        requested,
+        priority=priority,
+        warnings=assessed.warnings + choice.notes + ignored_requests(pod, domain, world),
+        requested_tier=requested,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from webhook.core.admission.external_placement import check_externally_placed
 from webhook.core.admission.pod_rules import broken_rules, rules_broken_if_external, without_gpus
 from webhook.core.admission.pools import Pools, allowed_pools
-from webhook.core.admission.resolve_demand import borrowed_claim, resolve_demand
+from webhook.core.admission.resolve_demand import resolve_demand
 from webhook.core.dra.claim_spec import ClaimKey
 from webhook.core.model.amount import Unlimited
 from webhook.core.model.decision import Charge, Deny, NotApplicable, Retry
@@ -33,6 +33,7 @@ from webhook.core.quota.limits import (
 from webhook.core.quota.team import user_of
 from webhook.core.quota.tenancy import Tenancy
 from webhook.core.quota.usage import EMPTY_USAGE, TeamUsage
+from webhook.core.tiers.borrowed_claims import borrowed_claim
 from webhook.core.world.world import World
 
 _MANAGED, _MIRROR = Handling.MANAGED, Handling.MIRROR  # access to an enum member costs 0.1 us

@@ -25,7 +25,7 @@ def kinds_of(pods: Iterable[Pod], team: TeamName, world: World, *, ignores_taint
     """Return equal pods of a gang together, with the slots that they may use by their pools and their own rules."""
     alike: dict[Hashable, tuple[Pod, int]] = {}
     for pod in pods:
-        labels = tuple(sorted(pod.labels.items())) if world.selective_pools else None
+        labels = tuple(sorted(pod.labels.items())) if world.pools.selective else None
         key = (pod.demand, pod.constraints, pod.pool, pod.requires, pod.claims, labels)
         first, number = alike.get(key, (pod, 0))
         alike[key] = first, number + 1
@@ -37,7 +37,7 @@ def _kind(pod: Pod, number: int, team: TeamName, world: World, *, ignores_taints
     if pod.needs_resolution:
         demand = world.with_claims(pod).demand
     for pool in allowed_pools(pod, team, world).allowed:
-        joined = world.joined(pod.constraints, pool)
+        joined = world.pools.joined(pod.constraints, pool)
         slots |= world.fleet.matching(joined.joined(tolerations=EVERY_TAINT) if ignores_taints else joined)
     return EqualPods(demand, number, slots)
 
@@ -165,7 +165,7 @@ def _may_change(pod: Pod, key: str | None, team: TeamName, world: World) -> bool
     return any(
         pool.is_autoscaled
         or world.absent_nodes.capable_count(
-            pod.demand, world.joined(pod.constraints, pool).joined(requirements=labeled, tolerations=EVERY_TAINT)
+            pod.demand, world.pools.joined(pod.constraints, pool).joined(requirements=labeled, tolerations=EVERY_TAINT)
         )
         for pool in allowed_pools(pod, team, world).allowed
     )

@@ -36,7 +36,7 @@ def queue_for_gang(assessed: Assessment, world: World) -> Queue | Deny | None:
     pod, gang = assessed.pod, assessed.pod.gang
     if gang is None or assessed.early_decision is not None or pod.handling is not _MANAGED:
         return None
-    if not starts_whole(gang, assessed.team, world.policy):
+    if not starts_whole(gang, assessed.account.team, world.policy):
         return None
     if world.gangs.has_started(gang.id):
         return _queue_for_reservation(assessed, gang, world)

@@ -111,7 +111,7 @@ def _without_nodes(
     """Return the choice for a pod that no node matches: a later node may have any GPU model its constraints allow."""
     model = None
     if assessed.team.has_model_shares:
-        wanted = {demanded_model(world.joined(pod.constraints, pool), world) for pool in pools}
+        wanted = {demanded_model(world.pools.joined(pod.constraints, pool), world) for pool in pools}
         model = (wanted.pop() if len(wanted) == 1 else None) or ANY_MODEL
         if refusal := assessed.model_refusal(pod.demand, model):
             return (refusal,)
@@ -173,7 +173,7 @@ class _Ranked(NamedTuple):
 
 def _place_by_topology(pod: Pod, option: PlacementOption, affinity: Affinity, count: int, world: World) -> _Ranked:
     """Return the best node that meets the topology rules, and equally good fallbacks in its domains."""
-    fleet, constraints = world.fleet, world.joined(pod.constraints, option.pool)
+    fleet, constraints = world.fleet, world.pools.joined(pod.constraints, option.pool)
     if option.requirements:
         constraints = constraints.joined(requirements=option.requirements)
     request = TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints)
@@ -231,7 +231,7 @@ def choice_of_node(pod: Pod, node: NodeName, pools: tuple[Pool, ...], world: Wor
     """Return the choice of one node that was charged already; only of the pools if none of them has the node."""
     bit = world.fleet.bit(node)
     for pool in pools:
-        if world.fleet.matching(world.joined(pod.constraints, pool)) & bit:
+        if world.fleet.matching(world.pools.joined(pod.constraints, pool)) & bit:
             option = PlacementOption(pool, bit, pod.demand, Tier.GUARANTEED, mode_for(pod, (pool,), world))
             return _node_choice(option, (node,))
     return node_choice_of_pools(pod, pools, world)

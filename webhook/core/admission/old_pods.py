@@ -28,8 +28,8 @@ class OldPods(NamedTuple):
     @property
     def statement(self) -> Statement:
         """Why the update may never go on, and what to do."""
-        words = "its Deployment's old pods hold {gpus:GPUs} ({replicaSets}), and may stay until it runs: " + NO_SURGE
-        return Statement(words, {"gpus": self.gpus, "replicaSets": self.replica_sets})
+        words = "its Deployment's old pods hold {gpus:GPUs} ({replicaSets}), and may stay until it runs: {advice}"
+        return Statement(words, {"gpus": self.gpus, "replicaSets": self.replica_sets, "advice": NO_SURGE})
 
 
 def old_pods(pod: Pod, world: World) -> OldPods | None:
@@ -80,4 +80,4 @@ def _is_for_want(decision: Decision) -> bool:
 
 
 def _with(reason: Reason, old: OldPods) -> Reason:
-    return Reason(reason.code, reason.words + "; {oldPods}", {**reason.facts, "oldPods": old.statement})
+    return Reason(reason.code, "{reason}; {oldPods}", {"reason": reason.statement, "oldPods": old.statement})

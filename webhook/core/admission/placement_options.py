@@ -48,7 +48,7 @@ def placement_options(pod: Pod, pools: tuple[Pool, ...], assessed: Assessment, w
     options: list[PlacementOption] = []
     has_slices, fleet = False, world.fleet
     for pool in pools:
-        slots = fleet.matching(world.joined(pod.constraints, pool))
+        slots = fleet.matching(world.pools.joined(pod.constraints, pool))
         if not slots:
             continue
         sliced = slots & fleet.slices.slots if fleet.slices.slots and pod.demand.own is None else 0
@@ -144,12 +144,15 @@ def _by_model(pod: Pod, pool: Pool, slots: int, assessed: Assessment, world: Wor
         for group in groups:
             whole &= ~group.slots
         if whole:
-            yield PlacementOption(pool, whole, pod.demand, assessed.tier(pod.demand, model), mode, model, required)
+            tier = assessed.tier(pod.demand, model)
+            yield PlacementOption(pool, whole, pod.demand, tier, mode, model=model, requirements=required)
         for group in groups:
             demand = in_slices(pod.demand, group.slices, world.policy.resources)
             tier, is_sliced = assessed.tier(demand, model), demand is not pod.demand
             bound = required if group.label == label else (*required, group.requirement)
-            yield PlacementOption(pool, group.slots, demand, tier, mode, model, bound, is_sliced)
+            yield PlacementOption(
+                pool, group.slots, demand, tier, mode, model=model, requirements=bound, is_sliced=is_sliced
+            )
 
 
 def _by_slice(pod: Pod, pool: Pool, slots: int, assessed: Assessment, world: World) -> Iterator[PlacementOption]:
@@ -179,8 +182,8 @@ def _by_slice(pod: Pod, pool: Pool, slots: int, assessed: Assessment, world: Wor
 
 def _sliced(pod: Pod, pool: Pool, group: _SliceGroup, *, assessed: Assessment, world: World) -> PlacementOption:
     demand, mode = in_slices(pod.demand, group.slices, world.policy.resources), mode_for(pod, (pool,), world)
-    required = (group.requirement,)
-    return PlacementOption(pool, group.slots, demand, assessed.tier(demand, None), mode, None, required, is_sliced=True)
+    tier, required = assessed.tier(demand, None), (group.requirement,)
+    return PlacementOption(pool, group.slots, demand, tier, mode, requirements=required, is_sliced=True)
 
 
 def _breaks_limit(option: PlacementOption, assessed: Assessment) -> bool:

@@ -32,9 +32,9 @@ def allowed_pools(pod: Pod, team: TeamName, world: World) -> Pools:
         return _pinned(pod, pod.pool, team, policy)
     if not policy.pools:
         return _capable(pod, (WHOLE_CLUSTER,))
-    selective = world.selective_pools
+    selective = world.pools.selective
     matched = selective and [pool for pool in selective if pool.match is not None and pool.match.matches(pod.labels)]
-    permitted = tuple([pool for pool in matched if pool.admits(team)]) if matched else world.open_pools(team)
+    permitted = tuple([pool for pool in matched if pool.admits(team)]) if matched else world.pools.open_to(team)
     if permitted and not pod.requires:
         return Pools(permitted)
     if not permitted:

@@ -184,7 +184,7 @@ def confirm_queued(assessed: Assessment, world: World) -> Queue | Deny | Retry:
     if not world.waiting.is_in(pod.uid) and (full := _full(team, world)):
         return Deny((full,))
     why = Reason(Code(found.code), "waits in line: annotation fairgate.dev/waiting says for what")
-    return Queue(team.name, pod.demand, why, world.policy.hash, assessed.user, pod.requested_tier)
+    return Queue(team.name, pod.demand, why, world.policy.hash, user=assessed.user, requested_tier=pod.requested_tier)
 
 
 def _may_wait(assessed: Assessment, world: World) -> bool:
@@ -230,7 +230,15 @@ def wait_in_line(assessed: Assessment, code: Code, cause: Statement, world: Worl
         return Deny((full,))
     why = waits_for(code, cause, place=world.waiting.count(team.name) + 1)
     warnings = ignored_requests(pod, None if pod.gang is None else pod.gang.domain, world)
-    return Queue(team.name, pod.demand, why, world.policy.hash, assessed.user, pod.requested_tier, warnings)
+    return Queue(
+        team.name,
+        pod.demand,
+        why,
+        world.policy.hash,
+        user=assessed.user,
+        requested_tier=pod.requested_tier,
+        warnings=warnings,
+    )
 
 
 def _full(team: Team, world: World) -> Reason | None:

@@ -65,7 +65,6 @@ class _Refused:
     pods: tuple[MissingPods, ...] | None = None
     triggered_at: float | None = None
     pause: int = FIRST_PAUSE_SECONDS
-    team: TeamName | None = None
 
     def is_due(self, now: float) -> bool:
         """Whether it was refused since its last trigger, and its pause is over."""

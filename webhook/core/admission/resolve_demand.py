@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from webhook.core.dra.claim_spec import ClaimKey
 from webhook.core.model.decision import Deny, Retry
 from webhook.core.model.demand import in_shares
 from webhook.core.model.gpu_names import closest_name
@@ -10,7 +9,6 @@ from webhook.core.model.names import NodeName
 from webhook.core.model.pod import Handling, Pod, Requester
 from webhook.core.model.policy import Policy, UnknownGpu
 from webhook.core.model.reason import Code, Reason
-from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
 
 _MIRROR = Handling.MIRROR
@@ -47,16 +45,6 @@ def claimed_nodes(pod: Pod, world: World) -> Iterable[NodeName]:
     """Return the nodes where the claims that a pod shares are allocated, or expected: it can run nowhere else."""
     keys = world.claims.shared_by(pod.uid, pod.namespace, pod.claims)
     return dict.fromkeys(node for key in keys if (node := world.claims.node_of(key, pod.uid)) is not None)
-
-
-def borrowed_claim(pod: Pod, world: World) -> ClaimKey | None:
-    """Return a claim of a pod that another pod is charged for as borrowed; None where there is none."""
-    for key in world.claims.shared_by(pod.uid, pod.namespace, pod.claims):
-        charged = world.claims.users.charged_pod(key)
-        charge = None if charged is None or charged == pod.uid else world.charge_of(charged)
-        if charge is not None and charge.tier is Tier.PREEMPTIBLE:
-            return key
-    return None
 
 
 def as_created(pod: Pod, policy: Policy) -> Pod:

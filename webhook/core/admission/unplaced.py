@@ -100,7 +100,7 @@ def has_rejecting_room(pod: Pod, pools: tuple[Pool, ...], world: World, *, team:
     closed = world.rejecting_nodes.avoided(team, world.fleet).closed
     slots = 0
     for pool in pools:
-        slots |= world.fleet.matching(world.joined(pod.constraints, pool))
+        slots |= world.fleet.matching(world.pools.joined(pod.constraints, pool))
     return bool(world.fleet.with_room(pod.demand, slots & closed & world.fleet.open_bits))
 
 
@@ -152,7 +152,7 @@ def _reach(pod: Pod, pools: tuple[Pool, ...], world: World) -> _Reach:
     members = allowed = 0
     for pool in pools:
         members |= fleet.matching(membership(pool))
-        allowed |= fleet.matching(world.joined(pod.constraints, pool).joined(tolerations=EVERY_TAINT))
+        allowed |= fleet.matching(world.pools.joined(pod.constraints, pool).joined(tolerations=EVERY_TAINT))
     return _Reach(members, allowed, fleet.could_hold(pod.demand, allowed))
 
 
@@ -160,7 +160,7 @@ def _closed(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
     """Return the nodes that could hold the pod at their best, temporary taints ignored."""
     fleet, matching = world.fleet, 0
     for pool in pools:
-        matching |= fleet.matching(world.joined(pod.constraints, pool).joined(tolerations=_TEMPORARY))
+        matching |= fleet.matching(world.pools.joined(pod.constraints, pool).joined(tolerations=_TEMPORARY))
     return fleet.could_hold(pod.demand, matching)
 
 
@@ -168,7 +168,7 @@ def _recently_left(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
     return max(
         (
             world.absent_nodes.capable_count(
-                pod.demand, world.joined(pod.constraints, pool).joined(tolerations=EVERY_TAINT)
+                pod.demand, world.pools.joined(pod.constraints, pool).joined(tolerations=EVERY_TAINT)
             )
             for pool in pools
         ),
@@ -278,7 +278,7 @@ def _number(slots: int) -> int:
 def _taints(nodes: int, pod: Pod, pools: tuple[Pool, ...], world: World) -> list[str]:
     """Return the taints that exclude the pod from the first of these nodes."""
     node = world.fleet.get(world.fleet.names_of(nodes & -nodes)[0])
-    tolerations = [each for pool in pools for each in world.joined(pod.constraints, pool).tolerations]
+    tolerations = [each for pool in pools for each in world.pools.joined(pod.constraints, pool).tolerations]
     taints = () if node is None else node.taints
     untolerated = [f"{t.key}:{t.effect}" for t in taints if not any(each.tolerates(t) for each in tolerations)]
     return untolerated[:_MOST_TAINTS]

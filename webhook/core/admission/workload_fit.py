@@ -211,7 +211,7 @@ def _without_node(part: _GpuPart, team: Team, world: World) -> Iterable[Reason]:
         return
     slots = 0
     for pool in pools.allowed:
-        slots |= fleet.matching(world.joined(part.pod.constraints, pool))
+        slots |= fleet.matching(world.pools.joined(part.pod.constraints, pool))
     able = fleet.could_hold(demand, slots)
     if not able:
         yield Reason(Code.NEVER_FITS, *never_fits(part.pod, pools.allowed, world, what=part.label))

@@ -35,7 +35,7 @@ class _Users:
         return len(self.on) > (None in self.on)
 
     def next_node(self, uid: Uid) -> NodeName | None:
-        """Return the node of the pod that pays once a user has left."""
+        """Return the node of the pod that is charged once a user has left."""
         return next((node for user, node in islice(self.nodes.items(), 2) if user != uid), None)
 
     def holder(self, node: NodeName | None) -> Uid | None:
@@ -90,6 +90,11 @@ class ClaimUsers:
     def __contains__(self, key: ClaimKey) -> bool:
         return key in self._users
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no pod uses a claim."""
+        return not self._users
+
     def pods(self) -> tuple[Uid, ...]:
         """Return all pods, those without claims included."""
         return tuple(self._keys)
@@ -143,7 +148,7 @@ class ClaimUsers:
     def join(
         self, uid: Uid, keys: tuple[ClaimKey, ...], node: NodeName | None, *, is_expected: bool = False
     ) -> set[Uid]:
-        """Set what a pod uses, and its node; return the other pods that pay or take room for something else now.
+        """Set what a pod uses, and its node; return the others that are charged, or take room, for something else now.
 
         `is_expected`: it is not on that node yet.
         """
@@ -165,7 +170,7 @@ class ClaimUsers:
         return changed
 
     def leave(self, uid: Uid) -> set[Uid]:
-        """Remove a pod; return the pods that pay or take room for something else now."""
+        """Remove a pod; return the pods that are charged, or take room, for something else now."""
         changed: set[Uid] = set()
         for key in self._keys.pop(uid, ()):
             changed |= self._remove(uid, key)

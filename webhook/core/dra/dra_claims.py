@@ -40,7 +40,7 @@ class Instead(NamedTuple):
 
     without: Collection[ClaimKey] = ()
     taking: Collection[ClaimKey] = ()
-    paying: Collection[ClaimKey] = ()
+    charged: Collection[ClaimKey] = ()
 
 
 AS_IS: Final = Instead()
@@ -50,7 +50,7 @@ _Spec = TypeVar("_Spec", ClaimSpec, frozenset[GroupEntry])
 _Value = TypeVar("_Value", Uid, AllocatedAt)
 
 
-def _never(_payer: Uid, _claim: Uid) -> bool:
+def _never(_charged: Uid, _claim: Uid) -> bool:
     return False
 
 
@@ -195,7 +195,7 @@ class Claims:
             if key is not None and key not in instead.taking and not self.users.takes_room(key, uid):
                 of_claim = [each._replace(takes_room=False) for each in of_claim]
             class_demands += of_claim
-            is_charged = key is None or key in instead.paying or self.users.charged_pod(key) in (None, uid)
+            is_charged = key is None or key in instead.charged or self.users.charged_pod(key) in (None, uid)
             units += sum(each.units for each in of_claim) if is_charged else 0
         if not class_demands:
             return ResolvedDemand(counted, tuple(missing), tuple(unknown))

@@ -183,12 +183,11 @@ class FreeRow:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """The whole status. `plain_nodes` counts nodes without GPUs, `unusual` has pods whose charge may surprise."""
+    """The whole status; `unusual` has pods whose charge may surprise."""
 
     teams: tuple[TeamRow, ...]
     nodes: tuple[NodeRow, ...]
     free: tuple[FreeRow, ...]
-    plain_nodes: int = 0
     departments: tuple[DepartmentRow, ...] = ()
     unusual: tuple[UnusualPods, ...] = ()
 
@@ -222,7 +221,6 @@ def board_of(world: World, *, holders: int = 3) -> Board:
         shares_of(world, holders=holders),
         nodes=tuple(nodes),
         free=tuple(_free(nodes, world)),
-        plain_nodes=len(rows) - len(nodes),
         unusual=tuple(unusual_pods(world)),
     )
 
@@ -235,14 +233,14 @@ def _department(usage: DepartmentUsage) -> DepartmentRow:
     )
     return DepartmentRow(
         own.name,
-        own.parent,
-        own.gpus.guaranteed,
-        own.gpus.limit,
-        usage.total,
-        max(0, usage.total - own.gpus.guaranteed),
-        usage.waiting,
-        own.weight,
-        tuple(models),
+        parent=own.parent,
+        guaranteed=own.gpus.guaranteed,
+        limit=own.gpus.limit,
+        used=usage.total,
+        borrowed=max(0, usage.total - own.gpus.guaranteed),
+        waiting=usage.waiting,
+        weight=own.weight,
+        models=tuple(models),
     )
 
 
@@ -262,14 +260,14 @@ def _team(team: Team, book: TeamUsage, *, holders: int) -> TeamRow:
     )
     return TeamRow(
         team.name,
-        team.gpus.guaranteed,
-        team.gpus.limit,
-        book.total,
-        book.preemptible,
-        book.waiting,
-        tuple(book.largest_holders(holders)),
-        models,
-        team.departments[0].name if team.departments else None,
+        guaranteed=team.gpus.guaranteed,
+        limit=team.gpus.limit,
+        used=book.total,
+        borrowed=book.preemptible,
+        waiting=book.waiting,
+        holders=tuple(book.largest_holders(holders)),
+        models=models,
+        department=team.departments[0].name if team.departments else None,
     )
 
 
@@ -283,7 +281,7 @@ def node_row(node: Node, pods: Iterable[Resident], world: World) -> NodeRow:
         for resource in sorted({offer.resource for offer in node.offers(world.policy.resources)} | held)
     )
     rejecting = tuple(world.rejecting_nodes.on(node.name))
-    return NodeRow(node.name, node.model, state, tuple(groups), rejecting, node.is_held)
+    return NodeRow(node.name, node.model, state, tuple(groups), rejecting=rejecting, is_held=node.is_held)
 
 
 def _group(node: Node, resource: ResourceName, pods: list[Resident], world: World) -> DeviceGroup:

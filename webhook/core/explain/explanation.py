@@ -96,19 +96,19 @@ def explain(pod: Pod, requester: Requester, world: World, *, node: NodeName | No
         assessed = assessed.with_demand(decision.demand, world.policy)
     runs_now, usage = _runs_now(decision), assessed.usage
     return Explanation(
-        assessed.pod,
-        assessed.team,
-        assessed.user,
-        decision,
-        assessed.team.gpus.guaranteed - usage.guaranteed,
-        usage.reserved,
-        tuple((each.name, each.gpus) for each in _holders(assessed)),
-        applied_limits(assessed.account) + applied_model_limits(assessed.team, usage),
-        tuple(_pools(assessed, world, node)),
-        None if runs_now else _smaller(pod, requester, world),
-        () if runs_now else tuple(_elsewhere(pod, requester, world)),
-        domain_steps(assessed, world),
-        None if runs_now else old_pods(pod, world),
+        pod=assessed.pod,
+        team=assessed.team,
+        user=assessed.user,
+        decision=decision,
+        guaranteed_left=assessed.team.gpus.guaranteed - usage.guaranteed,
+        reserved=usage.reserved,
+        holders=tuple((each.name, each.gpus) for each in _holders(assessed)),
+        limits=applied_limits(assessed.account) + applied_model_limits(assessed.team, usage),
+        pools=tuple(_pools(assessed, world, node)),
+        smaller=None if runs_now else _smaller(pod, requester, world),
+        elsewhere=() if runs_now else tuple(_elsewhere(pod, requester, world)),
+        domains=domain_steps(assessed, world),
+        update=None if runs_now else old_pods(pod, world),
     )
 
 
@@ -133,7 +133,7 @@ def _pools(assessed: Assessment, world: World, node: NodeName | None) -> Iterato
     tier = assessed.tier(pod.demand, None)
     for pool in world.policy.pools or (WHOLE_CLUSTER,):
         if pool in allowed:
-            constraints = world.joined(pod.constraints, pool)
+            constraints = world.pools.joined(pod.constraints, pool)
             request = TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints)
             search = NodeSearch(
                 world.fleet,

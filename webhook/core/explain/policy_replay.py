@@ -119,7 +119,9 @@ def _outcome(running: Running, world: World) -> PolicyOutcome:
         refusals += () if broken is None else (broken,)
     refusals += assessed.label_refusal(model)
     bit = 0 if node is None else world.fleet.bit(node.name)
-    pools_of_node = [pool for pool in pools.allowed if bit & world.fleet.matching(world.joined(pod.constraints, pool))]
+    pools_of_node = [
+        pool for pool in pools.allowed if bit & world.fleet.matching(world.pools.joined(pod.constraints, pool))
+    ]
     if node is not None and pools.allowed and not pools_of_node:
         names = tuple([pool.name or "the cluster" for pool in pools.allowed])
         words = "its node {node} is in none of the pools that it may use: {pools}"

@@ -25,6 +25,7 @@ from webhook.core.model.selector import HELD
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced
 from webhook.core.quota.holders import Holder
 from webhook.core.quota.limit_text import HOLDERS
+from webhook.core.quota.team import is_hidden
 from webhook.core.waiting.borrowed_room import BorrowedRoom
 from webhook.core.waiting.judged_pod import Judged, judge_pod
 from webhook.core.waiting.waiting_entries import queued_pod
@@ -133,9 +134,9 @@ class QueueReader:
         return [self.row(pod) for pod in self.in_order(team)]
 
     def in_order(self, team: TeamName | None = None) -> list[WaitingPod]:
-        """Return the waiting pods in the order of their rows, without judging them."""
+        """Return the waiting pods in the order of their rows, without judging them, and without those of others."""
         waiting = self._world.waiting.all() if team is None else self._world.waiting.of(team)
-        return sorted(waiting, key=self._order)
+        return sorted((pod for pod in waiting if not is_hidden(pod.pod.namespace)), key=self._order)
 
     def row(self, waiting: WaitingPod) -> QueueRow:
         """Return one waiting pod."""

@@ -34,7 +34,7 @@ def as_charged(waiting: WaitingPod, flight: InFlightCharge, world: World) -> Rec
     it is not such a pod now.
     """
     charge, pod, fleet = flight.charge, waiting.pod, world.fleet
-    pools = [world.joined(pod.constraints, pool) for pool in allowed_pools(pod, charge.team, world).allowed]
+    pools = [world.pools.joined(pod.constraints, pool) for pool in allowed_pools(pod, charge.team, world).allowed]
     is_due = flight.takes_back and charge.tier is Tier.GUARANTEED and charge.team == waiting.team and waiting.has_turn
     if not (is_due and pools):
         return None

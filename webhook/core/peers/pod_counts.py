@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
+from webhook.core.model.counts import add_to
 from webhook.core.model.names import Namespace, NodeName
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.topology import AffinityRule, TopologyRule
@@ -155,23 +156,19 @@ class PodCounts:
         for rule in pod.anti_affinity_rules:
             for about in rule.namespaces or (namespace,):
                 self._change_rule(about, namespace, rule, node, step)
-        pods = self._pods.get(namespace, 0) + step
-        if pods:
-            self._pods[namespace] = pods
-        else:
-            del self._pods[namespace]
+        add_to(self._pods, namespace, step)
         counters = self._counters.get(namespace)
         if counters is None:
             return
         for selector, counter in counters.items():
             if selector.matches(pod.labels):
-                _add(counter, node, step)
+                add_to(counter, node, step)
 
     def _change_rule(self, about: Namespace, home: Namespace, rule: AffinityRule, node: NodeName, step: int) -> None:
         by_home = self._anti_affinity.setdefault(about, {})
         rules = by_home.setdefault(home, {})
         counter = rules.setdefault(rule, {})
-        _add(counter, node, step)
+        add_to(counter, node, step)
         if not counter:
             del rules[rule]
         if not rules:
@@ -217,11 +214,3 @@ def _counter_keys(namespace: Namespace, rules: Iterable[TopologyRule]) -> Iterat
         if rule.selector is not None:
             for about in (isinstance(rule, AffinityRule) and rule.namespaces) or (namespace,):
                 yield about, rule.selector
-
-
-def _add(counter: _Counter, node: NodeName, step: int) -> None:
-    left = counter.get(node, 0) + step
-    if left:
-        counter[node] = left
-    else:
-        del counter[node]

@@ -91,15 +91,20 @@ class _Record:
 
     def __init__(self) -> None:
         self.at_last: set[Uid] = set()
-        self.last = self.rejections = self.times = self.since = self.until = self.tried_until = 0
+        self.last = 0
         self.reason, self.tried_by = "", NO_UID
+        self._trust()
+
+    def _trust(self) -> None:
+        """Count from nothing."""
+        self.rejections = self.times = self.since = self.until = self.tried_until = 0
 
     def reject(self, uid: Uid, at: int, reason: str) -> bool:
         """Count a rejection; False where it is counted already, or older than others."""
         if at < self.last or uid in self.at_last or (at == self.last and len(self.at_last) >= _MOST_UIDS):
             return False
         if self.is_over(at):
-            self.rejections = self.times = self.since = self.until = self.tried_until = 0
+            self._trust()
         if at > self.last:
             self.last, self.at_last = at, set()
         self.at_last.add(uid)
@@ -115,7 +120,7 @@ class _Record:
         """Trust the node again if a pod started after its last rejection; return whether that is new."""
         if at <= self.last or not self.rejections:
             return False
-        self.rejections = self.times = self.since = self.until = self.tried_until = 0
+        self._trust()
         return True
 
     def is_closed(self, now: int) -> bool:
@@ -240,7 +245,14 @@ class RejectingNodes:
         for team, records in self.records.items():
             record = records.get(node)
             if record is not None and record.times:
-                yield ClosedNode(node, team, record.rejections, record.reason, record.since, record.until)
+                yield ClosedNode(
+                    node,
+                    team,
+                    rejections=record.rejections,
+                    reason=record.reason,
+                    since=record.since,
+                    until=record.until,
+                )
 
     # -- the records
 

@@ -6,16 +6,16 @@ team at one priority, so that the order of users can follow what they hold witho
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from webhook.core.model.amount import Units
+from webhook.core.model.counts import add_to
 from webhook.core.model.names import TeamName, User
 from webhook.core.queue.queued_pod import Age, Lot, QueueEntry
 
 ROWS_PER_USER: Final = 8
 """Rows of one user and priority that are looked at: a user who makes every pod another size costs no more than that."""
 
-_K = TypeVar("_K", bound=Hashable)
 
 LotNumber = int
 """Stands for a lot in one queue: comparing what pods need is slow."""
@@ -148,15 +148,15 @@ class TeamQueue:
     def _count(self, entry: QueueEntry, lot: LotNumber, change: int) -> None:
         self.version += 1
         self.size += change
-        _change(self._lot_counts, lot, change)
+        add_to(self._lot_counts, lot, change)
         if lot in self._lot_counts:
             self.lots[lot] = entry.lot
         else:
             del self.lots[lot]
-        _change(self._sizes, entry.gpus, change)
+        add_to(self._sizes, entry.gpus, change)
         self._smallest = None
         for limit in entry.limits:
-            _change(self._limits, limit, change)
+            add_to(self._limits, limit, change)
 
 
 class PodQueue:
@@ -215,14 +215,6 @@ class PodQueue:
             self._next_lot += 1
             number = self._lots[lot] = self._next_lot
         return number
-
-
-def _change(counts: dict[_K, int], key: _K, change: int) -> None:
-    left = counts.get(key, 0) + change
-    if left:
-        counts[key] = left
-    else:
-        del counts[key]
 
 
 def _age(entry: QueueEntry) -> Age:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from webhook.core.model.amount import MILLI_GPU, ONE_GPU, Limit, Units, Unlimited, exceeds
-from webhook.core.model.demand import Demand, Weights
+from webhook.core.model.demand import Weights
 from webhook.core.model.names import ResourceName
 from webhook.core.model.statement import Statement
 from webhook.core.model.text import coarse_age, shortened
@@ -40,11 +40,6 @@ class Request(NamedTuple):
     devices: tuple[tuple[ResourceName, int], ...] = ()
     weights: Weights = _NO_WEIGHTS
     now: int = 0
-
-    @classmethod
-    def of(cls, demand: Demand, weights: Weights, now: int) -> "Request":
-        """Return the request of a pod with this demand."""
-        return cls(demand.gpus, demand.devices, weights, now)
 
     @property
     def piece(self) -> tuple[ResourceName, Units] | None:

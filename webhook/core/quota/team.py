@@ -4,18 +4,33 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
-from webhook.core.model.names import Namespace, User
+from webhook.core.model.names import Namespace, TeamName, User
 from webhook.core.model.pod import NamespaceFacts, Pod, Requester
 from webhook.core.model.policy import Policy, Team, UnknownUser, UserSource
 
 EXEMPT_LABEL: Final = "fairgate.dev/exempt"
 
+HIDDEN: Final = "*"
+"""Begins the name of a namespace that stands for those of a team which the reader may not read; no real one has it."""
+
 LONGEST_USER: Final = 253
 """Characters of a user's name that count: labels and annotations may be longer, and every charge carries it."""
 
 
+def hidden_namespace(team: TeamName) -> Namespace:
+    """Return the namespace that stands for those of a team which the reader may not read."""
+    return Namespace(f"{HIDDEN}{team}")
+
+
+def is_hidden(namespace: Namespace) -> bool:
+    """Whether a namespace stands for others that the reader may not read."""
+    return namespace.startswith(HIDDEN)
+
+
 def team_of(namespace: NamespaceFacts, policy: Policy) -> Team | None:
     """Return the team of a namespace: an exact name beats a glob, a glob beats a selector, then policy order."""
+    if is_hidden(namespace.name):
+        return policy.team(TeamName(namespace.name.removeprefix(HIDDEN)))
     for team in policy.teams:
         if namespace.name in team.namespaces:
             return team
@@ -31,7 +46,7 @@ def team_of(namespace: NamespaceFacts, policy: Policy) -> Team | None:
 def is_exempt(namespace: NamespaceFacts, policy: Policy) -> bool:
     """Whether Fairgate leaves the pods of this namespace alone (they are counted all the same)."""
     return namespace.labels.get(EXEMPT_LABEL, "false") != "false" or any(
-        fnmatchcase(namespace.name, glob) for glob in policy.exempt
+        fnmatchcase(namespace.name, glob) for glob in policy.exempt if not is_hidden(namespace.name)
     )
 
 

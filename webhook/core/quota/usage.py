@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from webhook.core.model.amount import Units
+from webhook.core.model.counts import add_to
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import ANY_MODEL, GpuModel, TeamName, Uid, User
 from webhook.core.model.tier import Tier
@@ -200,12 +201,12 @@ class TeamUsage:
         if counts_as_guaranteed:
             self.guaranteed += gpus
         if charge.user is not None:
-            _change(self._by_user, charge.user, gpus)
+            add_to(self._by_user, charge.user, gpus)
             self._of_known += gpus
         if charge.model is not None:
-            _change(self._by_model, charge.model, gpus)
+            add_to(self._by_model, charge.model, gpus)
             if counts_as_guaranteed:
-                _change(self._guaranteed_by_model, charge.model, gpus)
+                add_to(self._guaranteed_by_model, charge.model, gpus)
         for level in self.levels:
             level.change(
                 charge,
@@ -293,14 +294,6 @@ class _Rankings:
         names = {name for held in kinds for name, _ in held.largest(count)}
         sums = [(name, sum(held.of(name) for held in kinds)) for name in names]
         return sorted(sums, key=lambda item: (-item[1], item[0]))[:count]
-
-
-def _change(sums: dict[_K, Units], key: _K, gpus: Units) -> None:
-    left = sums.get(key, 0) + gpus
-    if left:
-        sums[key] = left
-    else:
-        sums.pop(key, None)
 
 
 def _rank(kinds: dict[_K, Holders], key: _K, name: str, gpus: Units) -> None:

@@ -40,7 +40,7 @@ class Sharing:
         """Whether a pod is the one that takes the room of a claim on its node."""
         return self.world.claims.users.takes_room(key, uid)
 
-    def pays(self, key: ClaimKey, uid: Uid) -> bool:
+    def is_charged(self, key: ClaimKey, uid: Uid) -> bool:
         """Whether a pod is the one that is charged for a claim."""
         return self.world.claims.users.charged_pod(key) == uid
 
@@ -93,17 +93,17 @@ class Going:
         sharing, gone = self._sharing, self._gone
         without: list[ClaimKey] = []
         taking: list[ClaimKey] = []
-        paying: list[ClaimKey] = []
+        charged: list[ClaimKey] = []
         for key, others in sharing.others(uid).items():
             if not all(other in self._going for other in others):
                 without.append(key)
             elif key not in self._passed_on and any(other in gone for other in others):
                 self._passed_on.add(key)
                 taking += [key] * any(other in gone and sharing.has_room(key, other) for other in others)
-                paying += [key] * any(other in gone and sharing.pays(key, other) for other in others)
-        if not (without or taking or paying):
+                charged += [key] * any(other in gone and sharing.is_charged(key, other) for other in others)
+        if not (without or taking or charged):
             return demand
-        return sharing.holding(uid, Instead(without, taking, paying))
+        return sharing.holding(uid, Instead(without, taking, charged))
 
 
 def freeing(victims: Iterable[Victim], sharing: Sharing, *, gone: Set[Uid] = frozenset()) -> tuple[Victim, ...]:

@@ -153,6 +153,6 @@ def _slots(assessed: Assessment, world: World) -> int:
 def _able(assessed: Assessment, world: World, *, ignores_taints: bool = False) -> int:
     pod, slots = assessed.pod, 0
     for pool in assessed.pools.allowed:
-        joined = world.joined(pod.constraints, pool)
+        joined = world.pools.joined(pod.constraints, pool)
         slots |= world.fleet.matching(joined.joined(tolerations=EVERY_TAINT) if ignores_taints else joined)
     return world.fleet.could_start(pod.demand, slots)

@@ -282,8 +282,11 @@ class ChargedPods:
 
     def _charge(self, record: PodRecord, charge: Charge | None = None, *, is_placed: bool = True) -> None:
         self.on_pod(record.pod.uid)
-        stage = record.stage  # that of most pods is compared first: its hash costs 0.2 us
-        if not (record.pod.demand.gpus and (stage is _BOUND or TERMS[stage].is_charged)):
+        stage, gpus = record.stage, record.pod.demand.gpus
+        if charge is not None and record.pod.claims:  # another pod that was charged for them may be gone by now
+            gpus = max(gpus, charge.gpus)
+            charge = charge._replace(gpus=gpus)
+        if not (gpus and (stage is _BOUND or TERMS[stage].is_charged)):  # a look-up by the stage's hash costs 0.2 us
             return
         if charge is None:
             charge = self._charge_of(record)

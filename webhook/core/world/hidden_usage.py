@@ -1,4 +1,4 @@
-"""Charges of pods that a viewer may not list, from the sums that the teams' ledgers publish."""
+"""Pods that a viewer may not list: of the anonymous world, and charges by the sums that the teams' ledgers publish."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -10,9 +10,11 @@ from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.quota.team import HIDDEN, is_hidden
+from webhook.core.world.anonymous_world import AnonymousWorld
 from webhook.core.world.world import World
 
-ANY: Final = "*"
+ANY: Final = HIDDEN
 """Namespace, name and node of the placeholder for pods that are not shown."""
 
 _PREFIX: Final = "unseen/"
@@ -27,6 +29,23 @@ class Totals(NamedTuple):
     waiting: Units
 
 
+class Unnamed(NamedTuple):
+    """What stands for the pods and nodes that a viewer may not list: the sums of teams, and the anonymous world."""
+
+    totals: tuple[Totals, ...] = ()
+    world: AnonymousWorld | None = None
+
+    def fill(self, world: World) -> None:
+        """Add it to a world with all that the viewer may list. Raises ValueError as AnonymousWorld.fill does."""
+        if self.world is not None:
+            self.world.fill(world)
+        add_hidden_usage(world, self.totals)
+
+
+NOTHING: Final = Unnamed()
+"""Nothing is missing."""
+
+
 def add_hidden_usage(world: World, totals: Iterable[Totals]) -> None:
     """Charge each team the part of its sums not covered by the pods of the world; GPU models and users are unknown."""
     for each in totals:
@@ -35,16 +54,20 @@ def add_hidden_usage(world: World, totals: Iterable[Totals]) -> None:
 
 
 def is_hidden_usage(pod: Resident) -> bool:
-    """Whether it is a placeholder for pods that are not shown."""
+    """Whether it stands for pods that are not shown."""
+    return is_hidden(pod.namespace)
+
+
+def is_sum_of_team(pod: Resident) -> bool:
+    """Whether it is a placeholder of which no node is known."""
     return pod.uid.startswith(_PREFIX)
 
 
 def _missing(totals: Totals, world: World) -> Iterator[InFlightCharge]:
     usage = world.usage(totals.team)
-    left = {
-        Tier.PREEMPTIBLE: totals.preemptible - usage.preemptible,
-        Tier.GUARANTEED: totals.total - totals.preemptible - usage.guaranteed,
-    }
+    missing = max(0, totals.total - usage.total)  # tiers may have changed since either was read
+    borrowed = min(missing, max(0, totals.preemptible - usage.preemptible))
+    left = {Tier.PREEMPTIBLE: borrowed, Tier.GUARANTEED: missing - borrowed}
     waiting = max(0, totals.waiting - usage.waiting)
     for tier, gpus in left.items():
         on_none = min(waiting, max(0, gpus))

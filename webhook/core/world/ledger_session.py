@@ -191,6 +191,11 @@ class LedgerSession:
         return any(uid in each for each in maps)
 
     @property
+    def is_settled(self) -> bool:
+        """Whether all charges are counted, without `drop_released`: no two are for pods of one name."""
+        return not self._duplicates
+
+    @property
     def drafts(self) -> Collection[Uid]:
         """The pods whose charges the next write adds."""
         return self._draft.keys()

@@ -19,8 +19,7 @@ from webhook.core.model.gpu_names import looks_like_gpu
 from webhook.core.model.names import GangId, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import NamespaceFacts, Pod, PriorityTriple, Resident
-from webhook.core.model.policy import Policy, Pool
-from webhook.core.model.selector import Constraints
+from webhook.core.model.policy import Policy
 from webhook.core.peers.pod_counts import PodCounts
 from webhook.core.placement.absent_nodes import AbsentNodes
 from webhook.core.placement.rejecting_nodes import RejectingNodes
@@ -61,7 +60,7 @@ class World:
         self.absent_nodes = AbsentNodes()
         self._dra_slices = DraSlices()
         self.priority_classes: dict[str, PriorityTriple] = {}
-        self._pool_access = PoolAccess(policy)
+        self.pools = PoolAccess(policy)
         self._assumed: dict[Uid, Evidence] = {}
         self.stages = PodStages(self._charged, policy.reclaim)
         self.waiting = WaitingPods()
@@ -169,19 +168,6 @@ class World:
         """Return the known namespaces."""
         return self._tenancies.seen()
 
-    @property
-    def selective_pools(self) -> tuple[Pool, ...]:
-        """Return the pools for pods that their `match` selects."""
-        return self._pool_access.selective
-
-    def open_pools(self, team: TeamName) -> tuple[Pool, ...]:
-        """Return the pools that a team may use for any pod: those without a `match`."""
-        return self._pool_access.open_to(team)
-
-    def joined(self, constraints: Constraints, pool: Pool) -> Constraints:
-        """Return a pod's constraints with a pool's conditions added."""
-        return self._pool_access.joined(constraints, pool)
-
     def with_claims(self, pod: Pod | Resident, *, instead: Instead = AS_IS) -> ResolvedDemand:
         """Resolve a pod's demand: its claims, the device classes of its resources, and its shares of devices."""
         return self._charged.resolve(pod, instead=instead)
@@ -205,7 +191,7 @@ class World:
         """Replace the policy; every pod is weighed and charged again."""
         self.policy = policy
         self._tenancies.set_policy(policy)
-        self._pool_access = PoolAccess(policy)
+        self.pools = PoolAccess(policy)
         self._track()
         self.stages.rules = policy.reclaim
         self._charged.set_policy(policy)
@@ -242,8 +228,10 @@ class World:
         self.gangs.set(pod)
         since, devices, reserved = pod.version, pod.devices, None if before is None else before.node
         stage, node = self.stages.place(pod, reserved or pod.promised)
+        if before is None or before.is_reserved:  # it arrives; it may have been assumed several times
+            user = pod.user or (None if before is None else before.pod.user)
+            self.fleet.gpus.demand_mix.note(pod.demand, team=pod.team_label or pod.namespace, user=user)
         if before is None:
-            self.fleet.gpus.demand_mix.note(pod.demand, team=pod.team_label or pod.namespace, user=pod.user)
             self.tentative.consume(self.fleet, node, pod)
         else:
             if pod.user is None and before.pod.user is not None:
@@ -338,7 +326,6 @@ class World:
             self._charged.promote(uid)
         elif isinstance(self._assumed.setdefault(uid, UNSEEN), Unseen) and is_counted and uid not in self._pods:
             if not flight.lingers:
-                self.fleet.gpus.demand_mix.note(flight.pod.demand, team=flight.charge.team, user=flight.pod.user)
                 self.tentative.consume(self.fleet, flight.node, flight.pod)
             self._charged.add(PodRecord(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
         self.waiting.keep_room(uid)

@@ -56,11 +56,49 @@ def _schema() -> _Json:
             "unevictable": texts,
         },
     }
+    number = {"type": "integer"}
+    room = {
+        "type": "object",
+        "description": "The cluster without names of pods, namespaces and users, in the report `room`.",
+        "required": ["at", "format"],
+        "properties": {
+            "at": {**text, "description": "Time of the update, by the leader's clock."},
+            "format": {**number, "description": "The version of the content's format."},
+            **dict.fromkeys(("nodes", "pods", "waiting"), number),
+            "content": {**text, "description": "JSON, compressed by zlib, in base64: `fairgate` commands read it."},
+            "omitted": {**text, "description": "What is left out."},
+        },
+    }
+    amounts = {key: {"type": "number"} for key in ("guaranteed", "borrowed", "idle", "waiting", "refusedGpus")}
+    team = {"type": "object", "required": ["name"], "properties": {"name": text, "refused": number, **amounts}}
+    period = {
+        "type": "object",
+        "properties": {
+            **dict.fromkeys(("since", "until"), number),
+            "observedHours": {"type": "number"},
+            "teams": {"type": "array", "items": team},
+        },
+    }
+    usage = {
+        "type": "object",
+        "description": "GPU-hours of teams, in the report `usage`: what the leader recorded.",
+        "required": ["at"],
+        "properties": {
+            "at": text,
+            "days": {
+                "type": "object",
+                "description": "Periods that end now, by their number of days.",
+                "additionalProperties": period,
+            },
+        },
+    }
     return {
         "type": "object",
         "description": "The state that Fairgate publishes. Written by Fairgate only.",
         "properties": {
             "policy": policy,
+            "room": room,
+            "usage": usage,
             "replicas": {
                 "type": "object",
                 "description": "Processes by identity, in the report `replicas`.",

@@ -1,6 +1,6 @@
-"""Report, the object in which Fairgate publishes its state: the policy in force, each process, how ranges came true.
+"""Report, the object in which Fairgate publishes its state: the policy in force, one entry for each process, the room.
 
-There are three Reports, `policy`, `replicas` and `starts`, cluster-scoped so that no namespace admin can forge one.
+There are Reports `policy`, `replicas`, `room`, `starts` and `usage`, cluster-scoped so that no tenant can forge one.
 Every write is a merge patch of the writer's own part, so writers never conflict. Texts are truncated to a fixed length.
 """
 
@@ -17,6 +17,8 @@ PATH: Final = f"/apis/{keys.OWN_API}/{keys.REPORTS}"
 POLICY: Final = "policy"
 REPLICAS: Final = "replicas"
 STARTS: Final = "starts"
+ROOM: Final = "room"
+USAGE: Final = "usage"
 
 SILENT_SECONDS: Final = 35.0
 """A process without a report for so long is gone, or cannot write: processes report every ten seconds."""
@@ -26,6 +28,9 @@ EVICTOR: Final = "evictor"
 
 MAX_POLICY_BYTES: Final = 1_000_000
 """The largest policy that is published: etcd's limit for an object is 1.5 MiB."""
+MAX_ROOM_BYTES: Final = 1_000_000
+ROOM_FORMAT: Final = 1
+"""The largest content of the room that is published, and the version of its format."""
 MAX_TEXT_CHARACTERS: Final = 500
 """Characters of a reason in a report; the log has it in full."""
 MAX_TEAMS: Final = 20
@@ -86,12 +91,57 @@ class RangesReport(msgspec.Struct, frozen=True, rename="camel"):
     later: int = 0
 
 
+class RoomReport(msgspec.Struct, frozen=True, rename="camel"):
+    """The cluster without names of pods, namespaces and users: how many there are, and `content` (room_report.py).
+
+    `omitted` says what is left out, since it would be too large.
+    """
+
+    at: str
+    format: int
+    nodes: int = 0
+    pods: int = 0
+    waiting: int = 0
+    content: str = ""
+    omitted: str = ""
+
+
+class TeamUsage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """GPU-hours of a team; `refused` are requests, `refused_gpus` what they asked for."""
+
+    name: str
+    guaranteed: float = 0.0
+    borrowed: float = 0.0
+    idle: float | None = None
+    waiting: float = 0.0
+    refused: int = 0
+    refused_gpus: float = 0.0
+
+
+class UsagePeriod(msgspec.Struct, frozen=True, rename="camel"):
+    """The usage of all teams from `since` to `until`, in Unix seconds; `observed_hours` of that were recorded."""
+
+    since: int
+    until: int
+    observed_hours: float
+    teams: list[TeamUsage] = []
+
+
+class UsageReport(msgspec.Struct, frozen=True, rename="camel"):
+    """The usage of the last days, by their number."""
+
+    at: str
+    days: dict[str, UsagePeriod] = {}
+
+
 class Report(msgspec.Struct, frozen=True):
     """A Report as the API server gives it."""
 
     policy: PolicyReport | None = None
     replicas: dict[str, ReplicaReport] = {}
     starts: list[RangesReport] = []
+    room: RoomReport | None = None
+    usage: UsageReport | None = None
 
 
 _decoder: Final = msgspec.json.Decoder(Report)
@@ -102,9 +152,9 @@ def decode(body: bytes) -> Report:
     return _decoder.decode(body)
 
 
-def policy_patch(report: PolicyReport) -> dict[str, Any]:
-    """Return the policy in force as a merge patch."""
-    return {"metadata": _UNSTORED, "policy": msgspec.to_builtins(report)}
+def report_patch(name: str, report: PolicyReport | RoomReport | UsageReport) -> dict[str, Any]:
+    """Return a merge patch with all of the report of this name."""
+    return {"metadata": _UNSTORED, name: msgspec.to_builtins(report)}
 
 
 def starts_patch(scores: RangeScores) -> dict[str, Any]:
@@ -143,11 +193,9 @@ def replica_patch(identity: str, report: ReplicaReport | None, *, gone: Iterable
 
 def new_report(name: str, patch: Mapping[str, Any]) -> bytes:
     """Return the Report to create when a patch finds it missing."""
-    parts = {key: value for key, value in patch.items() if key != "metadata"}
-    if "replicas" in parts:
-        parts["replicas"] = _present(parts["replicas"])
+    part = _present(patch[name]) if name == REPLICAS else patch[name]
     head = {"apiVersion": keys.OWN_API, "kind": keys.REPORT, "metadata": {"name": name}}
-    return msgspec.json.encode({**head, **parts})
+    return msgspec.json.encode({**head, name: part})
 
 
 def shortened(text: str) -> str:

@@ -14,7 +14,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from webhook.core.explain.team_summary import Summary
-from webhook.core.model.amount import format_gpus, format_limit
+from webhook.core.model.amount import format_gpus, format_limit, parse_amount
+from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import Demand
 from webhook.core.model.labels import pack
@@ -58,6 +59,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     rules, which count the pod before the watch delivers it. `lingers` is for how many seconds its node may still run a
     pod that was force-deleted. `team` is set in the ledger of a department. `until` and `gang` are set on room that is
     kept for a pod of a gang. `reclaims` is set for a pod that keeps its gate until reclaim has taken back its room.
+    `claims` are a pod's ResourceClaims, as `CLAIM` or `PODGROUP/ENTRY/TEMPLATE`; `own` (GPUs) and `requests` are then
+    what it asks for without them: it is charged for a claim itself once no other user is.
     """
 
     uid: Uid
@@ -79,6 +82,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     until: int = 0
     gang: str = ""
     reclaims: bool = False
+    claims: list[str] = []
+    own: str = ""
 
 
 class Ledger(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -255,6 +260,7 @@ def object_name(team: TeamName) -> str:
 def _entry(flight: InFlightCharge, ledger: TeamName) -> Entry:
     pod, charge = flight.pod, flight.charge
     gpus, rest = divmod(charge.gpus, 1)
+    demand = pod.demand.own or pod.demand if pod.claims else pod.demand
     return Entry(
         uid=pod.uid,
         ns=pod.namespace,
@@ -262,7 +268,7 @@ def _entry(flight: InFlightCharge, ledger: TeamName) -> Entry:
         gpus=int(gpus),
         tier=charge.tier,
         rest=str(rest) if rest else "",
-        requests=_truncated((*pod.demand.devices, *pod.demand.requests)),
+        requests=_truncated((*demand.devices, *demand.requests)),
         label=pod.tier_label,
         model=charge.model,
         user=charge.user,
@@ -275,6 +281,8 @@ def _entry(flight: InFlightCharge, ledger: TeamName) -> Entry:
         until=flight.until,
         gang=(pod.gang or "") if flight.until else "",
         reclaims=flight.takes_back,
+        claims=[_claim_text(each) for each in pod.claims],
+        own=format_gpus(demand.gpus) if pod.claims else "",
     )
 
 
@@ -296,6 +304,15 @@ def _rest(text: str) -> Fraction:
     return Fraction(text)
 
 
+def _claim_text(ref: ClaimRef) -> str:
+    return ref.claim if ref.claim and not ref.group else f"{ref.group}/{ref.entry}/{ref.template}"
+
+
+def _claim(text: str) -> ClaimRef:
+    group, entry, template = text.split("/") if "/" in text else ("", "", "")
+    return ClaimRef(template=template, group=group, entry=entry) if template else ClaimRef(claim=text)
+
+
 def _flight(entry: Entry, team: TeamName) -> InFlightCharge:
     kind, _, owner = (entry.owner or "").partition("/")
     gpus = entry.gpus + _rest(entry.rest) if entry.rest else entry.gpus
@@ -303,7 +320,8 @@ def _flight(entry: Entry, team: TeamName) -> InFlightCharge:
         uid=entry.uid,
         namespace=entry.ns,
         name=entry.name,
-        demand=Demand(gpus, (), tuple(sorted(entry.requests.items()))),
+        demand=Demand(parse_amount(entry.own) if entry.claims else gpus, (), tuple(sorted(entry.requests.items()))),
+        claims=tuple(map(_claim, entry.claims)),
         node=entry.bound,
         owner=Owner(kind, owner) if entry.owner else None,
         team_label=team if entry.label is not None else None,

@@ -48,6 +48,8 @@ def _schema() -> _Json:
             "lingers": whole,
             "until": {**whole, "description": "Room that is kept for a pod of a gang until then, in Unix seconds."},
             "reclaims": {"type": "boolean", "description": "The pod keeps its gate until reclaim has made its room."},
+            "claims": {"type": "array", "items": text, "x-kubernetes-list-type": "atomic"},
+            "own": {**text, "description": "What a pod with claims asks for without them, in GPUs."},
             "gpus": {**whole, "description": "In units of 1/840,000 of a GPU."},
             "rest": {**text, "description": "The remaining fraction of a unit, such as 2/3."},
             "requests": {"type": "object", "additionalProperties": whole, "x-kubernetes-map-type": "atomic"},

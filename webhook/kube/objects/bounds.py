@@ -41,7 +41,9 @@ RESOURCE_NAME: Final = 317
 """Containers of a pod, init containers included; distinct resources that it requests; characters of a resource name."""
 
 CLAIMS: Final = 64
-"""Entries of spec.resourceClaims."""
+CLAIM_NAMES: Final = 1024
+"""Entries of spec.resourceClaims, and the characters of all their names: a team's ledger lists them until the pod is
+seen."""
 
 LABELS: Final = 256
 LABEL_BYTES: Final = 64 * 1024

@@ -115,8 +115,9 @@ def ignored_of_gang(annotations: Mapping[str, str], gang: Gang | None, *, has_co
         if has_controller or annotations.get(keys.GANG) != "true":
             return ""
         return f"annotation {keys.GANG} is ignored: the pod has no controller and no mark of a gang"
-    if gang.size or (name := next((name for name in keys.GANG_SIZES if name in annotations), None)) is None:
+    if gang.size or _SIZES.isdisjoint(annotations):
         return ""
+    name = next(name for name in keys.GANG_SIZES if name in annotations)
     found = "its object says how many pods it has" if gang.is_described else "pods that come together are the gang"
     return f"annotation {name} {shortened(annotations[name], _SHOWN)!r} is no number: {found}"
 

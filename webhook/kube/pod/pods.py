@@ -80,7 +80,7 @@ def to_pod(
         or (annotation is not None and len(annotation) > bounds.DECISION_BYTES)
         or (requires is not None and len(requires) > bounds.REQUEST_BYTES)
         or (pool is not None and len(pool) > bounds.REQUEST_BYTES)
-        or (spec.resource_claims is not None and len(spec.resource_claims) > bounds.CLAIMS)
+        or (spec.resource_claims is not None and any(_claims_excess(spec)))
     ):
         return InvalidPod((), tuple(_excess(spec, labels, annotations)))
     reading, placement = read_demand(spec, weights), read_placement(spec)
@@ -183,13 +183,21 @@ def _excess(spec: objects.PodSpec, labels: Mapping[str, str], annotations: Mappi
     containers = len(spec.containers) + len(spec.init_containers or ())
     yield from bounds.excess("spec.containers: number", containers, bounds.CONTAINERS)
     yield from bounds.excess("metadata.labels: number", len(labels), bounds.LABELS)
-    yield from bounds.excess("spec.resourceClaims: number", len(spec.resource_claims or ()), bounds.CLAIMS)
+    yield from _claims_excess(spec)
     for key, maximum in (
         (keys.DECISION, bounds.DECISION_BYTES),
         (keys.REQUIRES, bounds.REQUEST_BYTES),
         (keys.POOL, bounds.REQUEST_BYTES),
     ):
         yield from bounds.excess(f"annotation {key}: length in characters", len(annotations.get(key, "")), maximum)
+
+
+def _claims_excess(spec: objects.PodSpec) -> Iterator[str]:
+    entries = spec.resource_claims or ()
+    yield from bounds.excess("spec.resourceClaims: number", len(entries), bounds.CLAIMS)
+    names = ((each.name, each.resource_claim_name, each.resource_claim_template_name) for each in entries)
+    length = sum(len(name or "") for each in names for name in each)
+    yield from bounds.excess("spec.resourceClaims: length of all names in characters", length, bounds.CLAIM_NAMES)
 
 
 def _invalid(spec: objects.PodSpec, reading: Reading, problems: tuple[str, ...], excess: tuple[str, ...]) -> InvalidPod:

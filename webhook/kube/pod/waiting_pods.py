@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -17,6 +18,8 @@ from webhook.core.model.pod import Pod
 from webhook.core.model.text import shortened
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.kube.objects import bounds, keys, objects
+from webhook.kube.objects.events import ObjectRef
+from webhook.kube.objects.owners import controller_of
 from webhook.kube.pod.pods import InvalidPod, has_ended, is_queued, to_pod, uid_of, unix_seconds
 from webhook.kube.pod.waiting_reason import MAX_TEXT, read_waits, waiting_text
 
@@ -28,13 +31,14 @@ _MAX_PARTS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class WatchedPod(WaitingPod):
-    """A pod that waits in line, with what its release changes of the object.
+    """A pod that waits in line, with what its release changes of the object, and its controller.
 
     `parts` are Fairgate's labels and annotations, scheduling gates, selectors, affinity and tolerations at `version`;
     None if they are large.
     """
 
     parts: objects.Pod | None = field(default=None, compare=False)
+    controller: ObjectRef | None = field(default=None, compare=False)
 
 
 def to_waiting(pod: objects.Pod, weights: Weights, *, is_trusted: bool = False) -> WatchedPod | None:
@@ -69,7 +73,19 @@ def to_waiting(pod: objects.Pod, weights: Weights, *, is_trusted: bool = False) 
         gang_whole=_gang_whole(annotations.get(keys.GANG_WHOLE, "")),
         holds=read.constraints.holds,
         parts=_parts(pod),
+        controller=_controller(metadata),
     )
+
+
+def _controller(metadata: objects.ObjectMeta) -> ObjectRef | None:
+    """Return the controller of a pod; the pods of one controller share one reference."""
+    found = controller_of(metadata, namespace=metadata.namespace)
+    return None if found is None else _shared(found)
+
+
+@lru_cache(maxsize=4096)
+def _shared(controller: ObjectRef) -> ObjectRef:
+    return controller
 
 
 def new_in_line(pod: Pod, queue: Queue, found: objects.Pod, *, now: int) -> WaitingPod:

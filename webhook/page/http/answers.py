@@ -5,21 +5,37 @@ from typing import Any, Protocol
 import msgspec
 
 from webhook.page.live.readable import Readable
+from webhook.page.views.waiting_row import WaitingReport
 
 
-class Explained(msgspec.Struct, frozen=True):
-    """One pod explained: what it does now, its outcome, and all steps as the command prints them.
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod: what it does now, what the decision on it would be, and all steps as the command prints them.
 
-    The outcome of a pod in line is that it waits; of any other it is the one if it were created now.
+    `state` says what it does, where and since when, and `kind` is that as a word of `PodState`; `since` is in seconds
+    of Unix time, 0 for not known. `waiting` is its row in line, `eviction` says which eviction is announced. The
+    outcome of a pod in line is that it waits; of any other it is the one if it were created now.
     """
 
-    title: str
     state: str
-    is_queued: bool
-    outcome: str
+    kind: str
+    node: str
+    since: int
+    team: str
     tier: str
+    gpus: str
+    user: str
+    owner: str
+    eviction: str
+    waiting: WaitingReport | None
+    outcome: str
+    outcome_tier: str
     reasons: tuple[tuple[str, str], ...]
     text: str
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it waits in line."""
+        return self.kind == "queued"
 
 
 class Reviewed(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from webhook.page.access.authenticator import Authenticator, Caller
 from webhook.page.access.hosts import Hosts
 from webhook.page.access.sign_ins import Origin, TooManySignInsError
 from webhook.page.http.forms import MOST_BYTES, read_form
+from webhook.page.http.links import own_address
 from webhook.page.http.protection import add_headers, cookie_name, set_cookie
 from webhook.page.http.stream import stream_to
 from webhook.page.http.templates import StaticFile, Templates, static_files
@@ -53,6 +54,7 @@ class PageApp:
                 web.post("/sign-in", self._sign_in),
                 web.get("/static/{name}", self._static_file),
                 web.get("/events", self._events),
+                web.get("/signed-in", self._shown(self._views.signed_in)),
                 web.get("/map.json", self._shown(self._views.map_data)),
                 web.get("/", self._shown(self._views.map_page)),
                 web.get("/teams", self._shown(self._views.teams)),
@@ -92,7 +94,7 @@ class PageApp:
             return None
         viewer = await self._authenticator.viewer(_caller(request))
         if viewer is None:
-            return self._asks_to_sign_in()
+            return self._asks_to_sign_in(request.path_qs)
         if viewer.sees_nothing:
             return self._no_rights(viewer)
         if problem := self._views.problem:
@@ -119,10 +121,15 @@ class PageApp:
             return self._message(HTTPStatus.FORBIDDEN, "Not from here", "A form of another site was refused.")
         return None
 
-    def _asks_to_sign_in(self) -> web.Response:
+    def _asks_to_sign_in(self, address: str = "/", problem: str = "") -> web.Response:
+        """Return the form, which leads to the address that was asked for."""
         if self._authenticator.takes_tokens:
-            return self._page(HTTPStatus.UNAUTHORIZED, "sign_in.html", problem="")
-        text = "Open the URL that fairgate page printed. It works once; for another browser, start the page again."
+            address = own_address(address)
+            return self._page(HTTPStatus.UNAUTHORIZED, "sign_in.html", problem=problem, address=address)
+        text = (
+            "Open the URL that fairgate page printed when it was started last. It works once; for another browser, "
+            "start the page again."
+        )
         return self._message(HTTPStatus.UNAUTHORIZED, "Open the printed URL", text)
 
     def _no_rights(self, viewer: Viewer) -> web.Response:
@@ -143,24 +150,26 @@ class PageApp:
         cookie = await self._authenticator.sign_in(request.query.get("token", ""), _origin(request))
         if not cookie:
             return self._asks_to_sign_in()
-        response = self._page(HTTPStatus.OK, "open.html")
+        return self._opened(request, cookie, "/")
+
+    def _opened(self, request: web.Request, cookie: str, address: str) -> web.Response:
+        response = self._page(HTTPStatus.OK, "open.html", address=own_address(address))
         set_cookie(request, response, cookie)
         return response
 
-    async def _sign_in_form(self, _request: web.Request) -> web.Response:
-        return self._asks_to_sign_in()
+    async def _sign_in_form(self, request: web.Request) -> web.Response:
+        return self._asks_to_sign_in(request.query.get("address", "/"))
 
     async def _sign_in(self, request: web.Request) -> web.Response:
         if not self._authenticator.takes_tokens:
             return self._asks_to_sign_in()
         form = await read_form(request)
         cookie = await self._authenticator.sign_in(form.get("token", ""), _origin(request))
+        address = form.get("address", "/")
         if not cookie:
             problem = "The API server does not accept this token: it may be expired, or of another cluster."
-            return self._page(HTTPStatus.UNAUTHORIZED, "sign_in.html", problem=problem)
-        response = self._page(HTTPStatus.OK, "open.html")
-        set_cookie(request, response, cookie)
-        return response
+            return self._asks_to_sign_in(address, problem)
+        return self._opened(request, cookie, address)
 
     async def _static_file(self, request: web.Request) -> web.Response:
         found = self._static.get(request.match_info["name"])

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final
 
-import msgspec
 from aiohttp import web
 
 from webhook.cluster.api.errors import ClusterError
@@ -20,6 +19,8 @@ SEND_SECONDS: Final = 20.0
 """A message that a client does not take within so long ends its stream."""
 
 _RETRY: Final = b"retry: 3000\n\n"
+_STILL: Final = b"event: still\ndata: {}\n\n"
+"""An event and not a comment: a browser whose connection died without a word misses it, and connects again."""
 
 
 async def stream_to(
@@ -38,8 +39,7 @@ async def stream_to(
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     try:
         await response.prepare(request)
-        hello = msgspec.json.encode({"sequence": hub.sequence})
-        await response.write(_RETRY + b"event: hello\ndata: " + hello + b"\n\n")
+        await response.write(_RETRY + hub.hello())
         await _send(response, client, is_still_allowed)
     except (ConnectionError, TimeoutError, ClusterError, TooManySignInsError):
         pass  # the browser connects again
@@ -55,7 +55,7 @@ async def _send(response: web.StreamResponse, client: Client, is_still_allowed: 
             async with asyncio.timeout(KEEP_ALIVE_SECONDS):
                 message = await client.next()
         except TimeoutError:
-            message = b": still here\n\n"
+            message = _STILL
         if not message:
             return
         now = asyncio.get_running_loop().time()

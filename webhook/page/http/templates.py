@@ -6,6 +6,9 @@ from typing import Any, Final
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
+from webhook.core.model.text import ordinal
+from webhook.kube.reclaim.holds import rfc3339
+
 _PACKAGE: Final = "webhook.page.http"
 _TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
@@ -38,7 +41,9 @@ class Templates:
             loader=DictLoader(sources), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )
         self._environment.filters["age"] = age_since
-        self._environment.filters["span"] = span
+        self._environment.filters["exact"] = rfc3339
+        self._environment.filters["middle"] = middle
+        self._environment.filters["ordinal"] = ordinal
         self._environment.filters["gpus"] = gpus
 
     def render(self, name: str, /, **values: Any) -> str:  # noqa: ANN401 - a template takes values of every type
@@ -49,6 +54,11 @@ class Templates:
 def age_since(at: int) -> str:
     """Return how long ago a time was, in the largest unit that fits; "unknown" for 0."""
     return span(max(0, int(time.time()) - at)) if at else "unknown"
+
+
+def middle(name: str, longest: int = 44) -> str:
+    """Return a name of a bounded length: its middle is left out, since names that begin alike differ at their ends."""
+    return name if len(name) <= longest else f"{name[: longest // 2]}…{name[-(longest // 2 - 1) :]}"
 
 
 def gpus(number: float) -> str:

@@ -1,5 +1,7 @@
 """The views as HTML: what each shows to one viewer, from the shared state."""
 
+import asyncio
+import gzip
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,19 +15,21 @@ from aiohttp import web
 
 from webhook.core.model.amount import gpu_number
 from webhook.core.placement.gpu_inventory import GpuInventory
-from webhook.page.http.answers import Answers
+from webhook.page.http.answers import Answers, Reviewed
 from webhook.page.http.forms import read_form
+from webhook.page.http.links import Links
 from webhook.page.http.templates import Templates
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.hub import Hub
-from webhook.page.live.line import SharedLine
+from webhook.page.live.line import COMPUTED, SharedLine
 from webhook.page.live.readable import Readable
 from webhook.page.views.gpu_map import by_fragmentation, holders_of
 from webhook.page.views.search import LONGEST, MOST
+from webhook.page.views.team_letters import team_letters
 from webhook.page.views.teams import ShareRow
 from webhook.page.views.usage_history import Point, UsageHistory, sparkline, summed
 from webhook.page.views.viewer import Viewer
-from webhook.page.views.waiting_row import COLUMNS
+from webhook.page.views.waiting_row import COLUMNS, WaitingReport, start_cell
 from webhook.snapshots import SnapshotError
 
 ROWS: Final = 100
@@ -36,6 +40,12 @@ OF_ONE: Final = 2
 
 COLORS: Final = 12
 """Colors of teams; of more teams some have the same, and the names tell them apart."""
+
+_GZIP_LEVEL: Final = 4
+"""The bytes of the map become a seventh by this; by level 9 an eighth, in four times the time."""
+
+_LARGE_BYTES: Final = 1 << 16
+"""A page that is longer is compressed in a thread."""
 
 _LARGEST_PAGE: Final = 10_000
 _REASONS: Final = 3
@@ -66,6 +76,8 @@ class ViewPages:
         self._history = history
         self._takes_tokens = takes_tokens
         self._asked: Counter[str] = Counter()
+        self._packed = (b"", b"")  # the whole map as JSON, and compressed
+        self._packing = asyncio.Lock()
 
     @property
     def problem(self) -> str:
@@ -73,31 +85,43 @@ class ViewPages:
         return self._state.problem
 
     async def map_page(self, request: web.Request, viewer: Viewer) -> web.Response:
-        """Show the GPU map, and its nodes as a table, the most fragmented first."""
+        """Show the GPU map, and its nodes as a table, the most fragmented first; or the nodes of a part of a name."""
         readable = self._readable(viewer)
-        rows = by_fragmentation(list(readable.rows()))
+        wanted = request.query.get("node", "")[:LONGEST].strip().lower()
+        rows = by_fragmentation([row for row in readable.rows() if wanted in row.node.lower()])
         number, shown = _page(rows, request)
-        nodes = [(row, list(holders_of(row))) for row in shown]
-        models, teams = [_model(each) for each in readable.models()], readable.teams()
         return self._html(
             "map.html",
+            request,
             viewer,
-            nodes=nodes,
-            models=models,
-            teams=teams,
-            color=_color(teams),
+            nodes=[(row, list(holders_of(row))) for row in shown],
+            models=[_model(each) for each in readable.models()],
+            summary=readable.summary(),
             paging=_paging(number, len(rows)),
         )
 
-    async def map_data(self, _request: web.Request, viewer: Viewer) -> web.Response:
-        """Return all rows as JSON, as they were encoded when they changed."""
+    async def map_data(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Return all rows as JSON, as they were encoded when they changed; compressed where the client takes that."""
         readable = self._readable(viewer)
-        teams, rows = msgspec.json.encode(readable.teams()), b",".join(readable.encoded_rows())
+        teams, rows = msgspec.json.encode(_lettered(readable.teams())), b",".join(readable.encoded_rows())
         partial = b"false" if viewer.sees_all else b"true"
         body = b'{"sequence":%d,"partial":%s,"teams":%s,"rows":[%s]}' % (self._state.sequence, partial, teams, rows)
-        return web.Response(body=body, content_type="application/json")
+        headers = {}
+        if _takes_gzip(request):
+            headers["Content-Encoding"] = "gzip"
+            body = await self._compressed(body, is_whole=viewer.sees_all)
+        return web.Response(body=body, headers=headers, content_type="application/json")
 
-    async def teams(self, _request: web.Request, viewer: Viewer) -> web.Response:
+    async def _compressed(self, body: bytes, *, is_whole: bool) -> bytes:
+        """Compress the rows in a thread: those that all see who see everything once for each state."""
+        if not is_whole:
+            return await asyncio.to_thread(gzip.compress, body, _GZIP_LEVEL, mtime=0)
+        async with self._packing:
+            if body != self._packed[0]:
+                self._packed = body, await asyncio.to_thread(gzip.compress, body, _GZIP_LEVEL, mtime=0)
+            return self._packed[1]
+
+    async def teams(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Show teams and departments, their holders, and their last day."""
         now = int(time.time())
         why_not = _NO_HISTORY if self._history is None else self._history.why_not
@@ -107,10 +131,10 @@ class ViewPages:
         rows = [(row, sparkline(_day_of(number, shares, days), now=now)) for number, row in enumerate(shares)]
         return self._html(
             "teams.html",
+            request,
             viewer,
             rows=rows,
             no_history=why_not,
-            color=_color(readable.teams()),
         )
 
     async def line(self, request: web.Request, viewer: Viewer) -> web.Response:
@@ -121,10 +145,12 @@ class ViewPages:
         unknown = Counter(row.likely_start_unknown for row in shown if row.likely_start_unknown is not None)
         return self._html(
             "line.html",
+            request,
             viewer,
             columns=COLUMNS,
             rows=shown,
             now=int(time.time()),
+            is_computed=COMPUTED not in unknown,
             unknown=unknown.most_common(_REASONS),
             waiting=found.waiting,
             left_out=left_out,
@@ -139,6 +165,7 @@ class ViewPages:
         number, shown = _page(rows, request)
         return self._html(
             "decisions.html",
+            request,
             viewer,
             rows=shown,
             words=words,
@@ -151,7 +178,7 @@ class ViewPages:
         """Show the pods that match a text."""
         query = request.query.get("q", "")[:LONGEST]
         hits = self._readable(viewer).hits(query)
-        return self._html("search.html", viewer, query=query, hits=hits, most=MOST)
+        return self._html("search.html", request, viewer, query=query, hits=hits, most=MOST)
 
     async def explain(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Explain one pod."""
@@ -159,11 +186,36 @@ class ViewPages:
         with self._asking(viewer):
             found = await self._answers.explain(namespace, name, self._readable(viewer))
         status = HTTPStatus.OK if found is not None else HTTPStatus.NOT_FOUND
-        return self._html("explain.html", viewer, status, found=found, namespace=namespace, name=name)
+        waiting = None if found is None else found.waiting
+        if found is not None and found.is_queued and waiting is None:
+            waiting = await self._in_line(namespace, name, viewer)
+        return self._html(
+            "explain.html",
+            request,
+            viewer,
+            status,
+            found=found,
+            waiting=waiting,
+            start="" if waiting is None else start_cell(waiting),
+            namespace=namespace,
+            name=name,
+        )
 
-    async def review_form(self, _request: web.Request, viewer: Viewer) -> web.Response:
+    async def _in_line(self, namespace: str, name: str, viewer: Viewer) -> WaitingReport | None:
+        """Return the row in line of a pod whose explanation has none: the place that who sees it may know."""
+        try:
+            rows = self._readable(viewer).line(await self._line.line()).rows
+        except SnapshotError:
+            return None
+        return next((row for row in rows if (row.namespace, row.name) == (namespace, name)), None)
+
+    async def review_form(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Show the form of "Would this run?"."""
-        return self._review(viewer, "", "default", viewer.name, None)
+        return self._review(request, viewer, ("", "default", viewer.name), None)
+
+    async def signed_in(self, _request: web.Request, _viewer: Viewer) -> web.Response:
+        """Answer a page that lost its stream, and asks whether to connect again: whoever came here may."""
+        return web.Response(status=HTTPStatus.NO_CONTENT)
 
     async def review(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Answer whether a manifest would run; nothing is written, here or in the cluster."""
@@ -173,7 +225,7 @@ class ViewPages:
         with self._asking(viewer):
             readable = self._readable(viewer)
             answer = await self._answers.review(manifest.encode(), readable, namespace=namespace, user=user.strip())
-        return self._review(viewer, manifest, namespace, user, answer)
+        return self._review(request, viewer, (manifest, namespace, user), answer)
 
     @contextmanager
     def _asking(self, viewer: Viewer) -> Iterator[None]:
@@ -188,8 +240,13 @@ class ViewPages:
             if not self._asked[viewer.person]:
                 del self._asked[viewer.person]
 
-    def _review(self, viewer: Viewer, manifest: str, namespace: str, user: str, answer: object) -> web.Response:
-        return self._html("review.html", viewer, manifest=manifest, namespace=namespace, user=user, answer=answer)
+    def _review(
+        self, request: web.Request, viewer: Viewer, form: tuple[str, str, str], answer: Reviewed | None
+    ) -> web.Response:
+        manifest, namespace, user = form
+        return self._html(
+            "review.html", request, viewer, manifest=manifest, namespace=namespace, user=user, answer=answer
+        )
 
     def _readable(self, viewer: Viewer) -> Readable:
         """Return what a viewer may read: no view reads the state in another way."""
@@ -198,29 +255,50 @@ class ViewPages:
     def _html(
         self,
         template: str,
+        request: web.Request,
         viewer: Viewer,
         status: HTTPStatus = HTTPStatus.OK,
         /,
         **values: Any,  # noqa: ANN401 - a template takes values of every type
     ) -> web.Response:
-        state = self._state
+        state, teams = self._state, self._readable(viewer).teams()
+        team = request.query.get("team", "")
+        team = team if team in teams else ""
         text = self._templates.render(
             template,
             viewer=viewer,
+            teams=teams,
+            team=team,
+            links=Links(request.path, request.query, team=team),
+            color=_color(teams),
+            letters=dict(_lettered(teams)),
             takes_tokens=self._takes_tokens,
             view=template.removesuffix(".html"),
             origin=state.origin,
             policy=state.world.policy.hash,
+            saved=state.saved,
             stale=state.why_stale() or "",
             notes=(*state.reading.notes, *viewer.notes),
             **values,
         )
-        return web.Response(text=text, status=status, content_type="text/html")
+        response = web.Response(text=text, status=status, content_type="text/html", zlib_executor_size=_LARGE_BYTES)
+        if _takes_gzip(request):
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+
+def _takes_gzip(request: web.Request) -> bool:
+    return "gzip" in request.headers.get("Accept-Encoding", "")
 
 
 def _color(teams: Iterable[str]) -> Callable[[str], int]:
     order = {name: number % COLORS for number, name in enumerate(teams)}
     return lambda team: order.get(team, COLORS)
+
+
+def _lettered(teams: Sequence[str]) -> list[tuple[str, str]]:
+    """Return teams with the letters that tell them apart, in the order of their colors."""
+    return list(team_letters(teams).items())
 
 
 def _day_of(number: int, rows: Sequence[ShareRow], days: Mapping[str, Sequence[Point]]) -> Sequence[Point]:
@@ -246,6 +324,6 @@ def _paging(number: int, total: int) -> dict[str, int]:
 
 
 def _model(found: GpuInventory) -> dict[str, object]:
-    names = ("capacity", "free", "closed", "held", "fragmented")
+    names = ("capacity", "free", "closed", "held", "fragmented", "largest")
     gpus = {name: gpu_number(getattr(found, name)) for name in names}
     return {"model": found.model, "resource": found.resource, "whole_nodes": found.whole_nodes, **gpus}

@@ -3,6 +3,7 @@
 Changes are only noted; `changed_rows` computes the rows of the nodes that they touched.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,15 +16,21 @@ from webhook.core.model.text import natural_sort_key
 from webhook.core.world.world import World
 from webhook.kube.ledger.reports import SILENT_SECONDS, Report, evictor_leads, scores_of
 from webhook.page.live.kept_objects import KeptObjects
-from webhook.page.views.decisions import DecisionLog
+from webhook.page.views.decisions import DecisionLog, of_pod
 from webhook.page.views.gpu_map import MapRow, RowReader, encode
 from webhook.simulation.forecast.seen_runs import SeenRuns
 
 NO_EVICTOR: Final = "no evictor is known to lead"
 
 
-def _is_fresh() -> str | None:
+def is_fresh() -> str | None:
+    """Return that nothing is out of date."""
     return None
+
+
+def _first_sequence() -> int:
+    """Return a number that no earlier process has reached: pages that stayed open see that they are behind."""
+    return time.time_ns() // 1_000_000
 
 
 @dataclass(slots=True)
@@ -44,20 +51,22 @@ class Reading:
 class ClusterState:
     """What is shown. `origin` names the source; `why_stale` is why it is out of date, None while it is not.
 
-    `problem` is why nothing is shown, "" while something is. `on_change` is called at each change. `scores` are how
-    likely starts came true, `evictor_at` when an evictor that leads reported last, None where that is not watched.
+    `problem` is why nothing is shown, "" while something is. `on_change` is called at each change. `saved` is when the
+    file was written, in seconds of Unix time; 0 for a live cluster. `scores` are how likely starts came true,
+    `evictor_at` when an evictor that leads reported last, None where that is not watched.
     """
 
     reading: Reading
     origin: str
     domain: str
-    why_stale: Callable[[], str | None] = _is_fresh
+    why_stale: Callable[[], str | None] = is_fresh
     problem: str = ""
     decisions: DecisionLog = field(default_factory=DecisionLog)
     on_change: Callable[[], None] = lambda: None
     rows: dict[NodeName, MapRow] = field(default_factory=dict)
     encoded: dict[NodeName, bytes] = field(default_factory=dict)
-    sequence: int = 0
+    sequence: int = field(default_factory=_first_sequence)
+    saved: int = 0
     scores: RangeScores = field(default_factory=RangeScores)
     evictor_at: float | None = None
     _reader: RowReader | None = None
@@ -104,8 +113,11 @@ class ClusterState:
         self.touch_all()
 
     def replace(self, reading: Reading) -> None:
-        """Show another reading of the same source."""
+        """Show another reading of the same source, with the decisions on its pods."""
         self.reading = reading
+        for pod in reading.objects.of_kind("Pod"):
+            if (admitted := of_pod(pod)) is not None:
+                self.decisions.add(admitted)
         self._reader = None
         self.touch_all()
 

@@ -47,13 +47,6 @@ def _kept(kind: WatchedKind[Any], state: ClusterState) -> WatchedKind[Any]:
 
 def event_kinds(state: ClusterState) -> tuple[WatchedKind[Any], ...]:
     """Return the Events of Fairgate, which the API server selects: those of all others never come."""
-
-    def apply(found: Json) -> bool:
-        decision = decisions.of_event(found)
-        if decision is not None and state.decisions.add(decision):
-            state.touch()
-        return decision is not None
-
     return tuple(
         WatchedKind(
             name="events",
@@ -62,7 +55,7 @@ def event_kinds(state: ClusterState) -> tuple[WatchedKind[Any], ...]:
             item=dict[str, Any],
             key=path_of,
             handle=path_of,
-            apply=apply,
+            apply=lambda found: note_event(found, state),
             remove=_stays,
         )
         for component in COMPONENTS
@@ -90,6 +83,14 @@ def report_kind(state: ClusterState, set_documents: Callable[[Json], None]) -> W
         remove=_stays,
         is_optional=True,
     )
+
+
+def note_event(found: Json, state: ClusterState) -> bool:
+    """Note the decision that an Event reports; return whether it reports one."""
+    decision = decisions.of_event(found)
+    if decision is not None and state.decisions.add(decision):
+        state.touch()
+    return decision is not None
 
 
 def note_pod(found: Json, state: ClusterState) -> None:

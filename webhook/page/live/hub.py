@@ -31,6 +31,9 @@ GATHER_SECONDS: Final = 0.05
 TICK_SECONDS: Final = 1.0
 """At most so often pages fetch again what is not sent row by row."""
 
+STALE_SECONDS: Final = 3.0
+"""So often it is looked whether the state is out of date: then nothing changes, and nothing else would say so."""
+
 _SLICE: Final = 100
 
 
@@ -92,10 +95,9 @@ class Hub:
         """How many streams are open."""
         return len(self._clients)
 
-    @property
-    def sequence(self) -> int:
-        """The number of the last rows that were sent."""
-        return self._state.sequence
+    def hello(self) -> bytes:
+        """Return the first message of a stream: the number of the last rows that were sent, and why they are old."""
+        return _message("hello", msgspec.json.encode({"sequence": self._state.sequence, "stale": self._stale()}))
 
     def join(self, viewer: Viewer) -> Client:
         """Open a stream for a viewer, where a person with more of them gives up one if need be. Raises TooManyError."""
@@ -130,6 +132,7 @@ class Hub:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow_rows())
             group.create_task(self._tick())
+            group.create_task(self._follow_staleness())
 
     async def _follow_rows(self) -> None:
         while True:
@@ -145,6 +148,17 @@ class Hub:
             self._published.clear()
             self._send(_message("tick", msgspec.json.encode({"sequence": self._state.sequence})))
             await asyncio.sleep(TICK_SECONDS)
+
+    async def _follow_staleness(self) -> None:
+        said = ""
+        while True:
+            await asyncio.sleep(STALE_SECONDS)
+            if bool(why := self._stale()) != bool(said):
+                self._send(_message("stale", msgspec.json.encode({"stale": why})))
+            said = why
+
+    def _stale(self) -> str:
+        return self._state.why_stale() or ""
 
     async def publish_rows(self) -> None:
         """Compute the rows that changed and send them, in slices so that requests are answered meanwhile."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from webhook.core.model.names import UNASSIGNED, PoolName
+from webhook.core.model.names import UNASSIGNED, PoolName, TeamName
 from webhook.core.model.policy import Policy, Pool
 from webhook.core.placement.gpu_inventory import GpuInventory, gpu_inventory
 from webhook.core.world.hidden_usage import Totals
@@ -26,6 +26,7 @@ from webhook.page.live.line import OF_NAMESPACE, Line, LineRow
 from webhook.page.views.decisions import Decision
 from webhook.page.views.gpu_map import MapRow, seen_by
 from webhook.page.views.search import Hit, search
+from webhook.page.views.summary import Summary, summary_of
 from webhook.page.views.teams import ShareRow, own_teams, share_rows
 from webhook.page.views.viewer import Viewer
 from webhook.page.views.waiting_row import WaitingReport
@@ -72,6 +73,10 @@ class Readable:
     def shares(self) -> list[ShareRow]:
         """Return teams, and departments where all pods may be seen."""
         return share_rows(self._state.world, self.viewer)
+
+    def summary(self) -> Summary:
+        """Return the numbers of the cluster; of the teams of the viewer where not all pods may be seen."""
+        return summary_of(self._state.world, map(TeamName, self.teams()), self.models())
 
     def teams(self) -> list[str]:
         """Return the teams that are shown: in the order of policy, then those that it does not know."""

@@ -10,7 +10,7 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.watch.feed import Feed
 from webhook.core.model.policy import Policy
-from webhook.page.live.cluster_state import ClusterState, Reading
+from webhook.page.live.cluster_state import ClusterState, Reading, is_fresh
 from webhook.page.live.cluster_watch import event_kinds, page_kinds, report_kind
 
 AGAIN_SECONDS: Final = 15.0
@@ -106,12 +106,20 @@ class StateUpdater:
             try:
                 reading = await self._reread()
             except ClusterError as error:
-                self._state.problem = str(error)
+                self._say_old(str(error))
             else:
                 self._state.replace(reading)
+                self._state.why_stale = is_fresh
                 self._show()
             self.is_listed.set()
             await asyncio.sleep(AGAIN_SECONDS)
+
+    def _say_old(self, why: str) -> None:
+        """Say that nothing newer can be read; what was read before stays."""
+        if self._state.problem:
+            self._state.problem = why
+        else:
+            self._state.why_stale = lambda: why
 
     def _show(self) -> None:
         self._state.problem = ""

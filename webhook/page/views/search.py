@@ -17,7 +17,7 @@ LONGEST: Final = 200
 
 
 class Hit(NamedTuple):
-    """A pod that was found, what of it matched, and where it is. `state` is its node, or that it waits."""
+    """A pod that was found, what of it matched, and where it is: on `node`, or else its `state`."""
 
     namespace: str
     name: str
@@ -28,6 +28,7 @@ class Hit(NamedTuple):
     tier: str
     gpus: str
     state: str
+    node: str = ""
 
 
 def search(query: str, world: World, viewer: Viewer) -> list[Hit]:
@@ -71,7 +72,8 @@ def _hits(wanted: str, world: World, viewer: Viewer) -> Iterator[Hit]:
                 team=charge.team if charge is not None else "",
                 tier=resident.tier_label or "",
                 gpus=gpus_text(resident.demand.gpus),
-                state=f"on node {node}" if node else "waits for a node",
+                state="" if node else "waits for a node",
+                node=node,
             )
 
 

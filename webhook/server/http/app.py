@@ -37,20 +37,28 @@ class _Route:
 
 
 class App:
-    """Routes requests to handlers. While draining it is unready and closes connections."""
+    """The endpoints of a reviewer; needs a running event loop. While draining it is unready and closes connections.
+
+    `why_not_synced` returns why nothing can be decided yet, None once it can: until then reviews are answered with 503.
+    Without `check_caller` any client may send reviews. `usage` answers for the history.
+    """
 
     def __init__(
         self,
-        handlers: Handlers,
-        *,
+        reviewer: AdmissionReviewer,
         readiness: Readiness,
+        metrics: Metrics,
         logs: Logs,
-        check_caller: CallerCheck | None,
-        usage: UsageEndpoint | None,
+        *,
+        why_not_synced: Callable[[], str | None],
+        check_caller: CallerCheck | None = None,
+        usage: UsageEndpoint | None = None,
     ) -> None:
         self.logs = logs
         self.is_draining = False
-        self._handlers = handlers
+        self._handlers = handlers = Handlers(
+            reviewer, readiness=readiness, metrics=metrics, logs=logs, why_not_synced=why_not_synced
+        )
         self._check_caller = check_caller
         self._routes = {
             **{path: _Route(("POST",), self._review) for path in REVIEW_PATHS},
@@ -127,25 +135,6 @@ class App:
 
     def _why_not_serving(self) -> str | None:
         return "draining: the server was asked to stop" if self.is_draining else None
-
-
-def build_app(
-    reviewer: AdmissionReviewer,
-    readiness: Readiness,
-    metrics: Metrics,
-    logs: Logs,
-    *,
-    why_not_synced: Callable[[], str | None],
-    check_caller: CallerCheck | None = None,
-    usage: UsageEndpoint | None = None,
-) -> App:
-    """Return the endpoints of a reviewer; needs a running event loop.
-
-    `why_not_synced` returns why nothing can be decided yet, None once it can: until then reviews are answered with 503.
-    Without `check_caller` any client may send reviews. `usage` answers for the history.
-    """
-    handlers = Handlers(reviewer, readiness=readiness, metrics=metrics, logs=logs, why_not_synced=why_not_synced)
-    return App(handlers, readiness=readiness, logs=logs, check_caller=check_caller, usage=usage)
 
 
 async def serve(

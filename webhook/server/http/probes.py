@@ -54,8 +54,3 @@ class Readiness:
         """Return which conditions do not hold, and why; None if ready."""
         failing = [f"{name}: {each.why}" for name, each in self.conditions().items() if not each.ok]
         return "; ".join(failing) or None
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether every condition holds."""
-        return all(condition.ok for condition in self.conditions().values())

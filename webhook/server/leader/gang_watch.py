@@ -36,10 +36,6 @@ class GangWatch:
         """Read the sizes of gangs that wait for members."""
         await self._sizes.read(gangs, now=now)
 
-    def has_unread(self, gangs: GangLine, *, now: int) -> bool:
-        """Whether a gang waits for its size to be read for the first time, and may be read now."""
-        return gangs.has_unread(now=now)
-
     def update(self, starts: AssumedStarts) -> None:
         """End the room that is not to be kept on, and report the gangs that did not come in time."""
         timeouts = starts.entries.gangs.timeouts

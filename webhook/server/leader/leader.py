@@ -81,6 +81,7 @@ class Leader:
             logs=logs,
             is_leading=lambda: self.lease.is_leading,
             why_stale=why_stale,
+            notify_owner=self.owner_events.take,
         )
         self.tiers = TierUpdater(context)
         self.retrier = Retrier(context, wake=self._has_changed.set)

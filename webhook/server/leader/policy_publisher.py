@@ -5,8 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.writes.reports import write_report
+from webhook.cluster.writes.reports import ReportWriter
 from webhook.core.model.policy import Policy
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import PolicyReport
@@ -23,11 +22,10 @@ REPEAT_SECONDS: Final = 60.0
 
 
 class PolicyPublisher:
-    """Publishes the policy while `run` runs. `problem` is why the last write failed."""
+    """Publishes the policy while `run` runs."""
 
     def __init__(self, connection: ApiConnection, in_force: Callable[[], InForce], logs: Logs) -> None:
-        self.problem: str | None = None
-        self._connection = connection
+        self.writer = ReportWriter(connection, reports.POLICY)
         self._in_force = in_force
         self._logs = logs
         self._written: PolicyReport | None = None
@@ -41,7 +39,7 @@ class PolicyPublisher:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def publish(self) -> None:
-        """Write the report if the policy changed or the last write was too long ago. A failure is logged once."""
+        """Write the report if the policy changed or the last write was too long ago."""
         now = asyncio.get_running_loop().time()
         policy, files = self._in_force()
         written = self._written
@@ -49,14 +47,9 @@ class PolicyPublisher:
         if is_same and now - self._written_at < REPEAT_SECONDS:
             return
         report = written if written is not None and is_same else await asyncio.to_thread(report_of, policy, files)
-        try:
-            await write_report(self._connection, reports.POLICY, reports.policy_patch(report))
-        except ClusterError as error:
-            if self.problem != str(error):
-                self.problem = str(error)
-                self._logs.event.warning("policy not published", why=self.problem)
+        if await self.writer.write(reports.report_patch(reports.POLICY, report)) is None:
             return
-        self.problem, self._written_at = None, now
+        self._written_at = now
         if not is_same:
             self._logs.event.info("policy published", policy=policy.hash, bytes=len(report.documents))
         self._written = report

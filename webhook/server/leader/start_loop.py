@@ -159,7 +159,7 @@ class StartLoop:
         judgments = self._starts.blocked | self._starts.behind(now=now)
         for judged in self._reasons.due(judgments):
             group.create_task(self._reasons.write(judged))
-        return self._gangs.has_unread(self._starts.entries.gangs, now=int(self._clock()))
+        return self._starts.entries.gangs.has_unread(now=int(self._clock()))
 
     def _start_with_room(self, group: asyncio.TaskGroup) -> None:
         """Remove the gates of charged pods whose room reclaim has taken back."""

@@ -9,11 +9,14 @@ from itertools import islice
 from typing import Final
 
 from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.cluster.writes.scheduling_gate import write_reason
 from webhook.core.model.names import Uid
 from webhook.core.model.reason import Reason, waits_for
 from webhook.core.waiting.judged_pod import Judged
+from webhook.core.world.waiting_pods import WaitingPod
 from webhook.kube.objects.events import EventReason
+from webhook.kube.pod.waiting_pods import WatchedPod
 from webhook.server.leader.leader_context import LeaderContext
 
 AT_ONCE: Final = 8
@@ -50,7 +53,8 @@ class WaitingReasons:
     """Writes Events and reasons. Call `begin` when leading begins; after each look at the queue `report` and `due`.
 
     A reason is written where its facts are others than those on the pod. It stays for some seconds, unless a gang got
-    complete or no longer is: the evictor waits for that. An Event follows where more than numbers changed.
+    complete or no longer is: the evictor waits for that. An Event follows where more than numbers changed, and those of
+    all pods of an owner become one on it.
     """
 
     def __init__(self, context: LeaderContext) -> None:
@@ -86,7 +90,7 @@ class WaitingReasons:
             del self._new[first[0]]
             waiting = self._world.waiting.get(first[0])
             if waiting is not None and not self._world.is_assumed(waiting.uid):
-                self._context.report(waiting.pod, EventReason.QUEUED, waiting.text)
+                self._report(waiting, waiting.text)
 
     def due(self, blocked: Mapping[Uid, Judged]) -> list[Judged]:
         """Return the pods whose reason is to be written now, since it is another one; a few at a time."""
@@ -115,9 +119,15 @@ class WaitingReasons:
         if is_written:
             was = waiting.reason
             if was is not None and waiting.uid not in self._new and _kind(was) != _kind(why):
-                self._context.report(waiting.pod, EventReason.QUEUED, waits_for(why.code, why.statement).text)
+                self._report(waiting, waits_for(why.code, why.statement).text)
         elif (known := self._written.get(waiting.uid)) is not None:
             known.reason, known.gang_whole = waiting.reason, waiting.gang_whole
+
+    def _report(self, waiting: WaitingPod, text: str) -> None:
+        reason = EventReason.QUEUED
+        self._context.report(waiting.pod, reason, text)
+        if isinstance(waiting, WatchedPod) and waiting.controller is not None:
+            self._context.notify_owner(OwnerEvent(waiting.controller, reason, text, series=reason))
 
     def _due(self, blocked: Iterable[Judged], *, now: float) -> Iterator[Judged]:
         """Yield what is to be written, reasons of another kind first."""

@@ -95,7 +95,9 @@ def _verdict(judged: _Judged, mode: Enforcement) -> WorkloadVerdict:
     would: Outcome | Literal[""] = ""
     if mode is not Enforcement.ENFORCE and judged is not _NOT_ENFORCED:
         outcome, would = Outcome.WARN if warnings else Outcome.SKIP, judged.outcome
-    return WorkloadVerdict(outcome, judged.reason, warnings, refusal, would, judged.name, judged.team)
+    return WorkloadVerdict(
+        outcome, judged.reason, warnings, refusal=refusal, would=would, name=judged.name, team=judged.team
+    )
 
 
 def _judged(review: JobReview | WorkloadReview, world: World) -> _Judged:
@@ -119,7 +121,8 @@ def _judged(review: JobReview | WorkloadReview, world: World) -> _Judged:
         refused: tuple[Reason, ...] = ()
         if world.policy.workloads.on_limit is OnWorkloadLimit.REJECT:
             refused = tuple(reason for reason in found if reason.code in LIMIT_CODES)
-        return _Judged(Outcome.DENY if refused else Outcome.WARN, (refused or found)[0], found, refused, name, team)
+        outcome = Outcome.DENY if refused else Outcome.WARN
+        return _Judged(outcome, (refused or found)[0], found, refused, name=name, team=team)
     problem = next((part.problem for part in workload.pod_sets if part.problem is not None), None)
     if problem is not None:
         return _Judged(Outcome.SKIP, Reason(Code.OPEN_COUNT, "{problem}", {"problem": problem}), name=name, team=team)

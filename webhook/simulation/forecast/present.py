@@ -13,7 +13,7 @@ from webhook.core.model.names import UNASSIGNED, Uid
 from webhook.core.model.pod import Pod, Requester, Resident
 from webhook.core.model.run_time import NO_RUN_TIME, RunTime
 from webhook.core.waiting.waiting_entries import queued_pod
-from webhook.core.world.hidden_usage import is_hidden_usage
+from webhook.core.world.hidden_usage import is_sum_of_team
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.simulation.forecast.run_times import Likeness
@@ -60,7 +60,7 @@ class Present:
         self.running = [
             _running(resident, known.get(resident.uid), world, now)
             for resident in world.pods()
-            if resident.uid not in world.waiting and not is_hidden_usage(resident)
+            if resident.uid not in world.waiting and not is_sum_of_team(resident)
         ]
         found = places(world)
         self.places = {uid: place.overall for uid, place in found.items()}
@@ -132,7 +132,7 @@ def _slots(waiting: WaitingPod, world: World) -> int:
     assessed = assess(waiting.pod, _NO_REQUESTER, world).of_user(waiting.user)
     slots = 0
     for pool in assessed.pools.allowed:
-        slots |= world.fleet.matching(world.joined(assessed.pod.constraints, pool))
+        slots |= world.fleet.matching(world.pools.joined(assessed.pod.constraints, pool))
     return world.fleet.with_capacity(assessed.pod.demand, slots)
 
 

@@ -1,7 +1,7 @@
 // Where each node of the GPU map is drawn. Pure: rows in, groups with rectangles out.
 
 const PER_LINE = 8;
-const GAP = 5;
+const GAP = 6;
 
 const byName = new Intl.Collator("en", { numeric: true }).compare;
 const ORDERS = {
@@ -21,16 +21,16 @@ export function devices(row) {
   );
 }
 
-/** The size of one GPU in pixels, by how many there are. */
-export function cellSize(gpus) {
-  if (gpus <= 300) return 18;
-  if (gpus <= 2_500) return 12;
+/** The size of one GPU in pixels, by how many there are; two nodes of eight GPUs fit beside each other on a phone. */
+export function cellSize(gpus, width) {
+  if (gpus <= 300) return width < 500 ? 18 : 20;
+  if (gpus <= 2_500) return 14;
   return gpus <= 12_000 ? 8 : 6;
 }
 
 /** Groups in order of their names, each with its nodes in order and its height; a node has x, y and its cells. */
 export function layout(rows, { groupBy, sortBy, width }) {
-  const cell = cellSize(rows.reduce((sum, row) => sum + devices(row).length, 0));
+  const cell = cellSize(rows.reduce((sum, row) => sum + devices(row).length, 0), width);
   const groups = new Map();
   const key = KEYS[groupBy] ?? (() => "all nodes");
   for (const row of rows) {
@@ -44,7 +44,7 @@ export function layout(rows, { groupBy, sortBy, width }) {
 }
 
 function place(name, members, cell, width) {
-  const label = cell >= 18 ? 14 : 0;
+  const label = cell >= 18 ? 16 : 0;
   const nodes = [];
   let x = 1;
   let y = 1;
@@ -52,7 +52,7 @@ function place(name, members, cell, width) {
   for (const row of members) {
     const cells = devices(row);
     const columns = Math.max(1, Math.min(PER_LINE, cells.length));
-    const wide = Math.max(columns * (cell + 1), label ? 76 : 0);
+    const wide = Math.max(columns * (cell + 1), label ? 84 : 0);
     const tall = Math.ceil(cells.length / PER_LINE) * (cell + 1) + label;
     if (x > 1 && x + wide > width) {
       x = 1;
@@ -61,7 +61,7 @@ function place(name, members, cell, width) {
     }
     nodes.push({ row, cells, x, y, wide, tall });
     tallest = Math.max(tallest, tall);
-    x += wide + GAP + (label ? 4 : 0);
+    x += wide + GAP + (label ? 9 : 0);
   }
   return { name, nodes, cell, label, height: y + tallest + 2 };
 }

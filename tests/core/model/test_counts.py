@@ -1,0 +1,24 @@
+from fractions import Fraction
+
+from webhook.core.model.counts import add_to
+
+
+def test_a_key_is_there_while_its_sum_is_not_0():
+    sums = {}
+    add_to(sums, "a", 2)
+    add_to(sums, "a", -1)
+    assert sums == {"a": 1}
+    add_to(sums, "a", -1)
+    assert not sums
+
+
+def test_nothing_added_to_a_new_key_leaves_no_key():
+    sums = {}
+    add_to(sums, "a", 0)
+    assert not sums
+
+
+def test_fractions_are_added_exactly():
+    sums = {"a": Fraction(1, 3)}
+    add_to(sums, "a", Fraction(-1, 3))
+    assert not sums

@@ -1,0 +1,98 @@
+"""The twenty questions of docs/users.md, asked by a person with `edit` in one namespace and the viewer role.
+
+The same is asked by an admin. An answer is whole if it has all that the question asks for.
+"""
+
+import json
+import re
+
+import pytest
+
+from tests.control_plane.objects import job, pod
+from tests.control_plane.workbench import create_pod, make_nodes, wait_bound, wait_for
+from tests.docs import pages
+from tests.scenarios.evictor import evictor
+from tests.scenarios.person import Person, said
+from tests.scenarios.standing_fairgate import serve_fairgate
+
+pytestmark = pytest.mark.cluster
+
+USERS = pages.ROOT / "docs" / "users.md"
+ASKED = {row[0]: row[1] for row in pages.table(USERS, first="question")}
+POLICY = "defaults: {onNoRoom: queue, onLimit: queue}\nreclaim: {notice: 0s, minimumRuntime: 0s}\n"
+TIER, HOSTNAME = "fairgate.dev/tier", "kubernetes.io/hostname"
+SMALL = {"cpu": "1", "memory": "4Gi"}
+WHOLE = {
+    "Why was my pod refused?": ["requested 30, limit 20", "(TeamLimitExceeded)"],
+    "Why does my Job make no pods?": ["Refused", "requested 30, limit 20"],
+    "What does my pod wait for?": ["waits: ", "10 GPUs"],
+    "What of my Job (or PyTorchJob)?": ["0 of 1 pods exist|0 on nodes, 1 on none yet", "waits: "],
+    "Does it wait, without Fairgate's command?": ["Queued", "waits: "],
+    "Who holds what it waits for?": ["/Pod/"],
+    "Which place in line has it?": [r"waits +a +\S*"],
+    "When does it start?": ["likely start"],
+    "Would this pod run?": ["admitted|waits|queued", "gpu-"],
+    "Would all pods of this manifest run?": ["admitted|waits|queued"],
+    "Which GPU models have room?": [r"gpu +20 +\d"],
+    "What is the largest job that fits now?": [r"\d pods? of \d"],
+    "What may my team use?": [r"a +20 +20"],
+    "Which of my pods borrow?": [r"borrows.*preemptible"],
+    "Will my pod be evicted soon?": ["No eviction is announced"],
+    "Why was my pod evicted?": ["Reclaimed", "team b takes its share back"],
+    "Why this node?": ["It runs on gpu-|It is bound to gpu-|gpu-", "best|cost"],
+    "Why not that node?": ["gpu-1"],
+    "What did we use last week?": [r"a +\d"],
+    "Is Fairgate healthy?": [r"server +ok", r"leader +ok", r"evictor +ok", r"room +ok", r"reachable +ok"],
+}
+SECRETS = ("theirs",)
+WITH_NAMES = {"Why was my pod evicted?"}
+"""The Event on an evicted pod names the one that needed its room."""
+
+
+@pytest.fixture
+def stage(cluster, tmp_path):
+    make_nodes(cluster, 2, prefix="gpu")
+    with serve_fairgate(cluster, policy=POLICY, has_history=True) as fairgate, evictor(fairgate):
+        vision, other = fairgate.team_a, fairgate.team_b
+        person = Person(cluster, f"jane-{vision}", vision)
+        person.becomes_viewer()
+        for name, gpus, tier, on in (
+            ("train-0", 2, "guaranteed", "gpu-0"),
+            ("borrows", 1, "preemptible", "gpu-0"),
+            ("evicted", 7, "preemptible", "gpu-1"),
+        ):
+            made = pod(name, gpus=gpus, labels={TIER: tier}, nodeSelector={HOSTNAME: on}, **SMALL)
+            create_pod(cluster, vision, made)
+            wait_bound(cluster, vision, name)
+        create_pod(cluster, other, pod("theirs", gpus=10, **SMALL))
+        create_pod(cluster, other, pod("theirs-too", gpus=6, **SMALL))
+        gone = f"/api/v1/namespaces/{vision}/pods/evicted"
+        wait_for(cluster, lambda: not cluster.api.exists(gone), what="a borrower was evicted", timeout=60)
+        wait_bound(cluster, other, "theirs-too")
+        create_pod(cluster, vision, pod("waits", gpus=10, **SMALL))
+        for name, gpus in (("sweep", 10), ("large", 30)):
+            cluster.api.create(f"/apis/batch/v1/namespaces/{vision}/jobs", job(name, pods=1, gpus=gpus, **SMALL))
+        (tmp_path / "large.yaml").write_text(json.dumps(pod("too-large", gpus=30, **SMALL)))
+        (tmp_path / "train.yaml").write_text(json.dumps(pod("new", gpus=1, **SMALL)))
+        yield fairgate, person
+
+
+def test_a_data_scientist_gets_whole_answers_and_an_admin_the_same(stage, tmp_path):
+    assert ASKED.keys() == WHOLE.keys(), "the questions of the page"
+    fairgate, person = stage
+    cluster, vision = fairgate.cluster, fairgate.team_a
+
+    def missing(question, kubeconfig):
+        command = re.sub(r"\bvision\b", vision, ASKED[question])
+        printed = said(command, kubeconfig, tmp_path)
+        lacks = [each for each in WHOLE[question] if not re.search(each, printed, re.DOTALL)]
+        if kubeconfig == person.kubeconfig and question not in WITH_NAMES:
+            lacks += [f"no {each}" for each in (*SECRETS, fairgate.team_b) if each in printed]
+        return [f"{question}: {lacks} in\n{printed}"] if lacks else []
+
+    def settled():
+        assert not (found := [text for question in ASKED for text in missing(question, person.kubeconfig)]), found
+        return True
+
+    wait_for(cluster, settled, what="all is published and reported", timeout=60)
+    assert [text for question in ASKED for text in missing(question, cluster.kubeconfig)] == []

@@ -1,0 +1,93 @@
+"""The leader publishes the room: after a change, again after a while, and never from a world that is not current."""
+
+import asyncio
+
+import pytest
+
+from tests.cluster.support.fake_api import Answer, FakeApi
+from tests.cluster.support.stores import write_kubeconfig
+from tests.core.support.make import node, resident, world
+from webhook.cluster.api.client import connect
+from webhook.cluster.writes.reports import read_report
+from webhook.core.model.names import NodeName
+from webhook.kube.ledger import reports
+from webhook.kube.ledger.room_report import read_room
+from webhook.server.leader import room_publisher as publishing
+from webhook.server.leader.room_publisher import RoomPublisher
+
+
+@pytest.fixture
+async def api():
+    async with FakeApi().serving() as server:
+        yield server
+
+
+@pytest.fixture
+async def connection(api, tmp_path):
+    async with await connect(write_kubeconfig(tmp_path / "kubeconfig", api.url)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def full():
+    return world(nodes=[node("n0")])
+
+
+@pytest.fixture
+def publisher(connection, full):
+    return RoomPublisher(connection, full, why_stale=lambda: None)
+
+
+async def published(connection):
+    return (await read_report(connection, reports.ROOM)).room
+
+
+async def test_a_change_is_published_and_the_same_is_not_written_again(api, connection, full, publisher):
+    await publisher.publish()
+    await publisher.publish()
+    assert api.count("patch") == 1
+    assert [each.name for each in read_room(await published(connection)).nodes] == ["n0"]
+    full.set_pod(resident(2, node=NodeName("n0")))
+    await publisher.publish()
+    assert (await published(connection)).pods == 1
+    assert api.count("patch") == 2
+
+
+async def test_the_same_is_written_again_after_a_while(api, publisher, monkeypatch):
+    await publisher.publish()
+    monkeypatch.setattr(publishing, "REPEAT_SECONDS", 0.0)
+    await publisher.publish()
+    assert api.count("patch") == 2
+
+
+async def test_a_world_that_is_not_current_is_not_published(api, connection, full):
+    publisher = RoomPublisher(connection, full, why_stale=lambda: "the watch of pods is silent")
+    await publisher.publish()
+    assert api.count("patch") == 0
+
+
+async def test_a_missing_right_is_a_problem_until_it_is_granted(api, publisher):
+    api.always["patch"] = Answer(403)
+    await publisher.publish()
+    assert "RBAC must grant this user the verb patch on reports" in publisher.writer.problem
+    del api.always["patch"]
+    await publisher.publish()
+    assert publisher.writer.problem is None
+
+
+async def test_however_often_the_world_changes_it_is_looked_at_after_a_pause(api, full, publisher, monkeypatch):
+    pauses = []
+
+    async def sleep(seconds):
+        if seconds:
+            pauses.append(seconds)
+            full.set_pod(resident(1, node=NodeName("n0")))
+        if len(pauses) == 3:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(publishing.asyncio, "sleep", sleep)
+    monkeypatch.setattr(publishing.time, "process_time", iter(range(100)).__next__)
+    with pytest.raises(asyncio.CancelledError):
+        await publisher.run()
+    assert api.count("patch") == 3
+    assert pauses == [publishing.PAUSES] * 3, "one second of work is followed by fifty without"
