@@ -131,6 +131,7 @@ def test_a_user_of_one_namespace_sees_that_namespace_and_one_without_rights_a_cl
         with running_page(kubeconfig, "--policy", fairgate.policy) as page:
             page.enter()
             wait_shown(cluster, page, "/search?q=mine", f"{fairgate.team_a}/mine")
+            wait_shown(cluster, page, "/decisions?q=mine", f"{fairgate.team_a}/mine")
             status, body = page.get("/teams")
             assert (status, "theirs" in body) == (200, False)
             assert "because you may not list them" in body

@@ -11,7 +11,7 @@ from webhook.cli.world_source import WorldError
 from webhook.page.live.cluster_state import ClusterState, Reading, is_fresh
 
 LOOK_SECONDS: Final = 2.0
-"""Between two looks at the file. It is read once it is the same at two looks: whoever writes it is done by then."""
+"""Between two looks at the file. It is read once two looks find the same: then it is completely written."""
 
 _Version = tuple[int, int, int]
 _GONE: Final[_Version] = (0, 0, 0)

@@ -14,6 +14,7 @@ from webhook.page.views.waiting_row import COLUMNS, WaitingReport, is_scored, sh
 from webhook.page.views.waiting_row import Column as LineColumn
 
 _REASONS: Final = 3
+_KINDS: Final = {"waits for": Kind.TEXT, "held by": Kind.LIST, "likely start": Kind.TEXT}
 _GOES: Final = {"in team": 1, "user": 2, "held by": 3, "team": 4}
 """The order in which columns are left out on a narrow terminal."""
 
@@ -43,8 +44,8 @@ def to_table(
 
 
 def _column(column: LineColumn) -> Column:
-    kind = Kind.NUMBER if column.is_number else Kind.TEXT if column.is_cause else Kind.NAME
-    return Column(column.heading, Kind.LIST if column.heading == "held by" else kind, _GOES.get(column.heading, 0))
+    kind = Kind.NUMBER if column.is_number else _KINDS.get(column.heading, Kind.NAME)
+    return Column(column.heading, kind, _GOES.get(column.heading, 0))
 
 
 def _start_notes(rows: list[WaitingReport], *, no_evictor: str) -> Iterator[str]:

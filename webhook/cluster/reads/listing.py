@@ -7,8 +7,9 @@ from typing import Any, Final
 import msgspec
 
 from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.wire import ListPage, any_object
+from webhook.cluster.api.errors import ApiError
+from webhook.cluster.api.list_page import list_page
+from webhook.cluster.api.wire import any_object
 from webhook.cluster.watch.store import ObjectStore
 from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.kube.objects.bounds import LARGE_BYTES
@@ -19,7 +20,6 @@ _READ_SECONDS: Final = 30.0
 _MAX_RETRIES: Final = 3
 _MAX_RETRY_SECONDS: Final = 5.0
 """A busy server answers 429 with Retry-After: so many retries, each after so many seconds at most."""
-_page: Final = msgspec.json.Decoder(ListPage)
 
 
 async def list_objects(connection: ApiConnection, listed: WorldKind, *, path: str = "") -> list[dict[str, Any]]:
@@ -73,8 +73,7 @@ async def pages(connection: ApiConnection, path: str, selectors: Mapping[str, st
     retries = 0
     while True:
         try:
-            async with connection.get(path, params, action=action, read_seconds=_READ_SECONDS) as response:
-                page = _page.decode(await response.read())
+            page = await list_page(connection, path, params, action=action, read_seconds=_READ_SECONDS)
         except ApiError as error:
             if error.is_missing:
                 return
@@ -83,8 +82,6 @@ async def pages(connection: ApiConnection, path: str, selectors: Mapping[str, st
                 raise
             await asyncio.sleep(min(error.retry_after_seconds, _MAX_RETRY_SECONDS))
             continue
-        except msgspec.DecodeError as cause:
-            raise ClusterError(f"cannot {action}: the response is not a list: {cause}") from cause
         yield page.items or []
         if not page.metadata.continue_:
             return

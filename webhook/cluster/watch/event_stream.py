@@ -14,7 +14,8 @@ import msgspec
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.wire import LineSplitter, ListPage, WatchEvent
+from webhook.cluster.api.list_page import list_page
+from webhook.cluster.api.wire import LineSplitter, WatchEvent
 from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
 
 T = TypeVar("T")
@@ -24,7 +25,6 @@ STREAM_SECONDS: Final = 240
 """How long one watch lasts: shorter than etcd keeps old versions."""
 
 _READ_SECONDS: Final = STREAM_SECONDS + 30.0
-_PAGE: Final = msgspec.json.Decoder(ListPage)
 _CHUNK_BYTES: Final = 65_536
 _log: Final = logging.getLogger("webhook.cluster.watch.event_stream")
 
@@ -64,15 +64,9 @@ class EventStream(Generic[T]):
             await asyncio.sleep(self._pace.backoff(max(1, failures)))
 
     async def _current_version(self) -> str:
-        params = {"limit": "1"}
-        async with self._connection.get(
-            PATH, params, action="list events", read_seconds=self._pace.list_timeout
-        ) as response:
-            body = await response.read()
-        try:
-            return _PAGE.decode(body).metadata.resource_version
-        except msgspec.DecodeError as cause:
-            raise ClusterError(f"cannot list events: the response is not a list: {cause}") from cause
+        seconds = self._pace.list_timeout
+        page = await list_page(self._connection, PATH, {"limit": "1"}, action="list events", read_seconds=seconds)
+        return page.metadata.resource_version
 
     async def _watch(self, version: str) -> None:
         params = {

@@ -17,6 +17,7 @@ import msgspec
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError, LostTrackError
+from webhook.cluster.api.list_page import list_page
 from webhook.cluster.api.wire import LineSplitter, ListPage, WatchEvent, any_object, status_of
 from webhook.cluster.watch.pace import Pace
 from webhook.cluster.watch.store import ObjectStore
@@ -26,7 +27,6 @@ from webhook.cluster.watch.watched_kind import T, WatchedKind
 from webhook.kube.objects.bounds import LARGE_BYTES
 
 _FROM_ALL: Final = MappingProxyType({"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"})
-_PAGE: Final = msgspec.json.Decoder(ListPage)
 _RAW_EVENT: Final = msgspec.json.Decoder(WatchEvent[msgspec.Raw])
 _CHUNK_BYTES: Final = 65_536
 """Bytes per read. aiohttp may buffer 400 KB, which costs a third more per byte: it does not fit the CPU caches."""
@@ -159,15 +159,8 @@ class Watch(Generic[T]):
         params = {**self.kind.params, "limit": str(self._pace.page)}
         if token:
             params["continue"] = token
-        action = f"list {self.kind.name}"
-        async with self._connection.get(
-            self.kind.path, params, action=action, read_seconds=self._pace.list_timeout
-        ) as response:
-            body = await response.read()
-        try:
-            return _PAGE.decode(body)
-        except msgspec.DecodeError as cause:
-            raise ClusterError(f"cannot {action}: the response is not a list: {cause}") from cause
+        action, seconds = f"list {self.kind.name}", self._pace.list_timeout
+        return await list_page(self._connection, self.kind.path, params, action=action, read_seconds=seconds)
 
     async def _finish_list(self, version: str, unseen: set[str]) -> None:
         """Remove the objects that the complete list did not contain."""

@@ -2,17 +2,16 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from webhook.core.life.pod_life import Stage
+from webhook.core.model.counts import drop_member
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import Owner, Resident
 from webhook.core.model.tier import TIERS
 from webhook.core.peers.pod_counts import PlacedPod, PodCounts
 from webhook.core.quota.usage import UsageEntry
-
-_Key = TypeVar("_Key", Namespace, NodeName)
 
 
 class PodPlace(NamedTuple):
@@ -114,9 +113,9 @@ class PodIndex:
         record = self._records.pop(uid, None)
         if record is not None:
             self._without_decision.pop(uid, None)
-            _remove(self._by_namespace, record.pod.namespace, uid)
+            drop_member(self._by_namespace, record.pod.namespace, uid)
             if record.node is not None:
-                _remove(self._by_node, record.node, uid)
+                drop_member(self._by_node, record.node, uid)
                 if not record.pod.is_terminating:
                     self._siblings.change(record.pod, record.node, -1)
         return record
@@ -126,10 +125,3 @@ class PodIndex:
             record = self._records[uid]
             if record.node is not None and not record.pod.is_terminating:
                 yield PlacedPod(record.pod, record.node)
-
-
-def _remove(index: dict[_Key, dict[Uid, None]], key: _Key, uid: Uid) -> None:
-    members = index[key]
-    del members[uid]
-    if not members:
-        del index[key]

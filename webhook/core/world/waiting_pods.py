@@ -3,9 +3,10 @@
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 from webhook.core.model.amount import Units
+from webhook.core.model.counts import add_to, drop_member
 from webhook.core.model.names import GangId, NodeName, TeamName, Uid, User
 from webhook.core.model.pod import Pod
 from webhook.core.model.reason import Reason
@@ -189,7 +190,7 @@ class WaitingPods:
         if uid not in self._pods:
             self._drop_expected(uid)
             self._expected[uid] = (team, now + EXPECTED_SECONDS)
-            self._expected_of[team] = self._expected_of.get(team, 0) + 1
+            add_to(self._expected_of, team, 1)
 
     def tick(self, now: int) -> None:
         """Forget the pods that were let in and can no longer come."""
@@ -198,19 +199,17 @@ class WaitingPods:
 
     def _drop_expected(self, uid: Uid) -> None:
         if (kept := self._expected.pop(uid, None)) is not None:
-            left = self._expected_of.pop(kept[0]) - 1
-            if left:
-                self._expected_of[kept[0]] = left
+            add_to(self._expected_of, kept[0], -1)
 
     def _remove(self, pod: WaitingPod) -> None:
         del self._pods[pod.uid]
         self._keep(pod.team, pod.uid, 0)
         self._gpus[pod.team] -= pod.pod.demand.gpus
-        _drop(self._by_team, pod.team, pod.uid)
+        drop_member(self._by_team, pod.team, pod.uid)
         if pod.team not in self._by_team:
             del self._gpus[pod.team]
         if pod.pod.gang is not None:
-            _drop(self._by_gang, pod.pod.gang.id, pod.uid)
+            drop_member(self._by_gang, pod.pod.gang.id, pod.uid)
 
     def _keep(self, team: TeamName, uid: Uid, gpus: Units) -> None:
         keeping = self._keeping.get(team, _NO_UNITS)
@@ -219,23 +218,12 @@ class WaitingPods:
         if gpus:
             self._keeping[team] = {**keeping, uid: gpus}
         else:
-            _drop(self._keeping, team, uid)
+            drop_member(self._keeping, team, uid)
         self.on_kept(team)
 
 
 _NO_UNITS: Final[dict[Uid, Units]] = {}
 _NO_PODS: Final[dict[Uid, WaitingPod]] = {}
-
-
-_Key = TypeVar("_Key", TeamName, GangId)
-_V = TypeVar("_V")
-
-
-def _drop(lines: dict[_Key, dict[Uid, _V]], key: _Key, uid: Uid) -> None:
-    line = lines[key]
-    del line[uid]
-    if not line:
-        del lines[key]
 
 
 def _ignore(_uid: Uid) -> None:

@@ -214,7 +214,7 @@ class ViewPages:
         return self._review(request, viewer, ("", "default", viewer.name), None)
 
     async def signed_in(self, _request: web.Request, _viewer: Viewer) -> web.Response:
-        """Answer a page that lost its stream, and asks whether to connect again: whoever came here may."""
+        """Answer a page that lost its stream and asks whether to connect again: a request that comes here may."""
         return web.Response(status=HTTPStatus.NO_CONTENT)
 
     async def review(self, request: web.Request, viewer: Viewer) -> web.Response:
