@@ -3,23 +3,28 @@
 Run it from the repository's root: `python benchmarks/likely_start.py --trace TASKS.csv --nodes NODES.csv --every N`.
 The trace is simulated twice on each Nth node, so that pods wait. The second time, the moments at which some of the
 waiting pods came are stopped at: each is forecast as `fairgate queue` would do it, from pods that ended before.
+With --users N, each team has N users, among which its tasks are dealt. With --stated SIGMA they state their run times:
+the true ones times a lognormal number with this standard deviation; --liars PART of them always state one second.
 """
 
 import argparse
 import json
+import math
 import random
 import statistics
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.simulate import simulation_of
 from webhook.core.explain.likely_start import Run, StartRange, UnknownStart
-from webhook.core.model.names import Uid
+from webhook.core.model.names import Uid, User
+from webhook.core.model.run_time import MAX_SECONDS, NO_RUN_TIME, RunTime
 from webhook.simulation.engine import Simulation
 from webhook.simulation.forecast.forecast import Forecast
-from webhook.simulation.task import TaskRecord
+from webhook.simulation.task import Task, TaskRecord
 
 ENDED = 1_000
 """Ended pods that are known at a moment, the latest, as on the page."""
@@ -35,6 +40,7 @@ class Outcome:
     later: int = 0
     unknown: dict[str, int] = field(default_factory=dict)
     widths: list[float] = field(default_factory=list)
+    spans: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
     def note(self, found: StartRange | UnknownStart, real: int) -> None:
@@ -47,11 +53,24 @@ class Outcome:
         self.earlier += real < found.earliest
         self.later += real > found.latest
         self.widths.append(max(1, found.latest) / max(1, found.earliest))
+        self.spans.append(found.latest - found.earliest)
 
 
 def _run(record: TaskRecord, uid: Uid, *, started: int, ended: int) -> Run:
     task = record.task
-    return Run(uid, task.team, started, ended, task.pod.demand.gpus, task.user)
+    return Run(uid, task.team, started, ended, task.pod.demand.gpus, task.user, task.pod.run_time, created=task.created)
+
+
+def with_statements(tasks: Iterable[Task], options: argparse.Namespace) -> Iterator[Task]:
+    """Yield tasks with users, and with what these state of their run times."""
+    dice = random.Random(options.seed)
+    for task in tasks:
+        number, noise = dice.randrange(options.users), math.exp(dice.gauss(0, options.stated or 0))
+        user = User(f"{task.team}-{number}")
+        true = task.seconds or 1
+        said = 1 if number < options.liars * options.users else max(1, round(true * noise))
+        run_time = NO_RUN_TIME if options.stated is None else RunTime(min(said, MAX_SECONDS))
+        yield task._replace(user=user, pod=task.pod._replace(run_time=run_time))
 
 
 def runs_at(simulation: Simulation) -> list[Run]:
@@ -70,19 +89,23 @@ def runs_at(simulation: Simulation) -> list[Run]:
 
 
 def backtest(options: argparse.Namespace) -> dict[str, Any]:
-    first = simulation_of(options, seed=options.seed)
+    def change(tasks: Iterable[Task]) -> Iterable[Task]:
+        return with_statements(tasks, options) if options.users else tasks
+
+    first = simulation_of(options, seed=options.seed, change=change)
     first.run()
     starts = {each.task.name: each.started for each in first.records if each.started and each.wait_seconds}
     dice = random.Random(options.seed)
     chosen = set(dice.sample(sorted(starts), min(options.sample, len(starts))))
-    again, outcome = simulation_of(options, seed=options.seed), Outcome()
+    again, outcome = simulation_of(options, seed=options.seed, change=change), Outcome()
     came = {each.task.created for each in again.records if each.task.name in chosen}
 
     def on_time(running: Simulation) -> None:
         if running.now not in came:
             return
         begun = time.process_time()
-        forecast = Forecast(running.world, runs_at(running), now=running.now, clock=time.process_time)
+        known = [run for run in runs_at(running) if not (options.new and run.ended)]
+        forecast = Forecast(running.world, known, now=running.now, clock=time.process_time)
         waiting = [each for each in running.world.waiting.all() if each.created == running.now]
         for each in waiting:
             if each.pod.name in chosen:
@@ -109,6 +132,7 @@ def summary(outcome: Outcome, simulation: Simulation, *, waited: int, missed: in
         "unknown": outcome.unknown,
         "real_wait_seconds": [round(each) for each in statistics.quantiles(outcome.real, n=10)][::4],
         "latest_by_earliest_median": round(statistics.median(outcome.widths), 1),
+        "width_seconds_median": round(statistics.median(outcome.spans)),
         "cpu_seconds_median": round(statistics.median(outcome.seconds), 2),
         "cpu_seconds_most": round(max(outcome.seconds), 2),
     }
@@ -121,6 +145,10 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=150, help="use every so manieth node (default 150)")
     parser.add_argument("--sample", type=int, default=200, help="starts that are forecast (default 200)")
     parser.add_argument("--seed", type=int, default=1, help="of the teams and of the sample (default 1)")
+    parser.add_argument("--users", type=int, default=0, help="users of each team (default 0: not known)")
+    parser.add_argument("--stated", type=float, default=None, help="users state run times, with this error")
+    parser.add_argument("--liars", type=float, default=0.0, help="part of the users that state one second (default 0)")
+    parser.add_argument("--new", action="store_true", help="no pod that ended is known, as in a new cluster")
     print(json.dumps(backtest(parser.parse_args()), indent=2))
 
 

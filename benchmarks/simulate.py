@@ -8,6 +8,7 @@ import argparse
 import json
 import resource
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from webhook.core.world.world import World
 from webhook.simulation.engine import Simulation
 from webhook.simulation.series import Recorder
 from webhook.simulation.summary import summary_of
+from webhook.simulation.task import Task
 from webhook.simulation.traces.nodes import read_nodes
 from webhook.simulation.traces.site import nodes_of, with_shares
 from webhook.simulation.traces.table import read_trace
@@ -31,8 +33,13 @@ def policy_of(gpus: int) -> Policy:
     return Policy(teams=teams, defaults=Defaults(OnLimit.QUEUE, OnNoRoom.QUEUE), hash="benchmark")
 
 
-def simulation_of(options: argparse.Namespace, *, seed: int = 0) -> Simulation:
-    """Read a trace, and every so manieth node, as the options name them; the seed deals the tasks to the teams."""
+def simulation_of(
+    options: argparse.Namespace, *, seed: int = 0, change: Callable[[Iterable[Task]], Iterable[Task]] = iter
+) -> Simulation:
+    """Read a trace, and every so manieth node, as the options name them; the seed deals the tasks to the teams.
+
+    `change` makes other tasks of those that were read.
+    """
     with options.nodes.open(newline="") as file:
         nodes = read_nodes(file, name=str(options.nodes))[:: options.every]
     with options.trace.open(newline="") as file:
@@ -43,7 +50,7 @@ def simulation_of(options: argparse.Namespace, *, seed: int = 0) -> Simulation:
     for node in nodes_of(nodes, is_shared=True):
         world.set_node(node)
     world.sort_nodes()
-    return Simulation(world, tasks_of(rows, world, Reading(str(options.trace), seed=seed)))
+    return Simulation(world, change(tasks_of(rows, world, Reading(str(options.trace), seed=seed))))
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:

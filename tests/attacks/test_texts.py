@@ -63,6 +63,18 @@ def test_no_response_contains_terminal_control_characters(how):
     assert all(each.isprintable() for each in strings(response))
 
 
+@pytest.mark.parametrize(
+    "text", [EVIL, "2h" * 5000, "9" * 5000 + "h", "\n" * 200], ids=["control", "long", "huge", "lines"]
+)
+def test_a_run_time_of_any_text_is_one_short_warning(text):
+    manifest = builders.pod("p", namespace="team-a", gpus=1, annotations={"fairgate.dev/run-time": text})
+    response, _ = answered(reviewer(), manifest)
+    assert response["allowed"]
+    [warning] = response["warnings"]
+    assert warning.isprintable()
+    assert len(warning) <= 120
+
+
 def test_no_message_about_an_unknown_resource_does_either():
     manifest = builders.pod("p", namespace="team-a", gpus=1)
     manifest["spec"]["containers"][0]["resources"]["limits"][f"example.com/gpu{EVIL}"] = "1"

@@ -40,6 +40,7 @@ from webhook.cli.review.sources import Source
 from webhook.cli.world_source import WorldObjects, world_of
 from webhook.cluster.reads.permitted_read import ReadScope
 from webhook.core.explain.board import board_of
+from webhook.core.explain.past import NO_PAST
 from webhook.core.explain.queue_rows import QueueReader
 from webhook.core.model.amount import gpu_number
 from webhook.core.model.names import Namespace, TeamName, Uid
@@ -55,7 +56,6 @@ from webhook.kube.objects import keys
 from webhook.kube.registration.installation import ProbeOutcome, created_probe, refused_probe
 from webhook.page.live.line import line_of
 from webhook.page.live.readable import Readable
-from webhook.page.live.snapshots import Snapshots
 from webhook.page.views import decisions
 from webhook.page.views.teams import share_rows
 from webhook.page.views.viewer import EVERYTHING
@@ -64,6 +64,7 @@ from webhook.simulation.cluster import PodOf, SimulatedCluster
 from webhook.simulation.runs import Runs
 from webhook.simulation.simulate import read_template
 from webhook.simulation.task import Refusals, Settings, Task, TaskRecord, TaskState
+from webhook.snapshots import Snapshots
 
 
 def codes_of(reasons):
@@ -127,7 +128,7 @@ def explained_as_manifest(cluster, manifest, reading=None):
     world = world_of(reading, cluster.policy, name="w")
     kinds = kind_table(cluster.policy.workloads.kinds)
     subjects = list(pods_of_manifests([manifest], namespace="default", world=world, kinds=kinds))
-    found = Found(subjects, reading, world, ClusterDetails(), "w", lambda: ())
+    found = Found(subjects, reading, world, ClusterDetails(), "w", lambda: NO_PAST)
     ([explained], problems) = explain_all(found, now=NOW, user=USER)
     assert problems == []
     verdict = verdict_of(explained.explanation.decision)
@@ -168,7 +169,7 @@ def explained(cluster, pod):
     world = cluster.world()
     found = find_pod(cluster.objects, pod["metadata"]["name"], namespace=pod["metadata"]["namespace"])
     subject = subject_of_pod(found, namespace=pod["metadata"]["namespace"], world=world)
-    [one], _ = explain_all(Found([subject], cluster.reading, world, ClusterDetails(), "w", lambda: ()), now=NOW)
+    [one], _ = explain_all(Found([subject], cluster.reading, world, ClusterDetails(), "w", lambda: NO_PAST), now=NOW)
     return one
 
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
+from webhook.core.explain.range_scores import Score
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.names import DepartmentName, GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.node import Node
@@ -110,6 +111,7 @@ def server() -> Metrics:
     queue = metrics.watch_queue(World(Policy(teams=(Team(_TEAM),))))
     queue.watch_releases({(_TEAM, Way.IN_TURN): 1})
     queue.watch_timeouts({_TEAM: 1})
+    queue.watch_starts(lambda: Score(inside=1))
     queue.waited(_TEAM, 0.0)
     metrics.watch_registration(lambda: True)
     metrics.watch_history(lambda: None, lambda: 0)

@@ -1,5 +1,6 @@
 """Reading histories: of this and other versions, damaged ones, and files that are none."""
 
+import json
 import sqlite3
 
 import pytest
@@ -51,6 +52,30 @@ def test_run_times_are_those_of_pods_that_ended_last(path):
     store.close()
     assert [row.uid for row in read_run_times(path, most=3)] == ["p4", "p3"], "infinite times take a place"
     assert len(read_run_times(path, most=100)) == 5
+
+
+def test_what_users_said_of_their_runs_is_read_of_the_objects(path):
+    said = {"metadata": {"annotations": {"fairgate.dev/run-time": "2h", "other": "x"}}, "spec": {}}
+    limits = {"metadata": {"annotations": {"fairgate.dev/run-time-limit": "60s"}}, "spec": {"activeDeadlineSeconds": 9}}
+    odd = {"metadata": {"annotations": {"fairgate.dev/run-time": [1]}}, "spec": {"activeDeadlineSeconds": "x"}}
+    texts = [json.dumps(said), json.dumps(limits), json.dumps(odd), "no JSON", ""]
+    store = HistoryStore(path)
+    rows = [
+        PodRow(f"p{n}", "vision", "p", team="vision", created=T0, bound=T0 + 5, ended=T0 + 90 - n, object=text)
+        for n, text in enumerate(texts)
+    ]
+    store.write(Batch((), T0, Trace(tuple(rows))))
+    store.close()
+    found = read_run_times(path, most=9)
+    assert [(row.run_time, row.limit, row.deadline) for row in found] == [
+        ("2h", "", 0),
+        ("", "60s", 9),
+        ("[1]", "", 0),
+        ("", "", 0),
+        ("", "", 0),
+    ]
+    assert found[0].annotations == {"fairgate.dev/run-time": "2h"}
+    assert [(row.created, row.bound) for row in found] == [(T0, T0 + 5)] * 5
 
 
 def test_run_times_of_a_team_or_user_with_many_pods_do_not_displace_others(path):

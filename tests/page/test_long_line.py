@@ -14,7 +14,7 @@ from webhook.core.model.names import Uid
 from webhook.kube.objects import objects
 from webhook.kube.pod.waiting_pods import to_waiting
 from webhook.page.live.line import COMPUTED, SharedLine
-from webhook.page.live.snapshots import Snapshots
+from webhook.snapshots import Snapshots
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -13,7 +13,7 @@ from webhook.core.model.text import printable
 from webhook.history import trace_store
 from webhook.history.schema import HistoryError, check_format
 from webhook.history.store import RECORDED_UNTIL, read_rows
-from webhook.history.trace_row import PodRow, Trace
+from webhook.history.trace_row import EndedRow, Trace
 from webhook.history.usage_row import INTERVAL_SECONDS, Recording
 
 _MAGIC = b"SQLite format 3\0"
@@ -41,14 +41,14 @@ def read_trace(path: Path, since: float, until: float) -> Trace:
     return trace
 
 
-def read_run_times(path: Path, *, most: int) -> tuple[PodRow, ...]:
-    """Return pods that ran and ended, without their objects, the latest first; at most so many. Raises HistoryError."""
+def read_run_times(path: Path, *, most: int) -> tuple[EndedRow, ...]:
+    """Return pods that ran and ended, the latest first; at most so many. Raises HistoryError."""
     with opened(path) as connection:
         try:
             rows = trace_store.read_ended(connection, most)
         except msgspec.ValidationError as error:
             raise HistoryError(f"{path} has a row that is not one of a history: {error}") from error
-    return tuple(row for row in rows if all(map(math.isfinite, (row.gpus, row.bound, row.ended))))
+    return tuple(row for row in rows if all(map(math.isfinite, (row.gpus, row.created, row.bound, row.ended))))
 
 
 def recorded_range(path: Path) -> tuple[float, float]:

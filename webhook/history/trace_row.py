@@ -5,6 +5,8 @@
 
 from typing import Final, NamedTuple
 
+from webhook.kube.objects.keys import RUN_TIME, RUN_TIME_LIMIT
+
 MAX_OBJECT_BYTES: Final = 16_384
 """A larger pod or node is kept without its object: usage counts it, and replay names how many it leaves out."""
 
@@ -35,6 +37,26 @@ class PodRow(NamedTuple):
     def is_refusal(self) -> bool:
         """Whether it stands for refused requests."""
         return bool(self.code)
+
+
+class EndedRow(NamedTuple):
+    """A pod that ran and ended, with what was said of its run: two annotations, "" without them, and a deadline."""
+
+    uid: str
+    team: str
+    user: str
+    gpus: float
+    created: float
+    bound: float
+    ended: float
+    run_time: str = ""
+    limit: str = ""
+    deadline: int = 0
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The annotations that it had of these."""
+        return {key: value for key, value in ((RUN_TIME, self.run_time), (RUN_TIME_LIMIT, self.limit)) if value}
 
 
 class ObjectRow(NamedTuple):

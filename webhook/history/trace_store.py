@@ -6,9 +6,10 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from webhook.history.trace_row import ObjectRow, PodRow, PolicyRow, Trace
+from webhook.history.trace_row import EndedRow, ObjectRow, PodRow, PolicyRow, Trace
+from webhook.kube.objects.keys import RUN_TIME, RUN_TIME_LIMIT
 
-_Row = TypeVar("_Row", PodRow, ObjectRow, PolicyRow)
+_Row = TypeVar("_Row", PodRow, EndedRow, ObjectRow, PolicyRow)
 
 MAX_PODS: Final = 200_000
 """Pods of a file. Beyond that those of the team with most of them go first, so that no tenant displaces others'."""
@@ -108,15 +109,23 @@ WITH ran AS (
 ), ranked AS (
   SELECT *, row_number() OVER (PARTITION BY team ORDER BY of_user, ended DESC, uid) AS of_team FROM ran
 ), latest AS (SELECT * FROM ranked ORDER BY of_team, ended DESC, uid LIMIT ?)
-SELECT uid, namespace, name, owner, team, user, tier, gpus, created, bound, ended, code, times, ''
+SELECT uid, team, user, gpus, created, bound, ended, {values}
 FROM latest ORDER BY ended DESC, uid
 """
+_SAID: Final = (
+    f"CAST(json_extract(object, '$.metadata.annotations.\"{RUN_TIME}\"') AS TEXT)",
+    f"CAST(json_extract(object, '$.metadata.annotations.\"{RUN_TIME_LIMIT}\"') AS TEXT)",
+    "CAST(json_extract(object, '$.spec.activeDeadlineSeconds') AS INTEGER)",
+)
+_VALUES: Final = ", ".join(
+    f"CASE WHEN json_valid(object) THEN coalesce({value}, {empty}) ELSE {empty} END"
+    for value, empty in zip(_SAID, ("''", "''", "0"), strict=True)
+)
 
 
-def read_ended(connection: sqlite3.Connection, most: int) -> tuple[PodRow, ...]:
-    """Return the pods that ran and ended last, without their objects: of each team and user as many as of others."""
-    found = connection.execute(_ENDED, (most,))
-    return _rows(PodRow, found)
+def read_ended(connection: sqlite3.Connection, most: int) -> tuple[EndedRow, ...]:
+    """Return the pods that ran and ended last: of each team and user as many as of others."""
+    return _rows(EndedRow, connection.execute(_ENDED.format(values=_VALUES), (most,)))
 
 
 def _rows(row: type[_Row], found: Iterable[Sequence[object]]) -> tuple[_Row, ...]:

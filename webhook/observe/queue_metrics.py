@@ -3,11 +3,12 @@
 The depth is exported by every replica; releases and waits by the one that leads.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from prometheus_client import Histogram
 
+from webhook.core.explain.range_scores import Score
 from webhook.core.model.names import TeamName
 from webhook.core.queue.verdict import Way
 from webhook.core.world.world import World
@@ -32,6 +33,12 @@ _TIMED_OUT: Final = (
     "Gangs whose pods did not all come within queue.gangTimeout, counted by the leader: sum over replicas.",
 )
 
+_STARTS: Final = (
+    "fairgate_likely_starts",
+    "Likely starts whose outcome is known, counted by the leader: sum over replicas. `result`: inside the range, "
+    "earlier, later (or not at all).",
+)
+
 
 class QueueMetrics:
     """Exports the line of each team; `waited` is called for each release."""
@@ -53,6 +60,10 @@ class QueueMetrics:
     def watch_timeouts(self, timed_out: Mapping[TeamName, int]) -> None:
         """Export the gangs that this replica saw not come in time."""
         self._process.add_counts(*_TIMED_OUT, lambda: timed_out, labels=["team"])
+
+    def watch_starts(self, scored: Callable[[], Score]) -> None:
+        """Export how the likely starts came true that this replica forecast."""
+        self._process.add_counts(*_STARTS, lambda: scored()._asdict(), labels=["result"])
 
     def waited(self, team: TeamName, seconds: float) -> None:
         """Record how long a pod waited that was released."""

@@ -21,8 +21,8 @@ from webhook.page.http.view_pages import ViewPages
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.hub import Hub
 from webhook.page.live.line import SharedLine
-from webhook.page.live.snapshots import Snapshots
 from webhook.page.views.usage_history import UsageHistory
+from webhook.snapshots import Snapshots
 
 LOCAL: Final = "127.0.0.1"
 _SHUTDOWN_SECONDS: Final = 2.0

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, Strict, WithJsonSchema
 
 from webhook.core.model.amount import UNLIMITED, Limit, format_limit
+from webhook.core.model.duration import PATTERN as DURATION
 from webhook.policy import values
 
 Text = Annotated[str, Strict()]
@@ -19,9 +20,7 @@ _WEIGHT_SCHEMA: Final[dict[str, Any]] = {
     ]
 }
 _LIMIT_SCHEMA: Final[dict[str, Any]] = {"anyOf": [*_AMOUNT_SCHEMA["anyOf"], {"const": UNLIMITED.value}]}
-_DURATION_SCHEMA: Final[dict[str, Any]] = {
-    "anyOf": [{"type": "string", "pattern": f"^({values.DURATION})$"}, {"const": 0}]
-}
+_DURATION_SCHEMA: Final[dict[str, Any]] = {"anyOf": [{"type": "string", "pattern": f"^({DURATION})$"}, {"const": 0}]}
 _DURATION_LIMIT_SCHEMA: Final[dict[str, Any]] = {"anyOf": [*_DURATION_SCHEMA["anyOf"], {"const": UNLIMITED.value}]}
 _CORES_SCHEMA: Final[dict[str, Any]] = {
     "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{values.CORES}$"}]

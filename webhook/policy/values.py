@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Final
 
 from webhook.core.model.amount import UNLIMITED, Limit, parse_gpus
+from webhook.core.model.duration import parse_seconds
 from webhook.core.model.names import DEVICE_CLASS, UNASSIGNED
 from webhook.core.model.pod import DEFAULT_GRACE_SECONDS
 from webhook.core.world.force_deleted import LONGEST_SECONDS
@@ -17,7 +18,6 @@ MAX_WEIGHT: Final = 1_000_000
 MAX_QUEUE_DEPTH: Final = 100_000
 
 AMOUNT: Final = r"(0|[1-9][0-9]*)(\.[0-9]+|/[1-9][0-9]*)?"
-DURATION: Final = r"([0-9]+(\.[0-9]+)?(h|m|s))+|0"
 CORES: Final = r"[0-9]{1,6}(\.[0-9]{1,3}|m)?"
 BYTES: Final = r"[0-9]{1,12}(Ki|Mi|Gi|Ti)?"
 LABEL_VALUE: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
@@ -34,7 +34,6 @@ _MAX_NAME = 63  # longest label value, namespace name and name part of a key
 _MAX_SUBDOMAIN = 253
 _MAX_PATH = 4096
 _BINARY = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}
-_SECONDS = {"h": 3600, "m": 60, "s": 1}
 
 
 def _matching(pattern: str, longest: int, alphabet: str) -> Callable[[str], str]:
@@ -102,13 +101,10 @@ def seconds(value: object) -> int:
     """Parse a Go-style duration of whole seconds: 30s, 10m, 1h30m."""
     if value == 0 and not isinstance(value, bool):
         return 0
-    if not isinstance(value, str) or len(value) > _MAX_NUMBER or not re.fullmatch(DURATION, value):
-        raise ValueError(f"expected a duration such as 30s, 10m or 1h30m, got {described(value)}")
-    parts = re.findall(r"([0-9.]+)([hms])", value)
-    total = sum((Fraction(number) * _SECONDS[unit] for number, unit in parts), Fraction(0))
-    if total.denominator != 1:
-        raise ValueError(f"expected whole seconds, got {described(value)}")
-    return int(total)
+    try:
+        return parse_seconds(value if isinstance(value, str) else "")
+    except ValueError as error:
+        raise ValueError(f"{error}, got {described(value)}") from None
 
 
 def grace_period(value: int) -> int:

@@ -28,7 +28,9 @@ from webhook.observe.ledger_metrics import LedgerMetrics, LedgerState
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
 from webhook.server.leader.bypass_detector import BypassDetector
+from webhook.server.leader.run_log import RunLog
 from webhook.server.settings import StartupError
+from webhook.simulation.forecast.seen_runs import SeenRuns
 
 TICK_SECONDS: Final = 1.0
 
@@ -46,6 +48,7 @@ class LiveWorld:
     bypass_detector: BypassDetector
     shadow_labels: ShadowLabels
     counts: LedgerMetrics
+    runs: SeenRuns
 
     @classmethod
     async def connect(
@@ -84,8 +87,9 @@ class LiveWorld:
         bypass_detector = BypassDetector(
             world, shadow_labels, report=lambda pod: _report_bypass(pod, world, counts, logs), linger=ledger.linger
         )
+        run_log = RunLog(world, note)
         kinds = [
-            followed(kind, partial(note, kind.name))
+            followed(kind, partial(run_log.note, kind.name))
             for kind in world_kinds(world, pods=bypass_detector, lose=bypass_detector.delete_pod)
         ]
         feed = Feed(connection, (quota_kind(quotas), *kinds, ledger.kind()))
@@ -102,6 +106,7 @@ class LiveWorld:
             bypass_detector=bypass_detector,
             shadow_labels=shadow_labels,
             counts=counts,
+            runs=run_log.runs,
         )
 
     def background_tasks(

@@ -265,6 +265,8 @@ class Simulation:
 
     def _take_back(self) -> bool:
         """Reclaim GPUs as the evictor does."""
+        if not self._settings.has_evictor:
+            return False
         has_plan = self._reclaim.look()
         has_evicted = False
         for target in self._reclaim.due():

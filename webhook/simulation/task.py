@@ -42,11 +42,15 @@ class Evictions(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is assumed of pods and their controllers. Work is saved every `checkpoint_seconds` of a run; 0: never."""
+    """What is assumed of pods and their controllers. Work is saved every `checkpoint_seconds` of a run; 0: never.
+
+    Without `has_evictor` nothing is taken back from borrowing pods.
+    """
 
     refusals: Refusals = Refusals.RETRY
     evictions: Evictions = Evictions.RESTART
     checkpoint_seconds: int = 0
+    has_evictor: bool = True
 
 
 DEFAULT_SETTINGS: Final = Settings()

@@ -78,16 +78,69 @@ def test_every_pod_has_its_place_its_cause_its_holders_and_why_its_start_is_unkn
     assert result.exit_code == 0, result.output
     printed = rows(result)
     cause = "team vision holds 8 of 8; next when 2 GPUs come back"
-    assert printed[1] == f"1 1 vision/first vision ann 2 5h {cause} vision/Job/train 8 unknown"
+    assert printed[1] == f"1 1 vision/first vision ann 2 5h {cause} vision/Job/train 8 next"
     assert printed[2].startswith("2 2 vision/second vision bob 1 4h team vision holds 8 of 8; next when 1 GPU comes")
     assert printed[3] == "- - nlp/held nlp ann 2 3h scheduling gate example.com/gate of another controller - unknown"
-    reason = "no pod that ended can be read, and 5 are needed to tell how long pods run"
+    assert printed[2].endswith(" after 1 other")
+    reason = "no pod that ended can be read, and 5 are needed to tell how long pods run; annotation "
+    reason += "fairgate.dev/run-time tells it, too"
     assert printed[4:6] == [
         f"unknown for 2 pods: {reason}",
         "unknown for 1 pod: another controller's scheduling gate holds it",
     ]
     assert printed[6] == "total: 3 pods that ask for 5 GPUs"
     assert printed[-1].endswith("1 node, 1 pod; policy " + printed[-1].rpartition(" ")[2])
+
+
+def stated(pod, text):
+    pod["metadata"].setdefault("annotations", {})[keys.RUN_TIME] = text
+    return pod
+
+
+def line_of(found):
+    return msgspec.convert(json.loads(found.stdout), QueueReport).pods
+
+
+def test_in_a_new_cluster_stated_run_times_make_ranges(tmp_path):
+    world = [waiting_world()[0], stated(holder("train-0", started=ago(hours=1)), "2h")]
+    world += [
+        stated(gated("first", gpus=8, created=ago(minutes=50)), "30m"),
+        gated("second", gpus=8, created=ago(minutes=30)),
+    ]
+    first, second = (line_of(queue(tmp_path, "-o", "json", found=world))[n].likely_start for n in (0, 1))
+    assert 0 < first.earliest_seconds <= 3600 <= first.latest_seconds < 12 * 3600
+    assert first.earliest_seconds < second.earliest_seconds
+    assert first.latest_seconds < second.latest_seconds < 16 * 3600
+    said = line_of(queue(tmp_path, "-o", "json", found=world))[0].stated_run_time
+    assert (said.seconds, said.held, said.tried, said.believed) == (1800, 0, 0, True)
+
+
+def test_a_deadline_bounds_a_start_of_which_nothing_else_is_known(tmp_path):
+    running = holder("train-0", started=ago(hours=1))
+    running["spec"]["activeDeadlineSeconds"] = 2 * 3600
+    [first] = line_of(queue(tmp_path, "-o", "json", found=[waiting_world()[0], running, gated("first")]))
+    assert first.likely_start.earliest_seconds < 10
+    assert 3500 <= first.likely_start.latest_seconds <= 3600
+
+
+def test_where_no_start_can_be_forecast_it_says_how_long_the_last_ones_of_the_size_waited(tmp_path):
+    last = [started_pod(f"t{n}", waited=5 * 60 + n * 105) for n in range(21)]
+    found = [b.node("gpu-1", gpus=64), *last, waiting_world()[2]]
+    printed = rows(queue(tmp_path, found=found))
+    assert printed[1].endswith(" last 20: 7m to 40m"), "the oldest of 21 is left out"
+    assert "last 20: how long the last pods of this size in the team waited until they started" in printed
+    [first] = line_of(queue(tmp_path, "-o", "json", found=found))
+    earlier = first.earlier_starts
+    assert (earlier.starts, earlier.shortest_seconds, earlier.longest_seconds) == (20, 405, 2400)
+
+
+def started_pod(name, *, waited):
+    """A pod of two GPUs that started some time after it came; those that waited longer started later."""
+    made = holder(name, gpus=2)
+    start = datetime.now(UTC) - timedelta(hours=3) + timedelta(seconds=waited)
+    made["metadata"]["creationTimestamp"] = (start - timedelta(seconds=waited)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    made["status"]["startTime"] = start.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return made
 
 
 def test_one_team(tmp_path):

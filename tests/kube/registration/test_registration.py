@@ -124,10 +124,13 @@ def test_the_gangs_webhook_selects_workloads_with_the_annotation_and_fails_open(
     assert hook["clientConfig"]["url"] == "https://127.0.0.1:8443/gangs"
     assert (hook["failurePolicy"], hook["timeoutSeconds"], hook["sideEffects"]) == ("Ignore", 2, "None")
     names = [condition["name"] for condition in hook["matchConditions"]]
-    assert names == ["is-made-by-no-controller", "is-a-gang"]
+    assert names == ["is-made-by-no-controller", "has-marks-for-pods"]
     expression = hook["matchConditions"][1]["expression"]
     assert '["fairgate.dev/gang"] : "!absent") == "true" || ' in expression
-    assert '["fairgate.dev/topology"] : "!absent") != "!absent") && !(request.kind.group == "batch" && ' in expression
+    assert '["fairgate.dev/topology"] : "!absent") != "!absent" || ' in expression
+    assert '["fairgate.dev/run-time"] : "!absent") != "!absent" || (request.kind.group == "batch" && ' in expression
+    assert 'has((request.kind.kind == "CronJob" ? ' in expression, "Jobs with a deadline"
+    assert ') && !(request.kind.group == "batch" && ' in expression
 
 
 def test_the_ca_bundle_is_base64():

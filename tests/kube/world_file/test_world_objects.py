@@ -105,6 +105,18 @@ def test_foreign_annotations_and_fields_are_dropped():
     assert '"ephemeral": {}' in kept
 
 
+def test_a_pod_keeps_what_is_said_of_its_run():
+    annotations = {keys.RUN_TIME: "2h", keys.RUN_TIME_LIMIT: "9000s", "other": "x"}
+    found = {
+        "kind": "Pod",
+        "metadata": {"name": "p", "annotations": annotations},
+        "spec": {"activeDeadlineSeconds": 60},
+    }
+    kept = kept_fields(found, annotations=frozenset())
+    assert kept["metadata"]["annotations"] == {keys.RUN_TIME: "2h", keys.RUN_TIME_LIMIT: "9000s"}
+    assert kept["spec"] == {"activeDeadlineSeconds": 60}
+
+
 def test_a_waiting_pod_keeps_what_says_that_it_waits():
     decision = {"demand": {b.GPU: "1"}, "gpus": "1", "mode": "queue", "nodes": []}
     decision |= {"code": "WaitsForLimit", "policy": "p1", "at": "now"}

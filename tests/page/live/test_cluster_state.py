@@ -1,13 +1,14 @@
 """The shared state: rows that changed, policies, replacements, run times."""
 
-from collections import Counter
+from msgspec.structs import replace
 
 from tests import builders as b
 from tests.cli.sample_world import POLICY
 from tests.page.support.pages import policy_of, sample_objects, state_of
-from webhook.core.explain.likely_start import Run
-from webhook.core.model.names import NodeName, TeamName, Uid, User
-from webhook.page.live.cluster_state import ENDED, RunTimes
+from webhook.core.explain.likely_start import StartRange
+from webhook.core.explain.range_scores import Score
+from webhook.core.model.names import NodeName
+from webhook.kube.ledger.reports import RangesReport, ReplicaReport, Report
 
 
 def test_only_rows_that_differ_are_changed():
@@ -44,24 +45,20 @@ def test_every_change_is_reported_and_touches_no_unknown_node():
     assert dict(state.changed_rows([NodeName("gone")])) == {}
 
 
-def test_runs_that_end_are_remembered_up_to_a_number():
-    runs = RunTimes()
-    runs.add(None)
-    for number in range(ENDED + 10):
-        runs.add(Run(Uid(f"u{number}"), TeamName("t"), started=100))
-        runs.end(Uid(f"u{number}"), now=50 if number == 0 else 160)
-    runs.end(Uid("never seen"), now=1)
-    found = list(runs)
-    assert len(found) == ENDED
-    assert {run.ended - run.started for run in found} == {60}
+def test_starts_by_evictions_count_while_an_evictor_reports_that_it_leads():
+    state = state_of(sample_objects())
+    assert state.past(1_000).no_evictor == "", "a file says nothing about that"
+    state.evictor_at = 0.0
+    assert state.past(1_000).no_evictor == "no evictor is known to lead"
+    leads = ReplicaReport("evictor", "", "v", "p", "enforce", leading=True)
+    state.note_report(Report(replicas={"other": replace(leads, leading=False)}), 1_000)
+    assert state.past(1_000).no_evictor
+    state.note_report(Report(replicas={"evictor-0": leads}), 1_000)
+    assert (state.past(1_030).no_evictor, bool(state.past(1_036).no_evictor)) == ("", True)
 
 
-def test_a_team_and_a_user_with_many_short_runs_forget_their_own_first():
-    runs = RunTimes()
-    for number in range(50):
-        runs.add(Run(Uid(f"h{number}"), TeamName("honest"), started=1, ended=9_000, user=User("ada")))
-        runs.add(Run(Uid(f"o{number}"), TeamName("flood"), started=1, ended=9_000, user=User("bob")))
-    for number in range(3 * ENDED):
-        runs.add(Run(Uid(f"f{number}"), TeamName("flood"), started=1, ended=3, user=User("eve")))
-    kept = Counter(run.user for run in runs)
-    assert kept == {"ada": 50, "bob": 50, "eve": ENDED - 100}
+def test_scores_that_the_leader_publishes_are_kept_through_other_reports():
+    state = state_of(sample_objects())
+    state.note_report(Report(starts=[RangesReport(600, 3, 1, 0)]), 1_000)
+    state.note_report(Report(), 1_010)
+    assert state.past(1_020).scores.of(StartRange(0, 60)) == Score(3, 1, 0)

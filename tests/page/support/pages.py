@@ -14,10 +14,10 @@ from webhook.cli.world_source import WorldObjects
 from webhook.page.access.authenticator import UrlAuthenticator
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.cluster_watch import note_pod
-from webhook.page.live.snapshots import Snapshots
 from webhook.page.root import Page, PageSettings
 from webhook.page.views.gpu_map import ZONE
 from webhook.policy.load import parse
+from webhook.snapshots import Snapshots
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 GATE = "fairgate.dev/queue"

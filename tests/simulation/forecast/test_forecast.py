@@ -10,6 +10,7 @@ import pytest
 from tests.simulation.loads import GPU, T0, policy_of, task, team, world_of
 from webhook.core.explain.likely_start import Run, StartRange, UnknownStart
 from webhook.core.model.pod import Pod
+from webhook.core.model.run_time import NO_RUN_TIME, RunTime
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.simulation.engine import Simulation
 from webhook.simulation.forecast import forecast as module
@@ -59,7 +60,8 @@ def test_those_further_back_start_later():
 
 def test_without_ended_pods_it_is_unknown_and_says_how_many_are_needed():
     world = present(task("r", "a", 8), task("w", "a", 8, at=10))
-    assert starts(world, [])["w"].reason == "no pod that ended can be read, and 5 are needed to tell how long pods run"
+    want = "and 5 are needed to tell how long pods run; annotation fairgate.dev/run-time tells it, too"
+    assert starts(world, [])["w"].reason == f"no pod that ended can be read, {want}"
     assert starts(world, past(LENGTHS[:2]))["w"].reason.startswith("only 2 pods that ended can be read, and 5 are")
 
 
@@ -135,3 +137,48 @@ def clock_of(step):
     """A clock that goes on by so many seconds each time that it is read."""
     ticks = count()
     return lambda: float(next(ticks) * step)
+
+
+def saying(*said, world):
+    """The world, in which its waiting pods say of their runs what these say."""
+    for waiting, each in zip(sorted(world.waiting.all(), key=lambda pod: pod.created), said, strict=True):
+        world.set_waiting(replace(waiting, pod=waiting.pod._replace(run_time=each)))
+    return world
+
+
+def runs_on(world, run_time):
+    """Runs of the pods on nodes, of which their users say this."""
+    return [Run(pod.uid, "a", NOW - 600, 0, 8, None, run_time) for pod in world.pods()]
+
+
+def test_in_a_new_cluster_stated_run_times_make_ranges_along_the_line():
+    world = present(*(task(f"w{n}", "a", 8, at=9 * HOUR + n) for n in range(4)))
+    saying(*[RunTime(HOUR)] * 3, world=world)
+    found = starts(world, runs_on(world, RunTime(HOUR)))
+    latest = [found[f"w{n}"].latest for n in (1, 2, 3)]
+    assert all(isinstance(found[f"w{n}"], StartRange) for n in (1, 2, 3))
+    assert latest == sorted(latest)
+    assert latest[0] < 6 * HOUR
+
+
+def test_what_nothing_is_said_of_keeps_those_behind_it_unknown_and_those_before_known():
+    world = present(*(task(f"w{n}", "a", 8, at=9 * HOUR + n) for n in range(4)))
+    saying(RunTime(HOUR), NO_RUN_TIME, RunTime(HOUR), world=world)
+    found = starts(world, runs_on(world, RunTime(HOUR)))
+    assert isinstance(found["w1"], StartRange)
+    assert isinstance(found["w2"], StartRange)
+    assert found["w3"].reason.startswith("no pod that ended can be read")
+
+
+def test_a_start_that_needs_an_eviction_is_not_promised_where_no_evictor_leads():
+    policy = policy_of(team("a", 8), team("b", 0, limit=8))
+    world = present(task("borrower", "b", 8), policy=policy)
+    waiting = WaitingPod(task("w", "a", 8).pod._replace(uid="w"), "a", created=NOW - 60)
+    world.set_waiting(waiting)
+    runs = [*past(), *(Run(pod.uid, "b", NOW - 600, 0, 8) for pod in world.pods())]
+    with_evictor = Forecast(world, runs, now=NOW, clock=lambda: 0.0)(waiting.uid)
+    without = Forecast(world, runs, now=NOW, clock=lambda: 0.0, no_evictor="no evictor leads")(waiting.uid)
+    assert with_evictor.latest < 10 * 60, "reclaim makes room after its notice"
+    assert without.latest > 10 * 60, "it waits for the borrower to end"
+    never = Forecast(world, [], now=NOW, clock=lambda: 0.0, no_evictor="no evictor leads")(waiting.uid)
+    assert isinstance(never, UnknownStart)

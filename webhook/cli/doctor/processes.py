@@ -14,9 +14,6 @@ from webhook.kube.objects import keys
 from webhook.kube.registration import installation
 from webhook.observe.process import Component
 
-SILENT_SECONDS: Final = 35.0
-"""A process without a report for so long is gone, or cannot write: processes report every ten seconds."""
-
 STALE_ROOM_SECONDS: Final = 150.0
 """The room is written again every minute, or later where it takes the leader long."""
 
@@ -56,7 +53,7 @@ def processes_of(report: Report, component: Component, *, now: float) -> Process
         if each.component == component:
             at = reports.read_at(each.at)
             found.append(Process(name, each, now - at if at is not None else float("inf")))
-    alive = tuple(each for each in found if each.silent_seconds <= SILENT_SECONDS)
+    alive = tuple(each for each in found if each.silent_seconds <= reports.SILENT_SECONDS)
     hosts = {each.host for each in alive}
     return Processes(alive, tuple(each for each in found if each not in alive and each.host not in hosts))
 

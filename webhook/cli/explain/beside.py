@@ -128,6 +128,11 @@ async def fetch_details(kubeconfig: Path | None, request: DetailsRequest) -> Clu
         return ClusterDetails(evictor, budgets, events, workload, reader.why_no_workload, tuple(reader.notes))
 
 
+async def fetch_evictor(connection: "ApiConnection", namespace: str) -> Evictor:
+    """Return the leading evictor by its Lease, of a namespace before others."""
+    return await _Reader(connection).evictor(DetailsRequest(None, "", namespace))
+
+
 class _Reader:
     def __init__(self, connection: "ApiConnection") -> None:
         self.notes: list[str] = []

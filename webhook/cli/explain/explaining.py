@@ -1,7 +1,7 @@
 """Explains the subjects that were found, each on the world that was read."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,7 +13,7 @@ from webhook.cli.explain.whole import as_whole_gangs
 from webhook.cli.review.ample_nodes import AmpleNodes
 from webhook.cli.world_source import WorldObjects, world_of
 from webhook.core.explain.explanation import Explanation, PoolStep, explain, unreadable
-from webhook.core.explain.likely_start import Run
+from webhook.core.explain.past import Past
 from webhook.core.explain.policy_replay import requester_of
 from webhook.core.explain.queue_rows import QueueReader, QueueRow
 from webhook.core.model.decision import Deny, Queue
@@ -22,7 +22,7 @@ from webhook.core.model.original_request import as_asked
 from webhook.core.model.reason import waits_for
 from webhook.core.world.world import World
 from webhook.kube.kinds.model import Unknown
-from webhook.simulation.forecast.forecast import Forecast
+from webhook.simulation.forecast.forecast import read_line
 
 _NOT_LOOKED_AT: Final = "not looked at: you may not list all nodes and pods"
 
@@ -31,7 +31,7 @@ _NOT_LOOKED_AT: Final = "not looked at: you may not list all nodes and pods"
 class Found:
     """The subjects, their world, and the details that were read.
 
-    `name` is that of the source; `runs` reads how long pods ran so far, where a pod waits in line.
+    `name` is that of the source; `past` reads what likely starts are made of, where a pod waits in line.
     """
 
     subjects: Sequence[Subject | Unknown]
@@ -39,7 +39,7 @@ class Found:
     world: World
     details: ClusterDetails
     name: str
-    runs: Callable[[], Iterable[Run]]
+    past: Callable[[], Past]
 
 
 def explain_all(
@@ -100,8 +100,9 @@ class _Line:
             return None
         if self._reader is None:
             is_known = found.reading.coverage.is_room_known
-            forecast = Forecast(found.world, found.runs(), now=self._now, clock=time.process_time)
-            self._reader = QueueReader(found.world, starts=forecast, is_room_known=is_known)
+            self._reader = read_line(
+                found.world, found.past(), now=self._now, clock=time.process_time, is_room_known=is_known
+            )
         return self._reader.row(waiting)
 
 

@@ -14,13 +14,20 @@ from webhook.core.explain.queue_rows import QueueRow
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.decision import Outcome, Queue
 from webhook.core.model.reason import Code
-from webhook.core.model.text import ordinal
+from webhook.core.model.text import ordinal, printable, span
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, Possible, RoomKept
 from webhook.core.reclaim.reservation import EvictionTarget
 from webhook.core.reclaim.victim import Victim
 from webhook.kube.reclaim.holds import rfc3339
-from webhook.page.views.waiting_row import holders_text, start_text, waiting_report
+from webhook.page.views.waiting_row import (
+    LEAST_SCORED,
+    WaitingReport,
+    earlier_text,
+    holders_text,
+    start_text,
+    waiting_report,
+)
 
 NAMED: Final = 10
 _BORROWS: Final = "It borrows: it is evicted once a team needs its share back. No eviction is announced."
@@ -101,9 +108,25 @@ def line_lines(row: QueueRow, *, now: int) -> Iterator[str]:
         yield f"held by {holders_text(report)}"
     if place is not None:
         basis = (
-            row.start.reason if isinstance(row.start, UnknownStart) else "simulated with the run times of earlier pods"
+            row.start.reason
+            if isinstance(row.start, UnknownStart)
+            else "simulated with stated run times and those of earlier pods"
         )
         yield f"likely start: {start_text(report)}, {basis}"
+        yield from _start_facts(row, report)
+
+
+def _start_facts(row: QueueRow, report: WaitingReport) -> Iterator[str]:
+    """Yield how earlier ranges came true, how long others waited, and how what the user states held so far."""
+    if row.score.total >= LEAST_SCORED:
+        yield f"of {row.score.total:,} earlier ranges this wide in this cluster, {row.score.inside:,} were right"
+    if earlier := earlier_text(report):
+        yield earlier
+    if row.said is not None:
+        user = printable(row.waiting.user or "its user")
+        held = f"statements of {user} held in {row.said.held} of {plural(row.said.tried, 'pod')}"
+        believed = "" if row.said.is_believed else ", so it is not believed"
+        yield f"stated run time: {span(row.said.seconds)}; {held if row.said.tried else 'none was tried yet'}{believed}"
 
 
 def eviction_line(existing: Existing, beneficiary: str) -> str:

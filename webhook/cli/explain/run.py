@@ -18,7 +18,7 @@ from webhook.cli.explain.subjects import Subject, find_pod, pods_of_manifests, s
 from webhook.cli.explain.target import Target, read_target
 from webhook.cli.explain.workload import subjects_of_workload
 from webhook.cli.options import columns, is_colored
-from webhook.cli.queue.past import runs_of
+from webhook.cli.queue.past import past_of
 from webhook.cli.review.sources import read_sources
 from webhook.cli.screen import Screen, progress
 from webhook.cli.serialization import to_data
@@ -32,7 +32,7 @@ from webhook.cli.world_source import (
     read_objects,
     world_of,
 )
-from webhook.core.explain.likely_start import Run
+from webhook.core.explain.past import Past
 from webhook.core.model.names import NodeName
 from webhook.core.model.text import printable
 from webhook.core.world.world import World
@@ -98,10 +98,11 @@ def _find(options: Options) -> Found:
         subjects = list(subjects_of_workload(document, known, namespace=options.namespace, world=world, kinds=kinds))
     name = origin_of(options.source).name
 
-    def runs() -> Iterator[Run]:
-        return runs_of(reading, options.source, (options.namespace,), history=options.history)
+    def past() -> Past:
+        evictor = details.evictor
+        return past_of(reading, world, options.source, (options.namespace,), history=options.history, evictor=evictor)
 
-    return Found(subjects, reading, world, details, name, runs)
+    return Found(subjects, reading, world, details, name, past)
 
 
 def _details(options: Options, target: Target | None, *, has_names: bool) -> ClusterDetails:

@@ -25,6 +25,7 @@ from webhook.cli.review.review_world import ReviewWorld, add_manifests, evaluate
 from webhook.cli.review.sources import Source as Manifest
 from webhook.cli.world_source import WorldError, WorldObjects, world_of
 from webhook.cluster.reads.permitted_read import ReadScope
+from webhook.core.explain.past import NO_PAST
 from webhook.core.model.decision import Deny
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Requester
@@ -38,8 +39,8 @@ from webhook.kube.pod.pods import unix_seconds
 from webhook.page.http.answers import Explained, Reviewed
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.readable import UNKNOWN, Readable
-from webhook.page.live.snapshots import SnapshotError, Snapshots, TooLongError
 from webhook.page.views.viewer import Viewer
+from webhook.snapshots import SnapshotError, Snapshots, TooLongError
 
 _WIDTH: Final = 110
 _LONGEST: Final = 1_024
@@ -109,8 +110,8 @@ class CommandAnswers:
         subject = subject_of_pod(asked.pod, namespace=asked.namespace, world=world)
         existing = subject.existing or _NOT_THERE
         resident = world.pod(existing.uid)  # explaining removes it
-        runs = reading.runs if readable.viewer.sees_all else ()
-        found = Found([subject], read, world, asked.details, self._state.origin, lambda: runs)
+        past = self._state.past(time.time()) if readable.viewer.sees_all else NO_PAST
+        found = Found([subject], read, world, asked.details, self._state.origin, lambda: past)
         [explained], _ = explain_all(found, now=int(time.time()), has_reclaim=has_reclaim)
         if not readable.viewer.sees_all:
             explained = replace(explained, line=None)  # places and likely starts follow from all pods

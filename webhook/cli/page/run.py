@@ -40,11 +40,11 @@ from webhook.page.access.rights import ApiRights
 from webhook.page.live.cluster_state import ClusterState, Reading
 from webhook.page.live.cluster_watch import note_event
 from webhook.page.live.kept_objects import KeptObjects
-from webhook.page.live.snapshots import Snapshots
 from webhook.page.live.state_updater import READING, StateUpdater
 from webhook.page.root import LOCAL, Page, PageSettings
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 from webhook.server.settings import FileWorld, LiveCluster
+from webhook.snapshots import Snapshots
 
 ENDED: Final = 0
 CANNOT_START: Final = 2

@@ -45,7 +45,8 @@ def queue(options: Options) -> None:
     Each with its place among all and in its team, what it waits for, who holds most of that, and when it is likely to
     start. Places are those of the fair order if each pod starts in its turn: a pod that fits into room which those
     ahead of it cannot use starts earlier. The likely start is a range from simulations of the line with the run times
-    of earlier pods, or unknown with the reason, and never a promise.
+    that users state (annotation fairgate.dev/run-time) and those of earlier pods; where none is known, it is how long
+    the last pods of that size waited. It is never a promise.
 
     If you may not list all pods, places count those that you may list.
     """

@@ -7,7 +7,7 @@ import click
 
 from webhook.cli.options import columns, is_colored
 from webhook.cli.queue.command import Options
-from webhook.cli.queue.past import runs_of
+from webhook.cli.queue.past import past_of
 from webhook.cli.queue.report import report_of
 from webhook.cli.queue.table import to_table
 from webhook.cli.screen import progress
@@ -22,12 +22,11 @@ from webhook.cli.world_source import (
     read_objects,
     world_of,
 )
-from webhook.core.explain.likely_start import Starts
-from webhook.core.explain.queue_rows import QueueReader
+from webhook.core.explain.past import Past
 from webhook.core.model.names import TeamName
 from webhook.core.world.world import World
 from webhook.policy.problems import PolicyError, PolicyUnreadable
-from webhook.simulation.forecast.forecast import Forecast
+from webhook.simulation.forecast.forecast import read_line
 
 SHOWN: Final = 0
 UNREADABLE: Final = 2
@@ -44,9 +43,8 @@ def run(options: Options) -> int:
             policy = choose_policy(options.policy, options.source)
             found = read_objects(options.source, namespaces=options.namespaces)
             world = world_of(found, policy, name=origin_of(options.source).name)
-            runs = tuple(runs_of(found, options.source, options.namespaces, history=options.history))
-            forecast = Forecast(world, runs, now=int(time.time()), clock=time.process_time)
-            text = _written(options, found, world, forecast)
+            past = past_of(found, world, options.source, options.namespaces, history=options.history)
+            text = _written(options, found, world, past)
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         print_problems(error)
         return UNREADABLE
@@ -55,15 +53,23 @@ def run(options: Options) -> int:
     return SHOWN
 
 
-def _written(options: Options, found: WorldObjects, world: World, starts: Starts) -> str:
+def _written(options: Options, found: WorldObjects, world: World, past: Past) -> str:
     now = int(time.time())
     team = None if options.team is None else _known(TeamName(options.team), world)
-    reader = QueueReader(world, starts=starts, is_room_known=found.coverage.is_room_known)
+    reader = read_line(world, past, now=now, clock=time.process_time, is_room_known=found.coverage.is_room_known)
     rows = reader.rows(team)
     if options.layout.is_data:
         return to_data(report_of(rows, found.coverage.notes()), options.layout)
     source = describe_world(origin_of(options.source), world)
-    return to_table(rows, now=now, limit=options.limit, source=source, width=columns(), is_colored=is_colored())
+    return to_table(
+        rows,
+        now=now,
+        limit=options.limit,
+        source=source,
+        width=columns(),
+        is_colored=is_colored(),
+        no_evictor=past.no_evictor,
+    )
 
 
 def _known(team: TeamName, world: World) -> TeamName:

@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from webhook.core.admission.assessment import Assessment, assess
-from webhook.core.admission.domain_rules import gang_warnings, place_beside
+from webhook.core.admission.domain_rules import place_beside
 from webhook.core.admission.gang_rules import queue_for_gang
+from webhook.core.admission.ignored_requests import ignored_requests
 from webhook.core.admission.node_choice import ChargedChoice, choose, in_domain, node_choice_of_pools
 from webhook.core.admission.objections import objections, reasons_against
 from webhook.core.admission.old_pods import with_old_pods
@@ -113,8 +114,6 @@ def _admitted(assessed: Assessment, choice: ChargedChoice, world: World) -> Admi
                 Reason(Code.PRIORITY_CLASS_UNKNOWN, "PriorityClass {class} of tier {tier} is not known yet", facts)
             )
     domain = None if pod.gang is None else pod.gang.domain
-    says_something = domain is not None or pod.domain_problem or pod.gang_problem
-    about_gang = gang_warnings(pod, domain, world) if says_something else ()
     return Admit(
         Charge(team.name, tier, pod.demand.gpus, choice.model, user),
         pod.demand,
@@ -122,7 +121,7 @@ def _admitted(assessed: Assessment, choice: ChargedChoice, world: World) -> Admi
         reason,
         world.policy.hash,
         priority=priority,
-        warnings=assessed.warnings + choice.notes + about_gang,
+        warnings=assessed.warnings + choice.notes + ignored_requests(pod, domain, world),
         requested_tier=requested,
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence, Set
 from typing import Any, Final
 
 from webhook.core.admission.assessment import Assessment, EarlyDecision
-from webhook.core.admission.domain_rules import gang_warnings
+from webhook.core.admission.ignored_requests import ignored_requests
 from webhook.core.admission.node_choice import ChargedChoice, choose
 from webhook.core.admission.objections import objections, reasons_against
 from webhook.core.admission.pools import may_grow
@@ -229,7 +229,7 @@ def wait_in_line(assessed: Assessment, code: Code, cause: Statement, world: Worl
     if full := _full(team, world):
         return Deny((full,))
     why = waits_for(code, cause, place=world.waiting.count(team.name) + 1)
-    warnings = gang_warnings(pod, None if pod.gang is None else pod.gang.domain, world)
+    warnings = ignored_requests(pod, None if pod.gang is None else pod.gang.domain, world)
     return Queue(
         team.name,
         pod.demand,

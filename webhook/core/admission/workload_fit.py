@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from webhook.core.admission.assessment import Assessment, assess
-from webhook.core.admission.domain_rules import domain_refusal, gang_warnings
+from webhook.core.admission.domain_rules import domain_refusal
+from webhook.core.admission.ignored_requests import ignored_requests
 from webhook.core.admission.queueing import can_queue, may_wait_for_borrowers
 from webhook.core.admission.unplaced import never_fits
 from webhook.core.model.amount import Units
@@ -160,10 +161,10 @@ def _problems(gpu_parts: Sequence[_GpuPart], world: World) -> Sequence[Reason]:
 
 
 def _in_no_domain(parts: Sequence[_GpuPart], team: Team, world: World) -> Iterable[Reason]:
-    """Yield what is ignored of what the pods say about domains, and why no domain that they require could hold them."""
+    """Yield what is ignored of what the pods say of themselves, and why no domain that they require could hold them."""
     pods: list[Pod] = []
     for part in parts:
-        yield from gang_warnings(part.pod, part.domain, world)
+        yield from ignored_requests(part.pod, part.domain, world)
         if part.assessed.early_decision is None:
             pods += [part.pod] * min(1 if part.number is None else part.number, MAX_MEMBERS)
     request = next((part.domain for part in parts if part.domain is not None), None)

@@ -4,15 +4,18 @@ A pod is judged on the present world by the judge that releases pods. The text o
 possible: where the viewer does not see all nodes, and for more kinds of pods than `MAX_JUDGED`.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from webhook.core.admission.assessment import assess
 from webhook.core.admission.gang_rules import recounted
 from webhook.core.admission.queueing import limits_in_the_way
-from webhook.core.explain.likely_start import LikelyStart, StartRange, Starts, UnknownStart, no_forecast
+from webhook.core.explain.earlier_starts import EarlierStarts
+from webhook.core.explain.likely_start import LikelyStart, Said, StartRange, Starts, UnknownStart, no_forecast
 from webhook.core.explain.line_places import Place, places
+from webhook.core.explain.past import NO_PAST, Past
+from webhook.core.explain.range_scores import NO_SCORE, Score
 from webhook.core.gangs.gang_line import gang_in_line
 from webhook.core.model.amount import Units
 from webhook.core.model.names import GangId, TeamName, Uid
@@ -46,6 +49,8 @@ class QueueRow:
     """A waiting pod. `place` is None where it is not in line: another controller's gate holds it, or it ends.
 
     `reason` says what it waits for, in numbers; `holders` hold most of that. `gates` are those of other controllers.
+    `score` is how ranges as wide as its likely start came true, `earlier` how long the last pods like it waited, `said`
+    what its user said of its run.
     """
 
     waiting: WaitingPod
@@ -55,6 +60,9 @@ class QueueRow:
     holders: tuple[Holder, ...] = ()
     gates: tuple[str, ...] = ()
     start: LikelyStart = _NOT_FORECAST
+    score: Score = NO_SCORE
+    earlier: EarlierStarts | None = None
+    said: Said | None = None
 
     @property
     def code(self) -> Code:
@@ -89,14 +97,32 @@ class _Cause(NamedTuple):
     reason: Reason
     holders: tuple[Holder, ...] = ()
     starts_now: bool = False
+    takes_back: bool = False
+
+
+def _nothing_said(_waiting: WaitingPod) -> Said | None:
+    return None
 
 
 class QueueReader:
-    """Reads the line of a world, which must not change meanwhile. `starts` forecasts when its pods start."""
+    """Reads the line of a world, which must not change meanwhile. `starts` forecasts when its pods start.
 
-    def __init__(self, world: World, *, starts: Starts = no_forecast, is_room_known: bool = True) -> None:
+    `past` is how pods ran and waited before, and how earlier forecasts came true; `said` what is said of a pod's run.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        starts: Starts = no_forecast,
+        past: Past = NO_PAST,
+        said: Callable[[WaitingPod], Said | None] = _nothing_said,
+        is_room_known: bool = True,
+    ) -> None:
         self._world = world
         self._starts = starts if is_room_known else _no_start
+        self._past = past
+        self._said = said
         self._is_room_known = is_room_known
         self._places = places(world)
         self._borrowed = BorrowedRoom(world)
@@ -114,6 +140,14 @@ class QueueReader:
 
     def row(self, waiting: WaitingPod) -> QueueRow:
         """Return one waiting pod."""
+        row = self._row(waiting)
+        if row.place is None:
+            return row
+        score = self._past.scores.of(row.start) if isinstance(row.start, StartRange) else NO_SCORE
+        earlier = self._past.waits.of(waiting.team, row.gpus)
+        return replace(row, score=score, earlier=earlier, said=self._said(waiting))
+
+    def _row(self, waiting: WaitingPod) -> QueueRow:
         pod, place = waiting.pod, self._places.get(waiting.uid)
         gpus = (self._world.with_claims(pod).demand if pod.needs_resolution else pod.demand).gpus
         row = QueueRow(waiting, gpus, written_reason(waiting), place)
@@ -146,7 +180,7 @@ class QueueReader:
         if not self._is_room_known:
             return row
         if place.of_team == 1:
-            return replace(row, reason=found.reason, start=_NOW)
+            return replace(row, reason=found.reason, start=row.start if found.takes_back else _NOW)
         facts = {"pods": place.of_team - 1, "team": waiting.team}
         return replace(row, reason=Reason(Code.WAITS_IN_LINE, "{pods:pod} of team {team} ahead of it", facts))
 
@@ -179,7 +213,8 @@ class QueueReader:
     def _cause_of(self, judged: Judged) -> _Cause:
         match judged.verdict:
             case Fits():
-                return _Cause(_TAKEN_BACK if judged.takes_back else _STARTS, starts_now=True)
+                is_back = judged.takes_back
+                return _Cause(_TAKEN_BACK if is_back else _STARTS, starts_now=True, takes_back=is_back)
             case Never() | Paced():
                 return _Cause(judged.reason or _NOT_KNOWN)
             case NoRoom():

@@ -12,6 +12,7 @@ from webhook.core.model.demand import Demand
 from webhook.core.model.gang import Gang
 from webhook.core.model.labels import unpack
 from webhook.core.model.names import GangId, GpuModel, Labels, Namespace, NodeName, ResourceName, Uid, User
+from webhook.core.model.run_time import NO_RUN_TIME, RunTime
 from webhook.core.model.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.model.tier import TIERS, Tier
 from webhook.core.model.topology import AffinityRule, TopologyRule, anti_affinity
@@ -62,7 +63,7 @@ class Pod(NamedTuple):
     resources of the only nodes that it may be on, where `nvidia.com/gpu` are slices on all of them. `is_queued`: it has
     Fairgate's scheduling gate. `foreign_gates` are the gates of other controllers. `gang` is what it starts with.
     `domain_problem` says why its annotation about domains is ignored, "" if it is not, and `gang_problem` the same of
-    its mark of a gang and of the gang's size.
+    its mark of a gang and of the gang's size. `run_time` is how long it runs, as its user says: no decision reads it.
     """
 
     namespace: Namespace
@@ -93,6 +94,7 @@ class Pod(NamedTuple):
     gang: Gang | None = None
     domain_problem: str = ""
     gang_problem: str = ""
+    run_time: RunTime = NO_RUN_TIME
 
     @property
     def needs_resolution(self) -> bool:

@@ -68,8 +68,10 @@ class Code(StrEnum):
     UNKNOWN_USER = "UnknownUser"
     TOPOLOGY_IGNORED = "TopologyIgnored"
     GANG_IGNORED = "GangIgnored"
+    RUN_TIME_IGNORED = "RunTimeIgnored"
     # of Jobs, and of workloads that fail by evictions or by waiting
     GANG_MARKED = "GangMarked"
+    RUN_TIME_COPIED = "RunTimeCopied"
     EVICTIONS_IGNORED = "EvictionsIgnored"
     EVICTIONS_COUNT = "EvictionsCount"
     DEADLINE_IN_LINE = "DeadlineInLine"

@@ -19,7 +19,16 @@ def report_crd() -> _Json:
 
 
 def _schema() -> _Json:
-    text, texts = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
+    text, texts, number = {"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "integer"}
+    ranges = {
+        "type": "object",
+        "description": "How many pods started inside their likely range, earlier, and later or not.",
+        "required": ["upToSeconds"],
+        "properties": {
+            "upToSeconds": {**number, "description": "Width of the ranges at most; 0 for wider ones."},
+            **dict.fromkeys(("inside", "earlier", "later"), number),
+        },
+    }
     policy = {
         "type": "object",
         "description": "The policy in force, in the report `policy`.",
@@ -94,6 +103,11 @@ def _schema() -> _Json:
                 "type": "object",
                 "description": "Processes by identity, in the report `replicas`.",
                 "additionalProperties": replica,
+            },
+            "starts": {
+                "type": "array",
+                "description": "How likely starts came true, in the report `starts`.",
+                "items": ranges,
             },
         },
     }

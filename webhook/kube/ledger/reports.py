@@ -1,6 +1,6 @@
 """Report, the object in which Fairgate publishes its state: the policy in force, one entry for each process, the room.
 
-There are Reports `policy`, `replicas`, `room` and `usage`, cluster-scoped so that no namespace admin can forge one.
+There are Reports `policy`, `replicas`, `room`, `starts` and `usage`, cluster-scoped so that no tenant can forge one.
 Every write is a merge patch of the writer's own part, so writers never conflict. Texts are truncated to a fixed length.
 """
 
@@ -10,13 +10,21 @@ from typing import Any, Final
 
 import msgspec
 
+from webhook.core.explain.range_scores import CLASSES, WIDTHS, RangeScores, Score
 from webhook.kube.objects import keys
 
 PATH: Final = f"/apis/{keys.OWN_API}/{keys.REPORTS}"
 POLICY: Final = "policy"
 REPLICAS: Final = "replicas"
+STARTS: Final = "starts"
 ROOM: Final = "room"
 USAGE: Final = "usage"
+
+SILENT_SECONDS: Final = 35.0
+"""A process without a report for so long is gone, or cannot write: processes report every ten seconds."""
+
+EVICTOR: Final = "evictor"
+"""The component of a process that evicts."""
 
 MAX_POLICY_BYTES: Final = 1_000_000
 """The largest policy that is published: etcd's limit for an object is 1.5 MiB."""
@@ -74,6 +82,15 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     unevictable: list[str] = []
 
 
+class RangesReport(msgspec.Struct, frozen=True, rename="camel"):
+    """How likely starts came true whose ranges were up to so many seconds wide; 0 for wider ones."""
+
+    up_to_seconds: int
+    inside: int = 0
+    earlier: int = 0
+    later: int = 0
+
+
 class RoomReport(msgspec.Struct, frozen=True, rename="camel"):
     """The cluster without names of pods, namespaces and users: how many there are, and `content` (room_report.py).
 
@@ -122,6 +139,7 @@ class Report(msgspec.Struct, frozen=True):
 
     policy: PolicyReport | None = None
     replicas: dict[str, ReplicaReport] = {}
+    starts: list[RangesReport] = []
     room: RoomReport | None = None
     usage: UsageReport | None = None
 
@@ -137,6 +155,33 @@ def decode(body: bytes) -> Report:
 def report_patch(name: str, report: PolicyReport | RoomReport | UsageReport) -> dict[str, Any]:
     """Return a merge patch with all of the report of this name."""
     return {"metadata": _UNSTORED, name: msgspec.to_builtins(report)}
+
+
+def starts_patch(scores: RangeScores) -> dict[str, Any]:
+    """Return how likely starts came true as a merge patch, which replaces what was written before."""
+    rows = [RangesReport(_width(index), *score) for index, score in sorted(scores.by_class.items())]
+    return {"metadata": _UNSTORED, "starts": msgspec.to_builtins(rows)}
+
+
+def scores_of(report: Report | None) -> RangeScores:
+    """Return how likely starts came true; nothing where that is not published."""
+    classes = {_width(index): index for index in range(CLASSES)}
+    rows = [each for each in (report.starts if report is not None else ()) if each.up_to_seconds in classes]
+    return RangeScores((classes[row.up_to_seconds], Score(row.inside, row.earlier, row.later)) for row in rows)
+
+
+def _width(index: int) -> int:
+    return WIDTHS[index] if index < len(WIDTHS) else 0
+
+
+def evictor_leads(report: Report, *, now: float | None) -> bool:
+    """Whether an evictor leads, by the reports of the processes; `now` is in seconds of Unix time."""
+    for each in report.replicas.values():
+        at = read_at(each.at)
+        is_fresh = now is None or (at is not None and now - at <= SILENT_SECONDS)
+        if each.component == EVICTOR and each.leading and is_fresh:
+            return True
+    return False
 
 
 def replica_patch(identity: str, report: ReplicaReport | None, *, gone: Iterable[str] = ()) -> dict[str, Any]:

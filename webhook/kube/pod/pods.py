@@ -12,11 +12,13 @@ from webhook.core.model.demand import Weights
 from webhook.core.model.names import Namespace, Uid
 from webhook.core.model.pod import DEFAULT_GRACE_SECONDS, NO_UID, Handling, Owner, Pod
 from webhook.core.model.reason import Code, Reason
+from webhook.core.model.run_time import NO_RUN_TIME
 from webhook.kube.objects import bounds, keys, objects
 from webhook.kube.pod.constraints import read_placement
 from webhook.kube.pod.demands import Reading, read_demand
 from webhook.kube.pod.domain_requests import domain_problem
 from webhook.kube.pod.gangs import gang_of, gang_problem, ignored_of_gang
+from webhook.kube.pod.stated_run_time import stated_run_time
 
 _NO_KEYS: Final[Mapping[str, str]] = {}
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
@@ -124,6 +126,9 @@ def to_pod(
         if annotations
         else "",
         gang_problem=ignored_of_gang(annotations, gang, has_controller=controller is not None) if annotations else "",
+        run_time=stated_run_time(annotations, spec.active_deadline_seconds)
+        if annotations or spec.active_deadline_seconds is not None
+        else NO_RUN_TIME,
     )
 
 

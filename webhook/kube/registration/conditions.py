@@ -44,16 +44,30 @@ def of_workloads(policy: Policy) -> list[_Json]:
 
 
 def of_gangs(policy: Policy) -> list[_Json]:
-    """Return conditions that select workloads whose annotations make their pods a gang, unless a controller made them.
+    """Return conditions that select workloads of which pod templates are to have annotations, unless of a controller.
+
+    Those are workloads that are gangs or state their run time, and Jobs with GPUs and a deadline.
 
     A Deployment's annotations are copied to its ReplicaSets, whose template must stay that of the Deployment. Jobs
     whose templates the jobs webhook has annotated are excluded, too.
     """
     gang = f"{metadata_value('object', 'annotations', keys.GANG)} == {quoted('true')}"
     domain = f"{metadata_value('object', 'annotations', keys.TOPOLOGY)} != {quoted(_ABSENT)}"
+    states = f"{metadata_value('object', 'annotations', keys.RUN_TIME)} != {quoted(_ABSENT)}"
     requests = gpu_pod_expression(policy, spec="object.spec.template.spec")
-    is_gang = f"({gang} || {domain}) && !({_DECIDES_EVICTIONS} && ({requests}))"
-    return [_MADE_BY_NO_CONTROLLER, {"name": "is-a-gang", "expression": is_gang}]
+    has_marks = (
+        f"({gang} || {domain} || {states} || {_has_deadline(policy)}) && !({_DECIDES_EVICTIONS} && ({requests}))"
+    )
+    return [_MADE_BY_NO_CONTROLLER, {"name": "has-marks-for-pods", "expression": has_marks}]
+
+
+def _has_deadline(policy: Policy) -> str:
+    """Return a CEL expression: it is a Job with GPUs, or a CronJob of such, that has a deadline."""
+    job = '(request.kind.kind == "CronJob" ? object.spec.jobTemplate.spec : object.spec)'
+    is_job = 'request.kind.group == "batch" && request.kind.kind in ["Job", "CronJob"]'
+    return (
+        f"({is_job} && has({job}.activeDeadlineSeconds) && ({gpu_pod_expression(policy, spec=f'{job}.template.spec')}))"
+    )
 
 
 def of_jobs(policy: Policy) -> list[_Json]:

@@ -96,7 +96,8 @@ def webhook_configurations(
         "reinvocationPolicy": "IfNeeded",
     }
     gangs = {
-        # Ignore: its pods then are no gang by annotation, and start one by one as they would without Fairgate.
+        # Ignore: its pods then are no gang by annotation, and start one by one as they would without Fairgate; and
+        # their likely starts do not know its run time.
         **_webhook(GANGS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=of_gangs(policy)),
         "rules": workload_rules(policy),
         "clientConfig": client(GANGS_PATH),

@@ -82,7 +82,7 @@ def _expanded(
         name,
         sets,
         row.kind.is_gang,
-        tuple(map(shortened, found.warnings)) + _misplaced_gang(document, sets, budget),
+        tuple(map(shortened, found.warnings)) + _misplaced(document, sets, budget),
         later,
         eviction_effect(document, row, budget),
         running_deadline(document, row.deadline),
@@ -102,14 +102,26 @@ def flattened(documents: Iterable[object]) -> Iterator[Json]:
             yield document
 
 
-def _misplaced_gang(document: Json, sets: Iterable[PodSet], budget: Budget) -> tuple[str, ...]:
-    """Return a warning if annotation fairgate.dev/gang is on a workload, and not all of its pods get it."""
-    if keys.GANG not in marks_of(document):
+def _misplaced(document: Json, sets: Iterable[PodSet], budget: Budget) -> tuple[str, ...]:
+    """Return a warning for each annotation of a workload that is read on pods, if not all of its pods get it."""
+    marks = {key: effect for key, effect in _WITHOUT.items() if key in marks_of(document)}
+    if not marks:
         return ()
-    templates = (mapping(mapping(pods.template.get("metadata")).get("annotations")) for pods in sets if pods.template)
-    if all(annotations.get(keys.GANG) == "true" for annotations in templates) or gang_marks(document, budget):
+    templates = [mapping(mapping(pods.template.get("metadata")).get("annotations")) for pods in sets if pods.template]
+    missing = [key for key in marks if not all(_is_said(key, annotations) for annotations in templates)]
+    if not missing or gang_marks(document, budget):
         return ()  # where its templates do not have it, the webhook copies it
-    return (f"annotation {keys.GANG} is read on pods: put it on the pod template too, or they start one by one",)
+    return tuple(
+        f"annotation {key} is read on pods: put it on the pod template too, or {marks[key]}" for key in missing
+    )
+
+
+def _is_said(key: str, annotations: Json) -> bool:
+    """Whether pods say what their workload does; their own run time goes before its."""
+    return annotations.get(key) == "true" if key == keys.GANG else key in annotations
+
+
+_WITHOUT: Final = {keys.GANG: "they start one by one", keys.RUN_TIME: "their likely starts do not know it"}
 
 
 def _of_parts(parts: Iterable[Json], context: ReadContext, kinds: KindTable) -> Iterator[PodSet]:

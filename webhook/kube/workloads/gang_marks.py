@@ -1,17 +1,27 @@
-"""Annotations of a workload about its gang, copied to its pod templates: only there do its pods get them."""
+"""Annotations of a workload about its gang and its run time, copied to its pod templates: only there its pods get them.
+
+The deadline of a Job is copied, too: pods of theirs are read without their Jobs.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
+from webhook.core.model.run_time import MAX_SECONDS
 from webhook.kube.kinds.budget import Budget
-from webhook.kube.kinds.model import Json, mapping
+from webhook.kube.kinds.model import Json, mapping, text
+from webhook.kube.kinds.paths import dig
 from webhook.kube.objects import bounds, keys
 from webhook.kube.objects.json_patch import Operation, add, escape
+from webhook.kube.pod.stated_run_time import written_limit
 
 _MARK: Final = "true"
 _MAX_VALUE: Final = 400
-"""Characters of a domain that are copied: a longer one is ignored on pods too."""
+"""Characters of a domain or run time that are copied: a longer one is ignored on pods too."""
+_DEADLINES: Final = {
+    "Job": "spec.activeDeadlineSeconds",
+    "CronJob": "spec.jobTemplate.spec.activeDeadlineSeconds",
+}
 _DEEPEST: Final = 12
 """Levels of an object at which templates are searched for: AppWrappers of JobSets have them at the tenth."""
 _SEARCH_STEPS: Final = 3
@@ -87,11 +97,24 @@ def _added(value: object, path: Sequence[str | int], added: object, budget: Budg
 
 
 def marks_of(document: Json) -> Mapping[str, str]:
-    """Return the annotations of a workload that its pods are to have: that it is a gang, and its domain."""
+    """Return the annotations that the pods of a workload are to have: that it is a gang, its domain, its run time."""
     written = mapping(mapping(document.get("metadata")).get("annotations"))
     found = {keys.GANG: _MARK} if written.get(keys.GANG) == _MARK else {}
-    domain = written.get(keys.TOPOLOGY)
-    return {**found, keys.TOPOLOGY: domain} if isinstance(domain, str) and len(domain) <= _MAX_VALUE else found
+    for key in (keys.TOPOLOGY, keys.RUN_TIME):
+        value = written.get(key)
+        if isinstance(value, str) and len(value) <= _MAX_VALUE:
+            found[key] = value
+    if deadline := _job_deadline(document):
+        found[keys.RUN_TIME_LIMIT] = written_limit(deadline)
+    return found
+
+
+def _job_deadline(document: Json) -> int:
+    """Return the activeDeadlineSeconds of a Job, or of the Jobs of a CronJob; 0 for none."""
+    is_batch = text(document.get("apiVersion")).partition("/")[0] == "batch"
+    path = _DEADLINES.get(text(document.get("kind"))) if is_batch else None
+    value = None if path is None else dig(document, path)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_SECONDS else 0
 
 
 def _templates(value: object, path: _Path, depth: int, budget: Budget) -> Iterator[tuple[_Path, Json]]:

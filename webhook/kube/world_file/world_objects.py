@@ -80,6 +80,7 @@ _POD: Final[Shape] = {
                 "resourceClaims",
                 "schedulingGroup",
                 "terminationGracePeriodSeconds",
+                "activeDeadlineSeconds",
             ),
             _ALL,
         ),
@@ -141,7 +142,7 @@ _ENDED: Final = ("Succeeded", "Failed")
 _READ_ANNOTATIONS: Final = frozenset(
     {
         *(keys.DECISION, *keys.LINE_ANNOTATIONS, keys.REQUIRES, keys.POOL),
-        *(keys.MIRROR, keys.GPUSHARE_DEVICE),
+        *(keys.MIRROR, keys.GPUSHARE_DEVICE, keys.RUN_TIME, keys.RUN_TIME_LIMIT),
     }
 )
 

@@ -17,9 +17,9 @@ from webhook.page.http.protection import add_headers, cookie_name, set_cookie
 from webhook.page.http.stream import stream_to
 from webhook.page.http.templates import StaticFile, Templates, static_files
 from webhook.page.http.view_pages import ViewPages
-from webhook.page.live.snapshots import SnapshotError
 from webhook.page.live.state_updater import READING
 from webhook.page.views.viewer import Viewer
+from webhook.snapshots import SnapshotError
 
 _OPEN: Final = frozenset({"/healthz", "/open", "/sign-in"})
 _VIEWER: Final = web.RequestKey("viewer", Viewer)

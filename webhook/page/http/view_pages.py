@@ -23,14 +23,14 @@ from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.hub import Hub
 from webhook.page.live.line import COMPUTED, SharedLine
 from webhook.page.live.readable import Readable
-from webhook.page.live.snapshots import SnapshotError
 from webhook.page.views.gpu_map import by_fragmentation, holders_of
 from webhook.page.views.search import LONGEST, MOST
 from webhook.page.views.team_letters import team_letters
 from webhook.page.views.teams import ShareRow
 from webhook.page.views.usage_history import Point, UsageHistory, sparkline, summed
 from webhook.page.views.viewer import Viewer
-from webhook.page.views.waiting_row import COLUMNS, WaitingReport, start_text
+from webhook.page.views.waiting_row import COLUMNS, WaitingReport, start_cell
+from webhook.snapshots import SnapshotError
 
 ROWS: Final = 100
 """Nodes, decisions or waiting pods on one page of a table."""
@@ -196,7 +196,7 @@ class ViewPages:
             status,
             found=found,
             waiting=waiting,
-            start="" if waiting is None else start_text(waiting),
+            start="" if waiting is None else start_cell(waiting),
             namespace=namespace,
             name=name,
         )

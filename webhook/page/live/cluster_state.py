@@ -4,23 +4,23 @@ Changes are only noted; `changed_rows` computes the rows of the nodes that they 
 """
 
 import time
-from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Final
 
-from webhook.core.explain.likely_start import Run
-from webhook.core.model.names import NodeName, TeamName, Uid, User
+from webhook.core.explain.past import Past
+from webhook.core.explain.range_scores import RangeScores
+from webhook.core.model.names import NodeName
 from webhook.core.model.policy import Policy
 from webhook.core.model.text import natural_sort_key
 from webhook.core.world.world import World
+from webhook.kube.ledger.reports import SILENT_SECONDS, Report, evictor_leads, scores_of
 from webhook.page.live.kept_objects import KeptObjects
 from webhook.page.views.decisions import DecisionLog, of_pod
 from webhook.page.views.gpu_map import MapRow, RowReader, encode
+from webhook.simulation.forecast.seen_runs import SeenRuns
 
-ENDED: Final = 1_000
-"""Runs that are remembered of pods that ended, shared by teams and users: one with many forgets its own first."""
+NO_EVICTOR: Final = "no evictor is known to lead"
 
 
 def is_fresh() -> str | None:
@@ -31,45 +31,6 @@ def is_fresh() -> str | None:
 def _first_sequence() -> int:
     """Return a number that no earlier process has reached: pages that stayed open see that they are behind."""
     return time.time_ns() // 1_000_000
-
-
-class RunTimes:
-    """How long pods ran so far: those that run, and the latest that ended."""
-
-    def __init__(self) -> None:
-        self._running: dict[Uid, Run] = {}
-        self._ended: dict[TeamName, dict[User | None, deque[Run]]] = {}
-        self._number: Counter[TeamName] = Counter()
-
-    def __iter__(self) -> Iterator[Run]:
-        yield from self._running.values()
-        for users in self._ended.values():
-            yield from chain.from_iterable(users.values())
-
-    def add(self, run: Run | None) -> None:
-        """Add a pod that runs, or that ended; None changes nothing."""
-        if run is not None and run.ended:
-            self._remember(run)
-        elif run is not None:
-            self._running[run.uid] = run
-
-    def end(self, uid: Uid, *, now: int) -> None:
-        """Note that a pod ended or was deleted, if it ran."""
-        run = self._running.pop(uid, None)
-        if run is not None:
-            self._remember(run._replace(ended=max(now, run.started)))
-
-    def _remember(self, run: Run) -> None:
-        self._ended.setdefault(run.team, {}).setdefault(run.user, deque()).append(run)
-        self._number[run.team] += 1
-        if self._number.total() > ENDED:
-            team = max(self._number, key=self._number.__getitem__)
-            users = self._ended[team]
-            user = max(users, key=lambda each: len(users[each]))
-            users[user].popleft()
-            self._number[team] -= 1
-            if not users[user]:
-                del users[user]
 
 
 @dataclass(slots=True)
@@ -83,7 +44,7 @@ class Reading:
     objects: KeptObjects
     notes: tuple[str, ...] = ()
     is_room_known: bool = True
-    runs: RunTimes = field(default_factory=RunTimes)
+    runs: SeenRuns = field(default_factory=SeenRuns)
 
 
 @dataclass(slots=True)
@@ -91,7 +52,8 @@ class ClusterState:
     """What is shown. `origin` names the source; `why_stale` is why it is out of date, None while it is not.
 
     `problem` is why nothing is shown, "" while something is. `on_change` is called at each change. `saved` is when the
-    file was written, in seconds of Unix time; 0 for a live cluster.
+    file was written, in seconds of Unix time; 0 for a live cluster. `scores` are how likely starts came true,
+    `evictor_at` when an evictor that leads reported last, None where that is not watched.
     """
 
     reading: Reading
@@ -105,6 +67,8 @@ class ClusterState:
     encoded: dict[NodeName, bytes] = field(default_factory=dict)
     sequence: int = field(default_factory=_first_sequence)
     saved: int = 0
+    scores: RangeScores = field(default_factory=RangeScores)
+    evictor_at: float | None = None
     _reader: RowReader | None = None
     _rejecting: frozenset[NodeName] = frozenset()
     _dirty: dict[NodeName, None] = field(default_factory=dict)
@@ -113,6 +77,18 @@ class ClusterState:
     def world(self) -> World:
         """The world that is shown."""
         return self.reading.world
+
+    def past(self, now: float) -> Past:
+        """Return what likely starts are made of besides the world."""
+        leads = self.evictor_at is None or now - self.evictor_at <= SILENT_SECONDS
+        return Past(self.reading.runs, scores=self.scores, no_evictor="" if leads else NO_EVICTOR)
+
+    def note_report(self, report: Report, now: float) -> None:
+        """Note what Fairgate publishes of itself."""
+        if report.starts:
+            self.scores = scores_of(report)
+        if evictor_leads(report, now=None):
+            self.evictor_at = now
 
     def touch(self, *nodes: NodeName | None) -> None:
         """Note that something changed, on these nodes if any."""

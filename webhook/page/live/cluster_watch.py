@@ -5,6 +5,7 @@ Each kind is listed once and watched once, however many viewers there are.
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.world.world import World
+from webhook.kube.ledger.reports import Report
 from webhook.kube.objects import keys
 from webhook.kube.pod.run_times import to_run
 from webhook.kube.world_file.world_objects import WORLD_KINDS
@@ -60,11 +62,13 @@ def event_kinds(state: ClusterState) -> tuple[WatchedKind[Any], ...]:
     )
 
 
-def policy_kind(set_documents: Callable[[Json], None]) -> WatchedKind[Any]:
-    """Return the Reports of Fairgate, of which `set_documents` receives the policy in force."""
+def report_kind(state: ClusterState, set_documents: Callable[[Json], None]) -> WatchedKind[Any]:
+    """Return the Reports of Fairgate, of which `set_documents` receives the policy in force, and `state` the others."""
 
     def apply(found: Json) -> bool:
         policy = found.get("policy")
+        with suppress(msgspec.ValidationError):  # of a later version
+            state.note_report(msgspec.convert(found, Report), time.time())
         if isinstance(policy, dict):
             set_documents(policy)
         return True

@@ -13,14 +13,14 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.explain.likely_start import Starts, UnknownStart
+from webhook.core.explain.likely_start import UnknownStart
 from webhook.core.explain.queue_rows import QueueReader, QueueRow, written_reason
 from webhook.core.model.names import Uid
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.page.live.cluster_state import ClusterState
-from webhook.page.live.snapshots import SnapshotError, Snapshots, TooLongError
 from webhook.page.views.waiting_row import StartReport, WaitingReport, short, waiting_report
-from webhook.simulation.forecast.forecast import Forecast
+from webhook.simulation.forecast.forecast import read_line
+from webhook.snapshots import SnapshotError, Snapshots, TooLongError
 
 SECONDS: Final = 4.0
 """How long a line is shown before it is computed again."""
@@ -150,10 +150,11 @@ def _started(row: LineRow, start: StartReport | None, unknown: str | None) -> Li
 def line_of(state: ClusterState, *, now: int, has_starts: bool = True) -> Line:
     """Return the line of a state, which must not change meanwhile; without likely starts it takes a moment."""
     reading = state.reading
-    starts: Starts = _computed
+    past, is_known = state.past(now), reading.is_room_known
     if has_starts:
-        starts = Forecast(reading.world, reading.runs, now=now, clock=time.process_time)
-    reader = QueueReader(reading.world, starts=starts, is_room_known=reading.is_room_known)
+        reader = read_line(reading.world, past, now=now, clock=time.process_time, is_room_known=is_known)
+    else:
+        reader = QueueReader(reading.world, starts=_computed, past=past, is_room_known=is_known)
     found = reader.in_order()
     counts = Counter(str(waiting.pod.namespace) for waiting in found)
     return Line(len(found), dict(counts), tuple(_row(reader.row(waiting)) for waiting in _shown(found)))

@@ -164,6 +164,9 @@ def _as_written(row: LineRow) -> WaitingReport:
         holders=[],
         likely_start=None,
         likely_start_unknown=UNKNOWN,
+        earlier_ranges=None,
+        earlier_starts=None,
+        stated_run_time=None,
     )
 
 

@@ -11,7 +11,7 @@ from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.watch.feed import Feed
 from webhook.core.model.policy import Policy
 from webhook.page.live.cluster_state import ClusterState, Reading, is_fresh
-from webhook.page.live.cluster_watch import event_kinds, page_kinds, policy_kind
+from webhook.page.live.cluster_watch import event_kinds, page_kinds, report_kind
 
 AGAIN_SECONDS: Final = 15.0
 """Between two readings where watching is not allowed."""
@@ -51,7 +51,7 @@ class StateUpdater:
     async def run(self) -> None:
         """Keep the state until cancelled."""
         async with asyncio.TaskGroup() as group:
-            parts = (self._follow_events(), self._follow_policy(), self._follow())
+            parts = (self._follow_events(), self._follow_reports(), self._follow())
             following = [group.create_task(part) for part in parts]
             await self._is_forbidden.wait()
             for each in following:
@@ -90,17 +90,16 @@ class StateUpdater:
                     break
                 await asyncio.sleep(_POLL_SECONDS)
 
-    async def _follow_policy(self) -> None:
-        read_policy = self._read_policy
-        if read_policy is None:
-            return
+    async def _follow_reports(self) -> None:
+        """Follow what Fairgate publishes, as far as that is allowed: the policy, the evictor, scores of forecasts."""
+        self._state.evictor_at = 0.0
 
         def apply(report: Mapping[str, Any]) -> None:
-            policy = read_policy(report)
+            policy = None if self._read_policy is None else self._read_policy(report)
             if policy is not None and policy != self._state.world.policy:
                 self._state.set_policy(policy)
 
-        await Feed(self._connection, (policy_kind(apply),)).run()
+        await Feed(self._connection, (report_kind(self._state, apply),)).run()
 
     async def _read_again(self) -> NoReturn:
         while True:

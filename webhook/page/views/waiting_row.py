@@ -12,9 +12,12 @@ from webhook.core.explain.likely_start import StartRange, UnknownStart
 from webhook.core.explain.queue_rows import QueueRow
 from webhook.core.model.amount import format_gpus, parse_amount
 from webhook.core.model.statement import facts_json
-from webhook.core.model.text import column_gpus, printable, shortened, span
+from webhook.core.model.text import column_gpus, plural, printable, shortened, span
 from webhook.kube.pod.pods import unix_seconds
 from webhook.kube.reclaim.holds import rfc3339
+
+LEAST_SCORED: Final = 5
+"""Earlier ranges without which no part of them is shown."""
 
 _LONGEST: Final = 200
 
@@ -27,10 +30,34 @@ class HolderReport(msgspec.Struct):
 
 
 class StartReport(msgspec.Struct, rename="camel"):
-    """When a pod is likely to start, by a simulation with measured run times. Not a promise."""
+    """When a pod is likely to start, by a simulation with measured and stated run times. Not a promise."""
 
     earliest_seconds: Annotated[int, msgspec.Meta(description="from now")]
     latest_seconds: Annotated[int, msgspec.Meta(description="from now")]
+
+
+class ScoreReport(msgspec.Struct, rename="camel"):
+    """How earlier likely starts came true whose ranges were as wide as this one, in this cluster."""
+
+    right: Annotated[int, msgspec.Meta(description="ranges in which their pods started")]
+    scored: Annotated[int, msgspec.Meta(description="ranges of which it is known whether their pods did")]
+
+
+class EarlierReport(msgspec.Struct, rename="camel"):
+    """How long the last pods of the same team and number of GPUs waited from their creation to their start."""
+
+    starts: Annotated[int, msgspec.Meta(description="how many, 20 at most")]
+    shortest_seconds: int
+    longest_seconds: int
+
+
+class StatedReport(msgspec.Struct, rename="camel"):
+    """How long the pod runs by annotation fairgate.dev/run-time, and how such statements of its user held."""
+
+    seconds: int
+    held: Annotated[int, msgspec.Meta(description="earlier pods that ran for half to twice what was stated")]
+    tried: Annotated[int, msgspec.Meta(description="earlier pods with a statement of which that is known")]
+    believed: Annotated[bool, msgspec.Meta(description="whether likely starts use it")]
 
 
 class WaitingReport(msgspec.Struct, rename="camel"):
@@ -64,6 +91,13 @@ class WaitingReport(msgspec.Struct, rename="camel"):
     likely_start_unknown: Annotated[
         str | None, msgspec.Meta(description="why the likely start is not known; null where it is")
     ]
+    earlier_ranges: Annotated[
+        ScoreReport | None, msgspec.Meta(description="null without a likely start, and where none was scored")
+    ] = None
+    earlier_starts: Annotated[
+        EarlierReport | None, msgspec.Meta(description="null where no start of the team and size is known")
+    ] = None
+    stated_run_time: Annotated[StatedReport | None, msgspec.Meta(description="null where nothing is stated")] = None
 
 
 def waiting_report(row: QueueRow) -> WaitingReport:
@@ -85,6 +119,9 @@ def waiting_report(row: QueueRow) -> WaitingReport:
         gates=list(row.gates),
         likely_start=StartReport(start.earliest, start.latest) if isinstance(start, StartRange) else None,
         likely_start_unknown=start.reason if isinstance(start, UnknownStart) else None,
+        earlier_ranges=ScoreReport(row.score.inside, row.score.total) if row.score.total else None,
+        earlier_starts=None if row.earlier is None else EarlierReport(*row.earlier),
+        stated_run_time=None if row.said is None else StatedReport(*row.said),
     )
 
 
@@ -113,6 +150,41 @@ def start_text(report: WaitingReport) -> str:
     return f"{earliest} to {latest}" if start.earliest_seconds and earliest != latest else f"within {latest}"
 
 
+def start_cell(report: WaitingReport) -> str:
+    """Return what is known of a start in a few words: its range, or how long others waited, or who is ahead."""
+    if report.likely_start is not None:
+        return start_text(report) + (f" ({_percent(report.earlier_ranges)}%)" if is_scored(report) else "")
+    if (earlier := report.earlier_starts) is not None:
+        return f"last {earlier.starts}: {_waits_between(earlier)}"
+    if report.place is None:
+        return "unknown"
+    return "next" if report.place == 1 else f"after {plural(report.place - 1, 'other')}"
+
+
+def is_scored(report: WaitingReport) -> bool:
+    """Whether enough earlier ranges were scored to tell how many were right."""
+    return report.earlier_ranges is not None and report.earlier_ranges.scored >= LEAST_SCORED
+
+
+def _percent(score: ScoreReport | None) -> int:
+    return 100 * score.right // score.scored if score is not None else 0
+
+
+def earlier_text(report: WaitingReport) -> str:
+    """Return how long the last pods of the same team and size waited; "" where no start of such a pod is known."""
+    if (earlier := report.earlier_starts) is None:
+        return ""
+    starts = "start" if earlier.starts == 1 else f"{earlier.starts} starts"
+    gpus = column_gpus(parse_amount(report.gpus))
+    size = "1 GPU" if gpus == "1" else f"{gpus} GPUs"
+    return f"the last {starts} of {size} in team {report.team} waited {_waits_between(earlier)}"
+
+
+def _waits_between(earlier: EarlierReport) -> str:
+    shortest, longest = span(earlier.shortest_seconds), span(earlier.longest_seconds)
+    return longest if shortest == longest else f"{shortest} to {longest}"
+
+
 def short(text: str) -> str:
     """Return a text that a user or another controller chose, on one line and of a bounded length."""
     return shortened(printable(text), _LONGEST)
@@ -136,5 +208,5 @@ COLUMNS: Final = (
     Column("waits", _waits, is_number=True),
     Column("waits for", lambda row, _: short(row.cause), is_cause=True),
     Column("held by", lambda row, _: holders_text(row) or "-"),
-    Column("likely start", lambda row, _: start_text(row)),
+    Column("likely start", lambda row, _: start_cell(row)),
 )

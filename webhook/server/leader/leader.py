@@ -1,7 +1,7 @@
 """The tasks of the elected leader: started and stopped by a Lease, run whenever the world's usage changes."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.lease import DEFAULT_TIMING, Lease, Timing, own_identity
 from webhook.cluster.writes.owner_events import OwnerEventQueue
 from webhook.cluster.writes.owners import OwnerLookup
+from webhook.core.explain.likely_start import Run
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
 from webhook.kube.objects import keys
@@ -25,6 +26,7 @@ from webhook.server.leader.leader_context import LeaderContext
 from webhook.server.leader.registration_loop import RegistrationLoop
 from webhook.server.leader.rejections import RejectionReporter
 from webhook.server.leader.start_loop import StartLoop
+from webhook.server.leader.start_scores import StartScorer
 from webhook.server.leader.tiers import TierUpdater
 
 LEASE_NAME: Final = keys.SERVER_LEASE
@@ -45,8 +47,9 @@ _NO_TASKS: Final[Mapping[str, Callable[[], Coroutine[Any, Any, None]]]] = {}
 class Leader:
     """One candidate and its tasks. Start `run`, `events.run` and `owner_events.run` as tasks.
 
-    `more_tasks` run with its own, each under a name. A task that raises starts again after RESTART_SECONDS: what one
-    object makes of it stops neither the other tasks nor this replica's reviews. `task_failures` counts that by name.
+    `runs` is how long pods ran so far. `more_tasks` run with its own, each under a name. A task that raises starts
+    again after RESTART_SECONDS: what one object makes of it stops neither the other tasks nor this replica's reviews.
+    `task_failures` counts that by name.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Leader:
         why_stale: Callable[[], str | None],
         why_not_serving: Callable[[], str | None],
         accounting: GpuTimeMetrics,
+        runs: Iterable[Run],
         timing: Timing = DEFAULT_TIMING,
         more_tasks: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = _NO_TASKS,
     ) -> None:
@@ -88,6 +92,7 @@ class Leader:
         self.rejections = RejectionReporter(context)
         self._registration = RegistrationLoop(context, why_not_serving=why_not_serving)
         self.queue = StartLoop(context)
+        self.starts = StartScorer(context, runs=runs)
         self._world = world
         self._why_stale = why_stale
         self._logs = logs
@@ -97,6 +102,7 @@ class Leader:
             "labels": self._reconcile_on_change,
             "queue": self.queue.run,
             "refusals": self.retrier.watch_refusals,
+            "starts": self.starts.run,
             **more_tasks,
         }
         self.task_failures = dict.fromkeys(self._tasks, 0)

@@ -1,4 +1,4 @@
-"""Reviews of workloads with annotation fairgate.dev/gang: their pod templates get it too. Nothing is refused."""
+"""Reviews of workloads whose pod templates get annotations of theirs: gang, domain, run time. Nothing is refused."""
 
 from webhook.core.model.decision import Outcome
 from webhook.core.model.reason import Code, Reason
@@ -9,19 +9,25 @@ from webhook.kube.admission.review_response import encode_response
 from webhook.kube.admission.workload_review import WorkloadReview, decode_workload
 from webhook.kube.kinds.budget import Budget, BudgetSpentError
 from webhook.kube.kinds.model import mapping, text
+from webhook.kube.objects import keys
 from webhook.kube.objects.json_patch import Operation as Change
-from webhook.kube.workloads.gang_marks import gang_marks
+from webhook.kube.workloads.gang_marks import gang_marks, marks_of
 from webhook.server.review.answer import Answer, object_record
 from webhook.server.review.shadow import NOT_ENFORCED
 
+_RUN_TIMES = frozenset({keys.RUN_TIME, keys.RUN_TIME_LIMIT})
 _EXEMPT = Reason(Code.EXEMPT, "its namespace is exempt")
 _KEPT = Reason(Code.NOT_A_CREATE, "its pod templates stay as they are")
 _MARKED = Reason(Code.GANG_MARKED, "its pods start together or not at all")
+_TIMED = Reason(Code.RUN_TIME_COPIED, "its pods have its run time")
 _TOO_LARGE = Reason(Code.TOO_LARGE, "too large to be read: its pod templates stay as they are")
 
 
 def answer_gang(body: bytes, world: World) -> Answer:
-    """Return the answer to a review of a workload that is a gang. Raises ReviewError for a malformed review."""
+    """Return the answer to a review of a workload that may have such annotations.
+
+    Raises ReviewError for a malformed review.
+    """
     review: WorkloadReview | Review
     name = ""
     patch: tuple[Change, ...] = ()
@@ -55,4 +61,6 @@ def gang_change(review: JobReview | WorkloadReview, world: World) -> tuple[Reaso
         patch = gang_marks(review.document, Budget())
     except BudgetSpentError:
         return _TOO_LARGE, ()
-    return (_MARKED, patch) if patch else (_KEPT, ())
+    if not patch:
+        return _KEPT, ()
+    return (_TIMED if marks_of(review.document).keys() <= _RUN_TIMES else _MARKED), patch

@@ -11,6 +11,7 @@ from webhook.core.explain.line_places import places
 from webhook.core.model.amount import exact_units
 from webhook.core.model.names import UNASSIGNED, Uid
 from webhook.core.model.pod import Pod, Requester, Resident
+from webhook.core.model.run_time import NO_RUN_TIME, RunTime
 from webhook.core.waiting.waiting_entries import queued_pod
 from webhook.core.world.hidden_usage import is_sum_of_team
 from webhook.core.world.waiting_pods import WaitingPod
@@ -34,6 +35,7 @@ class Running(NamedTuple):
     resident: Resident
     since: int
     likeness: Likeness
+    run_time: RunTime
 
 
 class Waiting(NamedTuple):
@@ -146,7 +148,8 @@ def _running(resident: Resident, run: Run | None, world: World, now: int) -> Run
     user = resident.user if charge is None else charge.user
     since = min(now, run.started if run is not None else resident.created or now)
     found = resident._replace(node=world.node_of(resident.uid), claims=(), shares_by="", slices=())
-    return Running(found, since, Likeness(team, exact_units(resident.demand.gpus), user))
+    said = NO_RUN_TIME if run is None else run.run_time
+    return Running(found, since, Likeness(team, exact_units(resident.demand.gpus), user), said)
 
 
 def as_created(resident: Resident) -> Pod:

@@ -7,16 +7,16 @@ follows at the pace of those before.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from webhook.core.explain.likely_start import MAX_SECONDS
 from webhook.core.explain.line_places import places
 from webhook.core.model.names import UNASSIGNED, Uid
+from webhook.core.model.run_time import MAX_SECONDS
 from webhook.core.world.world import World
 from webhook.simulation.arrivals import GANG_LOOKS
 from webhook.simulation.engine import Simulation
 from webhook.simulation.forecast.coarse_line import CoarseLine, CoarsePod, CoarseRun
 from webhook.simulation.forecast.present import Present, as_created
 from webhook.simulation.forecast.run_times import DrawnTimes
-from webhook.simulation.task import Task, TaskRecord
+from webhook.simulation.task import Settings, Task, TaskRecord
 
 COARSE_ENDS: Final = 3_000
 """Ends of pods that a coarse line goes through."""
@@ -25,22 +25,30 @@ _PACE_FROM: Final = 10
 """Starts that make a pace."""
 
 
-def play(present: Present, run_times: DrawnTimes, *, moments: int, is_late: Callable[[], bool]) -> dict[Uid, int]:
+def play(
+    present: Present,
+    run_times: DrawnTimes,
+    *,
+    moments: int,
+    is_late: Callable[[], bool],
+    has_evictor: bool = True,
+) -> dict[Uid, int]:
     """Return when the pods in line start, in seconds of Unix time; those that never do are left out.
 
     The engine plays so many moments, and none once it `is_late`. The same times are drawn whatever it plays.
     """
     ends = {
-        each.resident.uid: present.now + run_times.left(each.likeness, present.age(each)) for each in present.running
+        each.resident.uid: present.now + run_times.left(each.likeness, present.age(each), each.run_time)
+        for each in present.running
     }
-    seconds = {each.pod.uid: run_times.left(each.likeness, 0) for each in present.line}
+    seconds = {each.pod.uid: run_times.left(each.likeness, 0, each.pod.pod.run_time) for each in present.line}
     if not moments or is_late():
         world = present.shared_world
         line = _line_of(world, present, ends, seconds, {each.pod.uid for each in present.line})
         found = line.starts(now=present.now, until=present.now + MAX_SECONDS, most=COARSE_ENDS)
         line.undo()
         return _with_pace(found, present, is_cut=line.is_cut)
-    simulation, records = _simulated(present, ends, seconds)
+    simulation, records = _simulated(present, ends, seconds, Settings(has_evictor=has_evictor))
     left = moments
 
     def is_over() -> bool:
@@ -60,10 +68,10 @@ def play(present: Present, run_times: DrawnTimes, *, moments: int, is_late: Call
 
 
 def _simulated(
-    present: Present, ends: Mapping[Uid, int], seconds: Mapping[Uid, int]
+    present: Present, ends: Mapping[Uid, int], seconds: Mapping[Uid, int], settings: Settings
 ) -> tuple[Simulation, dict[Uid, TaskRecord]]:
     """Return a simulation of the present, with the records of the pods in line."""
-    simulation = Simulation(present.world_of_its_own(), ())
+    simulation = Simulation(present.world_of_its_own(), (), settings=settings)
     for each in present.running:
         pod, at = each.resident, ends[each.resident.uid]
         task = Task(pod.name, as_created(pod), each.likeness.team, each.since, at - each.since, pod.user)

@@ -39,10 +39,14 @@ class TooLongError(SnapshotError):
 
 
 class Snapshots:
-    """Runs work on snapshots. `seconds` is the limit of each, in processor time and, four times that, in all."""
+    """Runs work on snapshots. `seconds` is the limit of each, in processor time and, four times that, in all.
 
-    def __init__(self, *, seconds: int = 10) -> None:
+    It may use `more_bytes` of memory beside those of the process that it is a fork of.
+    """
+
+    def __init__(self, *, seconds: int = 10, more_bytes: int = _MORE_MEMORY) -> None:
         self._seconds = seconds
+        self._more_bytes = more_bytes
         self._free = asyncio.Semaphore(AT_ONCE)
         self._waiting = 0
 
@@ -65,7 +69,7 @@ class Snapshots:
             pid = os.fork()
         if not pid:
             os.close(reading)
-            _work_and_end(work, writing, self._seconds)
+            _work_and_end(work, writing, self._seconds, self._more_bytes)
         os.close(writing)
         try:
             async with asyncio.timeout(4 * self._seconds):
@@ -116,10 +120,10 @@ def _set(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
-def _work_and_end(work: Callable[[], bytes], writing: int, seconds: int) -> NoReturn:
+def _work_and_end(work: Callable[[], bytes], writing: int, seconds: int, more_bytes: int) -> NoReturn:
     """Do the work in the child, write its answer, and end without any of the parent's clean-up."""
     try:
-        _limit(seconds)
+        _limit(seconds, more_bytes)
         try:
             answer = _DONE + work()
         except SnapshotError as error:
@@ -135,7 +139,7 @@ def _work_and_end(work: Callable[[], bytes], writing: int, seconds: int) -> NoRe
         os._exit(0)
 
 
-def _limit(seconds: int) -> None:
+def _limit(seconds: int, more_bytes: int) -> None:
     gc.disable()  # a collection would touch, and so copy, all of the parent's memory
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGXCPU):
@@ -145,5 +149,5 @@ def _limit(seconds: int) -> None:
     statm = Path("/proc/self/statm")
     if statm.exists():  # elsewhere than on Linux, memory has no limit
         pages = int(statm.read_text().split()[0])
-        most = pages * resource.getpagesize() + _MORE_MEMORY
+        most = pages * resource.getpagesize() + more_bytes
         resource.setrlimit(resource.RLIMIT_AS, (most, most))

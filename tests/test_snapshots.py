@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from webhook.page.live import snapshots
-from webhook.page.live.snapshots import MOST_BYTES, WAITING, SnapshotError, Snapshots
+from webhook import snapshots
+from webhook.snapshots import MOST_BYTES, WAITING, SnapshotError, Snapshots
 
 
 async def test_work_sees_the_state_and_changes_nothing_here():

@@ -1,0 +1,82 @@
+"""What likely starts are made of in a live cluster: scores of the leader, and whether an evictor leads."""
+
+import json
+import time
+from datetime import UTC, datetime
+from http import HTTPStatus
+
+import pytest
+
+from tests.cluster.support.fake_api import Answer, FakeApi
+from tests.cluster.support.stores import write_kubeconfig
+from webhook.cli.explain.beside import Evictor
+from webhook.cli.live_past import read_past
+from webhook.core.explain.likely_start import StartRange
+from webhook.core.explain.range_scores import RangeScores, Score
+from webhook.kube.ledger import reports
+
+LEASES = "/apis/coordination.k8s.io/v1/leases"
+LEASE = "get /apis/coordination.k8s.io/v1/namespaces/fairgate-system/leases/fairgate-evictor"
+FORBIDDEN = Answer(HTTPStatus.FORBIDDEN)
+NONE, UNKNOWN = "no evictor leads", "no evictor is known to lead"
+
+
+@pytest.fixture
+async def api():
+    async with FakeApi().serving() as server:
+        yield server
+
+
+@pytest.fixture
+def config(api, tmp_path):
+    return write_kubeconfig(tmp_path / "k", api.url)
+
+
+def lease(api, holder="evictor-0"):
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": now}
+    api.put(LEASES, "fairgate-evictor", namespace="fairgate-system", spec=spec)
+
+
+def report(api, *, leading, at=0.0):
+    entry = reports.ReplicaReport("evictor", reports.written_at(time.time() - at), "v", "p", "enforce", leading=leading)
+    api.put(reports.PATH, reports.REPLICAS, **reports.replica_patch("evictor-0", entry) | {"metadata": {}})
+
+
+async def why(config, evictor=None):
+    return (await read_past(config, (), evictor)).no_evictor
+
+
+async def test_the_lease_says_whether_an_evictor_leads(api, config):
+    assert await why(config) == NONE
+    lease(api)
+    assert await why(config) == ""
+    lease(api, holder="")
+    assert await why(config) == NONE
+
+
+async def test_what_is_known_already_is_not_read_again(api, config):
+    lease(api)
+    assert await why(config, Evictor("", "there is no Lease")) == NONE
+    assert await why(config, Evictor(None, "it could not be read")) == ""
+
+
+async def test_where_the_lease_may_not_be_read_the_report_of_the_evictor_says_it(api, config):
+    for leading, at, want in ((True, 0, ""), (False, 0, NONE), (True, 120, NONE)):
+        api.faults[LEASE].append(FORBIDDEN)
+        report(api, leading=leading, at=at)
+        assert await why(config) == want
+
+
+async def test_where_neither_may_be_read_no_eviction_is_counted_on(api, config):
+    lease(api)
+    api.always["get"] = FORBIDDEN
+    assert await why(config) == UNKNOWN
+
+
+async def test_scores_are_those_that_the_leader_published(api, config):
+    assert (await read_past(config, ())).scores.by_class == {}
+    scores = RangeScores([(1, Score(8, 1, 1))])
+    api.put(reports.PATH, reports.STARTS, **reports.starts_patch(scores) | {"metadata": {}})
+    assert (await read_past(config, ())).scores.of(StartRange(0, 3600)) == Score(8, 1, 1)
+    assert json.dumps(reports.starts_patch(scores)["starts"])
