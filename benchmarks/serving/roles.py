@@ -17,7 +17,7 @@ from webhook.core.model.reason import Code, Reason
 from webhook.http.lifecycle import stop_signals
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
-from webhook.server.http.app import build_app, serve
+from webhook.server.http.app import App, serve
 from webhook.server.http.probes import Readiness
 from webhook.server.review.answer import Answer, Record
 from webhook.server.settings import Address, FileWorld, ServerSettings
@@ -88,7 +88,7 @@ async def run_shell(certs: Path) -> None:
         policy=certs, world=FileWorld(certs), listen=Address("127.0.0.1", 0), certs=certs, drain_seconds=0
     )
     with stop_signals(logs.stop_at_once) as stop:
-        app = build_app(FixedReviewer(), Readiness(), Metrics(), logs, why_not_synced=lambda: None)
+        app = App(FixedReviewer(), Readiness(), Metrics(), logs, why_not_synced=lambda: None)
         await serve(app, settings, Reloader(CertFolder(certs)).context, stop=stop)
 
 

@@ -10,6 +10,7 @@ from tests.control_plane.objects import job, pod
 from tests.control_plane.workbench import create_pod, make_nodes, wait_for
 from tests.scenarios.person import Person
 from tests.scenarios.standing_fairgate import serve_fairgate
+from webhook.cli.status import run as status
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -131,12 +132,12 @@ def test_watching_repeats_what_may_be_read(stage, monkeypatch):
     person.becomes_viewer()
     drawn = []
 
-    def redraw(text):
-        drawn.append(text)
+    def redraw(options, reading):
+        drawn.append(status._written(options, reading))
         if len(drawn) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("webhook.cli.status.run._redraw", redraw)
-    assert person.fairgate("status", "--watch", "--interval", "0.1", "-o", "json").exit_code == 0
+    monkeypatch.setattr(status, "_redraw", redraw)
+    assert person.fairgate("status", "--watch", "--interval", "0.1", "-o", "json").exit_code == 130
     assert all('"used": "6"' in text for text in drawn)
     assert fairgate.team_a

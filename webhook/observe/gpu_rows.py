@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from webhook.core.explain.team_summary import Summary, department_summary, summaries
+from webhook.core.explain.team_summary import TeamSummary, department_summary, summaries
 from webhook.core.explain.unusual_pods import unusual_pods
 from webhook.core.model.amount import ONE_GPU, Units, Unlimited
 from webhook.core.model.tier import Tier
@@ -75,7 +75,7 @@ def department_rows(world: World) -> Iterable[Row]:
         yield Row((usage.department.name,), _amounts(department_summary(usage)))
 
 
-def _amounts(of: Summary) -> list[float]:
+def _amounts(of: TeamSummary) -> list[float]:
     limit = float("inf") if isinstance(of.limit, Unlimited) else of.limit
     return [_gpus(each) for each in (of.guaranteed, limit, of.used, of.reserved, of.borrowed, of.waiting)]
 

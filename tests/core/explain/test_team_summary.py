@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import gpus, policy, resident, team, world
 from tests.core.support.waiting import waiting
-from webhook.core.explain.team_summary import Summary, summaries, summary_of
+from webhook.core.explain.team_summary import TeamSummary, summaries, summary_of
 from webhook.core.model.amount import UNLIMITED
 from webhook.core.model.names import DepartmentName
 from webhook.core.quota.ledger_moves import department_ledger
@@ -14,7 +14,7 @@ from webhook.core.quota.ledger_moves import department_ledger
 def test_a_team_is_summed_up_by_its_pods():
     pods = [resident(3, node="n0"), resident(2, tier="preemptible", node="n1"), resident(1, tier="preemptible")]
     place = world(policy(team(guaranteed=4, limit_=9)), residents=pods)
-    want = Summary("team-a", gpus(4), gpus(9), gpus(6), 0, gpus(2), gpus(3), gpus(1))
+    want = TeamSummary("team-a", gpus(4), gpus(9), gpus(6), 0, gpus(2), gpus(3), gpus(1))
     assert summary_of("team-a", place) == want
 
 
@@ -37,16 +37,16 @@ def test_a_team_that_left_the_policy_is_guaranteed_nothing():
     place = world(policy(team()), residents=[resident(1)])
     assert replace(place.policy, teams=()).team("team-a") is None
     place.set_policy(replace(place.policy, teams=(), hash="p2"))
-    assert summary_of("team-a", place) == Summary("team-a", 0, UNLIMITED, 0, 0, 0, 0, 0)
+    assert summary_of("team-a", place) == TeamSummary("team-a", 0, UNLIMITED, 0, 0, 0, 0, 0)
 
 
 def test_a_department_is_summed_up_by_the_name_of_its_ledger():
     left = department_ledger(DepartmentName("left"))
     tree = tree_policy(left=department("left", "top", guaranteed=4, limit_=9))
     pods = [resident(3, node="n0"), resident(2, namespace="team-b", tier="preemptible")]
-    want = Summary(left, gpus(4), gpus(9), gpus(5), 0, gpus(1), gpus(2), gpus(2))
+    want = TeamSummary(left, gpus(4), gpus(9), gpus(5), 0, gpus(1), gpus(2), gpus(2))
     assert summary_of(left, world(tree, residents=pods)) == want
-    assert summary_of(left, world()) == Summary(left, 0, UNLIMITED, 0, 0, 0, 0, 0)
+    assert summary_of(left, world()) == TeamSummary(left, 0, UNLIMITED, 0, 0, 0, 0, 0)
 
 
 def test_pods_in_line_are_counted_for_their_team_and_for_the_departments_above_it():

@@ -95,7 +95,7 @@ def test_what_others_have_on_a_node_changes_nothing_of_what_is_seen():
 def test_rows_are_json_that_reads_back():
     row = rows_of(state_of())["mig-1"]
     assert msgspec.json.decode(encode(row), type=type(row)) == row
-    assert {pod.name: held for pod, held in holders_of(row)}["slices"] == "nvidia.com/mig-1g.10gb 3 (0.429 GPUs)"
+    assert {pod.name: held for pod, held in holders_of(row)}["slices"] == "0.429 GPUs (nvidia.com/mig-1g.10gb 3)"
 
 
 def test_the_most_fragmented_nodes_come_first_and_full_ones_last():
@@ -114,4 +114,4 @@ def test_free_is_in_gpus_whatever_the_pieces_are():
     assert rows["mig-1"].free == round(4 / 7 + 3 / 7, 6)
     assert [group.piece for group in rows["mig-1"].groups] == [0.142857, 0.428571]
     held = {pod.name: taken for pod, taken in holders_of(rows["gpu-2"])}
-    assert held == {"eval": "nvidia.com/gpu 4", "train-2": "nvidia.com/gpu 4"}
+    assert held == {"eval": "4 GPUs", "train-2": "4 GPUs"}

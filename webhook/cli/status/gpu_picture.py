@@ -10,7 +10,7 @@ from typing import Final
 
 from rich.text import Text
 
-from webhook.core.explain.board import DeviceGroup, DevicePart, DeviceRow
+from webhook.core.explain.board import DeviceGroup, DeviceRow, HeldPart
 from webhook.core.model.names import TeamName
 from webhook.core.model.tier import Tier
 
@@ -66,7 +66,7 @@ class GpuPicture:
         letter = self._letter(most) if len(teams) == 1 else "*"
         return Text.assemble((letter, self._style(most.team, most.tier)), (bar, self._color(most.team)))
 
-    def _letter(self, allocation: DevicePart) -> str:
+    def _letter(self, allocation: HeldPart) -> str:
         letter = self._letters.get(allocation.team, _OTHER)
         return letter.upper() if allocation.tier is Tier.GUARANTEED else letter
 
@@ -80,7 +80,7 @@ class GpuPicture:
         return f"black on {color}" if tier is Tier.GUARANTEED else color
 
 
-def _largest(allocations: tuple[DevicePart, ...]) -> DevicePart:
+def _largest(allocations: tuple[HeldPart, ...]) -> HeldPart:
     """Return an allocation of the team and tier with the largest part of a device."""
     sums: dict[tuple[TeamName, Tier], int] = {}
     for allocation in allocations:

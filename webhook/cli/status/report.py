@@ -8,8 +8,8 @@ from webhook.core.explain.board import (
     Board,
     DepartmentRow,
     DeviceGroup,
-    DevicePart,
     FreeRow,
+    HeldPart,
     ModelRow,
     NodeRow,
     TeamRow,
@@ -65,7 +65,7 @@ class DeviceReport(msgspec.Struct):
     """One GPU, or one instance of a partitioned GPU."""
 
     pieces: Annotated[int, msgspec.Meta(description="1 for a whole GPU, otherwise its number of shares")]
-    holders: list[DevicePart]
+    holders: list[HeldPart]
 
 
 class DeviceGroupReport(msgspec.Struct, rename="camel"):

@@ -17,7 +17,7 @@ from webhook.cluster.ledger.ledger_request import Asked, LedgerRequest
 from webhook.cluster.ledger.team_ledger_client import Result, TeamLedgerClient, result_of
 from webhook.cluster.ledger.write_fence import WriteFence
 from webhook.cluster.ledger.write_pace import WritePace
-from webhook.core.explain.team_summary import Summary, summary_of
+from webhook.core.explain.team_summary import TeamSummary, summary_of
 from webhook.core.model.decision import Decision, Retry
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.reason import Code, Reason
@@ -358,7 +358,7 @@ class LedgerWriter:
         why = "other replicas kept writing" if self.is_safe else "this replica's view of the pods is behind"
         return Retry(Reason(Code.RACE_LOST, "the pod could not be charged in time, {why}: try again", {"why": why}))
 
-    def _summary(self) -> Summary:
+    def _summary(self) -> TeamSummary:
         return summary_of(self.team, self._context.world)
 
     # -- the object

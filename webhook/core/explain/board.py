@@ -74,7 +74,7 @@ class DepartmentRow:
 
 
 @dataclass(frozen=True, slots=True)
-class DevicePart:
+class HeldPart:
     """A pod's part of a device, in pieces."""
 
     pod: str
@@ -88,7 +88,7 @@ class DeviceRow:
     """One GPU, or one instance of a partitioned GPU; a whole GPU has a single piece."""
 
     pieces: int
-    allocations: tuple[DevicePart, ...] = ()
+    allocations: tuple[HeldPart, ...] = ()
 
     @property
     def used(self) -> int:
@@ -287,7 +287,7 @@ def node_row(node: Node, pods: Iterable[Resident], world: World) -> NodeRow:
 def _group(node: Node, resource: ResourceName, pods: list[Resident], world: World) -> DeviceGroup:
     offered = node.allocatable.get(resource, 0)
     allocations = [
-        (pod, DevicePart(f"{pod.namespace}/{pod.name}", *_charged_as(pod, world), pieces))
+        (pod, HeldPart(f"{pod.namespace}/{pod.name}", *_charged_as(pod, world), pieces))
         for pod in pods
         if (pieces := dict(pod.demand.held).get(resource, 0))
     ]
@@ -325,15 +325,15 @@ def _sizes(node: Node, resource: ResourceName, offered: int, world: World) -> li
     return [per_device] * whole + [rest] * bool(rest)
 
 
-def _by_name(sizes: list[int], allocations: list[DevicePart]) -> tuple[tuple[DeviceRow, ...], int]:
+def _by_name(sizes: list[int], allocations: list[HeldPart]) -> tuple[tuple[DeviceRow, ...], int]:
     """Assign pods to devices in order; their real devices are not known."""
-    held: list[list[DevicePart]] = [[] for _ in sizes]
+    held: list[list[HeldPart]] = [[] for _ in sizes]
     index, left, over = 0, sizes[0] if sizes else 0, 0
     for allocation in allocations:
         pieces = allocation.pieces
         while pieces and index < len(sizes):
             taken = min(pieces, left)
-            held[index].append(DevicePart(allocation.pod, allocation.team, allocation.tier, taken))
+            held[index].append(HeldPart(allocation.pod, allocation.team, allocation.tier, taken))
             pieces, left = pieces - taken, left - taken
             if not left:
                 index += 1
@@ -342,16 +342,16 @@ def _by_name(sizes: list[int], allocations: list[DevicePart]) -> tuple[tuple[Dev
     return tuple(DeviceRow(size, tuple(each)) for size, each in zip(sizes, held, strict=True)), over
 
 
-def _by_device(node: Node, allocations: list[tuple[Resident, DevicePart]], world: World) -> tuple[DeviceRow, ...]:
+def _by_device(node: Node, allocations: list[tuple[Resident, HeldPart]], world: World) -> tuple[DeviceRow, ...]:
     """Assign pods to the devices that they are known to have."""
     capacities = node.devices.capacities
-    held: list[list[DevicePart]] = [[] for _ in capacities]
+    held: list[list[HeldPart]] = [[] for _ in capacities]
     for pod, allocation in allocations:
         request = pod.demand.per_device
         for index in world.fleet.devices_of(node.name, pod.uid):
             if request is not None:
                 pieces = request.on(capacities[index])
-                held[index].append(DevicePart(allocation.pod, allocation.team, allocation.tier, pieces))
+                held[index].append(HeldPart(allocation.pod, allocation.team, allocation.tier, pieces))
     return tuple(DeviceRow(size, tuple(each)) for size, each in zip(capacities, held, strict=True))
 
 
@@ -390,7 +390,7 @@ def _largest(group: DeviceGroup) -> int:
 def _without_borrowers(group: DeviceGroup, rules: ReclaimRules) -> DeviceGroup:
     """Return the group without the pods that reclaim could evict."""
 
-    def stays(allocation: DevicePart) -> bool:
+    def stays(allocation: HeldPart) -> bool:
         namespace = allocation.pod.partition("/")[0]
         is_protected = any(fnmatchcase(namespace, glob) for glob in rules.protected_namespaces)
         return is_protected or allocation.tier is Tier.GUARANTEED

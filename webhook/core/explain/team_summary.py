@@ -11,7 +11,7 @@ from webhook.core.quota.ledger_moves import department_ledger, department_of
 from webhook.core.world.world import World
 
 
-class Summary(NamedTuple):
+class TeamSummary(NamedTuple):
     """One team in GPU units. `borrowed` is its usage beyond the guaranteed share; `waiting` has no node yet.
 
     `queued` is the number of pods that wait in line; they are charged nothing, and ask for `queued_gpus`.
@@ -29,7 +29,7 @@ class Summary(NamedTuple):
     queued_gpus: Units = 0
 
 
-def summary_of(name: TeamName, world: World) -> Summary:
+def summary_of(name: TeamName, world: World) -> TeamSummary:
     """Return the summary of a team, or of a department by the name of its ledger.
 
     What policy does not know is guaranteed nothing.
@@ -41,16 +41,16 @@ def summary_of(name: TeamName, world: World) -> Summary:
     return _with_line(_summary(world.policy.team(name) or Team(name), world), (name,), world)
 
 
-def summaries(world: World) -> Iterator[Summary]:
+def summaries(world: World) -> Iterator[TeamSummary]:
     """Return the summary of every team, including those without pods and those charged but unknown to policy."""
     for name in dict.fromkeys([*(team.name for team in world.policy.teams), *world.usage_by_team()]):
         yield _summary(world.policy.team(name) or Team(name), world)
 
 
-def department_summary(level: DepartmentUsage) -> Summary:
+def department_summary(level: DepartmentUsage) -> TeamSummary:
     """Return the summary of a department, by the name of its ledger."""
     share = level.department.gpus
-    return Summary(
+    return TeamSummary(
         team=department_ledger(level.department.name),
         guaranteed=share.guaranteed,
         limit=share.limit,
@@ -62,9 +62,9 @@ def department_summary(level: DepartmentUsage) -> Summary:
     )
 
 
-def _summary(team: Team, world: World) -> Summary:
+def _summary(team: Team, world: World) -> TeamSummary:
     usage = world.usage(team.name)
-    return Summary(
+    return TeamSummary(
         team=team.name,
         guaranteed=team.gpus.guaranteed,
         limit=team.gpus.limit,
@@ -76,7 +76,7 @@ def _summary(team: Team, world: World) -> Summary:
     )
 
 
-def _with_line(found: Summary, teams: Iterable[TeamName], world: World) -> Summary:
+def _with_line(found: TeamSummary, teams: Iterable[TeamName], world: World) -> TeamSummary:
     """Return the summary with the line of these teams."""
     pods, gpus = 0, exact_units(0)
     for name in teams:

@@ -106,7 +106,7 @@ class RoomReport(msgspec.Struct, frozen=True, rename="camel"):
     omitted: str = ""
 
 
-class TeamUsage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class TeamHours(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """GPU-hours of a team; `refused` are requests, `refused_gpus` what they asked for."""
 
     name: str
@@ -124,7 +124,7 @@ class UsagePeriod(msgspec.Struct, frozen=True, rename="camel"):
     since: int
     until: int
     observed_hours: float
-    teams: list[TeamUsage] = []
+    teams: list[TeamHours] = []
 
 
 class UsageReport(msgspec.Struct, frozen=True, rename="camel"):

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from webhook.core.explain.team_summary import Summary
+from webhook.core.explain.team_summary import TeamSummary
 from webhook.core.model.amount import format_gpus, format_limit, parse_amount
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Charge
@@ -209,7 +209,7 @@ def decode(body: bytes) -> TeamLedger:
     return _decoder.decode(body)
 
 
-def encode(record: LedgerRecord, summary: Summary, *, version: int, reader: RecordReader | None = None) -> bytes:
+def encode(record: LedgerRecord, summary: TeamSummary, *, version: int, reader: RecordReader | None = None) -> bytes:
     """Return a TeamLedger that replaces the object at this resourceVersion, or a new one if that is 0.
 
     `reader` is that of the object before.
@@ -232,7 +232,7 @@ def encode(record: LedgerRecord, summary: Summary, *, version: int, reader: Reco
     )
 
 
-def status_of(summary: Summary, *, in_flight: int) -> Status:
+def status_of(summary: TeamSummary, *, in_flight: int) -> Status:
     """Return a summary for display."""
     return Status(
         team=summary.team,

@@ -100,7 +100,7 @@ class ClusterState:
         self.touch(*(node.name for node in self.world.fleet.nodes()), *self.rows)
 
     def tick(self, now: int) -> None:
-        """Set the time, in Unix seconds: room may not be promised any more, and other nodes may reject pods."""
+        """Set the time, in Unix seconds: room may no longer be promised, and other nodes may reject pods."""
         self.world.tick(now)
         before, self._rejecting = self._rejecting, frozenset(each.node for each in self.world.rejecting_nodes.closed())
         if changed := before ^ self._rejecting:

@@ -235,6 +235,6 @@ def holders_of(row: MapRow) -> Iterator[tuple[MapPod, str]]:
 
 
 def _taken(resource: str, pieces: int, gpus: float) -> str:
-    """Return how much of a resource a pod has, and of how many GPUs that is where pieces are parts of them."""
-    text = f"{resource} {pieces}"
-    return text if round(gpus, 3) == pieces else f"{text} ({round(gpus, 3):g} GPUs)"
+    """Return how many GPUs a pod has, with the pieces of the resource where these are parts of GPUs."""
+    text = f"{round(gpus, 3):g} GPU{'s' * (round(gpus, 3) != 1)}"
+    return text if round(gpus, 3) == pieces else f"{text} ({resource} {pieces})"

@@ -15,7 +15,7 @@ from webhook.history.schema import HistoryError
 from webhook.history.summary import By, merged, observed_hours, usage_by, whole_intervals
 from webhook.history.usage_row import Recording, UsageRow
 from webhook.kube.ledger import reports
-from webhook.kube.ledger.reports import TeamUsage, UsagePeriod, UsageReport
+from webhook.kube.ledger.reports import TeamHours, UsagePeriod, UsageReport
 
 DAYS: Final = (1, 7, 30)
 """The periods that are published."""
@@ -59,5 +59,5 @@ class UsagePublisher:
 def period_of(rows: Iterable[UsageRow], since: int, until: int) -> UsagePeriod:
     """Return the sums of teams from recorded rows."""
     found = merged([Recording("the leader", tuple(rows))])
-    teams = [TeamUsage(**msgspec.structs.asdict(each.rounded())) for each in usage_by(found, By.TEAM)]
+    teams = [TeamHours(**msgspec.structs.asdict(each.rounded())) for each in usage_by(found, By.TEAM)]
     return UsagePeriod(since, until, round(observed_hours(found), 2), teams)
