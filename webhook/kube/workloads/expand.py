@@ -17,6 +17,8 @@ from webhook.kube.workloads.evictions import eviction_effect
 from webhook.kube.workloads.gang_marks import gang_marks, marked, marks_of
 from webhook.kube.workloads.unknown_kinds import unknown_kind
 
+_WITHOUT: Final = {keys.GANG: "they start one by one", keys.RUN_TIME: "their likely starts do not know it"}
+"""Annotations of a workload that are read on its pods, and what is without them there."""
 _NAMES: Final = 5
 """Times that a pod's role or its workload's name is in its metadata, besides its labels."""
 
@@ -119,9 +121,6 @@ def _misplaced(document: Json, sets: Iterable[PodSet], budget: Budget) -> tuple[
 def _is_said(key: str, annotations: Json) -> bool:
     """Whether pods say what their workload does; their own run time goes before its."""
     return annotations.get(key) == "true" if key == keys.GANG else key in annotations
-
-
-_WITHOUT: Final = {keys.GANG: "they start one by one", keys.RUN_TIME: "their likely starts do not know it"}
 
 
 def _of_parts(parts: Iterable[Json], context: ReadContext, kinds: KindTable) -> Iterator[PodSet]:
