@@ -139,7 +139,7 @@ def test_a_user_of_one_namespace_sees_that_namespace_and_one_without_rights_a_cl
         nobody = cluster.user_kubeconfig(f"nobody-{fairgate.team_a}", namespace=fairgate.team_a)
         with running_page(nobody) as page:
             page.enter()
-            wait_shown(cluster, page, "/", "ClusterRole fairgate-viewer")
+            wait_shown(cluster, page, "/", "fairgate-viewer")
             assert page.get("/")[0] == 403
 
 
