@@ -16,7 +16,7 @@ from webhook.core.model.names import CPU, Namespace, NodeName, TeamName, Uid, Us
 from webhook.core.model.node import HOSTNAME
 from webhook.core.model.pod import Handling
 from webhook.core.world.anonymizer import Anonymizer
-from webhook.core.world.hidden_usage import Unnamed, is_hidden_usage
+from webhook.core.world.hidden_usage import Totals, Unnamed, is_hidden_usage
 from webhook.core.world.world import World
 
 A, B = TeamName("team-a"), TeamName("team-b")
@@ -128,3 +128,19 @@ def test_a_limit_counts_what_others_of_the_team_hold():
     assert (seen.usage(A).total, seen.usage(B).total) == (gpus(4), gpus(3))
     assert seen.usage(B).largest(1)[0].name == "*team-b/Pod/*"
     assert seen.pod(Uid("mine")).namespace == Namespace("team-a")
+
+
+def test_pods_that_have_ended_since_are_not_counted_beside_those_that_came():
+    """The anonymous world is some seconds old; the sums of teams are not."""
+    before = world(POLICY, nodes=[node("n0")], residents=[resident(2, uid="old", node="n0", created=1)])
+    room = anonymous(before)
+    mine = World(POLICY)
+    mine.set_pod(resident(2, uid="new", node="n0", created=9))
+    Unnamed((Totals(A, gpus(2), 0, 0),), room).fill(mine)
+    assert [pod.uid for pod in mine.pods()] == ["new"]
+    assert (mine.usage(A).total, mine.fleet.free(NodeName("n0"), GPU)) == (gpus(2), 8)
+
+    grown = World(POLICY)
+    Unnamed((Totals(A, gpus(3), 0, 0),), room).fill(grown)
+    assert grown.usage(A).total == gpus(3), "what came since is charged, on a node that is not known"
+    assert sum(is_hidden_usage(pod) for pod in grown.pods()) == 2

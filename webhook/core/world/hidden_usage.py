@@ -36,9 +36,14 @@ class Unnamed(NamedTuple):
     world: AnonymousWorld | None = None
 
     def fill(self, world: World) -> None:
-        """Add it to a world with all that the viewer may list. Raises ValueError as AnonymousWorld.fill does."""
+        """Add it to a world with all that the viewer may list. Raises ValueError as AnonymousWorld.fill does.
+
+        The sums are newer than the anonymous world: its pods beyond them have ended since, or have a name by now.
+        """
         if self.world is not None:
             self.world.fill(world)
+            for each in self.totals:
+                _remove_ended(each, world)
         add_hidden_usage(world, self.totals)
 
 
@@ -51,6 +56,17 @@ def add_hidden_usage(world: World, totals: Iterable[Totals]) -> None:
     for each in totals:
         for flight in _missing(each, world):
             world.add_pod(flight)
+
+
+def _remove_ended(totals: Totals, world: World) -> None:
+    """Remove pods without a name of a team, the oldest first, as long as it holds more than its sum says."""
+    beyond = world.usage(totals.team).total - totals.total
+    hidden = [pod for pod in world.pods() if is_hidden_usage(pod) and pod.team_label == totals.team]
+    for pod in sorted(hidden, key=lambda pod: (pod.created, pod.uid)) if beyond > 0 else ():
+        charge = world.charge_of(pod.uid)
+        if charge is not None and 0 < charge.gpus <= beyond:
+            world.remove_pod(pod.uid)
+            beyond -= charge.gpus
 
 
 def is_hidden_usage(pod: Resident) -> bool:
