@@ -88,6 +88,10 @@ USED_ELSEWHERE = frozenset(
         Right("get", "", "events", ""),
         Right("get", "", "pods", ""),
         Right("create", "fairgate.dev", "reports", ""),
+        Right("get", "fairgate.dev", "reports", "replicas"),
+        Right("get", "fairgate.dev", "reports", "starts"),
+        Right("patch", "fairgate.dev", "reports", "starts"),
+        Right("patch", "fairgate.dev", "reports", "usage"),
         *(
             right
             for component in Component
@@ -101,7 +105,8 @@ USED_ELSEWHERE = frozenset(
 (tests/scenarios/test_replicas.py), going on with an Event that another replica began, reading the owners of
 pods and having controllers try again (tests/scenarios/test_owners.py,
 tests/cluster/writes/test_owner_events.py), writing a Report before the other component does
-(tests/cluster/writes/test_reports.py), reading the sizes of gangs, and the kinds of operators that are not
+(tests/cluster/writes/test_reports.py), scoring forecasts after minutes (tests/server/leader), publishing the
+usage of a history that is recorded, reading the sizes of gangs, and the kinds of operators that are not
 installed here (tests/scenarios/test_predicted.py)."""
 
 

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 POLL_SECONDS = 0.05
 CLOSE_SECONDS = 30
 LOG_TAIL_LINES = 30
+PORTS = Path("/tmp/fairgate-test-ports")
 
 
 class ComponentError(Exception):
@@ -175,8 +175,8 @@ def free_ports(count: int) -> list[int]:
 
 def _is_claimed(port: int) -> bool:
     """Write this process's id into the port's file, unless the file has the id of another one that runs."""
-    folder = Path(tempfile.gettempdir(), f"fairgate-test-ports-{os.getuid()}")
-    folder.mkdir(exist_ok=True)
+    folder = PORTS / str(os.getuid())
+    folder.mkdir(parents=True, exist_ok=True)
     file, own = folder / str(port), str(os.getpid())
     try:
         file.touch(exist_ok=False)

@@ -4,7 +4,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -178,7 +177,7 @@ def test_ports_differ():
 
 
 def test_a_port_of_another_process_that_runs_is_not_given_again(monkeypatch, tmp_path):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("tests.control_plane.processes.PORTS", tmp_path)
     [first] = free_ports(1)
     drawn = iter([first, first, 20_001])
     monkeypatch.setattr(random, "randint", lambda *_: next(drawn))

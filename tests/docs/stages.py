@@ -35,6 +35,11 @@ teams:
     namespaces: [nlp]
     gpus: {guaranteed: 20, limit: 40}
 """
+POOLS = """apiVersion: fairgate.dev/v1alpha1
+kind: Policy
+pools:
+  - {name: all, nodeSelector: {kubernetes.io/os: linux}}
+"""
 CONTAINER = """containers:
         - name: main
           resources:
@@ -164,9 +169,10 @@ def _everything(reader: Reader) -> None:
     reader.cluster.api.create(f"/apis/apps/v1/namespaces/{namespace}/deployments", serve)
     _history(reader)
     _own_policies(reader)
-    for folder in ("policies", "policies.old", "policies.new"):
+    for folder in ("policies", "policies.old", "policies.new", "clusters/one/policies"):
         reader.write(f"{folder}/teams.yaml", TEAMS)
     reader.write("team.yaml", TEAMS)
+    reader.write("pools.yaml", POOLS)
     reader.write("nodes.csv", "name,gpus,model,count\nh100,8,NVIDIA-H100-80GB-HBM3,5\n")
     reader.write("tasks.csv", "name,team,gpus,created,seconds\ntrain,vision,8,0,3600\nserve,nlp,4,60,600\n")
     _chart_and_overlay(reader)

@@ -50,7 +50,7 @@ def watch_until_deleted(fairgate, plugins, team):
         assert next(line for line in lines if '"used": "16"' in line)
         watching.send_signal(signal.SIGINT)
         assert all(lines), "it continues until the signal"
-        assert watching.wait(90) == 0
+        assert watching.wait(90) == 130
 
 
 def test_kubectl_shows_explains_and_saves_the_cluster(cluster, plugins):
