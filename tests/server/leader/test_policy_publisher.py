@@ -4,9 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.cluster.support.fake_api import Answer, FakeApi
-from tests.cluster.support.stores import write_kubeconfig
-from webhook.cluster.api.client import connect
+from tests.cluster.support.fake_api import Answer
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.ledger.ledger import TeamState
 from webhook.cluster.writes.reports import read_report
@@ -20,18 +18,6 @@ from webhook.server.leader.policy_publisher import PolicyPublisher, report_of
 from webhook.server.leader.replica_report import BEHIND_SECONDS, LedgerLag
 
 TEAM = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nteams: [{{name: {0}, namespaces: [{0}]}}]\n"
-
-
-@pytest.fixture
-async def api():
-    async with FakeApi().serving() as server:
-        yield server
-
-
-@pytest.fixture
-async def connection(api, tmp_path):
-    async with await connect(write_kubeconfig(tmp_path / "kubeconfig", api.url)) as opened:
-        yield opened
 
 
 @pytest.fixture

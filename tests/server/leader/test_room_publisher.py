@@ -4,28 +4,14 @@ import asyncio
 
 import pytest
 
-from tests.cluster.support.fake_api import Answer, FakeApi
-from tests.cluster.support.stores import write_kubeconfig
+from tests.cluster.support.fake_api import Answer
 from tests.core.support.make import node, resident, world
-from webhook.cluster.api.client import connect
 from webhook.cluster.writes.reports import read_report
 from webhook.core.model.names import NodeName
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.room_report import read_room
 from webhook.server.leader import room_publisher as publishing
 from webhook.server.leader.room_publisher import RoomPublisher
-
-
-@pytest.fixture
-async def api():
-    async with FakeApi().serving() as server:
-        yield server
-
-
-@pytest.fixture
-async def connection(api, tmp_path):
-    async with await connect(write_kubeconfig(tmp_path / "kubeconfig", api.url)) as opened:
-        yield opened
 
 
 @pytest.fixture

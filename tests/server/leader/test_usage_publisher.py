@@ -2,11 +2,8 @@
 
 import pytest
 
-from tests.cluster.support.fake_api import FakeApi
-from tests.cluster.support.stores import write_kubeconfig
 from tests.core.support.make import world
 from tests.history.support import A100, T0, row
-from webhook.cluster.api.client import connect
 from webhook.cluster.writes.reports import read_report
 from webhook.history.recorder import UsageRecorder
 from webhook.history.store import Batch, HistoryStore
@@ -22,18 +19,6 @@ ROWS = [
     row("borrowed", 6 * HOUR, team="vision", user="bob", model=A100, start=T0 + 3 * DAY),
     row("refused", 3, team="nlp", user="bob", start=T0 + 3 * DAY),
 ]
-
-
-@pytest.fixture
-async def api():
-    async with FakeApi().serving() as server:
-        yield server
-
-
-@pytest.fixture
-async def connection(api, tmp_path):
-    async with await connect(write_kubeconfig(tmp_path / "kubeconfig", api.url)) as opened:
-        yield opened
 
 
 @pytest.fixture
