@@ -121,6 +121,16 @@ layout_option = click.option(
 )
 
 
+table_or_json_option = click.option(
+    "-o",
+    "--output",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Table for people, JSON for programs; JSON has every row.",
+)
+
 limit_option = click.option(
     "--limit",
     type=click.IntRange(min=1),

@@ -62,7 +62,7 @@ NODES = st.sampled_from([None, "n0", "n1", "n2"])
 RESIDENTS = st.lists(
     st.tuples(
         st.integers(0, 4),
-        st.sampled_from(["team-a", "team-b", "nobody"]),
+        st.sampled_from(["team-a", "team-b", "of-no-team"]),
         st.sampled_from(["guaranteed", "preemptible", None]),
         NODES,
         st.sampled_from(list(Handling)),
@@ -74,7 +74,7 @@ LINE = st.lists(st.tuples(st.integers(1, 6), st.sampled_from(["team-a", "team-b"
 
 
 @examples(60)
-@given(RESIDENTS, LINE, st.sets(st.sampled_from(["team-a", "team-b", "nobody"]), max_size=2))
+@given(RESIDENTS, LINE, st.sets(st.sampled_from(["team-a", "team-b", "of-no-team"]), max_size=2))
 def test_it_has_the_room_the_charges_and_the_line_of_the_whole(residents, waits, own):
     full = world(POLICY, [node(f"n{i}", labels={HOSTNAME: f"n{i}", "zone": "z"}) for i in range(3)])
     for number, (count, namespace, tier, on, handling, leaves) in enumerate(residents):

@@ -107,10 +107,10 @@ async def test_the_next_leader_goes_on_from_what_was_published(made, connection)
     for _ in range(3):
         scorer.scores.note(StartRange(0, 60), 30, slack=0)
     scorer.scores.note(StartRange(0, 10**6), 10**7, slack=0)
-    assert await scorer._publish()
+    assert await scorer.writer.write(reports.starts_patch(scorer.scores))
     found = reports.scores_of(await read_report(connection, reports.STARTS))
     assert found.by_class == scorer.scores.by_class
-    assert await scorer._publish(), "it exists now"
+    assert await scorer.writer.write(reports.starts_patch(scorer.scores)), "it exists now"
 
 
 async def test_without_an_evictor_a_start_by_eviction_is_not_forecast(made, monkeypatch):

@@ -87,7 +87,7 @@ def test_no_number_of_short_pods_makes_a_lie_about_a_long_one_credible():
 
 def test_a_new_name_has_the_record_of_its_team():
     runs = ended(*[10 * HOUR + n for n in range(25)], said=1)
-    fresh = Likeness("a", 8, "somebody new")
+    fresh = Likeness("a", 8, "a new user")
     assert median(draws(runs, 1, likeness=fresh)) >= 9 * HOUR
     elsewhere = Likeness("b", 8, "bob")
     assert median(draws(runs, HOUR, likeness=elsewhere)) < 2 * HOUR, "no record of others counts for another team"

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from webhook.cli.command import argument, command, of, option, path_option
-from webhook.cli.options import columns, is_colored, limit_option, most_rows
+from webhook.cli.options import columns, is_colored, limit_option, most_rows, table_or_json_option
 from webhook.cli.replay.outcomes import decide_again
 from webhook.cli.replay.recorded import RecordedPods, joined, policy_in_force, policy_of, recorded_pods, world_of
 from webhook.cli.replay.report import ReplayReport, changes_of, teams_of, to_table
@@ -53,14 +53,7 @@ class Options:
         "--since", metavar="TIME", help="Begin: an age such as 7d, or a time. Default: all that is recorded."
     )
     until: str | None = option("--until", metavar="TIME", help="End: an age or a time. Default: all that is recorded.")
-    layout: str = option(
-        "-o",
-        "--output",
-        type=click.Choice(["table", "json"]),
-        default="table",
-        show_default=True,
-        help="Table for people, JSON for programs, with every pod.",
-    )
+    layout: str = of(table_or_json_option)
     limit: int | None = of(limit_option)
 
 

@@ -8,10 +8,10 @@ from typing import BinaryIO, Final
 
 import click
 
-from webhook.cli.command import argument, command, of, option
+from webhook.cli.command import argument, command, of
 from webhook.cli.formatting import plural
 from webhook.cli.grid import Column, Grid, number
-from webhook.cli.options import columns, is_colored, limit_option, most_rows
+from webhook.cli.options import columns, is_colored, limit_option, most_rows, table_or_json_option
 from webhook.cli.report.tally import Report, Row, tally
 from webhook.cli.screen import Screen
 from webhook.cli.serialization import to_json
@@ -38,14 +38,7 @@ class Options:
     """The user's options."""
 
     logs: tuple[BinaryIO, ...] = argument(nargs=-1, type=click.File("rb"), metavar="[FILE]...")
-    layout: str = option(
-        "-o",
-        "--output",
-        type=click.Choice(["table", "json"]),
-        default="table",
-        show_default=True,
-        help="Table for people, JSON for machines; JSON has every row.",
-    )
+    layout: str = of(table_or_json_option)
     limit: int | None = of(limit_option)
 
 

@@ -27,6 +27,10 @@ class Score(NamedTuple):
         """How many ranges were scored."""
         return self.inside + self.earlier + self.later
 
+    def plus(self, more: "Score") -> "Score":
+        """Return the sum of two scores."""
+        return Score(self.inside + more.inside, self.earlier + more.earlier, self.later + more.later)
+
 
 NO_SCORE: Final = Score()
 
@@ -50,8 +54,7 @@ class RangeScores:
         else:
             added = Score(inside=1)
         width = _class_of(found)
-        sums = zip(self.by_class.get(width, NO_SCORE), added, strict=True)
-        score = Score(*(before + more for before, more in sums))
+        score = self.by_class.get(width, NO_SCORE).plus(added)
         self.by_class[width] = score if score.total <= _MOST else Score(*(count // 2 for count in score))
         return added
 

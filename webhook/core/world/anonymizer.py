@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from webhook.core.model.amount import Units
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import CPU, MEMORY, PODS, NodeName, ResourceName, TeamName, User
 from webhook.core.model.pod import Resident
@@ -134,7 +133,7 @@ class Anonymizer:
 
     def _demand(self, demand: Demand, shares_by: str) -> int:
         made = AnonymousDemand(
-            _exact(demand.gpus),
+            str(demand.gpus),
             demand.devices,
             self._offered(demand.requests),
             demand.per_device,
@@ -146,7 +145,3 @@ class Anonymizer:
     def _offered(self, requests: tuple[tuple[ResourceName, int], ...]) -> tuple[tuple[ResourceName, int], ...]:
         """Return the requests that some node or policy knows: a tenant may make up any others."""
         return tuple([each for each in requests if each[0] in self._resources])
-
-
-def _exact(gpus: Units) -> str:
-    return str(gpus)

@@ -36,7 +36,6 @@ CONFIGURATIONS: Final = (
     ("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION),
 )
 _PLACEHOLDER_URL: Final = "https://where.invalid"
-_NAMESPACE: Final = msgspec.json.Decoder(objects.Namespace)
 _USUAL_GPU: Final = "nvidia.com/gpu"
 
 
@@ -108,7 +107,7 @@ def unreviewed_namespaces(
     selectors = [_selector(each) for configuration in found for each in configuration.get("webhooks") or ()]
     left_out: dict[TeamName, list[Namespace]] = {}
     for each in namespaces:
-        facts = to_namespace(_NAMESPACE.decode(msgspec.json.encode(each)))
+        facts = to_namespace(msgspec.convert(each, objects.Namespace))
         world.set_namespace(facts)
         tenancy = world.tenancy(facts.name)
         labels = {**facts.labels, keys.NAMESPACE_NAME: facts.name}

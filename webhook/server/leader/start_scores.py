@@ -9,15 +9,15 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 import msgspec
 
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.writes.reports import read_report, write_report
+from webhook.cluster.writes.reports import ReportWriter, read_report
 from webhook.core.explain.likely_start import Run, StartRange
 from webhook.core.explain.past import Past
-from webhook.core.explain.range_scores import NO_SCORE, RangeScores, Score
+from webhook.core.explain.range_scores import NO_SCORE, RangeScores
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
@@ -59,6 +59,7 @@ class StartScorer:
     def __init__(self, context: LeaderContext, *, runs: Iterable[Run], clock: Callable[[], float] = time.time) -> None:
         self.results = NO_SCORE
         self.scores = RangeScores()
+        self.writer = ReportWriter(context.connection, reports.STARTS)
         self._connection = context.connection
         self._world = context.world
         self._logs = context.logs
@@ -82,7 +83,7 @@ class StartScorer:
                     await self.forecast()
                     forecast_at = loop.time() + FORECAST_SECONDS
             if loop.time() >= publish_at and self.results != published:
-                if await self._publish():
+                if await self.writer.write(reports.starts_patch(self.scores)) is not None:
                     published = self.results
                 publish_at = loop.time() + PUBLISH_SECONDS
             await asyncio.sleep(LOOK_SECONDS)
@@ -97,7 +98,7 @@ class StartScorer:
             elif has_started or now - each.at > each.found.latest + LOOK_SECONDS:
                 del self._open[uid]
                 added = self.scores.note(each.found, now - each.at, slack=LOOK_SECONDS)
-                self.results = Score(*(before + more for before, more in zip(self.results, added, strict=True)))
+                self.results = self.results.plus(added)
 
     async def forecast(self) -> None:
         """Forecast the starts of pods in line that have no open range."""
@@ -136,17 +137,8 @@ class StartScorer:
         except ClusterError:
             return None
 
-    async def _publish(self) -> bool:
-        patch: dict[str, Any] = reports.starts_patch(self.scores)
-        try:
-            await write_report(self._connection, reports.STARTS, patch)
-        except ClusterError as error:
-            self._note(str(error))
-            return False
-        return True
-
     def _note(self, problem: str) -> None:
-        """Log why there is no forecast, or no report, once."""
+        """Log why there is no forecast, once."""
         if problem != self._problem:
             self._problem = problem
             self._logs.event.warning("likely starts not scored", why=problem)
