@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.core.model.policy import JobEvictions, OnWorkloadLimit, PodPath, WorkloadKind, WorkloadRules
+from webhook.core.model.workload_rules import JobEvictions, OnWorkloadLimit, PodPath, WorkloadKind, WorkloadRules
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError
 

@@ -18,7 +18,6 @@ from webhook.core.model.policy import (
     LabelSelector,
     MigWeight,
     PlacementRules,
-    PodPath,
     Policy,
     Pool,
     QueueRules,
@@ -28,12 +27,11 @@ from webhook.core.model.policy import (
     Team,
     TopologyRules,
     UserKey,
-    WorkloadKind,
-    WorkloadRules,
 )
 from webhook.core.model.selector import Operator, Requirement, Toleration
 from webhook.core.model.shape import Shape
 from webhook.core.model.tier import Tier
+from webhook.core.model.workload_rules import PodPath, WorkloadKind, WorkloadRules
 from webhook.policy import schema, selectors, teams
 from webhook.policy.builtin import built_in
 from webhook.policy.department_tree import Tree

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, Strict, field_validator
 
-from webhook.core.model.policy import JobEvictions, OnWorkloadLimit
+from webhook.core.model.workload_rules import JobEvictions, OnWorkloadLimit
 from webhook.policy.field_types import ApiGroup, FieldPath, KindName, ResourcePlural, Text
 from webhook.policy.spec import Spec
 

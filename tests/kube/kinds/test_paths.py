@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from webhook.core.model.policy import PodPath
+from webhook.core.model.workload_rules import PodPath
 from webhook.kube.kinds.budget import Budget, BudgetSpentError
 from webhook.kube.kinds.paths import MAX_PODS, ONE, Count, count_at, dig, entries, pods_at, replicated
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from webhook.core.model.policy import PodPath, WorkloadKind
+from webhook.core.model.workload_rules import PodPath, WorkloadKind
 from webhook.kube.kinds.model import Unknown, Workload
 from webhook.kube.kinds.paths import MAX_PODS
 from webhook.kube.kinds.related import Related

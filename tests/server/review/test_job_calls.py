@@ -11,7 +11,8 @@ import pytest
 from tests.builders import encode
 from tests.core.support.make import node, policy, team, world
 from tests.kube.support.cel import AbsentError, holds
-from webhook.core.model.policy import Enforcement, JobEvictions, OnWorkloadLimit, WorkloadRules
+from webhook.core.model.policy import Enforcement
+from webhook.core.model.workload_rules import JobEvictions, OnWorkloadLimit, WorkloadRules
 from webhook.kube.admission.job_review import MOST_RULES, RULE
 from webhook.kube.registration.registration import webhook_configurations
 from webhook.server.review.gang_reviews import answer_gang

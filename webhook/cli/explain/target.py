@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.core.model.policy import WorkloadKind
+from webhook.core.model.workload_rules import WorkloadKind
 from webhook.kube.kinds.kind_row import KindTable, Row
 
 POD: Final = WorkloadKind("", "Pod", "pods")

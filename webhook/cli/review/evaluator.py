@@ -14,8 +14,8 @@ from webhook.core.admission.old_pods import NO_SURGE
 from webhook.core.model.decision import Deny, Outcome, Queue
 from webhook.core.model.names import UNASSIGNED, GangId, Namespace, TeamName, Uid
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
-from webhook.core.model.policy import OnWorkloadLimit
 from webhook.core.model.reason import LIMIT_CODES, Code, Reason
+from webhook.core.model.workload_rules import OnWorkloadLimit
 from webhook.core.world.world import World
 from webhook.kube.kinds.budget import Budget, BudgetSpentError
 from webhook.kube.kinds.gpu_requests import unread_request

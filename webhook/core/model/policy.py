@@ -16,6 +16,7 @@ from webhook.core.model.names import UNASSIGNED, DepartmentName, GpuModel, PoolN
 from webhook.core.model.selector import Requirement, Toleration
 from webhook.core.model.shape import DEFAULT_PRIOR, Shape
 from webhook.core.model.tier import Tier
+from webhook.core.model.workload_rules import DEFAULT_RULES, WorkloadRules
 
 ADDED: Final = {"is_hashed_by_default": False}
 """Metadata of fields added after the first release: at its default such a field is not part of the policy's hash, so an
@@ -270,55 +271,6 @@ class ReclaimRules:
     start_within_seconds: Limit = field(default=86_400, metadata=ADDED)
 
 
-class OnWorkloadLimit(StrEnum):
-    """The effect on a workload whose pods together exceed a limit."""
-
-    WARN = "warn"
-    REJECT = "reject"
-
-
-class JobEvictions(StrEnum):
-    """Whether Jobs get a podFailurePolicy rule by which evictions do not count as failures."""
-
-    IGNORE = "ignore"
-    COUNT = "count"
-
-
-@dataclass(frozen=True, slots=True)
-class PodPath:
-    """Where a kind keeps one role of pods; paths are keys separated by dots.
-
-    With `each`, a list or mapping, the other paths start from every entry of it, and the entry's name is the role. The
-    count is the product of `replicas`; a missing field counts `default`, None where the count is then unknown.
-    """
-
-    template: str
-    replicas: tuple[str, ...] = ()
-    role: str = ""
-    each: str = ""
-    default: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadKind:
-    """A kind of object that creates pods. `resource` is its name in the API's URLs; `is_gang`: all or nothing."""
-
-    group: str
-    kind: str
-    resource: str
-    pods: tuple[PodPath, ...] = ()
-    is_gang: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadRules:
-    """How workloads are judged as a whole, and kinds besides the built-in ones."""
-
-    on_limit: OnWorkloadLimit = OnWorkloadLimit.WARN
-    job_evictions: JobEvictions = JobEvictions.IGNORE
-    kinds: tuple[WorkloadKind, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class QueueRules:
     """How pods wait in the queue: at most `depth` of each team.
@@ -388,7 +340,7 @@ class Policy:
     priority_classes: Mapping[Tier, str] = field(default_factory=dict)
     exempt_namespaces: tuple[str, ...] = ()
     operator_namespaces: tuple[str, ...] = field(default=OPERATOR_NAMESPACES, metadata=ADDED)
-    workloads: WorkloadRules = WorkloadRules()
+    workloads: WorkloadRules = DEFAULT_RULES
     hash: str = ""
     _by_name: Mapping[TeamName, Team] = field(init=False, repr=False, compare=False)
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from webhook.core.model.policy import PodPath, WorkloadKind
+from webhook.core.model.workload_rules import PodPath, WorkloadKind
 from webhook.kube.kinds.deadlines import PROGRESS
 from webhook.kube.kinds.gang_rules import GangRules, Stages
 from webhook.kube.kinds.kind_row import NO_CONTROLLER, REPLICA_SET, REPLICAS, PodsFound, ReadContext, Row

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from webhook.core.model.policy import WorkloadKind
+from webhook.core.model.workload_rules import WorkloadKind
 from webhook.kube.kinds.antichain import bits, heaviest
 from webhook.kube.kinds.apps import rolling_surge
 from webhook.kube.kinds.argo_pods import Settings, devices_of, has_pod, pod_of

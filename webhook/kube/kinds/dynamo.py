@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from webhook.core.model.policy import WorkloadKind
+from webhook.core.model.workload_rules import WorkloadKind
 from webhook.kube.kinds.budget import Budget
 from webhook.kube.kinds.kind_row import REPLICA_SET, PodsFound, ReadContext, Row
 from webhook.kube.kinds.model import Json, listed, mapping, text

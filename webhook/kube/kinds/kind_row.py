@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from webhook.core.model.policy import PodPath, WorkloadKind
+from webhook.core.model.workload_rules import PodPath, WorkloadKind
 from webhook.core.reclaim.failures import FailureBudget, Loss
 from webhook.kube.kinds.budget import Budget
 from webhook.kube.kinds.gang_rules import NO_GANG, GangRules

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.core.model.policy import WorkloadKind
+from webhook.core.model.workload_rules import WorkloadKind
 from webhook.kube.kinds.batch import suspended
 from webhook.kube.kinds.gang_rules import GangRules, Stage, Stages, is_number, less
 from webhook.kube.kinds.job_failures import TrainingJob, training_budget

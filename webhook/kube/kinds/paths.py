@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from operator import add, mul
 from typing import Final, NamedTuple
 
-from webhook.core.model.policy import PodPath
+from webhook.core.model.workload_rules import PodPath
 from webhook.kube.kinds.budget import Budget
 from webhook.kube.kinds.model import Json, mapping, shown, text
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from webhook.core.model.policy import WorkloadKind
+from webhook.core.model.workload_rules import WorkloadKind
 from webhook.kube.kinds.gang_rules import GangRules
 from webhook.kube.kinds.kind_row import Row
 from webhook.kube.kinds.model import Json, mapping, shown

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from webhook.core.model.policy import WorkloadKind
+from webhook.core.model.workload_rules import WorkloadKind
 from webhook.kube.kinds.kind_row import REPLICA_SET, STATEFUL_SET, PodsFound, ReadContext, Row
 from webhook.kube.kinds.model import Json, digits, listed, mapping, text
 from webhook.kube.kinds.paths import Count, Pods, count_at, dig, unknown_pods

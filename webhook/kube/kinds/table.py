@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from webhook.core.model.policy import WorkloadKind
+from webhook.core.model.workload_rules import WorkloadKind
 from webhook.kube.kinds import (
     apps,
     argo,

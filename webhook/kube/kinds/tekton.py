@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from webhook.core.model.policy import WorkloadKind
+from webhook.core.model.workload_rules import WorkloadKind
 from webhook.kube.kinds.argo_pods import devices_of
 from webhook.kube.kinds.kind_row import PodsFound, ReadContext, Row, fatal
 from webhook.kube.kinds.model import Json, listed, mapping, text

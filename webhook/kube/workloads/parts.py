@@ -10,8 +10,9 @@ from webhook.core.admission.workload_fit import Part, borrowed, deadline_in_line
 from webhook.core.model.demand import Weights
 from webhook.core.model.names import Namespace
 from webhook.core.model.pod import Requester
-from webhook.core.model.policy import JobEvictions, Policy
+from webhook.core.model.policy import Policy
 from webhook.core.model.reason import Code, Reason
+from webhook.core.model.workload_rules import JobEvictions
 from webhook.core.world.world import World
 from webhook.kube.kinds.budget import TOO_LARGE, Budget, BudgetSpentError
 from webhook.kube.kinds.model import EvictionEffect, PodSet, Workload

@@ -7,8 +7,9 @@ that: one call of the API server instead of up to three.
 from typing import Literal, NamedTuple
 
 from webhook.core.model.decision import Outcome
-from webhook.core.model.policy import Enforcement, JobEvictions
+from webhook.core.model.policy import Enforcement
 from webhook.core.model.reason import Code, Reason
+from webhook.core.model.workload_rules import JobEvictions
 from webhook.core.world.world import World
 from webhook.kube.admission.job_review import (
     FailurePolicyChange,

@@ -4,8 +4,9 @@ from typing import Literal, NamedTuple
 
 from webhook.core.model.decision import Outcome
 from webhook.core.model.pod import Requester
-from webhook.core.model.policy import Enforcement, OnWorkloadLimit
+from webhook.core.model.policy import Enforcement
 from webhook.core.model.reason import LIMIT_CODES, Code, Reason, refusal_text
+from webhook.core.model.workload_rules import OnWorkloadLimit
 from webhook.core.world.world import World
 from webhook.kube.admission.job_review import JobReview
 from webhook.kube.admission.review import Operation, Review, TooLargeError
