@@ -118,7 +118,7 @@ def test_a_dry_run_that_would_wait_in_line_is_healthy(cluster):
         assert state == "ok"
         assert "(a dry run): queued: waits: " in text
         assert "1st in line" in text
-        assert doctor("--skip", "evictor")[0] == 0
+        wait_for(cluster, lambda: doctor("--skip", "evictor")[0] == 0, what="healthy, once the server has reported")
 
 
 def test_terms_that_a_control_plane_adds_stay_and_its_labels_are_guarded(cluster):

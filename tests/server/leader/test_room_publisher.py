@@ -52,6 +52,19 @@ async def test_a_world_that_is_not_current_is_not_published(api, connection, ful
     assert api.count("patch") == 0
 
 
+async def test_a_leader_publishes_as_soon_as_its_world_is_current(api, connection, full):
+    stale = ["the watch of pods is silent"]
+    publisher = RoomPublisher(connection, full, why_stale=lambda: stale[0] if stale else None)
+    running = asyncio.create_task(publisher.run())
+    await asyncio.sleep(2.5 * publishing.STALE_SECONDS)
+    assert api.count("patch") == 0
+    stale.clear()
+    await asyncio.sleep(2 * publishing.STALE_SECONDS)
+    assert api.count("patch") == 1
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_a_missing_right_is_a_problem_until_it_is_granted(api, publisher):
     api.always["patch"] = Answer(403)
     await publisher.publish()
