@@ -383,5 +383,14 @@ def test_nodes_that_reject_pods_are_named_by_the_leader():
     assert "cordon the node" in node.remedy
 
 
+def test_nodes_in_maintenance_are_named_and_are_no_problem():
+    found = findings(
+        **replicas(**{"pod-1_a": process(leading=True, maintained=["gpu-0 (its driver is being upgraded)"])})
+    )
+    [node] = [each for each in found if each.check == "nodes"]
+    assert node.state == "ok"
+    assert node.message.endswith("; in maintenance: gpu-0 (its driver is being upgraded)")
+
+
 def test_without_a_leader_nodes_are_not_checked():
     assert [each for each in findings(**replicas(**{"pod-1_a": process()})) if each.check == "nodes"] == []

@@ -1,0 +1,50 @@
+"""What is said of nodes that an operator changes: they take no new pods meanwhile, and offer something else then."""
+
+from collections.abc import Iterator
+
+from webhook.core.model.statement import Statement
+from webhook.core.world.world import World
+
+
+def maintained_among(slots: int, world: World) -> int:
+    """Return those of some nodes that an operator changes."""
+    found = 0
+    for name in world.maintained:
+        found |= world.fleet.bit(name) & slots
+    return found
+
+
+def with_maintained(short: Statement, slots: int, world: World) -> Statement:
+    """Return why some nodes take no pods now, by `short` for those that no operator changes."""
+    maintained = maintained_among(slots, world)
+    if not maintained:
+        return short
+    said = maintenance(maintained, world)
+    return said if maintained == slots else Statement("{short}, and {others:and}", {"short": short, "others": (said,)})
+
+
+def maintenance(slots: int, world: World) -> Statement:
+    """Return what is changed on the first of some nodes, all of which an operator changes."""
+    name, more = world.fleet.names_of(slots & -slots)[0], slots.bit_count() - 1
+    words = (
+        "node {node} takes no new pods while its {what}, nor {nodes:other node} in maintenance"
+        if more
+        else "node {node} takes no new pods while its {what}"
+    )
+    return Statement(words, {"node": name, "what": world.maintained[name].value, "nodes": more})
+
+
+def maintenance_texts(world: World) -> Iterator[str]:
+    """Yield what is changed on each node, by name."""
+    for name, what in sorted(world.maintained.items()):
+        yield f"{name} (its {what})"
+
+
+def of_unknown_devices(slots: int, world: World) -> int:
+    """Return those of some nodes in maintenance of which it is not known what they had: they may come to offer it."""
+    found = 0
+    for name in world.maintained:
+        node, bit = world.fleet.get(name), world.fleet.bit(name) & slots
+        if bit and node is not None and world.absent_nodes.get(name) is None:
+            found |= 0 if any(node.recovered.offers(world.policy.resources)) else bit
+    return found
