@@ -1,4 +1,4 @@
-"""Operators change nodes under a running Fairgate, by what MIG manager and driver upgrades write on them, step by step."""
+"""Operators change nodes under a running Fairgate, as MIG manager and driver upgrades do, step by step."""
 
 import json
 
@@ -6,9 +6,9 @@ import pytest
 
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_for
+from tests.scenarios.changing_nodes import asking, chosen, offer
 from tests.scenarios.evictor import evictor
 from tests.scenarios.standing_fairgate import TIER, serve_fairgate
-from tests.scenarios.test_nodes_change import asking, chosen, offer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
