@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
@@ -117,8 +117,9 @@ def describe_world(origin: Origin, world: World) -> str:
 
 def default_kubeconfig() -> Path | None:
     """Return the kubeconfig that kubectl would use; None if there is none, which means the cluster this pod runs in."""
-    listed = os.environ.get("KUBECONFIG", "").split(os.pathsep)
-    candidates: Iterable[Path] = (Path(entry) for entry in (*listed, str(Path.home() / ".kube" / "config")) if entry)
+    candidates = [Path(entry) for entry in os.environ.get("KUBECONFIG", "").split(os.pathsep) if entry]
+    with suppress(RuntimeError):  # a container's user without a name, as on OpenShift, may have no home
+        candidates.append(Path.home() / ".kube" / "config")
     return next((path for path in candidates if path.is_file()), None)
 
 
