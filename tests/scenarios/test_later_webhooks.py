@@ -84,7 +84,7 @@ def test_gpus_that_are_added_again_after_the_last_decision_are_refused(cluster):
         assert settles(fairgate, fairgate.team_a) == 0
 
 
-def test_a_pod_without_gpus_that_gets_some_later_is_refused_and_told_why(cluster):
+def test_a_pod_without_gpus_that_gets_some_later_is_refused_with_the_reason(cluster):
     """Fairgate's conditions did not match it, so that the API server does not call it again."""
     make_nodes(cluster, 1)
     with (

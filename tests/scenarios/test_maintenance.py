@@ -29,7 +29,7 @@ def warned(cluster, namespace, *, gpus):
     return cluster.kubectl.run("create", "--dry-run=server", "-n", namespace, "-f", "-", stdin=made).stderr
 
 
-def test_a_repartitioning_costs_no_team_its_share_and_evicts_nobody(cluster):
+def test_a_repartitioning_costs_no_team_its_share_and_evicts_no_pod(cluster):
     """As NVIDIA's MIG manager does it: a label, then no devices, then no resource and no labels, then others."""
     (node,) = make_nodes(cluster, 1, gpus=8, labels={PRODUCT: "NVIDIA-A100-SXM4-40GB"})
     gpu = "nvidia.com/gpu"
@@ -63,6 +63,21 @@ def test_a_repartitioning_costs_no_team_its_share_and_evicts_nobody(cluster):
         cluster.kubectl("delete", "pod", "stays", "-n", theirs, "--wait=true")
         wait_for(cluster, lambda: fairgate.charged("b") == 0, what="its charge ends with it")
         assert get_pod(cluster, ours, "waits")["status"].get("phase") == "Pending"
+
+
+def test_a_pod_that_kube_scheduler_would_bind_there_waits_in_line_until_it_is_over(cluster):
+    (node,) = make_nodes(cluster, 1, gpus=8)
+    with serve_fairgate(cluster, is_own=True) as fairgate:
+        ours = fairgate.team_a
+        label(cluster, node, **{MIG_STATE: "pending"})
+        wait_for(cluster, lambda: fairgate.metric("fairgate_gpus_in_maintenance") == 8, what="the state is known")
+        made = create_pod(cluster, ours, pod("waits", gpus=4))
+        assert made["spec"]["schedulingGates"] == [{"name": "fairgate.dev/queue"}]
+        assert "while its GPUs are being repartitioned" in made["metadata"]["annotations"]["fairgate.dev/waiting"]
+        assert fairgate.charged("a") == 0
+        label(cluster, node, **{MIG_STATE: "success"})
+        assert wait_bound(cluster, ours, "waits") == node
+        assert fairgate.charged("a") == 4
 
 
 def test_during_a_driver_upgrade_pods_go_elsewhere_or_wait_with_the_reason(cluster):

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.support.make import GPU, demand, gpus, node, pod, policy, resident, team
+from tests.core.support.make import ALICE, GPU, demand, gpus, node, pod, policy, resident, team
 from tests.core.support.outcomes import outcome_of
 from tests.core.support.reclaim_pods import NOW, asker, borrower, indexed
+from webhook.core.admission.admission import admit
 from webhook.core.explain.board import node_row
+from webhook.core.model.decision import Queue
 from webhook.core.model.demand import demand_of
 from webhook.core.model.names import PODS, GpuModel, Namespace, ResourceName
 from webhook.core.model.node import Maintenance
@@ -43,7 +45,7 @@ def live(*nodes, of=None):
 
 @pytest.mark.parametrize("what", list(Maintenance))
 def test_a_node_in_maintenance_gets_no_pod_and_is_the_reason_why_it_waits(what):
-    place = live(node("n0", gpus=8, maintenance=what))
+    place = live(node("n0", gpus=8, maintenance=what, is_cordoned=True))
     outcome, code, text = outcome_of(pod(4), place)
     assert (outcome, code) == ("waits", Code.NO_ROOM_NOW)
     assert text == (
@@ -53,8 +55,22 @@ def test_a_node_in_maintenance_gets_no_pod_and_is_the_reason_why_it_waits(what):
     assert outcome_of(pod(4), place)[0] == "runs"
 
 
+def test_where_kube_scheduler_would_use_it_all_the_same_the_pod_waits_in_line():
+    """MIG manager neither cordons nor taints: a pod that came would keep it from partitioning the GPUs."""
+    place = live(node("n0", gpus=8, maintenance=MIG))
+    decision = admit(pod(4), ALICE, place)
+    assert isinstance(decision, Queue)
+    assert "node n0 takes no new pods while its GPUs are being repartitioned" in decision.reason.text
+    place.set_pod(resident(8, node="n0"))
+    assert outcome_of(pod(4), place)[0] == "waits", "it has no room for kube-scheduler either"
+
+
 def test_other_nodes_are_used_and_their_lack_is_said_beside_it():
-    place = live(node("n0", gpus=8, maintenance=DRIVER), node("n1", gpus=8), node("n2", gpus=8, maintenance=MIG))
+    place = live(
+        node("n0", gpus=8, maintenance=DRIVER, is_cordoned=True),
+        node("n1", gpus=8),
+        node("n2", gpus=8, maintenance=MIG, is_cordoned=True),
+    )
     assert outcome_of(pod(8), place)[0] == "runs"
     place.set_pod(resident(8, node="n1"))
     text = outcome_of(pod(8), place)[2]
@@ -72,7 +88,7 @@ def test_cordoned_for_an_upgrade_it_says_the_upgrade():
     assert node_row(place.fleet.get("n0"), (), place).state == "not ready"
 
 
-def test_through_a_repartitioning_a_pod_waits_and_is_told_what_the_node_offers():
+def test_through_a_repartitioning_a_pod_waits_for_what_the_node_offered():
     place = live(node("small", gpus=4), node("n0", gpus=8))
     place.set_node(node("n0", gpus=0, at_best={GPU: 8}, maintenance=MIG))
     _, code, text = outcome_of(pod(8), place)

@@ -44,7 +44,7 @@ _definition: Final = msgspec.json.Decoder(_Definition)
 class CrdInstaller:
     """A required CustomResourceDefinition. `problem` is why it is missing or unfit, None once it is established.
 
-    One of another version, or of somebody else, is never changed: that is for an admin to do.
+    One of another version, or of another product, is never changed: that is for an admin to do.
     """
 
     connection: ApiConnection

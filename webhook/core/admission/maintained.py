@@ -14,6 +14,16 @@ def maintained_among(slots: int, world: World) -> int:
     return found
 
 
+def unmarked_among(slots: int, world: World) -> int:
+    """Return those of them that kube-scheduler takes for nodes like others: neither cordoned nor unready."""
+    found = 0
+    for name in world.maintained:
+        node = world.fleet.get(name)
+        if node is not None and node.is_ready and not node.is_cordoned:
+            found |= world.fleet.bit(name) & slots
+    return found
+
+
 def with_maintained(short: Statement, slots: int, world: World) -> Statement:
     """Return why some nodes take no pods now, by `short` for those that no operator changes."""
     maintained = maintained_among(slots, world)

@@ -9,7 +9,13 @@ exclude may wait.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from webhook.core.admission.maintained import maintained_among, maintenance, of_unknown_devices, with_maintained
+from webhook.core.admission.maintained import (
+    maintained_among,
+    maintenance,
+    of_unknown_devices,
+    unmarked_among,
+    with_maintained,
+)
 from webhook.core.admission.pools import EVERY_TAINT, may_grow, membership
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import PODS, NodeName, ResourceName, TeamName
@@ -104,15 +110,15 @@ def without_room(reason: Reason) -> Statement:
     return Statement("{short}; {hope}", reason.facts)
 
 
-def has_rejecting_room(pod: Pod, pools: tuple[Pool, ...], world: World, *, team: TeamName) -> bool:
-    """Whether a node has room that is closed to the team since it rejects pods: kube-scheduler would use it."""
-    if not world.rejecting_nodes.records:
-        return False
-    closed = world.rejecting_nodes.avoided(team, world.fleet).closed
+def has_closed_room(pod: Pod, pools: tuple[Pool, ...], world: World, *, team: TeamName) -> bool:
+    """Whether kube-scheduler would use room that Fairgate does not: on nodes that reject pods, or in maintenance."""
+    closed = unmarked_among(-1, world)
+    if world.rejecting_nodes.records:
+        closed |= world.rejecting_nodes.avoided(team, world.fleet).closed & world.fleet.open_bits
     slots = 0
-    for pool in pools:
+    for pool in pools if closed else ():
         slots |= world.fleet.matching(world.pools.joined(pod.constraints, pool))
-    return bool(world.fleet.with_room(pod.demand, slots & closed & world.fleet.open_bits))
+    return bool(slots) and bool(world.fleet.with_room(pod.demand, slots & closed))
 
 
 def never_refusal(pod: Pod, pools: tuple[Pool, ...], world: World) -> Reason | None:
