@@ -2,26 +2,26 @@
 
 from collections.abc import Iterator
 
+from webhook.core.model.node import Node
 from webhook.core.model.statement import Statement
 from webhook.core.world.world import World
 
 
 def maintained_among(slots: int, world: World) -> int:
     """Return those of some nodes that an operator changes."""
-    found = 0
-    for name in world.maintained:
-        found |= world.fleet.bit(name) & slots
-    return found
+    return sum(bit for bit, _ in _among(slots, world))
 
 
 def unmarked_among(slots: int, world: World) -> int:
     """Return those of them that kube-scheduler takes for nodes like others: neither cordoned nor unready."""
-    found = 0
-    for name in world.maintained:
-        node = world.fleet.get(name)
-        if node is not None and node.is_ready and not node.is_cordoned:
-            found |= world.fleet.bit(name) & slots
-    return found
+    return sum(bit for bit, node in _among(slots, world) if node.is_ready and not node.is_cordoned)
+
+
+def of_unknown_devices(slots: int, world: World) -> int:
+    """Return those of them of which it is not known what they had: they may come to offer anything."""
+    weights, absent = world.policy.resources, world.absent_nodes
+    found = ((bit, node) for bit, node in _among(slots, world) if absent.get(node.name) is None)
+    return sum(bit for bit, node in found if not any(node.recovered.offers(weights)))
 
 
 def with_maintained(short: Statement, slots: int, world: World) -> Statement:
@@ -50,11 +50,8 @@ def maintenance_texts(world: World) -> Iterator[str]:
         yield f"{name} (its {what})"
 
 
-def of_unknown_devices(slots: int, world: World) -> int:
-    """Return those of some nodes in maintenance of which it is not known what they had: they may come to offer it."""
-    found = 0
+def _among(slots: int, world: World) -> Iterator[tuple[int, Node]]:
     for name in world.maintained:
         node, bit = world.fleet.get(name), world.fleet.bit(name) & slots
-        if bit and node is not None and world.absent_nodes.get(name) is None:
-            found |= 0 if any(node.recovered.offers(world.policy.resources)) else bit
-    return found
+        if node is not None and bit:
+            yield bit, node
