@@ -17,6 +17,7 @@ from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.core.model.policy import Mode, Policy
 from webhook.core.world.hidden_usage import NOTHING, Unnamed, is_hidden_usage
 from webhook.core.world.world import World
+from webhook.kube.objects import keys
 from webhook.kube.pod.existing_pods import EndedPod
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
@@ -159,7 +160,8 @@ def read_ended(source: Source, policy: Policy) -> Sequence[EndedPod]:
         return ()
     from webhook.cli.live_cluster import UNDECIDED, read_ended  # noqa: PLC0415 - slow to import, and files need none
 
-    listed = asyncio.run(read_ended(source.kubeconfig, (), which=UNDECIDED))
+    found = asyncio.run(read_ended(source.kubeconfig, (), which=UNDECIDED))
+    listed = [{**each, "apiVersion": keys.CORE_API, "kind": "Pod"} for each in found]  # items of a list have neither
     try:
         return parse_objects(listed, policy.resources, name=origin_of(source).name).ended
     except WorldFileError as error:
