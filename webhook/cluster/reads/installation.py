@@ -18,7 +18,7 @@ from webhook.kube.objects import keys
 from webhook.kube.objects.bounds import EVICTABLE_BYTES
 from webhook.kube.registration import installation
 from webhook.kube.registration.installation import Probe
-from webhook.kube.registration.registration_sync import GUARD, PLURALS, excluding_labels
+from webhook.kube.registration.registration_sync import GUARD, PLURALS, excluding_keys
 from webhook.kube.registration.viewer_role import GUARDS
 from webhook.kube.world_file.world_objects import WorldKind
 
@@ -49,7 +49,7 @@ ReadResult = ReadValue[T] | ReadForbidden
 class InstallationState:
     """The state of an installation. `now` is the API server's time of day.
 
-    `namespaces` are read where labels exclude some from the webhooks (`excluding_labels`), and empty otherwise.
+    `namespaces` are read where others exclude some from the webhooks (`excluding_keys`), and empty otherwise.
     """
 
     now: float | None
@@ -81,7 +81,7 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
         "list pods", names_of_large(connection, "/api/v1/pods", over=EVICTABLE_BYTES, label=keys.TEAM)
     )
     namespaces: ReadResult[list[_Json]] = ReadValue([])
-    if excluding_labels(part.value for part in configurations.values() if isinstance(part, ReadValue) and part.value):
+    if excluding_keys(part.value for part in configurations.values() if isinstance(part, ReadValue) and part.value):
         listed = list_objects(connection, WorldKind("Namespace", keys.CORE_API, "/api/v1/namespaces"))
         namespaces = await _part("list namespaces", listed)
     return InstallationState(
