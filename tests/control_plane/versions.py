@@ -96,6 +96,7 @@ _BY_NAME = {recipe.name: recipe for recipes in _GROUPS.values() for recipe in re
 GO_MINIMUM: tuple[int, int, int] = tuple(_GO["minimum"])
 GO_WHEEL: str = _GO["wheel"]
 
+
 def minor_of(version: str) -> str:
     """The minor of a version: 1.37 of 1.37.0."""
     return version.rpartition(".")[0]

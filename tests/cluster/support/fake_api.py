@@ -266,7 +266,8 @@ class FakeApi:
         if rest:
             meta["continue"] = f"token-{len(self.asked)}"
             self._snapshots[meta["continue"]] = (version, rest)
-        return web.json_response({"kind": "List", "apiVersion": "v1", "metadata": meta, "items": page or None})
+        api_version = "/".join(path.split("/")[2:4]) if path.startswith("/apis/") else "v1"
+        return web.json_response({"kind": "List", "apiVersion": api_version, "metadata": meta, "items": page or None})
 
     async def _watch(self, request: web.Request, query: dict[str, str], fault: Fault | None) -> web.StreamResponse:
         since = int(query.get("resourceVersion", self.version))
