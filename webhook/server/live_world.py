@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.ledger.ledger import ApiLedger
+from webhook.cluster.reads.server_version import refuse_too_old
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.quotas import quota_kind
 from webhook.cluster.watch.world_kinds import followed, world_kinds
@@ -114,6 +115,7 @@ class LiveWorld:
     ) -> list[Coroutine[Any, Any, None]]:
         """Return what runs for as long as the server does."""
         return [
+            self._refuse_too_old(),
             self.definition.ensure(),
             self.reports.ensure(),
             self.feed.run(),
@@ -134,6 +136,12 @@ class LiveWorld:
     def why_not_synced(self) -> str | None:
         """Return why nothing can be decided yet."""
         return self.feed.why_not_synced()
+
+    async def _refuse_too_old(self) -> None:
+        try:
+            await refuse_too_old(self.connection)
+        except ClusterError as exc:
+            raise StartupError(str(exc)) from exc
 
     async def _keep_time(self) -> NoReturn:
         """Have promises of room end, and deadlines pass, also while no request comes: later events are seen in time."""
