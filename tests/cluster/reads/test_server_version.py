@@ -43,5 +43,5 @@ async def test_a_server_that_is_not_there_yet_is_asked_again(api, connection, mo
     monkeypatch.setattr(server_version, "_RETRY_SECONDS", 0.001)
     api.faults["get /version"].extend([Answer(503), Answer(500)])
     api.kubernetes = ("1", "29", "v1.29.9")
-    with pytest.raises(ClusterError, match="needs Kubernetes 1.30"):
+    with pytest.raises(ClusterError, match="Fairgate needs Kubernetes"):
         await server_version.refuse_too_old(connection)
