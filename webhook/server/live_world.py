@@ -115,7 +115,7 @@ class LiveWorld:
     ) -> list[Coroutine[Any, Any, None]]:
         """Return what runs for as long as the server does."""
         return [
-            self._refuse_too_old(),
+            refuse_too_old(self.connection),
             self.definition.ensure(),
             self.reports.ensure(),
             self.feed.run(),
@@ -136,12 +136,6 @@ class LiveWorld:
     def why_not_synced(self) -> str | None:
         """Return why nothing can be decided yet."""
         return self.feed.why_not_synced()
-
-    async def _refuse_too_old(self) -> None:
-        try:
-            await refuse_too_old(self.connection)
-        except ClusterError as exc:
-            raise StartupError(str(exc)) from exc
 
     async def _keep_time(self) -> NoReturn:
         """Have promises of room end, and deadlines pass, also while no request comes: later events are seen in time."""
