@@ -12,6 +12,7 @@ from webhook.cli.doctor.findings import Check, State, exit_status
 from webhook.cluster.reads.installation import ReadForbidden, ReadValue
 from webhook.core.model.policy import Enforcement, Share
 from webhook.kube.ledger.reports import Report
+from webhook.kube.objects.server_version import ServerVersion
 from webhook.kube.registration.guards import guards
 from webhook.kube.registration.installation import Probe, ProbeOutcome
 
@@ -63,6 +64,11 @@ def serving(leaf):
 NONE = dict.fromkeys(("pod-1_a", "pod-2_b"))
 NO_EVICTORS = dict.fromkeys(("pod-1_c", "pod-2_d"))
 BROKEN = {
+    "a version that is too old": (
+        {"version": ServerVersion(1, 29, "v1.29.3")},
+        {"kubernetes"},
+        "the API server is Kubernetes 1.29 (v1.29.3); Fairgate needs Kubernetes 1.30 or newer",
+    ),
     "no server": (replicas(**NONE), {"server", "leader", "certificates"}, "no server reports"),
     "a server that is not ready": (
         replicas(**{"pod-2_b": process(not_ready=["world: pods: nothing heard for 130 s"])}),
@@ -343,6 +349,7 @@ def test_a_missing_right_makes_a_check_unknown_and_is_named():
         ledgers=secret,
         deployments=secret,
         large_pods=secret,
+        version=None,
     )
     unknown = [each for each in found if each.check is not Check.PODS]
     assert {each.state for each in unknown} == {State.UNKNOWN}

@@ -1,4 +1,4 @@
-"""Checks of the registration in the API server: webhooks, guards, certificates, and whether a server is reachable."""
+"""Checks of the API server and the registration there: version, webhooks, guards, certificates, a reachable server."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from webhook.core.model.names import UNASSIGNED, Namespace
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.core.model.text import printable
 from webhook.kube.objects import keys
+from webhook.kube.objects.server_version import ServerVersion, why_too_old
 from webhook.kube.registration import installation
 from webhook.kube.registration.installation import Probe, ProbeOutcome, WebhookEndpoint
 from webhook.kube.registration.registration_sync import excluding_keys
@@ -28,6 +29,17 @@ _NAMED: Final = 5
 """Namespaces of a team that a finding names."""
 
 _Json = dict[str, Any]
+
+
+def check_kubernetes(version: ServerVersion | None) -> list[Finding]:
+    """Check that the API server is not too old."""
+    check = Check.KUBERNETES
+    if version is None:
+        text = "not checked: the API server's version cannot be read"
+        return unknown(check, text, "the ClusterRole system:public-info-viewer grants it")
+    if why := why_too_old(version):
+        return wrong(check, [why], "docs/versions.md")
+    return ok(check, str(version))
 
 
 def check_webhooks(

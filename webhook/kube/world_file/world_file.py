@@ -111,12 +111,13 @@ class _Head(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class _Kind(NamedTuple):
-    api_version: str
+    api_versions: tuple[str, ...]
     decoder: "msgspec.json.Decoder[object]"
 
 
+_DEVICES_APIS: Final = tuple(f"{keys.DEVICES_GROUP}/{version}" for version in keys.DEVICES_VERSIONS)
 _KINDS: Final = {
-    kind: _Kind(api_version, msgspec.json.Decoder(fields))
+    kind: _Kind(_DEVICES_APIS if api_version == keys.DEVICES_API else (api_version,), msgspec.json.Decoder(fields))
     for kind, api_version, fields in (
         ("Node", keys.CORE_API, objects.Node),
         ("Pod", keys.CORE_API, objects.Pod),
@@ -255,8 +256,8 @@ def _read_document(document: bytes, where: str, found: _Found) -> None:
 
 def _read_object(raw: msgspec.Raw | bytes, head: _Head, where: str, found: _Found) -> None:
     known = _KINDS.get(head.kind)
-    if known is None or known.api_version != head.api_version:
-        accepted = ", ".join(f"{each.api_version} {kind}" for kind, each in _KINDS.items())
+    if known is None or head.api_version not in known.api_versions:
+        accepted = ", ".join(f"{each.api_versions[0]} {kind}" for kind, each in _KINDS.items())
         got = f"{head.api_version or 'no apiVersion'} {head.kind or 'no kind'}"
         found.problems.append(f"{where}: got {got}; expected one of {accepted}, or a v1 List of them")
         return
