@@ -95,10 +95,8 @@ GO_WHEEL: str = _GO["wheel"]
 
 CONTROL_PLANE, OPERATORS, TOOLS = (_GROUPS[group] for group in ("control-plane", "operators", "tools"))
 ETCD, KWOK, KUBERNETES = CONTROL_PLANE
-TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER = OPERATORS
+TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER, KUEUE, VOLCANO, DESCHEDULER = OPERATORS
 HELM, CERT_MANAGER, PROMETHEUS = TOOLS
-RIVALS = _GROUPS["rivals"]
-KUEUE, VOLCANO = RIVALS
 (CERT_MANAGER_MODULE,) = _GROUPS["modules"]
 
 FOR_TEST = (*CONTROL_PLANE, HELM)
@@ -108,5 +106,5 @@ FOR_TEST_OPERATORS = (CERT_MANAGER, *OPERATORS, PROMETHEUS)
 
 RECIPES = {name: recipe for name, recipe in _BY_NAME.items() if recipe.programs}
 """What can be built."""
-EXAMPLES = (*OPERATORS, KUEUE)
+EXAMPLES = tuple(recipe for recipe in OPERATORS if recipe not in {VOLCANO, DESCHEDULER})
 """Modules whose example manifests are read."""
