@@ -117,7 +117,7 @@ def test_neither_budgets_nor_grace_periods_nor_gangs_keep_borrowed_gpus(cluster)
 
 
 def test_requests_to_stay_are_a_preference_and_shield_no_borrowed_gpus(cluster):
-    """Annotations for other products: such pods go after others that lose as much, and go where nothing else frees room."""
+    """Annotations for other products: such pods go after those that lose as much, and go if nothing else frees room."""
     make_nodes(cluster, 1, gpus=4)
     with serve_fairgate(cluster, limit_a=60, limit_b=40) as fairgate, evictor(fairgate):
         mine, theirs = fairgate.team_a, fairgate.team_b

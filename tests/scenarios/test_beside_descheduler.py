@@ -1,11 +1,10 @@
-"""Beside the descheduler, which is built from its module: it and Fairgate do not undo each other's work, round by round."""
+"""Beside the descheduler, which is built from its module: neither undoes the other's work, round by round."""
 
 import pytest
 
-from tests.control_plane.objects import GPU, job, pod_spec
-from tests.control_plane.workbench import gpus_by_node, list_pods, make_nodes, wait_bound, wait_for
-from tests.scenarios.evictor import ask, evictor, fill
-from tests.scenarios.standing_fairgate import TEAM, TIER, serve_fairgate
+from tests.control_plane.objects import GPU, pod_spec
+from tests.control_plane.workbench import list_pods, wait_for
+from tests.scenarios.standing_fairgate import TEAM
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 

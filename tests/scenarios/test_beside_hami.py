@@ -29,7 +29,7 @@ def share(name, **limits):
 
 
 def assign(cluster, namespace, name, node, *devices):
-    """Do what HAMi's scheduler does: write the devices of the only container, with memory and cores, and bind the pod."""
+    """Do what HAMi's scheduler does: write the devices of the only container, and bind the pod."""
     text = "".join(f"{uuid},NVIDIA,{mib},{cores}:" for uuid, mib, cores in devices) + ";"
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
     notes = {"hami.io/vgpu-node": node, "hami.io/bind-phase": "allocating"}

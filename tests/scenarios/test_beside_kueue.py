@@ -55,8 +55,9 @@ def test_a_pod_waits_for_kueue_uncharged_and_starts_when_kueue_admits_it(cluster
         wait_bound(cluster, mine, "first")
         waits = get_pod(cluster, mine, "second")
         assert gates(waits) == [OWN_GATE, KUEUES_GATE]
-        assert f"scheduling gate {KUEUES_GATE} of another controller holds it" in (
-            waits["metadata"]["annotations"]["fairgate.dev/waiting"]
+        assert (
+            f"scheduling gate {KUEUES_GATE} of another controller holds it"
+            in (waits["metadata"]["annotations"]["fairgate.dev/waiting"])
         )
         wait_charged(fairgate, 4)
         cluster.kubectl("delete", "pod", "first", "-n", mine, "--wait=false")

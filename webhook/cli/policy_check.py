@@ -86,6 +86,7 @@ def _lint(origin: str, draft: Draft, loaded: Policy, source: "Source") -> tuple[
         click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
         sys.exit(UNREADABLE)
     view.coverage.print_note()
+    _note_other_products(source)
     return lint(
         draft,
         loaded,
@@ -94,6 +95,19 @@ def _lint(origin: str, draft: Draft, loaded: Policy, source: "Source") -> tuple[
         knows_nodes=not view.coverage.is_partial("nodes"),
         knows_namespaces=not view.coverage.is_partial("namespaces"),
     )
+
+
+def _note_other_products(source: "Source") -> None:
+    """Print which other queues and schedulers a cluster has, on standard error; nothing of a file."""
+    from webhook.cli.world_source import WorldError, find_other_products  # noqa: PLC0415 - slow to import
+
+    try:
+        found = find_other_products(source)
+    except WorldError as error:
+        click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
+        sys.exit(UNREADABLE)
+    if found is not None and found.products:
+        click.echo(f"note: {found.text}", err=True)
 
 
 def _print_unreadable(error: PolicyUnreadable) -> None:

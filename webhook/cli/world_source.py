@@ -24,6 +24,7 @@ from webhook.policy.load import load
 from webhook.server.settings import FileWorld, LiveCluster
 
 if TYPE_CHECKING:
+    from webhook.cluster.reads.other_products import ProductsFound
     from webhook.cluster.watch.feed import Feed
 
 LIST_SECONDS: Final = 30.0
@@ -176,6 +177,22 @@ def without_placement(policy: Policy, *, priority_classes: frozenset[str]) -> Po
     """Return the policy without node selection, and without PriorityClasses that are not known to exist."""
     known = {tier: name for tier, name in policy.priority_classes.items() if name in priority_classes}
     return replace(policy, placement=replace(policy.placement, mode=Mode.OFF), priority_classes=known)
+
+
+def find_other_products(source: Source) -> "ProductsFound | None":
+    """Return which other queues and schedulers a cluster has; None for a file. Raises WorldError."""
+    if not isinstance(source, LiveCluster):
+        return None
+    with _cluster_errors():
+        return asyncio.run(_other_products(source.kubeconfig))
+
+
+async def _other_products(kubeconfig: Path | None) -> "ProductsFound":
+    from webhook.cluster.api.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
+    from webhook.cluster.reads.other_products import read_other_products  # noqa: PLC0415
+
+    async with await connect(kubeconfig) as connection:
+        return await read_other_products(connection)
 
 
 @asynccontextmanager

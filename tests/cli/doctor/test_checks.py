@@ -10,10 +10,12 @@ from tests.cli.doctor import stage
 from tests.cli.doctor.stage import HEALTHY, ISSUER, POLICY, findings, process, processes
 from webhook.cli.doctor.findings import Check, State, exit_status
 from webhook.cluster.reads.installation import ReadForbidden, ReadValue
+from webhook.cluster.reads.other_products import ProductsFound
 from webhook.core.model.policy import Enforcement, Share
 from webhook.kube.ledger.reports import Report
 from webhook.kube.registration.guards import guards
 from webhook.kube.registration.installation import Probe, ProbeOutcome
+from webhook.kube.registration.other_products import Product
 
 
 def replicas(**entries):
@@ -330,9 +332,9 @@ def test_a_missing_right_makes_a_check_unknown_and_is_named():
         deployments=secret,
         large_pods=secret,
     )
-    unknown = [each for each in found if each.check is not Check.PODS]
+    unknown = [each for each in found if each.check not in {Check.PODS, Check.COEXISTENCE}]
     assert {each.state for each in unknown} == {State.UNKNOWN}
-    assert {each.check for each in unknown} == set(Check) - {Check.PODS}
+    assert {each.check for each in unknown} == set(Check) - {Check.PODS, Check.COEXISTENCE}
     assert all(each.remedy for each in unknown)
     assert exit_status(found) == 2
 
@@ -371,3 +373,9 @@ def test_nodes_that_reject_pods_are_named_by_the_leader():
 
 def test_without_a_leader_nodes_are_not_checked():
     assert [each for each in findings(**replicas(**{"pod-1_a": process()})) if each.check == "nodes"] == []
+
+
+def test_another_queue_is_named_and_is_no_problem():
+    found = findings(others=ProductsFound((Product.KUEUE,)))
+    assert found[-1].message == "Kueue is installed: docs/coexistence.md#kueue"
+    assert exit_status(found) == 0

@@ -50,15 +50,16 @@ class Controller(NamedTuple):
 class ReclaimPod:
     """A pod that exists. Times are seconds of Unix time.
 
-    `saved_at` is its last checkpoint by its own annotation, 0 without one. `asks_to_stay`: another one asks not to evict
-    it. `leaves_at` is when its grace period is over, None while it is not deleted, and `leave_seconds` how long that is. `notice_at` is the announced
-    time of its eviction. `is_gated`: a scheduling gate holds it back. `started_at` is 0 before it started. `chosen` are
-    the nodes that the webhook chose for it. Where it may run (`constraints`, `topology`, `chosen`) and why it does not
-    (`report`) is known only while it waits. `gang_size` is the declared size of its gang, 0 without one. `goes_with`
-    is the gang with which it is evicted: one that an object declares, not its own markers alone. `controller`
-    is its owner reference; `workload` is the same object as a key, and `loss` the effect of its eviction on it.
-    `domain` is the domain that it asks for its gang, None without a request. Its `scheduler` takes pods of
-    a higher `priority` first. `in_line`: it is charged, and keeps Fairgate's own gate until its room is made.
+    `saved_at` is its last checkpoint by its own annotation, 0 without one. `asks_to_stay`: another one asks not to
+    evict it. `leaves_at` is when its grace period is over, None while it is not deleted, and `leave_seconds` how long
+    that is. `notice_at` is the announced time of its eviction. `is_gated`: a scheduling gate holds it back.
+    `started_at` is 0 before it started. `chosen` are the nodes that the webhook chose for it. Where it may run
+    (`constraints`, `topology`, `chosen`) and why it does not (`report`) is known only while it waits. `gang_size` is
+    the declared size of its gang, 0 without one. `goes_with` is the gang with which it is evicted: one that an object
+    declares, not its own markers alone. `controller` is its owner reference; `workload` is the same object as a key,
+    and `loss` the effect of its eviction on it. `domain` is the domain that it asks for its gang, None without a
+    request. Its `scheduler` takes pods of a higher `priority` first. `in_line`: it is charged, and keeps Fairgate's own
+    gate until its room is made.
     """
 
     pod: Resident
