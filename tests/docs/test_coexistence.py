@@ -1,4 +1,4 @@
-"""What docs/coexistence.md says of other products is shown by a test each, or is marked as read only, with its source."""
+"""What docs/coexistence.md says of other products has a test each, or is marked as read only, with its source."""
 
 import re
 

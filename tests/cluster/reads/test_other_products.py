@@ -34,13 +34,13 @@ async def test_products_are_found_by_groups_and_by_webhooks(api, tmp_path):
     assert found.text == "Kueue and HAMi are installed: docs/coexistence.md#kueue, docs/coexistence.md#hami"
 
 
-async def test_without_the_right_to_list_webhooks_it_says_what_does_not_show(api, tmp_path):
+async def test_without_a_right_it_says_that_there_may_be_more(api, tmp_path):
     api.faults[f"list {WEBHOOKS}"].append(Answer(403))
     found = await read(api, tmp_path, "scheduling.volcano.sh")
-    assert found.text == (
-        "Volcano is installed: docs/coexistence.md#volcano; HAMi and YuniKorn only show with the right to list "
-        "mutatingwebhookconfigurations"
-    )
+    more = "; there may be more: you lack the right to "
+    assert found.text == (f"Volcano is installed: docs/coexistence.md#volcano{more}list mutatingwebhookconfigurations")
+    api.faults["get /apis"].append(Answer(403))
+    assert (await read(api, tmp_path)).text == f"no other queue or scheduler found{more}get apis"
 
 
 async def test_another_failure_is_an_error(api, tmp_path):

@@ -1,7 +1,8 @@
 """Reads which other products queue or place pods in a cluster: from what any user may read, and its webhooks."""
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -9,12 +10,14 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.reads.listing import list_objects
 from webhook.kube.objects import keys
-from webhook.kube.registration.other_products import ONLY_BY_WEBHOOK, Product, products_of
+from webhook.kube.registration.other_products import Product, products_of
 from webhook.kube.registration.registration_sync import PLURALS
 from webhook.kube.world_file.world_objects import WorldKind
 
 _KIND: Final = "MutatingWebhookConfiguration"
 _WEBHOOKS: Final = WorldKind(_KIND, keys.REGISTRATION_API, f"/apis/{keys.REGISTRATION_API}/{PLURALS[_KIND]}")
+
+T = TypeVar("T")
 
 
 class _Group(msgspec.Struct):
@@ -27,33 +30,40 @@ class _Groups(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ProductsFound:
-    """The products that were found, and the right without which some would not be; empty if nothing is missing."""
+    """The products that were found, and the rights without which some would not be."""
 
     products: tuple[Product, ...] = ()
-    missing_right: str = ""
+    missing_rights: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        """What was found, with the page to read, and what could not be looked for."""
+        """What was found, with the sections to read, and why there may be more."""
         said = "no other queue or scheduler found"
         if self.products:
             verb = "is" if len(self.products) == 1 else "are"
             sections = ", ".join(product.section for product in self.products)
             said = f"{' and '.join(self.products)} {verb} installed: {sections}"
-        if self.missing_right:
-            said += f"; {' and '.join(ONLY_BY_WEBHOOK)} only show with the right to {self.missing_right}"
+        if self.missing_rights:
+            said += f"; there may be more: you lack the right to {' and '.join(self.missing_rights)}"
         return said
 
 
 async def read_other_products(connection: ApiConnection) -> ProductsFound:
     """Read which products there are. Raises ClusterError if the API server cannot be reached."""
-    answer = await connection.send("GET", "/apis", action="get apis")
-    groups = {group.name for group in msgspec.json.decode(answer, type=_Groups).groups}
+    missing: list[str] = []
+    discovery = await _permitted(connection.send("GET", "/apis", action="get apis"), b"{}", "get apis", missing)
+    webhooks = await _permitted(list_objects(connection, _WEBHOOKS), [], f"list {PLURALS[_KIND]}", missing)
+    groups = {group.name for group in msgspec.json.decode(discovery, type=_Groups).groups}
+    names = {webhook["name"] for each in webhooks for webhook in each.get("webhooks") or ()}
+    return ProductsFound(tuple(products_of(groups, names)), tuple(missing))
+
+
+async def _permitted(reading: Awaitable[T], nothing: T, right: str, missing: list[str]) -> T:
+    """Return what was read; without the right to, `nothing`, and the right is missing."""
     try:
-        configurations = await list_objects(connection, _WEBHOOKS)
+        return await reading
     except ApiError as error:
         if not error.is_forbidden:
             raise
-        return ProductsFound(tuple(products_of(groups, ())), f"list {PLURALS[_KIND]}")
-    names = {webhook["name"] for each in configurations for webhook in each.get("webhooks") or ()}
-    return ProductsFound(tuple(products_of(groups, names)))
+        missing.append(right)
+        return nothing

@@ -32,8 +32,6 @@ _BY_WEBHOOK: Final[Mapping[str, Product]] = {
 }
 """These define no API group of their own. Their charts let admins rename the configurations, not the webhooks."""
 
-ONLY_BY_WEBHOOK: Final = tuple(_BY_WEBHOOK.values())
-
 
 def products_of(groups: Collection[str], webhooks: Collection[str]) -> list[Product]:
     """Return the products that these API groups, and webhooks with these names, belong to."""
