@@ -48,7 +48,7 @@ def assigned(found):
 
 def test_what_hami_assigns_is_what_is_charged(cluster):
     make_nodes(cluster, 1, gpus=2 * SPLIT)
-    with serve_fairgate(cluster, limit_a=1, policy=POLICY) as fairgate:
+    with serve_fairgate(cluster, policy=POLICY) as fairgate:
         mine = fairgate.team_a
         create_pod(cluster, mine, share("memory", gpu=1, gpumem=20480, gpucores=10))
         create_pod(cluster, mine, share("cores", gpu=2, gpumem=8192, gpucores=30))
@@ -68,7 +68,8 @@ def test_what_hami_assigns_is_what_is_charged(cluster):
                 lambda name=name: TIER in get_pod(cluster, mine, name)["metadata"]["labels"],
                 what=f"{name} is adopted",
             )
-        with pytest.raises(ApiError, match=r"requested 0.2, limit 1, used 0.85.*\(TeamLimitExceeded\)"):
+        create_pod(cluster, mine, share("whole", gpu=19))
+        with pytest.raises(ApiError, match=r"requested 0.2, limit 20, used 19.85.*\(TeamLimitExceeded\)"):
             create_pod(cluster, mine, share("more", gpu=1, gpumem=16384, gpucores=5))
         create_pod(cluster, mine, share("rest", gpu=1, gpumem=12288, gpucores=5))
 
@@ -76,8 +77,8 @@ def test_what_hami_assigns_is_what_is_charged(cluster):
 def test_a_pod_of_another_scheduler_with_hamis_resources_counts_whole_devices(cluster):
     """Nothing enforces its share: such a pod is one that HAMi's webhook did not see."""
     make_nodes(cluster, 1, gpus=2 * SPLIT)
-    with serve_fairgate(cluster, limit_a=1, policy=POLICY) as fairgate:
-        passed_by = share("p", gpu=2, gpumem=1)
+    with serve_fairgate(cluster, policy=POLICY) as fairgate:
+        passed_by = share("p", gpu=21, gpumem=1)
         del passed_by["spec"]["schedulerName"]
-        with pytest.raises(ApiError, match=r"requested 2, limit 1"):
+        with pytest.raises(ApiError, match=r"requested 21, limit 20"):
             create_pod(cluster, fairgate.team_a, passed_by)

@@ -25,8 +25,8 @@ def assert_not_patched(found):
 
 
 def test_pods_of_volcano_are_counted_limited_and_never_patched(cluster):
-    make_nodes(cluster, 2, gpus=8)
-    with serve_fairgate(cluster, limit_a=8) as fairgate:
+    make_nodes(cluster, 2)
+    with serve_fairgate(cluster) as fairgate:
         mine = fairgate.team_a
         create_pod(cluster, mine, pod("one", gpus=5, **VOLCANOS))
         wait_bound(cluster, mine, "one")
@@ -35,8 +35,8 @@ def test_pods_of_volcano_are_counted_limited_and_never_patched(cluster):
         assert_not_patched(found)
         assert (found["metadata"]["labels"][TEAM], found["metadata"]["labels"][TIER]) == ("a", "guaranteed")
         assert fairgate.charged("a") == 5
-        with pytest.raises(ApiError, match=r"requested 4, limit 8, used 5.*\(TeamLimitExceeded\)"):
-            create_pod(cluster, mine, pod("two", gpus=4, **VOLCANOS))
+        with pytest.raises(ApiError, match=r"requested 16, limit 20, used 5.*\(TeamLimitExceeded\)"):
+            create_pod(cluster, mine, pod("two", gpus=16, **VOLCANOS))
         assert fairgate.charged("a") == 5
 
 

@@ -77,16 +77,17 @@ def _check(paths: Sequence[Path], source: "Source | None", *, limit: int, fails_
 
 def _lint(origin: str, draft: Draft, loaded: Policy, source: "Source") -> tuple[Problem, ...]:
     """Return the warnings of a valid policy compared with a world."""
-    from webhook.cli.world_source import WorldError, read_once  # noqa: PLC0415 - slow to import
+    from webhook.cli.world_source import WorldError, other_products, read_once  # noqa: PLC0415 - slow to import
     from webhook.policy.lint import lint  # noqa: PLC0415
 
     try:
-        view = read_once(source, loaded, keep_nodes=True)
+        view, others = read_once(source, loaded, keep_nodes=True), other_products(source)
     except WorldError as error:
         click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
         sys.exit(UNREADABLE)
     view.coverage.print_note()
-    _note_other_products(source)
+    if others:
+        click.echo(f"note: {others}", err=True)
     return lint(
         draft,
         loaded,
@@ -95,19 +96,6 @@ def _lint(origin: str, draft: Draft, loaded: Policy, source: "Source") -> tuple[
         knows_nodes=not view.coverage.is_partial("nodes"),
         knows_namespaces=not view.coverage.is_partial("namespaces"),
     )
-
-
-def _note_other_products(source: "Source") -> None:
-    """Print which other queues and schedulers a cluster has, on standard error; nothing of a file."""
-    from webhook.cli.world_source import WorldError, find_other_products  # noqa: PLC0415 - slow to import
-
-    try:
-        found = find_other_products(source)
-    except WorldError as error:
-        click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
-        sys.exit(UNREADABLE)
-    if found is not None and found.products:
-        click.echo(f"note: {found.text}", err=True)
 
 
 def _print_unreadable(error: PolicyUnreadable) -> None:

@@ -24,7 +24,6 @@ from webhook.policy.load import load
 from webhook.server.settings import FileWorld, LiveCluster
 
 if TYPE_CHECKING:
-    from webhook.cluster.reads.other_products import ProductsFound
     from webhook.cluster.watch.feed import Feed
 
 LIST_SECONDS: Final = 30.0
@@ -179,20 +178,21 @@ def without_placement(policy: Policy, *, priority_classes: frozenset[str]) -> Po
     return replace(policy, placement=replace(policy.placement, mode=Mode.OFF), priority_classes=known)
 
 
-def find_other_products(source: Source) -> "ProductsFound | None":
-    """Return which other queues and schedulers a cluster has; None for a file. Raises WorldError."""
+def other_products(source: Source) -> str:
+    """Return which other queues and schedulers a cluster has; empty without any, and for a file. Raises WorldError."""
     if not isinstance(source, LiveCluster):
-        return None
+        return ""
     with _cluster_errors():
         return asyncio.run(_other_products(source.kubeconfig))
 
 
-async def _other_products(kubeconfig: Path | None) -> "ProductsFound":
+async def _other_products(kubeconfig: Path | None) -> str:
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
     from webhook.cluster.reads.other_products import read_other_products  # noqa: PLC0415
 
     async with await connect(kubeconfig) as connection:
-        return await read_other_products(connection)
+        found = await read_other_products(connection)
+        return found.text if found.products else ""
 
 
 @asynccontextmanager
