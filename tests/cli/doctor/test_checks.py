@@ -15,7 +15,6 @@ from webhook.core.model.policy import Enforcement, Share
 from webhook.kube.ledger.reports import Report
 from webhook.kube.registration.guards import guards
 from webhook.kube.registration.installation import Probe, ProbeOutcome
-from webhook.kube.registration.other_products import Product
 
 
 def replicas(**entries):
@@ -376,6 +375,6 @@ def test_without_a_leader_nodes_are_not_checked():
 
 
 def test_another_queue_is_named_and_is_no_problem():
-    found = findings(others=ProductsFound((Product.KUEUE,)))
+    found = findings(others=ProductsFound(("Kueue",)))
     assert found[-1].message == "Kueue is installed: docs/coexistence.md#kueue"
     assert exit_status(found) == 0

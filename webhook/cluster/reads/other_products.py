@@ -10,7 +10,7 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.reads.listing import list_objects
 from webhook.kube.objects import keys
-from webhook.kube.registration.other_products import Product, products_of
+from webhook.kube.registration.other_products import products_of, section_of
 from webhook.kube.registration.registration_sync import PLURALS
 from webhook.kube.world_file.world_objects import WorldKind
 
@@ -32,7 +32,7 @@ class _Groups(msgspec.Struct):
 class ProductsFound:
     """The products that were found, and the rights without which some would not be."""
 
-    products: tuple[Product, ...] = ()
+    products: tuple[str, ...] = ()
     missing_rights: tuple[str, ...] = ()
 
     @property
@@ -41,7 +41,7 @@ class ProductsFound:
         said = "no other queue or scheduler found"
         if self.products:
             verb = "is" if len(self.products) == 1 else "are"
-            sections = ", ".join(product.section for product in self.products)
+            sections = ", ".join(map(section_of, self.products))
             said = f"{' and '.join(self.products)} {verb} installed: {sections}"
         if self.missing_rights:
             said += f"; there may be more: you lack the right to {' and '.join(self.missing_rights)}"
@@ -53,9 +53,9 @@ async def read_other_products(connection: ApiConnection) -> ProductsFound:
     missing: list[str] = []
     discovery = await _permitted(connection.send("GET", "/apis", action="get apis"), b"{}", "get apis", missing)
     webhooks = await _permitted(list_objects(connection, _WEBHOOKS), [], f"list {PLURALS[_KIND]}", missing)
-    groups = {group.name for group in msgspec.json.decode(discovery, type=_Groups).groups}
-    names = {webhook["name"] for each in webhooks for webhook in each.get("webhooks") or ()}
-    return ProductsFound(tuple(products_of(groups, names)), tuple(missing))
+    names = {group.name for group in msgspec.json.decode(discovery, type=_Groups).groups}
+    names.update(webhook["name"] for each in webhooks for webhook in each.get("webhooks") or ())
+    return ProductsFound(products_of(names), tuple(missing))
 
 
 async def _permitted(reading: Awaitable[T], nothing: T, right: str, missing: list[str]) -> T:
