@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.support.make import GPU, gpus
+from tests.core.support.make import gpus
 from tests.core.support.scenes import (
     NOW,
     causes,
@@ -11,6 +11,7 @@ from tests.core.support.scenes import (
     cost,
     gone,
     loses_more,
+    missing,
     scene,
     scenes,
     units,
@@ -101,7 +102,7 @@ def test_no_victim_can_be_left_out(scene_, count):
         assert sum(len(unit) for unit in chosen) == len(move.victims), groups
         for left_out in chosen:
             rest = [unit for unit in chosen if unit != left_out]
-            assert cost(scene_, rest, move.waiting.demand, move.node) is None
+            assert cost(scene_, rest, missing(scene_, [move.waiting.demand], [move.node])) is None
 
 
 def test_a_gang_is_broken_where_one_of_its_pods_goes_for_nothing():
@@ -119,9 +120,9 @@ def test_a_gang_is_broken_where_one_of_its_pods_goes_for_nothing():
 def test_pods_that_go_together_cost_no_more_where_the_room_of_each_is_needed(scene_, count):
     """A user who makes an object for each two pods gains nothing by it then."""
     for move in plan([waiting(count=count)], scene_).moves:
-        missing = count - scene_.fleet.free(move.node, GPU)
+        lacking = missing(scene_, [move.waiting.demand], [move.node])
         groups = {each.gang: [] for each in move.victims if each.gang is not None}
         for each in move.victims:
             if each.gang is not None:
                 groups[each.gang].append(each)
-        assert move.cost.gangs == sum(loses_more(unit, missing, move.node) for unit in groups.values())
+        assert move.cost.gangs == sum(loses_more(unit, lacking) for unit in groups.values())

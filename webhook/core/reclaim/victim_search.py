@@ -1,25 +1,25 @@
-"""The victim search: the cheapest victims that make room for one pod on one node.
+"""The victim search: the cheapest victims that make room for one pod on one node, or for several on a few nodes.
 
 Exact: victims that free the same are interchangeable except for their cost, so only the number of victims per row is
 searched, and a branch ends as soon as it costs more than the best so far. A node has at most a few dozen GPU pods.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Final, NamedTuple, Protocol
 
 from webhook.core.model.amount import Units
-from webhook.core.model.demand import PerDevice
+from webhook.core.model.demand import Demand, PerDevice
 from webhook.core.model.names import NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.policy import ReclaimCost
 from webhook.core.reclaim.failures import Departure, FailureLimits, WorkloadId, share_used
 from webhook.core.reclaim.shared_devices import NO_SHARING, Among, Sharing, companions, freeing
-from webhook.core.reclaim.victim import GuardId, NodeVictims, Victim, VictimIndex
+from webhook.core.reclaim.victim import NOWHERE, GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_cost import VictimCost
 
-_STEPS: Final = 20_000
-"""Branches searched on one node before the best so far is taken: rows that all differ could be many."""
+STEPS: Final = 20_000
+"""Branches searched in one search before the best so far is taken: rows that all differ could be many."""
 
 _NO_FAILURE_LIMITS: Final = FailureLimits({}, may_break=True)
 
@@ -33,11 +33,28 @@ class VictimChoice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What is missing on a node: amounts above zero, GPU units, and room on single devices."""
+    """What is missing on nodes: amounts above zero, GPU units, and room on single devices of the only node."""
 
-    amounts: Mapping[ResourceName, Units]
+    amounts: Mapping[tuple[NodeName, ResourceName], Units]
     missing_gpus: Units
     per_device: PerDevice | None = None
+
+    def freed_by(self, demand: Demand, node: NodeName) -> tuple[Units, ...]:
+        """Return how much of each missing amount a pod of this demand frees on its node."""
+        requests = dict(demand.requests)
+        return tuple([requests.get(resource, 0) if place == node else 0 for place, resource in self.amounts])
+
+
+@dataclass(slots=True)
+class Effort:
+    """How many steps searches may still take together: then the best so far counts."""
+
+    left: int = STEPS
+
+    def is_spent(self) -> bool:
+        """Count a step; whether there was none left."""
+        self.left -= 1
+        return self.left < 0
 
 
 class NodeDevices(Protocol):
@@ -50,6 +67,19 @@ class NodeDevices(Protocol):
     def devices_of(self, victim: Victim) -> tuple[int, ...]:
         """Return the devices that a pod uses."""
         ...
+
+
+class _NoDevices:
+    """No devices matter; implements NodeDevices."""
+
+    def has_devices(self, _ask: PerDevice, _gone: Sequence[Victim]) -> bool:
+        return True
+
+    def devices_of(self, _victim: Victim) -> tuple[int, ...]:
+        return ()
+
+
+NO_DEVICES: Final = _NoDevices()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +156,27 @@ class Unit(NamedTuple):
 
 
 def clear(
-    need: Need, node: NodeName, victim_index: VictimIndex, *, room: NodeDevices, scale: CostScale
+    need: Need,
+    nodes: Collection[NodeName],
+    victim_index: VictimIndex,
+    *,
+    room: NodeDevices,
+    scale: CostScale,
+    effort: Effort | None = None,
 ) -> VictimChoice | None:
-    """Return the victims of the least cost; None where no choice frees enough."""
-    node_victims = victim_index.on(node)
-    if node_victims is None:
-        return None
+    """Return the victims of the least cost on these nodes together; None where no choice frees enough."""
+    there = [node for node in nodes if victim_index.on(node) is not None]
     made = (
-        *_singles(need, node_victims, room, scale),
-        *_groups(need, node, victim_index, room=room, scale=scale),
-        *_whole(need, node, victim_index, room=room, scale=scale),
+        *(row for node in there for row in _singles(need, node, victim_index, room=room, scale=scale)),
+        *_groups(need, there, victim_index, room=room, scale=scale),
+        *_whole(need, there, victim_index, room=room, scale=scale),
     )
-    return cheapest(need, made, room=room, scale=scale)
+    return cheapest(need, made, room=room, scale=scale, effort=effort)
 
 
-def cheapest(need: Need, made: Iterable[list[Unit]], *, room: NodeDevices, scale: CostScale) -> VictimChoice | None:
+def cheapest(
+    need: Need, made: Iterable[list[Unit]], *, room: NodeDevices, scale: CostScale, effort: Effort | None = None
+) -> VictimChoice | None:
     """Return the victims of the least cost among rows of units; those of a row free the same."""
 
     def order(unit: Unit) -> tuple[tuple[Units, ...], Uid]:
@@ -153,17 +189,19 @@ def cheapest(need: Need, made: Iterable[list[Unit]], *, room: NodeDevices, scale
     offered = [sum(part) for part in zip(*(unit.here for row in rows for unit in row), strict=True)]
     if not rows or any(got < want for got, want in zip(offered, wanted, strict=True)):
         return None
-    search = _Search(need, rows, room, scale)
+    search = _Search(need, rows, room, scale, Effort() if effort is None else effort)
     search.descend(0, _Branch(wanted), _copy(scale.left), {})
     return search.best
 
 
-def _singles(need: Need, node_victims: NodeVictims, room: NodeDevices, scale: CostScale) -> list[list[Unit]]:
+def _singles(
+    need: Need, node: NodeName, victim_index: VictimIndex, *, room: NodeDevices, scale: CostScale
+) -> list[list[Unit]]:
     """Return rows of single victims; those on different devices are not equal where devices matter."""
     rows: dict[object, list[Unit]] = {}
-    for alike, row in node_victims.rows.items():
-        requests = dict(alike.demand.requests)
-        here = tuple([requests.get(resource, 0) for resource in need.amounts])
+    node_victims = victim_index.on(node)
+    for alike, row in () if node_victims is None else node_victims.rows.items():
+        here = need.freed_by(alike.demand, node)
         if any(here) or need.per_device is not None:
             for _, victim in row:
                 if scale.is_past_minimum_runtime(victim) and scale.may_go(victim) and not scale.shares(victim):
@@ -191,7 +229,7 @@ def _limiting(row: Sequence[Unit]) -> WorkloadId | None:
 
 
 def _groups(
-    need: Need, node: NodeName, victim_index: VictimIndex, *, room: NodeDevices, scale: CostScale
+    need: Need, nodes: Collection[NodeName], victim_index: VictimIndex, *, room: NodeDevices, scale: CostScale
 ) -> list[list[Unit]]:
     """Return a row for each gang, and for the users of each shared claim: all that go with one of them are evicted.
 
@@ -200,13 +238,13 @@ def _groups(
     """
     rows: list[list[Unit]] = []
     seen: set[Uid] = set()
-    for there in _starts(node, victim_index, scale):
+    for there in chain.from_iterable(_starts(node, victim_index, scale) for node in nodes):
         members = [member for member in there if scale.may_go(member)]
-        if seen.isdisjoint(member.uid for member in members) and any(member.node == node for member in members):
+        if seen.isdisjoint(member.uid for member in members) and any(member.node in nodes for member in members):
             group = scale.with_companions(members, victim_index)
             seen.update(member.uid for member in group)
             if any(map(scale.is_past_minimum_runtime, (*there, *group))):
-                rows.append([_together(group, need, node, room=room, scale=scale)])
+                rows.append([_together(group, need, nodes, room=room, scale=scale)])
     return rows
 
 
@@ -220,13 +258,15 @@ def _starts(node: NodeName, victim_index: VictimIndex, scale: CostScale) -> Iter
 
 
 def _whole(
-    need: Need, node: NodeName, victim_index: VictimIndex, *, room: NodeDevices, scale: CostScale
+    need: Need, nodes: Collection[NodeName], victim_index: VictimIndex, *, room: NodeDevices, scale: CostScale
 ) -> list[list[Unit]]:
     """Return a row for each workload that would fail by evictions and all of whose pods may be evicted."""
-    node_victims, rows = victim_index.on(node), []
-    if node_victims is None or scale.failure_limits.may_break:
-        return []
-    for workload in dict.fromkeys(alike.workload for alike in node_victims.rows if alike.is_counted):
+    rows: list[list[Unit]] = []
+    if scale.failure_limits.may_break:
+        return rows
+    there = [node_victims for node in nodes if (node_victims := victim_index.on(node)) is not None]
+    counted = (alike.workload for node_victims in there for alike in node_victims.rows if alike.is_counted)
+    for workload in dict.fromkeys(counted):
         if workload is None or scale.failure_limits.pods(workload) <= 1:
             continue
         members = tuple(
@@ -237,24 +277,23 @@ def _whole(
             ]
         )
         is_whole = len(members) >= scale.failure_limits.pods(workload)
-        if is_whole and all(each.gang is None for each in members) and any(each.node == node for each in members):
+        if is_whole and all(each.gang is None for each in members) and any(each.node in nodes for each in members):
             rows.append(
-                [_together(freeing(members, scale.sharing, gone=scale.gone), need, node, room=room, scale=scale)]
+                [_together(freeing(members, scale.sharing, gone=scale.gone), need, nodes, room=room, scale=scale)]
             )
     return rows
 
 
-def _together(members: tuple[Victim, ...], need: Need, node: NodeName, *, room: NodeDevices, scale: CostScale) -> Unit:
-    freed = [_freed(member, need) for member in members if member.node == node]
-    here = tuple([sum(part) for part in zip(*freed, strict=True)]) if freed else ()
+def _together(
+    members: tuple[Victim, ...], need: Need, nodes: Collection[NodeName], *, room: NodeDevices, scale: CostScale
+) -> Unit:
+    freed = [need.freed_by(member.demand, member.node) for member in members]
+    here = tuple([sum(part) for part in zip(*freed, strict=True)])
     gpus = sum(member.demand.gpus for member in members)
-    is_broken = len(freed) < len(members) or is_more_than_needed(members, freed, need, room=room)
+    is_broken = any(member.node not in nodes for member in members) or is_more_than_needed(
+        members, freed, need, room=room
+    )
     return Unit(members, here, gpus, scale.cost_of(members, gangs=int(is_broken)), departures(members))
-
-
-def _freed(victim: Victim, need: Need) -> tuple[Units, ...]:
-    requests = dict(victim.demand.requests)
-    return tuple([requests.get(resource, 0) for resource in need.amounts])
 
 
 def is_more_than_needed(
@@ -268,12 +307,15 @@ def is_more_than_needed(
     if len(members) < 2:  # noqa: PLR2004 - a pod that goes alone
         return False
     total = [sum(part) for part in zip(*freed, strict=True)]
-    for place, own in enumerate(freed):
+    places = [place for place, _ in need.amounts]
+    for number, own in enumerate(freed):
         if need.per_device is None and not any(own):
             return True
-        if any(got - part < want for got, part, want in zip(total, own, need.amounts.values(), strict=True)):
+        left = zip(places, total, own, need.amounts.values(), strict=True)
+        node = members[number].node
+        if any(place in (node, NOWHERE) and got - part < want for place, got, part, want in left):
             continue
-        rest = (*members[:place], *members[place + 1 :])
+        rest = (*members[:number], *members[number + 1 :])
         if need.per_device is None or room.has_devices(need.per_device, rest):
             return True
     return False
@@ -300,14 +342,14 @@ class _Branch(NamedTuple):
 class _Search:
     """A depth-first search over how many units of each row are evicted."""
 
-    def __init__(self, need: Need, rows: list[list[Unit]], room: NodeDevices, scale: CostScale) -> None:
+    def __init__(self, need: Need, rows: list[list[Unit]], room: NodeDevices, scale: CostScale, effort: Effort) -> None:
         self.best: VictimChoice | None = None
         self._best_rank: tuple[Units, ...] = ()
         self._need = need
         self._rows = rows
         self._room = room
         self._scale = scale
-        self._steps = 0
+        self._effort = effort
         offers = [[sum(part) for part in zip(*(unit.here for unit in row), strict=True)] for row in rows]
         zero = [0] * len(need.amounts)
         sums = accumulate(reversed(offers), lambda a, b: [x + y for x, y in zip(a, b, strict=True)], initial=zero)
@@ -338,8 +380,7 @@ class _Search:
             self.descend(row + 1, branch, _copy(left), dict(failures))
 
     def _is_hopeless(self, row: int, branch: _Branch) -> bool:
-        self._steps += 1
-        if self._steps > _STEPS:
+        if self._effort.is_spent():
             return True
         if self.best is not None and branch.cost.ranked(self._scale.order) >= self._best_rank:
             return True
