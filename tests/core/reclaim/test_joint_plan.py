@@ -103,7 +103,7 @@ def test_the_effort_is_bounded(monkeypatch):
     found = plan(wants, scene(borrowed, nodes=40, left={guard: 400}))
     assert len(found.moves) == 8
     assert len(gone(found)) == 40
-    assert 0 < len(spent) < 1.2 * joint_plan.Effort().left
+    assert 0 < len(spent) < 1.2 * joint_plan.EFFORT
 
 
 # -- against every choice

@@ -15,12 +15,12 @@ from webhook.core.model.domain_request import DomainLevel, DomainRequest, asked_
 from webhook.core.model.names import NodeName, ResourceName
 from webhook.core.placement.domain_search import DomainRoom, EqualPods, domain_rooms
 from webhook.core.placement.fleet import Fleet
-from webhook.core.reclaim.joint_plan import MOST, Outcome, is_served, plan_together, rank_of, repeat
+from webhook.core.reclaim.cost_scale import Effort
+from webhook.core.reclaim.joint_plan import EFFORT, MOST, Outcome, is_served, plan_together, rank_of, repeat
 from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.trial import Trial
 from webhook.core.reclaim.victim import VictimIndex
-from webhook.core.reclaim.victim_search import Effort
 
 
 def place_together(together: Sequence[ReclaimPod], trial: Trial, snapshot: ReclaimSnapshot) -> Sequence[Outcome]:
@@ -30,7 +30,7 @@ def place_together(together: Sequence[ReclaimPod], trial: Trial, snapshot: Recla
     largest pods take their room first: they fit on the fewest nodes.
     """
     together = sorted(together, key=lambda each: -each.demand.gpus)
-    effort = Effort()
+    effort = Effort(EFFORT)
     request = next((each for waiting in together if (each := asked_domain(waiting, snapshot)) is not None), None)
     levels = asked_levels(request, snapshot.levels)
     for level in levels if request is not None else ():

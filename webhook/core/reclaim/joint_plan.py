@@ -15,6 +15,7 @@ from webhook.core.model.amount import Units
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import GangId, NodeName
 from webhook.core.reclaim.cost_bounds import CostBounds
+from webhook.core.reclaim.cost_scale import NO_DEVICES, Effort
 from webhook.core.reclaim.linked_nodes import LinkedNodes
 from webhook.core.reclaim.overrides import NO_OVERRIDES
 from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned, ReclaimSnapshot
@@ -23,12 +24,16 @@ from webhook.core.reclaim.shortfall import missing_gpus, missing_on, shortfall
 from webhook.core.reclaim.trial import Trial
 from webhook.core.reclaim.victim import Victim
 from webhook.core.reclaim.victim_cost import VictimCost
-from webhook.core.reclaim.victim_search import NO_DEVICES, Effort, VictimChoice, clear
+from webhook.core.reclaim.victim_search import VictimChoice, clear
 
 Outcome = Move | NotPlanned
 
 MOST: Final = 32
 """Pods that are searched for together; more are planned for one after the other."""
+
+EFFORT: Final = 3_000
+"""Steps of the searches for one gang, and for one round: small clusters need some hundreds, and a step takes some ten
+microseconds."""
 
 CANDIDATES: Final = 256
 """Nodes that are tried for pods of one kind, those first that could cost the least."""
@@ -237,7 +242,7 @@ class _Search:
             before = there.get(node, ())
             after = (*before, demand)
             more = self._bound(node, after)
-            if more is None:
+            if more is None or self._choice({node: after}) is None:
                 continue
             own = _plus(cost, _minus(more, self._bound(node, before) or self._zero))
             if self._is_better(own):

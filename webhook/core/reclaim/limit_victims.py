@@ -1,22 +1,15 @@
 """The cheapest borrowing pods whose end makes room under a limit, wherever they run."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from webhook.core.model.amount import Units
 from webhook.core.model.names import GangId, ResourceName, Uid
+from webhook.core.reclaim.cost_scale import NO_DEVICES, CostScale, Need
 from webhook.core.reclaim.victim import NOWHERE, Victim
-from webhook.core.reclaim.victim_search import (
-    NO_DEVICES,
-    CostScale,
-    Need,
-    Unit,
-    VictimChoice,
-    cheapest,
-    departures,
-    is_more_than_needed,
-)
+from webhook.core.reclaim.victim_search import Unit, VictimChoice, cheapest, departures, is_more_than_needed
 
 ROWS: Final = 24
 """Rows of equal victims that are searched, the cheapest first, and more only where these do not free enough."""
@@ -77,7 +70,11 @@ def _unit(victims: tuple[Victim, ...], need: Need, scale: CostScale) -> Unit:
     freed = [(victim.demand.gpus,) for victim in victims]
     gpus: Units = sum(victim.demand.gpus for victim in victims)
     is_broken = is_more_than_needed(victims, freed, need, room=NO_DEVICES)
-    return Unit(victims, (gpus,), gpus, scale.cost_of(victims, gangs=int(is_broken)), departures(victims))
+    cost, guards = (
+        scale.cost_of(victims, gangs=int(is_broken)),
+        Counter(guard for victim in victims for guard in victim.guards),
+    )
+    return Unit(victims, (gpus,), gpus, cost, departures(victims), tuple(guards.items()))
 
 
 def _enough(rows: Iterable[list[Unit]], missing: Units, scale: CostScale) -> list[list[Unit]]:

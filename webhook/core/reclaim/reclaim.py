@@ -13,12 +13,12 @@ from itertools import chain
 from typing import Final
 
 from webhook.core.model.names import GangId, TeamName, Uid
+from webhook.core.reclaim.cost_scale import Effort
 from webhook.core.reclaim.domain_plan import asked_domain, place_together
-from webhook.core.reclaim.joint_plan import Outcome, is_served, plan_together
+from webhook.core.reclaim.joint_plan import EFFORT, Outcome, is_served, plan_together
 from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned, ReclaimSnapshot, Round
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.trial import Trial
-from webhook.core.reclaim.victim_search import Effort
 
 UNDER_WAY: Final = 128
 """Pods of one team that have room and do not use it yet. What is evicted faster than kube-scheduler places pods is idle
@@ -74,7 +74,7 @@ def _joined(
     planned: Sequence[Sequence[Outcome]], trial: Trial, snapshot: ReclaimSnapshot, start: int
 ) -> list[Sequence[Outcome]]:
     """Plan for all groups together: first to serve those that were not, the longest waiting first."""
-    effort = Effort()
+    effort = Effort(EFFORT)
     served = list(chain.from_iterable(filter(_is_whole, planned)))
     for more in [*(outcomes for outcomes in planned if not _is_whole(outcomes)), ()]:
         found = plan_together([*served, *more], trial, snapshot, before=start, effort=effort)

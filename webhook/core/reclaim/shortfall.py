@@ -7,7 +7,7 @@ from webhook.core.model.amount import Units
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, ResourceName
 from webhook.core.placement.fleet import Fleet
-from webhook.core.reclaim.victim_search import Need
+from webhook.core.reclaim.cost_scale import Need
 
 
 def shortfall(fleet: Fleet, demands: Mapping[NodeName, Sequence[Demand]]) -> Need:

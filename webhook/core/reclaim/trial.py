@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 from webhook.core.model.amount import Units
 from webhook.core.model.demand import Demand, PerDevice
-from webhook.core.model.names import DepartmentName, NodeName, TeamName, Uid
+from webhook.core.model.names import DepartmentName, GangId, NodeName, TeamName, Uid
 from webhook.core.model.policy import ReclaimCost
 from webhook.core.peers.pod_counts import PlacedPod
 from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
 from webhook.core.placement.device_slots import DeviceSlots
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.cost_bounds import CostBounds
+from webhook.core.reclaim.cost_scale import CostScale, Group
 from webhook.core.reclaim.failures import FailureLimits, Remaining, WorkloadId
 from webhook.core.reclaim.overrides import Overrides, overrides_of
 from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned, ReclaimSnapshot
@@ -27,7 +28,7 @@ from webhook.core.reclaim.shared_devices import Going
 from webhook.core.reclaim.shortfall import missing_gpus, missing_on, shortfall
 from webhook.core.reclaim.victim import NOWHERE, Victim
 from webhook.core.reclaim.victim_cost import VictimCost
-from webhook.core.reclaim.victim_search import CostScale, VictimChoice, clear, departures
+from webhook.core.reclaim.victim_search import VictimChoice, clear, departures
 
 
 class _Step(NamedTuple):
@@ -63,6 +64,7 @@ class Trial:
         place = snapshot.order.index(ReclaimCost.LOST_WORK)
         self._ahead, self._behind = (0,) * (place + 1), (0,) * (len(snapshot.order) - place - 1)
         self._offers: dict[tuple[Demand, int, Overrides, DepartmentName | None], _Offers] = {}
+        self._groups: dict[tuple[Overrides, DepartmentName | None], dict[GangId, Group]] = {}
         going = Going(snapshot.sharing, together=[leaving.uid for leaving in snapshot.leaving])
         for leaving in snapshot.leaving:
             if (node := leaving.pod.node) is not None:
@@ -91,6 +93,7 @@ class Trial:
             if step.node != NOWHERE:
                 self._fleet.take(step.node, step.demand, sign=-step.sign, holder=step.uid, devices=step.devices)
         self._offers.clear()
+        self._groups.clear()
 
     def place(self, waiting: ReclaimPod, *, among: int = -1) -> Move | NotPlanned:
         """Find room for one pod, on these slots, and take it; without any, nothing changes."""
@@ -224,6 +227,7 @@ class Trial:
             failure_limits=FailureLimits(self._failures, may_break=how.may_break),
             departments=snapshot.department_order.costs(team),
             sharing=snapshot.sharing,
+            groups=self._groups.setdefault((how, snapshot.department_order.home(team)), {}),
         )
 
     def allows(self, choice: VictimChoice, how: Overrides) -> bool:
@@ -268,6 +272,7 @@ class Trial:
         if step.node != NOWHERE:
             self._fleet.take(step.node, step.demand, sign=step.sign, holder=step.uid)
         self._steps.append(step)
+        self._groups.clear()
         for offers in self._offers.values():
             offers.note(step.node)
 

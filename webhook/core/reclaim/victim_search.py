@@ -4,24 +4,18 @@ Exact: victims that free the same are interchangeable except for their cost, so 
 searched, and a branch ends as soon as it costs more than the best so far. A node has at most a few dozen GPU pods.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple
 
 from webhook.core.model.amount import Units
-from webhook.core.model.demand import Demand, PerDevice
-from webhook.core.model.names import NodeName, ResourceName, TeamName, Uid
-from webhook.core.model.policy import ReclaimCost
-from webhook.core.reclaim.failures import Departure, FailureLimits, WorkloadId, share_used
-from webhook.core.reclaim.shared_devices import NO_SHARING, Among, Sharing, companions, freeing
+from webhook.core.model.names import NodeName, Uid
+from webhook.core.reclaim.cost_scale import CostScale, Effort, Group, Need, NodeDevices
+from webhook.core.reclaim.failures import Departure, WorkloadId
+from webhook.core.reclaim.shared_devices import freeing
 from webhook.core.reclaim.victim import NOWHERE, GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_cost import VictimCost
-
-STEPS: Final = 20_000
-"""Branches searched in one search before the best so far is taken: rows that all differ could be many."""
-
-_NO_FAILURE_LIMITS: Final = FailureLimits({}, may_break=True)
 
 
 class VictimChoice(NamedTuple):
@@ -31,121 +25,10 @@ class VictimChoice(NamedTuple):
     victims: tuple[Victim, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What is missing on nodes: amounts above zero, GPU units, and room on single devices of the only node."""
-
-    amounts: Mapping[tuple[NodeName, ResourceName], Units]
-    missing_gpus: Units
-    per_device: PerDevice | None = None
-
-    def freed_by(self, demand: Demand, node: NodeName) -> tuple[Units, ...]:
-        """Return how much of each missing amount a pod of this demand frees on its node."""
-        requests = dict(demand.requests)
-        return tuple([requests.get(resource, 0) if place == node else 0 for place, resource in self.amounts])
-
-
-@dataclass(slots=True)
-class Effort:
-    """How many steps searches may still take together: then the best so far counts."""
-
-    left: int = STEPS
-
-    def is_spent(self) -> bool:
-        """Count a step; whether there was none left."""
-        self.left -= 1
-        return self.left < 0
-
-
-class NodeDevices(Protocol):
-    """The single devices of the node."""
-
-    def has_devices(self, ask: PerDevice, gone: Sequence[Victim]) -> bool:
-        """Whether they have room for the request once some pods are gone."""
-        ...
-
-    def devices_of(self, victim: Victim) -> tuple[int, ...]:
-        """Return the devices that a pod uses."""
-        ...
-
-
-class _NoDevices:
-    """No devices matter; implements NodeDevices."""
-
-    def has_devices(self, _ask: PerDevice, _gone: Sequence[Victim]) -> bool:
-        return True
-
-    def devices_of(self, _victim: Victim) -> tuple[int, ...]:
-        return ()
-
-
-NO_DEVICES: Final = _NoDevices()
-
-
-@dataclass(frozen=True, slots=True)
-class CostScale:
-    """The inputs of costs: the time, how far each team is over its share, the order of parts, what budgets allow.
-
-    `gone` are those that are evicted already, `spared` those that must not be; teams that are `exhausted` lose no more
-    pods for now. `left` is None where budgets do not count. Pods that started after `no_minimum_after` have no minimum
-    runtime. `failure_limits` are the workloads' failure budgets, `departments` is what a GPU unit of each team costs
-    by its departments.
-    `sharing` says which victims share devices.
-    """
-
-    now: int
-    over_share: Mapping[TeamName, Units]
-    order: tuple[ReclaimCost, ...]
-    left: Mapping[GuardId, int] | None
-    gone: Set[Uid]
-    spared: Set[Uid] = frozenset()
-    exhausted: Set[TeamName] = frozenset()
-    no_minimum_after: int | None = None
-    failure_limits: FailureLimits = field(default_factory=lambda: _NO_FAILURE_LIMITS)
-    departments: Mapping[TeamName, int] = field(default_factory=dict)
-    sharing: Sharing = NO_SHARING
-
-    def may_go(self, victim: Victim) -> bool:
-        """Whether a victim is still there and may be evicted, apart from its minimum runtime."""
-        return victim.uid not in self.gone and victim.uid not in self.spared and victim.team not in self.exhausted
-
-    def shares(self, victim: Victim) -> bool:
-        """Whether other pods use devices of a victim."""
-        return victim.demand.own is not None and bool(self.sharing.others(victim.uid))
-
-    def with_companions(self, victims: Sequence[Victim], among: Among) -> tuple[Victim, ...]:
-        """Return victims with those that go with them, each with what it frees."""
-        return companions(victims, among, self.sharing, gone=self.gone, may_go=self.may_go)
-
-    def is_past_minimum_runtime(self, victim: Victim) -> bool:
-        """Whether a victim had its minimum runtime, or is not protected by it."""
-        return victim.until <= self.now or (
-            self.no_minimum_after is not None and victim.started_at > self.no_minimum_after
-        )
-
-    def cost_of(self, victims: Sequence[Victim], *, gangs: int) -> VictimCost:
-        """Return what victims cost, without the surplus."""
-        most = max(self.over_share.values(), default=0)
-        return VictimCost(
-            departments=sum(victim.demand.gpus * self.departments.get(victim.team, 0) for victim in victims)
-            if self.departments
-            else 0,
-            gangs=gangs,
-            lost_work=sum(victim.demand.gpus * max(0, self.now - victim.saved_at) for victim in victims),
-            failures=sum(
-                share_used(self.failure_limits.left(victim.workload))
-                for victim in victims
-                if victim.is_counted and victim.workload is not None
-            ),
-            over_share=sum(victim.demand.gpus * (most - self.over_share.get(victim.team, 0)) for victim in victims),
-            age=sum(max(0, self.now - victim.started_at) for victim in victims),
-        )
-
-
 class Unit(NamedTuple):
     """Victims that are evicted together: one single, a gang, the users of a claim or a workload.
 
-    `here` is what they free on this node.
+    `here` is what they free of the need, `guards` how many of them each budget covers.
     """
 
     victims: tuple[Victim, ...]
@@ -153,6 +36,12 @@ class Unit(NamedTuple):
     gpus: Units
     cost: VictimCost
     departures: tuple[Departure, ...]
+    guards: tuple[tuple[GuardId, int], ...]
+
+
+def guarded(victim: Victim) -> tuple[tuple[GuardId, int], ...]:
+    """Return the budgets that cover a single victim."""
+    return tuple([(guard, 1) for guard in victim.guards])
 
 
 def clear(
@@ -207,7 +96,7 @@ def _singles(
                 if scale.is_past_minimum_runtime(victim) and scale.may_go(victim) and not scale.shares(victim):
                     key = (alike, room.devices_of(victim)) if need.per_device is not None else alike
                     cost = scale.cost_of((victim,), gangs=0)
-                    unit = Unit((victim,), here, victim.demand.gpus, cost, departures((victim,)))
+                    unit = Unit((victim,), here, victim.demand.gpus, cost, departures((victim,)), guarded(victim))
                     rows.setdefault(key, []).append(unit)
     return list(rows.values())
 
@@ -238,23 +127,41 @@ def _groups(
     """
     rows: list[list[Unit]] = []
     seen: set[Uid] = set()
-    for there in chain.from_iterable(_starts(node, victim_index, scale) for node in nodes):
-        members = [member for member in there if scale.may_go(member)]
-        if seen.isdisjoint(member.uid for member in members) and any(member.node in nodes for member in members):
-            group = scale.with_companions(members, victim_index)
-            seen.update(member.uid for member in group)
-            if any(map(scale.is_past_minimum_runtime, (*there, *group))):
-                rows.append([_together(group, need, nodes, room=room, scale=scale)])
+    for group in _groups_on(nodes, victim_index, scale):
+        if seen.isdisjoint(group.sharing) and any(node in group.on for node in nodes):
+            seen |= group.sharing
+            if group.may_go_now:
+                rows.append([_together(group, need, nodes, room=room)])
     return rows
 
 
-def _starts(node: NodeName, victim_index: VictimIndex, scale: CostScale) -> Iterator[Sequence[Victim]]:
-    """Yield the gangs on a node, then the singles there that share a claim."""
-    for gang in victim_index.gangs_on(node):
-        yield victim_index.members(gang)
-    node_victims = victim_index.on(node)
-    for row in () if node_victims is None else node_victims.rows.values():
-        yield from ((victim,) for _, victim in row if scale.shares(victim))
+def _groups_on(nodes: Collection[NodeName], victim_index: VictimIndex, scale: CostScale) -> Iterator[Group]:
+    """Yield the gangs on nodes, then the singles there that share a claim, each with what goes with it."""
+    for gang in dict.fromkeys(gang for node in nodes for gang in victim_index.gangs_on(node)):
+        group = scale.groups.get(gang)
+        if group is None:
+            group = scale.groups[gang] = _group(victim_index.members(gang), victim_index, scale)
+        yield group
+    there = [node_victims for node in nodes if (node_victims := victim_index.on(node)) is not None]
+    for row in chain.from_iterable(node_victims.rows.values() for node_victims in there):
+        yield from (_group((victim,), victim_index, scale) for _, victim in row if scale.shares(victim))
+
+
+def _group(members: Sequence[Victim], victim_index: VictimIndex, scale: CostScale) -> Group:
+    victims = scale.with_companions([member for member in members if scale.may_go(member)], victim_index)
+    may_go_now = any(map(scale.is_past_minimum_runtime, (*members, *victims)))
+    return _grouped(victims, scale, may_go_now=may_go_now)
+
+
+def _grouped(victims: tuple[Victim, ...], scale: CostScale, *, may_go_now: bool) -> Group:
+    on: dict[NodeName, list[Victim]] = {}
+    for victim in victims:
+        on.setdefault(victim.node, []).append(victim)
+    guards = Counter(guard for victim in victims for guard in victim.guards)
+    sharing = frozenset(victim.uid for victim in victims if victim.demand.own is not None)
+    gpus = sum(victim.demand.gpus for victim in victims)
+    cost = scale.cost_of(victims, gangs=0)
+    return Group(victims, on, gpus, cost, departures(victims), tuple(guards.items()), may_go_now, sharing)
 
 
 def _whole(
@@ -278,22 +185,18 @@ def _whole(
         )
         is_whole = len(members) >= scale.failure_limits.pods(workload)
         if is_whole and all(each.gang is None for each in members) and any(each.node in nodes for each in members):
-            rows.append(
-                [_together(freeing(members, scale.sharing, gone=scale.gone), need, nodes, room=room, scale=scale)]
-            )
+            group = _grouped(freeing(members, scale.sharing, gone=scale.gone), scale, may_go_now=True)
+            rows.append([_together(group, need, nodes, room=room)])
     return rows
 
 
-def _together(
-    members: tuple[Victim, ...], need: Need, nodes: Collection[NodeName], *, room: NodeDevices, scale: CostScale
-) -> Unit:
-    freed = [need.freed_by(member.demand, member.node) for member in members]
+def _together(group: Group, need: Need, nodes: Collection[NodeName], *, room: NodeDevices) -> Unit:
+    there = [victim for node in nodes for victim in group.on.get(node, ())]
+    freed = [need.freed_by(victim.demand, victim.node) for victim in there]
     here = tuple([sum(part) for part in zip(*freed, strict=True)])
-    gpus = sum(member.demand.gpus for member in members)
-    is_broken = any(member.node not in nodes for member in members) or is_more_than_needed(
-        members, freed, need, room=room
-    )
-    return Unit(members, here, gpus, scale.cost_of(members, gangs=int(is_broken)), departures(members))
+    is_broken = len(there) < len(group.victims) or is_more_than_needed(there, freed, need, room=room)
+    cost = group.cost.plus(VictimCost(gangs=int(is_broken)))
+    return Unit(group.victims, here, group.gpus, cost, group.departures, group.guards)
 
 
 def is_more_than_needed(
@@ -371,7 +274,7 @@ class _Search:
             return
         self.descend(row + 1, branch, _copy(left), dict(failures))
         for unit in self._rows[row]:
-            if left is not None and not _draw(left, unit.victims):
+            if left is not None and not _draw(left, unit.guards):
                 return
             broken = self._scale.failure_limits.draw(failures, unit.departures)
             if broken is None:
@@ -395,11 +298,10 @@ def _copy(left: Mapping[GuardId, int] | None) -> dict[GuardId, int] | None:
     return None if left is None else dict(left)
 
 
-def _draw(left: dict[GuardId, int], victims: Sequence[Victim]) -> bool:
+def _draw(left: dict[GuardId, int], guards: Iterable[tuple[GuardId, int]]) -> bool:
     """Count victims against the budgets that guard them; False where one is used up."""
-    for victim in victims:
-        for guard in victim.guards:
-            left[guard] = left.get(guard, 0) - 1
-            if left[guard] < 0:
-                return False
+    for guard, count in guards:
+        left[guard] = left.get(guard, 0) - count
+        if left[guard] < 0:
+            return False
     return True
