@@ -20,6 +20,7 @@ from tests.core.support.scenes import (
 )
 from webhook.core.model.names import TeamName
 from webhook.core.model.policy import ReclaimCost
+from webhook.core.reclaim.cost_scale import CostScale
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.victim import GuardId
@@ -46,6 +47,20 @@ def test_a_gang_is_evicted_whole_and_only_if_single_pods_do_not_suffice():
     assert sorted(gone(plan([waiting(count=3)], scene([*gang, *singles], nodes=4, size=3)))) == [
         "g0", "g1", "g2", "g3", "s0"
     ]  # fmt: skip
+
+
+def test_a_gang_on_every_node_is_looked_at_once_for_all_of_them(monkeypatch):
+    """Otherwise a Job of thousands of borrowing pods would make each plan cost its size times the nodes."""
+    looked, cost_of = [], CostScale.cost_of
+
+    def counted(scale, victims, **more):
+        looked.append(len(victims))
+        return cost_of(scale, victims, **more)
+
+    monkeypatch.setattr(CostScale, "cost_of", counted)
+    there = scene([victim(f"g{n}-{k}", on=f"n{n}", gang="one") for n in range(50) for k in range(8)], nodes=50)
+    assert len(gone(plan([waiting(count=8)], there))) == 400
+    assert looked.count(400) == 1
 
 
 def test_the_team_furthest_over_its_share_loses_pods_first():
