@@ -68,9 +68,9 @@ def test_a_pod_in_line_waits_and_one_that_is_only_admitted_does_not(world, meter
     }
 
 
-def test_jobs_that_start_are_counted_by_size_and_wait_and_told(world, meter):
-    told = []
-    meter.on_start = told.append
+def test_jobs_that_start_are_counted_by_size_and_wait_and_reported(world, meter):
+    reported = []
+    meter.on_start = reported.append
     gang = [make.resident(4, uid=f"g{n}", created=T0, gang=GangId("g")) for n in range(2)]
     for pod in gang:
         put(world, meter, T0 + 1, pod)
@@ -80,7 +80,7 @@ def test_jobs_that_start_are_counted_by_size_and_wait_and_told(world, meter):
     meter.advance(T0 + 60, is_observed=False)
     found = {key: amount for key, amount in rows_of(meter, world).items() if key[0] == "started"}
     assert found == {("started", "", "", "5-8/60"): 1, ("started", "", "", "1/1"): 1}
-    assert told == [("5-8", 40), ("1", 1)]
+    assert reported == [("5-8", 40), ("1", 1)]
 
 
 def test_pods_that_ran_before_the_record_did_not_start_in_it(world, meter):
