@@ -206,7 +206,8 @@ class _Search:
         if self._nodes is not None:
             among = dict.fromkeys(each.node for kind in self._kinds for each in kind.candidates)
             for gang in self._links.gangs(among)[:GANGS]:
-                self._try(self._beside(gang, self._nodes))
+                if self._effort.left > 0:
+                    self._try(self._beside(gang, self._nodes))
         self._descend([], 0, self._zero, {})
         return self._best
 
@@ -220,6 +221,7 @@ class _Search:
             elif (spare := victims.gpus - missing) >= 0:
                 fits = most if not missing else min(most, 1 + int(spare // demand.gpus))
                 found.append(_Candidate(self._trial.rank_of(self._bounds.of(victims, missing)), node, fits))
+        self._effort.left -= len(found) // 4  # a node that is only looked at takes part of a step
         return sorted(found)[:CANDIDATES]
 
     def _descend(
@@ -321,15 +323,17 @@ def _carry_out(pods: Sequence[ReclaimPod], found: _Found, trial: Trial, snapshot
     outcomes: list[Outcome] = []
     scale, joint = trial.scale(pods[0].team, NO_OVERRIDES), found.choice.cost
     extra = VictimCost(gangs=joint.gangs, surplus=joint.surplus)
-    left, fleet = list(found.choice.victims), snapshot.fleet
+    left, fleet = {victim.uid: victim for victim in found.choice.victims}, snapshot.fleet
     for each, node in zip(pods, found.nodes, strict=True):
         mine: list[Victim] = []
         while not fleet.with_room(each.demand, fleet.bit(node)):
-            first = next(victim for victim in left if victim.node == node)
-            unit = [victim for victim in left if victim is first or (first.gang and victim.gang == first.gang)]
+            first = next(victim for victim in left.values() if victim.node == node)
+            gang = first.gang
+            unit = [first] if gang is None else [victim for victim in left.values() if victim.gang == gang]
             trial.evict(unit)
             mine += unit
-            left = [victim for victim in left if victim not in unit]
+            for victim in unit:
+                del left[victim.uid]
         fits = not mine and not trial.is_coming(node)
         trial.take(node, each)
         cost = scale.cost_of(mine, gangs=0)
