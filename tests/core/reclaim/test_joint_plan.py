@@ -147,6 +147,23 @@ def test_a_waiting_gang_costs_as_little_as_any_choice_for_all_of_it(scene_, size
     assert planned(scene_, sizes, is_gang=True) == want
 
 
+@examples()
+@given(scenes(nodes=2, size=4), st.lists(st.integers(1, 4), min_size=2, max_size=4))
+def test_those_are_served_that_wait_longest_at_the_least_cost_for_all_of_them(scene_, sizes):
+    """A younger pod is served beside an older one that cannot be, and never in its place."""
+    demands = [waiting(count=size).demand for size in sizes]
+    assume(not any(scene_.fleet.fits(each.name, want) for each in scene_.fleet.nodes() for want in demands))
+    want = []
+    for number in range(len(sizes)):
+        if cheapest(scene_, *[demands[each] for each in (*want, number)]) is not None:
+            want.append(number)
+    found = plan([waiting(f"b{n}", size, since=n) for n, size in enumerate(sizes)], scene_)
+    check(scene_, found)
+    assert [move.waiting.name for move in found.moves] == [f"b{number}" for number in want]
+    total = VictimCost.total(move.cost for move in found.moves).ranked(scene_.order)
+    assert total == cheapest(scene_, *[demands[number] for number in want])
+
+
 @st.composite
 def whole_nodes(draw):
     """Nodes that gangs of pods with whole nodes, single ones and pods of one GPU borrow."""

@@ -9,13 +9,13 @@ that fits now.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from dataclasses import dataclass
 from typing import Final
 
 from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.reclaim.cost_scale import Effort
 from webhook.core.reclaim.domain_plan import asked_domain, place_together
-from webhook.core.reclaim.joint_plan import EFFORT, Outcome, is_served, plan_together
+from webhook.core.reclaim.joint_plan import EFFORT, Outcome, is_served, plan_together, repeat
 from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned, ReclaimSnapshot, Round
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.trial import Trial
@@ -35,9 +35,10 @@ def plan(
     """
     held = {hold.waiting.uid for hold in snapshot.holds}
     trial = Trial(snapshot)
-    start = trial.savepoint()
     counts = Counter(under_way)
     planned: list[Sequence[Outcome]] = []
+    served: dict[Uid, Outcome] = {}
+    joint = _Joint(trial, snapshot, trial.savepoint(), Effort(EFFORT))
     try:
         for together in _gangs(each for each in waiting if each.uid not in held):
             team = together[0].team
@@ -45,18 +46,21 @@ def plan(
                 continue
             before = trial.savepoint()
             outcomes = place_together(together, trial, snapshot)
-            if _is_whole(outcomes):
-                counts[team] += sum(isinstance(outcome, Move) for outcome in outcomes)
-            else:
-                trial.undo(before)
             planned.append(outcomes)
-        if len(planned) > 1 and all(asked_domain(each.waiting, snapshot) is None for each in chain(*planned)):
-            planned = _joined(planned, trial, snapshot, start)
+            if not _is_whole(outcomes):
+                trial.undo(before)
+                outcomes = joint.plan(served, outcomes)
+            if _is_whole(outcomes):
+                served |= {outcome.waiting.uid: outcome for outcome in outcomes}
+                counts[team] += sum(isinstance(served[each.uid], Move) for each in together)
+        if len(planned) > 1:
+            served |= {outcome.waiting.uid: outcome for outcome in joint.plan(served, ())}
     finally:
         trial.undo(0)
     moves: list[Move] = []
     refused: list[NotPlanned] = []
-    for outcomes in planned:
+    for group in planned:
+        outcomes = [served.get(outcome.waiting.uid, outcome) for outcome in group]
         placed = [outcome for outcome in outcomes if isinstance(outcome, Move)]
         refused += [outcome for outcome in outcomes if isinstance(outcome, NotPlanned)]
         if _is_whole(outcomes):
@@ -66,22 +70,29 @@ def plan(
     return Round(tuple(moves), tuple(refused))
 
 
+@dataclass(frozen=True, slots=True)
+class _Joint:
+    """Plans for all groups of a round together, since the savepoint `start`."""
+
+    trial: Trial
+    snapshot: ReclaimSnapshot
+    start: int
+    effort: Effort
+
+    def plan(self, served: Mapping[Uid, Outcome], more: Sequence[Outcome]) -> Sequence[Outcome]:
+        """Return the outcomes of those that are served, at less cost or with more pods; else the given ones."""
+        given = [*served.values(), *more]
+        if not served or any(asked_domain(each.waiting, self.snapshot) is not None for each in given):
+            return given
+        found = plan_together(given, self.trial, self.snapshot, before=self.start, effort=self.effort)
+        if not _is_whole(found):
+            self.trial.undo(self.start)
+            repeat(list(served.values()), self.trial)
+        return found
+
+
 def _is_whole(outcomes: Iterable[Outcome]) -> bool:
     return all(map(is_served, outcomes))
-
-
-def _joined(
-    planned: Sequence[Sequence[Outcome]], trial: Trial, snapshot: ReclaimSnapshot, start: int
-) -> list[Sequence[Outcome]]:
-    """Plan for all groups together: first to serve those that were not, the longest waiting first."""
-    effort = Effort(EFFORT)
-    served = list(chain.from_iterable(filter(_is_whole, planned)))
-    for more in [*(outcomes for outcomes in planned if not _is_whole(outcomes)), ()]:
-        found = plan_together([*served, *more], trial, snapshot, before=start, effort=effort)
-        if _is_whole(found):
-            served = list(found)
-    new = {outcome.waiting.uid: outcome for outcome in served}
-    return [[new.get(outcome.waiting.uid, outcome) for outcome in outcomes] for outcomes in planned]
 
 
 def _gangs(waiting: Iterable[ReclaimPod]) -> list[list[ReclaimPod]]:
