@@ -6,10 +6,10 @@ from tests.core.support.reclaim_pods import borrower, reclaim_pod
 from webhook.core.model.names import Namespace
 from webhook.core.model.policy import LabelSelector, ReclaimCost, ReclaimRules
 from webhook.core.model.selector import Operator, Requirement
+from webhook.core.reclaim.cost_scale import CostScale
 from webhook.core.reclaim.failures import Loss, WorkloadId
 from webhook.core.reclaim.reclaim_pod import STAY_SECONDS, TWO_BUDGETS, Disruption, is_protected, victim_of
 from webhook.core.reclaim.victim import NOWHERE, GuardId
-from webhook.core.reclaim.victim_search import CostScale
 
 APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))
 NO_RULES = ReclaimRules()
