@@ -200,6 +200,23 @@ def without_placement(policy: Policy, *, priority_classes: frozenset[str]) -> Po
     return replace(policy, placement=replace(policy.placement, mode=Mode.OFF), priority_classes=known)
 
 
+def other_products(source: Source) -> str:
+    """Return which other queues and schedulers a cluster has; empty without any, and for a file. Raises WorldError."""
+    if not isinstance(source, LiveCluster):
+        return ""
+    with _cluster_errors():
+        return asyncio.run(_other_products(source.kubeconfig))
+
+
+async def _other_products(kubeconfig: Path | None) -> str:
+    from webhook.cluster.api.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
+    from webhook.cluster.reads.other_products import read_other_products  # noqa: PLC0415
+
+    async with await connect(kubeconfig) as connection:
+        found = await read_other_products(connection)
+        return found.text if found.products else ""
+
+
 @asynccontextmanager
 async def watch_world(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[WatchedWorld]:
     """Yield a world that is kept up to date by watches, once everything was listed. Raises WorldError."""
