@@ -54,6 +54,7 @@ def _schema() -> _Json:
             "behind": texts,
             "rejecting": texts,
             "maintained": texts,
+            "unreviewed": texts,
             "unevictable": texts,
         },
     }

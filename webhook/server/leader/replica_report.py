@@ -47,6 +47,7 @@ class ServerState:
     lag: LedgerLag
     rejecting: Callable[[], Iterable[str]]
     maintained: Callable[[], Iterable[str]]
+    unreviewed: Callable[[], Iterable[str]]
 
     def report(self, at: str) -> ReplicaReport:
         """Return the report as of now; `at` is the time of day."""
@@ -67,6 +68,7 @@ class ServerState:
             behind=self.lag.behind(),
             rejecting=_listed(self.rejecting()) if is_leading else [],
             maintained=_listed(self.maintained()) if is_leading else [],
+            unreviewed=_listed(self.unreviewed()) if is_leading else [],
         )
 
 
