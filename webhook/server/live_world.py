@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.ledger.ledger import ApiLedger
+from webhook.cluster.watch.autoscalers import AutoscalerWatch
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.quotas import quota_kind
 from webhook.cluster.watch.world_kinds import followed, world_kinds
@@ -49,6 +50,7 @@ class LiveWorld:
     shadow_labels: ShadowLabels
     counts: LedgerMetrics
     runs: SeenRuns
+    autoscalers: AutoscalerWatch
 
     @classmethod
     async def connect(
@@ -92,7 +94,8 @@ class LiveWorld:
             followed(kind, partial(run_log.note, kind.name))
             for kind in world_kinds(world, pods=bypass_detector, lose=bypass_detector.delete_pod)
         ]
-        feed = Feed(connection, (quota_kind(quotas), *kinds, ledger.kind()))
+        autoscalers = AutoscalerWatch(connection, world, note=lambda found: logs.autoscalers(*found))
+        feed = Feed(connection, (quota_kind(quotas), *kinds, ledger.kind()), autoscalers=autoscalers)
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
         definition, reports = CrdInstaller(connection, team_ledger_crd()), CrdInstaller(connection, report_crd())
@@ -107,6 +110,7 @@ class LiveWorld:
             shadow_labels=shadow_labels,
             counts=counts,
             runs=run_log.runs,
+            autoscalers=autoscalers,
         )
 
     def background_tasks(

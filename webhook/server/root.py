@@ -209,6 +209,8 @@ def _publish_reports(
         registration=leader.registration_problem,
         lag=LedgerLag(live.ledger.states, asyncio.get_running_loop().time),
         rejecting=leader.rejections.texts,
+        world=live.world,
+        autoscalers=live.autoscalers,
     )
     return ReplicaReporter(live.connection, identity=leader.lease.identity, describe=state.report).run()
 

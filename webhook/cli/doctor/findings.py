@@ -26,6 +26,7 @@ class Check(StrEnum):
     LEDGER = "ledger"
     PODS = "pods"
     NODES = "nodes"
+    AUTOSCALERS = "autoscalers"
 
 
 class State(StrEnum):

@@ -18,6 +18,9 @@ from webhook.core.reclaim.failures import Loss, WorkloadId
 from webhook.core.reclaim.victim import NEVER, NOWHERE, GuardId, Victim
 from webhook.core.world.waiting_pods import WaitingPod
 
+ASKS_TO_STAY: Final = GuardId("an annotation of the pod")
+"""Guards the pods that ask to stay, as a budget that lets none of them go would."""
+
 TWO_BUDGETS: Final = GuardId("more than one budget")
 """Guards the pods that several PodDisruptionBudgets cover: the API server refuses to evict those."""
 
@@ -56,6 +59,7 @@ class ReclaimPod:
     is its owner reference; `workload` is the same object as a key, and `loss` the effect of its eviction on it.
     `domain` is the domain that it asks for its gang, None without a request. Its `scheduler` takes pods of
     a higher `priority` first. `in_line`: it is charged, and keeps Fairgate's own gate until its room is made.
+    `asks_to_stay`: its annotations say that it is not to be evicted by choice.
     """
 
     pod: Resident
@@ -81,6 +85,7 @@ class ReclaimPod:
     scheduler: str = ""
     priority: int = 0
     in_line: WaitingPod | None = None
+    asks_to_stay: bool = False
 
     @property
     def holds(self) -> Iterable[str]:

@@ -60,6 +60,10 @@ HELD: Final = "fairgate.dev/held"
 """Key of the taint on a node that is reserved for certain pods, and of those pods' tolerations."""
 HOLD: Final = "fairgate.dev/hold"
 """Node annotation: the reservation as JSON: for which pods, which victims, and until when."""
+DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+"""Annotation of a pod or node: Karpenter does not remove it by choice. "true", or on a pod for how long, such as 2h."""
+SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+"""Pod annotation: "false", and Cluster Autoscaler does not remove its node."""
 
 GUARDED_LABELS: Final = (TEAM, TIER)
 GUARDED_ANNOTATIONS: Final = (DECISION,)

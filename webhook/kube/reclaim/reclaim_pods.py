@@ -1,5 +1,6 @@
 """Translates a pod of the API into a pod of reclaim: gang, times, notice, and where it may run."""
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
@@ -21,6 +22,9 @@ from webhook.kube.pod.unbound import read_condition
 from webhook.kube.reclaim.victim_gangs import victim_gang
 
 _PLACED: Final = Placement()
+_STAYS: Final = re.compile(r"true|(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h))+")
+"""What Karpenter reads: any other text is as if there were none (karpenter/pkg/utils/pod/scheduling.go)."""
+_MOST_CHARACTERS: Final = 32
 
 
 def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
@@ -60,7 +64,14 @@ def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
         domain=domain_request(annotations) if resident.gang is not None and resident.node is None else None,
         scheduler=scheduler_of(spec),
         priority=spec.priority or 0,
+        asks_to_stay=_asks_to_stay(annotations),
     )
+
+
+def _asks_to_stay(annotations: Mapping[str, str]) -> bool:
+    """Whether a pod says that it is not to be evicted by choice, in the words that autoscalers know."""
+    stays = annotations.get(keys.DO_NOT_DISRUPT, "")[:_MOST_CHARACTERS]
+    return bool(_STAYS.fullmatch(stays)) or annotations.get(keys.SAFE_TO_EVICT) == "false"
 
 
 def _controller(metadata: objects.ObjectMeta) -> Controller | None:
