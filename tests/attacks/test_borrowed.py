@@ -93,7 +93,10 @@ def test_neither_budgets_nor_grace_periods_nor_gangs_keep_borrowed_gpus(cluster)
         # a gang label on everything, one of them guaranteed
         gang = {"training.kubeflow.org/job-name": "g"}
         (shield,) = fill(cluster, mine, 1, prefix="shield", gpus=4, labels=gang, **on("node-2"))
-        gangers = fill(cluster, mine, 2, prefix="gang", gpus=3, labels={**BORROW, **gang}, **on("node-2"))
+        # and in the words by which autoscalers leave pods alone
+        stays = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+        borrowing = {"labels": {**BORROW, **gang}, "annotations": stays}
+        gangers = fill(cluster, mine, 2, prefix="gang", gpus=3, **borrowing, **on("node-2"))
         for number in range(3):
             ask(cluster, theirs, f"b{number}", **on(f"node-{number}"))
         wait_bound(cluster, theirs, "b0", "b2")

@@ -95,7 +95,7 @@ GO_WHEEL: str = _GO["wheel"]
 
 CONTROL_PLANE, OPERATORS, TOOLS = (_GROUPS[group] for group in ("control-plane", "operators", "tools"))
 ETCD, KWOK, KUBERNETES = CONTROL_PLANE
-TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER = OPERATORS
+TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER, KARPENTER = OPERATORS
 HELM, CERT_MANAGER, PROMETHEUS = TOOLS
 RIVALS = _GROUPS["rivals"]
 KUEUE, VOLCANO = RIVALS
@@ -108,5 +108,5 @@ FOR_TEST_OPERATORS = (CERT_MANAGER, *OPERATORS, PROMETHEUS)
 
 RECIPES = {name: recipe for name, recipe in _BY_NAME.items() if recipe.programs}
 """What can be built."""
-EXAMPLES = (*OPERATORS, KUEUE)
+EXAMPLES = (*(each for each in OPERATORS if each is not KARPENTER), KUEUE)
 """Modules whose example manifests are read."""

@@ -230,6 +230,8 @@ class FakeApi:
         return await self._single(request, fault)
 
     async def _single(self, request: web.Request, fault: Fault | None) -> web.Response:
+        if _is_discovery(request.path):  # nothing but a Body
+            return _refusal(Answer(404))
         body = await request.read()
         if fault != Cut(is_carried_out=False):
             status, answer = carry_out(self, request.method, request.path, body, request.content_type)
@@ -242,8 +244,7 @@ class FakeApi:
     def _verb(self, request: web.Request, query: dict[str, str]) -> str:
         if "/proxy/" in request.path:  # to a Service: only faults answer
             return request.method.lower()
-        is_group = request.path.startswith("/apis/") and request.path.count("/") == 2  # discovery: only by a Body
-        if request.method != "GET" or is_group or (not query and place_of(request.path).name):
+        if request.method != "GET" or _is_discovery(request.path) or (not query and place_of(request.path).name):
             return request.method.lower()
         if "sendInitialEvents" in query:
             return "stream"
@@ -348,6 +349,11 @@ class FakeApi:
                 request.transport.abort()
                 return
             await response.write(line)
+
+
+def _is_discovery(path: str) -> bool:
+    """Whether this is what the API server has of a group, or of one version of it."""
+    return path.startswith("/apis/") and path.count("/") in (2, 3)
 
 
 def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:

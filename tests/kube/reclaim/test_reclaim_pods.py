@@ -170,3 +170,21 @@ def test_a_victim_that_is_resized_gives_what_kube_scheduler_counts(reason, want)
         "containerStatuses": [{"name": "train", "allocatedResources": {"cpu": "4", "memory": "48Gi"}}],
     }
     assert dict(read(made).pod.demand.requests)["cpu"] == want
+
+
+@pytest.mark.parametrize(
+    ("annotations", "want"),
+    [
+        ({"karpenter.sh/do-not-disrupt": "true"}, True),
+        ({"karpenter.sh/do-not-disrupt": "1h30m"}, True),
+        ({"karpenter.sh/do-not-disrupt": "false"}, False),
+        ({"karpenter.sh/do-not-disrupt": "please"}, False),
+        ({"karpenter.sh/do-not-disrupt": "1h" * 100_000}, False),
+        ({"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}, True),
+        ({"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}, False),
+        ({}, False),
+    ],
+    ids=lambda each: str(each)[:60],
+)
+def test_a_pod_asks_to_stay_in_the_words_of_autoscalers(annotations, want):
+    assert read(builders.pod(annotations=annotations)).asks_to_stay is want

@@ -107,10 +107,9 @@ class ReclaimIndex:
     def allowances(self, chosen: Iterable[Uid] = ()) -> dict[GuardId, int]:
         """Return how many victims each disruption budget allows once `chosen` and all accepted evictions are gone."""
         found = {each.guard: each.allowed for namespace in self._disruptions for each in self._budgets(namespace)}
-        found[ASKS_TO_STAY] = 0
         for uid in {*self.evictions.awaited(), *(uid for uid in chosen if not self.is_going(uid))}:
             for guard in self._guards(self._pods[uid]):
-                found[guard] -= 1
+                found[guard] = found.get(guard, 0) - 1
         return found
 
     def may_be_refused(self, victim: Victim) -> bool:

@@ -70,8 +70,9 @@ def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
 
 def _asks_to_stay(annotations: Mapping[str, str]) -> bool:
     """Whether a pod says that it is not to be evicted by choice, in the words that autoscalers know."""
-    stays = annotations.get(keys.DO_NOT_DISRUPT, "")[:_MOST_CHARACTERS]
-    return bool(_STAYS.fullmatch(stays)) or annotations.get(keys.SAFE_TO_EVICT) == "false"
+    stays = annotations.get(keys.DO_NOT_DISRUPT, "")
+    is_asked = len(stays) <= _MOST_CHARACTERS and _STAYS.fullmatch(stays) is not None
+    return is_asked or annotations.get(keys.SAFE_TO_EVICT) == "false"
 
 
 def _controller(metadata: objects.ObjectMeta) -> Controller | None:
