@@ -7,17 +7,18 @@ sigs.k8s.io/karpenter/pkg/apis/crds; cluster-autoscaler/clusterstate/utils/statu
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from webhook.core.model.autoscaler import Autoscaler
+from webhook.core.model.names import Namespace
 from webhook.kube.objects import keys, objects
 
 KARPENTER_PATHS: Final = ("/apis/karpenter.sh/v1", "/apis/karpenter.sh/v1beta1")
 """Where Karpenter's kinds are served, the newest version first."""
 
-STATUS_NAMESPACE: Final = "kube-system"
+STATUS_NAMESPACE: Final = Namespace("kube-system")
 STATUS_NAME: Final = "cluster-autoscaler-status"
 STATUS_PATH: Final = f"/api/v1/namespaces/{STATUS_NAMESPACE}/configmaps/{STATUS_NAME}"
 """The ConfigMap that Cluster Autoscaler keeps up to date."""
@@ -65,6 +66,18 @@ class _Served(msgspec.Struct, frozen=True, gc=False):
     resources: list[_Resource] | None = None
 
 
+class _Api(NamedTuple):
+    version: str
+    kind: str
+    plural: str
+
+
+API: Final = {
+    Definition: _Api(keys.EXTENSIONS_API, "CustomResourceDefinition", "customresourcedefinitions"),
+    Status: _Api(keys.CORE_API, "ConfigMap", "configmaps"),
+}
+"""How the API names these kinds."""
+
 _served: Final = msgspec.json.Decoder(_Served)
 _status: Final = msgspec.json.Decoder(Status)
 
@@ -107,21 +120,28 @@ def found_in(saved: Iterable[Definition | Status]) -> frozenset[Autoscaler]:
     return frozenset(found)
 
 
+def marks_of(autoscaler: Autoscaler, *, at: float) -> tuple[Definition | Status, ...]:
+    """Return objects by which `found_in` finds an autoscaler at a time in Unix seconds."""
+    match autoscaler:
+        case Autoscaler.KARPENTER:
+            return tuple(
+                Definition(
+                    objects.ObjectMeta(name=f"{plural}.{_GROUP}"),
+                    _DefinitionSpec(_GROUP, _Names(plural, kind), "Cluster"),
+                )
+                for plural, kind in _KINDS.items()
+            )
+        case Autoscaler.CLUSTER_AUTOSCALER:
+            updated = {UPDATED: datetime.fromtimestamp(at, UTC).strftime(f"{_UPDATED_FORMAT} UTC")}
+            return (Status(objects.ObjectMeta(name=STATUS_NAME, namespace=STATUS_NAMESPACE, annotations=updated)),)
+
+
 def objects_of(autoscalers: Iterable[Autoscaler], *, at: float) -> list[Mapping[str, Any]]:
-    """Return objects by which `found_in` finds these autoscalers."""
-    made: list[Mapping[str, Any]] = []
-    if Autoscaler.KARPENTER in autoscalers:
-        made += [
-            {
-                "apiVersion": keys.EXTENSIONS_API,
-                "kind": "CustomResourceDefinition",
-                "metadata": {"name": f"{plural}.{_GROUP}"},
-                "spec": {"group": _GROUP, "scope": "Cluster", "names": {"plural": plural, "kind": kind}},
-            }
-            for plural, kind in _KINDS.items()
-        ]
-    if Autoscaler.CLUSTER_AUTOSCALER in autoscalers:
-        updated = datetime.fromtimestamp(at, UTC).strftime(f"{_UPDATED_FORMAT} UTC")
-        metadata = {"namespace": STATUS_NAMESPACE, "name": STATUS_NAME, "annotations": {UPDATED: updated}}
-        made.append({"apiVersion": keys.CORE_API, "kind": "ConfigMap", "metadata": metadata})
-    return made
+    """Return the marks of autoscalers as the API would."""
+    marks = (mark for each in autoscalers for mark in marks_of(each, at=at))
+    return [{"apiVersion": API[type(mark)].version, "kind": API[type(mark)].kind, **_plain(mark)} for mark in marks]
+
+
+def _plain(mark: Definition | Status) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(mark)
+    return found | {"metadata": {key: value for key, value in found["metadata"].items() if value}}
