@@ -38,7 +38,7 @@ def test_it_says_which_pools_grow(world_, want):
         (place({KARPENTER}), []),
         (place({KARPENTER}, labels={}), []),
         (place({KARPENTER}, stated=True), []),
-        (place({KARPENTER}, stated=False), ["is false, and 1 GPU node of the pool belong to Karpenter"]),
+        (place({KARPENTER}, stated=False), ["is false, although Karpenter owns 1 GPU node of the pool"]),
         (place({CLUSTER_AUTOSCALER}), ["is not set, Cluster Autoscaler runs"]),
         (place({CLUSTER_AUTOSCALER}, stated=False), []),
         (place({CLUSTER_AUTOSCALER}, labels={"kops.k8s.io/instancegroup": "g"}), []),

@@ -35,15 +35,15 @@ def autoscaling_problems(world: World) -> Iterator[PoolProblem]:
             who = " or ".join(sorted(world.autoscalers))
             yield PoolProblem(
                 pool,
-                f"is false, and {plural(own, 'GPU node')} of the pool belong to {who} by their labels: pods that are "
-                "bound to nodes by name bring no other; remove the field, or set true",
+                f"is false, although {who} owns {plural(own, 'GPU node')} of the pool: pods that are bound to "
+                "nodes by name bring no other; remove the field, or set true",
             )
         is_unknown = pool.is_autoscaled is None and nodes and not own
         if is_unknown and Autoscaler.CLUSTER_AUTOSCALER in world.autoscalers:
             yield PoolProblem(
                 pool,
                 "is not set, Cluster Autoscaler runs, and no GPU node of the pool has a label by which node groups are "
-                "known: set true if it adds nodes there, false if not",
+                "known: set true if it adds nodes there, false if not" + ("" if pool.name else ", in a pool"),
             )
 
 

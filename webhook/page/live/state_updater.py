@@ -62,7 +62,11 @@ class StateUpdater:
     async def _follow(self) -> None:
         """Watch everything; set `_is_forbidden` where that is not allowed."""
         state = self._state
-        autoscalers = AutoscalerWatch(self._connection, state.world, note=lambda _: state.touch_all())
+        autoscalers = AutoscalerWatch(
+            self._connection,
+            state.world,
+            note=lambda found: state.note_autoscalers(found.autoscalers, time.time()),
+        )
         feed = Feed(self._connection, page_kinds(state), autoscalers=autoscalers)
         state.tick(int(time.time()))
         async with asyncio.TaskGroup() as group:
