@@ -15,6 +15,7 @@ from webhook.cli.review.results import Place
 from webhook.cli.world_source import WorldObjects, world_of
 from webhook.core.model.autoscaler import Autoscaler
 from webhook.kube.nodes.autoscalers import objects_of
+from webhook.kube.nodes.maintenance import MIG_STATE
 from webhook.kube.objects import keys
 from webhook.policy.load import parse
 
@@ -85,7 +86,7 @@ setups = st.builds(
     queues=st.tuples(st.booleans(), st.booleans()),
     depth=st.sampled_from([1, 3, 100]),
     nodes=st.lists(st.sampled_from([2, 4, 8]), min_size=1, max_size=3).map(tuple),
-    closed=st.dictionaries(st.integers(0, 2), st.sampled_from(["held", "cordoned"]), max_size=2),
+    closed=st.dictionaries(st.integers(0, 2), st.sampled_from(["held", "cordoned", "maintained"]), max_size=2),
     before=st.lists(_asked, max_size=7).map(tuple),
     asked=_asked,
     grows=st.sampled_from([False, False, True]),
@@ -126,6 +127,8 @@ def node_of(number, gpus, *, grows, closed=None):
     made["status"]["allocatable"][SHARED] = "8"
     if closed == "held":
         made["spec"]["taints"] = [{"key": keys.HELD, "value": "h", "effect": "NoSchedule"}]
+    if closed == "maintained":
+        made["metadata"]["labels"][MIG_STATE] = "pending"
     return made
 
 

@@ -118,6 +118,7 @@ class FakeApi:
     well, a fault is for one path alone: under `get /api/v1/…`. Verbs: list, page (a further one of a list), watch,
     stream (a watch that begins with all existing objects; refused unless it `streams_lists`), and the HTTP methods in
     lower case for single objects. An object of more than `object_bytes` as JSON can be neither updated nor deleted.
+    `groups` are the API groups that it says it has.
     """
 
     bookmark_seconds: float = 0.03
@@ -132,6 +133,8 @@ class FakeApi:
     history: list[Change] = field(default_factory=list)
     evictions: list[Obj] = field(default_factory=list)
     object_bytes: int = 0
+    groups: list[str] = field(default_factory=list)
+    kubernetes: tuple[str, str, str] = ("1", "37", "v1.37.0")
     version: int = 100
     forgotten: int = 0
     url: str = ""
@@ -190,6 +193,7 @@ class FakeApi:
     @asynccontextmanager
     async def serving(self, tls: ssl.SSLContext | None = None) -> AsyncIterator["FakeApi"]:
         app = web.Application()
+        app.router.add_get("/version", self._version)
         app.router.add_route("*", "/{path:.*}", self._handle)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
         await runner.setup()
@@ -200,6 +204,13 @@ class FakeApi:
             yield self
         finally:
             await runner.cleanup()
+
+    async def _version(self, _: web.Request) -> web.Response:
+        if faults := self.faults["get /version"]:
+            fault = faults.popleft()
+            assert isinstance(fault, Answer)
+            return _refusal(fault)
+        return web.json_response(dict(zip(("major", "minor", "gitVersion"), self.kubernetes, strict=True)))
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         query = dict(request.query)
@@ -230,6 +241,8 @@ class FakeApi:
         return await self._single(request, fault)
 
     async def _single(self, request: web.Request, fault: Fault | None) -> web.Response:
+        if request.path == "/apis":
+            return web.json_response({"groups": [{"name": name} for name in self.groups]})
         if _is_discovery(request.path):  # nothing but a Body
             return _refusal(Answer(404))
         body = await request.read()
@@ -267,7 +280,8 @@ class FakeApi:
         if rest:
             meta["continue"] = f"token-{len(self.asked)}"
             self._snapshots[meta["continue"]] = (version, rest)
-        return web.json_response({"kind": "List", "apiVersion": "v1", "metadata": meta, "items": page or None})
+        api_version = "/".join(path.split("/")[2:4]) if path.startswith("/apis/") else "v1"
+        return web.json_response({"kind": "List", "apiVersion": api_version, "metadata": meta, "items": page or None})
 
     async def _watch(self, request: web.Request, query: dict[str, str], fault: Fault | None) -> web.StreamResponse:
         since = int(query.get("resourceVersion", self.version))
@@ -352,8 +366,8 @@ class FakeApi:
 
 
 def _is_discovery(path: str) -> bool:
-    """Whether this is what the API server has of a group, or of one version of it."""
-    return path.startswith("/apis/") and path.count("/") in (2, 3)
+    """Whether this is what the API server has of all groups, of one, or of one version of it."""
+    return path.startswith("/apis") and path.count("/") in (1, 2, 3)
 
 
 def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:

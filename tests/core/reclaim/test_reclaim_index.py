@@ -14,7 +14,7 @@ from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.reclaim.attempts import Attempts
 from webhook.core.reclaim.reclaim_index import BUDGETS, STUCK_SECONDS, ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import ASKS_TO_STAY, TWO_BUDGETS, Disruption, ReclaimPod, SchedulerReport
+from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, ReclaimPod, SchedulerReport
 
 APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))
 GANG = GangId("team-a/g")
@@ -291,11 +291,3 @@ def test_the_index_has_the_policy_of_its_world():
     rules = ReclaimRules(minimum_runtime_seconds=60)
     reclaim_index, _ = indexed(borrower("p", started_at=NOW), policy=policy(reclaim=rules))
     assert next(iter(reclaim_index.victim_index)).until == NOW + 60
-
-
-def test_a_pod_that_asks_to_stay_is_guarded_as_by_a_budget_that_lets_none_go():
-    reclaim_index = index_of(borrower("p", asks_to_stay=True), borrower("q"))
-    assert {each.uid: each.guards for each in reclaim_index.victim_index} == {"p": (ASKS_TO_STAY,), "q": ()}
-    assert reclaim_index.allowances(["p"]) == {ASKS_TO_STAY: -1}
-    leaving = borrower("p", asks_to_stay=True, is_terminating=True, leave_seconds=10**9)
-    assert next(iter(index_of(leaving).victim_index)).guards == ()

@@ -10,7 +10,7 @@ import msgspec
 
 from webhook.cli.doctor import autoscalers, pods, processes, registration
 from webhook.cli.doctor.command import Options
-from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, exit_status, missing_right
+from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, exit_status, missing_right, ok
 from webhook.cli.doctor.table import to_table
 from webhook.cli.live_cluster import published_policy
 from webhook.cli.options import columns, is_colored
@@ -96,7 +96,7 @@ def judge(observed: Observations) -> list[Finding]:
     """Run every check on what was read."""
     evidence, policy = observed.evidence, observed.policy
     now = evidence.now if evidence.now is not None else time.time()
-    findings: list[Finding] = []
+    findings = registration.check_kubernetes(evidence.version)
     servers: tuple[processes.Process, ...] = ()
     processes_alive: tuple[processes.Process, ...] = ()
     if isinstance(evidence.replicas, ReadForbidden):
@@ -123,7 +123,7 @@ def judge(observed: Observations) -> list[Finding]:
     if not isinstance(evidence.replicas, ReadForbidden):
         findings += processes.check_nodes(servers)
         findings += autoscalers.check_autoscalers(servers)
-    return findings
+    return findings + ok(Check.COEXISTENCE, evidence.others.text)
 
 
 def _written(findings: list[Finding], options: Options) -> str:

@@ -16,7 +16,7 @@ from webhook.core.reclaim.attempts import Attempts
 from webhook.core.reclaim.evictions import Evictions
 from webhook.core.reclaim.failure_count import FailureCount
 from webhook.core.reclaim.failures import FailureBudget, Remaining, WorkloadId
-from webhook.core.reclaim.reclaim_pod import ASKS_TO_STAY, Disruption, ReclaimPod, victim_of
+from webhook.core.reclaim.reclaim_pod import Disruption, ReclaimPod, victim_of
 from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
 
 _Key = TypeVar("_Key", Namespace, GangId)
@@ -109,7 +109,7 @@ class ReclaimIndex:
         found = {each.guard: each.allowed for namespace in self._disruptions for each in self._budgets(namespace)}
         for uid in {*self.evictions.awaited(), *(uid for uid in chosen if not self.is_going(uid))}:
             for guard in self._guards(self._pods[uid]):
-                found[guard] = found.get(guard, 0) - 1
+                found[guard] -= 1
         return found
 
     def may_be_refused(self, victim: Victim) -> bool:
@@ -247,8 +247,8 @@ class ReclaimIndex:
             self.set(gpu_pod)
 
     def _guards(self, gpu_pod: ReclaimPod) -> tuple[GuardId, ...]:
-        covering = (each.guard for each in self._budgets(gpu_pod.namespace) if each.covers(gpu_pod))
-        return tuple(islice(chain((ASKS_TO_STAY,) if gpu_pod.asks_to_stay else (), covering), 2))
+        known = self._budgets(gpu_pod.namespace)
+        return tuple(islice((budget.guard for budget in known if budget.covers(gpu_pod)), 2))
 
     def _budgets(self, namespace: Namespace) -> Iterator[Disruption]:
         several = self._disruptions.get(namespace, {})

@@ -55,6 +55,7 @@ def _schema() -> _Json:
             "notReady": texts,
             "behind": texts,
             "rejecting": texts,
+            "maintained": texts,
             "unevictable": texts,
         },
     }

@@ -60,10 +60,6 @@ HELD: Final = "fairgate.dev/held"
 """Key of the taint on a node that is reserved for certain pods, and of those pods' tolerations."""
 HOLD: Final = "fairgate.dev/hold"
 """Node annotation: the reservation as JSON: for which pods, which victims, and until when."""
-DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
-"""Annotation of a pod or node: Karpenter does not remove it by choice. "true", or on a pod for how long, such as 2h."""
-SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-"""Pod annotation: "false", and Cluster Autoscaler does not remove its node."""
 
 GUARDED_LABELS: Final = (TEAM, TIER)
 GUARDED_ANNOTATIONS: Final = (DECISION,)
@@ -106,6 +102,12 @@ GANG_SIZES: Final = (
 )
 """Annotations with the number of a gang's pods."""
 
+SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+STAY_ANNOTATIONS: Final = (SAFE_TO_EVICT, DO_NOT_DISRUPT, PREFER_NO_EVICTION)
+"""Annotations by which a pod's owner asks other products not to evict it."""
+
 MIRROR: Final = "kubernetes.io/config.mirror"
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -119,7 +121,11 @@ RBAC_API: Final = "rbac.authorization.k8s.io/v1"
 EXTENSIONS_API: Final = "apiextensions.k8s.io/v1"
 BUDGET_API: Final = "policy/v1"
 LEASE_API: Final = "coordination.k8s.io/v1"
-DEVICES_API: Final = "resource.k8s.io/v1"
+DEVICES_GROUP: Final = "resource.k8s.io"
+DEVICES_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+"""The versions of that group that are read, in the order in which they are looked for: v1 since Kubernetes 1.34, the
+others since 1.33 and 1.32 where they are enabled. Earlier ones have other fields."""
+DEVICES_API: Final = f"{DEVICES_GROUP}/{DEVICES_VERSIONS[0]}"
 GROUPS_API: Final = "scheduling.k8s.io/v1beta1"
 
 OWN_GROUP: Final = "fairgate.dev"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from webhook import __version__
@@ -55,6 +56,7 @@ class ServerState:
     registration: Callable[[], str | None]
     lag: LedgerLag
     rejecting: Callable[[], Iterable[str]]
+    maintained: Callable[[], Iterable[str]]
     world: World
     autoscalers: AutoscalerWatch
 
@@ -76,11 +78,16 @@ class ServerState:
             certificate=certificate if len(certificate) <= MAX_CERTIFICATE_CHARACTERS else "",
             registration=shortened(self.registration() or ""),
             behind=self.lag.behind(),
-            rejecting=[shortened(text) for text in self.rejecting()][:MAX_NODES] if is_leading else [],
+            rejecting=_listed(self.rejecting()) if is_leading else [],
+            maintained=_listed(self.maintained()) if is_leading else [],
             autoscaling=shortened(autoscaling_text(self.world)) if is_leading else "",
             autoscaling_problems=[_shown(each) for each in unfit][:MAX_POOLS],
             autoscaling_unsure=shortened(self.autoscalers.why_unsure) if is_leading else "",
         )
+
+
+def _listed(texts: Iterable[str]) -> list[str]:
+    return [shortened(text) for text in islice(texts, MAX_NODES)]
 
 
 def _shown(problem: PoolProblem) -> str:
