@@ -23,7 +23,7 @@ from webhook.core.world.world import World
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod import dra, dra_devices
-from webhook.kube.pod.existing_pods import to_resident
+from webhook.kube.pod.existing_pods import EndedPod, to_ended, to_resident
 from webhook.kube.pod.kubelet_outcomes import to_rejection, to_start
 from webhook.kube.pod.waiting_pods import to_waiting
 from webhook.yaml_reader import DocumentError, read_documents
@@ -59,7 +59,8 @@ class KnownClass(NamedTuple):
 class WorldFile:
     """The content of a file, without pods that use nothing (ended, or without GPUs and without a node).
 
-    `waiting` are the pods that wait in line. `outcomes` are what kubelets did with pods, ended ones included.
+    `waiting` are the pods that wait in line, `ended` those that asked for GPUs. `outcomes` are what kubelets did with
+    pods, ended ones included.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -71,6 +72,7 @@ class WorldFile:
     slices: list[tuple[str, Slice]] = field(default_factory=list)
     waiting: list[WaitingPod] = field(default_factory=list)
     outcomes: list[Rejection | Start] = field(default_factory=list)
+    ended: list[EndedPod] = field(default_factory=list)
 
     @property
     def taken_at(self) -> int:
@@ -167,6 +169,8 @@ class _Found:
             self.world.pods.append(resident)
         elif (waiting := to_waiting(pod, self.weights, is_trusted=True)) is not None:
             self.world.waiting.append(waiting)
+        elif (ended := to_ended(pod, self.weights)) is not None:
+            self.world.ended.append(ended)
 
 
 def known_class(found: dra_devices.DeviceClassObject) -> KnownClass:
