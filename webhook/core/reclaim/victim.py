@@ -23,10 +23,10 @@ NEVER: Final = 1 << 40
 class Victim(NamedTuple):
     """A borrowing pod. Times are seconds of Unix time.
 
-    `saved_at` is its last checkpoint, or its start, less its grace period: while it ends its GPUs do no work either.
-    Before `until` its minimum runtime protects it. `guards` are the budgets that its eviction counts against.
-    `grace_seconds` overrides its own grace period where that is too long. `workload` is set for pods whose controller
-    fails after some failures; `is_counted`: its eviction counts as one.
+    `saved_at` is its last checkpoint, or its start, less its grace period, while which its GPUs do no work either, and
+    less what a request to stay counts. Before `until` its minimum runtime protects it. `guards` are the budgets that
+    its eviction counts against. `grace_seconds` overrides its own grace period where that is too long. `workload` is
+    set for pods whose controller fails after some failures; `is_counted`: its eviction counts as one.
     """
 
     uid: Uid
