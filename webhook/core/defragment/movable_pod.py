@@ -62,6 +62,7 @@ class MovablePod(NamedTuple):
     victim: Victim
     where: int
     workload: str
+    tier: Tier = Tier.PREEMPTIBLE
 
     @property
     def uid(self) -> Uid:
@@ -104,8 +105,8 @@ def movable_pod(
     where = usable_nodes(assessed, world) & alike & ~world.fleet.bit(victim.node)
     if not where:
         return Stays.NO_OTHER_NODE
-    controller = gpu_pod.controller
-    return MovablePod(victim, where, "" if controller is None else controller.uid)
+    controller, tier = gpu_pod.controller, gpu_pod.pod.tier
+    return MovablePod(victim, where, "" if controller is None else controller.uid, tier or Tier.PREEMPTIBLE)
 
 
 def _stays(gpu_pod: ReclaimPod, template: Pod, victim: Victim | None, *, now: int) -> Stays | None:
