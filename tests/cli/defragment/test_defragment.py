@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from tests import builders as b
 from tests.cli.queue.test_queue import gated
+from tests.docs import pages
 from webhook.cli.main import main
 
 POLICY = """
@@ -188,12 +189,11 @@ def test_held_nodes_are_left_alone(tmp_path):
     assert moves(run(tmp_path, found)) == [[("nlp/b", "gpu-2", "gpu-1")]]
 
 
-def test_the_table_names_moves_costs_and_why_pods_stay(tmp_path):
-    text = run(tmp_path, [*scattered(), pending("train", 4), pod("d", node="gpu-3", owner=None)], layout="table")
-    lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert "vision/train: 1 move would make room on gpu-2" in lines
-    assert any(line.startswith("nlp/b nlp preemptible 1 gpu-2 gpu-3 0.5") for line in lines)
-    assert "1 pod may not: no controller would create it again" in lines
+def test_the_table_is_as_the_documentation_shows_it(tmp_path):
+    found = [*scattered(), pending("train", 4), pod("d", node="gpu-3", owner=None)]
+    section = (pages.ROOT / "docs" / "looking.md").read_text().partition("## Room by moves")[2]
+    want = section.split("```")[1].strip().splitlines()
+    assert run(tmp_path, found, layout="table").splitlines()[: len(want)] == want
 
 
 def test_yaml_is_the_same_data(tmp_path):

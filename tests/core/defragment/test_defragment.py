@@ -9,7 +9,7 @@ from tests.core.support.scenes import NOW
 from webhook.core.defragment.defragment import MAX_GROUPS, Movement, grow, imagined, make_room
 from webhook.core.defragment.move_plan import NoMoves
 from webhook.core.model.domain_request import DomainRequest
-from webhook.core.model.names import NodeName
+from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 
 RACK = "rack"
@@ -97,6 +97,13 @@ def test_a_cluster_whose_largest_pod_cannot_grow_gets_no_plan():
 def test_more_groups_than_the_bound_are_counted_only():
     found = make_room([target(5, name=f"x{n:03}") for n in range(MAX_GROUPS + 2)], movement([]))
     assert (len(found.refused), found.rest) == (MAX_GROUPS, 2)
+
+
+def test_a_team_with_many_groups_leaves_a_part_to_others():
+    many = [target(5, name=f"x{n:03}", since=1) for n in range(2 * MAX_GROUPS)]
+    late = target(5, name="late", since=9)._replace(team=TeamName("team-c"))
+    found = make_room([*many, late], movement([]))
+    assert (len(found.refused), refused(found)[-1]) == (MAX_GROUPS, (["late"], NoMoves.NO_NODE))
 
 
 def test_an_imagined_pod_asks_for_devices_alone():

@@ -23,7 +23,7 @@ from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.victim import GuardId
 
 MAX_GROUPS: Final = 50
-"""Pods and gangs that are planned for at once, the longest waiting ones: a tenant may create any number."""
+"""Pods and gangs that are planned for at once: a tenant may create any number. Of each team as many as of others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +59,13 @@ class Defragmentation(NamedTuple):
 def make_room(targets: Iterable[Target], movement: Movement, *, steps: int = STEPS) -> Defragmentation:
     """Plan moves for pods, with a bound of work for each of them or each gang."""
     groups = _together(targets)
+    chosen = _fair_part(groups)
     tried = _tried(movement)
     before = free_room(movement.fleet, movement.weights)
     rooms: list[Room] = []
     refused: list[NotPlanned] = []
     try:
-        for together in groups[:MAX_GROUPS]:
+        for together in chosen:
             found = _for_group(together, movement, tried, steps=steps)
             if isinstance(found, NoMoves):
                 refused.append(NotPlanned(together, found))
@@ -73,7 +74,7 @@ def make_room(targets: Iterable[Target], movement: Movement, *, steps: int = STE
         after = free_room(movement.fleet, movement.weights)
     finally:
         tried.undo(0)
-    return Defragmentation(tuple(rooms), tuple(refused), before, after, max(0, len(groups) - MAX_GROUPS))
+    return Defragmentation(tuple(rooms), tuple(refused), before, after, len(groups) - len(chosen))
 
 
 def grow(resource: ResourceName, movement: Movement, *, steps: int = STEPS) -> Defragmentation:
@@ -111,6 +112,17 @@ def _together(targets: Iterable[Target]) -> list[tuple[Target, ...]]:
     for each in sorted(targets, key=lambda each: (each.since, each.name)):
         groups.setdefault(each.gang or f"pod {each.name}", []).append(each)
     return [tuple(group) for group in groups.values()]
+
+
+def _fair_part(groups: Sequence[tuple[Target, ...]]) -> list[tuple[Target, ...]]:
+    """Return MAX_GROUPS of the groups, in their order: the first of each team, then the second of each, and so on."""
+    counts: Counter[TeamName] = Counter()
+    turns: list[tuple[int, int]] = []
+    for place, group in enumerate(groups):
+        team = group[0].team
+        turns.append((counts[team], place))
+        counts[team] += 1
+    return [groups[place] for _, place in sorted(sorted(turns)[:MAX_GROUPS], key=lambda turn: turn[1])]
 
 
 def _for_group(together: tuple[Target, ...], movement: Movement, tried: TriedMoves, *, steps: int) -> Room | NoMoves:

@@ -22,7 +22,7 @@ from webhook.core.placement.slot_index import lowest_slots
 from webhook.core.reclaim.victim import GuardId
 
 STEPS: Final = 20_000
-"""Sets of pods and nodes that are tried for one target; the best found until then is returned. Some 10 us each."""
+"""Sets of pods and nodes that are tried for one target; the best found until then is returned. Some 25 us each."""
 
 _BATCH: Final = 16
 """Nodes that are listed at a time: most often the first one serves."""
