@@ -22,7 +22,8 @@ def judged(there=None, *, on="n0", template=None, now=NOW, policy_=None, **more)
     )
     index = ReclaimIndex(cluster.policy.reclaim)
     index.set(gpu_pod)
-    return cluster, movable_pod(gpu_pod, template or pod(name="a"), index.evictable(gpu_pod), cluster, now=now)
+    made = template or pod(name="a")
+    return cluster, movable_pod(gpu_pod, index.evictable(gpu_pod), lambda: made, cluster, now=now)
 
 
 def where(cluster, found):

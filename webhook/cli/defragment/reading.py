@@ -2,20 +2,21 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from webhook.cli.explain.beside import ClusterDetails, DetailsRequest, read_details
 from webhook.cli.explain.reclaim import Evictions
-from webhook.cli.world_source import Source, WorldError, WorldObjects, world_of
+from webhook.cli.world_source import Objects, Source, WorldError, WorldObjects, world_of
 from webhook.core.defragment.defragment import Movement
 from webhook.core.defragment.movable_pod import MovablePod, Stays, movable_pod
 from webhook.core.defragment.move_plan import Target
 from webhook.core.defragment.waiting_targets import target_in_line, target_of_scheduler
 from webhook.core.model.names import Namespace
 from webhook.core.model.original_request import as_asked
-from webhook.core.model.pod import NO_UID
+from webhook.core.model.pod import NO_UID, Pod
 from webhook.core.model.policy import Policy
-from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.world.world import World
 from webhook.kube.kinds.model import mapping, text
@@ -42,23 +43,33 @@ def read_fragmented(
     if not found.coverage.has_names:
         raise WorldError(f"moves are planned from all nodes and pods: {'; '.join(found.coverage.notes())}")
     details = _details(source)
-    world = world_of(found, policy, name=name)
-    held = [node for node in world.fleet.nodes() if node.is_held]
-    index = Evictions.of(found.objects, world, details, ()).reclaim_index
-    for node in held:  # what is free there is for others
-        world.set_node(node)
-    targets: list[Target | None] = [target_in_line(each, world) for each in world.waiting.all()]
+    evictions = Evictions.of(found.objects, world_of(found, policy, name=name), details, ())
+    movement, stays = read_movement(found.objects, evictions, now=now, per_workload=per_workload)
+    world, held = evictions.world, evictions.held
+    targets: list[Target | None] = [target_in_line(each, world, held=held) for each in world.waiting.all()]
+    for written, gpu_pod in _pods(found.objects, evictions):
+        if gpu_pod.pod.node is None and (template := _template(written, gpu_pod, world)) is not None:
+            targets.append(target_of_scheduler(gpu_pod, template, world, held=held))
+    return Fragmented(world, tuple(filter(None, targets)), movement, stays, details.notes)
+
+
+def read_movement(
+    objects: Objects, evictions: Evictions, *, now: int, per_workload: int
+) -> tuple[Movement, Mapping[Stays, int]]:
+    """Return what moves are possible in a world, and how many pods on nodes stay for each reason."""
+    world, index = evictions.world, evictions.reclaim_index
     movable: list[MovablePod] = []
     stays: Counter[Stays] = Counter()
-    for gpu_pod, template in _pods(found, world, index):
-        if gpu_pod.pod.node is None:
-            targets.append(target_of_scheduler(gpu_pod, template.pod, world))
-        elif not gpu_pod.pod.is_terminating:
-            judged = movable_pod(gpu_pod, template.pod, index.evictable(gpu_pod), world, now=now)
-            if isinstance(judged, Stays):
-                stays[judged] += 1
-            else:
-                movable.append(judged)
+    for written, gpu_pod in _pods(objects, evictions):
+        if gpu_pod.pod.node is None or gpu_pod.pod.is_terminating:
+            continue
+        template = partial(_template, written, gpu_pod, world)
+        judged = movable_pod(gpu_pod, index.evictable(gpu_pod), template, world, now=now, held=evictions.held)
+        if isinstance(judged, Stays):
+            stays[judged] += 1
+        else:
+            movable.append(judged)
+    policy = world.policy
     movement = Movement(
         fleet=world.fleet,
         movable=movable,
@@ -67,8 +78,9 @@ def read_fragmented(
         weights=policy.resources,
         per_workload=per_workload,
         levels=policy.topology.levels,
+        held=evictions.held,
     )
-    return Fragmented(world, tuple(filter(None, targets)), movement, stays, details.notes)
+    return movement, stays
 
 
 def _details(source: Source) -> ClusterDetails:
@@ -83,15 +95,19 @@ def _details(source: Source) -> ClusterDetails:
         raise WorldError(str(error)) from error
 
 
-def _pods(found: WorldObjects, world: World, index: ReclaimIndex) -> Iterator[tuple[ReclaimPod, Template]]:
-    """Yield the pods that hold GPUs or wait for some, each as its controller would create it now."""
-    residents = {(pod.namespace, pod.name): pod.uid for pod in world.pods()}
-    for each in found.objects:
-        if each.get("kind") != "Pod":
-            continue
-        metadata = mapping(each.get("metadata"))
-        namespace = Namespace(text(metadata.get("namespace")) or "default")
-        gpu_pod = index.get(residents.get((namespace, text(metadata.get("name"))), NO_UID))
-        template = None if gpu_pod is None else read_template(each, namespace=namespace, world=world)
-        if gpu_pod is not None and isinstance(template, Template):
-            yield gpu_pod, replace(template, pod=as_asked(template.pod, world.policy))
+def _pods(objects: Objects, evictions: Evictions) -> Iterator[tuple[Mapping[str, Any], ReclaimPod]]:
+    """Yield the pods that hold GPUs or wait for some, as they are written and as reclaim reads them."""
+    residents = {(pod.namespace, pod.name): pod.uid for pod in evictions.world.pods()}
+    for each in objects:
+        if each.get("kind") == "Pod":
+            metadata = mapping(each.get("metadata"))
+            key = Namespace(text(metadata.get("namespace")) or "default"), text(metadata.get("name"))
+            gpu_pod = evictions.reclaim_index.get(residents.get(key, NO_UID))
+            if gpu_pod is not None:
+                yield each, gpu_pod
+
+
+def _template(written: Mapping[str, Any], gpu_pod: ReclaimPod, world: World) -> Pod | None:
+    """Return a pod as its controller would create it now; None where it cannot be read."""
+    found = read_template(written, namespace=gpu_pod.namespace, world=world)
+    return as_asked(found.pod, world.policy) if isinstance(found, Template) else None

@@ -14,6 +14,8 @@ from webhook.core.model.amount import ONE_GPU, Units, exact_units, format_gpus
 
 _HOUR: Final = 3600
 _DIGITS: Final = 3
+_PRECISE: Final = 10
+"""Hours from which on they are shown as a whole number."""
 
 
 class MoveReport(msgspec.Struct, rename="camel"):
@@ -111,9 +113,9 @@ def _room(room: Room, now: int) -> RoomReport:
     has_waited = any(place.target.since for place in room.places)
     return RoomReport(
         places=[_place(place) for place in room.places],
-        moves=[_move(move) for move in room.moves],
-        lost_gpu_hours=_gpu_hours(room.lost_work),
-        waited_gpu_hours=_gpu_hours(waited) if has_waited else None,
+        moves=[move_report(move) for move in room.moves],
+        lost_gpu_hours=gpu_hours(room.lost_work),
+        waited_gpu_hours=gpu_hours(waited) if has_waited else None,
         is_worth_it=room.lost_work <= waited if has_waited else None,
         is_cheapest=all(place.is_cheapest for place in room.places),
     )
@@ -125,7 +127,8 @@ def _place(place: Moves) -> PlaceReport:
     return PlaceReport(target.name, target.team, _gpus((target,)), place.node, since)
 
 
-def _move(move: Move) -> MoveReport:
+def move_report(move: Move) -> MoveReport:
+    """Return a move as data."""
     victim = move.pod.victim
     return MoveReport(
         pod=f"{victim.namespace}/{victim.name}",
@@ -134,7 +137,7 @@ def _move(move: Move) -> MoveReport:
         gpus=format_gpus(victim.demand.gpus),
         from_=victim.node,
         to=move.to,
-        lost_gpu_hours=_gpu_hours(move.lost_work),
+        lost_gpu_hours=gpu_hours(move.lost_work),
     )
 
 
@@ -154,5 +157,11 @@ def _gpus(targets: Iterable[Target]) -> str:
     return format_gpus(exact_units(sum(target.demand.gpus for target in targets)))
 
 
-def _gpu_hours(work: Units) -> float:
+def gpu_hours(work: Units) -> float:
+    """Return GPU units times seconds as GPU-hours."""
     return round(float(work) / ONE_GPU / _HOUR, _DIGITS)
+
+
+def hours_text(hours: float) -> str:
+    """Return a number of hours for people."""
+    return f"{hours:,.0f}" if hours >= _PRECISE else f"{hours:.2g}"

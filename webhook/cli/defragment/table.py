@@ -4,14 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from webhook.cli.defragment.report import DefragmentReport, RefusedReport, RoomReport
+from webhook.cli.defragment.report import DefragmentReport, RefusedReport, RoomReport, hours_text
 from webhook.cli.formatting import plural
 from webhook.cli.grid import Grid, number
 from webhook.cli.screen import Screen
 from webhook.cli.terminal import Line
-
-_PRECISE: Final = 10
-"""GPU-hours from which on they are shown as a whole number."""
 
 _NAMES: Final = 3
 """Pods of a gang that are named."""
@@ -45,18 +42,18 @@ def _headline(room: RoomReport) -> str:
 def _moves(room: RoomReport) -> Grid:
     grid = Grid("pod", "team", "tier", number("GPUs"), "from", "to", number("GPU-hours done again", goes=1))
     for move in room.moves:
-        cells = (move.pod, move.team, move.tier, move.gpus, move.from_, move.to, _hours(move.lost_gpu_hours))
+        cells = (move.pod, move.team, move.tier, move.gpus, move.from_, move.to, hours_text(move.lost_gpu_hours))
         grid.add_row(*map(Line, cells))
     return grid
 
 
 def _worth(room: RoomReport) -> str:
-    cost = f"{_hours(room.lost_gpu_hours)} GPU-hours of work would be done again"
+    cost = f"{hours_text(room.lost_gpu_hours)} GPU-hours of work would be done again"
     rest = "" if room.is_cheapest else "; the search was ended before it had tried everything"
     if room.waited_gpu_hours is None:
         return f"{cost}{rest}"
     verdict = "worth it" if room.is_worth_it else "not worth it yet"
-    return f"{cost}, {_hours(room.waited_gpu_hours)} GPU-hours were waited for: {verdict}{rest}"
+    return f"{cost}, {hours_text(room.waited_gpu_hours)} GPU-hours were waited for: {verdict}{rest}"
 
 
 def _refusal(each: RefusedReport) -> str:
@@ -81,7 +78,3 @@ def _stays(report: DefragmentReport) -> Iterator[str]:
     yield f"{plural(report.movable, 'pod')} may move"
     for each in sorted(report.stays, key=lambda each: -each.pods):
         yield f"{plural(each.pods, 'pod')} may not: {each.why}"
-
-
-def _hours(hours: float) -> str:
-    return f"{hours:,.0f}" if hours >= _PRECISE else f"{hours:.2g}"

@@ -30,8 +30,8 @@ MAX_GROUPS: Final = 50
 class Movement:
     """What plans are made from. `left` is how many evictions each disruption budget allows now.
 
-    `weights` are the GPU units of each resource, `levels` those of the policy's domains. At most `per_workload` pods of
-    one controller are moved.
+    `held` are the slots of nodes that are kept for waiting pods, `weights` the GPU units of each resource, `levels`
+    those of the policy's domains. At most `per_workload` pods of one controller are moved.
     """
 
     fleet: Fleet
@@ -41,6 +41,17 @@ class Movement:
     weights: Weights
     per_workload: int = 1
     levels: tuple[str, ...] = ()
+    held: int = 0
+
+    @property
+    def usable(self) -> int:
+        """The slots of the nodes that may be used."""
+        return self.fleet.open_bits & ~(self.held | self.fleet.held_bits)
+
+    @property
+    def free(self) -> FreeRoom:
+        """What is free on these nodes now."""
+        return free_room(self.fleet, self.weights, among=self.usable)
 
 
 class Defragmentation(NamedTuple):
@@ -61,7 +72,7 @@ def make_room(targets: Iterable[Target], movement: Movement, *, steps: int = STE
     groups = _together(targets)
     chosen = _fair_part(groups)
     tried = _tried(movement)
-    before = free_room(movement.fleet, movement.weights)
+    before = movement.free
     rooms: list[Room] = []
     refused: list[NotPlanned] = []
     try:
@@ -71,7 +82,7 @@ def make_room(targets: Iterable[Target], movement: Movement, *, steps: int = STE
                 refused.append(NotPlanned(together, found))
             else:
                 rooms.append(found)
-        after = free_room(movement.fleet, movement.weights)
+        after = movement.free
     finally:
         tried.undo(0)
     return Defragmentation(tuple(rooms), tuple(refused), before, after, len(groups) - len(chosen))
@@ -83,13 +94,13 @@ def grow(resource: ResourceName, movement: Movement, *, steps: int = STEPS) -> D
     Of several nodes it is the one where that costs the least.
     """
     fleet, work, tried = movement.fleet, Work(steps), _tried(movement)
-    before = free_room(fleet, movement.weights)
-    most = fleet.largest_amount(resource, fleet.open_bits & ~fleet.held_bits)
+    before = movement.free
+    most = fleet.largest_amount(resource, movement.usable)
     for number in range(most, before.largest(resource), -1):
         found = cheapest_moves(imagined(resource, number, movement), tried, now=movement.now, work=work)
         if isinstance(found, Moves):
             tried.move(found)
-            after = free_room(fleet, movement.weights)
+            after = movement.free
             tried.undo(0)
             return Defragmentation((Room((found,)),), (), before, after)
     return Defragmentation((), (), before, before)
@@ -97,9 +108,8 @@ def grow(resource: ResourceName, movement: Movement, *, steps: int = STEPS) -> D
 
 def imagined(resource: ResourceName, number: int, movement: Movement) -> Target:
     """Return a pod of so many devices that does not exist: any open node may take it, and it needs nothing else."""
-    fleet = movement.fleet
     demand = demand_of({resource: number}, movement.weights)
-    return Target(f"a pod of {number} {resource}", TeamName(""), demand, fleet.open_bits & ~fleet.held_bits)
+    return Target(f"a pod of {number} {resource}", TeamName(""), demand, movement.usable)
 
 
 def _tried(movement: Movement) -> TriedMoves:

@@ -9,7 +9,7 @@ from webhook.core.placement.fleet import Fleet
 
 
 class FreeRoom(NamedTuple):
-    """For each resource, how many open nodes have each number of pieces free; nodes without any are left out."""
+    """For each resource, how many nodes have each number of pieces free; nodes without any are left out."""
 
     nodes: Mapping[ResourceName, Mapping[int, int]]
 
@@ -22,8 +22,7 @@ class FreeRoom(NamedTuple):
         return sum(free * count for free, count in self.nodes.get(resource, {}).items())
 
 
-def free_room(fleet: Fleet, resources: Iterable[ResourceName]) -> FreeRoom:
-    """Return what is free on the open nodes that are held for no pod."""
-    among = fleet.open_bits & ~fleet.held_bits
+def free_room(fleet: Fleet, resources: Iterable[ResourceName], *, among: int) -> FreeRoom:
+    """Return what is free on these slots."""
     found = {name: Counter(free for _, free in fleet.free_on(among, name) if free > 0) for name in resources}
     return FreeRoom({name: counts for name, counts in sorted(found.items()) if fleet.offers(name)})

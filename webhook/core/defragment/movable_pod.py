@@ -4,6 +4,7 @@ A pod is moved by its eviction; its replacement is created elsewhere. So what pr
 here as well, and a guaranteed pod moves only if its owner says so.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -85,16 +86,36 @@ class MovablePod(NamedTuple):
 
 
 def movable_pod(
-    gpu_pod: ReclaimPod, template: Pod, victim: Victim | None, world: World, *, now: int
+    gpu_pod: ReclaimPod,
+    victim: Victim | None,
+    template: Callable[[], Pod | None],
+    world: World,
+    *,
+    now: int,
+    held: int = 0,
 ) -> MovablePod | Stays:
     """Return a pod on a node as one that may be moved, or why it stays.
 
-    `template` is the pod as its controller would create it now; `victim` is what its eviction would be, None where it
-    must never be evicted.
+    `victim` is what its eviction would be, None where it must never be evicted. `template` gives the pod as its
+    controller would create it now, None where it cannot be read; it is called where nothing else keeps the pod. `held`
+    are the slots of nodes that are kept for others.
     """
-    early = _stays(gpu_pod, template, victim, now=now)
+    early = _stays(gpu_pod, victim, now=now)
     if early is not None or victim is None:
         return early or Stays.PROTECTED
+    made = template()
+    if made is None:
+        return Stays.UNDECIDED
+    if made.has_open_constraints and not gpu_pod.is_movable:
+        return Stays.VOLUMES
+    if made.has_required_topology:
+        return Stays.TOPOLOGY_RULES
+    return _placed_elsewhere(gpu_pod, victim, made, world, held)
+
+
+def _placed_elsewhere(
+    gpu_pod: ReclaimPod, victim: Victim, template: Pod, world: World, held: int
+) -> MovablePod | Stays:
     assessed = assess(template, CONTROLLER, world)
     if assessed.pod.demand != gpu_pod.demand or gpu_pod.demand.own is not None:
         return Stays.CLAIMS
@@ -102,26 +123,24 @@ def movable_pod(
     if here is None:
         return Stays.NO_OTHER_NODE
     alike = world.fleet.by_model().get((here.model, here.model_label), 0)
-    where = usable_nodes(assessed, world) & alike & ~world.fleet.bit(victim.node)
+    where = usable_nodes(assessed, world, held=held) & alike & ~world.fleet.bit(victim.node)
     if not where:
         return Stays.NO_OTHER_NODE
     controller, tier = gpu_pod.controller, gpu_pod.pod.tier
     return MovablePod(victim, where, "" if controller is None else controller.uid, tier or Tier.PREEMPTIBLE)
 
 
-def _stays(gpu_pod: ReclaimPod, template: Pod, victim: Victim | None, *, now: int) -> Stays | None:
-    """Return the first reason why a pod stays that needs no look at nodes."""
-    pod, is_vouched_for = gpu_pod.pod, gpu_pod.is_movable
+def _stays(gpu_pod: ReclaimPod, victim: Victim | None, *, now: int) -> Stays | None:
+    """Return the first reason why a pod stays that needs no look at its template and at nodes."""
+    pod = gpu_pod.pod
     reasons = (
         (Stays.UNDECIDED, pod.tier is None),
         (Stays.PLACED_ELSEWHERE, not pod.is_managed),
-        (Stays.GUARANTEED, pod.tier is Tier.GUARANTEED and not is_vouched_for),
+        (Stays.GUARANTEED, pod.tier is Tier.GUARANTEED and not gpu_pod.is_movable),
         (Stays.NO_CONTROLLER, gpu_pod.controller is None),
         (Stays.GANG, gpu_pod.gang is not None),
         (Stays.PROTECTED, victim is None),
         (Stays.MINIMUM_RUNTIME, victim is not None and victim.until > now),
         (Stays.WORKLOAD_FAILS, victim is not None and victim.is_counted),
-        (Stays.VOLUMES, template.has_open_constraints and not is_vouched_for),
-        (Stays.TOPOLOGY_RULES, template.has_required_topology),
     )
     return next((why for why, holds in reasons if holds), None)

@@ -7,10 +7,10 @@ from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topolog
 from webhook.core.world.world import World
 
 
-def usable_nodes(assessed: Assessment, world: World) -> int:
+def usable_nodes(assessed: Assessment, world: World, *, held: int = 0) -> int:
     """Return the slots that a pod may use where it counts as it does now; 0 where no placement follows.
 
-    Left out are closed nodes, nodes that are held for other pods, and nodes that reject its team's pods.
+    Left out are closed nodes, those that are `held` for other pods, and those that reject its team's pods.
     """
     if assessed.early_decision is not None:
         return 0
@@ -18,7 +18,7 @@ def usable_nodes(assessed: Assessment, world: World) -> int:
     for option in placement_options(pod, assessed.pools.allowed, assessed, world):
         if option.demand == pod.demand:
             found |= option.slots
-    found &= fleet.open_bits & ~fleet.held_bits
+    found &= fleet.open_bits & ~(held | fleet.held_bits)
     found &= ~world.rejecting_nodes.avoided(assessed.team.name, fleet).closed
     if not (pod.topology or world.pod_counts.against(pod.namespace, pod.labels)):
         return found
