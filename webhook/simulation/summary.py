@@ -80,6 +80,7 @@ class Summary:
     samples: tuple[Sample, ...]
     refused: tuple[UnstartedJobs, ...] = ()
     waiting: tuple[UnstartedJobs, ...] = ()
+    moves: int = 0
 
 
 def summary_of(simulation: Simulation, recorder: Recorder) -> Summary:
@@ -102,6 +103,7 @@ def summary_of(simulation: Simulation, recorder: Recorder) -> Summary:
         samples=tuple(recorder.samples),
         refused=_unstarted(_refused(found)),
         waiting=_unstarted(_waiting(found, simulation)),
+        moves=simulation.moves,
     )
 
 

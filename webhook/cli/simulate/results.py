@@ -35,6 +35,7 @@ class PolicyReport(msgspec.Struct, rename="camel"):
     seconds: Annotated[int, msgspec.Meta(description="from the first to the last arrival")]
     allocated: Annotated[Interval | None, msgspec.Meta(description="mean part of the GPUs that are in use")]
     fragmented: Annotated[Interval | None, msgspec.Meta(description="mean part of the free GPUs, while some are")]
+    moves: Annotated[Interval | None, msgspec.Meta(description="pods evicted to make room; evictions count them, too")]
     total: GroupReport
     teams: list[GroupReport]
     sizes: Annotated[list[GroupReport], msgspec.Meta(description="by GPUs of the whole job")]
@@ -76,6 +77,7 @@ def policy_report(result: PolicyResult) -> PolicyReport:
         seconds=first.seconds,
         allocated=over_rounds(rounds, lambda each: each.allocated),
         fragmented=over_rounds(rounds, lambda each: each.fragmented),
+        moves=over_rounds(rounds, lambda each: each.moves),
         total=_group([each.total for each in rounds]),
         teams=_groups(rounds, lambda each: each.teams),
         sizes=_groups(rounds, lambda each: each.sizes),

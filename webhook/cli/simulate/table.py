@@ -22,6 +22,8 @@ def to_table(report: SimulationReport, *, source: str, width: int, is_colored: b
         screen.show(_side_by_side(report.policies))
     for each in report.policies:
         screen.show("", Line(each.policy, style="bold"), _by_group(each), *map(Line, unstarted_texts(each)))
+        if each.moves is not None and each.moves.mean:
+            screen.show(f"moved to make room: {number_cell(each.moves)} pods, which evictions count, too")
     for purchase in report.purchases:
         screen.show("", Line(purchase_text(purchase)), _tried(purchase))
     screen.show("", Line(source), *map(Line, report.notes))
