@@ -35,13 +35,15 @@ class PolicyReport(msgspec.Struct, rename="camel"):
     seconds: Annotated[int, msgspec.Meta(description="from the first to the last arrival")]
     allocated: Annotated[Interval | None, msgspec.Meta(description="mean part of the GPUs that are in use")]
     fragmented: Annotated[Interval | None, msgspec.Meta(description="mean part of the free GPUs, while some are")]
-    moves: Annotated[Interval | None, msgspec.Meta(description="pods evicted to make room; evictions count them, too")]
     total: GroupReport
     teams: list[GroupReport]
     sizes: Annotated[list[GroupReport], msgspec.Meta(description="by GPUs of the whole job")]
     samples: Annotated[list[Sample], msgspec.Meta(description="of the first round")]
     refused: Annotated[list[UnstartedJobs], msgspec.Meta(description="for good, in the first round")]
     waiting: Annotated[list[UnstartedJobs], msgspec.Meta(description="not started at the end of the first round")]
+    moves: Annotated[
+        Interval | None, msgspec.Meta(description="pods moved to make room, which evictions count, too")
+    ] = None
 
 
 class PurchaseReport(msgspec.Struct, rename="camel"):
