@@ -86,6 +86,7 @@ class Cluster:
         self.ends: list[tuple[float, Uid]] = []
         self.waiting: list[tuple[float, float, Task]] = []  # since, stay
         self.tried_at = 0.0
+        self.largest = max(task.gpus for task in tasks)
 
     def end_until(self, now: float) -> None:
         while self.ends and self.ends[0][0] <= now:
@@ -112,7 +113,8 @@ class Cluster:
             self.result.waits.append(now - since)
 
     def start(self, task: Task, now: float, stay: float) -> bool:
-        uid = self.placer.place(task)
+        is_scattered = task.gpus < self.largest and self.rng.random() * 100 < self.options.scattered
+        uid = self.placer.place(task, at_random=self.rng if is_scattered else None)
         if uid is None:
             return False
         self.running[uid] = Running(task, now, now + stay, self.rng.random() * 100 < self.options.movable)
@@ -186,19 +188,19 @@ class Cluster:
 def run(rows: list[NodeRow], tasks: list[Task], options: argparse.Namespace, *, seed: int) -> Result:
     rng, result = random.Random(seed), Result(seed)
     rows = rng.sample(rows, len(rows))
-    capacity, largest = 1000 * sum(row.gpus for row in rows), max(task.gpus for task in tasks)
+    capacity = 1000 * sum(row.gpus for row in rows)
     cluster = Cluster(rows, tasks, options, result)
     lifetimes = SETTLING + options.lifetimes
     for arrival in churning(tasks, milli=capacity, load=options.load, lifetimes=lifetimes, rng=rng):
-        _arrive(arrival, cluster, largest=largest)
+        _arrive(arrival, cluster)
     return result
 
 
-def _arrive(arrival: Arrival, cluster: Cluster, *, largest: int) -> None:
+def _arrive(arrival: Arrival, cluster: Cluster) -> None:
     options, result, task = cluster.options, cluster.result, arrival.task
     now, stay = arrival.at * options.lifetime, arrival.stay * options.lifetime
     cluster.end_until(now)
-    if task.gpus < largest:
+    if task.gpus < cluster.largest:
         cluster.start(task, now, stay)
         return
     is_measured = arrival.at >= SETTLING
@@ -228,6 +230,9 @@ def main() -> None:
     parser.add_argument("--movable", type=float, default=100, help="percent of tasks that may be moved")
     parser.add_argument(
         "--most", type=float, default=25, help="work done again at most, in percent of a task's mean work (default 25)"
+    )
+    parser.add_argument(
+        "--scattered", type=float, default=0, help="percent of the smaller tasks that another scheduler puts anywhere"
     )
     parser.add_argument("--whole-gpus", action="store_true", help="a task that takes a part of a GPU takes a whole one")
     parser.add_argument("--packed", action="store_true", help="also measure the bound, which takes a second for each")

@@ -37,12 +37,11 @@ class Fragmented:
 
 
 def read_fragmented(
-    found: WorldObjects, policy: Policy, source: Source, *, name: str, now: int, per_workload: int
+    found: WorldObjects, policy: Policy, details: ClusterDetails, *, name: str, now: int, per_workload: int
 ) -> Fragmented:
     """Return what a plan is made from. Raises WorldError where not all nodes and pods may be listed."""
     if not found.coverage.has_names:
         raise WorldError(f"moves are planned from all nodes and pods: {'; '.join(found.coverage.notes())}")
-    details = _details(source)
     evictions = Evictions.of(found.objects, world_of(found, policy, name=name), details, ())
     movement, stays = read_movement(found.objects, evictions, now=now, per_workload=per_workload)
     world, held = evictions.world, evictions.held
@@ -83,7 +82,7 @@ def read_movement(
     return movement, stays
 
 
-def _details(source: Source) -> ClusterDetails:
+def details_of(source: Source) -> ClusterDetails:
     """Return the disruption budgets of the cluster, and what could not be read."""
     if not isinstance(source, LiveCluster):
         return ClusterDetails(notes=("a world file has no PodDisruptionBudgets: none was looked at",))

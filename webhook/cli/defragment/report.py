@@ -1,14 +1,15 @@
 """Plans of moves as data: the stable format of `-o json` and `-o yaml`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import msgspec
 
+from webhook.cli.defragment.reading import Fragmented
 from webhook.core.defragment.defragment import Defragmentation
 from webhook.core.defragment.free_room import FreeRoom
-from webhook.core.defragment.movable_pod import WHY_IT_STAYS, Stays
+from webhook.core.defragment.movable_pod import WHY_IT_STAYS
 from webhook.core.defragment.move_plan import WHY_NO_MOVES, Move, Moves, NotPlanned, Room, Target
 from webhook.core.model.amount import ONE_GPU, Units, exact_units, format_gpus
 
@@ -93,18 +94,17 @@ class DefragmentReport(msgspec.Struct, rename="camel"):
     left_out: Annotated[list[str], msgspec.Meta(description="what the user may not read")]
 
 
-def report_of(
-    found: Defragmentation, *, movable: int, stays: Mapping[Stays, int], notes: Iterable[str], now: int
-) -> DefragmentReport:
+def report_of(found: Defragmentation, fragmented: Fragmented) -> DefragmentReport:
     """Return plans as data."""
+    movement, stays = fragmented.movement, fragmented.stays
     return DefragmentReport(
-        rooms=[_room(room, now) for room in found.rooms],
+        rooms=[_room(room, movement.now) for room in found.rooms],
         refused=[_refused(each) for each in found.refused],
         more_waiting=found.rest,
         free=list(_free(found.before, found.after)),
-        movable=movable,
+        movable=len(movement.movable),
         stays=[StaysReport(cause, WHY_IT_STAYS[cause], count) for cause, count in sorted(stays.items())],
-        left_out=list(notes),
+        left_out=list(fragmented.notes),
     )
 
 

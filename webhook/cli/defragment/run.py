@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from webhook.cli.defragment.command import Options
-from webhook.cli.defragment.reading import Fragmented, read_fragmented
+from webhook.cli.defragment.reading import Fragmented, details_of, read_fragmented
 from webhook.cli.defragment.report import report_of
 from webhook.cli.defragment.table import to_table
 from webhook.cli.options import columns, is_colored
@@ -30,17 +30,16 @@ def run(options: Options) -> int:
         with progress("Reading"):
             policy = choose_policy(options.policy, options.source)
             found = read_objects(options.source, namespaces=options.namespaces, has_room=False)
+            details = details_of(options.source)
             fragmented = read_fragmented(
-                found, policy, options.source, name=origin.name, now=now, per_workload=options.per_workload
+                found, policy, details, name=origin.name, now=now, per_workload=options.per_workload
             )
         with progress("Planning"):
             plans = _plans(options, fragmented)
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         print_problems(error)
         return UNREADABLE
-    report = report_of(
-        plans, movable=len(fragmented.movement.movable), stays=fragmented.stays, notes=fragmented.notes, now=now
-    )
+    report = report_of(plans, fragmented)
     if options.layout.is_data:
         click.echo(to_data(report, options.layout), nl=False)
         return SHOWN
