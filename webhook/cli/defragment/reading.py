@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from webhook.cli.explain.beside import ClusterDetails, DetailsRequest, read_details
 from webhook.cli.explain.reclaim import Evictions
@@ -23,6 +23,8 @@ from webhook.kube.kinds.model import mapping, text
 from webhook.kube.objects.keys import OWN_NAMESPACE
 from webhook.server.settings import LiveCluster
 from webhook.simulation.simulate import Template, read_template
+
+_NOT_IN_FILES: Final = "a world file has no PodDisruptionBudgets and no Jobs: neither was looked at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +85,13 @@ def read_movement(
 
 
 def details_of(source: Source) -> ClusterDetails:
-    """Return the disruption budgets of the cluster, and what could not be read."""
+    """Return the disruption budgets and the failure budgets of the cluster, and what could not be read."""
     if not isinstance(source, LiveCluster):
-        return ClusterDetails(notes=("a world file has no PodDisruptionBudgets: none was looked at",))
+        return ClusterDetails(notes=(_NOT_IN_FILES,))
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - slow to import, and files need none of it
 
     try:
-        return read_details(source.kubeconfig, DetailsRequest(None, "", OWN_NAMESPACE))
+        return read_details(source.kubeconfig, DetailsRequest(None, "", OWN_NAMESPACE, reads_failures=True))
     except ClusterError as error:
         raise WorldError(str(error)) from error
 

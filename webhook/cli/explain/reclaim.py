@@ -47,6 +47,8 @@ class Evictions:
         reclaim_index = ReclaimIndex(policy.reclaim)
         for budget in details.budgets:
             reclaim_index.set_disruption(budget)
+        for workload, failure_budget in details.failures.items():
+            reclaim_index.set_failure_budget(workload, failure_budget)
         for each in found:
             if each.get("kind") == "Pod":
                 _index(each, reclaim_index, world, policy)

@@ -176,7 +176,9 @@ class CommandAnswers:
             return MovesShown(problem=f"Moves are planned from all nodes and pods. {_FOR_ALL}")
         details = ClusterDetails()
         if self._cluster is not None:
-            details = await fetch_details(self._cluster.kubeconfig, DetailsRequest(None, "", OWN_NAMESPACE))
+            details = await fetch_details(
+                self._cluster.kubeconfig, DetailsRequest(None, "", OWN_NAMESPACE, reads_failures=True)
+            )
         try:
             encoded = await self._snapshots.run(lambda: msgspec.json.encode(self._moves(details)))
         except TooLongError:
