@@ -51,6 +51,7 @@ async def test_disruption_budgets_are_respected(cluster, allowed, want):
     cluster.api.put(BUDGETS, "guard", namespace="nlp", spec=spec, status={"disruptionsAllowed": allowed})
     report = await cluster.report()
     assert [pod for pod, *_ in moves(report)[0]] == [want]
+    assert stays(report).get("DisruptionBudget", 0) == 1 - allowed
     assert report["leftOut"] == []
 
 

@@ -1,7 +1,7 @@
 """Which waiting pods are targets."""
 
-from tests.core.support.make import gpus, pod, policy, resident, team, world
-from webhook.core.defragment.waiting_targets import target_in_line, target_of_scheduler
+from tests.core.support.make import ALICE, gpus, pod, policy, resident, team, world
+from webhook.core.defragment.waiting_targets import target_in_line, target_of_scheduler, target_to_come
 from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.gang import Gang
 from webhook.core.model.names import GangId, TeamName
@@ -21,6 +21,19 @@ def with_scheduler(cluster=None, **more):
     report = more.pop("report", SchedulerReport(9, is_for_room=True))
     gpu_pod = ReclaimPod(resident(uid="a"), report=report, **more)
     return target_of_scheduler(gpu_pod, pod(4, name="a"), cluster or world())
+
+
+def test_a_pod_group_asks_for_the_domain_of_its_gang():
+    cluster = world()
+    cluster.group_domains[GANG.id] = RACK
+    assert in_line(cluster=cluster, gang=GANG._replace(domain=None)).domain == RACK
+    assert with_scheduler(cluster, gang=GANG.id).domain == RACK
+
+
+def test_a_pod_to_come_has_not_waited():
+    found = target_to_come(pod(4, name="a"), ALICE, world())
+    assert (found.since, found.name) == (0, "team-a/a")
+    assert target_to_come(pod(4, name="a"), ALICE, world(policy(team(limit_=3, guaranteed=1)))) is None
 
 
 def test_a_pod_in_line_waits_since_it_was_created():

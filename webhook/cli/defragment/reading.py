@@ -61,11 +61,14 @@ def read_movement(
     world, index = evictions.world, evictions.reclaim_index
     movable: list[MovablePod] = []
     stays: Counter[Stays] = Counter()
+    left = index.allowances()
     for written, gpu_pod in _pods(objects, evictions):
         if gpu_pod.pod.node is None or gpu_pod.pod.is_terminating:
             continue
         template = partial(_template, written, gpu_pod, world)
         judged = movable_pod(gpu_pod, index.evictable(gpu_pod), template, world, now=now, held=evictions.held)
+        if isinstance(judged, MovablePod) and any(left.get(guard, 0) <= 0 for guard in judged.guards):
+            judged = Stays.DISRUPTION_BUDGET
         if isinstance(judged, Stays):
             stays[judged] += 1
         else:
@@ -75,7 +78,7 @@ def read_movement(
         fleet=world.fleet,
         movable=movable,
         now=now,
-        left=index.allowances(),
+        left=left,
         weights=policy.resources,
         per_workload=per_workload,
         levels=policy.topology.levels,

@@ -29,6 +29,7 @@ class Stays(StrEnum):
     GANG = "Gang"
     PROTECTED = "Protected"
     MINIMUM_RUNTIME = "MinimumRuntime"
+    DISRUPTION_BUDGET = "DisruptionBudget"
     WORKLOAD_FAILS = "WorkloadFails"
     VOLUMES = "Volumes"
     CLAIMS = "Claims"
@@ -44,6 +45,7 @@ WHY_IT_STAYS: Final = {
     Stays.GANG: "it is a member of a gang, which an eviction would break",
     Stays.PROTECTED: "policy protects it from eviction",
     Stays.MINIMUM_RUNTIME: "its minimum runtime is not over",
+    Stays.DISRUPTION_BUDGET: "its PodDisruptionBudgets allow no eviction now",
     Stays.WORKLOAD_FAILS: "its eviction would count as a failure of its workload",
     Stays.VOLUMES: 'its volumes, claims or host ports may bind it to its node; annotation fairgate.dev/movable: "true" '
     "says that they do not",

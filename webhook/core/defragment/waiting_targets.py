@@ -4,6 +4,8 @@ from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.defragment.move_plan import Target
 from webhook.core.defragment.usable_nodes import usable_nodes
 from webhook.core.gangs.gang_line import gang_in_line
+from webhook.core.model.domain_request import DomainRequest
+from webhook.core.model.names import GangId
 from webhook.core.model.pod import CONTROLLER, Pod, Requester
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.world.waiting_pods import WaitingPod
@@ -21,14 +23,8 @@ def target_in_line(waiting: WaitingPod, world: World, *, held: int = 0) -> Targe
     if assessed.broken or not waiting.has_turn:
         return None
     gang = waiting.pod.gang
-    target = _target(assessed, world, held)
-    return (
-        None
-        if target is None
-        else target._replace(
-            since=waiting.created, gang=gang_in_line(waiting, world) or "", domain=None if gang is None else gang.domain
-        )
-    )
+    own = None if gang is None else gang.domain
+    return _target(assessed, world, held, since=waiting.created, gang=gang_in_line(waiting, world), domain=own)
 
 
 def target_of_scheduler(gpu_pod: ReclaimPod, template: Pod, world: World, *, held: int = 0) -> Target | None:
@@ -39,10 +35,8 @@ def target_of_scheduler(gpu_pod: ReclaimPod, template: Pod, world: World, *, hel
     report = gpu_pod.report
     if report is None or not report.is_for_room or gpu_pod.is_gated or gpu_pod.pod.is_terminating:
         return None
-    target = _target(assess(template, CONTROLLER, world), world, held)
-    return (
-        None if target is None else target._replace(since=report.since, gang=gpu_pod.gang or "", domain=gpu_pod.domain)
-    )
+    assessed = assess(template, CONTROLLER, world)
+    return _target(assessed, world, held, since=report.since, gang=gpu_pod.gang, domain=gpu_pod.domain)
 
 
 def target_to_come(pod: Pod, requester: Requester, world: World, *, held: int = 0) -> Target | None:
@@ -51,9 +45,27 @@ def target_to_come(pod: Pod, requester: Requester, world: World, *, held: int = 
     return None if assessed.broken else _target(assessed, world, held)
 
 
-def _target(assessed: Assessment, world: World, held: int) -> Target | None:
+def _target(
+    assessed: Assessment,
+    world: World,
+    held: int,
+    *,
+    since: int = 0,
+    gang: GangId | None = None,
+    domain: DomainRequest | None = None,
+) -> Target | None:
+    """Return a pod as a target, in the domain that it asks for or the PodGroup of its gang does."""
     if assessed.early_decision is not None:
         return None
     pod = assessed.pod
-    name = f"{pod.namespace}/{pod.name}"
-    return Target(name, assessed.team.name, pod.demand, usable_nodes(assessed, world, held=held))
+    if domain is None and gang is not None:
+        domain = world.group_domains.get(gang)
+    return Target(
+        f"{pod.namespace}/{pod.name}",
+        assessed.team.name,
+        pod.demand,
+        usable_nodes(assessed, world, held=held),
+        since,
+        gang or "",
+        domain,
+    )
