@@ -118,6 +118,8 @@ def test_every_panel_shows_something_under_load_and_every_rule_evaluates(cluster
             assert value(running, 'sum(fairgate_gpus_capacity{resource="nvidia.com/gpu"})') == 40
             assert value(running, 'sum(fairgate_gpus_free{resource="nvidia.com/gpu"})') == 12
             assert value(running, "max(fairgate_gpus_largest_fit)") == 6
+            assert value(running, "max(fairgate_allocation_ratio)") == pytest.approx(28 / 40)
+            assert value(running, 'sum(fairgate_job_wait_seconds_count{size="3-4"})') == 9
             assert (
                 value(running, 'sum(fairgate_decisions_total{outcome="deny",code="TeamLimitExceeded",team="a"})') == 1
             )

@@ -163,7 +163,8 @@ def _watch_world(world: World, metrics: Metrics, readiness: Readiness) -> None:
 
 def _make_recorder(settings: ServerSettings, world: World, metrics: Metrics, logs: Logs) -> UsageRecorder:
     recorder = UsageRecorder(world, logs, path=settings.history, bounds=settings.history_bounds)
-    metrics.accounting.watch(recorder.gpu_seconds, nodes=recorder.nodes)
+    metrics.accounting.watch(recorder.gpu_seconds, nodes=recorder.nodes, use=recorder.use)
+    recorder.meter.on_start = metrics.accounting.started
     if settings.history is not None:
         metrics.watch_history(lambda: recorder.problem, lambda: recorder.dropped)
     return recorder

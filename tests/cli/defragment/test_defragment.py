@@ -141,6 +141,7 @@ def test_moves_that_cost_more_than_the_wait_are_not_worth_it_yet(tmp_path):
         ("NoOtherNode", {"nodeSelector": {"kubernetes.io/hostname": "gpu-2"}}),
         ("PlacedElsewhere", {"owner": "DaemonSet"}),
         ("Undecided", {"tier": None}),
+        ("AsksToStay", {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}),
     ],
 )
 def test_a_pod_stays_for_a_reason_that_is_counted(tmp_path, cause, more):

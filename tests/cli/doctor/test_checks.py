@@ -10,6 +10,7 @@ from tests.cli.doctor import stage
 from tests.cli.doctor.stage import HEALTHY, ISSUER, POLICY, findings, process, processes
 from webhook.cli.doctor.findings import Check, State, exit_status
 from webhook.cluster.reads.installation import ReadForbidden, ReadValue
+from webhook.cluster.reads.other_products import ProductsFound
 from webhook.core.model.policy import Enforcement, Share
 from webhook.kube.ledger.reports import Report
 from webhook.kube.objects.server_version import ServerVersion
@@ -351,9 +352,9 @@ def test_a_missing_right_makes_a_check_unknown_and_is_named():
         large_pods=secret,
         version=None,
     )
-    unknown = [each for each in found if each.check is not Check.PODS]
+    unknown = [each for each in found if each.check not in {Check.PODS, Check.COEXISTENCE}]
     assert {each.state for each in unknown} == {State.UNKNOWN}
-    assert {each.check for each in unknown} == set(Check) - {Check.PODS}
+    assert {each.check for each in unknown} == set(Check) - {Check.PODS, Check.COEXISTENCE}
     assert all(each.remedy for each in unknown)
     assert exit_status(found) == 2
 
@@ -401,3 +402,9 @@ def test_nodes_in_maintenance_are_named_and_are_no_problem():
 
 def test_without_a_leader_nodes_are_not_checked():
     assert [each for each in findings(**replicas(**{"pod-1_a": process()})) if each.check == "nodes"] == []
+
+
+def test_another_queue_is_named_and_is_no_problem():
+    found = findings(others=ProductsFound(("Kueue",)))
+    assert found[-1].message == "Kueue is installed: docs/coexistence.md#kueue"
+    assert exit_status(found) == 0

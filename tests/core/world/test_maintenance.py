@@ -16,6 +16,7 @@ from webhook.core.model.node import Maintenance
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Share
 from webhook.core.model.reason import Code
+from webhook.core.model.selector import Effect, Taint
 from webhook.core.placement.absent_nodes import ABSENT_SECONDS
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import NoPlan
@@ -78,6 +79,19 @@ def test_other_nodes_are_used_and_their_lack_is_said_beside_it():
         "no node has nvidia.com/gpu 8 free now, and node n0 takes no new pods while its driver is being upgraded, "
         "nor 1 other node in maintenance: the pod waits"
     )
+
+
+def test_a_node_that_its_cordon_keeps_pods_off_is_named_beside_full_ones():
+    """kube-controller-manager taints what is cordoned."""
+    taint = Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE)
+    upgraded = node("n0", gpus=8, maintenance=DRIVER, is_cordoned=True, taints=(taint,))
+    place = live(upgraded, node("n1", gpus=8))
+    place.set_pod(resident(8, node="n1"))
+    assert outcome_of(pod(8), place)[2].startswith(
+        "no node has nvidia.com/gpu 8 free now, and node n0 takes no new pods while its driver is being upgraded"
+    )
+    alone = live(upgraded)
+    assert outcome_of(pod(8), alone)[2].startswith("node n0 takes no new pods while its driver is being upgraded")
 
 
 def test_cordoned_for_an_upgrade_it_says_the_upgrade():

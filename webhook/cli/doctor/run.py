@@ -10,7 +10,7 @@ import msgspec
 
 from webhook.cli.doctor import pods, processes, registration
 from webhook.cli.doctor.command import Options
-from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, exit_status, missing_right
+from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, exit_status, missing_right, ok
 from webhook.cli.doctor.table import to_table
 from webhook.cli.live_cluster import published_policy
 from webhook.cli.options import columns, is_colored
@@ -122,7 +122,7 @@ def judge(observed: Observations) -> list[Finding]:
     findings += pods.check_pods(evidence.large_pods)
     if not isinstance(evidence.replicas, ReadForbidden):
         findings += processes.check_nodes(servers)
-    return findings
+    return findings + ok(Check.COEXISTENCE, evidence.others.text)
 
 
 def _written(findings: list[Finding], options: Options) -> str:

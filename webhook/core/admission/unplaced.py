@@ -9,13 +9,7 @@ exclude may wait.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from webhook.core.admission.maintained import (
-    maintained_among,
-    maintenance,
-    of_unknown_devices,
-    unmarked_among,
-    with_maintained,
-)
+from webhook.core.admission.maintained import maintained_among, maintenance, of_unknown_devices, unmarked_among
 from webhook.core.admission.pools import EVERY_TAINT, may_grow, membership
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import PODS, NodeName, ResourceName, TeamName
@@ -61,6 +55,8 @@ class _Reach(NamedTuple):
 def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World, *, team: TeamName) -> Reason:
     """Return why the pod of a team waits; `slots` are the nodes that it may use."""
     able = world.fleet.with_capacity(pod.demand, slots)
+    if world.maintained:  # cordoned ones are not among the slots
+        able |= maintained_among(_closed(pod, pools, world) & ~slots, world)
     if may_grow(pools):
         growing = tuple([pool.name for pool in pools if pool.is_autoscaled])
         devices = _listed(pod.demand, [name for name, _ in pod.demand.devices])
@@ -76,8 +72,7 @@ def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World, 
         able_then = Statement("{nodes:node} could hold it with all of their devices", {"nodes": _number(lessened)})
         return _no_room_now(_lessened(pod.demand, lessened, world), able_then)
     if closed := _closed(pod, pools, world):
-        short = with_maintained(_CLOSED, closed, world)
-        return _no_room_now(short, Statement(_WHEN_FREE, {"nodes": _number(closed)}))
+        return _no_room_now(_CLOSED, Statement(_WHEN_FREE, {"nodes": _number(closed)}))
     if left := _recently_left(pod, pools, world):
         there = maintained_among(_present(left, world), world)
         short = maintenance(there, world) if there else _LEFT

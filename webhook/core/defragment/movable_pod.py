@@ -28,6 +28,7 @@ class Stays(StrEnum):
     NO_CONTROLLER = "NoController"
     GANG = "Gang"
     PROTECTED = "Protected"
+    ASKS_TO_STAY = "AsksToStay"
     MINIMUM_RUNTIME = "MinimumRuntime"
     DISRUPTION_BUDGET = "DisruptionBudget"
     WORKLOAD_FAILS = "WorkloadFails"
@@ -44,6 +45,7 @@ WHY_IT_STAYS: Final = {
     Stays.NO_CONTROLLER: "no controller would create it again",
     Stays.GANG: "it is a member of a gang, which an eviction would break",
     Stays.PROTECTED: "policy protects it from eviction",
+    Stays.ASKS_TO_STAY: "an annotation asks other programs not to evict it",
     Stays.MINIMUM_RUNTIME: "its minimum runtime is not over",
     Stays.DISRUPTION_BUDGET: "its PodDisruptionBudgets allow no eviction now",
     Stays.WORKLOAD_FAILS: "its eviction would count as a failure of its workload",
@@ -142,6 +144,7 @@ def _stays(gpu_pod: ReclaimPod, victim: Victim | None, *, now: int) -> Stays | N
         (Stays.NO_CONTROLLER, gpu_pod.controller is None),
         (Stays.GANG, gpu_pod.gang is not None),
         (Stays.PROTECTED, victim is None),
+        (Stays.ASKS_TO_STAY, gpu_pod.asks_to_stay and not gpu_pod.is_movable),
         (Stays.MINIMUM_RUNTIME, victim is not None and victim.until > now),
         (Stays.WORKLOAD_FAILS, victim is not None and victim.is_counted),
     )

@@ -1,7 +1,8 @@
 """Possible victims: what the eviction of each borrowing pod would free and cost, and the budgets that cover it."""
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NewType
 
@@ -23,10 +24,10 @@ NEVER: Final = 1 << 40
 class Victim(NamedTuple):
     """A borrowing pod. Times are seconds of Unix time.
 
-    `saved_at` is its last checkpoint, or its start, less its grace period: while it ends its GPUs do no work either.
-    Before `until` its minimum runtime protects it. `guards` are the budgets that its eviction counts against.
-    `grace_seconds` overrides its own grace period where that is too long. `workload` is set for pods whose controller
-    fails after some failures; `is_counted`: its eviction counts as one.
+    `saved_at` is its last checkpoint, or its start, less its grace period, while which its GPUs do no work either, and
+    less what a request to stay counts. Before `until` its minimum runtime protects it. `guards` are the budgets that
+    its eviction counts against. `grace_seconds` overrides its own grace period where that is too long. `workload` is
+    set for pods whose controller fails after some failures; `is_counted`: its eviction counts as one.
     """
 
     uid: Uid
@@ -55,11 +56,24 @@ class VictimGroup(NamedTuple):
     is_counted: bool = False
 
 
+class VictimMix(NamedTuple):
+    """The victims on a node: their teams, the latest start, the largest one, and how many there are of each size.
+
+    `sizes` is empty where some may hold devices of claims: what those free depends on who else goes.
+    """
+
+    teams: frozenset[TeamName]
+    latest: int
+    largest: Units
+    sizes: Mapping[Units, int]
+
+
 @dataclass(slots=True)
 class NodeVictims:
     """The victims on one node: singles in rows of equal ones, the cheapest of a row first, and gangs with members here.
 
-    The order of a row depends neither on the time nor on other usage: the one saved last loses least.
+    `gpus` are the GPU units of all. The order of a row depends neither on the time nor on other usage: the one saved
+    last loses least.
     """
 
     rows: dict[VictimGroup, list[tuple[tuple[int, int, Uid], Victim]]] = field(default_factory=dict)
@@ -67,7 +81,21 @@ class NodeVictims:
     saves: list[tuple[int, Units]] = field(
         default_factory=list
     )  # when each was saved, and its GPU units; the newest last
+    gpus: Units = 0
+    _victims: dict[Uid, Victim] = field(default_factory=dict)
     _freed: dict[Units, tuple[Units, Units]] = field(default_factory=dict)
+    _mix: VictimMix | None = None
+
+    def mix(self) -> VictimMix:
+        """Return what they are."""
+        if self._mix is None:
+            there = self._victims.values()
+            sizes = Counter(victim.demand.gpus for victim in there)
+            latest = max((victim.started_at for victim in there), default=0)
+            largest, has_claims = max(sizes, default=0), any(victim.demand.own is not None for victim in there)
+            teams = frozenset(victim.team for victim in there)
+            self._mix = VictimMix(teams, latest, largest, {} if has_claims else sizes)
+        return self._mix
 
     def least_loss(self, gpus: Units, now: int) -> Units:
         """Return how much work is lost at least to free so many GPU units: those saved last count first, in parts.
@@ -80,15 +108,22 @@ class NodeVictims:
         amount, saved = freed
         return amount * now - saved if self.saves[-1][0] <= now else self._loss_before_now(gpus, now)
 
-    def save(self, saved_at: int, gpus: Units) -> None:
-        """Add a victim's work."""
-        insort(self.saves, (saved_at, gpus))
-        self._freed.clear()
+    def add(self, victim: Victim) -> None:
+        """Add a victim."""
+        self._victims[victim.uid] = victim
+        insort(self.saves, (victim.saved_at, victim.demand.gpus))
+        self._changed(victim.demand.gpus)
 
-    def unsave(self, saved_at: int, gpus: Units) -> None:
-        """Remove a victim's work."""
-        self.saves.remove((saved_at, gpus))
+    def remove(self, victim: Victim) -> None:
+        """Remove a victim."""
+        del self._victims[victim.uid]
+        self.saves.remove((victim.saved_at, victim.demand.gpus))
+        self._changed(-victim.demand.gpus)
+
+    def _changed(self, gpus: Units) -> None:
+        self.gpus += gpus
         self._freed.clear()
+        self._mix = None
 
     def _free(self, gpus: Units) -> tuple[Units, Units]:
         """Return how many GPU units are freed, and the sum of the times at which their work was saved."""
@@ -185,7 +220,7 @@ class VictimIndex:
         node_victims = self._by_node.get(victim.node)
         if node_victims is None:
             node_victims = self._by_node[victim.node] = NodeVictims()
-        node_victims.save(victim.saved_at, victim.demand.gpus)
+        node_victims.add(victim)
         if victim.gang is None:
             insort(node_victims.rows.setdefault(_alike(victim), []), (_order(victim), victim))
         else:
@@ -193,7 +228,7 @@ class VictimIndex:
 
     def _remove_from_node(self, victim: Victim) -> None:
         node_victims = self._by_node[victim.node]
-        node_victims.unsave(victim.saved_at, victim.demand.gpus)
+        node_victims.remove(victim)
         if victim.gang is None:
             row = node_victims.rows[_alike(victim)]
             row.remove((_order(victim), victim))
