@@ -213,6 +213,8 @@ def _publish_reports(
         rejecting=leader.rejections.texts,
         maintained=partial(maintenance_texts, live.world),
         unreviewed=leader.registration.unreviewed,
+        world=live.world,
+        autoscalers=live.autoscalers,
     )
     return ReplicaReporter(live.connection, identity=leader.lease.identity, describe=state.report).run()
 
