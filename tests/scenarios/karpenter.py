@@ -20,7 +20,7 @@ GPUS = 8
 
 @contextmanager
 def node_pool(cluster: ControlPlane, *, most_gpus: int = 64, consolidates: bool = True) -> Iterator[None]:
-    """Have a NodePool whose nodes have the label pool=cloud beside a node without GPUs; at the end its nodes are gone."""
+    """Have a NodePool whose nodes have the label pool=cloud, and a node without GPUs; at the end its nodes are gone."""
     node_class = {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "cloud"}}
     reference = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "cloud"}
     requirements = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["gpu-8"]}]
