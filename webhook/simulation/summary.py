@@ -84,6 +84,7 @@ class Summary:
     beyond_fewest: float = 0.0
     refused: tuple[UnstartedJobs, ...] = ()
     waiting: tuple[UnstartedJobs, ...] = ()
+    moves: int = 0
 
 
 def summary_of(simulation: Simulation, recorder: Recorder) -> Summary:
@@ -109,6 +110,7 @@ def summary_of(simulation: Simulation, recorder: Recorder) -> Summary:
         beyond_fewest=use.beyond_fewest,
         refused=_unstarted(_refused(found)),
         waiting=_unstarted(_waiting(found, simulation)),
+        moves=simulation.moves,
     )
 
 

@@ -198,3 +198,9 @@ def test_a_victim_that_is_resized_gives_what_kube_scheduler_counts(reason, want)
         "containerStatuses": [{"name": "train", "allocatedResources": {"cpu": "4", "memory": "48Gi"}}],
     }
     assert dict(read(made).pod.demand.requests)["cpu"] == want
+
+
+@pytest.mark.parametrize(("written", "want"), [("true", True), ("false", False), ("True", False), ("", False)])
+def test_its_owner_says_that_it_may_be_moved(written, want):
+    found = read(builders.pod(node="gpu-1", annotations={"fairgate.dev/movable": written}))
+    assert found.is_movable is want

@@ -45,6 +45,9 @@ class PolicyReport(msgspec.Struct, rename="camel"):
     samples: Annotated[list[Sample], msgspec.Meta(description="of the first round")]
     refused: Annotated[list[UnstartedJobs], msgspec.Meta(description="for good, in the first round")]
     waiting: Annotated[list[UnstartedJobs], msgspec.Meta(description="not started at the end of the first round")]
+    moves: Annotated[
+        Interval | None, msgspec.Meta(description="pods moved to make room, which evictions count, too")
+    ] = None
 
 
 class PurchaseReport(msgspec.Struct, rename="camel"):
@@ -80,6 +83,7 @@ def policy_report(result: PolicyResult) -> PolicyReport:
         seconds=first.seconds,
         allocated=over_rounds(rounds, lambda each: each.allocated),
         fragmented=over_rounds(rounds, lambda each: each.fragmented),
+        moves=over_rounds(rounds, lambda each: each.moves),
         partly_held=over_rounds(rounds, lambda each: each.partly_held),
         beyond_fewest=over_rounds(rounds, lambda each: each.beyond_fewest),
         total=_group([each.total for each in rounds]),

@@ -27,6 +27,8 @@ def to_table(report: SimulationReport, *, source: str, width: int, is_colored: b
             Line(nodes_text(each)),
             *map(Line, unstarted_texts(each)),
         )
+        if each.moves is not None and each.moves.mean:
+            screen.show(f"moved to make room: {number_cell(each.moves)} pods, which evictions count, too")
     for purchase in report.purchases:
         screen.show("", Line(purchase_text(purchase)), _tried(purchase))
     screen.show("", Line(source), *map(Line, report.notes))

@@ -59,7 +59,7 @@ class ReclaimPod:
     declares, not its own markers alone. `controller` is its owner reference; `workload` is the same object as a key,
     and `loss` the effect of its eviction on it. `domain` is the domain that it asks for its gang, None without a
     request. Its `scheduler` takes pods of a higher `priority` first. `in_line`: it is charged, and keeps Fairgate's own
-    gate until its room is made.
+    gate until its room is made. `is_movable`: its owner says that it may be moved to another node.
     """
 
     pod: Resident
@@ -86,6 +86,7 @@ class ReclaimPod:
     scheduler: str = ""
     priority: int = 0
     in_line: WaitingPod | None = None
+    is_movable: bool = False
 
     @property
     def holds(self) -> Iterable[str]:
@@ -161,14 +162,25 @@ class Disruption:
 def victim_of(
     gpu_pod: ReclaimPod, *, rules: ReclaimRules, guards: tuple[GuardId, ...], has_budget: bool = False
 ) -> Victim | None:
-    """Return a pod as a possible victim; None where it must never be evicted.
+    """Return a borrowing pod as a possible victim; None where it must never be evicted.
+
+    Arguments as of `evictable`.
+    """
+    is_borrowed = gpu_pod.pod.tier is Tier.PREEMPTIBLE
+    return evictable(gpu_pod, rules=rules, guards=guards, has_budget=has_budget) if is_borrowed else None
+
+
+def evictable(
+    gpu_pod: ReclaimPod, *, rules: ReclaimRules, guards: tuple[GuardId, ...], has_budget: bool = False
+) -> Victim | None:
+    """Return what the eviction of a pod of any tier would be; None where it must never be evicted.
 
     `guards` are the budgets that cover it; a terminating pod is covered by none, and its long grace period is cut.
     `has_budget`: its workload fails after some failures. A static pod is none: kubelet runs it from a file of its node,
     and creates its object again.
     """
     pod, removal = gpu_pod.pod, removal_of(gpu_pod.pod)
-    if pod.tier is not Tier.PREEMPTIBLE or removal is RemovalWay.NEVER or gpu_pod.is_leaving(rules):
+    if removal is RemovalWay.NEVER or gpu_pod.is_leaving(rules):
         return None
     if is_protected(gpu_pod, rules):
         return None

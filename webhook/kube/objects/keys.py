@@ -44,6 +44,8 @@ TOPOLOGIES: Final = (TOPOLOGY, KUEUE_REQUIRED_TOPOLOGY, KUEUE_PREFERRED_TOPOLOGY
 """Annotations with the domain of a gang; the first that is there counts."""
 CHECKPOINTED: Final = "fairgate.dev/checkpointed-at"
 """Pod annotation: time of the workload's last checkpoint, in RFC 3339. Written by the workload."""
+MOVABLE: Final = "fairgate.dev/movable"
+"""Pod annotation: "true" says that the pod may be moved to another node, though it is guaranteed or has volumes."""
 EVICT_AT: Final = "fairgate.dev/evict-at"
 """Pod annotation: when a preemptible pod will be evicted, in RFC 3339. Written by the evictor."""
 EVICT_FOR: Final = "fairgate.dev/evict-for"

@@ -61,6 +61,7 @@ def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
         domain=domain_request(annotations) if resident.gang is not None and resident.node is None else None,
         scheduler=scheduler_of(spec),
         priority=spec.priority or 0,
+        is_movable=annotations.get(keys.MOVABLE) == "true",
     )
 
 
