@@ -1,4 +1,4 @@
-"""Time of a victim plan by itself, and its victims: no API, no cluster, every GPU borrowed.
+"""Processor time of a victim plan by itself, and its victims: no API, no cluster, every GPU borrowed.
 
 Run it from the repository's root: `python benchmarks/reclaim_plan.py`. `--works`:
 `sizes`  `--nodes` nodes of 8 GPUs full of borrowing pods, and plans for one waiting pod of each size, and for many at
@@ -149,9 +149,9 @@ def measure(
     times = []
     found = Round((), ())
     for _ in range(options.rounds):
-        began = time.perf_counter()
+        began = time.process_time()
         found = plan(pods_within_share(reclaim_index, world), take_snapshot(reclaim_index, world, now=NOW))
-        times.append((time.perf_counter() - began) * 1000)
+        times.append((time.process_time() - began) * 1000)
     for name in names:
         world.remove_pod(Uid(name))
         reclaim_index.remove(Uid(name))

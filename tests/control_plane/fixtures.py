@@ -248,6 +248,7 @@ training_operator = _operator("training-operator")  # PyTorchJob, TFJob and othe
 jobset = _operator("jobset")
 kuberay = _operator("kuberay")  # RayClusters, RayJobs and RayServices make pods
 lws = _operator("lws")
+karpenter = _operator("karpenter")  # adds and removes nodes that KWOK plays
 mpi_operator = _operator("mpi-operator")  # not in one module with the training operator
 
 

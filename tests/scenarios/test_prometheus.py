@@ -22,6 +22,7 @@ LAB = {"departments": [{"name": "lab", "gpus": {"guaranteed": 40, "limit": 40}}]
 SELECTS_NOTHING = {
     "fairgate_ca_expiration_timestamp_seconds": "the server has --certs; without --certs-secret it makes no CA",
     "fairgate_ca_published": "the same",
+    "fairgate_gpus_in_maintenance": "no operator upgrades a driver",
     "fairgate_node_rejecting_teams": "only nodes whose kubelet rejects pods have it",
     'fairgate_decisions_total{outcome="retry",phase="validate"}': "a single replica loses no race",
     'fairgate_decisions_total{code="MutationMissing"}': "the mutating webhook was called",

@@ -221,13 +221,14 @@ async def _other_products(kubeconfig: Path | None) -> str:
 async def watch_world(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[WatchedWorld]:
     """Yield a world that is kept up to date by watches, once everything was listed. Raises WorldError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
+    from webhook.cluster.watch.autoscalers import AutoscalerWatch  # noqa: PLC0415
     from webhook.cluster.watch.feed import Feed  # noqa: PLC0415
 
     world = World(policy)
     world.tick(int(time.time()))
     with _cluster_errors():
         async with await connect(kubeconfig) as connection:
-            feed = Feed(connection, world_kinds(world, pods=world))
+            feed = Feed(connection, world_kinds(world, pods=world), autoscalers=AutoscalerWatch(connection, world))
             feeding = asyncio.create_task(feed.run())
             try:
                 await _wait_synced(feed)

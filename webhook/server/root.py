@@ -212,6 +212,8 @@ def _publish_reports(
         lag=LedgerLag(live.ledger.states, asyncio.get_running_loop().time),
         rejecting=leader.rejections.texts,
         maintained=partial(maintenance_texts, live.world),
+        world=live.world,
+        autoscalers=live.autoscalers,
     )
     return ReplicaReporter(live.connection, identity=leader.lease.identity, describe=state.report).run()
 

@@ -61,7 +61,7 @@ def process(component="server", *, age=3, **more):
 
 def processes(**more):
     return {
-        "pod-1_a": process(leading=True),
+        "pod-1_a": process(leading=True, autoscaling="none found; pools that grow: none; others: all nodes"),
         "pod-2_b": process(),
         "pod-1_c": process("evictor", leading=True),
         "pod-2_d": process("evictor"),

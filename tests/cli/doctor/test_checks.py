@@ -404,6 +404,27 @@ def test_without_a_leader_nodes_are_not_checked():
     assert [each for each in findings(**replicas(**{"pod-1_a": process()})) if each.check == "nodes"] == []
 
 
+@pytest.mark.parametrize(
+    ("said", "want"),
+    [
+        ({"autoscaling": "Karpenter; pools that grow: a; others: none"}, [("ok", "Karpenter; pools that grow: a")]),
+        ({"autoscaling": "x", "autoscaling_problems": ["pools a: no"]}, [("wrong", "pools a: no")]),
+        (
+            {"autoscaling": "x", "autoscaling_unsure": "forbidden"},
+            [("unknown", "not all could be looked for: forbidden")],
+        ),
+        ({}, []),
+    ],
+    ids=["found", "policy says something else", "not allowed to look", "a leader of an older version"],
+)
+def test_the_leader_says_what_it_knows_of_autoscalers(said, want):
+    found = findings(**replicas(**{"pod-1_a": process(leading=True, **said)}))
+    checks = [each for each in found if each.check == "autoscalers"]
+    assert [each.state for each in checks] == [state for state, _ in want]
+    assert all(each.message.startswith(text) for each, (_, text) in zip(checks, want, strict=True))
+    assert all(bool(each.remedy) == (each.state != "ok") for each in checks)
+
+
 def test_another_queue_is_named_and_is_no_problem():
     found = findings(others=ProductsFound(("Kueue",)))
     assert found[-1].message == "Kueue is installed: docs/coexistence.md#kueue"

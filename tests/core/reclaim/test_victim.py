@@ -23,7 +23,7 @@ STEPS = st.lists(
 
 def saved(name, saved_at, units):
     """A victim of so many GPU units."""
-    made = victim(name, saved=saved_at)
+    made = victim(name, saved=saved_at, started=saved_at // 2, team=f"team-{saved_at % 3}")
     return made._replace(demand=replace(made.demand, gpus=units))
 
 
@@ -47,4 +47,6 @@ def test_the_least_loss_is_that_of_the_units_saved_last(steps):
         elif what == "ask":
             assert node_victims.least_loss(first, NOW + second) == least(node_victims.saves, first, NOW + second)
         assert node_victims.gpus == sum(each.demand.gpus for each in there)
-        assert node_victims.mix().sizes == Counter(each.demand.gpus for each in there)
+        assert node_victims.sizes == Counter(each.demand.gpus for each in there)
+        assert node_victims.latest == max(each.started_at for each in there)
+        assert node_victims.teams == {each.team for each in there}

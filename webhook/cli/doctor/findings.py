@@ -27,6 +27,7 @@ class Check(StrEnum):
     LEDGER = "ledger"
     PODS = "pods"
     NODES = "nodes"
+    AUTOSCALERS = "autoscalers"
     COEXISTENCE = "coexistence"
 
 

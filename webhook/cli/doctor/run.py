@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import click
 import msgspec
 
-from webhook.cli.doctor import pods, processes, registration
+from webhook.cli.doctor import autoscalers, pods, processes, registration
 from webhook.cli.doctor.command import Options
 from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, exit_status, missing_right, ok
 from webhook.cli.doctor.table import to_table
@@ -37,7 +37,7 @@ from webhook.observe.process import Component
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 
-_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES)
+_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES, Check.AUTOSCALERS)
 
 
 class DoctorReport(msgspec.Struct):
@@ -122,6 +122,7 @@ def judge(observed: Observations) -> list[Finding]:
     findings += pods.check_pods(evidence.large_pods)
     if not isinstance(evidence.replicas, ReadForbidden):
         findings += processes.check_nodes(servers)
+        findings += autoscalers.check_autoscalers(servers)
     return findings + ok(Check.COEXISTENCE, evidence.others.text)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from webhook.core.admission.maintained import maintained_among, maintenance, of_unknown_devices, unmarked_among
-from webhook.core.admission.pools import EVERY_TAINT, may_grow, membership
+from webhook.core.admission.pools import EVERY_TAINT, grows, may_grow, membership
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import PODS, NodeName, ResourceName, TeamName
 from webhook.core.model.pod import Handling, Pod
@@ -57,14 +57,13 @@ def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World, 
     able = world.fleet.with_capacity(pod.demand, slots)
     if world.maintained:  # cordoned ones are not among the slots
         able |= maintained_among(_closed(pod, pools, world) & ~slots, world)
-    if may_grow(pools):
-        growing = tuple([pool.name for pool in pools if pool.is_autoscaled])
+    if growing := tuple([pool.name for pool in pools if grows(pool, world)]):
         devices = _listed(pod.demand, [name for name, _ in pod.demand.devices])
         none = (
             Statement(_NONE_FREE, {"resources": devices}) if devices else Statement("no node has its devices free now")
         )
         short = _why_not(pod.demand, able, team, world) if able else none
-        words = "{short}: the pod waits for the autoscaler of pool {pools}"
+        words = "{short}: the pod waits for the autoscaler" + (" of pool {pools}" if any(growing) else "")
         return Reason(Code.NO_ROOM_NOW, words, {"short": short, "pools": growing})
     if able:
         return _no_room_now(_why_not(pod.demand, able, team, world), Statement(_WHEN_FREE, {"nodes": able.bit_count()}))
@@ -122,7 +121,7 @@ def never_refusal(pod: Pod, pools: tuple[Pool, ...], world: World) -> Reason | N
     Never refused: pods with claims, whose devices may be published later, and shares that another scheduler assigns.
     """
     is_judged = pod.handling is Handling.MANAGED and not pod.claims and not pod.shares_by
-    if not is_judged or world.policy.placement.mode is Mode.OFF or may_grow(pools):
+    if not is_judged or world.policy.placement.mode is Mode.OFF or may_grow(pools, world):
         return None
     if not all(world.fleet.offers(name) or world.absent_nodes.offers(name) for name, _ in pod.demand.requests):
         return None

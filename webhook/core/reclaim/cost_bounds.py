@@ -25,23 +25,25 @@ class CostBounds:
 
     def of(self, victims: NodeVictims, gpus: Units) -> VictimCost:
         """Return the least cost of so many GPU units. For several needs on a node it is no less than their sum."""
-        mix = victims.mix()
-        factors = self._of_teams.get(mix.teams)
-        if factors is None:
-            factors = self._of_teams[mix.teams] = _least(self._departments, mix.teams), self._least_over(mix.teams)
-        department, over = factors
-        return VictimCost(
-            departments=gpus * department,
-            lost_work=victims.least_loss(gpus, self._now),
-            over_share=gpus * over,
-            age=int(gpus * max(0, self._now - mix.latest) // mix.largest) if mix.largest else 0,
-        )
+        largest = 0 if victims.claims else max(victims.sizes, default=0)
+        return self._bound(victims, gpus, surplus=0, age=gpus * self._youngest(victims) // largest if largest else 0)
 
     def of_one(self, victims: NodeVictims, gpus: Units) -> VictimCost:
         """Return the least cost of so many GPU units where no other pod uses what they free beyond it."""
-        mix, least = victims.mix(), self.of(victims, gpus)
-        age = fewest(mix.sizes, gpus) * max(0, self._now - mix.latest)
-        return least._replace(surplus=least_surplus(mix.sizes, gpus), age=max(least.age, age))
+        sizes = {} if victims.claims else victims.sizes
+        age = fewest(sizes, gpus) * self._youngest(victims)
+        return self._bound(victims, gpus, surplus=least_surplus(sizes, gpus), age=age)
+
+    def _youngest(self, victims: NodeVictims) -> int:
+        return max(0, self._now - victims.latest)
+
+    def _bound(self, victims: NodeVictims, gpus: Units, *, surplus: Units, age: Units) -> VictimCost:
+        factors = self._of_teams.get(victims.teams)
+        if factors is None:
+            department = _least(self._departments, victims.teams)
+            factors = self._of_teams[victims.teams] = (department, self._least_over(victims.teams))
+        lost = victims.least_loss(gpus, self._now)
+        return VictimCost(gpus * factors[0], 0, surplus, lost, 0, gpus * factors[1], int(age))
 
     def _least_over(self, teams: Set[TeamName]) -> Units:
         return self._most - max((self._over_share.get(team, 0) for team in teams), default=0)
@@ -49,6 +51,9 @@ class CostBounds:
 
 def fewest(sizes: Mapping[Units, int], gpus: Units) -> int:
     """Return how many pods of these sizes free so many GPU units at least, or all of them do."""
+    if len(sizes) == 1:
+        ((size, count),) = sizes.items()
+        return min(count, int(-(-gpus // size))) if size else 0
     found = 0
     for size in sorted(sizes, reverse=True):
         if gpus <= 0:
@@ -62,6 +67,9 @@ def least_surplus(sizes: Mapping[Units, int], gpus: Units) -> Units:
     """Return the least that pods of these sizes free beyond a need; 0 where that is too much to look at."""
     if gpus <= 0:
         return 0
+    if len(sizes) == 1:
+        ((size, count),) = sizes.items()
+        return -gpus % size if size and count * size >= gpus else 0
     sums: set[Units] = {0}
     best: Units | None = None
     for size, count in sizes.items():

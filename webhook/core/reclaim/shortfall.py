@@ -31,8 +31,14 @@ def missing_gpus(fleet: Fleet, node: NodeName, demands: Sequence[Demand]) -> Uni
 
     On slices each piece is less than the pod counts, if the pod may get whole GPUs.
     """
-    if fleet.bit(node) & fleet.slices.slots:
+    if fleet.slices.slots and fleet.bit(node) & fleet.slices.slots:
         return 0
+    if len(demands) == 1:
+        held = demands[0].held
+        if len(held) != 1:
+            return 0
+        ((resource, amount),) = held
+        return max(0, amount - fleet.free(node, resource)) * (demands[0].gpus // amount)
     wanted: Counter[ResourceName] = Counter()
     weights: dict[ResourceName, Units] = {}
     for demand in demands:

@@ -196,7 +196,7 @@ class Trial:
         node_victims = self._snapshot.victim_index.on(node)
         if node_victims is None:
             return None
-        return self.rank_of(bounds.of_one(node_victims, missing_gpus(self._fleet, node, (demand,))))
+        return bounds.of_one(node_victims, missing_gpus(self._fleet, node, (demand,))).ranked(self._snapshot.order)
 
     def bounds_for(self, team: TeamName) -> CostBounds:
         """Return lower bounds of costs for pods of a team."""

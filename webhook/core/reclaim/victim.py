@@ -1,8 +1,7 @@
 """Possible victims: what the eviction of each borrowing pod would free and cost, and the budgets that cover it."""
 
 from bisect import insort
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NewType
 
@@ -56,24 +55,13 @@ class VictimGroup(NamedTuple):
     is_counted: bool = False
 
 
-class VictimMix(NamedTuple):
-    """The victims on a node: their teams, the latest start, the largest one, and how many there are of each size.
-
-    `sizes` is empty where some may hold devices of claims: what those free depends on who else goes.
-    """
-
-    teams: frozenset[TeamName]
-    latest: int
-    largest: Units
-    sizes: Mapping[Units, int]
-
-
 @dataclass(slots=True)
 class NodeVictims:
     """The victims on one node: singles in rows of equal ones, the cheapest of a row first, and gangs with members here.
 
-    `gpus` are the GPU units of all. The order of a row depends neither on the time nor on other usage: the one saved
-    last loses least.
+    `gpus` are the GPU units of all, `sizes` how many there are of each size, `latest` the start of the youngest;
+    `claims` of them may hold devices of claims, which they free or not by who else goes. The order of a row depends
+    neither on the time nor on other usage: the one saved last loses least.
     """
 
     rows: dict[VictimGroup, list[tuple[tuple[int, int, Uid], Victim]]] = field(default_factory=dict)
@@ -82,20 +70,12 @@ class NodeVictims:
         default_factory=list
     )  # when each was saved, and its GPU units; the newest last
     gpus: Units = 0
+    sizes: dict[Units, int] = field(default_factory=dict)
+    latest: int = 0
+    claims: int = 0
+    teams: frozenset[TeamName] = frozenset()
     _victims: dict[Uid, Victim] = field(default_factory=dict)
     _freed: dict[Units, tuple[Units, Units]] = field(default_factory=dict)
-    _mix: VictimMix | None = None
-
-    def mix(self) -> VictimMix:
-        """Return what they are."""
-        if self._mix is None:
-            there = self._victims.values()
-            sizes = Counter(victim.demand.gpus for victim in there)
-            latest = max((victim.started_at for victim in there), default=0)
-            largest, has_claims = max(sizes, default=0), any(victim.demand.own is not None for victim in there)
-            teams = frozenset(victim.team for victim in there)
-            self._mix = VictimMix(teams, latest, largest, {} if has_claims else sizes)
-        return self._mix
 
     def least_loss(self, gpus: Units, now: int) -> Units:
         """Return how much work is lost at least to free so many GPU units: those saved last count first, in parts.
@@ -112,18 +92,28 @@ class NodeVictims:
         """Add a victim."""
         self._victims[victim.uid] = victim
         insort(self.saves, (victim.saved_at, victim.demand.gpus))
-        self._changed(victim.demand.gpus)
+        self._count(victim, 1)
+        self.latest = max(self.latest, victim.started_at)
+        if victim.team not in self.teams:
+            self.teams |= {victim.team}
 
     def remove(self, victim: Victim) -> None:
         """Remove a victim."""
         del self._victims[victim.uid]
         self.saves.remove((victim.saved_at, victim.demand.gpus))
-        self._changed(-victim.demand.gpus)
+        self._count(victim, -1)
+        left = self._victims.values()
+        self.latest = max((each.started_at for each in left), default=0)
+        self.teams = frozenset(each.team for each in left)
 
-    def _changed(self, gpus: Units) -> None:
-        self.gpus += gpus
+    def _count(self, victim: Victim, sign: int) -> None:
+        size = victim.demand.gpus
+        self.gpus += sign * size
+        self.claims += sign * (victim.demand.own is not None)
+        self.sizes[size] = self.sizes.get(size, 0) + sign
+        if not self.sizes[size]:
+            del self.sizes[size]
         self._freed.clear()
-        self._mix = None
 
     def _free(self, gpus: Units) -> tuple[Units, Units]:
         """Return how many GPU units are freed, and the sum of the times at which their work was saved."""
