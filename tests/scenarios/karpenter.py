@@ -92,13 +92,6 @@ def wait_running(cluster: ControlPlane, namespace: str, number: int, *, timeout:
     return time.monotonic() - began
 
 
-def wait_nodes(cluster: ControlPlane, number: int, *, timeout: float = 150) -> float:
-    """Wait until Karpenter has so many nodes; returns the seconds until then."""
-    began = time.monotonic()
-    wait_for(cluster, lambda: len(nodes(cluster)) == number, what=f"{number} nodes of Karpenter", timeout=timeout)
-    return time.monotonic() - began
-
-
 def without_scheduler(cluster: ControlPlane, act: Callable[[], None]) -> None:
     """Act while kube-scheduler does not run: what is created then is not bound."""
     cluster.stop("kube-scheduler")
