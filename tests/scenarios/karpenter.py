@@ -62,8 +62,8 @@ def nodes(cluster: ControlPlane) -> list[str]:
     )
 
 
-def set_replicas(cluster: ControlPlane, namespace: str, replicas: int, *, gpus: int = 2, **spec: Any) -> None:
-    """Have a ReplicaSet of so many pods for the pool; it replaces those that Karpenter evicts."""
+def create_replicas(cluster: ControlPlane, namespace: str, replicas: int, *, gpus: int, **spec: Any) -> None:
+    """Create a ReplicaSet of so many pods for the pool; it replaces those that Karpenter evicts."""
     path = f"/apis/apps/v1/namespaces/{namespace}/replicasets"
     labels = {"app": "web"}
     chosen = {**labels, **spec.pop("labels", {})}
@@ -74,10 +74,7 @@ def set_replicas(cluster: ControlPlane, namespace: str, replicas: int, *, gpus: 
         "metadata": {"name": "web"},
         "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
     }
-    if cluster.api.exists(f"{path}/web"):
-        cluster.api.patch(f"{path}/web", {"spec": {"replicas": replicas}})
-    else:
-        cluster.api.create(path, made)
+    cluster.api.create(path, made)
 
 
 def wait_running(cluster: ControlPlane, namespace: str, number: int, *, timeout: float = 90) -> float:

@@ -8,7 +8,7 @@ from tests.builders import decision_of
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, list_pods, wait_bound, wait_for, wait_unschedulable
 from tests.scenarios.evictor import evictor, held_nodes
-from tests.scenarios.karpenter import GPUS, node_pool, nodes, set_replicas, wait_running, without_scheduler
+from tests.scenarios.karpenter import GPUS, create_replicas, node_pool, nodes, wait_running, without_scheduler
 from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("karpenter")]
@@ -47,7 +47,7 @@ def test_a_node_that_reclaim_empties_is_not_removed_before_its_pod_comes(cluster
         serve_fairgate(cluster, limit_a=64, limit_b=64, policy=POOL, is_own=True) as fairgate,
     ):
         mine, theirs = fairgate.team_a, fairgate.team_b
-        set_replicas(cluster, mine, 2, gpus=GPUS, labels={TIER: "preemptible"})
+        create_replicas(cluster, mine, 2, gpus=GPUS, labels={TIER: "preemptible"})
         wait_running(cluster, mine, 2)
         before = nodes(cluster)
         create_pod(cluster, theirs, pod("owner", gpus=GPUS))
