@@ -154,7 +154,7 @@ def test_terms_that_a_control_plane_adds_stay_and_its_labels_are_guarded(cluster
         viewer = f"viewer-{fairgate.team_a}"
         cluster.kubectl("create", "clusterrolebinding", viewer, "--clusterrole=fairgate-viewer", f"--user={viewer}")
         theirs = Doctor(fairgate, cluster.user_kubeconfig(viewer))
-        assert fairgate.team_a in theirs.waits_for("webhooks", "1 namespace of team a are not reviewed")["webhooks"]
+        assert fairgate.team_a not in theirs.waits_for("webhooks", "1 namespace of team a are not reviewed")["webhooks"]
         bypassing = create_pod(cluster, fairgate.team_a, pod("bypassing", gpus=1))
         assert "fairgate.dev/team" not in bypassing["metadata"].get("labels", {})
         counted = "fairgate_bypassing_pods_total"
