@@ -150,10 +150,9 @@ def _alterations(assessed: Assessment, annotation: DecisionAnnotation, world: Wo
     if annotation.mode not in _MODES or annotation.code not in _CODES:
         yield _altered(Statement("annotation fairgate.dev/decision names an unknown mode or code"))
         return
-    if annotation.mode != world.policy.placement.mode and not (
-        annotation.mode == _PREFER and _may_be_preferred(pod, annotation, world)
-    ):
-        facts = {"mode": annotation.mode, "policy": str(world.policy.placement.mode)}
+    mode = world.policy.placement.mode_of(pod.gang)
+    if annotation.mode != mode and not (annotation.mode == _PREFER and _may_be_preferred(pod, annotation, world)):
+        facts = {"mode": annotation.mode, "policy": str(mode)}
         yield _altered(Statement("its decision names mode {mode}, policy says {policy}", facts))
     yield from _pool_alterations(assessed, annotation)
     if team.has_model_shares and not _is_on_model(pod, annotation, world):
