@@ -5,6 +5,7 @@ _IMAGE = "it builds or runs an image, which needs root, an image builder and min
 _KIND = "it needs docker and images; the API server of the tests runs on this machine itself"
 _RECORDED = "it asks servers or a Prometheus that recorded for days; tests/scenarios/test_usage.py asks real ones"
 _LEAVES = "the commands after it look at what it removes; tests/scenarios/test_uninstall.py runs it"
+_HOST = "it writes where hosts of API servers have files; tests/scenarios/test_static_registration.py does it elsewhere"
 _POD = "it reads a pod's service account, at paths that only a container has"
 
 PROGRAMS = frozenset({".ci/image-base", "docker", "export", "git", "helm", "kind"})
@@ -32,6 +33,10 @@ EXCLUDED_COMMANDS = {
     "make setup": "the tests run in what it made",
     "make test": _TESTS,
     "make test-fast": _TESTS,
+    "fairgate manifests --policy policy --url https://$FAIRGATE_HOST:8443 --ca certs.d/ca.crt"
+    " --static /etc/kubernetes/fairgate": _HOST,
+    "fairgate manifests --policy policies/default --url https://10.0.0.9:8443 --ca certs.d/ca.crt"
+    " --static /etc/kubernetes/fairgate": _HOST,
     "fairgate uninstall --keep-queue --keep-definitions": _LEAVES,
     "fairgate uninstall --namespace fairgate-system": _LEAVES,
     "fairgate usage --since 30d --by team -o csv": _RECORDED,
