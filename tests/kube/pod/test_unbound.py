@@ -41,7 +41,12 @@ def obstacle(message, **more):
         ),
         ("0/4 nodes are available: 4 node(s) had volume node affinity conflict.", Obstacle.OTHER),
         ("minCount (4) cannot be satisfied: 2 scheduled, 1 remaining", Obstacle.NODES),
-        ("0/2 placements are available, first placement status: pod group is unschedulable", Obstacle.NODES),
+        (
+            "pod group is unschedulable, pod group is unschedulable, 0/2 placements are available, first placement "
+            "status: minCount (4) cannot be satisfied: 3 scheduled, 0 remaining, pod group preemption: No preemption "
+            "victims found for incoming preemptor",
+            Obstacle.NODES,
+        ),
         ('claim "minCount" cannot be satisfied', Obstacle.OTHER),
         ("", Obstacle.OTHER),
     ],

@@ -235,7 +235,7 @@ class PlacementRules:
     """
 
     mode: Mode = Mode.AUTO
-    pod_groups: Mode = Mode.OFF
+    pod_groups: Mode = field(default=Mode.OFF, metadata=ADDED)
     keep_whole: int = 0
     demand_mix: tuple[tuple[Shape, int], ...] = DEFAULT_PRIOR
 
