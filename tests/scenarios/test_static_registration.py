@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from tests.control_plane.api import ApiError
 from tests.control_plane.cleanup import ADMISSION
+from tests.control_plane.minors import needs
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_for
 from tests.scenarios import serving, uninstalling
@@ -18,7 +19,7 @@ from webhook.cli.main import main
 from webhook.kube.registration.held_guards import PARAMETRIC
 from webhook.kube.registration.inventory import REGISTERED_GUARDS, WEBHOOKS
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, needs("1.37", "before, registration by files is off")]
 
 SIZE = {"cpu": "1", "memory": "1Gi"}
 NOWHERE = "https://127.0.0.1:1"

@@ -69,7 +69,7 @@ class Judged(NamedTuple):
         charge, pod = admit.charge, self.waiting.pod
         made = pod._replace(demand=admit.demand, team_label=charge.team, tier_label=str(charge.tier))
         choice = admit.node_choice
-        flight = flight_of(made, charge, nodes=choice.nodes or choice.expected)
+        flight = flight_of(made, charge, nodes=choice.taken)
         is_alone = self.takes_back and pod.gang is None and bool(choice.nodes)
         is_plain = charge.model is None and admit.demand == self.pod.demand
         if not (is_alone and is_plain):
