@@ -18,6 +18,7 @@ _ROOM: Final = ("Insufficient ", "Too many pods", "cannot allocate all claims")
 _NODES: Final = (
     "node(s) didn't match Pod's node affinity/selector",
     "node(s) didn't match scheduler-enforced node affinity",
+    "node(s) didn't satisfy plugin(s) [NodeAffinity]",
     "node(s) had untolerated taint",
     "node(s) were unschedulable",
     "node(s) had unknown conditions",
