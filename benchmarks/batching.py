@@ -4,7 +4,8 @@ kube-scheduler takes the next of the nodes that it has ranked for a pod for the 
 signature, which has the node affinity in it. Equal pods come in bursts, as of one template:
 `none`  without affinity;
 `own`   each with the list that Fairgate writes: its best two nodes, two others, and a preference for the first two;
-`one`   all pods of a burst with one list, of the nodes that hold the burst and two others.
+`one`   all pods of a burst with one list, of just the nodes that hold the burst: with others, as fallbacks, pods took
+        those too, and the last pods of other bursts had no node left.
 Each is measured with kube-scheduler's stock configuration, and without default spread constraints (`List`), as stock
 signs no pod. Pods are created while kube-scheduler is paused, so it has all of them in its queue. Prints medians of
 rounds in turning order: CPU of kube-scheduler and of the API server per pod, its own time for an attempt, and how often
@@ -40,10 +41,8 @@ from webhook.core.model.decision import NodeChoice
 from webhook.core.model.names import NodeName
 from webhook.core.model.policy import Mode
 from webhook.kube.admission.affinity import affinity_operations
-from webhook.kube.objects import objects
 
 GPUS: Final = 8
-DISTANT: Final = 2
 LISTS: Final = ("none", "own", "one")
 _HITS, _FLUSHED = "scheduler_batch_attempts", "scheduler_batch_cache_flushed"
 _ATTEMPT: Final = "scheduler_scheduling_algorithm_duration_seconds"
@@ -85,10 +84,10 @@ def affinity_of(kind: str, number: int, options: argparse.Namespace) -> dict[str
     each = GPUS // options.gpus
     first = number // each if kind == "own" else number // options.burst * options.burst // each
     near = 2 if kind == "own" else -(-options.burst // each)
-    far = (options.nodes // 2, options.nodes // 4)[:DISTANT]
+    far = (options.nodes // 2, options.nodes // 4) if kind == "own" else ()
     places = [*range(first, first + near), *(first + near + distance for distance in far)]
     nodes = tuple(NodeName(f"node-{place % options.nodes}") for place in places)
-    (operation,) = affinity_operations(objects.NOTHING, NodeChoice(Mode.AUTO, nodes))
+    (operation,) = affinity_operations(b"", NodeChoice(Mode.AUTO, nodes))
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(operation))["value"]
     if kind == "one":
         del found["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
@@ -122,15 +121,15 @@ def counters(port: int) -> dict[tuple[str, str], float]:
 
 def measure(cluster: ControlPlane, namespace: str, kind: str, options: argparse.Namespace, *, port: int) -> Reading:
     """Have kube-scheduler bind the pods of one round; `port` serves its metrics."""
+    before = counters(port)
     cluster.pause(SCHEDULER)
     made = asyncio.run(
         create(cluster, [namespace], options.pods, prefix=kind, connections=1, make=making(kind, options))
     )
     if failures := made.failures():
         raise SystemExit(f"{len(failures)} of {options.pods} creations failed, one with: {failures[0]}")
-    cluster.resume(SCHEDULER)
-    before = counters(port)
     with cpu_of(cluster, SCHEDULER.__eq__) as scheduler, cpu_of(cluster, API_SERVER.__eq__) as api_server:
+        cluster.resume(SCHEDULER)
         wait_bound(cluster, [namespace], options.pods)
         used = scheduler() * 1000 / options.pods, api_server() * 1000 / options.pods
     after = counters(port)
