@@ -75,7 +75,7 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(stop_signals(logs.stop_at_once))
         connection = await stack.enter_async_context(await connect(settings.kubeconfig))
-        feed = cluster_view.feed(connection)
+        feed = cluster_view.feed(connection, note=lambda found: logs.autoscalers(*found))
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
         tasks: list[Coroutine[Any, Any, None]] = [
             refuse_too_old(connection),

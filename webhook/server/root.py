@@ -163,7 +163,8 @@ def _watch_world(world: World, metrics: Metrics, readiness: Readiness) -> None:
 
 def _make_recorder(settings: ServerSettings, world: World, metrics: Metrics, logs: Logs) -> UsageRecorder:
     recorder = UsageRecorder(world, logs, path=settings.history, bounds=settings.history_bounds)
-    metrics.accounting.watch(recorder.gpu_seconds, nodes=recorder.nodes)
+    metrics.accounting.watch(recorder.gpu_seconds, nodes=recorder.nodes, use=recorder.use)
+    recorder.meter.on_start = metrics.accounting.started
     if settings.history is not None:
         metrics.watch_history(lambda: recorder.problem, lambda: recorder.dropped)
     return recorder
@@ -211,6 +212,9 @@ def _publish_reports(
         lag=LedgerLag(live.ledger.states, asyncio.get_running_loop().time),
         rejecting=leader.rejections.texts,
         maintained=partial(maintenance_texts, live.world),
+        unreviewed=leader.registration.unreviewed,
+        world=live.world,
+        autoscalers=live.autoscalers,
     )
     return ReplicaReporter(live.connection, identity=leader.lease.identity, describe=state.report).run()
 

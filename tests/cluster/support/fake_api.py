@@ -118,6 +118,7 @@ class FakeApi:
     well, a fault is for one path alone: under `get /api/v1/…`. Verbs: list, page (a further one of a list), watch,
     stream (a watch that begins with all existing objects; refused unless it `streams_lists`), and the HTTP methods in
     lower case for single objects. An object of more than `object_bytes` as JSON can be neither updated nor deleted.
+    `groups` are the API groups that it says it has.
     """
 
     bookmark_seconds: float = 0.03
@@ -132,6 +133,7 @@ class FakeApi:
     history: list[Change] = field(default_factory=list)
     evictions: list[Obj] = field(default_factory=list)
     object_bytes: int = 0
+    groups: list[str] = field(default_factory=list)
     kubernetes: tuple[str, str, str] = ("1", "37", "v1.37.0")
     version: int = 100
     forgotten: int = 0
@@ -239,6 +241,10 @@ class FakeApi:
         return await self._single(request, fault)
 
     async def _single(self, request: web.Request, fault: Fault | None) -> web.Response:
+        if request.path == "/apis":
+            return web.json_response({"groups": [{"name": name} for name in self.groups]})
+        if _is_discovery(request.path):  # nothing but a Body
+            return _refusal(Answer(404))
         body = await request.read()
         if fault != Cut(is_carried_out=False):
             status, answer = carry_out(self, request.method, request.path, body, request.content_type)
@@ -251,8 +257,7 @@ class FakeApi:
     def _verb(self, request: web.Request, query: dict[str, str]) -> str:
         if "/proxy/" in request.path:  # to a Service: only faults answer
             return request.method.lower()
-        is_group = request.path.startswith("/apis/") and request.path.count("/") == 2  # discovery: only by a Body
-        if request.method != "GET" or is_group or (not query and place_of(request.path).name):
+        if request.method != "GET" or _is_discovery(request.path) or (not query and place_of(request.path).name):
             return request.method.lower()
         if "sendInitialEvents" in query:
             return "stream"
@@ -358,6 +363,11 @@ class FakeApi:
                 request.transport.abort()
                 return
             await response.write(line)
+
+
+def _is_discovery(path: str) -> bool:
+    """Whether this is what the API server has of all groups, of one, or of one version of it."""
+    return path.startswith("/apis") and path.count("/") in (1, 2, 3)
 
 
 def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:

@@ -8,9 +8,9 @@ from typing import Annotated, Final
 import click
 import msgspec
 
-from webhook.cli.doctor import pods, processes, registration
+from webhook.cli.doctor import autoscalers, pods, processes, registration
 from webhook.cli.doctor.command import Options
-from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, exit_status, missing_right
+from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, exit_status, missing_right, ok
 from webhook.cli.doctor.table import to_table
 from webhook.cli.live_cluster import published_policy
 from webhook.cli.options import columns, is_colored
@@ -39,7 +39,7 @@ from webhook.observe.process import Component
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 
-_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES)
+_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES, Check.AUTOSCALERS)
 
 
 class DoctorReport(msgspec.Struct):
@@ -119,7 +119,7 @@ def judge(observed: Observations) -> list[Finding]:
     findings += processes.check_room(evidence.room, now=now)
     findings += registration.check_certificates(servers, evidence.configurations, now=now)
     findings += registration.check_webhooks(
-        evidence.configurations, evidence.namespaces, policy, is_static=observed.static.webhooks
+        evidence.configurations, evidence.namespaces, policy, servers, is_static=observed.static.webhooks
     )
     findings += registration.check_reachable(
         observed.probe, policy, namespace=observed.namespace, is_exempt=observed.is_exempt
@@ -131,7 +131,8 @@ def judge(observed: Observations) -> list[Finding]:
     findings += pods.check_pods(evidence.large_pods)
     if not isinstance(evidence.replicas, ReadForbidden):
         findings += processes.check_nodes(servers)
-    return findings
+        findings += autoscalers.check_autoscalers(servers)
+    return findings + ok(Check.COEXISTENCE, evidence.others.text)
 
 
 def _written(findings: list[Finding], options: Options) -> str:

@@ -10,6 +10,7 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.ledger.team_ledger_client import PATH as LEDGERS
 from webhook.cluster.reads.listing import list_objects, names_of_large
+from webhook.cluster.reads.other_products import ProductsFound, read_other_products
 from webhook.cluster.reads.server_version import read_version
 from webhook.cluster.writes.reports import read_report
 from webhook.core.model.policy import Policy
@@ -71,6 +72,7 @@ class InstallationState:
     deployments: ReadResult[list[_Json]]
     large_pods: ReadResult[list[str]]
     namespaces: ReadResult[list[_Json]]
+    others: ProductsFound
     version: ServerVersion | None
 
 
@@ -105,6 +107,7 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
         deployments=deployments,
         large_pods=large_pods,
         namespaces=namespaces,
+        others=await read_other_products(connection),
         version=await read_version(connection),
     )
 

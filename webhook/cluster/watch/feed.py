@@ -1,10 +1,11 @@
-"""Runs the watches that keep the cluster's state current, and reports whether that state is synced and fresh."""
+"""Runs what keeps the cluster's state current, and reports whether that state is synced and fresh."""
 
 import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
 from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.watch.autoscalers import AutoscalerWatch
 from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
 from webhook.cluster.watch.watch import Watch
 from webhook.cluster.watch.watched_kind import WatchedKind
@@ -14,7 +15,7 @@ STALE_SECONDS: Final = 120.0
 
 
 class Feed:
-    """Runs one watch per kind. Start `run` as a task."""
+    """Runs one watch per kind, and looks for autoscalers. Start `run` as a task."""
 
     def __init__(
         self,
@@ -23,9 +24,11 @@ class Feed:
         *,
         pace: Pace = DEFAULT_PACE,
         stale_seconds: float = STALE_SECONDS,
+        autoscalers: AutoscalerWatch | None = None,
     ) -> None:
         self.watches = tuple(Watch(connection, kind, pace=pace) for kind in kinds)
         self._stale_seconds = stale_seconds
+        self._autoscalers = autoscalers
         self._are_synced = False
 
     async def run(self) -> None:
@@ -33,6 +36,8 @@ class Feed:
         async with asyncio.TaskGroup() as group:
             for watch in self.watches:
                 group.create_task(watch.run(), name=f"watch {watch.kind.name}")
+            if self._autoscalers is not None:
+                group.create_task(self._autoscalers.run(), name="autoscalers")
 
     def why_not_synced(self) -> str | None:
         """Return which kinds have no complete list yet, None if all have: until then nothing can be decided."""
@@ -43,9 +48,11 @@ class Feed:
         return f"not listed yet: {', '.join(names)}" if names else None
 
     async def wait_synced(self) -> None:
-        """Wait until every kind has a first complete list."""
+        """Wait until every kind has a first complete list, and autoscalers were looked for."""
         for watch in self.watches:
             await watch.listed.wait()
+        if self._autoscalers is not None:
+            await self._autoscalers.looked.wait()
 
     def readiness(self) -> str | None:
         """Return why decisions must not be made on this state; None if every kind is listed and fresh."""

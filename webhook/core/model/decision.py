@@ -47,11 +47,6 @@ class NodeChoice(NamedTuple):
     domain: DomainPlace | None = None
     expected: tuple[NodeName, ...] = ()
 
-    @property
-    def taken(self) -> tuple[NodeName, ...]:
-        """The nodes of which the first has the pod's room until it is bound."""
-        return self.nodes or self.expected
-
 
 class Charge(NamedTuple):
     """What a pod adds to the usage of its team."""

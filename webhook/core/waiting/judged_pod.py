@@ -69,7 +69,7 @@ class Judged(NamedTuple):
         charge, pod = admit.charge, self.waiting.pod
         made = pod._replace(demand=admit.demand, team_label=charge.team, tier_label=str(charge.tier))
         choice = admit.node_choice
-        flight = flight_of(made, charge, nodes=choice.taken)
+        flight = flight_of(made, charge, nodes=choice.nodes or choice.expected)
         is_alone = self.takes_back and pod.gang is None and bool(choice.nodes)
         is_plain = charge.model is None and admit.demand == self.pod.demand
         if not (is_alone and is_plain):
@@ -99,7 +99,7 @@ def judge_pod(
     match decision:
         case Admit():
             is_left_to_wait = not waits_for_room(assessed, world) and (
-                not is_member or may_grow(assessed.pools.allowed)
+                not is_member or may_grow(assessed.pools.allowed, world)
             )
             is_ahead = attempt.way is Way.BACKFILL
             may_wait = is_left_to_wait and not (is_ahead or attempt.kept)
