@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.control_plane.commands import SCHEDULER
 from tests.control_plane.objects import GPU, job, pod_spec
 from tests.control_plane.workbench import gpus_by_node, list_pods, make_nodes, wait_for
 from tests.scenarios.evictor import ask, evictor, wait_bound
@@ -83,47 +82,6 @@ def test_pods_of_a_deployment_are_not_moved_even_without_it(cluster, descheduler
         cluster.kubectl.apply([workload("Deployment", pods=6, gpus=1)], "-n", fairgate.team_a)
         all_running(cluster, fairgate.team_a, 6)
         assert evictions(fairgate, 6, descheduler, EVERYTHING, AFFINITY | DUPLICATES | UTILIZATION) == [0] * ROUNDS
-
-
-@pytest.mark.parametrize("plugin", [DUPLICATES, UTILIZATION], ids=["RemoveDuplicates", "LowNodeUtilization"])
-def test_without_it_pods_of_a_job_are_evicted_in_every_round(cluster, descheduler, plugin):
-    """They have several nodes: the descheduler spreads them, and Fairgate packs what replaces them."""
-    make_nodes(cluster, 3)
-    with serve_fairgate(cluster) as fairgate:
-        cluster.kubectl.apply([workload("Job", pods=6, gpus=1)], "-n", fairgate.team_a)
-        all_running(cluster, fairgate.team_a, 6)
-        found = evictions(fairgate, 6, descheduler, EVERYTHING, plugin)
-        assert min(found) > 0, found
-        assert sorted(gpus_by_node(cluster).values()) == [0, 0, 6]
-
-
-def test_a_pod_on_a_fallback_node_is_moved_once(cluster, descheduler):
-    """Its preference is for its first node; what replaces it is on the node that it prefers."""
-    make_nodes(cluster, 3)
-    with serve_fairgate(cluster) as fairgate:
-        mine = fairgate.team_a
-        cluster.stop(SCHEDULER)
-        cluster.kubectl.apply([workload("Job", pods=1, gpus=2)], "-n", mine)
-        (waits,) = wait_for(cluster, lambda: list_pods(cluster, mine), what="its pod")
-        first, fallback, *_ = nodes_of(waits)
-        name = waits["metadata"]["name"]
-        binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": fallback}}
-        cluster.api.create(f"/api/v1/namespaces/{mine}/pods/{name}/binding", binding)
-        cluster.start(SCHEDULER)
-        assert evictions(fairgate, 1, descheduler, EVERYTHING, AFFINITY) == [1] + [0] * (ROUNDS - 1)
-        (moved,) = list_pods(cluster, mine)
-        assert moved["spec"]["nodeName"] == nodes_of(moved)[0]
-        assert first in nodes_of(moved)
-
-
-def nodes_of(found):
-    """The nodes that Fairgate chose for a pod, the preferred one first."""
-    affinity = found["spec"]["affinity"]["nodeAffinity"]
-    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    names = [name for term in terms for field in term["matchFields"] for name in field["values"]]
-    (preferred,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
-    (first,) = [name for field in preferred["preference"]["matchFields"] for name in field["values"]]
-    return [first, *(name for name in names if name != first)]
 
 
 def test_the_descheduler_and_the_evictor_do_not_fight(cluster, descheduler):
