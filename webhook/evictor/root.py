@@ -63,7 +63,8 @@ class EvictorSettings:
 async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None:
     """Reclaim until SIGTERM or SIGINT; a dry run only shows its plans.
 
-    Raises PolicyError, PolicyUnreadable, ClusterError or OSError where a part cannot start.
+    Raises PolicyError, PolicyUnreadable, ClusterError or OSError where a part cannot start; RestoredError once etcd was
+    restored.
     """
     logs = open_logs(settings.log_format)
     logs.capture_libraries()
@@ -78,6 +79,7 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
         tasks: list[Coroutine[Any, Any, None]] = [
             feed.run(),
+            feed.end_if_restored(),
             holder.run(_on_policy(cluster_view, metrics, logs), _on_refusal(holder, metrics, logs)),
             Watchdog(metrics, logs).run(),
         ]

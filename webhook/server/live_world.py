@@ -80,6 +80,7 @@ class LiveWorld:
             reached=lambda: pods.reached,
             recorder=counts,
             known=lambda name: pods.handle(name),  # noqa: PLW0108 - made below
+            on_restored=lambda error: feed.note_restored(error),  # noqa: PLW0108 - made below
             quotas=quotas,
         )
         stack.push_async_callback(ledger.close)
@@ -117,6 +118,7 @@ class LiveWorld:
             self.definition.ensure(),
             self.reports.ensure(),
             self.feed.run(),
+            self.feed.end_if_restored(),
             self._prepare(logs, on_synced),
             self._keep_time(),
             self.ledger.drop_orphans(is_leader=is_leader, report=lambda flight: self._report_orphan(flight, logs)),

@@ -51,7 +51,7 @@ what a review makes has no cycles."""
 async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] | None = None) -> None:
     """Serve until SIGTERM or SIGINT; `on_listening` receives the URL to call.
 
-    Raises StartupError if a part is not available.
+    Raises StartupError if a part is not available, RestoredError once etcd was restored.
     """
     logs = open_logs(settings.log_format)
     logs.capture_libraries()

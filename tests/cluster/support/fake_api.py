@@ -116,8 +116,9 @@ class FakeApi:
 
     Requests of a verb meet its `faults` once each, in order, and `always` every time. If other requests use the verb as
     well, a fault is for one path alone: under `get /api/v1/…`. Verbs: list, page (a further one of a list), watch,
-    stream (a watch that begins with all existing objects; refused unless it `streams_lists`), and the HTTP methods in
-    lower case for single objects. An object of more than `object_bytes` as JSON can be neither updated nor deleted.
+    stream (a watch that begins with all existing objects; refused unless it `streams_lists`), look (a list of one
+    object), and the HTTP methods in lower case for single objects. An object of more than `object_bytes` as JSON can be
+    neither updated nor deleted.
     """
 
     bookmark_seconds: float = 0.03
@@ -134,6 +135,7 @@ class FakeApi:
     object_bytes: int = 0
     version: int = 100
     forgotten: int = 0
+    restored: str = ""  # what tells a UID from one that the same version gave before
     url: str = ""
     _snapshots: dict[str, tuple[int, list[Obj]]] = field(default_factory=dict)
 
@@ -144,7 +146,7 @@ class FakeApi:
         key = f"{namespace}/{name}"
         before = self.objects[path].get(key)
         self.version += 1
-        uid = before["metadata"]["uid"] if before else f"uid-{self.version}"
+        uid = before["metadata"]["uid"] if before else f"uid-{self.version}{self.restored}"
         meta = {"name": name, "uid": uid, "resourceVersion": str(self.version)}
         meta = parts.pop("metadata", {}) | meta | ({"namespace": namespace} if namespace else {})
         after = {"metadata": meta, **parts}
@@ -171,6 +173,14 @@ class FakeApi:
         self.forgotten = self.version
         self.history.clear()
         self._snapshots.clear()
+
+    def restore(self, version: int) -> None:
+        """Put etcd back to an earlier version, with the objects that are there, and start again."""
+        self.version = self.forgotten = version
+        self.restored += "'"
+        self.history.clear()
+        self._snapshots.clear()
+        self.disturb(End())
 
     def disturb(self, fault: Fault) -> None:
         """Let every open watch meet a fault now."""
@@ -225,7 +235,7 @@ class FakeApi:
             return _refusal(Answer(422))
         if verb in ("watch", "stream"):
             return await self._watch(request, query, fault)
-        if verb in ("list", "page"):
+        if verb in ("list", "page", "look"):
             return self._list(request.path, query)
         return await self._single(request, fault)
 
@@ -247,7 +257,8 @@ class FakeApi:
             return request.method.lower()
         if "sendInitialEvents" in query:
             return "stream"
-        return "watch" if "watch" in query else "page" if "continue" in query else "list"
+        is_look = query.get("limit") == "1"
+        return "watch" if "watch" in query else "page" if "continue" in query else "look" if is_look else "list"
 
     def _list(self, path: str, query: dict[str, str]) -> web.Response:
         if token := query.get("continue"):
@@ -286,7 +297,7 @@ class FakeApi:
         try:
             await response.prepare(request)
             with contextlib.suppress(ConnectionError):
-                await self._stream(request, response, queue, _shown(query))
+                await self._stream(request, response, queue, _shown(query), since)
         finally:
             self.watchers.remove(queue)
         return response
@@ -320,6 +331,7 @@ class FakeApi:
         response: web.StreamResponse,
         queue: "asyncio.Queue[Change | Fault]",
         shown: Callable[[Obj], bool],
+        since: int,
     ) -> None:
         is_cut = False
         sent = 0
@@ -328,7 +340,7 @@ class FakeApi:
             match thing:
                 case Change():
                     sent = thing.version
-                    if thing.path != request.path or (line := _event(thing, shown)) is None:
+                    if thing.path != request.path or (line := _event(thing, shown, since)) is None:
                         continue
                 case Lines():
                     line = thing.data
@@ -341,7 +353,7 @@ class FakeApi:
                     await response.write(self._last_words(thing))
                     return
                 case _:
-                    line = _bookmark(max(sent, self.version))
+                    line = _bookmark(max(sent, self.version, since))
             if is_cut:
                 await response.write(line[: len(line) // 2])
                 assert request.transport is not None
@@ -367,7 +379,9 @@ def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:
     )
 
 
-def _event(change: Change, shown: Callable[[Obj], bool]) -> bytes | None:
+def _event(change: Change, shown: Callable[[Obj], bool], since: int) -> bytes | None:
+    if change.version <= since:
+        return None  # a watch from a version to come is accepted, and silent until then
     was = change.before is not None and shown(change.before)
     now = change.after is not None and shown(change.after)
     obj = change.after or change.before
