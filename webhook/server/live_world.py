@@ -1,7 +1,6 @@
 """A world that a cluster's watches keep current, with the ledger on the cluster's API."""
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -88,7 +87,7 @@ class LiveWorld:
         bypass_detector = BypassDetector(
             world, shadow_labels, report=lambda pod: _report_bypass(pod, world, counts, logs), linger=ledger.linger
         )
-        run_log = RunLog(world, note)
+        run_log = RunLog(world, note, connection.unix_time)
         kinds = [
             followed(kind, partial(run_log.note, kind.name))
             for kind in world_kinds(world, pods=bypass_detector, lose=bypass_detector.delete_pod)
@@ -140,7 +139,7 @@ class LiveWorld:
     async def _keep_time(self) -> NoReturn:
         """Have promises of room end, and deadlines pass, also while no request comes: later events are seen in time."""
         while True:
-            self.world.tick(int(time.time()))
+            self.world.tick(int(self.connection.unix_time()))
             await asyncio.sleep(TICK_SECONDS)
 
     async def _prepare(self, logs: Logs, on_synced: Callable[[], None]) -> None:

@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import json
 import ssl
+import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any
 
@@ -135,6 +137,7 @@ class FakeApi:
     object_bytes: int = 0
     version: int = 100
     forgotten: int = 0
+    ahead_seconds: int = 0  # of this machine's clock
     restored: str = ""  # what tells a UID from one that the same version gave before
     url: str = ""
     _snapshots: dict[str, tuple[int, list[Obj]]] = field(default_factory=dict)
@@ -201,6 +204,7 @@ class FakeApi:
     async def serving(self, tls: ssl.SSLContext | None = None) -> AsyncIterator["FakeApi"]:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._handle)
+        app.on_response_prepare.append(self._date)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
@@ -210,6 +214,9 @@ class FakeApi:
             yield self
         finally:
             await runner.cleanup()
+
+    async def _date(self, _request: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Date"] = formatdate(time.time() + self.ahead_seconds, usegmt=True)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         query = dict(request.query)
