@@ -114,8 +114,8 @@ class LiveWorld:
     ) -> list[Coroutine[Any, Any, None]]:
         """Return what runs for as long as the server does."""
         return [
-            self.definition.ensure(),
-            self.reports.ensure(),
+            self.definition.run(),
+            self.reports.run(),
             self.feed.run(),
             self.feed.end_if_restored(),
             self._prepare(logs, on_synced),
