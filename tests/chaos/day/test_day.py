@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 CHOSEN = os.environ["CHAOS_DAY"]
 OUTSIDER = Path(__file__).with_name("outsider.py")
+MANY = 30
 RECLAIMED = 12
 """Replicas of the owner after a failure: more than there is room for beside the borrower."""
 
@@ -113,7 +114,7 @@ def struck(running: Installation, workload: Workload, failure: Failure) -> Row:
     found = plain_pods(audit_log(cluster.folder))
     assert (found.refused, found.delayed) == ([], [])
     assert plain.has_created(began)
-    assert found.created > len(gpu.made), "the test is without effect"
+    assert found.created > MANY, "the test is without effect"
     return Row(
         failure.title,
         ended - began,
