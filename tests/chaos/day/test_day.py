@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,30 +51,8 @@ class Row(NamedTuple):
         return [self.failure, *times, plain, f"{self.agreed:.0f} s", f"{self.reclaimed:.0f} s"]
 
 
-HEAD = (
-    "failure",
-    "lasts",
-    "first GPU pod after it",
-    "longest time without one",
-    "pods without GPUs that waited or were refused",
-    "sums agree after",
-    "reclaim works after",
-)
-
-
-@pytest.fixture(scope="module")
-def table(request) -> Iterator[list[Row]]:
-    rows: list[Row] = []
-    yield rows
-    lines = [HEAD, ["---"] * len(HEAD), *(row.cells() for row in rows)]
-    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-    reporter.ensure_newline()
-    for line in lines:
-        reporter.write_line(f"| {' | '.join(line)} |")
-
-
 @pytest.mark.parametrize("name", [*FAILURES] if CHOSEN == "all" else CHOSEN.split())
-def test_after_a_failure_gpu_pods_are_created_again_and_no_other_pod_noticed(start_control_plane, table, name):
+def test_after_a_failure_gpu_pods_are_created_again_and_no_other_pod_noticed(start_control_plane, note_row, name):
     failure = FAILURES[name]
     cluster = start_control_plane(audit=True)
     make_nodes(cluster, 3, gpus=8)
@@ -83,7 +60,7 @@ def test_after_a_failure_gpu_pods_are_created_again_and_no_other_pod_noticed(sta
         workload = Workload(cluster)
         workload.start()
         agree(running)
-        table.append(struck(running, workload, failure))
+        note_row(struck(running, workload, failure).cells())
 
 
 def struck(running: Installation, workload: Workload, failure: Failure) -> Row:
