@@ -1,4 +1,4 @@
-"""Only `make chaos-day` runs the failures, which `CHAOS_DAY` names: each takes a minute. Their table is printed last."""
+"""`CHAOS_DAY` names the failures to run, as `make chaos-day` does: each takes a minute. Their table is printed last."""
 
 from __future__ import annotations
 
