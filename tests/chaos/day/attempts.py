@@ -15,7 +15,7 @@ from tests.control_plane.api import Api, ApiError
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import pod
 
-PAUSE_SECONDS = 0.2
+PAUSE_SECONDS = 0.4
 COMPLETES, RUNS_FOR = {"fairgate.test/completes": "true"}, {"fairgate.test/runs-for": "500ms"}
 
 
