@@ -1,4 +1,4 @@
-"""Installs one CustomResourceDefinition if it is missing, also if somebody deletes it later."""
+"""Installs one CustomResourceDefinition if it is missing, also if it is deleted by hand later."""
 
 import asyncio
 import json
