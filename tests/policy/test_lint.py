@@ -5,7 +5,9 @@ import json
 import pytest
 
 from tests import builders as b
+from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.world.world import World
+from webhook.kube.nodes.autoscalers import objects_of
 from webhook.kube.world_file.world_file import parse_world
 from webhook.policy.build import build
 from webhook.policy.lint import lint
@@ -29,8 +31,10 @@ def warnings(text, *objects, nodes=NODES, namespaces=NAMESPACES, about_taints=Fa
     policy = build(made)
     world = World(policy)
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, *namespaces, *objects]})
-    parse_world(listed, policy.resources, name="w").fill(world)
-    found = [str(problem) for problem in lint(made, policy, world, origin="p")]
+    read = parse_world(listed, policy.resources, name="w")
+    read.fill(world)
+    ended = [pod.namespace for pod in read.ended]
+    found = [str(problem) for problem in lint(made, policy, world, origin="p", ended=ended)]
     return [each for each in found if about_taints or "kubectl taint" not in each]
 
 
@@ -136,6 +140,18 @@ def test_pods_without_a_team():
     ]
     assert warnings(f"{GOOD_TEAM}exempt: {{namespaces: [stray]}}", *pods) == []
     assert warnings(f"{GOOD_TEAM}defaults: {{unknownTeam: preemptible}}", *pods) == []
+
+
+def test_pods_without_a_team_that_have_ended():
+    """Such as a validator's: the next one would be refused, and nothing of it runs."""
+    ended = b.pod("ended", namespace="stray", node="a", phase="Succeeded")
+    none = b.pod("no-gpus", namespace="stray", node="a", gpus=None, phase="Failed")
+    text = "p: teams: namespace stray has {} with GPUs{} but no team: new pods are refused"
+    assert warnings(GOOD_TEAM, ended, none) == [text.format("1 pod", " (all of them ended)")]
+    running = b.pod("runs", namespace="stray", node="a")
+    assert warnings(GOOD_TEAM, ended, running) == [text.format("2 pods", " (1 of them ended)")]
+    assert warnings(GOOD_TEAM, none) == []
+    assert warnings(GOOD_TEAM, b.pod("ended", namespace="gpu-operator", node="a", phase="Succeeded")) == []
 
 
 def test_taints_that_a_pool_does_not_tolerate():
@@ -291,3 +307,18 @@ def test_many_namespaces_without_a_team_are_one_warning(count, want):
     assert count == 5 or found == [
         f"p: teams: 6 namespaces have 6 pods with GPUs but no team, so new pods are refused: {names}"
     ]
+
+
+def test_a_pool_that_is_said_not_to_grow_although_an_autoscaler_owns_its_nodes_is_named():
+    brought = b.node("a", labels={"karpenter.sh/nodepool": "cloud", "at": "x"})
+    pools = "pools: [{name: p, nodeSelector: {at: x}, autoscaled: %s}]\n"
+    found = warnings(GOOD_TEAM + pools % "false", *objects_of({Autoscaler.KARPENTER}, at=0), nodes=[brought])
+    (line,) = [each for each in found if "autoscaled" in each]
+    assert line.startswith("p.yaml:4: pools[0].autoscaled: is false, although Karpenter owns 1 GPU node of the pool")
+    found = warnings(GOOD_TEAM + pools % "true", *objects_of({Autoscaler.KARPENTER}, at=0), nodes=[brought])
+    assert not any("autoscaled" in each for each in found)
+
+
+def test_without_pools_the_cluster_is_named_whose_node_groups_are_unknown():
+    found = warnings(GOOD_TEAM, *objects_of({Autoscaler.CLUSTER_AUTOSCALER}, at=0))
+    assert any(each.startswith("p: pools: autoscaled is not set, Cluster Autoscaler runs") for each in found)

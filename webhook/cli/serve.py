@@ -17,7 +17,7 @@ from webhook.cli.service import (
     policy_folder_option,
     run_service,
 )
-from webhook.cluster.api.errors import RestoredError
+from webhook.cluster.api.errors import ClusterError, RestoredError
 from webhook.core.model.policy import Enforcement
 from webhook.history.store import DEFAULT_DAYS, DEFAULT_MEGABYTES, HistoryBounds
 from webhook.observe.logs import LogFormat
@@ -203,5 +203,5 @@ def serve(options: Options) -> None:
         run_service(run(settings))
     except RestoredError as exc:
         end_restored(exc)
-    except StartupError as exc:
+    except (StartupError, ClusterError) as exc:
         cannot_start(exc)

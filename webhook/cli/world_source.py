@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
@@ -17,6 +17,8 @@ from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.core.model.policy import Mode, Policy
 from webhook.core.world.hidden_usage import NOTHING, Unnamed, is_hidden_usage
 from webhook.core.world.world import World
+from webhook.kube.objects import keys
+from webhook.kube.pod.existing_pods import EndedPod
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
 from webhook.kube.world_file.world_file import WorldFileError, parse_objects, read_world
@@ -45,10 +47,11 @@ class ForbiddenError(WorldError):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A world, and what part of its source was read."""
+    """A world, and what part of its source was read; of a file also the pods with GPUs that have ended."""
 
     world: World
     coverage: Coverage = COMPLETE
+    ended: Sequence[EndedPod] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +118,9 @@ def describe_world(origin: Origin, world: World) -> str:
 
 def default_kubeconfig() -> Path | None:
     """Return the kubeconfig that kubectl would use; None if there is none, which means the cluster this pod runs in."""
-    listed = os.environ.get("KUBECONFIG", "").split(os.pathsep)
-    candidates: Iterable[Path] = (Path(entry) for entry in (*listed, str(Path.home() / ".kube" / "config")) if entry)
+    candidates = [Path(entry) for entry in os.environ.get("KUBECONFIG", "").split(os.pathsep) if entry]
+    with suppress(RuntimeError):  # a container's user without a name, as on OpenShift, may have no home
+        candidates.append(Path.home() / ".kube" / "config")
     return next((path for path in candidates if path.is_file()), None)
 
 
@@ -136,14 +140,32 @@ def read_once(source: Source, policy: Policy, *, namespaces: Sequence[str] = (),
         case FileWorld(path=path):
             world = World(policy)
             try:
-                read_world(path, policy.resources).fill(world)
+                found = read_world(path, policy.resources)
             except WorldFileError as error:
                 raise WorldError(str(error)) from error
-            return View(world)
+            found.fill(world)
+            return View(world, ended=found.ended)
         case LiveCluster(kubeconfig=kubeconfig):
             return asyncio.run(_read_cluster(kubeconfig, policy, namespaces, keep_nodes=keep_nodes))
         case _ as never:
             assert_never(never)
+
+
+def read_ended(source: Source, policy: Policy) -> Sequence[EndedPod]:
+    """Read GPU pods of a cluster that have ended and that Fairgate did not decide, as far as they are still there.
+
+    Raises WorldError.
+    """
+    if not isinstance(source, LiveCluster):
+        return ()
+    from webhook.cli.live_cluster import UNDECIDED, read_ended  # noqa: PLC0415 - slow to import, and files need none
+
+    found = asyncio.run(read_ended(source.kubeconfig, (), which=UNDECIDED))
+    listed = [{**each, "apiVersion": keys.CORE_API, "kind": "Pod"} for each in found]  # items of a list have neither
+    try:
+        return parse_objects(listed, policy.resources, name=origin_of(source).name).ended
+    except WorldFileError as error:
+        raise WorldError(str(error)) from error
 
 
 def choose_policy(folder: Path | None, source: object) -> Policy:
@@ -178,17 +200,35 @@ def without_placement(policy: Policy, *, priority_classes: frozenset[str]) -> Po
     return replace(policy, placement=replace(policy.placement, mode=Mode.OFF), priority_classes=known)
 
 
+def other_products(source: Source) -> str:
+    """Return which other queues and schedulers a cluster has; empty without any, and for a file. Raises WorldError."""
+    if not isinstance(source, LiveCluster):
+        return ""
+    with _cluster_errors():
+        return asyncio.run(_other_products(source.kubeconfig))
+
+
+async def _other_products(kubeconfig: Path | None) -> str:
+    from webhook.cluster.api.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
+    from webhook.cluster.reads.other_products import read_other_products  # noqa: PLC0415
+
+    async with await connect(kubeconfig) as connection:
+        found = await read_other_products(connection)
+        return found.text if found.products else ""
+
+
 @asynccontextmanager
 async def watch_world(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[WatchedWorld]:
     """Yield a world that is kept up to date by watches, once everything was listed. Raises WorldError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
+    from webhook.cluster.watch.autoscalers import AutoscalerWatch  # noqa: PLC0415
     from webhook.cluster.watch.feed import Feed  # noqa: PLC0415
 
     world = World(policy)
     world.tick(int(time.time()))
     with _cluster_errors():
         async with await connect(kubeconfig) as connection:
-            feed = Feed(connection, world_kinds(world, pods=world))
+            feed = Feed(connection, world_kinds(world, pods=world), autoscalers=AutoscalerWatch(connection, world))
             feeding = asyncio.create_task(feed.run())
             try:
                 await _wait_synced(feed)

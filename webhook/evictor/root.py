@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.api.namespace import own_namespace
+from webhook.cluster.reads.server_version import refuse_too_old
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.lease import Lease, Timing, own_identity
@@ -74,9 +75,10 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(stop_signals(logs.stop_at_once))
         connection = await stack.enter_async_context(await connect(settings.kubeconfig))
-        feed = cluster_view.feed(connection)
+        feed = cluster_view.feed(connection, note=lambda found: logs.autoscalers(*found))
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
         tasks: list[Coroutine[Any, Any, None]] = [
+            refuse_too_old(connection),
             feed.run(),
             feed.end_if_restored(),
             holder.run(_on_policy(cluster_view, metrics, logs), _on_refusal(holder, metrics, logs)),

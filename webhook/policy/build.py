@@ -223,8 +223,8 @@ def _is_hashed(part: "Field[object]", value: object) -> bool:
 
 
 def _hashed(part: "Field[object]", value: object) -> object:
-    found = getattr(value, part.name)
-    return part.metadata.get("hashed_if_none") if found is None else _plain(found)
+    found, special = getattr(value, part.name), part.metadata.get("hashed_as")
+    return special[found] if special is not None and found in special else _plain(found)
 
 
 def _plain(value: object) -> object:

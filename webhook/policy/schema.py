@@ -59,8 +59,10 @@ class Pool(Spec):
         default=None, description="Teams that may use the pool. Default: every team."
     )
     match: Match | None = Field(default=None, description="Pods that may run only in this pool; no other pods may.")
-    autoscaled: Annotated[bool, Strict()] = Field(
-        default=False, description="An autoscaler adds nodes: pods wait for a new node instead of being refused."
+    autoscaled: Annotated[bool, Strict()] | None = Field(
+        default=None,
+        description="Whether an autoscaler adds nodes: pods wait for a new node instead of being refused. Default: as "
+        "found in the cluster.",
     )
 
 

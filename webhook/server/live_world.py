@@ -1,6 +1,7 @@
 """A world that a cluster's watches keep current, with the ledger on the cluster's API."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -11,10 +12,13 @@ from typing import Any, Final, NoReturn
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.ledger.ledger import ApiLedger
+from webhook.cluster.reads.server_version import refuse_too_old
+from webhook.cluster.watch.autoscalers import AutoscalerWatch, FoundAutoscalers
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.quotas import quota_kind
 from webhook.cluster.watch.world_kinds import followed, world_kinds
 from webhook.cluster.writes.crd_installer import CrdInstaller
+from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.pod import Resident
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.quota.resource_quotas import QuotaIndex
@@ -23,6 +27,7 @@ from webhook.core.world.pod_index import holder_of
 from webhook.core.world.world import World
 from webhook.kube.ledger.report_crd import report_crd
 from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
+from webhook.kube.nodes.autoscalers import API, marks_of
 from webhook.observe.ledger_metrics import LedgerMetrics, LedgerState
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
@@ -48,6 +53,7 @@ class LiveWorld:
     shadow_labels: ShadowLabels
     counts: LedgerMetrics
     runs: SeenRuns
+    autoscalers: AutoscalerWatch
 
     @classmethod
     async def connect(
@@ -92,7 +98,8 @@ class LiveWorld:
             followed(kind, partial(run_log.note, kind.name))
             for kind in world_kinds(world, pods=bypass_detector, lose=bypass_detector.delete_pod)
         ]
-        feed = Feed(connection, (quota_kind(quotas), *kinds, ledger.kind()))
+        autoscalers = AutoscalerWatch(connection, world, note=_noting(logs, note))
+        feed = Feed(connection, (quota_kind(quotas), *kinds, ledger.kind()), autoscalers=autoscalers)
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
         definition, reports = CrdInstaller(connection, team_ledger_crd()), CrdInstaller(connection, report_crd())
@@ -107,6 +114,7 @@ class LiveWorld:
             shadow_labels=shadow_labels,
             counts=counts,
             runs=run_log.runs,
+            autoscalers=autoscalers,
         )
 
     def background_tasks(
@@ -114,6 +122,7 @@ class LiveWorld:
     ) -> list[Coroutine[Any, Any, None]]:
         """Return what runs for as long as the server does."""
         return [
+            refuse_too_old(self.connection),
             self.definition.run(),
             self.reports.run(),
             self.feed.run(),
@@ -155,6 +164,21 @@ class LiveWorld:
         self.counts.orphan()
         pod, team = flight.pod, flight.charge.team
         logs.event.warning("charge withdrawn", team=team, namespace=pod.namespace, name=pod.name, uid=pod.uid)
+
+
+def _noting(logs: Logs, note: Callable[[str, Any, str], None]) -> Callable[[FoundAutoscalers], None]:
+    """Return a function that logs what was found, and notes what changed of it like objects of a watched kind."""
+    noted: set[Autoscaler] = set()
+
+    def note_found(found: FoundAutoscalers) -> None:
+        logs.autoscalers(*found)
+        for each in noted ^ found.autoscalers:
+            for mark in marks_of(each, at=time.time()):
+                note(API[type(mark)].plural, mark if each in found.autoscalers else None, mark.metadata.name)
+        noted.clear()
+        noted.update(found.autoscalers)
+
+    return note_found
 
 
 def _report_bypass(pod: Resident, world: World, counts: LedgerMetrics, logs: Logs) -> None:

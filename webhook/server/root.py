@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from webhook.cluster.reads.caller_rights import CallerRights
 from webhook.cluster.writes.lease import lease_timing
 from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.cluster.writes.reports import ReplicaReporter
+from webhook.core.admission.maintained import maintenance_texts
 from webhook.core.model.policy import Policy
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
@@ -51,7 +52,8 @@ what a review makes has no cycles."""
 async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] | None = None) -> None:
     """Serve until SIGTERM or SIGINT; `on_listening` receives the URL to call.
 
-    Raises StartupError if a part is not available, RestoredError once etcd was restored.
+    Raises StartupError if a part is not available, ClusterError if the API server is too old, RestoredError once etcd
+    was restored.
     """
     logs = open_logs(settings.log_format)
     logs.capture_libraries()
@@ -163,7 +165,8 @@ def _watch_world(world: World, metrics: Metrics, readiness: Readiness) -> None:
 
 def _make_recorder(settings: ServerSettings, world: World, metrics: Metrics, logs: Logs) -> UsageRecorder:
     recorder = UsageRecorder(world, logs, path=settings.history, bounds=settings.history_bounds)
-    metrics.accounting.watch(recorder.gpu_seconds, nodes=recorder.nodes)
+    metrics.accounting.watch(recorder.gpu_seconds, nodes=recorder.nodes, use=recorder.use)
+    recorder.meter.on_start = metrics.accounting.started
     if settings.history is not None:
         metrics.watch_history(lambda: recorder.problem, lambda: recorder.dropped)
     return recorder
@@ -210,6 +213,9 @@ def _publish_reports(
         registration=leader.registration_problem,
         lag=LedgerLag(live.ledger.states, asyncio.get_running_loop().time),
         rejecting=leader.rejections.texts,
+        maintained=partial(maintenance_texts, live.world),
+        world=live.world,
+        autoscalers=live.autoscalers,
     )
     return ReplicaReporter(live.connection, identity=leader.lease.identity, describe=state.report).run()
 

@@ -13,6 +13,9 @@ from tests import builders as b
 from webhook.cli.review.answers import answer_reviews
 from webhook.cli.review.results import Place
 from webhook.cli.world_source import WorldObjects, world_of
+from webhook.core.model.autoscaler import Autoscaler
+from webhook.kube.nodes.autoscalers import objects_of
+from webhook.kube.nodes.maintenance import MIG_STATE
 from webhook.kube.objects import keys
 from webhook.policy.load import parse
 
@@ -49,7 +52,10 @@ class Asked(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """A policy, the nodes' sizes, the pods that come one after the other, and the one that is asked about."""
+    """A policy, the nodes' sizes, the pods that come one after the other, and the one that is asked about.
+
+    `grows`: Karpenter brought the nodes.
+    """
 
     shares: tuple[tuple[int, int], ...]
     lab: int
@@ -60,6 +66,7 @@ class Setup(NamedTuple):
     closed: dict[int, str]
     before: tuple[Asked, ...]
     asked: Asked
+    grows: bool = False
 
 
 _asked = st.builds(
@@ -79,9 +86,10 @@ setups = st.builds(
     queues=st.tuples(st.booleans(), st.booleans()),
     depth=st.sampled_from([1, 3, 100]),
     nodes=st.lists(st.sampled_from([2, 4, 8]), min_size=1, max_size=3).map(tuple),
-    closed=st.dictionaries(st.integers(0, 2), st.sampled_from(["held", "cordoned"]), max_size=2),
+    closed=st.dictionaries(st.integers(0, 2), st.sampled_from(["held", "cordoned", "maintained"]), max_size=2),
     before=st.lists(_asked, max_size=7).map(tuple),
     asked=_asked,
+    grows=st.sampled_from([False, False, True]),
 )
 
 
@@ -113,11 +121,14 @@ NO_TEAMS = parse(
 )
 
 
-def node_of(number, gpus, *, closed=None):
-    made = b.node(f"n{number}", gpus=gpus, is_cordoned=closed == "cordoned")
+def node_of(number, gpus, *, grows, closed=None):
+    labels = {"karpenter.sh/nodepool": "cloud"} if grows else {}
+    made = b.node(f"n{number}", gpus=gpus, labels=labels, is_cordoned=closed == "cordoned")
     made["status"]["allocatable"][SHARED] = "8"
     if closed == "held":
         made["spec"]["taints"] = [{"key": keys.HELD, "value": "h", "effect": "NoSchedule"}]
+    if closed == "maintained":
+        made["metadata"]["labels"][MIG_STATE] = "pending"
     return made
 
 
@@ -147,7 +158,8 @@ class Cluster:
         self.objects = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (*TEAMS, "stray")
         ]
-        self.objects += [node_of(number, gpus) for number, gpus in enumerate(setup.nodes)]
+        self.objects += objects_of({Autoscaler.KARPENTER} if setup.grows else (), at=NOW)
+        self.objects += [node_of(number, gpus, grows=setup.grows) for number, gpus in enumerate(setup.nodes)]
         for number, asked in enumerate(setup.before):
             manifest = manifest_of(asked, f"p{number}")
             said, stored, _ = self.webhook(manifest)
@@ -158,7 +170,7 @@ class Cluster:
         for number, why in setup.closed.items():
             if number < len(setup.nodes):
                 place = next(i for i, each in enumerate(self.objects) if each["metadata"]["name"] == f"n{number}")
-                self.objects[place] = node_of(number, setup.nodes[number], closed=why)
+                self.objects[place] = node_of(number, setup.nodes[number], grows=setup.grows, closed=why)
 
     @property
     def reading(self):

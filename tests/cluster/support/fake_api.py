@@ -120,7 +120,7 @@ class FakeApi:
     well, a fault is for one path alone: under `get /api/v1/…`. Verbs: list, page (a further one of a list), watch,
     stream (a watch that begins with all existing objects; refused unless it `streams_lists`), look (a list of one
     object), and the HTTP methods in lower case for single objects. An object of more than `object_bytes` as JSON can be
-    neither updated nor deleted.
+    neither updated nor deleted. `groups` are the API groups that it says it has.
     """
 
     bookmark_seconds: float = 0.03
@@ -135,6 +135,8 @@ class FakeApi:
     history: list[Change] = field(default_factory=list)
     evictions: list[Obj] = field(default_factory=list)
     object_bytes: int = 0
+    groups: list[str] = field(default_factory=list)
+    kubernetes: tuple[str, str, str] = ("1", "37", "v1.37.0")
     version: int = 100
     forgotten: int = 0
     ahead_seconds: int = 0  # of this machine's clock
@@ -203,6 +205,7 @@ class FakeApi:
     @asynccontextmanager
     async def serving(self, tls: ssl.SSLContext | None = None) -> AsyncIterator["FakeApi"]:
         app = web.Application()
+        app.router.add_get("/version", self._version)
         app.router.add_route("*", "/{path:.*}", self._handle)
         app.on_response_prepare.append(self._date)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
@@ -217,6 +220,13 @@ class FakeApi:
 
     async def _date(self, _request: web.Request, response: web.StreamResponse) -> None:
         response.headers["Date"] = formatdate(time.time() + self.ahead_seconds, usegmt=True)
+
+    async def _version(self, _: web.Request) -> web.Response:
+        if faults := self.faults["get /version"]:
+            fault = faults.popleft()
+            assert isinstance(fault, Answer)
+            return _refusal(fault)
+        return web.json_response(dict(zip(("major", "minor", "gitVersion"), self.kubernetes, strict=True)))
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         query = dict(request.query)
@@ -247,6 +257,10 @@ class FakeApi:
         return await self._single(request, fault)
 
     async def _single(self, request: web.Request, fault: Fault | None) -> web.Response:
+        if request.path == "/apis":
+            return web.json_response({"groups": [{"name": name} for name in self.groups]})
+        if _is_discovery(request.path):  # nothing but a Body
+            return _refusal(Answer(404))
         body = await request.read()
         if fault != Cut(is_carried_out=False):
             status, answer = carry_out(self, request.method, request.path, body, request.content_type)
@@ -259,8 +273,7 @@ class FakeApi:
     def _verb(self, request: web.Request, query: dict[str, str]) -> str:
         if "/proxy/" in request.path:  # to a Service: only faults answer
             return request.method.lower()
-        is_group = request.path.startswith("/apis/") and request.path.count("/") == 2  # discovery: only by a Body
-        if request.method != "GET" or is_group or (not query and place_of(request.path).name):
+        if request.method != "GET" or _is_discovery(request.path) or (not query and place_of(request.path).name):
             return request.method.lower()
         if "sendInitialEvents" in query:
             return "stream"
@@ -284,7 +297,8 @@ class FakeApi:
         if rest:
             meta["continue"] = f"token-{len(self.asked)}"
             self._snapshots[meta["continue"]] = (version, rest)
-        return web.json_response({"kind": "List", "apiVersion": "v1", "metadata": meta, "items": page or None})
+        api_version = "/".join(path.split("/")[2:4]) if path.startswith("/apis/") else "v1"
+        return web.json_response({"kind": "List", "apiVersion": api_version, "metadata": meta, "items": page or None})
 
     async def _watch(self, request: web.Request, query: dict[str, str], fault: Fault | None) -> web.StreamResponse:
         since = int(query.get("resourceVersion", self.version))
@@ -367,6 +381,11 @@ class FakeApi:
                 request.transport.abort()
                 return
             await response.write(line)
+
+
+def _is_discovery(path: str) -> bool:
+    """Whether this is what the API server has of all groups, of one, or of one version of it."""
+    return path.startswith("/apis") and path.count("/") in (1, 2, 3)
 
 
 def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:

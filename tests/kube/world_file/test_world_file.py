@@ -10,6 +10,7 @@ from webhook.core.model.pod import NamespaceFacts, PriorityTriple
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy
 from webhook.core.world.world import World
 from webhook.kube.world_file.world_file import WorldFileError, parse_world, read_world
+from webhook.kube.world_file.world_objects import kept_fields
 
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision", "labels": {"a": "b"}}}
 PRIORITY = {
@@ -98,6 +99,36 @@ def test_amounts_may_be_plain_numbers():
     assert parse("---\n" + text).nodes[0].allocatable == {"cpu": 4000, "nvidia.com/gpu": 2}
 
 
+DEVICE = {"attributes": {"type": {"string": "gpu"}}, "taints": [{"effect": "None"}]}
+REQUEST = {"deviceClassName": "gpu.nvidia.com", "count": 2, "selectors": []}
+
+
+@pytest.mark.parametrize(
+    ("version", "request_", "device"),
+    [
+        ("v1", {"name": "r", "exactly": REQUEST}, {"name": "d", **DEVICE}),
+        ("v1beta2", {"name": "r", "exactly": REQUEST}, {"name": "d", **DEVICE}),
+        ("v1beta1", {"name": "r", **REQUEST}, {"name": "d", "basic": DEVICE}),
+    ],
+)
+def test_claims_and_slices_of_each_version_are_kept_and_read(version, request_, device):
+    def made(kind, name, spec):
+        metadata = {"name": name, "namespace": "vision"}
+        return {"apiVersion": f"resource.k8s.io/{version}", "kind": kind, "metadata": metadata, "spec": spec}
+
+    pool = {"name": "n0", "generation": 1}
+    objects = (
+        made("ResourceClaim", "c", {"devices": {"requests": [request_]}}),
+        made("ResourceSlice", "s", {"driver": "gpu.nvidia.com", "nodeName": "n0", "pool": pool, "devices": [device]}),
+    )
+    kept = [kept_fields(each, annotations=frozenset()) for each in objects]
+    assert kept == list(objects), "all of it is read"
+    found = parse(yaml.safe_dump(listed(*kept)))
+    [claim], [(_, offered)] = found.claims, found.slices
+    assert [each.number for asked in claim.spec for each in asked.alternatives] == [2]
+    assert [each.attributes for each in offered.devices] == [{"gpu.nvidia.com/type": "gpu"}]
+
+
 def test_an_empty_list_is_an_empty_world():
     assert parse(yaml.safe_dump(listed())).nodes == []
 
@@ -121,7 +152,8 @@ BAD = {
         yaml.safe_dump(listed(b.node(), {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}})),
         "world.yaml: items[1]: got apps/v1 Deployment; expected one of v1 Node, v1 Pod, v1 Namespace, "
         "scheduling.k8s.io/v1 PriorityClass, resource.k8s.io/v1 DeviceClass, resource.k8s.io/v1 ResourceClaim, "
-        "resource.k8s.io/v1 ResourceClaimTemplate, resource.k8s.io/v1 ResourceSlice, or a v1 List of them",
+        "resource.k8s.io/v1 ResourceClaimTemplate, resource.k8s.io/v1 ResourceSlice, "
+        "apiextensions.k8s.io/v1 CustomResourceDefinition, v1 ConfigMap, or a v1 List of them",
     ),
     "another version": (
         yaml.safe_dump({**PRIORITY, "apiVersion": "scheduling.k8s.io/v1beta1"}),

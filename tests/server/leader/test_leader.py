@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from tests import builders
 from tests.cluster.support.fake_api import Answer, Body, FakeApi, Slow
@@ -109,7 +110,7 @@ async def staged(folder, *, guaranteed=4, more_tasks=()):
                 shadow_labels=shadow_labels,
                 why_stale=lambda: stage.why_stale or feed.why_not_synced(),
                 why_not_serving=lambda: None,
-                accounting=GpuTimeMetrics(),
+                accounting=GpuTimeMetrics(CollectorRegistry()),
                 runs=(),
                 timing=QUICK,
                 more_tasks=dict(more_tasks),

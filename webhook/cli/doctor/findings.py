@@ -14,6 +14,7 @@ INCOMPLETE: Final = 2
 class Check(StrEnum):
     """The checks in display order."""
 
+    KUBERNETES = "kubernetes"
     SERVER = "server"
     LEADER = "leader"
     EVICTOR = "evictor"
@@ -26,6 +27,8 @@ class Check(StrEnum):
     LEDGER = "ledger"
     PODS = "pods"
     NODES = "nodes"
+    AUTOSCALERS = "autoscalers"
+    COEXISTENCE = "coexistence"
 
 
 class State(StrEnum):

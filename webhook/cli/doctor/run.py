@@ -8,9 +8,9 @@ from typing import Annotated, Final
 import click
 import msgspec
 
-from webhook.cli.doctor import pods, processes, registration
+from webhook.cli.doctor import autoscalers, pods, processes, registration
 from webhook.cli.doctor.command import Options
-from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, exit_status, missing_right
+from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, exit_status, missing_right, ok
 from webhook.cli.doctor.table import to_table
 from webhook.cli.live_cluster import published_policy
 from webhook.cli.options import columns, is_colored
@@ -37,7 +37,7 @@ from webhook.observe.process import Component
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 
-_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES)
+_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES, Check.AUTOSCALERS)
 
 
 class DoctorReport(msgspec.Struct):
@@ -96,7 +96,7 @@ def judge(observed: Observations) -> list[Finding]:
     """Run every check on what was read."""
     evidence, policy = observed.evidence, observed.policy
     now = evidence.now if evidence.now is not None else time.time()
-    findings: list[Finding] = []
+    findings = registration.check_kubernetes(evidence.version)
     servers: tuple[processes.Process, ...] = ()
     processes_alive: tuple[processes.Process, ...] = ()
     if isinstance(evidence.replicas, ReadForbidden):
@@ -122,7 +122,8 @@ def judge(observed: Observations) -> list[Finding]:
     findings += pods.check_pods(evidence.large_pods)
     if not isinstance(evidence.replicas, ReadForbidden):
         findings += processes.check_nodes(servers)
-    return findings
+        findings += autoscalers.check_autoscalers(servers)
+    return findings + ok(Check.COEXISTENCE, evidence.others.text)
 
 
 def _written(findings: list[Finding], options: Options) -> str:

@@ -1,4 +1,4 @@
-"""Runs the watches that keep the cluster's state current, and reports whether that state is synced and fresh."""
+"""Runs what keeps the cluster's state current, and reports whether that state is synced and fresh."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from typing import Any, Final, NoReturn
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import RestoredError
+from webhook.cluster.watch.autoscalers import AutoscalerWatch
 from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
 from webhook.cluster.watch.watch import Watch
 from webhook.cluster.watch.watched_kind import WatchedKind
@@ -15,7 +16,7 @@ STALE_SECONDS: Final = 120.0
 
 
 class Feed:
-    """Runs one watch per kind. Start `run` as a task.
+    """Runs one watch per kind, and looks for autoscalers. Start `run` as a task.
 
     A process whose other parts have their own memory of the cluster starts `end_if_restored`, too; views need not.
     """
@@ -27,10 +28,12 @@ class Feed:
         *,
         pace: Pace = DEFAULT_PACE,
         stale_seconds: float = STALE_SECONDS,
+        autoscalers: AutoscalerWatch | None = None,
     ) -> None:
         self._restored: asyncio.Queue[RestoredError] = asyncio.Queue()
         self.watches = tuple(Watch(connection, kind, pace=pace, on_restored=self.note_restored) for kind in kinds)
         self._stale_seconds = stale_seconds
+        self._autoscalers = autoscalers
         self._are_synced = False
 
     async def run(self) -> None:
@@ -38,6 +41,8 @@ class Feed:
         async with asyncio.TaskGroup() as group:
             for watch in self.watches:
                 group.create_task(watch.run(), name=f"watch {watch.kind.name}")
+            if self._autoscalers is not None:
+                group.create_task(self._autoscalers.run(), name="autoscalers")
 
     def note_restored(self, error: RestoredError) -> None:
         """Note that a watch, or another reader of the cluster, found that etcd was restored."""
@@ -59,9 +64,11 @@ class Feed:
         return f"not listed yet: {', '.join(names)}" if names else None
 
     async def wait_synced(self) -> None:
-        """Wait until every kind has a first complete list."""
+        """Wait until every kind has a first complete list, and autoscalers were looked for."""
         for watch in self.watches:
             await watch.listed.wait()
+        if self._autoscalers is not None:
+            await self._autoscalers.looked.wait()
 
     def readiness(self) -> str | None:
         """Return why decisions must not be made on this state; None if every kind is listed and fresh."""

@@ -21,8 +21,10 @@ from webhook.core.model.workload_rules import DEFAULT_RULES, WorkloadRules
 ADDED: Final = {"is_hashed_by_default": False}
 """Metadata of fields added after the first release: at its default such a field is not part of the policy's hash, so an
 upgrade does not change the hash of an unchanged policy, which pods in creation carry."""
-HASHED_AS_REJECT: Final = {"hashed_if_none": "reject"}
+HASHED_AS_REJECT: Final = {"hashed_as": {None: "reject"}}
 """Metadata of a field that was always set before: None is hashed as the value that it had then."""
+HASHED_AS_FALSE: Final = {"hashed_as": {None: False, False: "never"}}
+"""The same of a field that was false unless it was set."""
 
 
 class Enforcement(StrEnum):
@@ -208,7 +210,8 @@ class Pool:
     """A set of nodes that belong together.
 
     `teams` is None where every team may use it. A pod selected by `match` goes to this pool and nowhere else; a pool
-    with `match` takes no other pods. An autoscaler adds and removes nodes of an `is_autoscaled` pool.
+    with `match` takes no other pods. An autoscaler adds and removes nodes of an `is_autoscaled` pool; None: as
+    found in the cluster (`admission.pools.grows`).
     """
 
     name: PoolName
@@ -218,7 +221,7 @@ class Pool:
     capabilities: frozenset[str] = frozenset()
     teams: frozenset[TeamName] | None = None
     match: LabelSelector | None = None
-    is_autoscaled: bool = False
+    is_autoscaled: bool | None = field(default=None, metadata=HASHED_AS_FALSE)
 
     def admits(self, team: TeamName) -> bool:
         """Whether a team may use the pool."""

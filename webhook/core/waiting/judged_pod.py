@@ -98,7 +98,7 @@ def judge_pod(
     match decision:
         case Admit():
             is_left_to_wait = not waits_for_room(assessed, world) and (
-                not is_member or may_grow(assessed.pools.allowed)
+                not is_member or may_grow(assessed.pools.allowed, world)
             )
             is_ahead = attempt.way is Way.BACKFILL
             may_wait = is_left_to_wait and not (is_ahead or attempt.kept)

@@ -46,6 +46,8 @@ def _schema() -> _Json:
         "required": ["component", "at", "version", "policy", "enforce"],
         "properties": {
             **dict.fromkeys(("version", "policy", "enforce", "policyProblem", "election", "registration"), text),
+            **dict.fromkeys(("autoscaling", "autoscalingUnsure"), text),
+            "autoscalingProblems": texts,
             "component": {**text, "enum": ["server", "evictor"]},
             "at": {**text, "description": "Time of the update, by the process's own clock."},
             "leading": {"type": "boolean"},
@@ -53,6 +55,7 @@ def _schema() -> _Json:
             "notReady": texts,
             "behind": texts,
             "rejecting": texts,
+            "maintained": texts,
             "unevictable": texts,
         },
     }

@@ -44,6 +44,8 @@ TOPOLOGIES: Final = (TOPOLOGY, KUEUE_REQUIRED_TOPOLOGY, KUEUE_PREFERRED_TOPOLOGY
 """Annotations with the domain of a gang; the first that is there counts."""
 CHECKPOINTED: Final = "fairgate.dev/checkpointed-at"
 """Pod annotation: time of the workload's last checkpoint, in RFC 3339. Written by the workload."""
+MOVABLE: Final = "fairgate.dev/movable"
+"""Pod annotation: "true" says that the pod may be moved to another node, though it is guaranteed or has volumes."""
 EVICT_AT: Final = "fairgate.dev/evict-at"
 """Pod annotation: when a preemptible pod will be evicted, in RFC 3339. Written by the evictor."""
 EVICT_FOR: Final = "fairgate.dev/evict-for"
@@ -102,6 +104,12 @@ GANG_SIZES: Final = (
 )
 """Annotations with the number of a gang's pods."""
 
+SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+STAY_ANNOTATIONS: Final = (SAFE_TO_EVICT, DO_NOT_DISRUPT, PREFER_NO_EVICTION)
+"""Annotations by which a pod's owner asks other products not to evict it."""
+
 MIRROR: Final = "kubernetes.io/config.mirror"
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -115,7 +123,11 @@ RBAC_API: Final = "rbac.authorization.k8s.io/v1"
 EXTENSIONS_API: Final = "apiextensions.k8s.io/v1"
 BUDGET_API: Final = "policy/v1"
 LEASE_API: Final = "coordination.k8s.io/v1"
-DEVICES_API: Final = "resource.k8s.io/v1"
+DEVICES_GROUP: Final = "resource.k8s.io"
+DEVICES_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+"""The versions of that group that are read, in the order in which they are looked for: v1 since Kubernetes 1.34, the
+others since 1.33 and 1.32 where they are enabled. Earlier ones have other fields."""
+DEVICES_API: Final = f"{DEVICES_GROUP}/{DEVICES_VERSIONS[0]}"
 GROUPS_API: Final = "scheduling.k8s.io/v1beta1"
 
 OWN_GROUP: Final = "fairgate.dev"

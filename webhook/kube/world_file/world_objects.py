@@ -7,6 +7,7 @@ sources or foreign annotations; it contains labels, since selectors need them.
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from webhook.kube.nodes.autoscalers import UPDATED
 from webhook.kube.objects import keys
 from webhook.kube.pod.kubelet_outcomes import is_fault_of_node
 
@@ -98,11 +99,15 @@ _POD: Final[Shape] = {
 _OBSTACLE: Final = "PodScheduled"
 _RESIZE: Final = "PodResize"
 """The conditions of pods that are kept: what keeps it off every node, and how its resize stands."""
-_REQUEST: Final[Shape] = dict.fromkeys(
+_REQUEST: Final = dict.fromkeys(
     ("name", "deviceClassName", "allocationMode", "count", "adminAccess", "selectors", "capacity"), _ALL
 )
-_CLAIM: Final[Shape] = {"devices": {"requests": {"name": _ALL, "exactly": _REQUEST, "firstAvailable": _REQUEST}}}
+_CLAIM: Final[Shape] = {"devices": {"requests": {**_REQUEST, "exactly": _REQUEST, "firstAvailable": _REQUEST}}}
 _RESULT: Final[Shape] = dict.fromkeys(("request", "driver", "pool", "device", "shareID", "consumedCapacity"), _ALL)
+_DEVICE: Final = {
+    **dict.fromkeys(("attributes", "allowMultipleAllocations", "capacity"), _ALL),
+    "taints": {"effect": _ALL},
+}
 _NODE: Final[Shape] = {
     **_HEAD,
     "spec": {"unschedulable": _ALL, "taints": {"key": _ALL, "value": _ALL, "effect": _ALL}},
@@ -123,16 +128,18 @@ SHAPES: Final[Mapping[str, Shape]] = {
         },
     },
     "ResourceClaimTemplate": {**_HEAD, "spec": {"spec": _CLAIM}},
+    "CustomResourceDefinition": {
+        **_HEAD,
+        "spec": {"group": _ALL, "scope": _ALL, "names": {"plural": _ALL, "kind": _ALL}},
+    },
+    "ConfigMap": _HEAD,
     "ResourceSlice": {
         **_HEAD,
         "spec": {
             "driver": _ALL,
             "pool": {"name": _ALL, "generation": _ALL},
             "nodeName": _ALL,
-            "devices": {
-                **dict.fromkeys(("name", "attributes", "allowMultipleAllocations", "capacity"), _ALL),
-                "taints": {"effect": _ALL},
-            },
+            "devices": {"name": _ALL, **_DEVICE, "basic": _DEVICE},
         },
     },
 }
@@ -143,6 +150,7 @@ _READ_ANNOTATIONS: Final = frozenset(
     {
         *(keys.DECISION, *keys.LINE_ANNOTATIONS, keys.REQUIRES, keys.POOL),
         *(keys.MIRROR, keys.GPUSHARE_DEVICE, keys.RUN_TIME, keys.RUN_TIME_LIMIT),
+        UPDATED,
     }
 )
 
