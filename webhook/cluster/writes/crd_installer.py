@@ -60,7 +60,7 @@ class CrdInstaller:
         failures = 0
         while True:
             try:
-                await self._create_if_missing()
+                await self.ensure()
             except ClusterError as error:
                 self.problem = f"{error}; an admin can apply it: `fairgate manifests` prints it"
                 failures += 1
@@ -69,7 +69,8 @@ class CrdInstaller:
                 self.problem, failures = None, 0
                 await asyncio.sleep(CHECK_SECONDS)
 
-    async def _create_if_missing(self) -> None:
+    async def ensure(self) -> None:
+        """Create it if it is missing, and return once the API server serves it. Raises ClusterError."""
         path = f"{_PATH}/{self.manifest['metadata']['name']}"
         while True:
             found = await read(self.connection, path, _definition.decode, action="get customresourcedefinitions")
