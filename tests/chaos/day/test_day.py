@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 CHOSEN = os.environ["CHAOS_DAY"]
 OUTSIDER = Path(__file__).with_name("outsider.py")
-MANY = 30
+MANY = 10
 LOOKS, LOOK_SECONDS = 40, 2.0
 RECLAIMED = 12
 """Replicas of the owner after a failure: more than there is room for beside the borrower."""
