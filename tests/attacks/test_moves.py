@@ -6,6 +6,7 @@ import pytest
 
 from tests import builders as b
 from tests.cli.defragment.test_defragment import HOUR, MOVABLE, ago, moves, nodes, pending, pod, run, scattered, stays
+from tests.core.support.make import demand
 from tests.core.support.moves import fleet, movable, target
 from tests.core.support.scenes import NOW
 from webhook.core.defragment.defragment import MAX_GROUPS, Movement, make_room
@@ -66,7 +67,7 @@ def test_a_controller_that_does_not_exist_gains_nothing_for_its_pods(tmp_path):
 def test_a_crowd_of_pods_is_planned_for_within_bounds():
     pods = [movable(f"p{n}-{m}", on=f"n{n}", saved=m, cpu=1 + m) for n in range(40) for m in range(60)]
     there = fleet([64] * 40, [(each.node, each.victim.demand, each.uid) for each in pods])
-    crowd = [target(64, name=f"x{n}", since=1) for n in range(5 * MAX_GROUPS)]
+    crowd = [target(64, name=f"x{n}", since=1, demand=demand(64, cpu=n + 1)) for n in range(5 * MAX_GROUPS)]
     movement = Movement(fleet=there, movable=pods, now=NOW, left={}, weights=BUILT_IN_RESOURCES, per_workload=1)
     began = time.process_time()
     found = make_room(crowd, movement, steps=STEPS // 20)

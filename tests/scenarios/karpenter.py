@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import pod
-from tests.control_plane.workbench import gpus_by_node, list_pods, wait_for
+from tests.control_plane.workbench import list_pods, make_nodes, wait_for
 
 NODE_POOL = "karpenter.sh/nodepool"
 NODE_POOLS, NODE_CLAIMS = (f"/apis/karpenter.sh/v1/{plural}" for plural in ("nodepools", "nodeclaims"))
@@ -20,7 +20,7 @@ GPUS = 8
 
 @contextmanager
 def node_pool(cluster: ControlPlane, *, most_gpus: int = 64, consolidates: bool = True) -> Iterator[None]:
-    """Have a NodePool whose nodes have the label pool=cloud; at the end it and its nodes are gone."""
+    """Have a NodePool whose nodes have the label pool=cloud, and a node without GPUs; at the end its nodes are gone."""
     node_class = {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "cloud"}}
     reference = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "cloud"}
     requirements = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["gpu-8"]}]
@@ -40,6 +40,7 @@ def node_pool(cluster: ControlPlane, *, most_gpus: int = 64, consolidates: bool 
             "disruption": disruption,
         },
     }
+    make_nodes(cluster, 1, gpus=0, prefix="static")
     cluster.api.create(CLASSES, node_class)
     cluster.api.create(NODE_POOLS, made)
     try:
@@ -91,21 +92,11 @@ def wait_running(cluster: ControlPlane, namespace: str, number: int, *, timeout:
     return time.monotonic() - began
 
 
-def settled(cluster: ControlPlane, *, still_for: float = 25, timeout: float = 240) -> dict[str, int]:
-    """Wait until neither nodes nor what their pods use changed for so long; returns the GPUs used on each node."""
-    deadline = time.monotonic() + timeout
-    last, since = _use(cluster), time.monotonic()
-    while time.monotonic() - since < still_for:
-        assert time.monotonic() < deadline, f"nodes still change after {timeout} s: {last}"
-        time.sleep(0.5)
-        if (now := _use(cluster)) != last:
-            last, since = now, time.monotonic()
-    return last
-
-
-def _use(cluster: ControlPlane) -> dict[str, int]:
-    own = set(nodes(cluster))
-    return {name: used for name, used in gpus_by_node(cluster).items() if name in own}
+def wait_nodes(cluster: ControlPlane, number: int, *, timeout: float = 150) -> float:
+    """Wait until Karpenter has so many nodes; returns the seconds until then."""
+    began = time.monotonic()
+    wait_for(cluster, lambda: len(nodes(cluster)) == number, what=f"{number} nodes of Karpenter", timeout=timeout)
+    return time.monotonic() - began
 
 
 def without_scheduler(cluster: ControlPlane, act: Callable[[], None]) -> None:

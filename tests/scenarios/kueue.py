@@ -1,4 +1,4 @@
-"""Kueue's own objects: a queue for a namespace, with what it may admit."""
+"""Kueue's own objects: a queue for a namespace, with what it may admit; and what becomes of pods that it admits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import GPU
-from tests.control_plane.workbench import wait_for
+from tests.control_plane.workbench import list_pods, wait_for
+from tests.scenarios.standing_fairgate import FairgateServer
 
 API = "kueue.x-k8s.io/v1beta2"
 QUEUE = "gpus"
@@ -56,3 +57,20 @@ def _made(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 def _is_active(found: Mapping[str, Any]) -> bool:
     conditions = found.get("status", {}).get("conditions", [])
     return any(each["type"] == "Active" and each["status"] == "True" for each in conditions)
+
+
+def bound_pods(cluster: ControlPlane, namespace: str, count: int) -> list[dict[str, Any]]:
+    """Wait until a namespace has exactly so many pods, all of them on nodes; returns the pods."""
+
+    def all_bound() -> list[dict[str, Any]]:
+        found = [each for each in list_pods(cluster, namespace) if "deletionTimestamp" not in each["metadata"]]
+        assert len(found) == count, len(found)
+        assert all(each["spec"].get("nodeName") for each in found)
+        return found
+
+    return wait_for(cluster, all_bound, what=f"{count} pods of {namespace} on nodes", timeout=90)
+
+
+def wait_charged(fairgate: FairgateServer, gpus: float) -> None:
+    """Wait until team a is charged exactly so many GPUs."""
+    wait_for(fairgate.cluster, lambda: fairgate.charged("a") == gpus, what=f"{gpus} GPUs charged")

@@ -4,16 +4,17 @@ import pytest
 
 from tests.control_plane.cleanup import ADMISSION
 from tests.control_plane.kubectl import manifest
-from tests.control_plane.objects import job, pod, pod_spec
+from tests.control_plane.objects import job, pod
 from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_nodes, wait_bound, wait_for
 from tests.scenarios.evictor import evictor
-from tests.scenarios.kueue import API, QUEUED, queue
+from tests.scenarios.kueue import API, QUEUED, bound_pods, queue, wait_charged
 from tests.scenarios.standing_fairgate import serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing, pytest.mark.usefixtures("kueue")]
 
 SIZE = {"cpu": "1", "memory": "1Gi"}
-OWN_GATE, KUEUES_GATE = "fairgate.dev/queue", "kueue.x-k8s.io/admission"
+GATES = ["fairgate.dev/queue", "kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"]
+"""Fairgate's and Kueue's, on a pod that waits for Kueue."""
 QUEUES = "defaults: {onLimit: queue, onNoRoom: queue}"
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -29,36 +30,20 @@ def queued_job(name, *, pods, gpus, labels=None, annotations=None):
     return made
 
 
-def nodes_of(cluster, namespace, count):
-    """Wait until a namespace has exactly so many pods, all of them on nodes; returns the pods."""
-
-    def all_bound():
-        found = [each for each in list_pods(cluster, namespace) if "deletionTimestamp" not in each["metadata"]]
-        assert len(found) == count, len(found)
-        assert all(each["spec"].get("nodeName") for each in found)
-        return found
-
-    return wait_for(cluster, all_bound, what=f"{count} pods of {namespace} on nodes", timeout=90)
-
-
-def wait_charged(fairgate, gpus):
-    wait_for(fairgate.cluster, lambda: fairgate.charged("a") == gpus, what=f"{gpus} GPUs charged")
-
-
 @pytest.mark.parametrize("policy", ["", QUEUES], ids=["pods over a limit are refused", "pods over a limit wait"])
 def test_a_pod_waits_for_kueue_uncharged_and_starts_when_kueue_admits_it(cluster, policy):
     make_nodes(cluster, 2, gpus=8)
     with serve_fairgate(cluster, policy=policy) as fairgate, queue(cluster, fairgate.team_a, gpus=4):
         mine = fairgate.team_a
-        for name in ("first", "second"):
-            create_pod(cluster, mine, pod(name, gpus=4, labels=QUEUED, terminationGracePeriodSeconds=1, **SIZE))
+        asks = {"gpus": 4, "labels": QUEUED, "terminationGracePeriodSeconds": 1, **SIZE}
+        create_pod(cluster, mine, pod("first", **asks))
         wait_bound(cluster, mine, "first")
+        create_pod(cluster, mine, pod("second", **asks))
         waits = get_pod(cluster, mine, "second")
-        assert gates(waits) == [OWN_GATE, KUEUES_GATE]
-        assert (
-            f"scheduling gate {KUEUES_GATE} of another controller holds it"
-            in (waits["metadata"]["annotations"]["fairgate.dev/waiting"])
-        )
+        assert gates(waits) == GATES
+        text = waits["metadata"]["annotations"]["fairgate.dev/waiting"]
+        assert "of another controller" in text
+        assert "kueue.x-k8s.io/admission" in text
         wait_charged(fairgate, 4)
         cluster.kubectl("delete", "pod", "first", "-n", mine, "--wait=false")
         wait_bound(cluster, mine, "second")
@@ -77,9 +62,9 @@ def test_kueue_hashes_a_pod_before_fairgate_changes_it_and_a_group_starts_whole(
         group["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": "3"}
         for number in range(2):
             create_pod(cluster, mine, pod(f"g-{number}", gpus=4, **group, **SIZE))
-        assert [gates(each) for each in list_pods(cluster, mine)] == [[OWN_GATE, KUEUES_GATE]] * 2
+        assert [gates(each) for each in list_pods(cluster, mine)] == [GATES] * 2
         create_pod(cluster, mine, pod("g-2", gpus=4, **group, **SIZE))
-        bound = nodes_of(cluster, mine, 3)
+        bound = bound_pods(cluster, mine, 3)
         assert len({each["spec"]["nodeName"] for each in bound}) == 3
         assert len({each["metadata"]["annotations"]["kueue.x-k8s.io/role-hash"] for each in bound}) == 1
         (workload,) = cluster.api.list(f"/apis/{API}/namespaces/{mine}/workloads")
@@ -101,7 +86,7 @@ def test_a_suspended_job_is_judged_at_creation_and_counted_once_kueue_starts_it(
         assert fairgate.charged("a") == 0
         cluster.kubectl("delete", "job", "wide", "-n", mine)
         cluster.kubectl.apply([queued_job("fits", pods=3, gpus=4)], "-n", mine)
-        bound = nodes_of(cluster, mine, 3)
+        bound = bound_pods(cluster, mine, 3)
         assert {each["spec"]["nodeName"] for each in bound} <= {"right-0", "right-1"}
         assert {each["spec"]["nodeSelector"]["flavor"] for each in bound} == {"right"}
         wait_charged(fairgate, 12)
@@ -119,7 +104,7 @@ def test_kueues_topology_and_fairgates_nodes_do_not_contradict_each_other(cluste
         taken = wait_bound(cluster, fairgate.team_b, "other")
         asks = {"kueue.x-k8s.io/podset-required-topology": HOSTNAME}
         cluster.kubectl.apply([queued_job("near", pods=2, gpus=4, annotations=asks)], "-n", fairgate.team_a)
-        bound = nodes_of(cluster, fairgate.team_a, 2)
+        bound = bound_pods(cluster, fairgate.team_a, 2)
         (node,) = {each["spec"]["nodeName"] for each in bound}
         assert node != taken
         assert {each["spec"]["nodeSelector"][HOSTNAME] for each in bound} == {node}
@@ -138,12 +123,14 @@ def test_kueues_preemption_frees_charges_and_nothing_is_evicted_besides(cluster)
     ):
         mine = fairgate.team_a
         cluster.kubectl.apply([queued_job("low", pods=2, gpus=4)], "-n", mine)
-        nodes_of(cluster, mine, 2)
+        bound_pods(cluster, mine, 2)
         urgent = queued_job("urgent", pods=2, gpus=4, labels={"kueue.x-k8s.io/priority-class": "high"})
         cluster.kubectl.apply([urgent], "-n", mine)
 
         def only_urgent():
-            names = {each["metadata"]["labels"]["batch.kubernetes.io/job-name"] for each in nodes_of(cluster, mine, 2)}
+            names = {
+                each["metadata"]["labels"]["batch.kubernetes.io/job-name"] for each in bound_pods(cluster, mine, 2)
+            }
             assert names == {"urgent"}
             return True
 
@@ -151,29 +138,3 @@ def test_kueues_preemption_frees_charges_and_nothing_is_evicted_besides(cluster)
         assert cluster.api.get(f"/apis/batch/v1/namespaces/{mine}/jobs/low")["spec"]["suspend"] is True
         wait_charged(fairgate, 8)
         assert running.said("plan") == []
-
-
-@pytest.mark.usefixtures("jobset")
-def test_a_jobset_of_kueue_starts_whole_and_is_counted(cluster):
-    make_nodes(cluster, 2, gpus=8)
-    template = {"spec": pod_spec(gpus=2, restartPolicy="Never", **SIZE)}
-    each = {"spec": {"parallelism": 2, "completions": 2, "template": template}}
-    made = {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": {"name": "sweep", "labels": QUEUED},
-        "spec": {"replicatedJobs": [{"name": "trial", "replicas": 2, "template": each}]},
-    }
-    with serve_fairgate(cluster) as fairgate, queue(cluster, fairgate.team_a, gpus=4):
-        mine = fairgate.team_a
-        path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{mine}/jobsets/sweep"
-        cluster.kubectl.apply([made], "-n", mine)
-        wait_for(cluster, lambda: cluster.api.list(f"/apis/{API}/namespaces/{mine}/workloads"), what="Kueue has it")
-        assert cluster.api.get(path)["spec"]["suspend"] is True
-        assert list_pods(cluster, mine) == []
-        assert fairgate.charged("a") == 0
-        cluster.kubectl("delete", "jobset", "sweep", "-n", mine)
-        made["spec"]["replicatedJobs"][0]["replicas"] = 1
-        cluster.kubectl.apply([made], "-n", mine)
-        nodes_of(cluster, mine, 2)
-        wait_charged(fairgate, 4)

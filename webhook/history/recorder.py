@@ -80,6 +80,7 @@ class UsageRecorder:
         self._started = 0.0
         self.until = 0.0
         self._is_due = False
+        self._use = ClusterUse()
         self._writing = asyncio.Lock()
 
     def watch(
@@ -139,8 +140,8 @@ class UsageRecorder:
         return nodes_of(self.meter, self._world)
 
     def use(self) -> ClusterUse:
-        """Return how the nodes are used now."""
-        return use_of(self.meter, self._world)
+        """Return how the nodes were used when it was measured last."""
+        return self._use
 
     async def read(self, since: int, until: int, *, step_seconds: int, most: int) -> Sequence[UsageRow]:
         """Return what is recorded of a time range, until now, summed by steps. Raises HistoryError."""
@@ -218,7 +219,8 @@ class UsageRecorder:
         is_observed = self._why_stale() is None and now - self.until < _LATE_SECONDS
         self.meter.set_policy(self._world.policy, now)
         self.meter.set_free(_free(self._world), now)
-        self.meter.set_use(use_of(self.meter, self._world), now)
+        self._use = use_of(self.meter, self._world)
+        self.meter.set_use(self._use, now)
         self.meter.advance(now, is_observed=is_observed)
         if self._clock.has_been_set():
             now = self._clock()

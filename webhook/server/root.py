@@ -214,6 +214,7 @@ def _publish_reports(
         lag=LedgerLag(live.ledger.states, asyncio.get_running_loop().time),
         rejecting=leader.rejections.texts,
         maintained=partial(maintenance_texts, live.world),
+        unreviewed=leader.registration.unreviewed,
         world=live.world,
         autoscalers=live.autoscalers,
     )

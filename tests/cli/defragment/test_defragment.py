@@ -199,6 +199,13 @@ def test_the_table_is_as_the_documentation_shows_it(tmp_path):
     assert run(tmp_path, found, layout="table").splitlines()[: len(want)] == want
 
 
+def test_the_number_of_pods_beyond_the_bound_is_shown(tmp_path):
+    many = [pending(f"t{n}", 8) for n in range(52)]
+    text = run(tmp_path, [*scattered(), *many], layout="table")
+    assert "no moves were sought for 2 more pods or gangs" in text
+    assert "for 1 more pod or gang" in run(tmp_path, [*scattered(), *many[1:]], layout="table")
+
+
 def test_yaml_is_the_same_data(tmp_path):
     found = [*scattered(), pending("train", 4)]
     want = run(tmp_path, found)["rooms"][0]["places"]

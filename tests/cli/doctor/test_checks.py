@@ -314,9 +314,20 @@ def test_a_teams_namespace_that_others_exclude_is_named():
     assert webhooks.state is State.WRONG
     assert "pods in 1 namespace of team vision are not reviewed" in webhooks.message
     assert webhooks.message.endswith("control-plane: vision")
-    forbidden = findings(**excluding(AKS), namespaces=ReadForbidden("list namespaces"))
-    [webhooks] = [each for each in forbidden if each.check is Check.WEBHOOKS]
-    assert (webhooks.state, webhooks.remedy) == (State.UNKNOWN, "the ClusterRole fairgate-viewer grants it")
+
+
+def test_who_may_not_list_namespaces_gets_their_number_from_the_leader():
+    def seen(**leader):
+        parts = replicas(**{"pod-1_a": process(**leader)}) | excluding(AKS)
+        found = findings(**parts, namespaces=ReadForbidden("list namespaces"))
+        [webhooks] = [each for each in found if each.check is Check.WEBHOOKS]
+        return webhooks.state, webhooks.message
+
+    counted = "1 namespace of team vision"
+    want = f"pods in {counted} are not reviewed, as others exclude these by labels control-plane"
+    assert seen(leading=True, unreviewed=[counted]) == (State.WRONG, want)
+    assert seen(leading=True)[0] is State.OK
+    assert seen()[0] is State.UNKNOWN
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from webhook.core.defragment.move_plan import WHY_NO_MOVES, Moves, NoMoves, Room
 def test_only_pods_that_exist_have_waited():
     place = Moves(target(4, since=NOW - 10), "n0")
     assert Room((place,)).waited(NOW) == gpus(4) * 10
-    assert Room((place, place)).gpus == gpus(8)
+    assert Room((place, place)).waited(NOW) == gpus(8) * 10
     assert Room((Moves(target(4), "n0"),)).waited(NOW) == 0
 
 

@@ -32,7 +32,3 @@ def test_only_gangs_on_several_of_the_nodes_are_found():
     links = LinkedNodes(VictimIndex(THERE))
     assert links.gangs(["n0", "n1", "n2"]) == ["g"]
     assert links.gangs(["n0", "n2"]) == []
-
-
-def test_the_size_counts_whole_gangs():
-    assert LinkedNodes(VictimIndex(THERE)).size(["n0", "n5"]) == 3

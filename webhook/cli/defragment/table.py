@@ -23,7 +23,8 @@ def to_table(report: DefragmentReport, *, source: str, width: int, is_colored: b
     for each in report.refused:
         screen.show(Line(_refusal(each)))
     if report.more_waiting:
-        screen.show(f"and {plural(report.more_waiting, 'more pod or gang')} that wait: no moves were sought for them")
+        noun = "pod or gang" if report.more_waiting == 1 else "pods or gangs"
+        screen.show(f"no moves were sought for {report.more_waiting:,} more {noun}")
     if not (moving or report.refused):
         screen.show("no pod waits that moves of others could make room for")
     screen.show(*([""] if report.refused or not moving else []), *_free(report), "")

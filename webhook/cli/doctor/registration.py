@@ -43,9 +43,15 @@ def check_kubernetes(version: ServerVersion | None) -> list[Finding]:
 
 
 def check_webhooks(
-    found: Mapping[str, ReadResult[_Json]], namespaces: ReadResult[list[_Json]], policy: Policy | None
+    found: Mapping[str, ReadResult[_Json]],
+    namespaces: ReadResult[list[_Json]],
+    policy: Policy | None,
+    servers: Iterable[Process],
 ) -> list[Finding]:
-    """Check that the webhook configurations exist, match the policy, and select the namespaces of every team."""
+    """Check that the webhook configurations exist, match the policy, and select the namespaces of every team.
+
+    Where namespaces may not be listed, the leader among the servers says how many they leave out, and names none.
+    """
     check = Check.WEBHOOKS
     unread = [part.right for part in found.values() if isinstance(part, ReadForbidden)]
     if unread:
@@ -63,16 +69,21 @@ def check_webhooks(
     if not labels:
         return ok(check, text)
     text += f"; others exclude namespaces by {labels}"
+    why = f"are not reviewed, as others exclude these by labels {labels}"
     if isinstance(namespaces, ReadForbidden):
-        return missing_right(check, namespaces.right, role=keys.VIEWER)
-    left_out = installation.unreviewed_namespaces(policy, present, namespaces.value or [])
-    if of_no_team := left_out.pop(UNASSIGNED, []):
-        text += f", of no team {_named(of_no_team)}"
-    problems = [
-        f"pods in {plural(len(names), 'namespace')} of team {team} are not reviewed, as others exclude these by labels "
-        f"{labels}: {_named(names)}"
-        for team, names in left_out.items()
-    ]
+        leaders = [each.report for each in servers if each.report.leading]
+        if not leaders:
+            return missing_right(check, namespaces.right, role="view")
+        problems = [f"pods in {counted} {why}" for report in leaders for counted in report.unreviewed]
+    else:
+        world = installation.world_of_namespaces(policy, namespaces.value or [])
+        left_out = installation.unreviewed_namespaces(present, world)
+        if of_no_team := left_out.pop(UNASSIGNED, []):
+            text += f", of no team {_named(of_no_team)}"
+        problems = [
+            f"pods in {plural(len(names), 'namespace')} of team {team} {why}: {_named(names)}"
+            for team, names in left_out.items()
+        ]
     remedy = "remove the label from the namespaces, or have the control plane leave the webhooks alone"
     return wrong(check, problems, remedy) or ok(check, text)
 

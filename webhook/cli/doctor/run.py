@@ -113,7 +113,7 @@ def judge(observed: Observations) -> list[Finding]:
     findings += processes.check_policy(processes_alive, evidence.policy)
     findings += processes.check_room(evidence.room, now=now)
     findings += registration.check_certificates(servers, evidence.configurations, now=now)
-    findings += registration.check_webhooks(evidence.configurations, evidence.namespaces, policy)
+    findings += registration.check_webhooks(evidence.configurations, evidence.namespaces, policy, servers)
     findings += registration.check_reachable(
         observed.probe, policy, namespace=observed.namespace, is_exempt=observed.is_exempt
     )

@@ -15,6 +15,11 @@ from webhook.core.world.world import World
 EVERY_TAINT: Final = (Toleration(exists=True), Toleration(key=HELD, exists=True))
 """Tolerations of all taints."""
 
+_OWNERS: Final = {
+    autoscaler: tuple((Requirement(label, Operator.EXISTS),) for label in labels)
+    for autoscaler, labels in NODE_LABELS.items()
+}
+
 WHOLE_CLUSTER = Pool(PoolName(""))
 """The pool of all nodes, if policy defines no pools."""
 
@@ -58,9 +63,11 @@ def grows(pool: Pool, world: World) -> bool:
 
 
 def gpu_nodes(pool: Pool, world: World) -> int:
-    """Return the slots of a pool's nodes that have GPUs, offered now or not."""
-    members, found = world.fleet.matching(membership(pool)), 0
-    for resource in world.fleet.gpus.tracked:
+    """Return the slots of a pool's nodes that offer GPUs now; if none does, of those that have some at their best."""
+    members, gpus = world.fleet.matching(membership(pool)), world.fleet.gpus
+    if found := members & gpus.bits:
+        return found
+    for resource in gpus.tracked:
         found |= world.fleet.offering(resource, 1, members)
     return found
 
@@ -69,8 +76,8 @@ def owned(world: World) -> int:
     """Return the slots of the nodes that an autoscaler of the cluster owns, by their labels."""
     found = 0
     for autoscaler in world.autoscalers:
-        for label in NODE_LABELS[autoscaler]:
-            found |= world.fleet.meeting((Requirement(label, Operator.EXISTS),))
+        for requirement in _OWNERS[autoscaler]:
+            found |= world.fleet.meeting(requirement)
     return found
 
 

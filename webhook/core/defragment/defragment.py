@@ -5,7 +5,7 @@ moves make room there. Nothing is changed: the fleet is as before once the plans
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -75,12 +75,16 @@ def make_room(targets: Iterable[Target], movement: Movement, *, steps: int = STE
     before = movement.free
     rooms: list[Room] = []
     refused: list[NotPlanned] = []
+    failed: dict[Hashable, NoMoves] = {}  # since the last plan: equal pods fail alike
     try:
         for together in chosen:
-            found = _for_group(together, movement, tried, steps=steps)
+            kind = tuple((each.demand, each.slots, each.domain) for each in together)
+            found = failed.get(kind) or _for_group(together, movement, tried, steps=steps)
             if isinstance(found, NoMoves):
+                failed[kind] = found
                 refused.append(NotPlanned(together, found))
             else:
+                failed.clear()
                 rooms.append(found)
         after = movement.free
     finally:

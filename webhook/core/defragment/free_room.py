@@ -17,10 +17,6 @@ class FreeRoom(NamedTuple):
         """Return the most pieces that are free on one node."""
         return max(self.nodes.get(resource, ()), default=0)
 
-    def total(self, resource: ResourceName) -> int:
-        """Return how many pieces are free on all nodes together."""
-        return sum(free * count for free, count in self.nodes.get(resource, {}).items())
-
 
 def free_room(fleet: Fleet, resources: Iterable[ResourceName], *, among: int) -> FreeRoom:
     """Return what is free on these slots."""

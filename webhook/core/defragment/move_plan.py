@@ -94,11 +94,6 @@ class Room(NamedTuple):
         """What is done again, in GPU units times seconds."""
         return sum(place.lost_work for place in self.places)
 
-    @property
-    def gpus(self) -> Units:
-        """What the pods ask for together, in GPU units."""
-        return sum(place.target.demand.gpus for place in self.places)
-
     def waited(self, now: int) -> Units:
         """Return for how long these GPUs were waited for, in GPU units times seconds."""
         return sum(

@@ -301,7 +301,7 @@ class _Search:
         """Return the cheapest victims on nodes that are linked."""
         key = frozenset(there.items())
         if key not in self._choices:
-            self._effort.left -= self._links.size(there)
+            self._effort.left -= len(there)
             need = shortfall(self._snapshot.fleet, there)
             self._choices[key] = (
                 clear(

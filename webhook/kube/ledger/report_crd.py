@@ -56,6 +56,7 @@ def _schema() -> _Json:
             "behind": texts,
             "rejecting": texts,
             "maintained": texts,
+            "unreviewed": texts,
             "unevictable": texts,
         },
     }

@@ -1,6 +1,6 @@
 """The format of a hold: a taint and annotations on the node, a toleration on each beneficiary.
 
-A node that is emptied for a waiting pod looks like one to remove, so an autoscaler is told to leave it.
+A node that is emptied for a waiting pod looks like one to remove, so the hold keeps it from its autoscaler.
 """
 
 from collections.abc import Mapping

@@ -100,25 +100,28 @@ def _differences(name: str, wanted: _Json, found: _Json) -> list[str]:
     return problems
 
 
-def unreviewed_namespaces(
-    policy: Policy, found: Iterable[_Json], namespaces: Iterable[_Json]
-) -> dict[TeamName, list[Namespace]]:
+def unreviewed_namespaces(found: Iterable[_Json], world: World) -> dict[TeamName, list[Namespace]]:
     """Return the namespaces of each team whose requests do not reach a webhook, as others exclude them by a label.
 
     Those of no team are under `UNASSIGNED`, which no team is called. Exempt ones are left out.
     """
-    world = World(policy)
     selectors = [_selector(each) for configuration in found for each in configuration.get("webhooks") or ()]
     left_out: dict[TeamName, list[Namespace]] = {}
-    for each in namespaces:
-        facts = to_namespace(msgspec.convert(each, objects.Namespace))
-        world.set_namespace(facts)
+    for facts in world.namespaces():
         tenancy = world.tenancy(facts.name)
         labels = {**facts.labels, keys.NAMESPACE_NAME: facts.name}
         is_left_out = any(selector is not None and not selector.matches(labels) for selector in selectors)
         if is_left_out and not tenancy.is_exempt and facts.name not in _NEVER_REVIEWED:
             left_out.setdefault(tenancy.team_name, []).append(facts.name)
     return left_out
+
+
+def world_of_namespaces(policy: Policy, namespaces: Iterable[_Json]) -> World:
+    """Return a world with nothing but namespaces, as the API has them."""
+    world = World(policy)
+    for each in namespaces:
+        world.set_namespace(to_namespace(msgspec.convert(each, objects.Namespace)))
+    return world
 
 
 def _selector(webhook: _Json) -> LabelSelector | None:

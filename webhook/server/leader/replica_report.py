@@ -57,6 +57,7 @@ class ServerState:
     lag: LedgerLag
     rejecting: Callable[[], Iterable[str]]
     maintained: Callable[[], Iterable[str]]
+    unreviewed: Callable[[], Iterable[str]]
     world: World
     autoscalers: AutoscalerWatch
 
@@ -80,6 +81,7 @@ class ServerState:
             behind=self.lag.behind(),
             rejecting=_listed(self.rejecting()) if is_leading else [],
             maintained=_listed(self.maintained()) if is_leading else [],
+            unreviewed=_listed(self.unreviewed()) if is_leading else [],
             autoscaling=shortened(autoscaling_text(self.world)) if is_leading else "",
             autoscaling_problems=[_shown(each) for each in unfit][:MAX_POOLS],
             autoscaling_unsure=shortened(self.autoscalers.why_unsure) if is_leading else "",
