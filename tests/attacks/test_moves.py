@@ -32,7 +32,7 @@ def test_what_a_tenant_marks_moves_no_pod_of_others(tmp_path, mark):
     assert stays(report) == {"Guaranteed": 1}
 
 
-@pytest.mark.parametrize("at", [ago(-10 * 365 * 24 * HOUR), "9999-12-31T23:59:59Z"])
+@pytest.mark.parametrize("at", ["2199-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
 def test_a_forged_checkpoint_has_only_own_pods_proposed(tmp_path, at):
     report = run(
         tmp_path, [*scattered(), hostile("own", node="gpu-3", **{SAVED: at}), pending("train", 3), pending("x", 4)]

@@ -29,7 +29,6 @@ from tests.control_plane.versions import (
     PROMETHEUS,
     Recipe,
 )
-from tests.control_plane.volcano import run_volcano
 from tests.control_plane.workbench import make_namespace
 
 # The fixtures that need more than the control plane itself.
@@ -260,13 +259,6 @@ def trainer(control_plane: ControlPlane, jobset: None) -> Iterator[None]:  # noq
 
 
 kueue = _operator("kueue")
-
-
-@pytest.fixture(scope="module")
-def volcano(control_plane: ControlPlane) -> Iterator[None]:
-    """Volcano's scheduler and controllers run against the control plane, with its default configuration."""
-    with run_volcano(control_plane):
-        yield
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ def _share_schedulers(named: list[str] | None, draft: Draft) -> tuple[str, ...]:
 
 
 def _placement(spec: schema.Placement) -> PlacementRules:
-    rules = PlacementRules(mode=spec.mode, keep_whole=spec.keep_whole.nodes)
+    rules = PlacementRules(mode=spec.mode, pod_groups=spec.pod_groups, keep_whole=spec.keep_whole.nodes)
     weights: dict[Shape, int] = {}
     for item in spec.demand_mix:
         number, share = max(1, item.gpus // ONE_GPU), min(item.gpus, ONE_GPU)

@@ -99,6 +99,11 @@ class Placement(Spec):
         default=Mode.AUTO,
         description="auto: the best few nodes by name; require: the best one; prefer: a preference; off: none.",
     )
+    pod_groups: Mode = Field(
+        default=Mode.OFF,
+        description="The mode for pods of PodGroups of Kubernetes (spec.schedulingGroup), which kube-scheduler places "
+        "together.",
+    )
     keep_whole: KeepWhole = Field(default=KeepWhole(nodes=0), description="Whole nodes kept free of small pods.")
     demand_mix: Annotated[list[ExpectedPod], Field(max_length=100)] = Field(
         default=[],

@@ -15,7 +15,9 @@ from webhook.core.model.policy import Enforcement, Share
 from webhook.kube.ledger.reports import Report
 from webhook.kube.objects.server_version import ServerVersion
 from webhook.kube.registration.guards import guards
+from webhook.kube.registration.held_guards import PARAMETRIC
 from webhook.kube.registration.installation import Probe, ProbeOutcome
+from webhook.kube.registration.static_registration import StaticRegistration
 
 
 def replicas(**entries):
@@ -299,6 +301,35 @@ def excluding(*terms):
 
 def namespace(name, **labels):
     return {"metadata": {"name": name, "labels": {key.replace("_", "-"): value for key, value in labels.items()}}}
+
+
+NO_WEBHOOKS = {"configurations": dict.fromkeys(stage.configurations(), ReadValue(None))}
+HELD_ONLY = {
+    "guards": {key: each if key[1] in PARAMETRIC else ReadValue(None) for key, each in stage.guard_objects().items()}
+}
+BY_FILES = replace(HEALTHY, static=StaticRegistration(webhooks=True, guards=True))
+
+
+def test_what_the_api_server_has_from_files_is_not_missing():
+    found = findings(BY_FILES, **NO_WEBHOOKS, **HELD_ONLY)
+    assert exit_status(found) == 0, found
+    texts = {each.check: each.message for each in found}
+    assert texts[Check.WEBHOOKS] == "from files of the API server, not compared with the policy"
+    assert texts[Check.GUARDS].startswith("3 guards, up to date with the policy; the others from files")
+    assert "trusted by" not in texts[Check.CERTIFICATES], "which CA the files name is not known"
+
+
+def test_guards_that_no_file_can_hold_are_missed():
+    found = findings(BY_FILES, **NO_WEBHOOKS, guards=dict.fromkeys(stage.guard_objects(), ReadValue(None)))
+    assert {each.check for each in found if each.state is State.WRONG} == {Check.GUARDS}
+
+
+def test_a_registration_by_files_and_by_objects_is_reported_once_for_each_check():
+    wrong = [each for each in findings(BY_FILES) if each.state is State.WRONG]
+    assert [each.check for each in wrong] == [Check.WEBHOOKS, Check.GUARDS]
+    assert "zz-fairgate and fairgate besides: each pod is reviewed twice" in wrong[0].message
+    assert "fairgate-labels" in wrong[1].message
+    assert "fairgate-held-bindings" not in wrong[1].message
 
 
 def test_what_a_control_plane_adds_to_the_webhooks_is_no_problem():

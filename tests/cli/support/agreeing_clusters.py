@@ -41,7 +41,7 @@ class Said(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A pod that someone creates. `gang` is the size of its gang, 0 for none."""
+    """A pod that someone creates. `gang` is the size of its gang, 0 for none; `is_grouped`: that is a PodGroup."""
 
     team: str
     gpus: int
@@ -49,6 +49,7 @@ class Asked(NamedTuple):
     tier: str | None = None
     gang: int = 0
     is_gone: bool = False
+    is_grouped: bool = False
 
 
 class Setup(NamedTuple):
@@ -77,6 +78,7 @@ _asked = st.builds(
     tier=st.sampled_from([None, None, None, "guaranteed", "preemptible"]),
     gang=st.sampled_from([0, 0, 0, 2, 3]),
     is_gone=st.sampled_from([False, False, True]),
+    is_grouped=st.booleans(),
 )
 setups = st.builds(
     Setup,
@@ -136,8 +138,9 @@ def manifest_of(asked, name):
     resource = SHARED if asked.is_shared else b.GPU
     labels = {} if asked.tier is None else {keys.TIER: asked.tier}
     annotations = {}
+    grouped = {"schedulingGroup": {"podGroupName": f"g{asked.gang}"}} if asked.gang and asked.is_grouped else {}
     if asked.gang:
-        labels["kueue.x-k8s.io/pod-group-name"] = f"g{asked.gang}"
+        labels |= {} if grouped else {"kueue.x-k8s.io/pod-group-name": f"g{asked.gang}"}
         annotations["kueue.x-k8s.io/pod-group-total-count"] = str(asked.gang)
     made = b.pod(
         name,
@@ -145,6 +148,7 @@ def manifest_of(asked, name):
         labels=labels,
         annotations=annotations,
         containers=[b.container(gpus=asked.gpus, resource=resource, cpu="1", memory="1Gi")],
+        **grouped,
     )
     made["metadata"].pop("uid", None)
     return made

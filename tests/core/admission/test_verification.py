@@ -7,7 +7,8 @@ from webhook.core.admission.admission import admit
 from webhook.core.admission.verification import verify
 from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.decision import Admit, Deny, Retry
-from webhook.core.model.names import Namespace, NodeName, PoolName, TeamName
+from webhook.core.model.gang import Gang
+from webhook.core.model.names import GangId, Namespace, NodeName, PoolName, TeamName
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.policy import Pool
 from webhook.core.model.reason import Code
@@ -132,6 +133,17 @@ def test_constraints_of_the_user_may_stay_beside_the_node_choice():
     verified = verify(passed(asked, place), ALICE, place)
     assert isinstance(verified, Admit)
     assert verified.node_choice.nodes == ("n1",)
+
+
+def test_only_the_pod_of_a_pod_group_is_without_nodes_by_name():
+    place = world()
+    group = Gang(GangId("team-a/schedulingGroup=g"), "g", is_pod_group=True)
+    grouped = passed(pod(3, gang=group), place)
+    assert isinstance(verify(grouped, ALICE, place), Admit)
+    assert isinstance(verify(grouped._replace(gang=None), ALICE, place), Deny), "the group was taken away"
+    named = passed(pod(3), place)._replace(gang=group)
+    assert isinstance(verify(named, ALICE, place), Admit), "a server of an older version named its nodes"
+    assert isinstance(verify(named._replace(constraints=NO_CONSTRAINTS), ALICE, place), Deny)
 
 
 def test_a_repeated_request_has_the_same_answer():

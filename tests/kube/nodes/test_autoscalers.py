@@ -65,7 +65,9 @@ def test_a_status_ages():
 
 
 @pytest.mark.parametrize(
-    "found", [set(), {Autoscaler.KARPENTER}, {Autoscaler.CLUSTER_AUTOSCALER}, set(Autoscaler)], ids=str
+    "found",
+    [set(), {Autoscaler.KARPENTER}, {Autoscaler.CLUSTER_AUTOSCALER}, set(Autoscaler)],
+    ids=("none", "karpenter", "cluster-autoscaler", "both"),
 )
 def test_a_file_says_which_there_are(found):
     saved = parse_objects([*objects_of(found, at=NOW), {**json.loads(status("", name="other"))}], {}, name="w")

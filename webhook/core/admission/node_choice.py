@@ -216,8 +216,9 @@ def _best(
 def _node_choice(option: PlacementOption, nodes: tuple[NodeName, ...]) -> NodeChoice:
     pool, mode = option.pool, option.mode
     terms = pool.affinity + option.requirements
-    nodes = () if mode is _OFF else nodes
-    return NodeChoice(mode, nodes, pool.name or None, pool.node_selector, (terms,) if terms else (), pool.tolerations)
+    nodes, expected = ((), nodes) if mode is _OFF else (nodes, ())
+    bound = (terms,) if terms else ()
+    return NodeChoice(mode, nodes, pool.name or None, pool.node_selector, bound, pool.tolerations, expected=expected)
 
 
 def in_domain(choice: NodeChoice, place: DomainPlace) -> NodeChoice:

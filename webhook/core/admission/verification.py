@@ -158,10 +158,11 @@ def _alterations(assessed: Assessment, annotation: DecisionAnnotation, world: Wo
     if annotation.mode not in _MODES or annotation.code not in _CODES:
         yield _altered(Statement("annotation fairgate.dev/decision names an unknown mode or code"))
         return
-    if annotation.mode != world.policy.placement.mode and not (
-        annotation.mode == _PREFER and _may_be_preferred(pod, annotation, world)
-    ):
-        facts = {"mode": annotation.mode, "policy": str(world.policy.placement.mode)}
+    rules = world.policy.placement
+    # a server of an older version, beside this one during an upgrade, decides on pods of PodGroups as on others
+    is_usual = annotation.mode in (rules.mode_of(pod.gang), rules.mode)
+    if not is_usual and not (annotation.mode == _PREFER and _may_be_preferred(pod, annotation, world)):
+        facts = {"mode": annotation.mode, "policy": str(rules.mode_of(pod.gang))}
         yield _altered(Statement("its decision names mode {mode}, policy says {policy}", facts))
     yield from _pool_alterations(assessed, annotation)
     if team.has_model_shares and not _is_on_model(pod, annotation, world):

@@ -12,6 +12,7 @@ from typing import Final
 
 from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit
 from webhook.core.model.demand import Weights
+from webhook.core.model.gang import Gang
 from webhook.core.model.names import UNASSIGNED, DepartmentName, GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.model.selector import Requirement, Toleration
 from webhook.core.model.shape import DEFAULT_PRIOR, Shape
@@ -232,12 +233,22 @@ class Pool:
 class PlacementRules:
     """How pods are placed; `keep_whole` wholly free nodes are kept free of small pods while there is a choice.
 
-    `demand_mix` are the weights of the pod shapes expected before any pod came.
+    `pod_groups` is the mode for pods of PodGroups of Kubernetes. `demand_mix` are the weights of the pod shapes
+    expected before any pod came.
     """
 
     mode: Mode = Mode.AUTO
+    pod_groups: Mode = field(default=Mode.OFF, metadata=ADDED)
     keep_whole: int = 0
     demand_mix: tuple[tuple[Shape, int], ...] = DEFAULT_PRIOR
+
+    def mode_of(self, gang: Gang | None) -> Mode:
+        """Return the mode for the pods of a gang, or for a pod of its own.
+
+        kube-scheduler places all pods of a PodGroup at once: nodes that were chosen for each of them before could keep
+        it from placing them together.
+        """
+        return self.pod_groups if gang is not None and gang.is_pod_group else self.mode
 
 
 class ReclaimCost(StrEnum):
