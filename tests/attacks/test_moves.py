@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests import builders as b
-from tests.cli.defragment.test_defragment import HOUR, MOVABLE, ago, moves, nodes, pending, pod, run, scattered, stays
+from tests.cli.defragment.test_defragment import HOUR, MOVABLE, moves, nodes, pending, pod, run, scattered, stays
 from tests.core.support.make import demand
 from tests.core.support.moves import fleet, movable, target
 from tests.core.support.scenes import NOW
