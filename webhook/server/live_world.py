@@ -85,6 +85,7 @@ class LiveWorld:
             reached=lambda: pods.reached,
             recorder=counts,
             known=lambda name: pods.handle(name),  # noqa: PLW0108 - made below
+            on_restored=lambda error: feed.note_restored(error),  # noqa: PLW0108 - made below
             quotas=quotas,
         )
         stack.push_async_callback(ledger.close)
@@ -92,7 +93,7 @@ class LiveWorld:
         bypass_detector = BypassDetector(
             world, shadow_labels, report=lambda pod: _report_bypass(pod, world, counts, logs), linger=ledger.linger
         )
-        run_log = RunLog(world, note)
+        run_log = RunLog(world, note, connection.unix_time)
         kinds = [
             followed(kind, partial(run_log.note, kind.name))
             for kind in world_kinds(world, pods=bypass_detector, lose=bypass_detector.delete_pod)
@@ -122,9 +123,10 @@ class LiveWorld:
         """Return what runs for as long as the server does."""
         return [
             refuse_too_old(self.connection),
-            self.definition.ensure(),
-            self.reports.ensure(),
+            self.definition.run(),
+            self.reports.run(),
             self.feed.run(),
+            self.feed.end_if_restored(),
             self._prepare(logs, on_synced),
             self._keep_time(),
             self.ledger.drop_orphans(is_leader=is_leader, report=lambda flight: self._report_orphan(flight, logs)),
@@ -146,7 +148,7 @@ class LiveWorld:
     async def _keep_time(self) -> NoReturn:
         """Have promises of room end, and deadlines pass, also while no request comes: later events are seen in time."""
         while True:
-            self.world.tick(int(time.time()))
+            self.world.tick(int(self.connection.unix_time()))
             await asyncio.sleep(TICK_SECONDS)
 
     async def _prepare(self, logs: Logs, on_synced: Callable[[], None]) -> None:

@@ -91,8 +91,8 @@ class Leader:
         self._bypasses = BypassReporter(context)
         self.rejections = RejectionReporter(context)
         self.registration = RegistrationLoop(context, why_not_serving=why_not_serving)
-        self.queue = StartLoop(context)
-        self.starts = StartScorer(context, runs=runs)
+        self.queue = StartLoop(context, clock=connection.unix_time)
+        self.starts = StartScorer(context, runs=runs, clock=connection.unix_time)
         self._world = world
         self._why_stale = why_stale
         self._logs = logs
