@@ -61,7 +61,7 @@ def test_all_passed(run):
     status, lines, calls = run((0, "lint", PASSED))
     assert status == 0
     assert lines == ["lint", PASSED, OPERATORS, VERSIONS, VERSIONS, OPERATORS, PASSED]
-    assert calls == ["test", "test-operators MINUTES=50", "test-versions MINUTES=58"]
+    assert calls == ["test", "test-operators MINUTES=50", "test-versions MINUTES=15"]
 
 
 def test_what_is_left_out_is_said_before_the_closing_lines(run):

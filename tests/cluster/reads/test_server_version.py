@@ -2,23 +2,9 @@
 
 import pytest
 
-from tests.cluster.support.fake_api import Answer, FakeApi
-from tests.cluster.support.stores import write_kubeconfig
-from webhook.cluster.api.client import connect
+from tests.cluster.support.fake_api import Answer
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.reads import server_version
-
-
-@pytest.fixture
-async def api():
-    async with FakeApi().serving() as server:
-        yield server
-
-
-@pytest.fixture
-async def connection(api, tmp_path):
-    async with await connect(write_kubeconfig(tmp_path / "kubeconfig", api.url)) as connection:
-        yield connection
 
 
 @pytest.mark.parametrize(

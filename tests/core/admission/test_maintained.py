@@ -4,33 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.support.make import ALICE, GPU, gpus, node, pod, policy, resident
+from tests.core.support.maintained import DRIVER, MIG, ONE_G, WEIGHTS, live
+from tests.core.support.make import ALICE, GPU, node, pod, resident
 from tests.core.support.outcomes import outcome_of
 from webhook.core.admission.admission import admit
 from webhook.core.admission.maintained import maintenance_texts
 from webhook.core.model.decision import Queue
 from webhook.core.model.demand import demand_of
-from webhook.core.model.names import PODS, Namespace, ResourceName
+from webhook.core.model.names import PODS
 from webhook.core.model.node import Maintenance
-from webhook.core.model.pod import NamespaceFacts
-from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.model.reason import Code
 from webhook.core.model.selector import Effect, Taint
 from webhook.core.placement.absent_nodes import ABSENT_SECONDS
-from webhook.core.world.world import World
-
-ONE_G = ResourceName("nvidia.com/mig-1g.5gb")
-MIG, DRIVER = Maintenance.PARTITIONING, Maintenance.DRIVER_UPGRADE
-WEIGHTS = {**BUILT_IN_RESOURCES, ONE_G: gpus(1) // 7}
-
-
-def live(*nodes, of=None):
-    made = World(of or policy(resources=WEIGHTS), is_live=True)
-    made.set_namespace(NamespaceFacts(Namespace("team-a")))
-    made.tick(1_000)
-    for each in nodes:
-        made.set_node(each)
-    return made
 
 
 @pytest.mark.parametrize("what", list(Maintenance))

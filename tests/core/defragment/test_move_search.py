@@ -8,7 +8,8 @@ from tests.core.support.moves import ONE, cheapest, clusters, movable, rank, tar
 from tests.core.support.scenes import NOW
 from tests.examples import examples
 from webhook.core.defragment.move_plan import NoMoves
-from webhook.core.defragment.move_search import Work, cheapest_moves
+from webhook.core.defragment.move_search import cheapest_moves
+from webhook.core.reclaim.cost_scale import Effort
 
 
 def found(cluster, wanted=None, **more):
@@ -50,7 +51,7 @@ def _least(cluster):
 
 @given(clusters(), st.integers(1, 4), st.integers(0, 40))
 def test_a_bound_of_work_gives_moves_that_are_possible_if_not_the_cheapest(cluster, count, steps):
-    plan, want = found(cluster, target(count), work=Work(steps)), cheapest(cluster, target(count))
+    plan, want = found(cluster, target(count), effort=Effort(steps)), cheapest(cluster, target(count))
     if isinstance(plan, NoMoves):
         assert plan is NoMoves.TOO_MUCH_WORK or want is None
         return
@@ -99,7 +100,7 @@ def test_no_more_pods_of_a_workload_move_than_the_bound_allows():
 
 def test_free_gpus_that_are_too_few_in_all_are_not_searched():
     pods = [movable("a", 3, on="n0"), movable("b", 2, on="n1")]
-    assert found(tried(pods), work=Work(0)) is NoMoves.TOO_FEW_FREE
+    assert found(tried(pods), effort=Effort(0)) is NoMoves.TOO_FEW_FREE
 
 
 def test_a_pod_that_no_node_could_hold_is_not_searched_for():
@@ -108,4 +109,4 @@ def test_a_pod_that_no_node_could_hold_is_not_searched_for():
 
 def test_a_search_without_work_left_says_so():
     pods = [movable("a", 1, on="n0"), movable("b", 1, on="n1")]
-    assert found(tried(pods), work=Work(0)) is NoMoves.TOO_MUCH_WORK
+    assert found(tried(pods), effort=Effort(0)) is NoMoves.TOO_MUCH_WORK

@@ -2,38 +2,24 @@
 
 import pytest
 
+from tests.core.support.maintained import DRIVER, MIG, live
 from tests.core.support.make import GPU, demand, gpus, node, pod, policy, resident, team
 from tests.core.support.outcomes import outcome_of
 from tests.core.support.reclaim_pods import NOW, asker, borrower, indexed
 from webhook.core.explain.board import node_row
-from webhook.core.model.names import GpuModel, Namespace, ResourceName
-from webhook.core.model.node import Maintenance
-from webhook.core.model.pod import NamespaceFacts
-from webhook.core.model.policy import BUILT_IN_RESOURCES, Share
+from webhook.core.model.names import GpuModel
+from webhook.core.model.policy import Share
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.reclaim_snapshot import largest_room, pods_within_share, take_snapshot
-from webhook.core.world.world import World
 from webhook.observe.gpu_rows import maintenance_rows
 
-ONE_G = ResourceName("nvidia.com/mig-1g.5gb")
 PRODUCT, WHOLE, SLICED = "nvidia.com/gpu.product", GpuModel("A100"), GpuModel("A100-MIG-1g.5gb")
-MIG, DRIVER = Maintenance.PARTITIONING, Maintenance.DRIVER_UPGRADE
-WEIGHTS = {**BUILT_IN_RESOURCES, ONE_G: gpus(1) // 7}
 
 
 def labelled(name, model, **more):
     labels = {PRODUCT: model} if model else {}
     return node(name, model=model, model_label=PRODUCT if model else "", labels=labels, **more)
-
-
-def live(*nodes, of=None):
-    made = World(of or policy(resources=WEIGHTS), is_live=True)
-    made.set_namespace(NamespaceFacts(Namespace("team-a")))
-    made.tick(1_000)
-    for each in nodes:
-        made.set_node(each)
-    return made
 
 
 def test_cordoned_for_an_upgrade_it_says_the_upgrade():

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from webhook.core.defragment.free_room import FreeRoom, free_room
 from webhook.core.defragment.movable_pod import MovablePod
 from webhook.core.defragment.move_plan import Moves, NoMoves, NotPlanned, Room, Target
-from webhook.core.defragment.move_search import STEPS, Work, cheapest_moves
+from webhook.core.defragment.move_search import cheapest_moves
 from webhook.core.defragment.tried_moves import TriedMoves
 from webhook.core.model.amount import Units
 from webhook.core.model.demand import Weights, demand_of
@@ -20,6 +20,7 @@ from webhook.core.model.domain_request import DomainLevel, asked_levels
 from webhook.core.model.names import ResourceName, TeamName
 from webhook.core.placement.domain_search import EmptyRoom, EqualPods, domain_rooms
 from webhook.core.placement.fleet import Fleet
+from webhook.core.reclaim.cost_scale import STEPS, Effort
 from webhook.core.reclaim.victim import GuardId
 
 MAX_GROUPS: Final = 50
@@ -97,11 +98,11 @@ def grow(resource: ResourceName, movement: Movement, *, steps: int = STEPS) -> D
 
     Of several nodes it is the one where that costs the least.
     """
-    fleet, work, tried = movement.fleet, Work(steps), _tried(movement)
+    fleet, effort, tried = movement.fleet, Effort(steps), _tried(movement)
     before = movement.free
     most = fleet.largest_amount(resource, movement.usable)
     for number in range(most, before.largest(resource), -1):
-        found = cheapest_moves(imagined(resource, number, movement), tried, now=movement.now, work=work)
+        found = cheapest_moves(imagined(resource, number, movement), tried, now=movement.now, effort=effort)
         if isinstance(found, Moves):
             tried.move(found)
             after = movement.free
@@ -147,26 +148,26 @@ def _for_group(together: tuple[Target, ...], movement: Movement, tried: TriedMov
         best: tuple[Units, int] | None = None
         for among in _domains(level, together, movement):
             before = tried.savepoint()
-            found = _placed(together, movement, tried, among=among, work=Work(steps))
+            found = _placed(together, movement, tried, among=among, effort=Effort(steps))
             if isinstance(found, Room):
                 tried.withdraw(found, before)
                 if best is None or found.lost_work < best[0]:
                     best = found.lost_work, among
         if best is not None:
-            return _placed(together, movement, tried, among=best[1], work=Work(steps))
+            return _placed(together, movement, tried, among=best[1], effort=Effort(steps))
     if request is not None and request.is_required and levels:
         return NoMoves.NO_DOMAIN
-    return _placed(together, movement, tried, among=-1, work=Work(steps))
+    return _placed(together, movement, tried, among=-1, effort=Effort(steps))
 
 
 def _placed(
-    together: Sequence[Target], movement: Movement, tried: TriedMoves, *, among: int, work: Work
+    together: Sequence[Target], movement: Movement, tried: TriedMoves, *, among: int, effort: Effort
 ) -> Room | NoMoves:
     """Plan for one pod after the other on these slots, and keep their moves; all of them or none."""
     before = tried.savepoint()
     places: list[Moves] = []
     for each in together:
-        found = cheapest_moves(each._replace(slots=each.slots & among), tried, now=movement.now, work=work)
+        found = cheapest_moves(each._replace(slots=each.slots & among), tried, now=movement.now, effort=effort)
         if isinstance(found, NoMoves):
             tried.withdraw(Room(tuple(places)), before)
             return found

@@ -19,10 +19,8 @@ from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, ResourceName, Uid
 from webhook.core.placement.placement import best_nodes
 from webhook.core.placement.slot_index import lowest_slots
+from webhook.core.reclaim.cost_scale import Effort
 from webhook.core.reclaim.victim import GuardId
-
-STEPS: Final = 20_000
-"""Sets of pods and nodes that are tried for one target; the best found until then is returned. Some 25 us each."""
 
 _BATCH: Final = 16
 """Nodes that are listed at a time: most often the first one serves."""
@@ -31,24 +29,12 @@ _Rank = tuple[Units, Units, int]
 """The work that is lost, the GPU units that move, and the number of pods: what plans are compared by."""
 
 
-@dataclass(slots=True)
-class Work:
-    """What is left of a bound of work."""
-
-    steps: int = STEPS
-
-    def is_done(self) -> bool:
-        """Count one more step; return whether there was none left."""
-        self.steps -= 1
-        return self.steps < 0
-
-
-def cheapest_moves(target: Target, tried: TriedMoves, *, now: int, work: Work | None = None) -> Moves | NoMoves:
+def cheapest_moves(target: Target, tried: TriedMoves, *, now: int, effort: Effort | None = None) -> Moves | NoMoves:
     """Return the moves that make room for a pod at the least cost, none where a node has room; or why there are none.
 
     The state of `tried` is the same afterwards.
     """
-    fleet, work = tried.fleet, Work() if work is None else work
+    fleet, effort = tried.fleet, Effort() if effort is None else effort
     able = fleet.with_capacity(target.demand, target.slots & fleet.open_bits)
     if not able:
         return NoMoves.NO_NODE
@@ -62,15 +48,15 @@ def cheapest_moves(target: Target, tried: TriedMoves, *, now: int, work: Work | 
     for each in sorted(_candidates(target, able, tried, now=now), key=lambda each: (each.bound, each.node)):
         if rank is not None and each.bound >= rank:
             break
-        search = _NodeSearch(target, each.node, each.rows, tried, now=now, work=work, rank=rank)
+        search = _NodeSearch(target, each.node, each.rows, tried, now=now, effort=effort, rank=rank)
         search.descend(0, (), (0, 0, 0))
         if search.best is not None:
             best, rank = Moves(target, each.node, search.best), search.rank
-        if work.steps < 0:
+        if effort.left < 0:
             break
     if best is None:
-        return NoMoves.TOO_MUCH_WORK if work.steps < 0 else NoMoves.NOT_ENOUGH_MOVABLE
-    return best._replace(is_cheapest=work.steps >= 0)
+        return NoMoves.TOO_MUCH_WORK if effort.left < 0 else NoMoves.NOT_ENOUGH_MOVABLE
+    return best._replace(is_cheapest=effort.left >= 0)
 
 
 class _Candidate(NamedTuple):
@@ -178,7 +164,7 @@ class _NodeSearch:
         tried: TriedMoves,
         *,
         now: int,
-        work: Work,
+        effort: Effort,
         rank: _Rank | None,
     ) -> None:
         self.best: tuple[Move, ...] | None = None
@@ -189,12 +175,12 @@ class _NodeSearch:
         self._pairs = [_by_loss(rows[number:]) for number in range(len(rows) + 1)]
         self._tried = tried
         self._now = now
-        self._work = work
+        self._effort = effort
         self._misfits: set[tuple[int, ...]] = set()  # how many of each row have no room elsewhere together
 
     def descend(self, number: int, chosen: tuple[MovablePod, ...], rank: _Rank, counts: tuple[int, ...] = ()) -> None:
         """Let 0, 1, 2 … pods of a row leave, those that lose the least first, and continue with the next row."""
-        if self._work.is_done() or self._is_hopeless(number, rank):
+        if self._effort.is_spent() or self._is_hopeless(number, rank):
             return
         tried = self._tried
         if tried.fleet.fits(self._node, self._target.demand):
@@ -246,7 +232,7 @@ class _NodeSearch:
         names = {name for each in pods for name, _ in each.victim.demand.requests}
         tested: set[tuple[object, ...]] = set()
         for node in _in_order(demand, room, tried):
-            if self._work.is_done():
+            if self._effort.is_spent():
                 return None
             state = _state(node, sorted(names), pods, tried)
             if state in tested:
