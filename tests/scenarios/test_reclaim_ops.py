@@ -24,13 +24,15 @@ def test_the_rights_in_the_docs_are_enough(start_control_plane):
     cluster = start_control_plane()
     make_nodes(cluster, 1)
     make_namespace(cluster, "fairgate-system")
-    rules = [block.text for block in blocks(PAGE) if "rbac.authorization" in block.text]
+    found = [block.text for page in (PAGE, ROOT / "docs" / "autoscalers.md") for block in blocks(page)]
+    rules = [text for text in found if "rbac.authorization" in text]
     cluster.kubectl("apply", "-f", "-", stdin="---\n".join(rules))
     cluster.kubectl("create", "serviceaccount", "evictor", "-n", "fairgate-system")
     account = "--serviceaccount=fairgate-system:evictor"
     role = "fairgate-evictor"
     cluster.kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", account)
-    cluster.kubectl("create", "rolebinding", role, f"--role={role}", account, "-n", "fairgate-system")
+    for name, namespace in ((role, "fairgate-system"), ("fairgate-autoscaler", "kube-system")):
+        cluster.kubectl("create", "rolebinding", name, f"--role={name}", account, "-n", namespace)
     credentials = cluster.service_account_kubeconfig("fairgate-system", "evictor")
     options = ("--kubeconfig", credentials, "--namespace", "fairgate-system")
     with serve_fairgate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 1s}") as fairgate:
