@@ -6,6 +6,7 @@ import itertools
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
@@ -104,6 +105,11 @@ def get_pod(control_plane: ControlPlane, namespace: str, name: str) -> dict[str,
 def list_pods(control_plane: ControlPlane, namespace: str, **query: str) -> list[dict[str, Any]]:
     """The pods of a namespace; `labelSelector="a=b"` selects."""
     return control_plane.api.list(f"/api/v1/namespaces/{namespace}/pods", **query)
+
+
+def wait_second_after(cluster: ControlPlane, at: str) -> None:
+    """Wait for a later second than a time of an object: times of one second have no order."""
+    wait_for(cluster, lambda: f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}" > at, what="a later second")
 
 
 def wait_bound(control_plane: ControlPlane, namespace: str, name: str, *, timeout: float = 60) -> str:

@@ -7,7 +7,16 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.control_plane.objects import job, pod
-from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_nodes, wait_bound, wait_for, wait_phase
+from tests.control_plane.workbench import (
+    create_pod,
+    get_pod,
+    list_pods,
+    make_nodes,
+    wait_bound,
+    wait_for,
+    wait_phase,
+    wait_second_after,
+)
 from tests.scenarios.person import Person
 from tests.scenarios.serving import FAIRGATE
 from tests.scenarios.standing_fairgate import TIER, serve_fairgate
@@ -64,6 +73,7 @@ def test_the_moves_that_are_shown_make_room_for_the_pod_that_waits(cluster):
         app = {name: get_pod(cluster, b, name)["metadata"]["labels"]["app"] for name in there}
         guarded, saved, _ = sorted(there)
         budget(cluster, b, "keep", {"app": app[guarded]})
+        wait_second_after(cluster, max(get_pod(cluster, b, name)["status"]["startTime"] for name in there))
         for name in (guarded, saved):
             at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             cluster.kubectl("annotate", "pod", name, f"{SAVED}={at}", "-n", b)

@@ -6,7 +6,15 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.control_plane.objects import pod
-from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_nodes, wait_bound, wait_for
+from tests.control_plane.workbench import (
+    create_pod,
+    get_pod,
+    list_pods,
+    make_nodes,
+    wait_bound,
+    wait_for,
+    wait_second_after,
+)
 from tests.scenarios.standing_fairgate import serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
@@ -18,7 +26,7 @@ def settled_nodes(cluster, count):
     """Make nodes of eight GPUs, and wait for a later second than that of their creation, in which nothing counts."""
     names = make_nodes(cluster, count, gpus=8)
     created = max(each["metadata"]["creationTimestamp"] for each in cluster.api.list("/api/v1/nodes"))
-    wait_for(cluster, lambda: f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}" > created, what="a later second")
+    wait_second_after(cluster, created)
     return names
 
 
@@ -61,6 +69,13 @@ def wait_running(cluster, namespace, count, *, app):
     )
 
 
+def wait_started(cluster, namespace, name):
+    """When a pod started, as its kubelet says."""
+    return wait_for(
+        cluster, lambda: get_pod(cluster, namespace, name)["status"]["startTime"], what=f"{name} has a start time"
+    )
+
+
 def node_events(cluster, node):
     events = cluster.api.list("/api/v1/namespaces/default/events")
     return [
@@ -80,6 +95,7 @@ def test_a_replica_set_loses_a_few_pods_to_it_and_runs_elsewhere(cluster):
         ours = fairgate.team_a
         create_pod(cluster, ours, pod("first", gpus=1))
         bad = wait_bound(cluster, ours, "first")  # packing fills the node in use
+        wait_second_after(cluster, wait_started(cluster, ours, "first"))  # in which no rejection counts
         [good] = set(nodes) - {bad}
         with replicas(cluster, ours, "web", 6, rejected_by=bad):
             assert set(wait_running(cluster, ours, 6, app="web").values()) == {good}

@@ -17,7 +17,7 @@ from webhook.cluster.api.namespace import own_namespace
 from webhook.cluster.reads.installation import read_static_registration
 from webhook.cluster.uninstall.plan import plan
 from webhook.cluster.uninstall.removal import StepResult, Uninstallation
-from webhook.cluster.uninstall.rights import missing_rights, needed_rights
+from webhook.cluster.uninstall.rights import Right, missing_rights, needed_rights
 from webhook.cluster.uninstall.scope import Scope, Tempo
 from webhook.cluster.uninstall.survey import survey
 from webhook.core.model.text import plural
@@ -28,8 +28,8 @@ DONE: Final = 0
 INCOMPLETE: Final = 1
 UNREADABLE: Final = 2
 
-_PROBED: Final = "default"
-"""The namespace of two pods that are refused (`read_static_registration`): there is one in every cluster."""
+_PROBE: Final = Right("create", "", "pods", namespace="default")
+"""Finds registration by files: two pods are refused (`read_static_registration`). Without this right none is tried."""
 _BY_FILES: Final = (
     "nothing was changed: an API server registers Fairgate by files (`fairgate manifests --static`), and would refuse "
     "GPU pods once its processes have stopped; remove the files from the folders of every API server, wait a minute, "
@@ -92,7 +92,10 @@ async def _carry_out(
         note(step_report(result.planned, is_over=True, failed=result.failed))
 
     found = await survey(connection, scope, tempo)
-    is_static = any(await read_static_registration(connection, resource=USUAL_GPU, namespace=_PROBED))
+    may_probe = not await missing_rights(connection, [_PROBE], tempo)
+    is_static = may_probe and any(
+        await read_static_registration(connection, resource=USUAL_GPU, namespace=_PROBE.namespace)
+    )
     report.problem = _BY_FILES if is_static else ""
     if options.is_dry_run or is_static:
         for each in plan(found, scope):
