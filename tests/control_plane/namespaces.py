@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from http import HTTPStatus
 
-from tests.control_plane.api import Api, ApiError
+from tests.control_plane.api import MERGE_PATCH, Api, ApiError
 from tests.control_plane.cleanup import NAMESPACES
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.workbench import wait_for
 
 AT_ONCE = {"gracePeriodSeconds": 0}
+UNFINALIZED = {"metadata": {"finalizers": None}}
 
 
 def end_namespaces(control_plane: ControlPlane, *names: str) -> None:
@@ -42,20 +43,22 @@ def _namespaced(api: Api) -> Iterator[tuple[str, str]]:
 
 
 def _empty_all(api: Api, names: list[str], kinds: list[tuple[str, str]]) -> bool:
-    """Delete the objects in the namespaces; True if there were none."""
-    found = [
-        item
-        for name in names
-        for root, plural in kinds
-        for item in _unless_gone(api, "DELETE", f"{root}/namespaces/{name}/{plural}", AT_ONCE).get("items", ())
-    ]
-    return not found
+    """Delete the objects in the namespaces, whatever finalizers say; True if there were none."""
+    left = False
+    for name in names:
+        for root, plural in kinds:
+            path = f"{root}/namespaces/{name}/{plural}"
+            for item in _unless_gone(api, "DELETE", path, AT_ONCE).get("items", ()):
+                left = True
+                if item["metadata"].get("finalizers"):  # the operator that would take it off may have ended
+                    _unless_gone(api, "PATCH", f"{path}/{item['metadata']['name']}", UNFINALIZED, MERGE_PATCH)
+    return not left
 
 
-def _unless_gone(api: Api, method: str, path: str, body: object = None) -> dict:
+def _unless_gone(api: Api, method: str, path: str, body: object = None, content_type: str = "application/json") -> dict:
     """Return the response to a request; nothing if its object is deleted or terminating."""
     try:
-        return api.request(method, path, body)
+        return api.request(method, path, body, content_type=content_type)
     except ApiError as error:
         if error.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
             raise
