@@ -13,6 +13,8 @@ from webhook.kube.kinds.template_merge import merge_container, merge_spec
 _MAIN: Final = "main"
 _GPU: Final = "nvidia.com/gpu"
 """The resource of `gpu` where `gpuType` does not name another one."""
+_TEMPLATE_STEPS: Final = 40
+"""Steps of reading a component and making its template."""
 
 
 def graph_deployment(document: Json, context: ReadContext) -> PodsFound:
@@ -45,6 +47,7 @@ def _pods(role: str, where: str, component: Json, budget: Budget) -> Pods:
 
 def _template(component: Json, budget: Budget) -> Json:
     """Return the pod template of a v1alpha1 component: its resources in the main container."""
+    budget.step(_TEMPLATE_STEPS)
     given = mapping(component.get("extraPodSpec"))
     main = {**mapping(given.get("mainContainer")), "name": _MAIN}
     main = {**main, **merge_container(main, {"resources": _resources(mapping(component.get("resources")))}, budget)}
