@@ -81,6 +81,7 @@ class ApiConnection:
         self._kubeconfig = kubeconfig
         self._service_account = service_account
         self._renewal = asyncio.Lock()
+        self._dated = ""
         self._server_epoch: float | None = None  # the API server's time of day when the monotonic clock was 0
         self._session = aiohttp.ClientSession(headers=_HEADERS, connector=aiohttp.TCPConnector(limit=0))
 
@@ -201,9 +202,11 @@ class ApiConnection:
         except RuntimeError as cause:
             # uvloop: "the handler is closed", when the other side closes at this moment (aio-libs/aiohttp#12336).
             raise aiohttp.ClientConnectionError(str(cause)) from cause
-        with suppress(ValueError):
-            date = parsedate_to_datetime(response.headers.get("Date", ""))
-            self._server_epoch = date.timestamp() - time.monotonic()
+        date = response.headers.get("Date", "")
+        if date != self._dated:  # a ledger is written many times a second
+            self._dated = date
+            with suppress(ValueError):
+                self._server_epoch = parsedate_to_datetime(date).timestamp() - time.monotonic()
         return response
 
     async def _renew(self, stale: "Credentials") -> "Credentials":
