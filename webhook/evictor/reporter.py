@@ -17,6 +17,7 @@ from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget
 from webhook.core.reclaim.victim import Victim
 from webhook.core.world.world import World
 from webhook.evictor.evictor_context import EvictorContext
+from webhook.evictor.moves.move_reporter import MoveReporter
 from webhook.kube.objects.events import EventReason, ObjectRef
 from webhook.kube.reclaim.holds import rfc3339
 
@@ -31,14 +32,17 @@ _NAMED = 5
 
 
 class EvictionReporter:
-    """Reports what one evictor does. `notify_owner` queues Events on the owners of victims."""
+    """Reports what one evictor does. `notify_owner` queues Events on the owners of victims; `moves` reports moves."""
 
-    def __init__(self, context: EvictorContext, *, notify_owner: Callable[[OwnerEvent], None]) -> None:
+    def __init__(
+        self, context: EvictorContext, *, notify_owner: Callable[[OwnerEvent], None], moves: MoveReporter
+    ) -> None:
         self._publish = context.report
         self._world = context.cluster_view.world
         self._reclaim_index = context.cluster_view.reclaim_index
         self._logs = context.logs
         self._notify_owner = notify_owner
+        self._moves = moves
         self._metrics = context.metrics
         self._reported: dict[Uid, NoPlan] = {}
 
@@ -90,7 +94,9 @@ class EvictionReporter:
                 is_deleted = outcome is Evicted.DELETED
                 self._metrics.eviction("deleted" if is_deleted else "evicted")
                 self._logs.event.info("evicted", **named, claim=target.beneficiary, is_deleted=is_deleted)
-                if gpu_pod is not None:
+                if gpu_pod is not None and target.is_moved:
+                    self._moves.moved(target, gpu_pod, now=now)
+                elif gpu_pod is not None:
                     since = max(gpu_pod.started_at or gpu_pod.pod.created, gpu_pod.saved_at)
                     lost = gpu_pod.demand.gpus * max(0, now - since)
                     self._metrics.victim(gpu_pod.team, gpu_unit_seconds=lost)
@@ -127,7 +133,7 @@ class EvictionReporter:
 
     def cancelled(self, target: EvictionTarget) -> None:
         """Report that an announced eviction is canceled."""
-        text = "not evicted: the pod that needed its room no longer waits"
+        text = "not evicted: " + ("it stays" if target.is_moved else "the pod that needed its room no longer waits")
         self._publish(target, EventReason.EVICTION_CANCELLED, text)
 
     def placed(self, beneficiary: Beneficiary, *, node: str, seconds: float) -> None:

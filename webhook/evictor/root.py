@@ -28,12 +28,15 @@ from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.loop import Reclaimer
 from webhook.evictor.lost_pods import LostPods
+from webhook.evictor.moves.move_reporter import MoveReporter
+from webhook.evictor.moves.mover import Mover
 from webhook.evictor.repair import Repair
 from webhook.evictor.replica import EvictorState
 from webhook.evictor.reporter import EvictionReporter
 from webhook.http.lifecycle import run_beside, stop_signals
 from webhook.kube.objects import keys
 from webhook.observe.logs import LogFormat, Logs, open_logs
+from webhook.observe.moves import MoveMetrics
 from webhook.observe.process import LeaderStatus
 from webhook.observe.reclaim import ReclaimMetrics
 from webhook.observe.watchdog import Watchdog
@@ -130,6 +133,7 @@ class _Candidate:
         self._feed = feed
         self._logs = logs
         self._metrics = metrics
+        self._move_metrics = MoveMetrics(metrics.registry)
         self._repair_after_seconds = settings.repair_after_seconds
         self._manager: HoldManager | None = None
         metrics.watch(
@@ -151,9 +155,12 @@ class _Candidate:
             is_leading=lambda: self.lease.is_leading,
             clock=self._connection.unix_time,
         )
-        reporter = EvictionReporter(context, notify_owner=self.owner_events.take)
+        moves = MoveReporter(context, self._move_metrics, notify_owner=self.owner_events.take)
+        reporter = EvictionReporter(context, notify_owner=self.owner_events.take, moves=moves)
         manager = self._manager = HoldManager(context, reporter, new_id=lambda: secrets.token_hex(ID_BYTES))
-        reclaimer = Reclaimer(context, manager, Executor(context), reporter)
+        executor = Executor(context)
+        mover = Mover(context, manager, executor, moves)
+        reclaimer = Reclaimer(context, manager, executor, reporter, mover)
         repair = Repair(context, after_seconds=self._repair_after_seconds)
         lost_pods = LostPods(context)
         dry_run = DryRun(

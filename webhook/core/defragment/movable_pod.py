@@ -104,7 +104,7 @@ def movable_pod(
     controller would create it now, None where it cannot be read; it is called where nothing else keeps the pod. `held`
     are the slots of nodes that are kept for others.
     """
-    early = _stays(gpu_pod, victim, now=now)
+    early = stays_early(gpu_pod, victim, world, now=now)
     if early is not None or victim is None:
         return early or Stays.PROTECTED
     made = template()
@@ -134,9 +134,10 @@ def _placed_elsewhere(
     return MovablePod(victim, where, "" if controller is None else controller.uid, tier or Tier.PREEMPTIBLE)
 
 
-def _stays(gpu_pod: ReclaimPod, victim: Victim | None, *, now: int) -> Stays | None:
+def stays_early(gpu_pod: ReclaimPod, victim: Victim | None, world: World, *, now: int) -> Stays | None:
     """Return the first reason why a pod stays that needs no look at its template and at nodes."""
-    pod = gpu_pod.pod
+    pod, rules = gpu_pod.pod, world.policy.defragment
+    least_seconds = rules.minimum_runtime_seconds if rules.is_on else 0
     reasons = (
         (Stays.UNDECIDED, pod.tier is None),
         (Stays.PLACED_ELSEWHERE, not pod.is_managed),
@@ -145,7 +146,10 @@ def _stays(gpu_pod: ReclaimPod, victim: Victim | None, *, now: int) -> Stays | N
         (Stays.GANG, gpu_pod.gang is not None),
         (Stays.PROTECTED, victim is None),
         (Stays.ASKS_TO_STAY, gpu_pod.asks_to_stay and not gpu_pod.is_movable),
-        (Stays.MINIMUM_RUNTIME, victim is not None and victim.until > now),
+        (
+            Stays.MINIMUM_RUNTIME,
+            victim is not None and max(victim.until, victim.started_at + least_seconds) > now,
+        ),
         (Stays.WORKLOAD_FAILS, victim is not None and victim.is_counted),
     )
     return next((why for why, holds in reasons if holds), None)

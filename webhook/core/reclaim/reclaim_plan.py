@@ -79,7 +79,8 @@ class ReclaimSnapshot:
     the toleration. `pod_counts` are the pods on nodes, leaving ones included, since they may stay for a while.
     `budget_seconds` and `minimum_runtime` are the policy's. `department_order` orders victims by their departments.
     `levels` are those of the policy's domains, and `group_domains` the domains that PodGroups ask for. `sharing` says
-    which pods share devices. `closed_to` are the nodes that reject the pods of a team.
+    which pods share devices. `closed_to` are the nodes that reject the pods of a team,
+    `keeping` the slots of those that keep places for moved pods.
     """
 
     fleet: Fleet
@@ -102,3 +103,4 @@ class ReclaimSnapshot:
     sharing: Sharing = NO_SHARING
     group_domains: Mapping[GangId, DomainRequest] = field(default_factory=dict)
     closed_to: Mapping[TeamName, int] = field(default_factory=dict)
+    keeping: int = 0

@@ -134,7 +134,16 @@ def take_snapshot(
         sharing=Sharing(world),
         group_domains=world.group_domains,
         closed_to=world.rejecting_nodes.closed_to(world.fleet),
+        keeping=_keeping(reclaim_index, world),
     )
+
+
+def _keeping(reclaim_index: ReclaimIndex, world: World) -> int:
+    found = 0
+    for hold in reclaim_index.evictions.holds.values():
+        if hold.places:
+            found |= world.fleet.bit(hold.node)
+    return found
 
 
 def over_share(world: World) -> dict[TeamName, Units]:

@@ -96,6 +96,12 @@ def _schema() -> _Json:
             },
         },
     }
+    move = {
+        "type": "object",
+        "description": "A pod that was evicted so that its replacement runs on another node.",
+        "required": ["at", "pod"],
+        "properties": dict.fromkeys(("at", "pod", "team", "workload", "source", "destination", "for"), text),
+    }
     return {
         "type": "object",
         "description": "The state that Fairgate publishes. Written by Fairgate only.",
@@ -112,6 +118,11 @@ def _schema() -> _Json:
                 "type": "array",
                 "description": "How likely starts came true, in the report `starts`.",
                 "items": ranges,
+            },
+            "moves": {
+                "type": "array",
+                "description": "Pods that defragmentation moved, in the report `moves`: those of the last day.",
+                "items": move,
             },
         },
     }
