@@ -39,7 +39,7 @@ def scatter(stage, *nodes, fixed=2, **more):
         job_pod(stage, f"j-{node}", on=node, **more)
 
 
-def wide(stage, name="wide", *, gpus=4, tier="preemptible"):
+def wide(stage, name="wide", *, gpus=4, tier="preemptible", **more):
     """A pod that kube-scheduler finds no room for, since long ago."""
     since = {"lastTransitionTime": rfc3339(int(stage.now()) - 1000)}
     report = {
@@ -48,7 +48,8 @@ def wide(stage, name="wide", *, gpus=4, tier="preemptible"):
         "reason": "Unschedulable",
         "message": "3 Insufficient nvidia.com/gpu",
     }
-    return stage._pod(name, "team-b", tier, gpus=gpus, status={"phase": "Pending", "conditions": [report | since]})
+    status = {"phase": "Pending", "conditions": [report | since]}
+    return stage._pod(name, "team-b", tier, gpus=gpus, status=status, **more)
 
 
 def place(stage, name, node, *, team="team-b"):
