@@ -8,7 +8,7 @@ from typing import Final
 from webhook.cli.explain.beside import ClusterDetails
 from webhook.cli.explain.other_pods import OtherPods
 from webhook.cli.explain.outcome import ExplainedSubject
-from webhook.cli.explain.reclaim import Evictions, beneficiary, node_holds_of
+from webhook.cli.explain.reclaim import Evictions, evicted_for, node_holds_of
 from webhook.cli.explain.subjects import Subject
 from webhook.cli.explain.whole import as_whole_gangs
 from webhook.cli.review.ample_nodes import AmpleNodes
@@ -84,7 +84,15 @@ def explain_all(
                 moves = others.room_for(subject, explanation, evictions)
         explained.append(
             ExplainedSubject(
-                subject, explanation, outlook, beneficiary(uid, node_holds), found.details, now, line=row, moves=moves
+                subject,
+                explanation,
+                outlook,
+                evicted_for(uid, node_holds),
+                found.details,
+                now,
+                line=row,
+                moves=moves,
+                are_moves_made=world.policy.is_enforced and world.policy.defragment.on_demand,
             )
         )
     return explained, problems

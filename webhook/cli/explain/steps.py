@@ -57,7 +57,7 @@ def to_steps(explained: ExplainedSubject, *, policy_hash: str, width: int, is_co
     if subject.pods:
         screen.show(Text(subject.pods))
     if subject.existing is not None:
-        if line := eviction_line(subject.existing, explained.beneficiary):
+        if line := eviction_line(subject.existing, explained.evicted_for):
             screen.show(Text(line, style="yellow"))
         if subject.existing.stage_text:
             screen.show(Text(f"Stage {subject.existing.stage}: {subject.existing.stage_text}.", style="yellow"))
@@ -126,7 +126,8 @@ def _steps(explained: ExplainedSubject) -> Iterator[tuple[str, list[Part]]]:
     if lines := list(reclaim_lines(explained)):
         yield "reclaim", [Text(line, style="yellow") for line in lines]
     if explained.moves is not None:
-        yield "moves", [Text(line, style="yellow") for line in move_lines(explained.moves)]
+        lines = list(move_lines(explained.moves, are_made=explained.are_moves_made))
+        yield "moves", [Text(line, style="yellow") for line in lines]
     if lines := list(event_lines(explained.details.events, now=explained.now)):
         yield "events", [Text(line) for line in lines]
     if instead := list(_instead(explanation)):

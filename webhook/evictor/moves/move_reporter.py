@@ -15,6 +15,7 @@ from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import EvictionTarget
 from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.moves.wanted import Wanted
+from webhook.kube.ledger.reports import MoveEntry
 from webhook.kube.objects.events import EventReason, ObjectRef
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.observe.moves import WHY_STOPPED, MoveMetrics, Stopped
@@ -94,6 +95,13 @@ class MoveReporter:
         why = f"it made {made_for} on node {gpu_pod.pod.node}, and {where}"
         self._publish(target, EventReason.MOVED, f"evicted to be moved: {why}")
         self._on_controller(gpu_pod, EventReason.MOVED, f"pod {target.name} was evicted to be moved: {why}")
+
+    def came(self, gpu_pod: ReclaimPod, node: str, move: MoveEntry | None) -> None:
+        """Report that the replacement of a moved pod waits for its place."""
+        if move is not None:
+            made_for = f" to make room for {move.made_for}" if move.made_for else ""
+            why = f"it replaces pod {move.pod}, which was moved from node {move.source}{made_for}"
+            self._publish(gpu_pod, EventReason.MOVED, f"{why}: node {node} keeps a place for it")
 
     def arrived(self, name: str, node: str) -> None:
         """Report that the replacement of a moved pod is on a node."""

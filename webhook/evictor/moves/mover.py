@@ -104,6 +104,8 @@ class Mover:
                 elif gpu_pod.pod.node is None:
                     purpose = Purpose.MOVES if place.key == gpu_pod.uid else Purpose.MOVED
                     came.append(Beneficiary(gpu_pod.uid, gpu_pod.namespace, gpu_pod.name, purpose))
+                    if place.replaces:
+                        self._reporter.came(gpu_pod, hold.node, self._record.of(place.name))
                 elif place.replaces:
                     self._reporter.arrived(gpu_pod.name, gpu_pod.pod.node)
             if len(kept) < len(hold.places):

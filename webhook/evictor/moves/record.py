@@ -42,6 +42,10 @@ class MoveRecord:
         """The moves as bounds read them."""
         return [PastMove(int(reports.read_at(each.at) or 0), each.workload) for each in self._entries]
 
+    def of(self, pod: str) -> MoveEntry | None:
+        """Return the latest move of a pod, by its name with its namespace."""
+        return next((each for each in reversed(self._entries) if each.pod == pod), None)
+
     async def read(self) -> None:
         """Read what an earlier leader wrote, once. Raises ClusterError."""
         if self._is_read:
