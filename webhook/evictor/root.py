@@ -95,7 +95,7 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
             candidate = _Candidate(
                 cluster_view, connection, feed, logs, metrics, settings=settings, namespace=namespace
             )
-            state = EvictorState(holder, candidate.lease, feed.readiness, candidate.unevictable)
+            state = EvictorState(holder, candidate.lease, feed.readiness, candidate.unevictable, candidate.moving)
             reporter = ReplicaReporter(connection, identity=candidate.lease.identity, describe=state.report)
             tasks += [
                 candidate.events.run(),
@@ -136,6 +136,7 @@ class _Candidate:
         self._move_metrics = MoveMetrics(metrics.registry)
         self._repair_after_seconds = settings.repair_after_seconds
         self._manager: HoldManager | None = None
+        self._mover: Mover | None = None
         metrics.watch(
             largest_room=lambda: reclaim_snapshot.largest_room(cluster_view.reclaim_index, cluster_view.world),
             held_nodes=lambda: 0 if self._manager is None else len(self._manager.node_holds),
@@ -159,7 +160,7 @@ class _Candidate:
         reporter = EvictionReporter(context, notify_owner=self.owner_events.take, moves=moves)
         manager = self._manager = HoldManager(context, reporter, new_id=lambda: secrets.token_hex(ID_BYTES))
         executor = Executor(context)
-        mover = Mover(context, manager, executor, moves)
+        mover = self._mover = Mover(context, manager, executor, moves)
         reclaimer = Reclaimer(context, manager, executor, reporter, mover)
         repair = Repair(context, after_seconds=self._repair_after_seconds)
         lost_pods = LostPods(context)
@@ -178,12 +179,16 @@ class _Candidate:
                 group.create_task(lost_pods.run())
                 group.create_task(dry_run.run())
         finally:
-            self._manager = None
+            self._manager = self._mover = None
             logs.event.info("no longer leading", identity=self.lease.identity)
 
     def unevictable(self) -> list[str]:
         """Return which borrowing pods cannot be evicted, and why; nothing while it does not lead."""
         return [] if self._manager is None else self._manager.unevictable.texts()
+
+    def moving(self) -> str:
+        """Return why it cannot plan moves; "" if it can, or does not lead."""
+        return "" if self._mover is None else self._mover.problem
 
     def _candidacy(self) -> LeaderStatus:
         lease = self.lease

@@ -61,7 +61,7 @@ def defragment(options: Options) -> None:
     """
     if not options.is_dry_run:
         raise click.UsageError(
-            "give --dry-run: the command only shows moves; by policy section defragment, the evictor makes them"
+            "give --dry-run: the moves are shown; policy section defragment has the evictor make them"
         )
     if options.is_largest and options.gpus is not None:
         raise click.UsageError("--gpus and --largest exclude each other")

@@ -158,7 +158,8 @@ def eviction_line(existing: Existing, evicted: EvictedFor) -> str:
         return _BORROWS if existing.node and existing.tier == Tier.PREEMPTIBLE else ""
     if evicted.moves_to:
         room = f", which makes room for {evicted.pod}" if evicted.pod else ""
-        return f"It will be evicted at {existing.evict_at}: it moves to {evicted.moves_to}{room}. Save its work until then."
+        why = f"it moves to {evicted.moves_to}{room}"
+        return f"It will be evicted at {existing.evict_at}: {why}. Save its work until then."
     pod = f" for pod {evicted.pod}" if evicted.pod else ""
     team = f" team {existing.evict_for} takes its guaranteed share back{pod}." if existing.evict_for else ""
     return f"It will be evicted at {existing.evict_at}:{team} Save its work until then."

@@ -51,7 +51,7 @@ class _Plan:
 
 
 class Mover:
-    """Moves pods for as long as this evictor leads."""
+    """Moves pods for as long as this evictor leads. `problem` is why the API did not let it plan last, "" if it did."""
 
     def __init__(
         self, context: EvictorContext, manager: HoldManager, executor: Executor, reporter: MoveReporter
@@ -66,7 +66,7 @@ class Mover:
         self._clock = context.clock
         self._plan: _Plan | None = None
         self._next_at = 0.0
-        self._problem = ""
+        self.problem = ""
         manager.on_lost, manager.on_arrived = self._lost, self._arrived
 
     async def look(self, found: Round) -> None:
@@ -83,10 +83,10 @@ class Mover:
         try:
             if (best := await self._search.next()) is not None:
                 await self._begin(_Plan(best, frozenset(each.waiting.uid for each in found.refused)))
-            self._problem = ""
+            self.problem = ""
         except ClusterError as error:
-            if self._problem != str(error):
-                self._problem = str(error)
+            if self.problem != str(error):
+                self.problem = str(error)
                 _log.warning("no moves are planned: %s", error)
         self._next_at = clock() + max(LOOK_SECONDS, LOOK_SHARE * (clock() - began))
 

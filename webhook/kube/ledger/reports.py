@@ -66,9 +66,9 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     `not_ready` has the reason of each readiness condition that does not hold, `behind` the teams whose ledger is newer
     than this replica's view of the pods for two reports in a row, `rejecting` the nodes that reject pods, from the
     leader, `maintained` those that operators change, `unreviewed` the namespaces that others exclude from the webhooks,
-    by number, `unevictable` the first borrowing pods that the evictor cannot evict, with the reason. They are lists: a
-    merge patch replaces lists completely. `certificate` is PEM, the serving certificate first. `autoscaling` and what
-    begins with it are what the leader knows of autoscalers.
+    by number, `unevictable` the first borrowing pods that the evictor cannot evict, with the reason; `moving` is why it
+    cannot plan moves. They are lists: a merge patch replaces lists completely. `certificate` is PEM, the serving
+    certificate first. `autoscaling` and what begins with it are what the leader knows of autoscalers.
     """
 
     component: str
@@ -87,6 +87,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     maintained: list[str] = []
     unreviewed: list[str] = []
     unevictable: list[str] = []
+    moving: str = ""
     autoscaling: str = ""
     autoscaling_problems: list[str] = []
     autoscaling_unsure: str = ""
