@@ -39,7 +39,7 @@ def scatter(stage, *nodes, fixed=2, **more):
         job_pod(stage, f"j-{node}", on=node, **more)
 
 
-def wide(stage, name="wide", *, gpus=4, tier="preemptible", **more):
+def wide(stage, name="wide", *, gpus=4, tier="preemptible", team="team-b", **more):
     """A pod that kube-scheduler finds no room for, since long ago."""
     since = {"lastTransitionTime": rfc3339(int(stage.now()) - 1000)}
     report = {
@@ -49,7 +49,7 @@ def wide(stage, name="wide", *, gpus=4, tier="preemptible", **more):
         "message": "3 Insufficient nvidia.com/gpu",
     }
     status = {"phase": "Pending", "conditions": [report | since]}
-    return stage._pod(name, "team-b", tier, gpus=gpus, status=status, **more)
+    return stage._pod(name, team, tier, gpus=gpus, status=status, **more)
 
 
 def place(stage, name, node, *, team="team-b"):
