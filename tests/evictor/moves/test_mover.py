@@ -51,7 +51,7 @@ async def test_without_the_policy_nothing_moves(stage):
         assert (stage.real_evictions(), held(stage)) == (0, {})
 
 
-async def test_a_disruption_budget_that_allows_none_keeps_all_pods_and_the_waiting_one_is_told(stage):
+async def test_a_disruption_budget_that_allows_none_keeps_all_pods_and_an_event_says_so(stage):
     scatter(stage, "n0", "n1")
     stage.budget(allowed=0)
     wide(stage)

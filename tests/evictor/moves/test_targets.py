@@ -1,4 +1,4 @@
-"""For whom the evictor moves pods: pods in line, gangs, the largest pod in a window; reclaim goes first."""
+"""Which pods the evictor moves others for: in line, gangs, the largest one in a window; reclaim goes first."""
 
 from dataclasses import replace
 

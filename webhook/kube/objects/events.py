@@ -61,8 +61,8 @@ class EventReason(StrEnum):
     CANNOT_RECLAIM = "CannotReclaim", "Reclaim"
     MAKING_ROOM = "MakingRoom", "Move", EventType.NORMAL
     CANNOT_MAKE_ROOM = "CannotMakeRoom", "Move"
-    MOVED = "Moved", "Move"
     EVICTION_PLANNED = "EvictionPlanned", "Evict"
+    MOVED = "Moved", "Move"
     EVICTION_CANCELLED = "EvictionCancelled", "Evict", EventType.NORMAL
     EVICTION_REFUSED = "EvictionRefused", "Evict"
     NODE_LOST = "NodeLost", "Repair"
