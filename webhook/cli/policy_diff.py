@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
@@ -12,7 +13,8 @@ from webhook.cli.screen import Screen
 from webhook.cli.terminal import Line
 from webhook.cli.world_source import Objects, WorldObjects, world_of
 from webhook.core.explain.policy_replay import PolicyOutcome, Running, line_outcomes, policy_outcomes
-from webhook.core.model.amount import format_gpus
+from webhook.core.model.amount import UNLIMITED, format_gpus
+from webhook.core.model.defragment_rules import DefragmentRules
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import Namespace, NodeName
 from webhook.core.model.original_request import as_asked
@@ -46,11 +48,14 @@ class ChangeReport(msgspec.Struct):
     new: OutcomeReport
 
 
-class DiffReport(msgspec.Struct):
+class DiffReport(msgspec.Struct, omit_defaults=True):
     """What the new policy changes for the pods of a world, in the order of their names."""
 
     changes: list[ChangeReport]
     pods: Annotated[int, msgspec.Meta(description="GPU pods that were judged")]
+    moves: Annotated[
+        list[str], msgspec.Meta(description="what changes of section defragment; left out if nothing does")
+    ] = []
 
 
 class _Judged(NamedTuple):
@@ -73,7 +78,33 @@ def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> Diff
         shown = _as_it_is(was, pod)
         if _differs(was, now) and _differs(shown, now):
             changes.append(ChangeReport(key, format_gpus(pod.demand.gpus), pod.node, shown, now))
-    return DiffReport(changes, len(judged))
+    return DiffReport(changes, len(judged), moves=list(_move_changes(old.defragment, new.defragment)))
+
+
+def _move_changes(old: DefragmentRules, new: DefragmentRules) -> Iterator[str]:
+    """Yield the rules of moves that differ, by their names in the file."""
+    for rule in fields(DefragmentRules):
+        was, now = (getattr(each, rule.name) for each in (old, new))
+        if was != now:
+            unit = " s" if rule.name.endswith("_seconds") or "_seconds_" in rule.name else ""
+            yield f"{_IN_FILE[rule.name]} {_rule_text(now, unit)}, was {_rule_text(was, unit)}"
+
+
+_IN_FILE: Final = {
+    "on_demand": "onDemand",
+    "window": "window",
+    "moves_per_hour": "movesPerHour",
+    "moves_per_workload": "movesPerWorkload",
+    "lost_seconds_per_gpu": "lostPerGpu",
+    "minimum_runtime_seconds": "minimumRuntime",
+    "notice_seconds": "notice",
+}
+
+
+def _rule_text(value: object, unit: str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "not set" if value is None else "unlimited" if value is UNLIMITED else f"{value}{unit}"
 
 
 _UNCOUNTED = OutcomeReport("", "not counted", None, "")
@@ -140,7 +171,7 @@ def to_table(diff: DiffReport, *, limit: int, width: int, is_colored: bool) -> s
         screen.show(table, "")
     screen.show(*(Line(f"{change.pod}: {change.new.reason}") for change in shown if change.new.reason))
     screen.show_rest(len(diff.changes) - limit, "pod")
-    screen.show(Line(_sum(diff)))
+    screen.show(Line(_sum(diff)), *(Line(f"defragment: {text}") for text in diff.moves))
     return screen.text
 
 

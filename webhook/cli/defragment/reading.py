@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any, Final
 
 from webhook.cli.explain.beside import ClusterDetails, DetailsRequest, read_details
-from webhook.cli.explain.reclaim import Evictions
+from webhook.cli.explain.reclaim import Evictions, node_holds_of
 from webhook.cli.world_source import Objects, Source, WorldError, WorldObjects, world_of
 from webhook.core.defragment.defragment import Movement
 from webhook.core.defragment.movable_pod import MovablePod, Stays, movable_pod
 from webhook.core.defragment.move_plan import Target
 from webhook.core.defragment.waiting_targets import target_in_line, target_of_scheduler
-from webhook.core.model.names import Namespace
+from webhook.core.model.names import Namespace, Uid
 from webhook.core.model.original_request import as_asked
 from webhook.core.model.pod import NO_UID, Pod
 from webhook.core.model.policy import Policy
@@ -47,9 +47,18 @@ def read_fragmented(
     evictions = Evictions.of(found.objects, world_of(found, policy, name=name), details, ())
     movement, stays = read_movement(found.objects, evictions, now=now, per_workload=per_workload)
     world, held = evictions.world, evictions.held
-    targets: list[Target | None] = [target_in_line(each, world, held=held) for each in world.waiting.all()]
+    holds = node_holds_of(found.objects)
+    served = {each.uid for hold in holds for each in hold.beneficiaries}
+    served |= {Uid(place.key) for hold in holds for place in hold.places}
+    targets: list[Target | None] = [
+        target_in_line(each, world, held=held) for each in world.waiting.all() if each.uid not in served
+    ]
     for written, gpu_pod in _pods(found.objects, evictions):
-        if gpu_pod.pod.node is None and (template := _template(written, gpu_pod, world)) is not None:
+        if (
+            gpu_pod.pod.node is None
+            and gpu_pod.uid not in served
+            and (template := _template(written, gpu_pod, world)) is not None
+        ):
             targets.append(target_of_scheduler(gpu_pod, template, world, held=held))
     return Fragmented(world, tuple(filter(None, targets)), movement, stays, details.notes)
 
