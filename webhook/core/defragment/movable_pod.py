@@ -4,8 +4,10 @@ A pod is moved by its eviction; its replacement is created elsewhere. So what pr
 here as well, and a guaranteed pod moves only if its owner says so.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from enum import StrEnum
+from functools import partial
 from typing import Final, NamedTuple
 
 from webhook.core.admission.assessment import assess
@@ -14,6 +16,7 @@ from webhook.core.model.amount import Units
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.pod import CONTROLLER, Pod
 from webhook.core.model.tier import Tier
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.victim import GuardId, Victim
 from webhook.core.world.world import World
@@ -87,6 +90,38 @@ class MovablePod(NamedTuple):
     def lost_work(self, now: int) -> Units:
         """Return what is done again after its eviction, in GPU units times seconds."""
         return self.victim.demand.gpus * max(0, now - self.victim.saved_at)
+
+
+class MovablePods(NamedTuple):
+    """The pods that may move, and how many on nodes stay for each reason."""
+
+    pods: list[MovablePod]
+    stays: Counter[Stays]
+
+
+def movable_pods(
+    gpu_pods: Iterable[ReclaimPod],
+    template: Callable[[ReclaimPod], Pod | None],
+    reclaim_index: ReclaimIndex,
+    world: World,
+    *,
+    now: int,
+    held: int,
+) -> MovablePods:
+    """Return which of these pods on nodes may move: budgets that allow no eviction now keep theirs, too."""
+    pods: list[MovablePod] = []
+    stays: Counter[Stays] = Counter()
+    left = reclaim_index.allowances(reclaim_index.evictions.listed())
+    for gpu_pod in gpu_pods:
+        victim = reclaim_index.evictable(gpu_pod)
+        judged = movable_pod(gpu_pod, victim, partial(template, gpu_pod), world, now=now, held=held)
+        if isinstance(judged, MovablePod) and any(left.get(guard, 0) <= 0 for guard in judged.guards):
+            judged = Stays.DISRUPTION_BUDGET
+        if isinstance(judged, MovablePod):
+            pods.append(judged)
+        else:
+            stays[judged] += 1
+    return MovablePods(pods, stays)
 
 
 def movable_pod(

@@ -1,12 +1,10 @@
 """What a plan of moves is made from in the evictor: the pods that wait for room, and those that may move."""
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
 from heapq import nsmallest
 from typing import Final
 
-from webhook.core.defragment.movable_pod import MovablePod, Stays, movable_pod, stays_early
+from webhook.core.defragment.movable_pod import MovablePods, movable_pods, stays_early
 from webhook.core.defragment.waiting_targets import target_in_line, target_of_scheduler
 from webhook.core.model.kept_place import controller_key
 from webhook.core.model.names import TeamName
@@ -64,37 +62,19 @@ class Candidates:
                 found.append(Wanted(made, waiting=waiting))
         return found
 
-    async def movable(self, *, now: int, away: Collection[str], teams: Collection[TeamName]) -> "Movable":
+    async def movable(self, *, now: int, away: Collection[str], teams: Collection[TeamName]) -> MovablePods:
         """Return the pods that may move now, without those whose controllers or teams are `away`.
 
         Raises ClusterError.
         """
-        index, world, held = self._view.reclaim_index, self._view.world, self.held
+        index, world = self._view.reclaim_index, self._view.world
         refused = self._manager.unevictable.paused() | index.evictions.listed() | index.evictions.listed_for_limits()
-        stays: dict[Stays, int] = {}
-        able = []
-        for gpu_pod in index.on_nodes():
-            if gpu_pod.uid in refused or gpu_pod.team in teams or key_of(gpu_pod) in away:
-                continue
-            victim = index.evictable(gpu_pod)
-            why = stays_early(gpu_pod, victim, world, now=now)
-            if why is not None:
-                stays[why] = stays.get(why, 0) + 1
-            else:
-                able.append((gpu_pod, victim))
-        await self._templates.read((gpu_pod for gpu_pod, _ in able), kept=(each.uid for each in index.unplaced()))
-        pods: list[MovablePod] = []
-        left = index.allowances(index.evictions.listed())
-        for gpu_pod, victim in able:
-            template = partial(self._templates.get, gpu_pod.uid)
-            judged = movable_pod(gpu_pod, victim, template, world, now=now, held=held)
-            if isinstance(judged, MovablePod) and any(left.get(guard, 0) <= 0 for guard in judged.guards):
-                judged = Stays.DISRUPTION_BUDGET
-            if isinstance(judged, MovablePod):
-                pods.append(judged)
-            else:
-                stays[judged] = stays.get(judged, 0) + 1
-        return Movable(tuple(pods), stays)
+        gpu_pods = [
+            each for each in index.on_nodes() if not (each.uid in refused or each.team in teams or key_of(each) in away)
+        ]
+        able = (each for each in gpu_pods if stays_early(each, index.evictable(each), world, now=now) is None)
+        await self._templates.read(able, kept=(each.uid for each in index.unplaced()))
+        return movable_pods(gpu_pods, lambda each: self._templates.get(each.uid), index, world, now=now, held=self.held)
 
     def _oldest(self, gpu_pods: Iterable[ReclaimPod], without: Collection[TeamName]) -> Iterator[ReclaimPod]:
         by_team: dict[TeamName, list[ReclaimPod]] = {}
@@ -118,14 +98,6 @@ class Candidates:
             return True
         members = list(self._view.reclaim_index.members(gpu_pod.gang))
         return len(members) >= max(each.gang_size for each in members) and not is_growing(members, now=now)
-
-
-@dataclass(frozen=True, slots=True)
-class Movable:
-    """The pods that may move, and how many stay for each reason."""
-
-    pods: tuple[MovablePod, ...]
-    stays: dict[Stays, int]
 
 
 def key_of(gpu_pod: ReclaimPod) -> str:
