@@ -64,6 +64,7 @@ HEALTHY = {
     'fairgate_reclaim_waiting_pods{cause="NoNode"}': "4",
     'fairgate_reclaim_evictions_total{outcome="refused"}': "0+0.1",
     "fairgate_reclaim_broken_holds_total": "2",
+    'fairgate_moves_stopped_total{reason="NotBack"}': "1",
     'fairgate_node_rejecting_teams{node="n"}': None,
 }
 TROUBLE = {
@@ -113,6 +114,7 @@ TROUBLE = {
     "FairgateShareNotReclaimed": {'fairgate_reclaim_waiting_pods{cause="NotEnoughVictims"}': "2"},
     "FairgateEvictionsRefused": {'fairgate_reclaim_evictions_total{outcome="refused"}': "0+1"},
     "FairgateHoldsBroken": {"fairgate_reclaim_broken_holds_total": "0+1"},
+    "FairgateMovedPodsNotBack": {'fairgate_moves_stopped_total{reason="NotBack"}': "0+1"},
     "FairgateNodeRejectsPods": {'fairgate_node_rejecting_teams{node="n"}': "1"},
     "FairgateFragmented": {'fairgate_gpus_fragmented{model="H100",resource="r"}': "8"},
 }
