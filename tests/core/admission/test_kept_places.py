@@ -4,12 +4,15 @@ import pytest
 
 from tests.core.support.make import ALICE, JOB_CONTROLLER, demand, mutated, node, pod, policy, team, world
 from tests.core.support.outcomes import admitted
+from tests.core.support.waiting import waiting
 from webhook.core.admission.admission import admit
 from webhook.core.admission.kept_places import own_place
 from webhook.core.admission.verification import verify
 from webhook.core.model.kept_place import KeptPlace, controller_key
 from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.model.pod import Owner
+from webhook.core.model.policy import OnLimit, OnNoRoom
+from webhook.core.model.reason import Code
 from webhook.core.model.selector import HELD, Effect, Taint
 
 TAINT = Taint(HELD, Effect.NO_SCHEDULE, "h1")
@@ -76,6 +79,14 @@ def test_what_was_decided_is_confirmed_at_the_commit():
     asked = pod(1, owner=OWNER)
     stored = mutated(asked, admitted(admit(asked, JOB_CONTROLLER, there)))
     assert admitted(verify(stored, JOB_CONTROLLER, there)).node_choice.nodes == ("n0",)
+
+
+def test_a_pod_with_a_place_waits_for_no_other_of_its_team():
+    there = cluster(kept(controller_key("Job", "team-a", "train")))
+    there.set_policy(policy(team(on_limit=OnLimit.QUEUE, on_no_room=OnNoRoom.QUEUE)))
+    there.set_waiting(waiting("first", 4))
+    assert chosen(there) == ("n0",)
+    assert admit(pod(1), JOB_CONTROLLER, there).reason.code is Code.WAITS_IN_LINE
 
 
 def test_a_team_with_a_share_of_its_own_model_keeps_its_tier_there():

@@ -245,25 +245,13 @@ def _note(node_hold: NodeHold, kept: str) -> str:
     beneficiaries = tuple(_For(each.namespace, each.name, each.uid, each.purpose) for each in node_hold.beneficiaries)
     targets = tuple(
         _Evict(
-            namespace=t.namespace,
-            name=t.name,
-            uid=t.uid,
-            at=rfc3339(t.at),
-            beneficiary=t.beneficiary,
-            gang=t.gang,
-            past_budgets=t.is_past_budgets,
-            grace=t.grace_seconds,
-            is_moved=t.is_moved,
+            *(t.namespace, t.name, t.uid, rfc3339(t.at), t.beneficiary, t.gang),
+            *(t.is_past_budgets, t.grace_seconds, t.is_moved),
         )
         for t in node_hold.targets
     )
     note = _Note(
-        id=node_hold.id,
-        until=rfc3339(node_hold.until),
-        beneficiaries=beneficiaries,
-        targets=targets,
-        since=rfc3339(node_hold.since),
-        kept=kept or msgspec.UNSET,
-        places=to_written(node_hold.places) or msgspec.UNSET,
+        *(node_hold.id, rfc3339(node_hold.until), beneficiaries, targets, rfc3339(node_hold.since)),
+        *(kept or msgspec.UNSET, to_written(node_hold.places) or msgspec.UNSET),
     )
     return msgspec.json.encode(note).decode()
