@@ -87,12 +87,29 @@ async def test_a_guaranteed_pod_takes_borrowed_gpus_back_and_nothing_moves_for_i
 
 
 async def test_a_plan_that_evicted_nothing_yet_gives_way_to_reclaim(stage):
-    scatter(stage, "n0", "n1", "n2")
+    scatter(stage, "n0", "n1")
     wide(stage)
     async with stage.leader(rules(notice_seconds=60)):
-        await stage.until(lambda: messages(stage, "MakingRoom") != [])
-        stage.asker("owner", gpus=2)
-        await stage.until(lambda: messages(stage, "Reclaiming") != [])
+        await stage.until(lambda: set(held(stage)) == {"n0", "n1"})
+        stage.asker("owner", gpus=3)
+        await stage.until(lambda: held(stage) == {})
+        stopped = stage.metrics.registry.get_sample_value
+        assert stopped("fairgate_moves_stopped_total", {"reason": "ReclaimFirst"}) == 1.0
+        place(stage, "owner", "n0")
+        await turns(60)
+        assert stage.real_evictions() == 0
+
+
+async def test_two_pods_of_one_controller_get_a_place_each(stage):
+    scatter(stage, "n0", "n1", "n2", job="both", fixed=1)
+    job_pod(stage, "j-more", on="n0", job="both")
+    wide(stage)
+    async with stage.leader(rules(moves_per_workload=2)):
+        await stage.until(lambda: stage.real_evictions() >= 1)
+        gone = 4 - sum(name.startswith("j-") for name in stage.names())
+        again = {job_pod(stage, f"again-{number}", job="both") for number in range(gone)}
+        await stage.until(lambda: {uid for uids in stage.locked().values() for uid in uids} >= again)
+        assert all(len(uids) == len(set(uids)) for uids in stage.locked().values())
 
 
 async def test_more_work_than_policy_allows_is_not_done_again(stage):

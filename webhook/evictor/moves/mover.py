@@ -6,7 +6,7 @@ stopped, and the next one is made from what is there then.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -33,6 +33,9 @@ LOOK_SECONDS: Final = 5.0
 
 LOOK_SHARE: Final = 20
 """… or so many times as long as the last one took, if that is more."""
+
+STOPPED_SECONDS: Final = 30.0
+"""After a plan was stopped: what it was stopped for, such as a pod that takes its share back, gets its room first."""
 
 _log: Final = logging.getLogger("webhook.evictor.moves")
 
@@ -65,6 +68,7 @@ class Mover:
         self._search = MoveSearch(context, manager, reporter, self._record)
         self._clock = context.clock
         self._plan: _Plan | None = None
+        self._arrivals: set[Uid] = set()  # replacements that are on a node, while places are kept for others
         self._next_at = 0.0
         self.problem = ""
         manager.on_lost, manager.on_arrived = self._lost, self._arrived
@@ -94,34 +98,42 @@ class Mover:
 
     def _claim(self) -> None:
         """Give each place to the pod that it is kept for, once that waits for a node; drop those that need none."""
-        for hold in [each for each in self._manager.node_holds.values() if each.places]:
+        holds = [each for each in self._manager.node_holds.values() if each.places]
+        self._arrivals = self._arrivals if holds else set()
+        taken = self._kept() | self._arrivals
+        for hold in holds:
             kept: list[KeptPlace] = []
             came: list[Beneficiary] = []
             for place in hold.places:
-                gpu_pod = self._who_came(place, hold)
+                gpu_pod = self._who_came(place, hold, taken)
                 if gpu_pod is None:
                     kept.append(place)
-                elif gpu_pod.pod.node is None:
+                    continue
+                taken.add(gpu_pod.uid)
+                if gpu_pod.pod.node is None:
                     purpose = Purpose.MOVES if place.key == gpu_pod.uid else Purpose.MOVED
                     came.append(Beneficiary(gpu_pod.uid, gpu_pod.namespace, gpu_pod.name, purpose))
                     if place.replaces:
                         self._reporter.came(gpu_pod, hold.node, self._record.of(place.name))
                 elif place.replaces:
-                    self._reporter.arrived(gpu_pod.name, gpu_pod.pod.node)
+                    self._arrivals.add(gpu_pod.uid)
+                    self._reporter.arrived(f"{gpu_pod.namespace}/{gpu_pod.name}", gpu_pod.pod.node)
             if len(kept) < len(hold.places):
                 until = int(self._clock()) + HOLD_SECONDS
                 changed = replace(hold, places=tuple(kept), beneficiaries=(*hold.beneficiaries, *came))
                 self._manager.replace(replace(changed, until=max(hold.until, until)))
 
-    def _who_came(self, place: KeptPlace, hold: NodeHold) -> ReclaimPod | None:
-        """Return the pod that a place is kept for, if it is there; a pod that comes at the same time may have it."""
+    def _who_came(self, place: KeptPlace, hold: NodeHold, taken: Set[Uid]) -> ReclaimPod | None:
+        """Return the pod that a place is kept for, if it is there; a pod that comes at the same time may have it.
+
+        Pods that are `taken` came for other places.
+        """
         if not place.key:
             return None
         if (in_line := self._index.get(Uid(place.key))) is not None:
             return in_line if in_line.is_unplaced or in_line.pod.node is not None else None
         if place.replaces and not self._index.is_going(place.replaces):
             return None
-        taken = self._kept()
         for gpu_pod in (*self._index.unplaced(), *self._index.on_nodes()):
             is_new = gpu_pod.pod.created >= hold.since and gpu_pod.uid not in taken
             if is_new and key_of(gpu_pod) == place.key and place.has_room_for(gpu_pod.demand):
@@ -160,7 +172,7 @@ class Mover:
             if not plan.is_evicting and len(pending) < len(place.moves):
                 return Stopped.ROOM_TAKEN
         new = {each.waiting.uid for each in found.refused if each.cause is not NoPlan.FITS} - plan.refused_before
-        return Stopped.RECLAIM_FIRST if not plan.is_evicting and (found.moves or new) else None
+        return Stopped.RECLAIM_FIRST if new and all(self._stays(move.pod.uid) for move in plan.moves) else None
 
     def _stop(self, plan: _Plan, reason: Stopped) -> None:
         """Evict no more pods for a plan: room that is made by now stays with its pod, the rest is given up."""
@@ -178,6 +190,7 @@ class Mover:
                 lambda place: place.replaces not in ended and (bool(place.replaces) or Uid(place.key) not in unmade),
             )
         self._plan = None
+        self._next_at = asyncio.get_running_loop().time() + STOPPED_SECONDS
         self._reporter.stopped(reason, plan.found.names)
 
     def _evict(self, plan: _Plan) -> None:
