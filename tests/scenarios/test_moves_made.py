@@ -45,7 +45,7 @@ def test_scattered_pods_move_to_places_that_are_kept_and_the_wide_one_starts(clu
             [entry] = moves(cluster, b)
             assert (entry["pod"], entry["source"], entry["for"]) == (f"{b}/{moved}", nodes[0], f"{a}/wide")
             [new] = set(again) - set(there)
-            assert again[new] == entry["destination"]
+            assert again[new] == entry["destination"], get_pod(cluster, b, new)["metadata"]["annotations"]
             assert {name: again[name] for name in there if name != moved} == {
                 name: node for name, node in there.items() if name != moved
             }

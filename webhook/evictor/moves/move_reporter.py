@@ -50,7 +50,7 @@ class MoveReporter:
         self._notify_owner = notify_owner
         self._reported: dict[Uid, NoMoves | Bound] = {}
 
-    def planned(self, room: Room, wanted: Iterable[Wanted], *, at: int, is_notice: bool) -> None:
+    def planned(self, room: Room, wanted: Iterable[Wanted], *, at: int) -> None:
         """Report a plan, before anything is done."""
         self._metrics.began()
         node, names = room.places[0].node, ", ".join(place.target.name for place in room.places)
@@ -63,7 +63,7 @@ class MoveReporter:
         text += f" and {more} more" if more > 0 else ""
         for each in wanted:
             self._publish_on(each, EventReason.MAKING_ROOM, text)
-        for move in room.moves if is_notice else ():
+        for move in room.moves:
             why = f"it moves to node {move.to}, which makes room for {names} on node {move.pod.node}"
             notice = f"will be evicted at {rfc3339(at)}: {why}. Save your work until then"
             self._publish(move.pod.victim, EventReason.EVICTION_PLANNED, notice)

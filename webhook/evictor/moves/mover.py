@@ -34,6 +34,9 @@ LOOK_SECONDS: Final = 5.0
 LOOK_SHARE: Final = 20
 """… or so many times as long as the last one took, if that is more."""
 
+SEEN_SECONDS: Final = 2
+"""The shortest notice: all replicas of the webhook are to see the places before the first replacement comes."""
+
 STOPPED_SECONDS: Final = 30.0
 """After a plan was stopped: what it was stopped for, such as a pod that takes its share back, gets its room first."""
 
@@ -243,8 +246,7 @@ class Mover:
         await self._record.add(_entry(move, place.target.name, now) for place in places for move in place.moves)
         if any(not self._stays(move.pod.uid) for move in moves):
             return
-        notice = self._notice_seconds
-        at = int(now) + notice
+        at = int(now) + self._notice_seconds
         until = at + self._manager.longest_grace(move.pod.uid for move in moves) + HOLD_SECONDS
         for move in moves:
             victim, gpu_pod = move.pod.victim, self._index.staying(move.pod.uid)
@@ -254,7 +256,7 @@ class Mover:
             hold = self._manager.hold_of(move.to)
             self._manager.replace(replace(hold, places=(*hold.places, kept), until=max(hold.until, until)))
         self._plan = plan
-        self._reporter.planned(found.room, found.wanted.values(), at=at, is_notice=notice > 0)
+        self._reporter.planned(found.room, found.wanted.values(), at=at)
 
     # -- queries
 
@@ -262,7 +264,7 @@ class Mover:
     def _notice_seconds(self) -> int:
         policy = self._view.world.policy
         own = policy.defragment.notice_seconds
-        return policy.reclaim.notice_seconds if own is None else own
+        return max(SEEN_SECONDS, policy.reclaim.notice_seconds if own is None else own)
 
     def _stays(self, uid: Uid) -> bool:
         return self._index.staying(uid) is not None
