@@ -138,7 +138,9 @@ class Mover:
         if place.replaces and not self._index.is_going(place.replaces):
             return None
         for gpu_pod in (*self._index.unplaced(), *self._index.on_nodes()):
-            is_new = gpu_pod.pod.created >= hold.since and gpu_pod.uid not in taken
+            is_new = (
+                gpu_pod.pod.created > hold.since and gpu_pod.uid not in taken
+            )  # no replacement comes before a notice
             if is_new and key_of(gpu_pod) == place.key and place.has_room_for(gpu_pod.demand):
                 return gpu_pod
         return None
