@@ -57,7 +57,7 @@ def test_tasks_that_do_not_come_again_are_not_moved():
     assert run(evictions=Evictions.LOSE)[1].moves == 0
 
 
-def bounded(**more):
+def bounded(moved=MovedTiers.POLICY, **more):
     """The same two nodes, under a policy that moves pods on demand."""
     policy = policy_of(team("a", 16), team("b", 0), defaults=QUEUES)
     rules = DefragmentRules(**{"on_demand": True, "minimum_runtime_seconds": 0} | more)
@@ -69,13 +69,17 @@ def bounded(**more):
         task("small-2", "a", 1, at=3, seconds=10 * HOUR, tier=BORROWS),
         task("large", "b", 4, at=100, seconds=HOUR),
     ]
-    return simulated(world, *tasks, settings=Settings())
+    return simulated(world, *tasks, settings=Settings(moved=moved))
 
 
-def test_a_policy_that_moves_pods_moves_them_without_an_option():
+def test_a_policy_that_moves_pods_moves_them():
     records, simulation = bounded()
     assert simulation.moves == 1
     assert waits(records)["large"] <= 3 * PLAN_SECONDS
+
+
+def test_moves_can_be_left_out_of_a_simulation():
+    assert bounded(moved=MovedTiers.NONE)[1].moves == 0
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,13 @@ class SimulatedMoves:
 
     @property
     def _is_on(self) -> bool:
-        return self._settings.moved is not MovedTiers.NONE or self._cluster.world.policy.defragment.on_demand
+        match self._settings.moved:
+            case MovedTiers.NONE:
+                return False
+            case MovedTiers.POLICY:
+                return self._cluster.world.policy.defragment.on_demand
+            case _:
+                return True
 
     @property
     def _pause(self) -> int:
