@@ -1,9 +1,11 @@
 """Moves as the evictor makes them, against an API server: places first, then evictions, and nothing blindly."""
 
 import json
+from collections import deque
 
 import pytest
 
+from tests.cluster.support.fake_api import Answer
 from tests.evictor.support.moving import REPORTS, held, job_pod, place, rules, scatter, turns, wide
 from tests.evictor.support.stage import PODS
 from webhook.kube.objects import keys
@@ -169,3 +171,26 @@ async def test_a_guaranteed_pod_moves_only_if_its_owner_says_so(stage, movable, 
             await stage.until(lambda: stage.real_evictions() == want)
         await turns(60)
         assert stage.real_evictions() == want
+
+
+async def test_no_pod_is_evicted_before_the_move_is_written_where_the_next_leader_reads_it(stage):
+    scatter(stage, "n0", "n1")
+    wide(stage)
+    refused = stage.api.faults[f"patch {REPORTS}/moves"]
+    refused.extend([Answer(403)] * 3)
+    async with stage.leader(rules()):
+        await stage.until(lambda: len(refused) == 1)
+        await turns(1)
+        assert (stage.real_evictions(), held(stage)) == (0, {})
+        await stage.until(lambda: stage.real_evictions() == 1, seconds=120)
+        assert refused == deque()
+
+
+async def test_pods_that_cannot_be_read_stay(stage):
+    scatter(stage, "n0", "n1")
+    wide(stage)
+    stage.api.faults["get /api/v1/namespaces/team-a/pods/j-n0"].extend([Answer(404)] * 3)
+    async with stage.leader(rules()):
+        await stage.until(lambda: messages(stage, "CannotMakeRoom") != [])
+        assert stage.real_evictions() == 0
+        await stage.until(lambda: stage.real_evictions() == 1, seconds=120)
