@@ -4,20 +4,13 @@ import asyncio
 import json
 
 import msgspec
-import pytest
 from click.testing import CliRunner
 
 from tests.cli.doctor.stage import FILES, POLICY, process, report
-from tests.cluster.support.fake_api import Answer, FakeApi
+from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.main import main
 from webhook.kube.ledger import reports
-
-
-@pytest.fixture
-async def api():
-    async with FakeApi().serving() as server:
-        yield server
 
 
 def call(kubeconfig, *words):
