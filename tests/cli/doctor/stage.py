@@ -101,6 +101,7 @@ def evidence(**more):
         "room": ReadValue(room()),
         "configurations": configurations(),
         "guards": guard_objects(),
+        "served": ReadValue(frozenset({"teamledgers", "reports", "heldnodes"})),
         "ledgers": ReadValue([{"status": {"team": "vision"}}]),
         "deployments": ReadValue([]),
         "large_pods": ReadValue([]),

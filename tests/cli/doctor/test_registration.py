@@ -6,13 +6,15 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.doctor import stage
-from tests.cli.doctor.stage import HEALTHY, POLICY, findings, process, replicas
+from tests.cli.doctor.stage import HEALTHY, ISSUER, POLICY, findings, process, replicas
 from webhook.cli.doctor.findings import Check, State, exit_status
 from webhook.cluster.reads.installation import ReadForbidden, ReadValue
 from webhook.core.model.policy import Enforcement
 from webhook.kube.registration.guards import guards
 from webhook.kube.registration.held_guards import PARAMETRIC
-from webhook.kube.registration.static_registration import StaticRegistration
+from webhook.kube.registration.registration import webhook_configurations
+from webhook.kube.registration.static_registration import StaticRegistration, can_be_static
+from webhook.policy.load import parse
 
 
 def test_nothing_is_registered_while_the_policy_is_off():
@@ -62,6 +64,79 @@ def test_what_the_api_server_has_from_files_is_not_missing():
     assert texts[Check.WEBHOOKS] == "from files of the API server, not compared with the policy"
     assert texts[Check.GUARDS].startswith("3 guards, up to date with the policy; the others from files")
     assert "trusted by" not in texts[Check.CERTIFICATES], "which CA the files name is not known"
+
+
+def files(policy=POLICY, *, ca=ISSUER.pem, with_guards=True):
+    made = webhook_configurations(policy, ca_bundle_pem=ca, url=f"https://{stage.HOST}:8443")
+    made += guards(policy) if with_guards else []
+    return [each for each in made if can_be_static(each)]
+
+
+def test_files_that_are_given_are_compared():
+    found = findings(replace(BY_FILES, files=files()), **NO_WEBHOOKS, **HELD_ONLY)
+    assert exit_status(found) == 0, found
+    texts = {each.check: each.message for each in found}
+    assert texts[Check.WEBHOOKS] == "from files of the API server, up to date with the policy"
+    assert texts[Check.GUARDS].endswith("the others from files of the API server, up to date with the policy")
+    assert texts[Check.CERTIFICATES].endswith("trusted by every webhook")
+
+
+def test_files_are_compared_where_the_dry_run_shows_none():
+    found = findings(replace(HEALTHY, files=files()), **NO_WEBHOOKS, **HELD_ONLY)
+    assert exit_status(found) == 0, found
+
+
+OTHER = parse({"p": stage.DOCUMENT + b"resources: {example.com/gpu: {gpus: 1}}\n"}, origin="p")
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        (files(OTHER), {(Check.WEBHOOKS, "fairgate does not select the policy's requests"), (Check.GUARDS, "differs")}),
+        (files()[:1], {(Check.WEBHOOKS, "Configuration fairgate is missing"), (Check.GUARDS, "fairgate-labels is mi")}),
+        ([], {(Check.WEBHOOKS, "Configuration zz-fairgate is missing"), (Check.GUARDS, "fairgate-grace is missing")}),
+        (files(with_guards=False), {(Check.GUARDS, "ValidatingAdmissionPolicy fairgate-labels is missing")}),
+        (files(ca=stage.Issuer().pem), {(Check.CERTIFICATES, "no CA that issued the certificate")}),
+    ],
+    ids=["of another policy", "half of them", "none", "without guards", "of another CA"],
+)
+def test_files_that_do_not_match_are_reported_with_what_to_do(given, want):
+    found = findings(replace(BY_FILES, files=given), **NO_WEBHOOKS, **HELD_ONLY)
+    wrong = [each for each in found if each.state is State.WRONG]
+    assert {each.check for each in wrong} == {check for check, _ in want}
+    for check, words in want:
+        assert any(words in each.message for each in wrong if each.check is check), wrong
+    told = [each for each in wrong if each.check is not Check.CERTIFICATES]
+    assert all(each.message.startswith("in the files of the API server: ") for each in told)
+    assert all("fairgate manifests --static" in each.remedy for each in told)
+
+
+def test_a_bundle_of_a_file_that_is_none_is_named():
+    given = files()
+    given[0]["webhooks"][0]["clientConfig"]["caBundle"] = "x"
+    found = findings(replace(BY_FILES, files=given), **NO_WEBHOOKS, **HELD_ONLY)
+    assert "caBundle cannot be read" in " ".join(each.message for each in found if each.state is State.WRONG)
+
+
+def test_files_without_a_bundle_leave_the_trust_to_the_host():
+    found = findings(replace(BY_FILES, files=files(ca=None)), **NO_WEBHOOKS, **HELD_ONLY)
+    assert exit_status(found) == 0, found
+
+
+@pytest.mark.parametrize(
+    ("served", "want"),
+    [
+        (ReadValue(frozenset({"teamledgers", "reports"})), {Check.GUARDS}),
+        (ReadValue(None), {Check.GUARDS}),
+        (ReadForbidden("get /apis/fairgate.dev/v1alpha1"), set()),
+    ],
+    ids=["of an older installation", "none at all", "not allowed to look"],
+)
+def test_a_missing_definition_of_held_nodes_is_named_with_what_to_do(served, want):
+    wrong = [each for each in findings(served=served) if each.state is State.WRONG]
+    assert {each.check for each in wrong} == want
+    assert all("definition heldnodes.fairgate.dev is missing" in each.message for each in wrong)
+    assert all(each.remedy.startswith("apply what `fairgate manifests` prints") for each in wrong)
 
 
 def test_guards_that_no_file_can_hold_are_missed():
