@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from webhook.input_error import InputError
 from webhook.kube.registration.static_registration import (
     CONFIGURATION_FILE,
     admission_configuration,
@@ -65,12 +66,8 @@ def write(files: Mapping[str, str], folder: Path) -> None:
         os.replace(partial, target)
 
 
-class FilesError(Exception):
-    """A file of the folder cannot be read; says which and why."""
-
-
 def read(folder: Path) -> list[_Json]:
-    """Return what kube-apiserver registers by a folder, named as in the API. Raises FilesError."""
+    """Return what kube-apiserver registers by a folder, named as in the API. Raises InputError."""
     found: list[_Json] = []
     path = folder
     try:
@@ -78,5 +75,5 @@ def read(folder: Path) -> list[_Json]:
             if path.suffix in _READ:
                 found += objects_of(read_documents(path.read_bytes()))
     except (OSError, DocumentError, msgspec.ValidationError) as error:
-        raise FilesError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     return found

@@ -16,7 +16,7 @@ from webhook.cli.live_cluster import published_policy
 from webhook.cli.options import columns, is_colored
 from webhook.cli.screen import progress
 from webhook.cli.serialization import to_data
-from webhook.cli.static_manifests import FilesError, read
+from webhook.cli.static_manifests import read
 from webhook.cli.world_source import default_kubeconfig
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.errors import ClusterError
@@ -32,13 +32,13 @@ from webhook.cluster.reads.installation import (
     read_static_registration,
 )
 from webhook.core.model.policy import Policy
+from webhook.input_error import InputError
 from webhook.kube.ledger.reports import Report
 from webhook.kube.objects import keys
 from webhook.kube.registration.installation import Probe, probe_resource
 from webhook.kube.registration.static_registration import NOT_STATIC, StaticRegistration
 from webhook.observe.process import Component
 from webhook.policy.load import load
-from webhook.policy.problems import PolicyError, PolicyUnreadable
 
 _OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES, Check.AUTOSCALERS)
 
@@ -71,7 +71,7 @@ def run(options: Options) -> int:
     try:
         with progress("Checking"):
             observed = asyncio.run(_observe(options))
-    except (ClusterError, PolicyError, PolicyUnreadable, FilesError) as error:
+    except InputError as error:
         click.echo(f"fairgate: cannot check the installation: {error}", err=True)
         return INCOMPLETE
     findings = [each for each in judge(observed) if each.check not in options.skip]
