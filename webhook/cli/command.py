@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from webhook.cli.options import (
-    PATH,
-    cluster_option,
-    kubeconfig_option,
-    namespaces_option,
-    policy_option,
-    world_option,
-)
+from webhook.cli.options import PATH, cluster_option, kubeconfig_option, namespaces_option, policy_option, world_option
 from webhook.input_error import InputError
 
 if TYPE_CHECKING:

@@ -23,14 +23,7 @@ from webhook.cli.review.sources import read_sources
 from webhook.cli.screen import Screen, progress
 from webhook.cli.serialization import to_data
 from webhook.cli.terminal import Line, print_error, print_problems
-from webhook.cli.world_source import (
-    WorldObjects,
-    choose_policy,
-    describe_world,
-    origin_of,
-    read_objects,
-    world_of,
-)
+from webhook.cli.world_source import WorldObjects, choose_policy, describe_world, origin_of, read_objects, world_of
 from webhook.core.explain.past import Past
 from webhook.core.model.names import NodeName
 from webhook.core.model.text import printable

@@ -22,13 +22,7 @@ from webhook.cli.page.command import Options
 from webhook.cli.page.events import read_events
 from webhook.cli.page.recorded import RecordedUsage, of_cluster, of_files
 from webhook.cli.page.world_file import FollowedFile
-from webhook.cli.world_source import (
-    WorldError,
-    WorldObjects,
-    choose_policy,
-    read_objects,
-    world_of,
-)
+from webhook.cli.world_source import WorldError, WorldObjects, choose_policy, read_objects, world_of
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.api.errors import ClusterError
 from webhook.core.model.policy import Policy
