@@ -43,12 +43,7 @@ class Options(PolicyOptions):
         metavar="FILE",
         help="With --pseudonyms: write the names and their pseudonyms to this file. Keep it to translate them back.",
     )
-    form: Form = option(
-        "-o",
-        "--output",
-        type=click.Choice(Form, case_sensitive=False),
-        default=Form.YAML.value,
-    )
+    form: Form = option("-o", "--output", type=click.Choice(Form, case_sensitive=False), default=Form.YAML.value)
 
 
 @command(Options, epilog=_EXAMPLES, short_help="Save a world for bug reports and CI.")
