@@ -149,7 +149,7 @@ class Cluster:
         if not isinstance(found, Moves):
             return False
         work = float(found.lost_work) / 840_000
-        left = moves_left(self.past, RULES, now=int(now))
+        left = moves_left(self.past, replace(RULES, moves_per_hour=self.options.per_hour), now=int(now))
         if self.options.bounded and bound_on(Room((found,)), RULES, now=int(now), left=left) is not None:
             return False
         if work > self.options.most * task.milli / 1000 * self.options.lifetime / 100:
@@ -255,6 +255,7 @@ def main() -> None:
         "--scattered", type=float, default=0, help="percent of the smaller tasks that another scheduler puts anywhere"
     )
     parser.add_argument("--bounded", action="store_true", help="within the default bounds of the policy")
+    parser.add_argument("--per-hour", type=int, default=RULES.moves_per_hour, help="with --bounded: movesPerHour")
     parser.add_argument("--whole-gpus", action="store_true", help="a task that takes a part of a GPU takes a whole one")
     parser.add_argument("--packed", action="store_true", help="also measure the bound, which takes a second for each")
     options = parser.parse_args()
