@@ -34,7 +34,7 @@ def test_scattered_pods_move_to_places_that_are_kept_and_the_wide_one_starts(clu
     policy = f"{ON_DEMAND}\ndefaults: {{onNoRoom: {no_room}}}"
     with serve_fairgate(cluster, limit_a=40, limit_b=40, policy=policy) as fairgate:
         a, b = fairgate.team_a, fairgate.team_b
-        there = scatter(cluster, b, nodes)
+        there = scatter(cluster, b, nodes, deletion=())
         fix(cluster, a, nodes[1:])
         [moved] = [name for name, node in there.items() if node == nodes[0]]
         create_pod(cluster, a, pod("wide", gpus=4, labels=BORROWS, **SIZE))
