@@ -73,7 +73,8 @@ def _schema() -> _Json:
             "omitted": {**text, "description": "What is left out."},
         },
     }
-    amounts = {key: {"type": "number"} for key in ("guaranteed", "borrowed", "idle", "waiting", "refusedGpus")}
+    hours = ("guaranteed", "borrowed", "idle", "waiting", "lost", "saved", "refusedGpus")
+    amounts = {key: {"type": "number"} for key in hours}
     team = {"type": "object", "required": ["name"], "properties": {"name": text, "refused": number, **amounts}}
     period = {
         "type": "object",

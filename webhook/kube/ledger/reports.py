@@ -116,13 +116,15 @@ class RoomReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TeamHours(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """GPU-hours of a team; `refused` are requests, `refused_gpus` what they asked for."""
+    """GPU-hours of a team, as UsageSum has them; `refused` are requests, `refused_gpus` what they asked for."""
 
     name: str
     guaranteed: float = 0.0
     borrowed: float = 0.0
     idle: float | None = None
     waiting: float = 0.0
+    lost: float = 0.0
+    saved: float = 0.0
     refused: int = 0
     refused_gpus: float = 0.0
 
