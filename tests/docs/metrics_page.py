@@ -40,8 +40,8 @@ on that of `--listen`. `charts/fairgate/files` has alerts for Prometheus and a d
   `max by (team) (fairgate_team_gpus_used)`.
 - Only the leader exports `fairgate_gpu_seconds_total`, `fairgate_evicted_gpu_seconds_total` and `fairgate_node_gpus_*`.
   GPU-hours of a month, also across changes of leader:
-  `sum by (team, tier) (increase(fairgate_gpu_seconds_total[30d])) / 3600`. A change of leader loses at most half a minute
-  and one scrape interval. [Usage](usage.md#from-prometheus) has more such queries.
+  `sum by (team, tier) (increase(fairgate_gpu_seconds_total[30d])) / 3600`. A change of leader loses at most half a
+  minute and one scrape interval. [Usage](usage.md#from-prometheus) has more such queries.
 - Label values are fixed words, teams, GPU models, resources and, for `fairgate_node_gpus_*`, nodes; never pods, users
   or namespaces. A team has some 25 series on each replica, and one for each kind of decision.
 - With `--world` there is no cluster, and so no metrics of watches, of the ledger's writes and of the leader. Those of
