@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tests.control_plane.waiting import wait_for
@@ -37,8 +38,8 @@ def page_files():
 class Container:
     """A folder with the files of the page, the volumes that kubelet mounts, and what outlives the pod."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, *, steps: int = STEPS):
+        self.folder, self._steps = folder, steps
         for place in PLACES.values():
             (folder / place).mkdir(parents=True)
         self.steps_file = folder / "steps"
@@ -52,7 +53,9 @@ class Container:
         """The text of a file with the paths of this folder."""
         for path, place in PLACES.items():
             text = text.replace(path, str(self.folder / place))
-        text = text.replace("10_000", str(STEPS)).replace("import torch\n", "import torch; torch.manual_seed(1)\n")
+        text = text.replace("10_000", str(self._steps)).replace(
+            "import torch\n", "import torch; torch.manual_seed(1)\n"
+        )
         for line, step in AFTER_STEP.items():
             text = text.replace(f"{line}\n", f"{line}; import logged; logged.log({step})\n")
         return text
@@ -76,6 +79,13 @@ class Container:
         return subprocess.Popen(
             [*map(str, command)], cwd=self.folder, env={**os.environ, "OMP_NUM_THREADS": "1", **environment}
         )
+
+    def kill(self):
+        """End every process that runs in the folder, as the end of a container's first process does."""
+        for each in Path("/proc").glob("[0-9]*/cwd"):
+            with suppress(OSError):
+                if each.readlink() == self.folder:
+                    os.kill(int(each.parent.name), signal.SIGKILL)
 
     def steps(self, rank="0"):
         """The steps that a rank has done, in order."""

@@ -5,7 +5,10 @@
 
 import os
 import signal
+import subprocess
+import time
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -28,7 +31,9 @@ STATE = "import sys, torch; print(torch.load(sys.argv[1])['model'])"
 
 @pytest.fixture
 def container(tmp_path):
-    return Container(tmp_path / "container")
+    made = Container(tmp_path / "container")
+    yield made
+    made.kill()
 
 
 @pytest.fixture
@@ -103,6 +108,7 @@ def test_sigusr1_ends_torchruns_agent_with_nothing_saved(container):
     with killed_on_failure(container.start(*TWO_RANKS)) as process:
         container.done(5, "1")
         assert end(process, signal.SIGUSR1) == -signal.SIGUSR1
+        container.kill()
     assert not (container.folder / "data" / "state.pt").exists()
 
 
@@ -140,6 +146,67 @@ def test_the_trainer_saves_by_its_callback_and_goes_on(container):
     half.mkdir()  # a save that SIGKILL cut off
     assert container.start(*TRAINER).wait(120) == 0
     assert container.steps() == ALL
+
+
+RAY_STEPS = 1000
+SHIM = """#!/bin/sh
+echo "$*" >> calls
+"""
+
+
+@pytest.fixture
+def ray_cluster():
+    """A Ray cluster of two workers: its address, their ids, and a way to end and add nodes."""
+    command = [str(PYTHON), str(Path(__file__).with_name("ray_cluster.py"))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        address, *nodes = process.stdout.readline().split()
+
+        def do(*words):
+            print(*words, file=process.stdin, flush=True)
+            assert process.stdout.readline() == "done\n"
+
+        yield address, nodes, do
+        process.stdin.close()
+
+
+def drain(container):
+    """Run the page's script of a worker, with a `ray` that only notes how it is called; return its calls."""
+    shim = container.folder / "ray"
+    shim.write_text(SHIM)
+    shim.chmod(0o755)
+    path = f"{container.folder}:{os.environ['PATH']}"
+    assert container.start("bash", "worker.sh", PATH=path, FAIRGATE_HEAD="head:6379").wait(60) == 0
+    calls = container.folder / "calls"
+    assert calls.read_text() == "start --block --address head:6379\n"
+    container.notice(datetime.fromtimestamp(time.time() + 60, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    (words,) = wait_for(
+        lambda: [line.split() for line in calls.read_text().splitlines() if "drain" in line], what="the drain"
+    )
+    return words
+
+
+def test_ray_train_saves_when_a_node_is_drained_and_goes_on_from_there_on_another_one(tmp_path, ray_cluster):
+    container, (address, nodes, do) = Container(tmp_path / "container", steps=RAY_STEPS), ray_cluster
+    words = drain(container)
+    deadline = words.index("--deadline-remaining-seconds") + 1
+    assert 50 < int(words[deadline]) <= 60
+    words[deadline] = "15"
+    with killed_on_failure(container.start(PYTHON, "ray_train.py", RAY_ADDRESS=address)) as process:
+        container.done(5, "1")
+        subprocess.run([BIN / "ray", *words, "--address", address, "--node-id", nodes[0]], check=True, timeout=60)
+        reports = container.folder / "data" / "ray" / "train"
+        wait_for(lambda: [*reports.glob("checkpoint_*/state.pt")], what="a checkpoint", timeout=60)
+        container.done(len(container.steps()) + 20)
+        time.sleep(15)
+        do("remove", nodes[0])
+        do("add")
+        assert process.wait(250) == 0
+    for rank in ("0", "1"):
+        steps = container.steps(rank)
+        (again,) = (index for index in range(1, len(steps)) if steps[index] <= steps[index - 1])
+        assert steps[:again] == list(range(again)), "without a break until the node was lost"
+        assert steps[again:] == list(range(steps[again], RAY_STEPS)), "then from the checkpoint to the end"
+        assert 5 < steps[again] < again
 
 
 def checkpoints(container):
