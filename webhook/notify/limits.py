@@ -27,7 +27,7 @@ def limit_states(world: World, share: Fraction) -> dict[str, State]:
             is_full = each.held >= each.limit
             left = "nothing is left" if is_full else f"{plural_gpus(each.limit - each.held)} left"
             text = f"{each.name} holds {gpus_text(each.held)} of at most {plural_gpus(each.limit)}: {left}"
-            found[each.name] = State(
+            found[each.name.removeprefix("team ")] = State(
                 Severity.WARNING, text, key="full" if is_full else "", settle_seconds=SETTLE_SECONDS
             )
     return found

@@ -33,23 +33,23 @@ _WHAT: Final = {NotifyKind.EVICTIONS: ("pod", "evicted"), NotifyKind.IDLE: ("rep
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of one subject: things that happened, or a state; `told` is a state that people know of."""
+    """What is known of one subject: things that happened, or a state; `sent_state` is what people know."""
 
     items: list[Item] = field(default_factory=list)
     count: int = 0
     since: float = 0.0
     state: State | None = None
-    told: State | None = None
+    sent_state: State | None = None
     sent_at: float = float("-inf")
 
     @property
     def is_empty(self) -> bool:
-        return not self.count and self.state is None and self.told is None
+        return not self.count and self.state is None and self.sent_state is None
 
     @property
     def has_news(self) -> bool:
         """Whether something happened that people do not know of."""
-        was, now = self.told and self.told.key, self.state and self.state.key
+        was, now = self.sent_state and self.sent_state.key, self.state and self.state.key
         return self.count > 0 or was != now
 
 
@@ -84,7 +84,7 @@ class Outbox:
         """Note which states last now; all others are over."""
         for subject, state in states.items():
             if (entry := self._entry(subject)) is not None:
-                entry.since = now if entry.state is None and entry.told is None else entry.since
+                entry.since = now if entry.state is None and entry.sent_state is None else entry.since
                 entry.state = state
         for subject, entry in self._entries.items():
             if subject not in states:
@@ -93,7 +93,7 @@ class Outbox:
     def forget_states(self) -> None:
         """Forget all states, and that people know of them: another process has them now."""
         for entry in self._entries.values():
-            entry.state = entry.told = None
+            entry.state = entry.sent_state = None
 
     def next_message(
         self, target: NotifyTarget, sender: Sender, now: float, *, gather_seconds: float = GATHER_SECONDS
@@ -155,7 +155,7 @@ class Outbox:
 
     def _make(self, subject: Subject, target: NotifyTarget, sender: Sender, now: float) -> Message:
         entry = self._entries[subject]
-        state = entry.state or entry.told
+        state = entry.state or entry.sent_state
         since, until = entry.since, now
         if state is None:
             phase, state, count = Phase.HAPPENED, State(Severity.INFO, _summary(subject, entry.count)), entry.count
@@ -164,10 +164,10 @@ class Outbox:
             until = now + target.interval_seconds
         else:
             count, items = 1, list(state.items[:MAX_ITEMS])
-            phase = Phase.ENDED if entry.state is None else Phase.BEGAN if entry.told is None else Phase.LASTS
+            phase = Phase.ENDED if entry.state is None else Phase.BEGAN if entry.sent_state is None else Phase.LASTS
             if entry.state is not None:
                 until = now + 2 * target.again_seconds + target.interval_seconds
-            entry.told = entry.state
+            entry.sent_state = entry.state
         digest = sha256(f"{sender}\0{target.name}\0{subject}\0{phase}\0{now}".encode()).hexdigest()
         return Message(
             schema=SCHEMA,

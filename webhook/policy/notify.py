@@ -1,4 +1,4 @@
-"""The section `notify` of a policy file: who is told of what. Part of the schema, see schema.py."""
+"""The section `notify` of a policy file: who gets messages of what. Part of the schema, see schema.py."""
 
 import re
 from typing import Annotated, Final, Self
@@ -60,7 +60,7 @@ def parse_url(text: str) -> SplitResult:
 def _url(value: str) -> str:
     if parse_url(value).hostname == _SLACK:
         raise ValueError(
-            "the address of a Slack webhook is a secret, and everybody who may read Reports sees the policy: put it "
+            "the address of a Slack webhook is a secret, and all who may read Reports see the policy: put it "
             "into a file of the folder of secrets, and name that as urlFile"
         )
     return value

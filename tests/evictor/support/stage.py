@@ -162,7 +162,7 @@ class Stage:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         logs = Logs(LineWriter(nowhere), log_format=LogFormat.JSON)
         context = self.context(cluster_view, logs, metrics=self.metrics, why_stale=feed.readiness)
-        reporter = EvictionReporter(context, notify_owner=self.notices.append)
+        reporter = EvictionReporter(context, notify_owner=self.notices.append, notify=lambda *told: self.told.append(told))
         manager = HoldManager(context, reporter, new_id=lambda: f"h{next(self._ids)}")
         work = Reclaimer(context, manager, Executor(context), reporter)
         tasks = [asyncio.create_task(feed.run()), asyncio.create_task(work.run())]

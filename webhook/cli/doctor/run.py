@@ -132,6 +132,7 @@ def judge(observed: Observations) -> list[Finding]:
     if not isinstance(evidence.replicas, ReadForbidden):
         findings += processes.check_nodes(servers)
         findings += autoscalers.check_autoscalers(servers)
+        findings += processes.check_notify(processes_alive, policy)
     return findings + ok(Check.COEXISTENCE, evidence.others.text)
 
 

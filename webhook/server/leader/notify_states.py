@@ -27,8 +27,15 @@ LOOK_SECONDS: Final = 2.0
 class Cluster(Protocol):
     """The cluster as a server sees it."""
 
-    connection: ApiConnection
-    world: World
+    @property
+    def connection(self) -> ApiConnection:
+        """The API server, which has the time of day."""
+        ...
+
+    @property
+    def world(self) -> World:
+        """The state that decisions are made from."""
+        ...
 
     def why_stale(self) -> str | None:
         """Return why the world may not be current."""
