@@ -10,7 +10,7 @@ from typing import Any
 from tests.cluster.support.pki import Authority
 from tests.notify.made import NOW, policy
 from tests.notify.receiver import Receiver, folder_of
-from webhook.core.model.notify_rules import NotifyTarget
+from webhook.core.model.notify_rules import NotifyKind, NotifyTarget
 from webhook.notify.notifier import Notifier
 from webhook.observe.logs import LineWriter, LogFormat, Logs
 
@@ -32,7 +32,9 @@ class Process:
         self.policy = policy(*targets, cluster="east")
 
     @asynccontextmanager
-    async def running(self, *targets: NotifyTarget) -> AsyncIterator[Notifier]:
+    async def running(
+        self, *targets: NotifyTarget, kinds: frozenset[NotifyKind] = frozenset(NotifyKind)
+    ) -> AsyncIterator[Notifier]:
         """Send until the end of the block."""
         self.set_targets(*targets)
         clock = asyncio.get_running_loop().time
@@ -40,7 +42,12 @@ class Process:
         fd = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         logs = Logs(LineWriter(fd), log_format=LogFormat.JSON)
         notifier = Notifier(
-            lambda: self.policy, logs, process="pod_1", secrets=self.secrets, clock=lambda: NOW + clock() - began
+            lambda: self.policy,
+            logs,
+            process="pod_1",
+            kinds=kinds,
+            secrets=self.secrets,
+            clock=lambda: NOW + clock() - began,
         )
         task = asyncio.create_task(notifier.run())
         try:

@@ -164,3 +164,12 @@ async def test_states_of_another_leader_are_not_reported_as_over(stage, authorit
         notifier.forget_states()
         await asyncio.sleep(1800)
     assert [each.message["phase"] for each in receiver.got] == ["began"]
+
+
+async def test_a_process_knows_only_the_targets_that_it_sends_to(stage, authority):
+    mine = frozenset({NotifyKind.EVICTIONS})
+    async with receiving(authority) as receiver:
+        other = stage.target(receiver, "other", kinds=frozenset({NotifyKind.TROUBLE}), ca_file="absent")
+        async with stage.running(stage.target(receiver, "mine"), other, kinds=mine) as notifier:
+            await asyncio.sleep(5)
+            assert (notifier.problems(), list(notifier.states())) == ([], ["mine"])

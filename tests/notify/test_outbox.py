@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.notify.made import BEHIND, EVICTIONS, NOW, TARGET, TROUBLE, evicted
 from webhook.core.model.notify_rules import NotifyKind, NotifyTemplate
+from webhook.kube.ledger.reports import written_at
 from webhook.notify.message import MAX_ITEMS, Phase, Subject
 from webhook.notify.outbox import (
+    GATHER_LONGEST_SECONDS,
     GATHER_SECONDS,
     GIVE_UP_SECONDS,
     MAX_KEPT,
@@ -51,7 +53,7 @@ def test_what_happens_within_seconds_is_one_message():
         receiver.run(1)
     receiver.run(60)
     [(at, message)] = receiver.got
-    assert at == NOW + GATHER_SECONDS
+    assert at == NOW + 2 + GATHER_SECONDS, "after the last one"
     assert (message.count, message.summary) == (3, "team vision: 3 pods evicted")
     assert [each.name for each in message.items] == ["pod-0", "pod-1", "pod-2"]
     assert (message.sender, message.cluster, message.schema) == ("pod_1", "east", "fairgate.dev/notify/v1")
@@ -151,6 +153,16 @@ def test_a_message_is_given_up_after_an_hour_and_the_next_one_is_sent():
     assert names[-1] == "new"
 
 
+def test_a_state_whose_message_was_dropped_begins_again_once_the_target_is_back():
+    receiver = Receiver(is_up=False)
+    receiver.outbox.set_states({TROUBLE: BEHIND}, receiver.now)
+    receiver.run(GIVE_UP_SECONDS + 10)
+    receiver.is_up = True
+    receiver.run(700)
+    assert receiver.phases() == [Phase.BEGAN]
+    assert (receiver.outbox.dropped, receiver.got[0][1].since) == (1, written_at(NOW))
+
+
 def test_what_a_target_rejects_for_good_is_dropped():
     outbox = Outbox()
     outbox.add(EVICTIONS, evicted(), NOW)
@@ -198,6 +210,10 @@ def test_a_clock_that_is_set_back_stops_no_messages():
     receiver.outbox.add(EVICTIONS, evicted(), receiver.now)
     receiver.run(700)
     assert len(receiver.got) == 2
+    receiver.outbox.add(EVICTIONS, evicted(), receiver.now)
+    receiver.now -= 86_400
+    receiver.run(700)
+    assert len(receiver.got) == 3
 
 
 STEPS = st.lists(
@@ -242,3 +258,12 @@ def test_whatever_happens_nothing_is_lost_or_doubled_and_no_interval_has_two(ste
     states = [each.phase for _, each in receiver.got if each.subject.kind is NotifyKind.TROUBLE]
     assert states == [Phase.BEGAN, Phase.ENDED] * (len(states) // 2) + [Phase.BEGAN] * lasts
     assert receiver.outbox.waiting == 0
+
+
+def test_what_goes_on_and_on_is_sent_after_a_while():
+    receiver = Receiver()
+    for _ in range(60):
+        receiver.outbox.add(EVICTIONS, evicted(), receiver.now)
+        receiver.run(1)
+    [(at, message)] = receiver.got
+    assert (at, message.count) == (NOW + GATHER_LONGEST_SECONDS, 30)

@@ -24,6 +24,7 @@ POLICY = """notify:
   refusals: {above: 4, within: 10m}
   targets:
   - {name: on-call, url: %s, kinds: [refusals, limits, trouble]}
+  - {name: gone, url: "http://127.0.0.1:1/", kinds: [idle]}
   - {name: channel, url: "%s", kinds: [evictions], tokenFile: token, caFile: ca.crt}
 """
 
@@ -73,12 +74,10 @@ def test_evictions_and_refusals_arrive_once(cluster, tmp_path):
             assert full["summary"] == "team b holds 20 of at most 20 GPUs: nothing is left"
             assert len({each["sender"] for each in on_call.messages}) == 1, "one server sends"
 
-            # the servers have no folder of secrets: doctor and status say so, the API has no secret
-            shown = "target channel: file ca.crt: this process has no folder of secrets"
-            found = [each for each in command(cluster, "doctor")["findings"] if each["check"] == "notify"]
-            assert {each["state"] for each in found} == {"wrong"}
-            assert all(each["message"].startswith(shown) for each in found)
-            assert command(cluster, "status")["notify"][0].startswith(shown)
+            shown = "target gone: no connection: Connection refused"
+            [found] = [each for each in command(cluster, "doctor")["findings"] if each["check"] == "notify"]
+            assert (found["state"], found["message"].partition(" (from ")[0]) == ("wrong", shown)
+            assert command(cluster, "status")["notify"] == [shown]
             assert TOKEN not in json.dumps(cluster.api.get(f"{REPORTS}/replicas"))
             assert not [line for line in running.said() if TOKEN in json.dumps(line)]
 

@@ -17,6 +17,7 @@ from webhook.cluster.writes.lease import Lease, Timing, own_identity
 from webhook.cluster.writes.owner_events import OwnerEventQueue
 from webhook.cluster.writes.owners import OwnerLookup
 from webhook.cluster.writes.reports import ReplicaReporter
+from webhook.core.model.notify_rules import NotifyKind
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.core.reclaim import reclaim_snapshot
 from webhook.core.reclaim.stranded import STRANDED_SECONDS
@@ -44,6 +45,8 @@ from webhook.policy.watch import PolicyHolder
 LEASE_NAME: Final = keys.EVICTOR_LEASE
 COMPONENT: Final = "fairgate-evictor"
 ID_BYTES: Final = 4
+NOTIFIED: Final = frozenset({NotifyKind.EVICTIONS, NotifyKind.IDLE})
+"""What evictors send messages about; servers have the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +141,7 @@ class _Candidate:
             lambda: cluster_view.world.policy,
             logs,
             process=identity,
+            kinds=NOTIFIED,
             secrets=settings.notify_secrets,
             clock=connection.unix_time,
         )

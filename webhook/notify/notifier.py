@@ -53,7 +53,8 @@ class _Worker:
 class Notifier:
     """Messages of one process. Start `run` as a task.
 
-    `policy` returns the policy in force, `secrets` is the folder of secrets, `clock` gives Unix time.
+    `policy` returns the policy in force, `kinds` are what this process sends messages about, `secrets` is the folder of
+    secrets, `clock` gives Unix time.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Notifier:
         logs: Logs,
         *,
         process: str,
+        kinds: frozenset[NotifyKind],
         secrets: Path | None,
         clock: Callable[[], float],
         pace: Pace = _PACE,
@@ -69,6 +71,7 @@ class Notifier:
         self._policy = policy
         self._logs = logs
         self._process = process
+        self._kinds = kinds
         self._clock = clock
         self._pace = pace
         self._delivery = Delivery(secrets)
@@ -79,16 +82,21 @@ class Notifier:
         """The rules in force."""
         return self._policy().notify
 
+    @property
+    def targets(self) -> list[NotifyTarget]:
+        """The targets that this process sends to."""
+        return [target for target in self.rules.targets if target.kinds & self._kinds]
+
     def note(self, subject: Subject, item: Item) -> None:
         """Take note of something that happened; never blocks and never raises."""
-        for target in self.rules.targets:
+        for target in self.targets:
             if subject.kind in target.kinds:
                 self._worker(target).outbox.add(subject, item, self._clock())
 
     def set_states(self, states: Mapping[NotifyKind, Mapping[str, State]]) -> None:
         """Take note of all states that last now."""
         now = self._clock()
-        for target in self.rules.targets:
+        for target in self.targets:
             wanted = {
                 Subject(kind, name): state for kind in target.kinds for name, state in states.get(kind, {}).items()
             }
@@ -122,7 +130,7 @@ class Notifier:
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
-                    for target in self.rules.targets:
+                    for target in self.targets:
                         if target.name not in running or running[target.name].done():
                             running[target.name] = group.create_task(self._serve(target.name))
                     await asyncio.sleep(TURN_SECONDS)
@@ -133,7 +141,7 @@ class Notifier:
         return self._workers.setdefault(target.name, _Worker())
 
     def _target(self, name: str) -> NotifyTarget | None:
-        return next((each for each in self.rules.targets if each.name == name), None)
+        return next((each for each in self.targets if each.name == name), None)
 
     async def _serve(self, name: str) -> None:
         """Send one target's messages until the policy no longer has it."""
@@ -185,7 +193,7 @@ class Notifier:
     async def _flush(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_SECONDS), asyncio.TaskGroup() as group:
-                for target in self.rules.targets:
+                for target in self.targets:
                     worker = self._worker(target)
                     worker.outbox.forget_states()
                     group.create_task(self._send_rest(target, worker))

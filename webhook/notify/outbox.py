@@ -16,7 +16,10 @@ from webhook.kube.ledger.reports import written_at
 from webhook.notify.message import MAX_ITEMS, SCHEMA, Item, Message, MessageSubject, Phase, Severity, State, Subject
 
 GATHER_SECONDS: Final = 5.0
-"""How long the first of several things waits for the others: the pods of a gang are evicted within seconds."""
+"""How long each of several things waits for the next: the pods of a gang are evicted one after the other …"""
+
+GATHER_LONGEST_SECONDS: Final = 30.0
+"""… and how long the first one waits at most."""
 
 GIVE_UP_SECONDS: Final = 3600.0
 """How long a message is tried: later it is no news."""
@@ -38,9 +41,14 @@ class _Entry:
     items: list[Item] = field(default_factory=list)
     count: int = 0
     since: float = 0.0
+    latest: float = 0.0
     state: State | None = None
     sent_state: State | None = None
     sent_at: float = float("-inf")
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        return self.since, self.latest, self.sent_at
 
     @property
     def is_empty(self) -> bool:
@@ -75,6 +83,7 @@ class Outbox:
         if (entry := self._entry(subject)) is None:
             return
         entry.since = entry.since if entry.count else now
+        entry.latest = now
         entry.count += 1
         if len(entry.items) < MAX_ITEMS and self._kept < MAX_KEPT:
             entry.items.append(item)
@@ -116,9 +125,11 @@ class Outbox:
             self._made = None
 
     def give_up(self, now: float) -> None:
-        """Drop the message: it is too old, or the target will never accept it."""
-        self.dropped += self._made is not None
-        self.delivered(now)
+        """Drop the message: it is too old, or the target will never accept it. A state that lasts begins again."""
+        if self._made is not None:
+            self.dropped += 1
+            self._entries.setdefault(self._made[0], _Entry()).sent_state = None
+            self.delivered(now)
 
     @property
     def waiting(self) -> int:
@@ -137,7 +148,8 @@ class Outbox:
     def _forget(self, target: NotifyTarget, now: float) -> None:
         """Forget subjects of which there is nothing to say, once their interval is over, and unwanted kinds."""
         for subject, entry in list(self._entries.items()):
-            entry.sent_at = min(entry.sent_at, now)  # the clock may have been set back
+            # the clock may have been set back
+            entry.since, entry.latest, entry.sent_at = (min(each, now) for each in entry.times)
             is_over = entry.is_empty and now - entry.sent_at >= target.interval_seconds
             if is_over or subject.kind not in target.kinds:
                 self._kept -= len(entry.items)
@@ -146,8 +158,10 @@ class Outbox:
     def _due(self, target: NotifyTarget, gather_seconds: float) -> Iterator[tuple[float, Subject]]:
         """Yield from when on each subject has something to say."""
         for subject, entry in self._entries.items():
-            settle_seconds = gather_seconds if entry.state is None else entry.state.settle_seconds
-            earliest = max(entry.since + settle_seconds, entry.sent_at + target.interval_seconds)
+            ready = min(entry.latest + gather_seconds, entry.since + GATHER_LONGEST_SECONDS)
+            if entry.state is not None:
+                ready = entry.since + entry.state.settle_seconds
+            earliest = max(ready, entry.sent_at + target.interval_seconds)
             if entry.has_news:
                 yield earliest, subject
             elif entry.state is not None:

@@ -77,8 +77,8 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     leader, `maintained` those that operators change, `unreviewed` the namespaces that others exclude from the webhooks,
     by number, `unevictable` the first borrowing pods that the evictor cannot evict, with the reason. They are lists: a
     merge patch replaces lists completely. `certificate` is PEM, the serving certificate first. `autoscaling` and what
-    begins with it are what the leader knows of autoscalers. `refused` are counts, where policy has messages of refusals;
-    `notify` says why messages to people do not reach a target.
+    begins with it are what the leader knows of autoscalers. `refused` are counts, where policy has messages of
+    refusals; `notify` says why messages to people do not reach a target.
     """
 
     component: str

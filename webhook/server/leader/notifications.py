@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from webhook.cluster.writes.lease import Lease
 from webhook.cluster.writes.reports import ReplicaReporter
@@ -16,6 +16,9 @@ from webhook.notify.refusals import RefusalCounter
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
 from webhook.server.leader.notify_states import Cluster, StateNotifier
+
+KINDS: Final = frozenset({NotifyKind.REFUSALS, NotifyKind.LIMITS, NotifyKind.TROUBLE})
+"""What servers send messages about; the evictor has the others."""
 
 
 class Notifications:
@@ -32,7 +35,9 @@ class Notifications:
         secrets: Path | None,
     ) -> None:
         clock = live.connection.unix_time
-        self.notifier = Notifier(lambda: live.world.policy, logs, process=lease.identity, secrets=secrets, clock=clock)
+        self.notifier = Notifier(
+            lambda: live.world.policy, logs, process=lease.identity, kinds=KINDS, secrets=secrets, clock=clock
+        )
         metrics.watch_notify(self.notifier.counts, self.notifier.states)
         recorder.on_refused = self._note_refusal
         self._live = live
