@@ -22,8 +22,9 @@ class _Level(NamedTuple):
 def limit_states(world: World, share: Fraction) -> dict[str, State]:
     """Return each team and department that holds at least this share of a limit above 0, of all GPUs or of a model."""
     found: dict[str, State] = {}
+    part, whole = share.as_integer_ratio()  # products of fractions take most of the time
     for each in _levels(world):
-        if not isinstance(each.limit, Unlimited) and each.limit and each.held >= each.limit * share:
+        if not isinstance(each.limit, Unlimited) and each.limit and each.held * whole >= each.limit * part:
             is_full = each.held >= each.limit
             left = "nothing is left" if is_full else f"{plural_gpus(each.limit - each.held)} left"
             text = f"{each.name} holds {gpus_text(each.held)} of at most {plural_gpus(each.limit)}: {left}"
