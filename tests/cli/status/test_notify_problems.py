@@ -25,7 +25,7 @@ PROBLEM = "target on-call: HTTP 401"
 def status(tmp_path, *words, policy=POLICY + TARGETS, faults=()):
     (tmp_path / "p.yaml").write_text(policy)
     with in_thread(FakeApi()) as api:
-        api.put(reports.PATH, reports.REPLICAS, replicas=dict.fromkeys(("a_1", "b_2"), {**HEAD, "notify": [PROBLEM]}))
+        api.put(reports.PATH, reports.REPLICAS, replicas={key: {**HEAD, "notify": [PROBLEM]} for key in ("a_1", "b_2")})
         for path, answer in faults:
             api.faults[path].append(answer)
         config = str(write_kubeconfig(tmp_path / "kubeconfig", api.url))
