@@ -13,7 +13,7 @@ from tests.control_plane.workbench import create_pod, make_nodes, wait_for
 from tests.notify.receiver import folder_of
 from tests.scenarios.evictor import ask, evicted, evictor, fill, wait_bound
 from tests.scenarios.message_receiver import receiving_messages
-from tests.scenarios.standing_fairgate import serve_fairgate
+from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 from webhook.cli.main import main
 
 pytestmark = pytest.mark.cluster
@@ -52,13 +52,14 @@ def test_evictions_and_refusals_arrive_once(cluster, tmp_path):
             evictor(fairgate, "--notify-secrets", secrets) as running,
         ):
             mine, theirs = fairgate.team_a, fairgate.team_b
-            names = fill(cluster, mine, 30)
+            names = fill(cluster, mine, 30, labels={TIER: "preemptible"})
             ask(cluster, theirs, "b0", gpus=10)
             wait_bound(cluster, theirs, "b0")
             gone = evicted(cluster, mine, names)
             assert len(gone) == 10
             wait_for(cluster, lambda: channel.messages, what="a message of the evictions")
-            ask(cluster, theirs, "waits", gpus=10)
+            ask(cluster, theirs, "b1", gpus=10)
+            wait_bound(cluster, theirs, "b1")
             refuse(cluster, theirs, 8)
             wait_for(cluster, lambda: on_call.of("refusals"), what="a message of the refusals", timeout=60)
             wait_for(cluster, lambda: on_call.of("limits"), what="a message of the limit", timeout=90)
