@@ -144,6 +144,7 @@ def evictor() -> ReclaimMetrics:
 def _share(metrics: ProcessMetrics) -> None:
     metrics.loop_blocked("mutate", 0.05)
     metrics.watch_feed([_Watch()], clock=lambda: 0.0)
+    metrics.watch_notify(lambda: {("on-call", "sent"): 1}, lambda: {"on-call": (0, 0)})
     metrics.watch_leader(lambda: LeaderStatus("fairgate", is_leading=True, terms=1, events={}))
 
 

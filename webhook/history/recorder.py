@@ -31,6 +31,7 @@ from webhook.history.refusals import refusal_row
 from webhook.history.schema import HistoryError
 from webhook.history.store import Batch, HistoryBounds, HistoryStore, Recorded
 from webhook.history.totals import gpu_seconds_of, nodes_of, use_of
+from webhook.history.trace_row import PodRow
 from webhook.history.usage_row import UsageKey, UsageKind, UsageRow, interval_of
 from webhook.kube.admission.review import Review
 from webhook.kube.objects import objects
@@ -51,7 +52,8 @@ _PRUNE_TICKS: Final = 60
 class UsageRecorder:
     """Measures usage while `run` runs, and writes it to a file if there is a path.
 
-    `problem` is why nothing can be written, `until` the time until which usage was measured last.
+    `problem` is why nothing can be written, `until` the time until which usage was measured last. `on_refused` is
+    called with each refused request.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class UsageRecorder:
         self.problem: str | None = None
         self.bugs = 0
         self.meter = Meter()
+        self.on_refused: Callable[[PodRow], None] = _no_one
         self._world = world
         self._logs = logs
         self._path = path
@@ -132,6 +135,7 @@ class UsageRecorder:
             now, row = self._clock(), refusal_row(review, pod, reason, self._world)
             self.meter.add(UsageKey(UsageKind.REFUSED, row.team, row.user), 1, now)
             self.meter.add(UsageKey(UsageKind.REFUSED_GPUS, row.team, row.user), row.gpus, now)
+            self.on_refused(row)
             if self._path is not None and pod is not None:
                 self.pods.refused(row, review.pod)
 
@@ -288,6 +292,10 @@ class UsageRecorder:
         elif problem is None and self.problem is not None:
             self._logs.event.info("history written again", path=str(self._path))
         self.problem = problem
+
+
+def _no_one(_row: PodRow) -> None:
+    return None
 
 
 def _never_stale() -> None:

@@ -58,6 +58,12 @@ def _schema() -> _Json:
             "maintained": texts,
             "unreviewed": texts,
             "unevictable": texts,
+            "notify": texts,
+            "refused": {
+                "type": "array",
+                "description": "Requests refused since the start, by team and code; where policy notifies of them.",
+                "items": {"type": "object", "properties": {"team": text, "code": text, "count": number}},
+            },
         },
     }
     number = {"type": "integer"}
