@@ -6,8 +6,9 @@ from typing import Final, NamedTuple
 
 from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Outcome, Refused
 from webhook.cluster.writes.owner_events import OwnerEvent
-from webhook.core.model.amount import Units, gpu_number, gpus_text
+from webhook.core.model.amount import Units, format_gpus, gpu_number, gpus_text
 from webhook.core.model.names import TeamName, Uid
+from webhook.core.model.notify_rules import NotifyKind
 from webhook.core.model.text import plural_gpus
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_outlook import WHY_NOT
@@ -20,6 +21,7 @@ from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.moves.move_reporter import MoveReporter
 from webhook.kube.objects.events import EventReason, ObjectRef
 from webhook.kube.reclaim.holds import rfc3339
+from webhook.notify.message import Item, Subject, item
 
 _WHAT_FAILED: Final = {
     EvictionObstacle.BUDGET: "its disruption budget does not allow it",
@@ -32,11 +34,20 @@ _NAMED = 5
 
 
 class EvictionReporter:
-    """Reports what one evictor does. `notify_owner` queues Events on the owners of victims; `moves` reports moves."""
+    """Reports what one evictor does.
+
+    `notify_owner` queues Events on owners of victims, `notify` messages to people; `moves` reports moves.
+    """
 
     def __init__(
-        self, context: EvictorContext, *, notify_owner: Callable[[OwnerEvent], None], moves: MoveReporter
+        self,
+        context: EvictorContext,
+        *,
+        notify_owner: Callable[[OwnerEvent], None],
+        notify: Callable[[Subject, Item], None],
+        moves: MoveReporter,
     ) -> None:
+        self._notify = notify
         self._publish = context.report
         self._world = context.cluster_view.world
         self._reclaim_index = context.cluster_view.reclaim_index
@@ -95,7 +106,7 @@ class EvictionReporter:
                 self._metrics.eviction("deleted" if is_deleted else "evicted")
                 self._logs.event.info("evicted", **named, claim=target.beneficiary, is_deleted=is_deleted)
                 if gpu_pod is not None and target.is_moved:
-                    self._moves.moved(target, gpu_pod, now=now)
+                    self._notify_people(target, gpu_pod, self._moves.moved(target, gpu_pod, now=now), now=now)
                 elif gpu_pod is not None:
                     since = max(gpu_pod.started_at or gpu_pod.pod.created, gpu_pod.saved_at)
                     lost = gpu_pod.demand.gpus * max(0, now - since)
@@ -105,6 +116,7 @@ class EvictionReporter:
                         self._publish(target, EventReason.RECLAIMED, f"evicted: {why}")
                         text, series = f"pod {target.name} was evicted: {why}", f"for team {waiting.team}"
                         self._publish_on_controller(gpu_pod, EventReason.RECLAIMED, text, series=series)
+                        self._notify_people(target, gpu_pod, why, now=now)
             case Evicted.GONE:
                 self._metrics.eviction("gone")
             case Refused():
@@ -113,6 +125,12 @@ class EvictionReporter:
             case Later(why):
                 self._metrics.eviction("later")
                 self._logs.event.info("eviction put off", **named, why=why)
+
+    def _notify_people(self, target: EvictionTarget, gpu_pod: ReclaimPod, why: str, *, now: int) -> None:
+        """Have people of the victim's team get a message."""
+        gpus = format_gpus(gpu_pod.demand.gpus)
+        pod = item(why, at=rfc3339(now), namespace=target.namespace, name=target.name, gpus=gpus)
+        self._notify(Subject(NotifyKind.EVICTIONS, gpu_pod.team), pod)
 
     def refused(self, target: EvictionTarget, refused: Refused, *, pause_seconds: float) -> None:
         """Report that the API server does not evict a victim, and when it is tried again."""

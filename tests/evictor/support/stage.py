@@ -26,6 +26,7 @@ from webhook.evictor.moves.mover import Mover
 from webhook.evictor.reporter import EvictionReporter
 from webhook.kube.objects.events import Event
 from webhook.kube.reclaim.holds import rfc3339
+from webhook.notify.message import Item, Subject
 from webhook.observe.logs import LineWriter, LogFormat, Logs
 from webhook.observe.moves import MoveMetrics
 from webhook.observe.reclaim import ReclaimMetrics
@@ -52,6 +53,7 @@ class Stage:
         self.policy = POOR
         self.events: list[Event] = []
         self.notices: list[OwnerEvent] = []
+        self.messages: list[tuple[Subject, Item]] = []
         self.is_leading = True
         loop, began = asyncio.get_running_loop(), int(time.time())
         self.now: Callable[[], float] = lambda: began + loop.time()
@@ -166,7 +168,12 @@ class Stage:
         logs = Logs(LineWriter(nowhere), log_format=LogFormat.JSON)
         context = self.context(cluster_view, logs, metrics=self.metrics, why_stale=feed.readiness)
         moves = MoveReporter(context, MoveMetrics(self.metrics.registry), notify_owner=self.notices.append)
-        reporter = EvictionReporter(context, notify_owner=self.notices.append, moves=moves)
+        reporter = EvictionReporter(
+            context,
+            notify_owner=self.notices.append,
+            notify=lambda *each: self.messages.append(each),
+            moves=moves,
+        )
         manager = HoldManager(context, reporter, new_id=lambda: f"h{next(self._ids)}")
         executor = Executor(context)
         work = Reclaimer(context, manager, executor, reporter, Mover(context, manager, executor, moves))

@@ -83,8 +83,8 @@ class MoveReporter:
                 text = f"no pods are moved to make room for it now: {found.why}{others}"
                 self._publish_on(wanted, EventReason.CANNOT_MAKE_ROOM, text)
 
-    def moved(self, target: EvictionTarget, gpu_pod: ReclaimPod, *, now: int) -> None:
-        """Report that a pod was evicted to be moved."""
+    def moved(self, target: EvictionTarget, gpu_pod: ReclaimPod, *, now: int) -> str:
+        """Report that a pod was evicted to be moved, and return why."""
         since = max(gpu_pod.started_at or gpu_pod.pod.created, gpu_pod.saved_at)
         self._metrics.moved(gpu_pod.team, gpu_unit_seconds=gpu_pod.demand.gpus * max(0, now - since))
         holds = self._index.evictions.holds.values()
@@ -95,6 +95,7 @@ class MoveReporter:
         why = f"it made {made_for} on node {gpu_pod.pod.node}, and {where}"
         self._publish(target, EventReason.MOVED, f"evicted to be moved: {why}")
         self._on_controller(gpu_pod, EventReason.MOVED, f"pod {target.name} was evicted to be moved: {why}")
+        return why
 
     def came(self, gpu_pod: ReclaimPod, node: str, move: MoveEntry | None) -> None:
         """Report that the replacement of a moved pod waits for its place."""
