@@ -36,7 +36,8 @@ class By(StrEnum):
 class UsageSum(msgspec.Struct):
     """GPU-hours of one team, user, model, tier or department, or of the cluster: of pods that held GPUs or waited.
 
-    `idle` were not held, None where no GPU can be attributed. `refused` are requests, `refused_gpus` what they asked
+    `idle` were not held, None where no GPU can be attributed; `held_idle` were held and not used, None where that is
+    not known. `refused` are requests, `refused_gpus` what they asked
     for.
     """
 
@@ -47,6 +48,7 @@ class UsageSum(msgspec.Struct):
     waiting: float = 0.0
     refused: int = 0
     refused_gpus: float = 0.0
+    held_idle: float | None = None
 
     def rounded(self) -> "UsageSum":
         """Return it with numbers as they are printed."""
@@ -219,7 +221,7 @@ def _name(row: UsageRow, by: By) -> str | None:
         case By.USER:
             return key.user if key.team and key.kind is not UsageKind.UNUSED else None
         case By.MODEL:
-            return key.model if key.kind in (*_HELD, UsageKind.FREE) else None
+            return key.model if key.kind in (*_HELD, UsageKind.HELD_IDLE, UsageKind.FREE) else None
         case By.TIER:
             return _TIERS.get(key.kind)
 
@@ -235,6 +237,8 @@ def _add(found: UsageSum, row: UsageRow) -> None:
             found.guaranteed += hours
         case UsageKind.HELD_BORROWED:
             found.borrowed += hours
+        case UsageKind.HELD_IDLE:
+            found.held_idle = (found.held_idle or 0.0) + hours
         case UsageKind.WAITING:
             found.waiting += hours
         case UsageKind.UNUSED | UsageKind.FREE:

@@ -196,7 +196,8 @@ class Resident(NamedTuple):
     claims that Fairgate admitted. `grace_seconds` is how long its node may run it after its deletion. `is_backfill`: it
     started ahead of pods that wait for room. `gang` is the gang that it is a member of. `deadline` is when its node had
     time enough to end it, in seconds of Unix time, 0 while it is not deleted. `unbound` is why it has no node, None
-    before its scheduler reports that.
+    before its scheduler reports that. `idle_since` is since when its GPUs are not used, 0 where they are or nothing is
+    known.
     """
 
     uid: Uid
@@ -226,6 +227,7 @@ class Resident(NamedTuple):
     gang: GangId | None = None
     deadline: int = 0
     unbound: Unbound | None = None
+    idle_since: int = 0
     version: int = 0  # also changes with fields that are not read; it stays last, comparisons leave it out
 
     def __eq__(self, other: object) -> bool:

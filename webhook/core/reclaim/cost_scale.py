@@ -78,6 +78,7 @@ class CostScale:
     pods for now. `left` is None where budgets do not count. Pods that started after `no_minimum_after` have no minimum
     runtime. `failure_limits` are the workloads' failure budgets, `departments` is what a GPU unit of each team costs
     by its departments.
+    `idle` are those that do not use their GPUs and go first by policy.
     `sharing` says which victims share devices. `groups` are the gangs that were looked at in this state.
     """
 
@@ -91,6 +92,7 @@ class CostScale:
     no_minimum_after: int | None = None
     failure_limits: FailureLimits = field(default_factory=lambda: _NO_FAILURE_LIMITS)
     departments: Mapping[TeamName, int] = field(default_factory=dict)
+    idle: Set[Uid] = frozenset()
     sharing: Sharing = NO_SHARING
     groups: "dict[GangId, Group]" = field(default_factory=dict)
 
@@ -128,6 +130,7 @@ class CostScale:
             ),
             over_share=sum(victim.demand.gpus * (most - self.over_share.get(victim.team, 0)) for victim in victims),
             age=sum(max(0, self.now - victim.started_at) for victim in victims),
+            used=sum(victim.demand.gpus for victim in victims if victim.uid not in self.idle) if self.idle else 0,
         )
 
 

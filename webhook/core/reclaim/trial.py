@@ -226,6 +226,7 @@ class Trial:
             no_minimum_after=how.no_minimum_after,
             failure_limits=FailureLimits(self._failures, may_break=how.may_break),
             departments=snapshot.department_order.costs(team),
+            idle=snapshot.idle,
             sharing=snapshot.sharing,
             groups=self._groups.setdefault((how, snapshot.department_order.home(team)), {}),
         )

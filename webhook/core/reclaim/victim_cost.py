@@ -14,8 +14,9 @@ class VictimCost(NamedTuple):
     `gangs` are those that lose pods whose room is not needed, and workloads that fail. `surplus` is in GPU units beyond
     the need, `lost_work` in GPU units times seconds since the last save, `failures` in thousandths of what the victims'
     workloads may still fail, `over_share` in GPU units squared (the further the victims' teams are over their shares,
-    the less), `age` in seconds. `departments` is how late the victims' departments go (department_order.py); it comes
-    before the criteria, whose order is the policy's.
+    the less), `age` in seconds. `departments` is how late the victims' departments go (department_order.py), `used` how
+    many GPU units victims use, where others are idle and go first by policy; both come before the criteria, whose order
+    is the policy's.
     """
 
     departments: Units = 0
@@ -25,10 +26,11 @@ class VictimCost(NamedTuple):
     failures: int = 0
     over_share: Units = 0
     age: int = 0
+    used: Units = 0
 
     def ranked(self, order: Sequence[ReclaimCost]) -> tuple[Units, ...]:
         """Return the parts in the order in which they count."""
-        return (self.departments, *[self[_POSITION[criterion]] for criterion in order])
+        return (self.departments, self.used, *[self[_POSITION[criterion]] for criterion in order])
 
     def plus(self, other: "VictimCost") -> "VictimCost":
         """Return the cost of both."""

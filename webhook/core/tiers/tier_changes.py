@@ -5,12 +5,13 @@ still fits into the share is guaranteed; a pod that is too large is skipped and 
 same. A second look finds nothing to do.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from webhook.core.model.amount import Units
 from webhook.core.model.decision import Charge, NotApplicable
+from webhook.core.model.idle_rules import IdleAction
 from webhook.core.model.names import GpuModel, Uid
 from webhook.core.model.pod import NO_LABELS, Resident
 from webhook.core.model.policy import Team
@@ -21,6 +22,7 @@ from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.quota.limits import has_guaranteed_room
 from webhook.core.quota.usage import TeamUsage, UsageEntry
 from webhook.core.tiers.borrowed_claims import borrowed_claim, guaranteed_sharers
+from webhook.core.tiers.idle_demotions import idle_to_demote
 from webhook.core.world.world import World
 
 _GUARANTEED: Final = Tier.GUARANTEED  # 5,000 pods of a team take 0.65 ms with these names, 1.6 ms with `Tier.…` on 3.11
@@ -41,13 +43,14 @@ class Sums(NamedTuple):
 class TierChange:
     """A pod whose tier changes: `charge` is its charge from then on, `sums` what it was compared with.
 
-    `claim` is the name of a ResourceClaim, if it borrows since that is borrowed.
+    `claim` is the name of a ResourceClaim, if it borrows since that is borrowed. `is_idle`: it does not use its GPUs.
     """
 
     pod: Resident
     charge: Charge
     sums: Sums
     claim: str = ""
+    is_idle: bool = False
 
     @property
     def message(self) -> Statement:
@@ -55,6 +58,12 @@ class TierChange:
         if self.claim:
             words = "now preemptible: it shares ResourceClaim {claim}, whose GPUs are borrowed; it may be evicted"
             return Statement(words, {"claim": self.claim})
+        if self.is_idle:
+            words = (
+                "now preemptible: its {gpus:GPUs} have not been used, and other pods wait; it may be evicted, and is "
+                "guaranteed again once it uses them and there is room in {share}"
+            )
+            return Statement(words, {"gpus": self.charge.gpus, "share": self._share})
         words = (
             "now guaranteed: there is room for its {gpus:GPUs} in {share}; it no longer borrows"
             if self.charge.tier is Tier.GUARANTEED
@@ -113,7 +122,8 @@ def tier_changes(team: Team, world: World) -> tuple[TierChange, ...]:
     no other pods.
     """
     book = world.usage(team.name)
-    demotions = _demotions(team, book, world) if _may_be_over(team, book) else []
+    idle = idle_to_demote(team, book, world)
+    demotions = _demotions(team, book, world, idle) if idle or _may_be_over(team, book) else []
     demotions += _sharers(team, book, world, demoted=[change.pod.uid for change in demotions])
     room = ShareTaken(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
     for change in demotions:
@@ -166,7 +176,7 @@ def _may_be_over(team: Team, book: TeamUsage) -> bool:
     )
 
 
-def _demotions(team: Team, book: TeamUsage, world: World) -> list[TierChange]:
+def _demotions(team: Team, book: TeamUsage, world: World, idle: Set[Uid]) -> list[TierChange]:
     kept, movable = ShareTaken(team), []
     for uid, entry in book.entries():
         if entry.charge.tier is not _GUARANTEED or entry.is_unlabeled:
@@ -178,10 +188,12 @@ def _demotions(team: Team, book: TeamUsage, world: World) -> list[TierChange]:
             movable.append((pod, entry))
     found = []
     for pod, entry in in_order(movable):
-        if kept.fits(entry.charge):
+        is_idle = pod.uid in idle
+        if not is_idle and kept.fits(entry.charge):
             kept.take(entry.charge)
         else:
-            found.append(TierChange(pod, entry.charge._replace(tier=Tier.PREEMPTIBLE), kept.sums(entry.charge)))
+            lower = entry.charge._replace(tier=Tier.PREEMPTIBLE)
+            found.append(TierChange(pod, lower, kept.sums(entry.charge), is_idle=is_idle))
     return found
 
 
@@ -214,6 +226,8 @@ def _promotions(room: ShareTaken, book: TeamUsage, world: World, *, with_all: bo
 
 def _may_rise(pod: Resident, world: World) -> bool:
     if pod.tier is not _PREEMPTIBLE or pod.requested_tier is _PREEMPTIBLE or pod.is_terminating:
+        return False
+    if pod.idle_since and IdleAction.DEMOTE in world.policy.on_idle(pod.team_label):
         return False
     return not pod.claims or borrowed_claim(pod, world) is None
 

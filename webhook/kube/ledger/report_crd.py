@@ -58,6 +58,7 @@ def _schema() -> _Json:
             "maintained": texts,
             "unreviewed": texts,
             "unevictable": texts,
+            "idleProblem": text,
         },
     }
     number = {"type": "integer"}

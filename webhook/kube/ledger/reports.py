@@ -67,7 +67,8 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     leader, `maintained` those that operators change, `unreviewed` the namespaces that others exclude from the webhooks,
     by number, `unevictable` the first borrowing pods that the evictor cannot evict, with the reason. They are lists: a
     merge patch replaces lists completely. `certificate` is PEM, the serving certificate first. `autoscaling` and what
-    begins with it are what the leader knows of autoscalers.
+    begins with it are what the leader knows of autoscalers. `idle_problem` is why the evictor does not know the use of
+    GPUs.
     """
 
     component: str
@@ -86,6 +87,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     maintained: list[str] = []
     unreviewed: list[str] = []
     unevictable: list[str] = []
+    idle_problem: str = ""
     autoscaling: str = ""
     autoscaling_problems: list[str] = []
     autoscaling_unsure: str = ""
@@ -116,7 +118,7 @@ class RoomReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TeamHours(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """GPU-hours of a team; `refused` are requests, `refused_gpus` what they asked for."""
+    """GPU-hours of a team; `refused` are requests, `refused_gpus` what they asked for, `held_idle` what was not used."""
 
     name: str
     guaranteed: float = 0.0
@@ -125,6 +127,7 @@ class TeamHours(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     waiting: float = 0.0
     refused: int = 0
     refused_gpus: float = 0.0
+    held_idle: float | None = None
 
 
 class UsagePeriod(msgspec.Struct, frozen=True, rename="camel"):
