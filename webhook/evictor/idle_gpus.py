@@ -25,7 +25,7 @@ from webhook.evictor.backoff import LONG_SECONDS, PodBackoff
 from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.idle_evictions import IdleEvictions
 from webhook.kube.objects.events import EventReason, ObjectRef
-from webhook.observe.idle import IdleMetrics, JudgedPod
+from webhook.observe.idle import JudgedPod
 from webhook.observe.logs import pod_fields
 
 LOOK_SECONDS: Final = 10.0
@@ -53,14 +53,13 @@ class IdleGpus:
     def __init__(
         self,
         context: EvictorContext,
-        metrics: IdleMetrics,
         evictions: IdleEvictions,
         *,
         notify_owner: Callable[[OwnerEvent], None],
     ) -> None:
         self.problem = ""
         self._context = context
-        self._metrics = metrics
+        self._metrics = context.metrics.idle
         self._evictions = evictions
         self._notify_owner = notify_owner
         self._clock = IdleClock()

@@ -35,7 +35,6 @@ from webhook.evictor.replica import EvictorState
 from webhook.evictor.reporter import EvictionReporter
 from webhook.http.lifecycle import run_beside, stop_signals
 from webhook.kube.objects import keys
-from webhook.observe.idle import IdleMetrics
 from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.process import LeaderStatus
 from webhook.observe.reclaim import ReclaimMetrics
@@ -137,7 +136,6 @@ class _Candidate:
         self._repair_after_seconds = settings.repair_after_seconds
         self._manager: HoldManager | None = None
         self._idle: IdleGpus | None = None
-        self._idle_metrics = IdleMetrics(metrics.registry)
         metrics.watch(
             largest_room=lambda: reclaim_snapshot.largest_room(cluster_view.reclaim_index, cluster_view.world),
             held_nodes=lambda: 0 if self._manager is None else len(self._manager.node_holds),
@@ -163,7 +161,7 @@ class _Candidate:
         repair = Repair(context, after_seconds=self._repair_after_seconds)
         lost_pods = LostPods(context)
         idle_evictions = IdleEvictions(context, self._owners)
-        idle = self._idle = IdleGpus(context, self._idle_metrics, idle_evictions, notify_owner=self.owner_events.take)
+        idle = self._idle = IdleGpus(context, idle_evictions, notify_owner=self.owner_events.take)
         dry_run = DryRun(
             cluster_view,
             why_stale=why_stale,

@@ -98,7 +98,8 @@ class Meter:
                     teams.add(each.key.team)
                     if each.idle_since:
                         self._change(each.idle_key, sign * each.gpus, now)
-            if holding is not None and holding.idle_since and not is_first and (before is None or not before.idle_since):
+            was_idle = is_first or (before is not None and bool(before.idle_since))
+            if holding is not None and holding.idle_since and not was_idle:  # it was idle before that was known
                 since = max(holding.idle_since, holding.created, now - MAX_INTERVALS * INTERVAL_SECONDS)
                 self.add(holding.idle_key, float(holding.gpus / ONE_GPU) * max(0.0, now - since), now)
             self.on_nodes.set(uid, None if holding is None else holding.place)

@@ -39,7 +39,7 @@ from webhook.observe.process import Component
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 
-_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES, Check.AUTOSCALERS)
+_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES, Check.IDLE, Check.AUTOSCALERS)
 
 
 class DoctorReport(msgspec.Struct):
@@ -103,6 +103,7 @@ def judge(observed: Observations) -> list[Finding]:
     now = evidence.now if evidence.now is not None else time.time()
     findings = registration.check_kubernetes(evidence.version)
     servers: tuple[processes.Process, ...] = ()
+    evictors_alive: tuple[processes.Process, ...] = ()
     processes_alive: tuple[processes.Process, ...] = ()
     if isinstance(evidence.replicas, ReadForbidden):
         for check in _OF_REPORTS:
@@ -111,7 +112,8 @@ def judge(observed: Observations) -> list[Finding]:
         report = evidence.replicas.value or Report()
         found = processes.processes_of(report, Component.SERVER, now=now)
         evictors = processes.processes_of(report, Component.EVICTOR, now=now)
-        servers, processes_alive = found.alive, (*found.alive, *evictors.alive)
+        servers, evictors_alive = found.alive, evictors.alive
+        processes_alive = (*servers, *evictors_alive)
         findings += processes.check_server(found, evidence.deployments)
         findings += processes.check_leader(found)
         findings += processes.check_evictor(evictors, policy)
@@ -131,6 +133,7 @@ def judge(observed: Observations) -> list[Finding]:
     findings += pods.check_pods(evidence.large_pods)
     if not isinstance(evidence.replicas, ReadForbidden):
         findings += processes.check_nodes(servers)
+        findings += processes.check_idle(evictors_alive, policy)
         findings += autoscalers.check_autoscalers(servers)
     return findings + ok(Check.COEXISTENCE, evidence.others.text)
 

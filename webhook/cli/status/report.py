@@ -59,6 +59,7 @@ class TeamReport(msgspec.Struct, rename="camel", omit_defaults=True):
     department: Annotated[str, msgspec.Meta(description="the department above it; left out where there is none")] = ""
     queued: Annotated[int, msgspec.Meta(description="pods in line, uncharged; left out if there are none")] = 0
     queued_gpus: Annotated[str, msgspec.Meta(description="what they ask for; left out if there are none")] = ""
+    idle: Annotated[str, msgspec.Meta(description="what pods hold and do not use; left out if there is none")] = ""
 
 
 class DeviceReport(msgspec.Struct):
@@ -134,6 +135,16 @@ class UnusualReport(msgspec.Struct):
     message: str
 
 
+class IdleReport(msgspec.Struct):
+    """A pod that holds GPUs and does not use them."""
+
+    pod: Annotated[str, msgspec.Meta(description="NAMESPACE/NAME")]
+    team: str
+    tier: str
+    gpus: Annotated[str, msgspec.Meta(description=_GPUS)]
+    since: str
+
+
 class StatusReport(msgspec.Struct, rename="camel", omit_defaults=True):
     """The output of `fairgate status`."""
 
@@ -149,9 +160,15 @@ class StatusReport(msgspec.Struct, rename="camel", omit_defaults=True):
     unusual: Annotated[
         list[UnusualReport], msgspec.Meta(description="pods whose charge may surprise; left out if there are none")
     ] = []
+    idle: Annotated[
+        list[IdleReport], msgspec.Meta(description="pods that do not use their GPUs; left out if there are none")
+    ] = []
+    idle_unknown: Annotated[
+        str, msgspec.Meta(description="why it is not known which pods use their GPUs; left out if it is")
+    ] = ""
 
 
-def report_of(board: Board, left_out: list[str]) -> StatusReport:
+def report_of(board: Board, left_out: list[str], *, idle_unknown: str = "") -> StatusReport:
     """Return a board as data."""
     return StatusReport(
         [_team(team) for team in board.teams],
@@ -165,6 +182,18 @@ def report_of(board: Board, left_out: list[str]) -> StatusReport:
             )
             for each in board.unusual
         ],
+        [
+            IdleReport(
+                f"{pod.namespace}/{pod.name}",
+                each.team,
+                pod.tier_label or "",
+                format_gpus(pod.demand.gpus),
+                written_at(pod.idle_since),
+            )
+            for each in board.idle
+            for pod in each.pods
+        ],
+        idle_unknown,
     )
 
 
@@ -208,6 +237,7 @@ def _team(team: TeamRow) -> TeamReport:
         team.department or "",
         team.queued,
         format_gpus(team.queued_gpus) if team.queued else "",
+        format_gpus(team.idle) if team.idle else "",
     )
 
 

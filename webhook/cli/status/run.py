@@ -15,6 +15,7 @@ from webhook.cli.screen import progress
 from webhook.cli.serialization import to_data
 from webhook.cli.status.command import Options
 from webhook.cli.status.follow import Follower, Reading
+from webhook.cli.status.idle import idle_unknown
 from webhook.cli.status.report import report_of
 from webhook.cli.status.table import Look, to_lines, to_screenful
 from webhook.cli.terminal import print_problems
@@ -60,7 +61,8 @@ def _show_once(options: Options, policy: Policy) -> None:
     with progress("Reading"):
         reading = Reading(_read(options, policy), origin_of(options.source))
     reading.view.coverage.print_note()
-    click.echo(_written(options, reading), nl=False)  # rich hides standard output while it shows a status
+    unknown = asyncio.run(idle_unknown(options.source, reading.view.world.policy))
+    click.echo(_written(options, reading, unknown), nl=False)  # rich hides standard output while it shows a status
 
 
 def _read(options: Options, policy: Policy) -> View:
@@ -74,34 +76,35 @@ async def _watch(options: Options, policy: Policy) -> None:
             async with watch_world(options.source.kubeconfig, policy) as watched:
                 while True:
                     watched.world.tick(int(time.time()))
-                    _redraw(options, Reading(View(watched.world), origin, watched.why_stale()))
+                    unknown = await idle_unknown(options.source, watched.world.policy)
+                    _redraw(options, Reading(View(watched.world), origin, watched.why_stale()), unknown)
                     await asyncio.sleep(options.interval)
     follower = Follower(options.source, lambda: _read(options, policy))
     reading = await asyncio.to_thread(follower.look)
     reading.view.coverage.print_note()
     while True:
-        _redraw(options, reading)
+        _redraw(options, reading, await idle_unknown(options.source, reading.view.world.policy))
         await asyncio.sleep(options.interval)
         reading = await asyncio.to_thread(follower.look)
 
 
-def _redraw(options: Options, reading: Reading) -> None:
+def _redraw(options: Options, reading: Reading, unknown: str) -> None:
     """Replace the content of a terminal; in a pipe append."""
     if can_move(sys.stdout):
         height = max(1, shutil.get_terminal_size().lines - 1)
-        click.echo(_CLEAR + _written(options, reading, height=height), nl=False, color=True)
+        click.echo(_CLEAR + _written(options, reading, unknown, height=height), nl=False, color=True)
     else:
-        click.echo(_written(options, reading), nl=False)
+        click.echo(_written(options, reading, unknown), nl=False)
 
 
-def _written(options: Options, reading: Reading, *, height: int | None = None) -> str:
+def _written(options: Options, reading: Reading, unknown: str, *, height: int | None = None) -> str:
     """Return the status; `height` is how many lines a table may have."""
     view = reading.view
     board, notes = board_of(view.world), view.coverage.notes()
     if not view.coverage.is_room_known:
         board = replace(board, free=())
     if options.layout.is_data:
-        return to_data(report_of(board, notes), options.layout)
+        return to_data(report_of(board, notes, idle_unknown=unknown), options.layout)
     look = Look(
         width=columns(),
         is_colored=is_colored(),
@@ -113,6 +116,8 @@ def _written(options: Options, reading: Reading, *, height: int | None = None) -
     source = describe_world(reading.origin, view.world)
     if reading.why_stale is not None:
         source += f"\nSTALE: {reading.why_stale}"
+    if unknown:
+        source += f"\nIDLE: it is not known which pods use their GPUs: {unknown}"
     lines = to_lines(board, look, source=source) if height is None else to_screenful(board, look, height, source=source)
     return "\n".join(lines) + "\n"
 

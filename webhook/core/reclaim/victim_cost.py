@@ -42,5 +42,8 @@ class VictimCost(NamedTuple):
         return cls._make(map(sum, zip(cls(), *costs, strict=True)))
 
 
+BEFORE_CRITERIA: Final = 2
+"""How many parts of a rank come before those of the criteria: departments, and what is used."""
+
 _POSITION: Final = {criterion: VictimCost._fields.index(criterion.name.lower()) for criterion in ReclaimCost}
 """Where each criterion is: a criterion without a field of its name ends the import."""

@@ -46,7 +46,7 @@ def _schema() -> _Json:
         "required": ["component", "at", "version", "policy", "enforce"],
         "properties": {
             **dict.fromkeys(("version", "policy", "enforce", "policyProblem", "election", "registration"), text),
-            **dict.fromkeys(("autoscaling", "autoscalingUnsure"), text),
+            **dict.fromkeys(("autoscaling", "autoscalingUnsure", "idleProblem"), text),
             "autoscalingProblems": texts,
             "component": {**text, "enum": ["server", "evictor"]},
             "at": {**text, "description": "Time of the update, by the process's own clock."},
@@ -58,7 +58,6 @@ def _schema() -> _Json:
             "maintained": texts,
             "unreviewed": texts,
             "unevictable": texts,
-            "idleProblem": text,
         },
     }
     number = {"type": "integer"}
@@ -74,7 +73,9 @@ def _schema() -> _Json:
             "omitted": {**text, "description": "What is left out."},
         },
     }
-    amounts = {key: {"type": "number"} for key in ("guaranteed", "borrowed", "idle", "waiting", "refusedGpus")}
+    amounts = {
+        key: {"type": "number"} for key in ("guaranteed", "borrowed", "idle", "waiting", "refusedGpus", "heldIdle")
+    }
     team = {"type": "object", "required": ["name"], "properties": {"name": text, "refused": number, **amounts}}
     period = {
         "type": "object",

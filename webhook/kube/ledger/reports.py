@@ -118,7 +118,10 @@ class RoomReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TeamHours(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """GPU-hours of a team; `refused` are requests, `refused_gpus` what they asked for, `held_idle` what was not used."""
+    """GPU-hours of a team; `refused` are requests, `refused_gpus` what they asked for.
+
+    `held_idle` are GPUs that pods held and did not use.
+    """
 
     name: str
     guaranteed: float = 0.0

@@ -1,0 +1,26 @@
+"""Why it is not known which pods use their GPUs, by the report of the leading evictor."""
+
+import time
+
+from webhook.cli.world_source import Source, default_kubeconfig
+from webhook.cluster.api.client import connect
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.writes.reports import read_report
+from webhook.core.model.policy import Policy
+from webhook.kube.ledger import reports
+from webhook.server.settings import LiveCluster
+
+
+async def idle_unknown(source: Source, policy: Policy) -> str:
+    """Return why; "" if it is known, where policy does not measure it, and where the report may not be read."""
+    if policy.idle is None or not isinstance(source, LiveCluster):
+        return ""
+    try:
+        async with await connect(source.kubeconfig or default_kubeconfig()) as connection:
+            report = await read_report(connection, reports.REPLICAS)
+            now = connection.server_time or time.time()
+    except ClusterError:
+        return ""
+    if not reports.evictor_leads(report, now=now):
+        return "no evictor leads"
+    return next((each.idle_problem for each in report.replicas.values() if each.leading and each.idle_problem), "")
