@@ -2,13 +2,14 @@
 
 import pytest
 
+from tests.policy.idle_problems import IDLE_PROBLEMS
 from tests.policy.queue_problems import QUEUE_PROBLEMS, TEAM
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError
 
 POOL = "pools: [{name: p%s}]"
 
-ONE_FILE = QUEUE_PROBLEMS | {
+ONE_FILE = IDLE_PROBLEMS | QUEUE_PROBLEMS | {
     "a path of nodes that has another spelling": (
         "defaults: {hostPaths: [/data, /dev/../data]}",
         "3: defaults.hostPaths[1]: expected at most 4096 characters of an absolute path such as /data, without . and"
