@@ -19,8 +19,14 @@ IDLE_PROBLEMS = {
         "3: idle.prometheus.url: expected a URL such as https://prometheus.monitoring.svc:9090, "
         'got "http://me:x@p:9090"',
     ),
-    "a bound above all use": (IDLE % ", below: 101%", '3: idle.below: expected a percentage from 1% to 100%, got "101%"'),
-    "a bound of nothing": (IDLE % ", below: 0", "3: idle.below: expected a percentage from 1% to 100%, got the number 0"),
+    "a bound above all use": (
+        IDLE % ", below: 101%",
+        '3: idle.below: expected a percentage from 1% to 100%, got "101%"',
+    ),
+    "a bound of nothing": (
+        IDLE % ", below: 0",
+        "3: idle.below: expected a percentage from 1% to 100%, got the number 0",
+    ),
     "a time that is too short": (IDLE % ", for: 1m", "3: idle.for: expected from 300s to 1440m, got 60s"),
     "a time of few readings": (
         IDLE % ", for: 10m, interval: 5m",

@@ -2,14 +2,13 @@
 
 import pytest
 
-from tests.policy.idle_problems import IDLE_PROBLEMS
 from tests.policy.queue_problems import QUEUE_PROBLEMS, TEAM
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError
 
 POOL = "pools: [{name: p%s}]"
 
-ONE_FILE = IDLE_PROBLEMS | QUEUE_PROBLEMS | {
+ONE_FILE = QUEUE_PROBLEMS | {
     "a path of nodes that has another spelling": (
         "defaults: {hostPaths: [/data, /dev/../data]}",
         "3: defaults.hostPaths[1]: expected at most 4096 characters of an absolute path such as /data, without . and"
@@ -276,7 +275,10 @@ ONE_FILE = IDLE_PROBLEMS | QUEUE_PROBLEMS | {
 }
 
 
-@pytest.mark.parametrize(("body", "want"), ONE_FILE.values(), ids=ONE_FILE.keys())
+ALL = IDLE_PROBLEMS | ONE_FILE
+
+
+@pytest.mark.parametrize(("body", "want"), ALL.values(), ids=ALL.keys())
 def test_problem_has_its_place(folder, body, want):
     path = folder(body)
     with pytest.raises(PolicyError) as caught:

@@ -63,10 +63,10 @@ class IdleEvictions:
         return None if victim is None or victim.until > now else victim
 
     async def _announce(self, gpu_pod: ReclaimPod, victim: Victim, rules: IdleRules, *, now: int) -> None:
-        """Announce an eviction; one that an earlier leader announced keeps its time, unless that is later."""
+        """Announce an eviction; one that an earlier leader announced keeps its time, if it is still to come."""
         at = now + rules.notice_seconds
-        if gpu_pod.notice_at is not None:
-            at = min(at, max(now, gpu_pod.notice_at))
+        if gpu_pod.notice_at is not None and now <= gpu_pod.notice_at:
+            at = min(at, gpu_pod.notice_at)
         self._at[gpu_pod.uid] = at
         if not rules.notice_seconds:
             return

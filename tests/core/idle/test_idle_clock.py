@@ -26,7 +26,7 @@ class Course:
 def test_a_pod_is_idle_after_the_time_of_policy_and_since_its_beginning():
     course = Course()
     pod = candidate()
-    assert course.look([pod], used(), minutes=53) == set()
+    assert course.look([pod], used(), minutes=59) == set()
     assert course.look([pod], used()) == {"a"}
     assert course.found.idle_since["a"] == course.now - HOUR
     since = course.found.idle_since["a"]
@@ -86,8 +86,8 @@ def test_terms_are_those_of_the_team():
 def test_a_start_is_not_idleness():
     course = Course(rules(startup=10 * MINUTE))
     pod = candidate(started_at=START)
-    assert course.look([pod], used(), minutes=10 + 52) == set()
-    assert course.look([pod], used(), minutes=3) == {"a"}
+    assert course.look([pod], used(), minutes=9 + 59) == set()
+    assert course.look([pod], used(), minutes=2) == {"a"}
 
 
 def test_pulling_an_image_is_not_idleness_for_as_long_as_the_bound():

@@ -11,7 +11,7 @@ USED, LOW, EXCUSED, UNKNOWN = Reading
 
 
 def window(*readings, bounds=BOUNDS):
-    made = IdleWindow(0)
+    made = IdleWindow(0, 0)
     for slot, reading in enumerate(readings, 1):
         made.note(slot, reading, bounds)
     return made
@@ -21,8 +21,8 @@ def window(*readings, bounds=BOUNDS):
     ("readings", "want"),
     [
         ([LOW] * 20, True),
-        ([LOW] * 17, False),
-        ([LOW] * 18, True),
+        ([LOW] * 19, False),
+        ([LOW] * 9 + [UNKNOWN, UNKNOWN] + [LOW] * 9, True),
         ([USED] + [LOW] * 19, True),
         ([USED, USED] + [LOW] * 18, False),
         ([LOW] * 20 + [USED], False),
@@ -31,8 +31,8 @@ def window(*readings, bounds=BOUNDS):
         ([LOW] * 10 + [UNKNOWN] * 3 + [LOW] * 7, False),
         ([LOW] * 10 + [UNKNOWN] * 3 + [LOW] * 8, True),
         ([UNKNOWN] * 40, False),
-        ([EXCUSED] * 10 + [LOW] * 17, False),
-        ([EXCUSED] * 10 + [LOW] * 18, True),
+        ([EXCUSED] * 10 + [LOW] * 19, False),
+        ([EXCUSED] * 10 + [LOW] * 20, True),
         ([LOW] * 20 + [EXCUSED] * 2, False),
         ([LOW] * 20 + [USED] + [LOW] * 20, True),
     ],
@@ -62,7 +62,7 @@ def test_excuses_end_whatever_the_pod_does():
     """A pod that restarts, or writes that it saved, without end."""
     made = window(*[EXCUSED] * 11)
     assert (made.excused.bit_count(), made.seen.bit_count()) == (10, 1)
-    assert window(*[EXCUSED] * 28).is_idle(BOUNDS)
+    assert window(*[EXCUSED] * 30).is_idle(BOUNDS)
 
 
 def test_a_jump_of_the_clock_is_a_gap():

@@ -120,7 +120,7 @@ class IdleClock:
             return IdleWindow.full(slot - 1, bounds, since=since)
         left = self._left.get(members[0].workload)
         if not left:
-            return IdleWindow(slot - 1)
+            return IdleWindow(slot - 1, slot - 1)
         found = left.pop()
         if not left:
             del self._left[members[0].workload]

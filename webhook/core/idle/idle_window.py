@@ -38,11 +38,12 @@ class WindowBounds:
 class IdleWindow:
     """The readings until `slot`, the number of the last one since the epoch.
 
-    Excuses are bounded: a pod's owner can restart it, or write that it saved, without end. `is_excused` and `is_low`
-    are of the last reading, and `since` is when its verdict began, 0 without one.
+    Excuses are bounded: a pod's owner can restart it, or write that it saved, without end. `first` is the slot before
+    the first reading, and `since` is when the verdict began, 0 without one.
     """
 
     slot: int
+    first: int
     seen: int = 0
     low: int = 0
     excused: int = 0
@@ -52,7 +53,7 @@ class IdleWindow:
     def full(cls, slot: int, bounds: WindowBounds, *, since: int) -> "IdleWindow":
         """Return the window of a pod whose verdict an earlier leader published."""
         ones = (1 << bounds.readings) - 1
-        return cls(slot, ones, ones, since=since)
+        return cls(slot, slot - bounds.readings, ones, ones, since=since)
 
     def note(self, slot: int, reading: Reading, bounds: WindowBounds) -> Reading:
         """Note a reading; return what it counts as. One of a slot that has one, or is earlier, is dropped."""
@@ -77,6 +78,8 @@ class IdleWindow:
 
     def is_idle(self, bounds: WindowBounds) -> bool:
         """Whether it was low for long enough, and the latest reading that is known was."""
+        if self.slot - self.first < bounds.readings + self.excused.bit_count():
+            return False
         latest = self.seen & -self.seen
         if not latest & _LATEST or not self.low & latest:
             return False
