@@ -136,3 +136,17 @@ async def test_a_notebook_that_cannot_be_stopped_keeps_its_pod(stage):
         await idle_for(14)
         assert (stage.names(), stage.real_evictions()) == ({name}, 0)
         assert "its Notebook cannot be stopped" in stage.events[-1].message
+
+
+async def test_a_pod_that_is_created_again_and_again_is_evicted_all_the_same(stage):
+    """Its owner deletes it before its time is over, and creates it again under its name."""
+    stage.node("n0")
+    async with watching(stage, "evict", notice_seconds=0) as found:
+        found.prometheus.use("a", 0.0)
+        for _ in range(3):
+            stage.borrower("a", on="n0")
+            await idle_for(4)
+            if "a" in stage.names():
+                stage.api.delete("/api/v1/pods", "a", namespace="team-a")
+            await asyncio.sleep(5)
+        assert stage.real_evictions() == 1

@@ -27,7 +27,7 @@ IDLE_PROBLEMS = {
         IDLE % ", below: 0",
         "3: idle.below: expected a percentage from 1% to 100%, got the number 0",
     ),
-    "a time that is too short": (IDLE % ", for: 1m", "3: idle.for: expected from 300s to 1440m, got 60s"),
+    "a time that is too short": (IDLE % ", for: 4s", "3: idle.for: expected from 5s to 1440m, got 4s"),
     "a time of few readings": (
         IDLE % ", for: 10m, interval: 5m",
         "3: idle: for is 600s, less than five readings at an interval of 300s",
@@ -44,7 +44,7 @@ IDLE_PROBLEMS = {
         IDLE % ", metrics: [{name: 'max(x)'}]",
         '3: idle.metrics[0].name: expected at most 253 letters, digits, _ and :; got "max(x)"',
     ),
-    "a team's time": (TEAM % "{for: 25h}", "3: teams[0].idle.for: expected from 300s to 1440m, got 90000s"),
+    "a team's time": (TEAM % "{for: 25h}", "3: teams[0].idle.for: expected from 5s to 1440m, got 90000s"),
     "a team's unknown field": (
         TEAM % "{notice: 1m}",
         "3: teams[0].idle.notice: unknown field; known here: below, for, actions",

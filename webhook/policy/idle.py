@@ -47,8 +47,8 @@ Percent = Annotated[
         {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 100}, {"type": "string", "pattern": "^[0-9]{1,3}%$"}]}
     ),
 ]
-Window = Annotated[Seconds, AfterValidator(values.between(300, 24 * 3600))]
-Interval = Annotated[Seconds, AfterValidator(values.between(10, 300))]
+Window = Annotated[Seconds, AfterValidator(values.between(5, 24 * 3600))]
+Interval = Annotated[Seconds, AfterValidator(values.between(1, 300))]
 Pause = Annotated[Seconds, AfterValidator(values.between(0, 24 * 3600))]
 MetricName = Annotated[str, Strict(), AfterValidator(values.metric_name)]
 LabelName = Annotated[str, Strict(), AfterValidator(values.series_label)]
@@ -96,7 +96,7 @@ class IdleOfTeam(Spec):
     """A team's own terms of idle GPUs. Default: those of `idle`."""
 
     below: Percent | None = Field(default=None, description="Idle is a utilization below this, such as 5%.")
-    for_: Window | None = Field(default=None, alias="for", description="For how long, from 5m to 24h.")
+    for_: Window | None = Field(default=None, alias="for", description="For how long, up to 24h.")
     actions: list[IdleAction] | None = Field(default=None, description="What follows; [] for nothing.")
 
 
@@ -114,10 +114,10 @@ class Idle(Spec):
     )
     labels: SeriesNames = Field(default=SeriesNames(), description="Names of labels. Default: those of the exporters.")
     interval: Interval = Field(
-        default=60, description="How often utilization is read, from 10s to 5m; not more often than it is scraped."
+        default=60, description="How often utilization is read, up to 5m; not more often than it is scraped."
     )
     below: Percent = Field(default=5, description="Idle is a utilization of every GPU of a pod below this: 5%.")
-    for_: Window = Field(default=3600, alias="for", description="For how long, from 5m to 24h.")
+    for_: Window = Field(default=3600, alias="for", description="For how long, up to 24h.")
     share: Percent = Field(
         default=95, description="In what part of that time at least: a short use now and then does not reset it."
     )
