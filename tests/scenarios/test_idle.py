@@ -56,7 +56,7 @@ def wait_idle(cluster, namespace, name, *, is_idle=True):
     wait_for(cluster, lambda: (SINCE in annotations(cluster, namespace, name)) is is_idle, what=what)
 
 
-def test_an_idle_pod_is_told_everywhere_until_it_uses_its_gpus(cluster, tmp_path):
+def test_an_idle_pod_is_on_every_surface_until_it_uses_its_gpus(cluster, tmp_path):
     with measured(cluster, "report", has_history=True) as (fairgate, exporter, leader):
         mine = fairgate.team_a
         template = {"metadata": {"labels": {"app": "web"}}, "spec": pod_spec(gpus=2, **SIZE)}
