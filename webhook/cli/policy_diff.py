@@ -46,11 +46,23 @@ class ChangeReport(msgspec.Struct):
     new: OutcomeReport
 
 
+class IdleReport(msgspec.Struct):
+    """A pod that does not use its GPUs, and what follows under both policies."""
+
+    pod: str
+    team: str
+    old: list[str]
+    new: list[str]
+
+
 class DiffReport(msgspec.Struct):
     """What the new policy changes for the pods of a world, in the order of their names."""
 
     changes: list[ChangeReport]
     pods: Annotated[int, msgspec.Meta(description="GPU pods that were judged")]
+    idle: Annotated[
+        list[IdleReport], msgspec.Meta(description="idle pods for which something else follows under the new policy")
+    ] = []
 
 
 class _Judged(NamedTuple):
@@ -73,7 +85,7 @@ def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> Diff
         shown = _as_it_is(was, pod)
         if _differs(was, now) and _differs(shown, now):
             changes.append(ChangeReport(key, format_gpus(pod.demand.gpus), pod.node, shown, now))
-    return DiffReport(changes, len(judged))
+    return DiffReport(changes, len(judged), _idle_changes(found, old, new, name=name))
 
 
 _UNCOUNTED = OutcomeReport("", "not counted", None, "")
@@ -117,6 +129,23 @@ def _running(found: Objects, world: World) -> Iterator[Running]:
             yield Running(resident, as_asked(template.pod, world.policy))
 
 
+def _idle_changes(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> list[IdleReport]:
+    """Return the pods that the evictor marked as idle, and for which something else follows under the new policy."""
+    if old.idle is None and new.idle is None:
+        return []
+    world = world_of(found, new, name=name, keep_nodes=True)
+    pods = [pod for pod in map(world.pod, world.stages.idle) if pod is not None]
+    rows = [
+        IdleReport(
+            f"{pod.namespace}/{pod.name}",
+            pod.team_label or "",
+            *(sorted(policy.on_idle(pod.team_label)) for policy in (old, new)),
+        )
+        for pod in pods
+    ]
+    return sorted((row for row in rows if row.old != row.new), key=lambda row: row.pod)
+
+
 def _report(outcome: PolicyOutcome) -> OutcomeReport:
     if outcome.refusals:
         return OutcomeReport(outcome.team, _REFUSED, outcome.pool, refusal_text(outcome.refusals))
@@ -140,6 +169,9 @@ def to_table(diff: DiffReport, *, limit: int, width: int, is_colored: bool) -> s
         screen.show(table, "")
     screen.show(*(Line(f"{change.pod}: {change.new.reason}") for change in shown if change.new.reason))
     screen.show_rest(len(diff.changes) - limit, "pod")
+    for row in diff.idle[:limit]:
+        was, now = (", ".join(each) or "nothing" for each in (row.old, row.new))
+        screen.show(Line(f"{row.pod} does not use its GPUs: {was} followed, and {now} would"))
     screen.show(Line(_sum(diff)))
     return screen.text
 

@@ -201,12 +201,13 @@ def check_nodes(found: Iterable[Process]) -> list[Finding]:
 
 
 def check_idle(found: Iterable[Process], policy: Policy | None) -> list[Finding]:
-    """Check that the leading evictor knows which pods use their GPUs, if policy asks for that."""
+    """Check that the evictor knows which pods use their GPUs, by the leader's report; without a leader no result.
+
+    There is none either where policy does not ask for that.
+    """
     check, leaders = Check.IDLE, [each.report for each in found if each.report.leading]
-    if policy is None or policy.idle is None:
-        return skipped(check, "policy does not measure the use of GPUs")
-    if not leaders:
-        return unknown(check, "not checked: no evictor leads", "see the check `evictor`")
+    if policy is None or policy.idle is None or not leaders:
+        return []
     problems = [each.idle_problem for each in leaders if each.idle_problem]
     remedy = "no pod counts as idle until then: check the section idle, its files, and that Prometheus scrapes "
     messages = [f"the use of GPUs is not known: {text}" for text in problems]
