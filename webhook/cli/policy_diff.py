@@ -14,6 +14,7 @@ from webhook.cli.world_source import Objects, WorldObjects, world_of
 from webhook.core.explain.policy_replay import PolicyOutcome, Running, line_outcomes, policy_outcomes
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.demand import Demand
+from webhook.core.model.idle_rules import IdleAction
 from webhook.core.model.names import Namespace, NodeName
 from webhook.core.model.original_request import as_asked
 from webhook.core.model.policy import Policy
@@ -51,8 +52,8 @@ class IdleReport(msgspec.Struct):
 
     pod: str
     team: str
-    old: list[str]
-    new: list[str]
+    old: list[IdleAction]
+    new: list[IdleAction]
 
 
 class DiffReport(msgspec.Struct):
