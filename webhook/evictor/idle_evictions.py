@@ -16,8 +16,8 @@ from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import EvictionTarget
 from webhook.core.reclaim.victim import Victim
 from webhook.evictor.backoff import LONG_SECONDS, PodBackoff
-from webhook.evictor.evictor_context import EvictorContext
-from webhook.kube.objects.events import EventReason, ObjectRef
+from webhook.evictor.evictor_context import EvictorContext, controller_ref
+from webhook.kube.objects.events import EventReason
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.observe.logs import pod_fields
 
@@ -116,9 +116,8 @@ class IdleEvictions:
 
     async def _stop(self, gpu_pod: ReclaimPod, *, now: int) -> str:
         """Stop the Notebook that a pod belongs to; return its name, "" where there is none. Raises ClusterError."""
-        if (made_by := gpu_pod.controller) is None:
+        if (owner := controller_ref(gpu_pod)) is None:
             return ""
-        owner = ObjectRef(made_by.kind, gpu_pod.namespace, made_by.name, made_by.uid, made_by.api_version)
         top = await self._owners.top(owner)
         return top.name if await stop_notebook(self._context.connection, top, at=now) else ""
 

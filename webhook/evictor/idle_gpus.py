@@ -22,9 +22,9 @@ from webhook.core.model.names import Uid
 from webhook.core.model.text import duration, plural_gpus
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.evictor.backoff import LONG_SECONDS, PodBackoff
-from webhook.evictor.evictor_context import EvictorContext
+from webhook.evictor.evictor_context import EvictorContext, controller_ref
 from webhook.evictor.idle_evictions import IdleEvictions
-from webhook.kube.objects.events import EventReason, ObjectRef
+from webhook.kube.objects.events import EventReason
 from webhook.observe.idle import JudgedPod
 from webhook.observe.logs import pod_fields
 
@@ -183,8 +183,7 @@ class IdleGpus:
     def _report(self, gpu_pod: ReclaimPod, candidate: Candidate, rules: IdleRules) -> None:
         text = idle_text(candidate, rules)
         self._context.report(gpu_pod, EventReason.IDLE, f"its {text}")
-        if (made_by := gpu_pod.controller) is not None:
-            owner = ObjectRef(made_by.kind, gpu_pod.namespace, made_by.name, made_by.uid, made_by.api_version)
+        if (owner := controller_ref(gpu_pod)) is not None:
             message = f"pod {gpu_pod.name}: its {text}"
             self._notify_owner(OwnerEvent(owner, EventReason.IDLE, message, EventReason.IDLE))
 

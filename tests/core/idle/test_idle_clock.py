@@ -77,6 +77,17 @@ def test_a_gang_is_idle_only_together():
     assert Course().look(pods, used(), minutes=300) == set()  # nothing is known of b
 
 
+@pytest.mark.parametrize(
+    ("large", "small", "want"),
+    [(0.0, 99.0, {"large", "small"}), (99.0, 0.0, set())],
+    ids=["a small pod keeps no idle one", "a large one does"],
+)
+def test_most_gpus_of_a_gang_decide(large, small, want):
+    pods = [candidate("large", devices=8, gang="g"), candidate("small", gang="g")]
+    found = used(large, name="large", devices=8) | used(small, name="small")
+    assert Course().look(pods, found, minutes=60) == want
+
+
 def test_terms_are_those_of_the_team():
     course = Course()
     pods = [candidate("a"), candidate("b", of=terms(below=50, for_=HOUR // 2))]

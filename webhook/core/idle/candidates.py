@@ -38,7 +38,7 @@ def candidates(gpu_pods: Iterable[ReclaimPod], world: World) -> Iterator[Candida
             gpus=pod.demand.gpus,
             devices=sum(amount for _, amount in pod.demand.held),
             terms=rules.terms_of(None if team is None else team.idle),
-            gang=gpu_pod.gang,
+            gang=gpu_pod.goes_with,
             has_parts=_has_parts(gpu_pod, world.fleet.get(pod.node)),
             cannot_judge="policy exempts it"
             if rules.exempts(pod.namespace, gpu_pod.labels)

@@ -1,7 +1,7 @@
 """The verdicts: which pods do not use their GPUs, by their readings of the last minutes or hours.
 
 The clock is kept by workload: a pod that replaces another one continues with its readings. Pods of a gang are judged
-together, by the one that is used most. Time is an argument, in seconds of Unix time.
+together, by what most of its GPUs do. Time is an argument, in seconds of Unix time.
 """
 
 from collections import OrderedDict
@@ -98,7 +98,7 @@ class IdleClock:
                 window = self._windows[subject] = self._first(members, slot, bounds)
                 self._workloads[subject] = members[0].workload
             each_says = [_reading(each, found, rules, now=now) for each in members]
-            counted = window.note(slot, _together(each_says), bounds)
+            counted = window.note(slot, _together(members, each_says), bounds)
             readings.update((each.uid, counted) for each in members)
             if not window.is_idle(bounds):
                 window.since = 0
@@ -161,9 +161,14 @@ def _reading(pod: Candidate, found: Mapping[PodKey, PodUtilization] | None, rule
     return Reading.EXCUSED if is_new or is_saving else Reading.LOW
 
 
-def _together(readings: Sequence[Reading]) -> Reading:
-    """Return the reading of a gang: used if one pod is, and nothing is known where one is unknown."""
-    for each in (Reading.USED, Reading.UNKNOWN, Reading.EXCUSED):
-        if each in readings:
-            return each
-    return Reading.LOW
+def _together(members: Sequence[Candidate], readings: Sequence[Reading]) -> Reading:
+    """Return the reading of a gang: what is so of most of its GPUs; else nothing is known.
+
+    So its owner has to use as many GPUs as they keep.
+    """
+    total = sum(each.gpus for each in members)
+    for one in (Reading.USED, Reading.LOW, Reading.EXCUSED):
+        gpus = sum(each.gpus for each, reading in zip(members, readings, strict=True) if reading is one)
+        if 2 * gpus >= total + (one is not Reading.USED):
+            return one
+    return Reading.UNKNOWN
