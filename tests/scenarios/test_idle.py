@@ -44,7 +44,11 @@ def measured(cluster, *actions, nodes=2, has_history=False, **more):
         ) as fairgate,
         evictor(fairgate) as leader,
     ):
-        yield fairgate, exporter, leader
+        try:
+            yield fairgate, exporter, leader
+        except BaseException:
+            print(cluster.processes.log(leader.name)[-6000:])
+            raise
 
 
 def annotations(cluster, namespace, name):

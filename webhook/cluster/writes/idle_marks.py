@@ -4,6 +4,7 @@ from webhook.cluster.api.client import MERGE_PATCH, ApiConnection
 from webhook.cluster.api.one_object import pod_path
 from webhook.core.model.pod import Resident
 from webhook.kube.objects.events import ObjectRef
+from webhook.kube.pod.tier_patch import FIELD_MANAGER
 from webhook.kube.reclaim.idle_marks import idle_patch, notebook_path, stop_patch
 
 
@@ -11,7 +12,9 @@ async def mark_idle(connection: ApiConnection, pod: Resident, *, since: int | No
     """Write since when the GPUs of a pod are not used; None: they are. Raises ClusterError."""
     body = idle_patch(pod.uid, since=since)
     path = pod_path(pod.namespace, pod.name)
-    await connection.send("PATCH", path, body, action="patch pods", content_type=MERGE_PATCH)
+    await connection.send(
+        "PATCH", path, body, action="patch pods", content_type=MERGE_PATCH, params={"fieldManager": FIELD_MANAGER}
+    )
 
 
 async def stop_notebook(connection: ApiConnection, owner: ObjectRef, *, at: int) -> bool:
