@@ -44,11 +44,7 @@ def measured(cluster, *actions, nodes=2, has_history=False, **more):
         ) as fairgate,
         evictor(fairgate) as leader,
     ):
-        try:
-            yield fairgate, exporter, leader
-        except BaseException:
-            print(cluster.processes.log(leader.name)[-6000:])
-            raise
+        yield fairgate, exporter, leader
 
 
 def annotations(cluster, namespace, name):
