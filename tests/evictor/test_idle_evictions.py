@@ -80,6 +80,22 @@ async def test_without_a_reading_no_announced_pod_is_evicted(stage):
         assert EVICT_AT not in found.annotations("a")
 
 
+@pytest.mark.parametrize(("percent", "want"), [(0.0, set()), (60.0, {"a"})], ids=["idle", "used again"])
+async def test_a_new_leader_continues_what_was_announced(stage, percent, want):
+    stage.node("n0")
+    stage.borrower("a", on="n0")
+    async with watching(stage, "evict", notice_seconds=NOTICE) as found:
+        found.prometheus.use("a", 0.0)
+        await idle_for(12)
+        assert EVICT_AT in found.annotations("a")
+    async with watching(stage, "evict", notice_seconds=NOTICE) as found:
+        found.prometheus.use("a", percent)
+        await idle_for(7)
+        assert stage.names() == want
+        assert not want or EVICT_AT not in found.annotations("a")
+    assert stage.reasons().count("EvictionPlanned") == 1
+
+
 @pytest.mark.parametrize("announced", ["2999-01-01T00:00:00Z", "1999-01-01T00:00:00Z"], ids=["late", "early"])
 async def test_an_announcement_that_a_user_wrote_neither_delays_nor_hastens_much(stage, announced):
     stage.node("n0")

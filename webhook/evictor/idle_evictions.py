@@ -32,6 +32,7 @@ class IdleEvictions:
         self._context = context
         self._owners = owners
         self._at: dict[Uid, int] = {}
+        self._has_resumed = False
         self._backoff: PodBackoff[Uid] = PodBackoff(context.clock)
 
     async def look(self, idle: Sequence[Candidate], fresh: Set[Uid], rules: IdleRules, *, now: int) -> list[Candidate]:
@@ -39,6 +40,7 @@ class IdleEvictions:
 
         `idle` are the pods that are to go, `fresh` those for which the last reading says so.
         """
+        self._resume(rules, now=now)
         await self._withdraw(self._at.keys() - {each.uid for each in idle})
         done: list[Candidate] = []
         paused, notices = self._backoff.paused(), 0
@@ -62,12 +64,20 @@ class IdleEvictions:
         victim = None if index.evictions.get(gpu_pod.uid) is not None else index.evictable(gpu_pod)
         return None if victim is None or victim.until > now else victim
 
+    def _resume(self, rules: IdleRules, *, now: int) -> None:
+        """Continue, once, what an earlier leader announced: each keeps its time, if that is still to come."""
+        if self._has_resumed:
+            return
+        self._has_resumed = True
+        index = self._context.cluster_view.reclaim_index
+        for gpu_pod in index.all():
+            at = gpu_pod.notice_at
+            if at is not None and gpu_pod.pod.idle_since and index.evictions.get(gpu_pod.uid) is None:
+                latest = now + rules.notice_seconds
+                self._at[gpu_pod.uid] = at if now <= at <= latest else latest
+
     async def _announce(self, gpu_pod: ReclaimPod, victim: Victim, rules: IdleRules, *, now: int) -> None:
-        """Announce an eviction; one that an earlier leader announced keeps its time, if it is still to come."""
-        at = now + rules.notice_seconds
-        if gpu_pod.notice_at is not None and now <= gpu_pod.notice_at:
-            at = min(at, gpu_pod.notice_at)
-        self._at[gpu_pod.uid] = at
+        self._at[gpu_pod.uid] = at = now + rules.notice_seconds
         if not rules.notice_seconds:
             return
         target = _target(victim, at=at)
@@ -80,16 +90,17 @@ class IdleEvictions:
 
     async def _withdraw(self, uids: Iterable[Uid]) -> None:
         for uid in list(uids):
-            del self._at[uid]
             gpu_pod = self._context.cluster_view.reclaim_index.staying(uid)
             if gpu_pod is None or gpu_pod.notice_at is None:
+                del self._at[uid]
                 continue
             target = EvictionTarget(uid, gpu_pod.namespace, gpu_pod.name, beneficiary=uid, at=0)
             try:
                 await holds.take_notice_back(self._context.connection, target)
             except ClusterError as error:
                 self._context.logs.event.warning("notice not withdrawn", **pod_fields(gpu_pod.pod), why=str(error))
-                continue
+                continue  # until the next look
+            del self._at[uid]
             text = "not evicted: its GPUs are used again, or it is not known that they are not"
             self._context.report(gpu_pod, EventReason.EVICTION_CANCELLED, text)
 

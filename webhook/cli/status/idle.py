@@ -1,6 +1,7 @@
 """Why it is not known which pods use their GPUs, by the report of the leading evictor."""
 
 import time
+from typing import Final
 
 from webhook.cli.world_source import Source, default_kubeconfig
 from webhook.cluster.api.client import connect
@@ -10,11 +11,28 @@ from webhook.core.model.policy import Policy
 from webhook.kube.ledger import reports
 from webhook.server.settings import LiveCluster
 
+AGAIN_SECONDS: Final = 15.0
+"""How long an answer is shown by --watch: credentials are loaded for each."""
 
-async def idle_unknown(source: Source, policy: Policy) -> str:
-    """Return why; "" if it is known, where policy does not measure it, and where the report may not be read."""
-    if policy.idle is None or not isinstance(source, LiveCluster):
-        return ""
+
+class IdleProblem:
+    """Reads that report now and then."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._known = ""
+        self._read_at = float("-inf")
+
+    async def read(self, policy: Policy) -> str:
+        """Return why; "" if it is known, where policy does not measure it, and where the report may not be read."""
+        if policy.idle is None or not isinstance(self._source, LiveCluster):
+            return ""
+        if time.monotonic() - self._read_at > AGAIN_SECONDS:
+            self._known, self._read_at = await _read(self._source), time.monotonic()
+        return self._known
+
+
+async def _read(source: LiveCluster) -> str:
     try:
         async with await connect(source.kubeconfig or default_kubeconfig()) as connection:
             report = await read_report(connection, reports.REPLICAS)

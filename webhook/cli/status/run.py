@@ -15,7 +15,7 @@ from webhook.cli.screen import progress
 from webhook.cli.serialization import to_data
 from webhook.cli.status.command import Options
 from webhook.cli.status.follow import Follower, Reading
-from webhook.cli.status.idle import idle_unknown
+from webhook.cli.status.idle import IdleProblem
 from webhook.cli.status.report import report_of
 from webhook.cli.status.table import Look, to_lines, to_screenful
 from webhook.cli.terminal import print_problems
@@ -61,7 +61,7 @@ def _show_once(options: Options, policy: Policy) -> None:
     with progress("Reading"):
         reading = Reading(_read(options, policy), origin_of(options.source))
     reading.view.coverage.print_note()
-    unknown = asyncio.run(idle_unknown(options.source, reading.view.world.policy))
+    unknown = asyncio.run(IdleProblem(options.source).read(reading.view.world.policy))
     click.echo(_written(options, reading, unknown), nl=False)  # rich hides standard output while it shows a status
 
 
@@ -70,20 +70,21 @@ def _read(options: Options, policy: Policy) -> View:
 
 
 async def _watch(options: Options, policy: Policy) -> None:
+    idle = IdleProblem(options.source)
     if isinstance(options.source, LiveCluster):
         origin = origin_of(options.source)
         with contextlib.suppress(ForbiddenError):  # watching is not allowed: read what is allowed at each interval
             async with watch_world(options.source.kubeconfig, policy) as watched:
                 while True:
                     watched.world.tick(int(time.time()))
-                    unknown = await idle_unknown(options.source, watched.world.policy)
+                    unknown = await idle.read(watched.world.policy)
                     _redraw(options, Reading(View(watched.world), origin, watched.why_stale()), unknown)
                     await asyncio.sleep(options.interval)
     follower = Follower(options.source, lambda: _read(options, policy))
     reading = await asyncio.to_thread(follower.look)
     reading.view.coverage.print_note()
     while True:
-        _redraw(options, reading, await idle_unknown(options.source, reading.view.world.policy))
+        _redraw(options, reading, await idle.read(reading.view.world.policy))
         await asyncio.sleep(options.interval)
         reading = await asyncio.to_thread(follower.look)
 

@@ -120,7 +120,7 @@ async def _ask(
             return body
     except TimeoutError as cause:
         raise UtilizationError(f"it did not answer within {SECONDS:g} s") from cause
-    except aiohttp.ClientError as cause:
+    except (aiohttp.ClientError, OSError, RuntimeError) as cause:  # RuntimeError: aio-libs/aiohttp#12336, by uvloop
         raise UtilizationError(f"it cannot be reached: {shortened(str(cause), _MAX_TEXT)}") from cause
 
 
