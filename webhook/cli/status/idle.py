@@ -4,9 +4,6 @@ import time
 from typing import Final
 
 from webhook.cli.world_source import Source, default_kubeconfig
-from webhook.cluster.api.client import connect
-from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.writes.reports import read_report
 from webhook.core.model.policy import Policy
 from webhook.kube.ledger import reports
 from webhook.server.settings import LiveCluster
@@ -33,6 +30,10 @@ class IdleProblem:
 
 
 async def _read(source: LiveCluster) -> str:
+    from webhook.cluster.api.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
+    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415
+    from webhook.cluster.writes.reports import read_report  # noqa: PLC0415
+
     try:
         async with await connect(source.kubeconfig or default_kubeconfig()) as connection:
             report = await read_report(connection, reports.REPLICAS)
