@@ -256,6 +256,18 @@ def test_idle_borrowers_are_the_first_victims(actions, want):
     assert preferred(reclaim_index, world) == ({"idle-0", "idle-1"} if "prefer" in actions else set())
 
 
+def test_on_one_node_the_idle_borrower_goes_though_it_would_lose_more_work():
+    idle = borrower("idle", 5, on="n0", created=1)
+    idle = replace(idle, pod=idle.pod._replace(idle_since=2))
+    policy = make.policy(make.team(guaranteed=0), make.team("team-b"), idle=rules("prefer"))
+    reclaim_index, world = indexed(
+        idle, borrower("busy", 5, on="n0", created=50_000), asker("b", 5), policy=policy, nodes=1
+    )
+    (move,) = planned(reclaim_index, world).moves
+    assert [victim.uid for victim in move.victims] == ["idle"]
+    assert move.cost.used == 0
+
+
 def test_without_rules_no_pod_is_preferred():
     pod = borrower("a", on="n0")
     reclaim_index, world = indexed(replace(pod, pod=pod.pod._replace(idle_since=2)))
