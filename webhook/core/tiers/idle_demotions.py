@@ -15,12 +15,8 @@ def idle_to_demote(team: Team, book: TeamUsage, world: World) -> set[Uid]:
     """
     if IdleAction.DEMOTE not in world.policy.on_idle(team.name) or not is_any_waiting(world):
         return set()
-    found = set()
-    for uid, entry in book.entries():
-        pod = world.pod(uid) if entry.charge.tier is Tier.GUARANTEED else None
-        if pod is not None and pod.idle_since and pod.node is not None:
-            found.add(uid)
-    return found
+    held = ((uid, book.get(uid)) for uid in world.stages.idle)
+    return {uid for uid, entry in held if entry is not None and entry.charge.tier is Tier.GUARANTEED}
 
 
 def is_any_waiting(world: World) -> bool:
