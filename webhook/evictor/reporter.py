@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Outcome, Refused
 from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.model.amount import Units, gpu_number, gpus_text
-from webhook.core.model.names import TeamName, Uid
+from webhook.core.model.names import TeamName, Uid, WorkloadName
 from webhook.core.model.text import plural_gpus
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_outlook import WHY_NOT
@@ -52,7 +52,7 @@ class EvictionReporter:
             self._publish_on_both(waiting, EventReason.RECLAIMING, _plan_text(move, sums))
             for victim in move.victims if is_notice else ():
                 why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
-                self._will_be_evicted(victim, at, why)
+                self._will_be_evicted(victim, at, why + self._of_minimum(victim.replica_of))
 
     def limits_planned(self, moves: Iterable[LimitMove], *, at: int, is_notice: bool) -> None:
         """Report plans for pods in line, before anything is done."""
@@ -67,7 +67,7 @@ class EvictionReporter:
             self._publish_on_both(waiting, EventReason.RECLAIMING, text)
             for victim in move.victims if is_notice else ():
                 why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
-                self._will_be_evicted(victim, at, why)
+                self._will_be_evicted(victim, at, why + self._of_minimum(victim.replica_of))
 
     def not_planned(self, refused: Iterable[NotPlanned]) -> None:
         """Report pods for which nothing can be done, once for each cause."""
@@ -96,6 +96,7 @@ class EvictionReporter:
                     self._metrics.victim(gpu_pod.team, gpu_unit_seconds=lost)
                     if waiting is not None:
                         why = _reason(waiting, gpu_pod.team, gpu_pod.demand.gpus, self._sums())
+                        why += self._of_minimum(gpu_pod.pod.replica.workload)
                         self._publish(target, EventReason.RECLAIMED, f"evicted: {why}")
                         text, series = f"pod {target.name} was evicted: {why}", f"for team {waiting.team}"
                         self._publish_on_controller(gpu_pod, EventReason.RECLAIMED, text, series=series)
@@ -162,6 +163,11 @@ class EvictionReporter:
             return None
         return _Asker(waiting.team, waiting.pod.namespace, waiting.pod.name, waiting.pod.demand.gpus)
 
+    def _of_minimum(self, workload: WorkloadName | None) -> str:
+        """Return what its workload's minimum means for a victim; "" where it has none."""
+        replicas = None if workload is None else self._world.minimums.of(workload)
+        return "" if replicas is None else f"; {replicas.statement.text}"
+
     def _will_be_evicted(self, victim: Victim, at: int, why: str) -> None:
         text = f"will be evicted at {rfc3339(at)}: {why}. Save your work until then"
         self._publish(victim, EventReason.EVICTION_PLANNED, text)
@@ -208,6 +214,7 @@ def plan_fields(move: Move) -> dict[str, object]:
         "node": move.node,
         "victims": [f"{victim.namespace}/{victim.name}" for victim in move.victims],
         "gangs_broken": cost.gangs,
+        "trimmed": sorted({victim.replica_of for victim in move.victims if victim.replica_of is not None}),
         "surplus_gpus": gpu_number(cost.surplus),
         "lost_gpu_seconds": gpu_number(cost.lost_work),
         "breaks_workloads": move.breaks_workloads,

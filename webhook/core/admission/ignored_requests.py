@@ -8,7 +8,7 @@ from webhook.core.world.world import World
 
 
 def ignored_requests(pod: Pod, request: DomainRequest | None, world: World) -> tuple[Reason, ...]:
-    """Return what is ignored of a pod's run time, minimum, gang and domain; `request` is the domain that it asks for."""
+    """Return what is ignored of what a pod says of itself; `request` is the domain that it asks for."""
     own = ((Code.RUN_TIME_IGNORED, pod.run_time.problem), (Code.MINIMUM_IGNORED, pod.replica.problem))
     if request is None and not (pod.domain_problem or pod.gang_problem or own[0][1] or own[1][1]):
         return ()

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from webhook.core.model.names import Uid, WorkloadName
 from webhook.core.model.replica import Replica
+from webhook.core.model.statement import Statement
 
 MOST_SCALERS: Final = 4
 """Objects that scale one workload of which the minimum is read: each is a mistake but the first."""
@@ -35,6 +36,19 @@ class Replicas(NamedTuple):
     def spare(self) -> int:
         """How many ready pods it may lose."""
         return max(0, self.ready - self.minimum)
+
+    @property
+    def statement(self) -> Statement:
+        """What its minimum means for those of its pods that borrow."""
+        if not self.has_surplus:
+            words = "its workload has no more pods than its minimum of {minimum}, which therefore counts for nothing"
+        elif self.spare:
+            words = (
+                "{ready} pods of its workload are ready and {minimum} are to stay: {spare} may go before others"
+            )
+        else:
+            words = "its workload has no more than its minimum of {minimum} ready: it goes after other pods"
+        return Statement(words, {"minimum": self.minimum, "ready": self.ready, "spare": self.spare})
 
 
 class _Member(NamedTuple):
