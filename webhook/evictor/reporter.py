@@ -93,7 +93,9 @@ class EvictionReporter:
                 if gpu_pod is not None:
                     since = max(gpu_pod.started_at or gpu_pod.pod.created, gpu_pod.saved_at)
                     lost = gpu_pod.demand.gpus * max(0, now - since)
-                    self._metrics.victim(gpu_pod.team, gpu_unit_seconds=lost)
+                    replicas = self._world.minimums.of(gpu_pod.pod.replica.workload)
+                    is_surplus = replicas is not None and replicas.has_surplus and replicas.spare > 0
+                    self._metrics.victim(gpu_pod.team, gpu_unit_seconds=lost, is_surplus=is_surplus)
                     if waiting is not None:
                         why = _reason(waiting, gpu_pod.team, gpu_pod.demand.gpus, self._sums())
                         why += self._of_minimum(gpu_pod.pod.replica.workload)

@@ -43,9 +43,7 @@ class Replicas(NamedTuple):
         if not self.has_surplus:
             words = "its workload has no more pods than its minimum of {minimum}, which therefore counts for nothing"
         elif self.spare:
-            words = (
-                "{ready} pods of its workload are ready and {minimum} are to stay: {spare} may go before others"
-            )
+            words = "{ready} pods of its workload are ready and {minimum} are to stay: {spare} may go before others"
         else:
             words = "its workload has no more than its minimum of {minimum} ready: it goes after other pods"
         return Statement(words, {"minimum": self.minimum, "ready": self.ready, "spare": self.spare})
