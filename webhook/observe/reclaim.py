@@ -28,7 +28,7 @@ class ReclaimMetrics(ProcessMetrics):
             "lost_gpu_seconds", "GPU-seconds since victims' last checkpoints, or starts.", "team"
         )
         self._trimmed = self._counter(
-            "surplus_victims", "Pods of these that were beyond their workload's minimum of replicas.", "team"
+            "surplus_victims", "Victims beyond their workload's minimum of replicas, by team.", "team"
         )
         self._evictions = self._counter(
             "evictions", "Evictions requested. `outcome`: evicted, deleted, gone, refused, later.", "outcome"
