@@ -18,11 +18,11 @@ _SHOWN: Final = 20
 """Characters of a value that is ignored: a warning has 120 in all."""
 MAX_NAME: Final = 253
 
-_HASHES: Final = {"pod-template-hash": "Deployment", "rollouts-pod-template-hash": "Rollout"}
-"""The labels whose value ends the name of a ReplicaSet, and the kinds that make it; the second is of Argo Rollouts."""
-_ROLES: Final = ("ray.io/group", "training.kubeflow.org/replica-type")
+_HASH, _ROLLOUT_HASH = "pod-template-hash", "rollouts-pod-template-hash"
+"""Labels whose value ends the name of a ReplicaSet; the second is of Argo Rollouts."""
+_RAY_GROUP, _ROLE = "ray.io/group", "training.kubeflow.org/replica-type"
 """Labels that tell the pods of one controller apart: a minimum is one of each group or role."""
-_WHOLE: Final = (keys.LWS_GROUP, keys.JOBSET_NAME)
+_LWS, _SET = keys.LWS_GROUP, keys.JOBSET_NAME
 """Labels of pods that are of no use without others of their group, however many groups there are."""
 _NO_KEYS: Final[Mapping[str, str]] = {}
 
@@ -37,20 +37,18 @@ _conditions: Final = msgspec.json.Decoder(list[_Condition] | None)
 
 def replica_of(metadata: objects.ObjectMeta, controller: objects.OwnerReference | None, namespace: str) -> Replica:
     """Return what a pod is a replica of; nothing for a pod without a controller, or whose group goes whole."""
-    labels, annotations = metadata.labels or _NO_KEYS, metadata.annotations or _NO_KEYS
-    text = annotations.get(keys.MINIMUM)
-    if controller is None or any(key in labels for key in _WHOLE):
-        return NO_REPLICA if text is None else _useless(shortened(text, _SHOWN), controller is None)
-    kind, name = controller.kind, controller.name
-    if kind == "ReplicaSet":
-        for key, made_by in _HASHES.items():
-            if (ending := labels.get(key)) and name.endswith(f"-{ending}"):
-                kind, name = made_by, name.removesuffix(f"-{ending}")
-                break
-    role = next((labels[key] for key in _ROLES if key in labels), "")
-    if max(map(len, (kind, name, role))) > MAX_NAME:
+    annotations = metadata.annotations
+    text = annotations.get(keys.MINIMUM) if annotations else None
+    if text is not None and len(text) > _SHOWN:
+        text = shortened(text, _SHOWN)
+    if controller is None:
+        return NO_REPLICA if text is None else _useless(text, "the pod has no controller")
+    kind, name, get = controller.kind, controller.name, (metadata.labels or _NO_KEYS).get
+    if len(kind) + len(name) > MAX_NAME:
         return NO_REPLICA
-    return _shared(namespace, kind, name, role, None if text is None else shortened(text, _SHOWN))
+    return _shared(
+        namespace, kind, name, text, get(_HASH), get(_ROLLOUT_HASH), get(_RAY_GROUP), get(_ROLE), get(_LWS), get(_SET)
+    )
 
 
 def name_of(namespace: str, kind: str, name: str) -> WorkloadName:
@@ -72,10 +70,19 @@ def is_ready(status: objects.PodStatus | None) -> bool:
     return not any(each.type == "Ready" and each.status == "False" for each in listed)
 
 
-@lru_cache(maxsize=8192)
-def _shared(namespace: str, kind: str, name: str, role: str, text: str | None) -> Replica:
-    """Return what the pods of one workload share."""
-    workload = name_of(namespace, kind, f"{name}/{role}" if role else name)
+@lru_cache(maxsize=8192)  # the pods of one workload share it, and it is read of each pod that is created
+def _shared(namespace: str, kind: str, name: str, text: str | None, *labels: str | None) -> Replica:
+    """Return what the pods of one workload share, by its controller and the labels that say more."""
+    template, rollout, group, role, *goes_whole = labels
+    if any(goes_whole):
+        return NO_REPLICA if text is None else _useless(text, "the pods of its group go together")
+    if kind == "ReplicaSet":
+        for ending, made_by in ((template, "Deployment"), (rollout, "Rollout")):
+            if ending and name.endswith(f"-{ending}"):
+                kind, name = made_by, name.removesuffix(f"-{ending}")
+                break
+    part = group or role
+    workload = name_of(namespace, kind, f"{name}/{part}" if part else name)
     if text is None:
         return Replica(workload)
     if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
@@ -84,6 +91,5 @@ def _shared(namespace: str, kind: str, name: str, role: str, text: str | None) -
     return Replica(workload, None, f"annotation {keys.MINIMUM} {text!r} is ignored: {expected}")
 
 
-def _useless(text: str, is_alone: bool) -> Replica:
-    why = "the pod has no controller" if is_alone else "the pods of its group go together"
+def _useless(text: str, why: str) -> Replica:
     return Replica(problem=f"annotation {keys.MINIMUM} {text!r} is ignored: {why}")
