@@ -74,7 +74,7 @@ def _commands(path: tuple[str, ...], command: click.Command) -> Iterator[tuple[t
 
 def _section(path: tuple[str, ...], command: click.Command) -> str:
     name = " ".join(path)
-    context = click.Context(command, info_name=name)
+    context = click.Context(command, info_name=name, show_default=True)  # as of every command of options
     usage = " ".join((name, *command.collect_usage_pieces(context)))
     parts = [f"## {name}", inspect.cleandoc(command.help or ""), f"```\n{usage}\n```", _options(command, context)]
     return "\n\n".join(filter(None, [*parts, *_epilog(command.epilog or "")])) + "\n"

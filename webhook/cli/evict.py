@@ -63,7 +63,6 @@ class Options:
         "--repair-after",
         type=click.IntRange(min=1),
         default=STRANDED_SECONDS,
-        show_default=True,
         metavar="SECONDS",
         help="How long a pod may wait for nodes that cannot take it before it is replaced or reported.",
     )

@@ -19,7 +19,6 @@ log_format_option = click.option(
     "--log-format",
     type=click.Choice(LogFormat, case_sensitive=False),
     default=LogFormat.JSON.value,
-    show_default=True,
     help="Format of the log on standard error: for machines or for people.",
 )
 

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.replica import PODS, YES, A, beside, in_flight
 from tests.cluster.support.stores import until
@@ -11,7 +13,7 @@ from webhook.cluster.ledger.team_ledger_client import PATH, Result, result_of
 from webhook.core.model.decision import Charge
 from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 
 
 def left_by(uid, *, lingers=35):
@@ -46,6 +48,19 @@ async def test_a_lingering_charge_expires_in_the_object_and_before_it_is_written
         await until(lambda: not one.world.usage(A).total and not other.world.usage(A).total)
     assert api.count("get") == 0, "no pod is read: it is known to be gone"
     assert dropped == [], "it is no orphan"
+
+
+async def test_kept_room_outlives_its_time_until_the_leader_could_report_its_end(api, one):
+    """The same seconds end what a deleted pod left; room ends here only where no start loop ended it."""
+    ended, room = left_by("u0", lingers=1), left_by("room", lingers=1)._replace(until=1)
+    for flight in (ended, room):
+        decision = LedgerDecision(YES, flight)
+        deadline = asyncio.get_running_loop().time() + 30
+        await one.ledger.commit(lambda decision=decision: decision, deadline=deadline, is_gone=lambda: False)
+    async with beside(one.ledger.drop_orphans(is_leader=lambda: True, report=pytest.fail, unseen_seconds=0.4)):
+        assert in_flight(api) == sorted(flight.pod.uid for flight in (ended, room))
+        await until(lambda: in_flight(api) == [room.pod.uid])
+        await until(lambda: not in_flight(api))
 
 
 async def test_a_pod_with_a_taken_name_is_not_charged(api, one):

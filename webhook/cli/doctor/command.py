@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.command import command, of, option
+from webhook.cli.command import command, of, option, path_option
 from webhook.cli.doctor.findings import Check
 from webhook.cli.options import Layout, kubeconfig_option, layout_option, policy_option
 
@@ -38,6 +38,12 @@ class Options:
         multiple=True,
         type=click.Choice(Check, case_sensitive=False),
         help="Skip a check. Repeatable.",
+    )
+    static: Path | None = path_option(
+        "--static",
+        metavar="FOLDER",
+        help="The folder of `fairgate manifests --static` as an API server has it, or a copy: its files are compared "
+        "with the policy.",
     )
     layout: Layout = of(layout_option)
 

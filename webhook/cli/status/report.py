@@ -4,16 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from webhook.core.explain.board import (
-    Board,
-    DepartmentRow,
-    DeviceGroup,
-    FreeRow,
-    HeldPart,
-    ModelRow,
-    NodeRow,
-    TeamRow,
-)
+from webhook.core.explain.board import Board, DepartmentRow, DeviceGroup, FreeRow, HeldPart, ModelRow, NodeRow, TeamRow
 from webhook.core.model.amount import format_gpus, format_limit
 from webhook.kube.ledger.reports import written_at
 from webhook.page.views.waiting_row import HolderReport

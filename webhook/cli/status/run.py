@@ -17,11 +17,9 @@ from webhook.cli.status.command import Options
 from webhook.cli.status.follow import Follower, Reading
 from webhook.cli.status.report import report_of
 from webhook.cli.status.table import Look, to_lines, to_screenful
-from webhook.cli.terminal import print_problems
 from webhook.cli.world_source import (
     ForbiddenError,
     View,
-    WorldError,
     choose_policy,
     describe_world,
     origin_of,
@@ -30,11 +28,7 @@ from webhook.cli.world_source import (
 )
 from webhook.core.explain.board import board_of
 from webhook.core.model.policy import Policy
-from webhook.policy.problems import PolicyError, PolicyUnreadable
 from webhook.server.settings import LiveCluster
-
-SHOWN: Final = 0
-UNREADABLE: Final = 2
 
 _CLEAR: Final = "\x1b[2J\x1b[1;1H"
 """Clears a terminal, also where the user wants no colors."""
@@ -42,18 +36,13 @@ _CLEAR: Final = "\x1b[2J\x1b[1;1H"
 _PICTURE: Final = "·▁█"
 
 
-def run(options: Options) -> int:
-    """Show the status, and return the exit status."""
-    try:
-        policy = choose_policy(options.policy, options.source)
-        if options.watch:
-            asyncio.run(_watch(options, policy))
-        else:
-            _show_once(options, policy)
-    except (PolicyError, PolicyUnreadable, WorldError) as error:
-        print_problems(error)
-        return UNREADABLE
-    return SHOWN
+def run(options: Options) -> None:
+    """Show the status."""
+    policy = choose_policy(options.policy, options.source)
+    if options.watch:
+        asyncio.run(_watch(options, policy))
+    else:
+        _show_once(options, policy)
 
 
 def _show_once(options: Options, policy: Policy) -> None:

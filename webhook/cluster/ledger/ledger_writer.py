@@ -194,9 +194,13 @@ class LedgerWriter:
                     yield flight
 
     def _is_late(self, flight: InFlightCharge, unseen_seconds: float = 0.0) -> bool:
-        """Return whether, by this process's clock, it is too late for a charge's pod to appear, or to linger."""
+        """Return whether, by this process's clock, it is too late for a charge's pod to appear, or to linger.
+
+        Room that is kept for a pod gets so long besides: the leader's start loop ends it in its time, and reports that.
+        """
         now = self._loop.time()
-        return now - self._first_seen.get(flight.pod.uid, now) > (flight.lingers or unseen_seconds)
+        grace = unseen_seconds if flight.until else 0.0
+        return now - self._first_seen.get(flight.pod.uid, now) > (flight.lingers or unseen_seconds) + grace
 
     async def remove(self) -> None:
         """Delete the object of a removed team, unless it was just written."""

@@ -16,7 +16,6 @@ from webhook.kube.registration.admission_policy import (
     EXEMPT_LABEL,
     admission_policy,
     core_rule,
-    not_exempt_expression,
     own_expression,
     policy_binding,
     trusted_expression,
@@ -24,7 +23,6 @@ from webhook.kube.registration.admission_policy import (
 from webhook.kube.registration.conditions import ABSENT, gpu_pod_expression, metadata_value, quoted
 from webhook.kube.registration.device_guards import device_guards
 from webhook.kube.registration.held_guards import PARAM_REF, held_guards
-from webhook.kube.registration.registration import namespace_selector
 from webhook.kube.registration.size_guards import size_guards
 
 LABELS: Final = "fairgate-labels"
@@ -143,11 +141,11 @@ def _tenancy(labels: Iterable[str], trusted_users: Iterable[str]) -> _Json:
 
 def _forged(policy: Policy, trusted_users: Iterable[str]) -> _Json:
     """Tenants may not create a pod without GPUs that carries Fairgate's keys; the webhook checks pods with GPUs."""
-    guard = _policy(
+    return _policy(
         FORGED,
+        of=policy,
         rules=[core_rule(["pods"], "CREATE")],
         conditions={
-            "is-not-exempt": not_exempt_expression(policy),
             "carries-fairgate-keys": changed_keys_expression(_GUARDED),
             "asks-for-no-gpu": f"!({gpu_pod_expression(policy)})",
         },
@@ -155,8 +153,6 @@ def _forged(policy: Policy, trusted_users: Iterable[str]) -> _Json:
         message=f'"only pods with GPUs may have {", ".join(keys.GUARDED_LABELS + keys.GUARDED_ANNOTATIONS)}: '
         f'remove them ({Code.PROTECTED_KEY_CHANGED})"',
     )
-    guard["spec"]["matchConstraints"]["namespaceSelector"] = namespace_selector(policy)
-    return guard
 
 
 def _grace(policy: Policy, trusted_users: Iterable[str]) -> _Json:
@@ -172,11 +168,11 @@ def _grace(policy: Policy, trusted_users: Iterable[str]) -> _Json:
         f"(has({evicted}) && has({evicted}.gracePeriodSeconds) ? {evicted}.gracePeriodSeconds : 0)"
     )
     of_gpus = gpu_pod_expression(policy, spec="dyn(oldObject).spec")
-    guard = _policy(
+    return _policy(
         GRACE,
+        of=policy,
         rules=[core_rule(["pods"], "DELETE"), core_rule(["pods/eviction"], "CREATE")],
         conditions={
-            "is-not-exempt": not_exempt_expression(policy),
             "asks-for-long": f"({requested}) > {longest}",
             "may-hold-gpus": f'request.operation == "CREATE" || {of_gpus}',
         },
@@ -186,8 +182,6 @@ def _grace(policy: Policy, trusted_users: Iterable[str]) -> _Json:
         message=f'"the grace period of a pod with GPUs is at most {longest} seconds: '
         f'set a shorter one, or none ({Code.GRACE_PERIOD_TOO_LONG})"',
     )
-    guard["spec"]["matchConstraints"]["namespaceSelector"] = namespace_selector(policy)
-    return guard
 
 
 def changed_keys_expression(guarded: Iterable[tuple[str, Iterable[str]]]) -> str:
@@ -219,6 +213,5 @@ def _selecting_labels(policy: Policy) -> Iterator[str]:
             yield from (requirement.key for requirement in team.namespace_selector.requirements)
 
 
-def _policy(name: str, *, rules: list[_Json], conditions: dict[str, str], allowed: str, message: str) -> _Json:
-    validation = {"expression": allowed, "messageExpression": message}
-    return admission_policy(name, rules=rules, conditions=conditions, validations=[validation])
+def _policy(name: str, *, allowed: str, message: str, **parts: Any) -> _Json:  # noqa: ANN401 - of admission_policy
+    return admission_policy(name, validations=[{"expression": allowed, "messageExpression": message}], **parts)

@@ -6,7 +6,7 @@ from webhook.core.gangs.gang_line import GangLine
 from webhook.core.gangs.late_members import EndedReservations, ended_reservations
 from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.model.pod import Resident
-from webhook.core.model.text import duration
+from webhook.core.model.text import duration, plural
 from webhook.core.starting.assumed_starts import AssumedStarts
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.kube.objects.events import EventReason
@@ -60,7 +60,8 @@ class GangWatch:
         started = self._member(lost.gang)
         if started is not None:
             seconds = self._world.policy.queue.gang_timeout_seconds
-            text = f"{len(new)} pods of its gang did not come within {duration(seconds)}: their room is kept no longer"
+            pods, whose = plural(len(new), "pod"), "its" if len(new) == 1 else "their"
+            text = f"{pods} of its gang did not come within {duration(seconds)}: {whose} room is kept no longer"
             self._context.report(started, EventReason.GANG_TIMED_OUT, text)
 
     def _member(self, gang: GangId) -> Resident | None:
