@@ -216,6 +216,7 @@ def plan_fields(move: Move) -> dict[str, object]:
         "node": move.node,
         "victims": [f"{victim.namespace}/{victim.name}" for victim in move.victims],
         "gangs_broken": cost.gangs,
+        "below_minimum": cost.below,
         "trimmed": sorted({victim.replica_of for victim in move.victims if victim.replica_of is not None}),
         "surplus_gpus": gpu_number(cost.surplus),
         "lost_gpu_seconds": gpu_number(cost.lost_work),

@@ -114,11 +114,8 @@ class CostScale:
             self.no_minimum_after is not None and victim.started_at > self.no_minimum_after
         )
 
-    def cost_of(self, victims: Sequence[Victim], *, gangs: int, is_gang: bool = False) -> VictimCost:
-        """Return what victims cost, without the GPUs beyond the need, and without what their minimums cost.
-
-        `is_gang`: they go with their whole gang, and its work is lost.
-        """
+    def cost_of(self, victims: Sequence[Victim], *, gangs: int) -> VictimCost:
+        """Return what victims cost, without the GPUs beyond the need, and without what their minimums cost."""
         most = max(self.over_share.values(), default=0)
         return VictimCost(
             departments=sum(victim.demand.gpus * self.departments.get(victim.team, 0) for victim in victims)
@@ -128,7 +125,7 @@ class CostScale:
             lost_work=sum(
                 victim.demand.gpus * max(0, self.now - victim.saved_at)
                 for victim in victims
-                if is_gang or victim.replica_of is None or not self.surplus.loses_no_work(victim)
+                if victim.replica_of is None or not self.surplus.loses_no_work(victim)
             ),
             failures=sum(
                 share_used(self.failure_limits.left(victim.workload))

@@ -323,7 +323,8 @@ def _carry_out(pods: Sequence[ReclaimPod], found: _Found, trial: Trial, snapshot
     outcomes: list[Outcome] = []
     scale, joint = trial.scale(pods[0].team, NO_OVERRIDES), found.choice.cost
     alone = scale.cost_of(found.choice.victims, gangs=0)
-    extra = VictimCost(gangs=joint.gangs, surplus=joint.surplus, failures=joint.failures - alone.failures)
+    failures = joint.failures - alone.failures
+    extra = VictimCost(gangs=joint.gangs, surplus=joint.surplus, failures=failures, below=joint.below)
     left, fleet = {victim.uid: victim for victim in found.choice.victims}, snapshot.fleet
     for each, node in zip(pods, found.nodes, strict=True):
         mine: list[Victim] = []

@@ -85,7 +85,7 @@ def _unit(victims: tuple[Victim, ...], need: Need, scale: CostScale) -> Unit:
     is_broken = is_more_than_needed(victims, freed, need, room=NO_DEVICES)
     is_gang = any(victim.gang is not None for victim in victims)
     trims = scale.surplus.trims(victims, is_whole=is_gang)
-    cost = scale.cost_of(victims, gangs=int(is_broken and not (is_gang and trims)), is_gang=is_gang)
+    cost = scale.cost_of(victims, gangs=int(is_broken))
     guards = Counter(guard for victim in victims for guard in victim.guards)
     return Unit(victims, (gpus,), gpus, cost, departures(victims), tuple(guards.items()), trims)
 

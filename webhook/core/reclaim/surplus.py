@@ -1,11 +1,11 @@
 """The surplus of workloads that state a minimum: it goes first, from many workloads before one loses more.
 
-A replica beyond its workload's minimum loses no work: its owner says that it may go. Each further one of a workload
-costs more, as a failure does (failures.py), so that workloads lose one each before one loses two. A workload that falls
-below its minimum counts as a broken gang. That never forbids a plan: what is borrowed goes back to its owner, whatever
-a borrower states.
+A replica of a workload that states a minimum loses no work: its owner says that it may go. Each further one of a
+workload costs more, as a failure does (failures.py), so that workloads lose one each before one loses two. How many
+workloads fall below their minimums counts before all criteria. That never forbids a plan: what is borrowed goes back to
+its owner, whatever a borrower states. All this depends on how many replicas of each workload go, not on which.
 
-An elastic gang loses single members down to its minimum; below that it goes whole.
+An elastic gang loses single members down to its minimum; below that it goes whole, and loses its work.
 """
 
 from collections import Counter
@@ -51,8 +51,8 @@ class Surplus:
         return max(0, replicas.spare - self._taken[workload])
 
     def loses_no_work(self, victim: Victim) -> bool:
-        """Whether a victim that goes alone is beyond its workload's minimum."""
-        return bool(victim.replica_of and self.spare(victim.replica_of))
+        """Whether a victim that goes alone is a replica of a workload with a minimum that counts."""
+        return victim.gang is None and self.spare(victim.replica_of) is not None
 
     def trims(self, victims: Iterable[Victim], *, is_whole: bool = False) -> tuple[Trim, ...]:
         """Return what victims that go together take of workloads with a minimum that counts."""
@@ -76,19 +76,19 @@ class Surplus:
         """
         if not trims:
             return _NO_COST
-        gangs = failures = 0
+        below = failures = 0
         for workload, pods, is_member, is_whole in trims:
             spare, before = self.spare(workload) or 0, taken.get(workload, 0)
             if is_whole and before == 0:
-                taken[workload], gangs = _ALL, 1
+                taken[workload], below = _ALL, 1
                 continue
             after = before + pods
             if before == _ALL or is_whole or (is_member and after > spare):
                 return None
             taken[workload] = after
             failures += sum(share_used(spare - number) for number in range(before, after))
-            gangs += before <= spare < after
-        return VictimCost(gangs=gangs, failures=failures)
+            below += before <= spare < after
+        return VictimCost(below=below, failures=failures)
 
 
 NO_SURPLUS: Final = Surplus(Minimums())

@@ -28,7 +28,7 @@ from webhook.core.reclaim.shared_devices import Going
 from webhook.core.reclaim.shortfall import missing_gpus, missing_on, shortfall
 from webhook.core.reclaim.surplus import Surplus
 from webhook.core.reclaim.victim import NOWHERE, Victim
-from webhook.core.reclaim.victim_cost import VictimCost
+from webhook.core.reclaim.victim_cost import BEFORE_CRITERIA, VictimCost
 from webhook.core.reclaim.victim_search import VictimChoice, clear, departures
 
 
@@ -64,7 +64,7 @@ class Trial:
         self._failures: dict[WorkloadId, Remaining] = dict(snapshot.failures)
         self.surplus = Surplus(snapshot.minimums)
         place = snapshot.order.index(ReclaimCost.LOST_WORK)
-        self._ahead, self._behind = (0,) * (place + 1), (0,) * (len(snapshot.order) - place - 1)
+        self._ahead, self._behind = (0,) * (place + BEFORE_CRITERIA), (0,) * (len(snapshot.order) - place - 1)
         self._offers: dict[tuple[Demand, int, Overrides, DepartmentName | None], _Offers] = {}
         self._groups: dict[tuple[Overrides, DepartmentName | None], dict[GangId, Group]] = {}
         going = Going(snapshot.sharing, together=[leaving.uid for leaving in snapshot.leaving])

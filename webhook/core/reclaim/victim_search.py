@@ -183,7 +183,7 @@ def _grouped(victims: tuple[Victim, ...], scale: CostScale, *, may_go_now: bool)
     sharing = frozenset(victim.uid for victim in victims if victim.demand.own is not None)
     gpus = sum(victim.demand.gpus for victim in victims)
     is_gang = any(victim.gang is not None for victim in victims)
-    cost, trims = scale.cost_of(victims, gangs=0, is_gang=is_gang), scale.surplus.trims(victims, is_whole=is_gang)
+    cost, trims = scale.cost_of(victims, gangs=0), scale.surplus.trims(victims, is_whole=is_gang)
     return Group(victims, on, gpus, cost, departures(victims), tuple(guards.items()), may_go_now, sharing, trims)
 
 
@@ -217,10 +217,7 @@ def _together(group: Group, need: Need, nodes: Collection[NodeName], *, room: No
     there = [victim for node in nodes for victim in group.on.get(node, ())]
     freed = [need.freed_by(victim.demand, victim.node) for victim in there]
     here = tuple([sum(part) for part in zip(*freed, strict=True)])
-    is_below_minimum = any(trim.is_whole for trim in group.trims)  # that counts as broken already
-    is_broken = not is_below_minimum and (
-        len(there) < len(group.victims) or is_more_than_needed(there, freed, need, room=room)
-    )
+    is_broken = len(there) < len(group.victims) or is_more_than_needed(there, freed, need, room=room)
     cost = group.cost.plus(VictimCost(gangs=int(is_broken)))
     return Unit(group.victims, here, group.gpus, cost, group.departures, group.guards, group.trims)
 
