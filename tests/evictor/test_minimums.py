@@ -75,3 +75,22 @@ async def test_one_replica_each_with_a_minimum_of_one_sends_none_either(stage):
         replicas(stage, f"forged{number}-", 1, on="n0", minimum=1)
         stage.borrower(f"honest{number}", on="n1", created=OLD, status={"phase": "Running", "startTime": OLD})
     assert await left_of(stage, 2, "honest", "forged") == [4, 2]
+
+
+@pytest.mark.parametrize(("need", "left"), [(1, 3), (2, 2), (3, 0)])
+async def test_an_elastic_job_loses_single_workers_down_to_its_minimum_and_goes_whole_below_it(stage, need, left):
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "train", "uid": "t", "controller": True}
+    labels = {"training.kubeflow.org/job-name": "train", "training.kubeflow.org/replica-type": "worker"}
+    stage.node("n0")
+    for number in range(4):
+        stage.borrower(
+            f"worker{number}",
+            on="n0",
+            gang=labels,
+            ownerReferences=[owner],
+            annotations={"fairgate.dev/minimum": "2"},
+            status={"phase": "Running", "startTime": OLD},
+        )
+    async with stage.leader(POOR):
+        stage.asker("need", gpus=need)
+        await stage.until(lambda: len(stage.names()) == left + 1)
