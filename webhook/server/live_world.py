@@ -102,7 +102,12 @@ class LiveWorld:
         autoscalers = AutoscalerWatch(connection, world, note=_noting(logs, note))
         feed = Feed(
             connection,
-            (quota_kind(quotas), *kinds, scaler_kind(world.minimums), ledger.kind()),
+            (
+                quota_kind(quotas),
+                *kinds,
+                scaler_kind(world.minimums, lambda *_: world.on_usage_changed()),
+                ledger.kind(),
+            ),
             autoscalers=autoscalers,
         )
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
