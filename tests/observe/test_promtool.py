@@ -68,6 +68,7 @@ HEALTHY = {
     'fairgate_idle_gpus{team="a"}': "0",
     'fairgate_idle_readings_total{outcome="read"}': "0+1",
     'fairgate_idle_readings_total{outcome="failed"}': "0+0.1",
+    'fairgate_notify_failing{target="t"}': "0",
 }
 TROUBLE = {
     "FairgateServerAbsent": {'fairgate_build_info{component="server",instance="s"}': None},
@@ -99,6 +100,7 @@ TROUBLE = {
     "FairgateNoLeader": {'fairgate_leader{lease="fairgate",instance="s"}': "0"},
     "FairgateTwoLeaders": {'fairgate_leader{lease="fairgate",instance="t"}': "1"},
     "FairgateEventsDropped": {'fairgate_events_total{outcome="dropped",instance="s"}': "0+1"},
+    "FairgateMessagesNotDelivered": {'fairgate_notify_failing{target="t"}': "1"},
     "FairgatePolicyRefused": {'fairgate_policy_last_reload_successful{instance="s"}': "0"},
     "FairgatePoliciesDiffer": {
         'fairgate_policy_info{policy="p1",instance="t"}': None,

@@ -19,6 +19,7 @@ class EvictorState:
     why_not_ready: Callable[[], str | None]
     unevictable: Callable[[], list[str]]
     idle_problem: Callable[[], str]
+    notify_problems: Callable[[], list[str]]
 
     def report(self, at: str) -> ReplicaReport:
         """Return the evictor's state now; `at` is the time of day."""
@@ -35,4 +36,5 @@ class EvictorState:
             not_ready=[shortened(f"world: {why}")] if why else [],
             unevictable=[shortened(text) for text in self.unevictable()],
             idle_problem=shortened(self.idle_problem()),
+            notify=[shortened(text) for text in self.notify_problems()],
         )

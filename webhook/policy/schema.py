@@ -30,6 +30,7 @@ from webhook.policy.field_types import (
     TeamRef,
 )
 from webhook.policy.idle import Idle
+from webhook.policy.notify import Notify
 from webhook.policy.selectors import Expression, Protected, Selector, Toleration
 from webhook.policy.spec import Spec
 from webhook.policy.teams import Defaults, Team
@@ -272,3 +273,4 @@ class PolicyFile(Spec):
     workloads: Workloads = Field(
         default=Workloads(), description="How objects that create pods are checked as a whole."
     )
+    notify: Notify = Field(default=Notify(), description="Messages to people by HTTP. Default: none.")

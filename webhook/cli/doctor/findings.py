@@ -29,6 +29,7 @@ class Check(StrEnum):
     NODES = "nodes"
     IDLE = "idle"
     AUTOSCALERS = "autoscalers"
+    NOTIFY = "notify"
     COEXISTENCE = "coexistence"
 
 

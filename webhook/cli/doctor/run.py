@@ -40,7 +40,15 @@ from webhook.kube.registration.static_registration import NOT_STATIC, StaticRegi
 from webhook.observe.process import Component
 from webhook.policy.load import load
 
-_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES, Check.IDLE, Check.AUTOSCALERS)
+_OF_REPORTS: Final = (
+    Check.SERVER,
+    Check.LEADER,
+    Check.EVICTOR,
+    Check.NODES,
+    Check.IDLE,
+    Check.AUTOSCALERS,
+    Check.NOTIFY,
+)
 
 
 class DoctorReport(msgspec.Struct):
@@ -142,6 +150,7 @@ def judge(observed: Observations) -> list[Finding]:
         findings += processes.check_nodes(servers)
         findings += processes.check_idle(evictors_alive, policy)
         findings += autoscalers.check_autoscalers(servers)
+        findings += processes.check_notify(processes_alive, policy)
     return findings + ok(Check.COEXISTENCE, evidence.others.text)
 
 

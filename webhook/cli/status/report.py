@@ -1,5 +1,6 @@
 """The status as data: the stable format of `-o json` and `-o yaml`."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -157,10 +158,15 @@ class StatusReport(msgspec.Struct, rename="camel", omit_defaults=True):
     idle_unknown: Annotated[
         str, msgspec.Meta(description="why it is not known which pods use their GPUs; left out if it is")
     ] = ""
+    notify: Annotated[
+        list[str], msgspec.Meta(description="targets that messages to people do not reach; left out if there are none")
+    ] = []
 
 
-def report_of(board: Board, left_out: list[str], *, idle_unknown: str = "") -> StatusReport:
-    """Return a board as data."""
+def report_of(
+    board: Board, left_out: list[str], unreached: Sequence[str] = (), *, idle_unknown: str = ""
+) -> StatusReport:
+    """Return a board as data; `unreached` are targets of messages."""
     return StatusReport(
         [_team(team) for team in board.teams],
         [_node(node) for node in board.nodes],
@@ -185,6 +191,7 @@ def report_of(board: Board, left_out: list[str], *, idle_unknown: str = "") -> S
             for pod in each.pods
         ],
         idle_unknown,
+        list(unreached),
     )
 
 

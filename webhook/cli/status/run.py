@@ -5,6 +5,7 @@ import contextlib
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,6 +17,7 @@ from webhook.cli.serialization import to_data
 from webhook.cli.status.command import Options
 from webhook.cli.status.follow import Follower, Reading
 from webhook.cli.status.idle import IdleProblem
+from webhook.cli.status.notify_problems import notify_problems
 from webhook.cli.status.report import report_of
 from webhook.cli.status.table import Look, to_lines, to_screenful
 from webhook.cli.world_source import (
@@ -49,9 +51,12 @@ def run(options: Options) -> None:
 def _show_once(options: Options, policy: Policy) -> None:
     with progress("Reading"):
         reading = Reading(_read(options, policy), origin_of(options.source))
+        unreached = notify_problems(options.source, policy)
     reading.view.coverage.print_note()
     unknown = asyncio.run(IdleProblem(options.source).read(reading.view.world.policy))
-    click.echo(_written(options, reading, unknown), nl=False)  # rich hides standard output while it shows a status
+    click.echo(
+        _written(options, reading, unknown, unreached), nl=False
+    )  # rich hides standard output while it shows a status
 
 
 def _read(options: Options, policy: Policy) -> View:
@@ -87,14 +92,16 @@ def _redraw(options: Options, reading: Reading, unknown: str) -> None:
         click.echo(_written(options, reading, unknown), nl=False)
 
 
-def _written(options: Options, reading: Reading, unknown: str, *, height: int | None = None) -> str:
-    """Return the status; `height` is how many lines a table may have."""
+def _written(
+    options: Options, reading: Reading, unknown: str, unreached: Sequence[str] = (), *, height: int | None = None
+) -> str:
+    """Return the status; `height` is how many lines a table may have, `unreached` are targets of messages."""
     view = reading.view
     board, notes = board_of(view.world), view.coverage.notes()
     if not view.coverage.is_room_known:
         board = replace(board, free=())
     if options.layout.is_data:
-        return to_data(report_of(board, notes, idle_unknown=unknown), options.layout)
+        return to_data(report_of(board, notes, unreached, idle_unknown=unknown), options.layout)
     look = Look(
         width=columns(),
         is_colored=is_colored(),
@@ -108,6 +115,7 @@ def _written(options: Options, reading: Reading, unknown: str, *, height: int | 
         source += f"\nSTALE: {reading.why_stale}"
     if unknown:
         source += f"\nIDLE: it is not known which pods use their GPUs: {unknown}"
+    source += "".join(f"\nmessages to people: {text}" for text in unreached)
     lines = to_lines(board, look, source=source) if height is None else to_screenful(board, look, height, source=source)
     return "\n".join(lines) + "\n"
 

@@ -45,7 +45,7 @@ class CostBounds:
             factors = self._of_teams[victims.teams] = (department, self._least_over(victims.teams))
         lost = victims.least_loss(gpus, self._now)
         used = max(0, gpus - victims.idle) if self._has_idle else 0
-        return VictimCost(gpus * factors[0], 0, surplus, lost, 0, gpus * factors[1], int(age), used)
+        return VictimCost(gpus * factors[0], 0, surplus, lost, 0, gpus * factors[1], int(age), used=used)
 
     def _least_over(self, teams: Set[TeamName]) -> Units:
         return self._most - max((self._over_share.get(team, 0) for team in teams), default=0)
