@@ -255,6 +255,23 @@ def test_the_webhooks_have_the_annotations_given(flags):
     assert all("annotations" not in each["metadata"] for each in kinds(render(), *WEBHOOKS))
 
 
+def test_messages_get_their_secrets_and_their_ports():
+    rendered = render("--set", "notify.secretName=people", "--set", "notify.ports={443,9093}")
+    [deployment] = kinds(rendered, "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    [volume] = [each for each in pod["volumes"] if each["name"] == "notify"]
+    assert volume["secret"] == {"secretName": "people", "optional": True}
+    for container in pod["containers"]:
+        [mount] = [each for each in container["volumeMounts"] if each["name"] == "notify"]
+        assert mount["readOnly"]
+        assert f"--notify-secrets={mount['mountPath']}" in container["args"]
+    [policy] = kinds(rendered, "NetworkPolicy")
+    ports = [(each["port"], each["protocol"]) for each in policy["spec"]["egress"][0]["ports"]]
+    assert ports == [(443, "TCP"), (6443, "TCP"), (9093, "TCP"), (53, "UDP"), (53, "TCP")]
+    assert kinds(rendered, "Role", "ClusterRole") == kinds(render(), "Role", "ClusterRole")
+    assert "notify" not in yaml.safe_dump_all(kinds(render(), "Deployment", "NetworkPolicy"))
+
+
 def test_with_a_history_each_server_keeps_a_volume_of_its_own():
     rendered = render("-f", CHART / "ci" / "history-values.yaml")
     [servers] = kinds(rendered, "StatefulSet")

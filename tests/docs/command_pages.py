@@ -26,6 +26,7 @@ from webhook.cli.serialization import schema_of
 from webhook.cli.simulate.results import SimulationReport
 from webhook.cli.status.report import StatusReport
 from webhook.cli.uninstall.report import UninstallReport
+from webhook.notify.message import Message
 
 _HEAD = """# Command line
 
@@ -50,9 +51,10 @@ _DATA: Final = {
     "review": ReviewReport,
     "simulate": SimulationReport,
     "status": StatusReport,
+    "notify": Message,
     "uninstall": UninstallReport,
 }
-"""The JSON output of commands."""
+"""The JSON output of commands, and of messages to people."""
 
 
 def pages() -> dict[str, str]:

@@ -14,6 +14,7 @@ from webhook.cli.service import (
     end_restored,
     listen_address,
     log_format_option,
+    notify_secrets_option,
     policy_folder_option,
     run_service,
 )
@@ -149,6 +150,7 @@ class Options:
         metavar="MB",
         help="How large its file may become; before that the oldest days are deleted.",
     )
+    notify_secrets: Path | None = of(notify_secrets_option)
     lease_seconds: int = of(lease_option)
     enforce: Enforcement | None = of(enforce_option)
 
@@ -193,6 +195,7 @@ def serve(options: Options) -> None:
         enforce=options.enforce,
         history=options.history,
         history_bounds=HistoryBounds(days=options.history_days, megabytes=options.history_megabytes),
+        notify_secrets=options.notify_secrets,
     )
     try:
         run_service(run(settings))

@@ -23,6 +23,14 @@ log_format_option = click.option(
 )
 
 
+notify_secrets_option = click.option(
+    "--notify-secrets",
+    type=PATH,
+    metavar="DIR",
+    help="Folder of the files that `notify` in the policy names: addresses, tokens, CAs. Read for each message.",
+)
+
+
 def listen_address(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Address | None:
     """Parse the value of --listen, for click."""
     if value is None:

@@ -6,8 +6,9 @@ from typing import Final, NamedTuple
 
 from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Outcome, Refused
 from webhook.cluster.writes.owner_events import OwnerEvent
-from webhook.core.model.amount import Units, gpu_number, gpus_text
+from webhook.core.model.amount import Units, format_gpus, gpu_number, gpus_text
 from webhook.core.model.names import TeamName, Uid
+from webhook.core.model.notify_rules import NotifyKind
 from webhook.core.model.text import plural_gpus
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_outlook import WHY_NOT
@@ -19,6 +20,7 @@ from webhook.core.world.world import World
 from webhook.evictor.evictor_context import EvictorContext
 from webhook.kube.objects.events import EventReason, ObjectRef
 from webhook.kube.reclaim.holds import rfc3339
+from webhook.notify.message import Item, Subject, item
 
 _WHAT_FAILED: Final = {
     EvictionObstacle.BUDGET: "its disruption budget does not allow it",
@@ -31,9 +33,16 @@ _NAMED = 5
 
 
 class EvictionReporter:
-    """Reports what one evictor does. `notify_owner` queues Events on the owners of victims."""
+    """Reports what one evictor does. `notify_owner` queues Events on owners of victims, `notify` messages to people."""
 
-    def __init__(self, context: EvictorContext, *, notify_owner: Callable[[OwnerEvent], None]) -> None:
+    def __init__(
+        self,
+        context: EvictorContext,
+        *,
+        notify_owner: Callable[[OwnerEvent], None],
+        notify: Callable[[Subject, Item], None],
+    ) -> None:
+        self._notify = notify
         self._publish = context.report
         self._world = context.cluster_view.world
         self._reclaim_index = context.cluster_view.reclaim_index
@@ -99,6 +108,9 @@ class EvictionReporter:
                         self._publish(target, EventReason.RECLAIMED, f"evicted: {why}")
                         text, series = f"pod {target.name} was evicted: {why}", f"for team {waiting.team}"
                         self._publish_on_controller(gpu_pod, EventReason.RECLAIMED, text, series=series)
+                        gpus = format_gpus(gpu_pod.demand.gpus)
+                        pod = item(why, at=rfc3339(now), namespace=target.namespace, name=target.name, gpus=gpus)
+                        self._notify(Subject(NotifyKind.EVICTIONS, gpu_pod.team), pod)
             case Evicted.GONE:
                 self._metrics.eviction("gone")
             case Refused():

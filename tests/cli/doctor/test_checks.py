@@ -351,6 +351,26 @@ def test_the_leader_says_what_it_knows_of_autoscalers(said, want):
     assert all(bool(each.remedy) == (each.state != "ok") for each in checks)
 
 
+NOTIFYING = stage.parse(
+    {"p.yaml": stage.DOCUMENT + b"notify: {targets: [{name: on-call, url: 'https://h/'}]}"}, origin="p"
+)
+
+
+@pytest.mark.parametrize(
+    ("policy", "said", "want"),
+    [
+        (POLICY, [], [("ok", "policy names no target of messages to people")]),
+        (NOTIFYING, [], [("ok", "messages reach on-call")]),
+        (NOTIFYING, ["target on-call: HTTP 401"], [("wrong", "target on-call: HTTP 401 (from pod-1_a)")]),
+    ],
+    ids=["no targets", "reached", "not reached"],
+)
+def test_targets_of_messages_are_checked_where_policy_has_some(policy, said, want):
+    alive = replicas(**{"pod-1_a": process(leading=True, notify=said)})
+    found = [each for each in findings(replace(HEALTHY, policy=policy), **alive) if each.check == "notify"]
+    assert [(each.state, each.message) for each in found] == want
+
+
 def test_another_queue_is_named_and_is_no_problem():
     found = findings(others=ProductsFound(("Kueue",)))
     assert found[-1].message == "Kueue is installed: docs/coexistence.md#kueue"

@@ -8,7 +8,7 @@ from typing import Any, Final
 from cryptography import x509
 
 from certs.authority import names_missing
-from certs.pair import CertificateError, is_issued_by, read_certificates, why_unusable
+from certs.pair import CertificateError, is_issued_by, read_certificates, why_not_renewed, why_unusable
 from webhook.cli.doctor.findings import Check, Finding, missing_right, ok, skipped, unknown, wrong
 from webhook.cli.doctor.processes import Process
 from webhook.cli.formatting import plural
@@ -24,8 +24,6 @@ from webhook.kube.registration.installation import Probe, ProbeOutcome, WebhookE
 from webhook.kube.registration.registration_sync import GUARD, excluding_keys
 
 _APPLY: Final = "apply what `fairgate manifests` prints, or `helm upgrade`; docs/operations.md#the-webhooks"
-_LATE_SHARE: Final = 6
-"""Certificates are renewed in the last third of their lifetime: in the last sixth, renewal has failed."""
 _NOT_COMPARED: Final = "not compared with the policy"
 _IN_STEP: Final = "up to date with the policy"
 _WRITE: Final = (
@@ -206,11 +204,8 @@ def _validity(name: str, leaf: x509.Certificate, moment: datetime) -> list[Findi
     check = Check.CERTIFICATES
     if why := why_unusable(leaf, moment, name=f"the certificate of {name}"):
         return wrong(check, [why], "see docs/operations.md#certificates: renewal failed, or a clock is wrong")
-    left = leaf.not_valid_after_utc - moment
-    if left < (leaf.not_valid_after_utc - leaf.not_valid_before_utc) / _LATE_SHARE:
-        text = f"the certificate of {name} was not renewed and expires at {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
-        return wrong(check, [text], "its log says why it is not renewed (`certificate kept`)")
-    return []
+    why = why_not_renewed(leaf, moment, name=f"the certificate of {name}")
+    return wrong(check, filter(None, [why]), "its log says why it is not renewed (`certificate kept`)")
 
 
 def _trust(chains: Mapping[str, list[x509.Certificate]], callers: Iterable[WebhookEndpoint]) -> list[Finding]:

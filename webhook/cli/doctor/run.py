@@ -40,7 +40,7 @@ from webhook.kube.registration.static_registration import NOT_STATIC, StaticRegi
 from webhook.observe.process import Component
 from webhook.policy.load import load
 
-_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES, Check.AUTOSCALERS)
+_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES, Check.AUTOSCALERS, Check.NOTIFY)
 
 
 class DoctorReport(msgspec.Struct):
@@ -139,6 +139,7 @@ def judge(observed: Observations) -> list[Finding]:
     if not isinstance(evidence.replicas, ReadForbidden):
         findings += processes.check_nodes(servers)
         findings += autoscalers.check_autoscalers(servers)
+        findings += processes.check_notify(processes_alive, policy)
     return findings + ok(Check.COEXISTENCE, evidence.others.text)
 
 
