@@ -24,7 +24,6 @@ PYTHON, TORCHRUN = BIN / "python", BIN / "torchrun"
 ENDED = 128 + signal.SIGTERM
 ALL = list(range(STEPS))
 PLAIN = (PYTHON, "plain.py")
-TRAINER = (PYTHON, "huggingface.py")
 TWO_RANKS = (TORCHRUN, "--nproc-per-node", "2", "--standalone", "elastic.py")
 STATE = "import sys, torch; print(torch.load(sys.argv[1])['model'])"
 
@@ -133,18 +132,25 @@ def test_agents_that_stay_go_on_without_the_evicted_one(container, weights, undi
     assert weights(container) == undisturbed
 
 
-def test_the_trainer_saves_by_its_callback_and_goes_on(container):
-    with killed_on_failure(container.start(*TRAINER)) as process:
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        pytest.param((PYTHON, "huggingface.py"), ENDED, id="one process"),
+        pytest.param((TORCHRUN, "--nproc-per-node", "2", "--standalone", "huggingface.py"), 1, id="two ranks"),
+    ],
+)
+def test_the_trainer_saves_by_its_callback_and_goes_on(container, command, status):
+    with killed_on_failure(container.start(*command)) as process:
         container.done(5)
         container.notice()
         wait_for(lambda: checkpoints(container), what="a checkpoint")
         container.done(len(container.steps()) + 5)
         assert (process.poll(), len(checkpoints(container))) == (None, 1)
-        assert end(process) == ENDED
+        assert end(process) == status
     assert len(checkpoints(container)) == 2
     half = container.folder / "data" / "run" / f"checkpoint-{STEPS}"
     half.mkdir()  # a save that SIGKILL cut off
-    assert container.start(*TRAINER).wait(120) == 0
+    assert container.start(*command).wait(120) == 0
     assert container.steps() == ALL
 
 

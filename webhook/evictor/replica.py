@@ -19,6 +19,7 @@ class EvictorState:
     why_not_ready: Callable[[], str | None]
     unevictable: Callable[[], list[str]]
     moving: Callable[[], str]
+    idle_problem: Callable[[], str]
     notify_problems: Callable[[], list[str]]
 
     def report(self, at: str) -> ReplicaReport:
@@ -36,5 +37,6 @@ class EvictorState:
             not_ready=[shortened(f"world: {why}")] if why else [],
             unevictable=[shortened(text) for text in self.unevictable()],
             moving=shortened(self.moving()),
+            idle_problem=shortened(self.idle_problem()),
             notify=[shortened(text) for text in self.notify_problems()],
         )

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Outcome, Refused
 from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.model.amount import Units, format_gpus, gpu_number, gpus_text
-from webhook.core.model.names import TeamName, Uid
+from webhook.core.model.names import TeamName, Uid, WorkloadName
 from webhook.core.model.notify_rules import NotifyKind
 from webhook.core.model.text import plural_gpus
 from webhook.core.reclaim.limit_plan import LimitMove
@@ -17,9 +17,9 @@ from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget
 from webhook.core.reclaim.victim import Victim
 from webhook.core.world.world import World
-from webhook.evictor.evictor_context import EvictorContext
+from webhook.evictor.evictor_context import EvictorContext, controller_ref
 from webhook.evictor.moves.move_reporter import MoveReporter
-from webhook.kube.objects.events import EventReason, ObjectRef
+from webhook.kube.objects.events import EventReason
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.notify.message import Item, Subject, item
 
@@ -67,7 +67,7 @@ class EvictionReporter:
             self._publish_on_both(waiting, EventReason.RECLAIMING, _plan_text(move, sums))
             for victim in move.victims if is_notice else ():
                 why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
-                self._will_be_evicted(victim, at, why)
+                self._will_be_evicted(victim, at, why + self._of_minimum(victim.replica_of))
 
     def limits_planned(self, moves: Iterable[LimitMove], *, at: int, is_notice: bool) -> None:
         """Report plans for pods in line, before anything is done."""
@@ -82,7 +82,7 @@ class EvictionReporter:
             self._publish_on_both(waiting, EventReason.RECLAIMING, text)
             for victim in move.victims if is_notice else ():
                 why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
-                self._will_be_evicted(victim, at, why)
+                self._will_be_evicted(victim, at, why + self._of_minimum(victim.replica_of))
 
     def not_planned(self, refused: Iterable[NotPlanned]) -> None:
         """Report pods for which nothing can be done, once for each cause."""
@@ -110,9 +110,12 @@ class EvictionReporter:
                 elif gpu_pod is not None:
                     since = max(gpu_pod.started_at or gpu_pod.pod.created, gpu_pod.saved_at)
                     lost = gpu_pod.demand.gpus * max(0, now - since)
-                    self._metrics.victim(gpu_pod.team, gpu_unit_seconds=lost)
+                    replicas = self._world.minimums.of(gpu_pod.pod.replica.workload)
+                    is_surplus = replicas is not None and replicas.has_surplus and replicas.spare > 0
+                    self._metrics.victim(gpu_pod.team, gpu_unit_seconds=lost, is_surplus=is_surplus)
                     if waiting is not None:
                         why = _reason(waiting, gpu_pod.team, gpu_pod.demand.gpus, self._sums())
+                        why += self._of_minimum(gpu_pod.pod.replica.workload)
                         self._publish(target, EventReason.RECLAIMED, f"evicted: {why}")
                         text, series = f"pod {target.name} was evicted: {why}", f"for team {waiting.team}"
                         self._publish_on_controller(gpu_pod, EventReason.RECLAIMED, text, series=series)
@@ -186,6 +189,11 @@ class EvictionReporter:
             return None
         return _Asker(waiting.team, waiting.pod.namespace, waiting.pod.name, waiting.pod.demand.gpus)
 
+    def _of_minimum(self, workload: WorkloadName | None) -> str:
+        """Return what its workload's minimum means for a victim; "" where it has none."""
+        replicas = None if workload is None else self._world.minimums.of(workload)
+        return "" if replicas is None else f"; {replicas.statement.text}"
+
     def _will_be_evicted(self, victim: Victim, at: int, why: str) -> None:
         text = f"will be evicted at {rfc3339(at)}: {why}. Save your work until then"
         self._publish(victim, EventReason.EVICTION_PLANNED, text)
@@ -197,9 +205,7 @@ class EvictionReporter:
 
     def _publish_on_controller(self, gpu_pod: ReclaimPod, reason: EventReason, text: str, *, series: str) -> None:
         """Report on the controller of a pod; the Events of one series become one with a count."""
-        if (made_by := gpu_pod.controller) is not None:
-            api_version, kind, name, uid = made_by
-            owner = ObjectRef(kind, gpu_pod.namespace, name, uid, api_version)
+        if (owner := controller_ref(gpu_pod)) is not None:
             self._notify_owner(OwnerEvent(owner, reason, text, series))
 
     def _sums(self) -> "_Sums":
@@ -232,6 +238,8 @@ def plan_fields(move: Move) -> dict[str, object]:
         "node": move.node,
         "victims": [f"{victim.namespace}/{victim.name}" for victim in move.victims],
         "gangs_broken": cost.gangs,
+        "below_minimum": cost.below,
+        "trimmed": sorted({victim.replica_of for victim in move.victims if victim.replica_of is not None}),
         "surplus_gpus": gpu_number(cost.surplus),
         "lost_gpu_seconds": gpu_number(cost.lost_work),
         "breaks_workloads": move.breaks_workloads,

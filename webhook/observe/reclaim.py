@@ -8,6 +8,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from webhook.core.model.amount import ONE_GPU, Units
 from webhook.core.model.names import TeamName
 from webhook.core.reclaim.reclaim_plan import NoPlan
+from webhook.observe.idle import IdleMetrics
 from webhook.observe.process import Component, ProcessMetrics
 
 SEATED_BOUNDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -22,10 +23,14 @@ class ReclaimMetrics(ProcessMetrics):
 
     def __init__(self) -> None:
         super().__init__(Component.EVICTOR)
+        self.idle = IdleMetrics(self.registry)
         self._plans = self._counter("plans", "Waiting pods for which room was planned.", "team")
         self._victims = self._counter("victims", "Pods evicted, by the team that lost them.", "team")
         self._lost = self._counter(
             "lost_gpu_seconds", "GPU-seconds since victims' last checkpoints, or starts.", "team"
+        )
+        self._trimmed = self._counter(
+            "surplus_victims", "Victims beyond their workload's minimum of replicas, by team.", "team"
         )
         self._evictions = self._counter(
             "evictions", "Evictions requested. `outcome`: evicted, deleted, gone, refused, later.", "outcome"
@@ -72,9 +77,10 @@ class ReclaimMetrics(ProcessMetrics):
         """Count a call of the Eviction API, by one of OUTCOMES."""
         self._evictions.labels(outcome).inc()
 
-    def victim(self, team: TeamName, *, gpu_unit_seconds: Units) -> None:
-        """Count a pod that was evicted, and the work that is lost with it."""
+    def victim(self, team: TeamName, *, gpu_unit_seconds: Units, is_surplus: bool = False) -> None:
+        """Count a pod that was evicted, the work that is lost with it, and whether its workload could spare it."""
         self._victims.labels(team).inc()
+        self._trimmed.labels(team).inc(is_surplus)
         self._lost.labels(team).inc(float(gpu_unit_seconds / ONE_GPU))
 
     def placed(self, seconds: float) -> None:

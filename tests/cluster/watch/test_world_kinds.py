@@ -25,7 +25,7 @@ from webhook.kube.objects import objects
 from webhook.kube.pod import kubelet_outcomes
 from webhook.kube.pod.pods import unix_seconds
 
-BOUNDS = {"jobs", "poddisruptionbudgets"} | {
+BOUNDS = {"jobs", "poddisruptionbudgets", "horizontalpodautoscalers"} | {
     f"{framework}jobs" for framework in ("jax", "mx", "paddle", "pytorch", "tf", "xgboost")
 }
 
@@ -46,7 +46,7 @@ def test_both_watch_the_same_objects_in_the_same_way():
         for kinds in (world_kinds(world, pods=world), evictor_kinds(world, []))
     )
     assert server.keys() - evictor.keys() == {"priorityclasses"}
-    assert evictor.keys() - server.keys() == {*BOUNDS, "teamledgers"}, "the server's own ledger watches those"
+    assert evictor.keys() - server.keys() == {*BOUNDS, "teamledgers"}, "the server watches some of those itself"
     assert {name: server[name] for name in server.keys() & evictor} == {
         name: evictor[name] for name in server.keys() & evictor
     }

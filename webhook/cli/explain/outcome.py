@@ -22,6 +22,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, Possible, RoomKept
 from webhook.core.reclaim.reservation import EvictionTarget
 from webhook.core.reclaim.victim import Victim
+from webhook.core.world.minimums import Replicas
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.page.views.waiting_row import (
     LEAST_SCORED,
@@ -44,7 +45,8 @@ class ExplainedSubject:
     `outlook` is what reclaim can do for it, None where it needs nothing; `evicted_for` is why it is evicted, if
     it is. `now` is in seconds of Unix time. `line` is the place of a pod that waits in line.
     `moves` are moves of other pods that would make room for it, None where it needs none or there are none;
-    `are_moves_made`: the evictor makes them once policy's bounds allow it.
+    `are_moves_made`: the evictor makes them once policy's bounds allow it. `replicas` are those of its workload, where
+    that is to keep some.
     """
 
     subject: Subject
@@ -56,6 +58,7 @@ class ExplainedSubject:
     line: QueueRow | None = None
     moves: Room | None = None
     are_moves_made: bool = False
+    replicas: Replicas | None = None
 
     @property
     def is_held_up(self) -> bool:
@@ -150,12 +153,16 @@ def _start_facts(row: QueueRow, report: WaitingReport) -> Iterator[str]:
         yield f"stated run time: {span(row.said.seconds)}; {held if row.said.tried else 'none was tried yet'}{believed}"
 
 
-def eviction_line(existing: Existing, evicted: EvictedFor) -> str:
+def eviction_line(explained: ExplainedSubject, existing: Existing) -> str:
     """Return which eviction is announced or in progress, or that a borrowing pod may be evicted; "" for any other."""
     if existing.evicted_at:
         return f"It was evicted at {existing.evicted_at} and is ending."
     if not existing.evict_at:
-        return _BORROWS if existing.node and existing.tier == Tier.PREEMPTIBLE else ""
+        if not existing.node or existing.tier != Tier.PREEMPTIBLE:
+            return ""
+        text = "" if explained.replicas is None else explained.replicas.statement.text
+        return f"{_BORROWS} {text[:1].upper()}{text[1:]}." if text else _BORROWS
+    evicted = explained.evicted_for
     if evicted.moves_to:
         room = f", which makes room for {evicted.pod}" if evicted.pod else ""
         why = f"it moves to {evicted.moves_to}{room}"

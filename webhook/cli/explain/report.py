@@ -17,6 +17,7 @@ from webhook.core.model.demand import Demand
 from webhook.core.model.tier import Tier
 from webhook.core.placement.fragmentation import WEIGHT, WHOLE
 from webhook.core.reclaim.reclaim_outlook import Impossible, Possible, RoomKept
+from webhook.core.world.minimums import Replicas
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.page.views.waiting_row import HolderReport, WaitingReport, waiting_report
 
@@ -96,6 +97,15 @@ class EvictionReport(msgspec.Struct, rename="camel"):
     moves_to: Annotated[str | None, msgspec.Meta(description="the node that keeps a place for its replacement")]
 
 
+class ReplicasReport(msgspec.Struct):
+    """The replicas of the pod's workload, of which some are to stay."""
+
+    minimum: int
+    pods: Annotated[int, msgspec.Meta(description="that exist or wait in line; the minimum counts if they are more")]
+    ready: int
+    spare: Annotated[int, msgspec.Meta(description="ready ones that may go before other pods")]
+
+
 class EventReport(msgspec.Struct):
     """An Event of Fairgate about the object."""
 
@@ -145,6 +155,7 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
         str | None, msgspec.Meta(description="of a pod that exists and is not in line: where it is in its life")
     ]
     stage_message: Annotated[str | None, msgspec.Meta(description="what is unusual about that")]
+    idle: Annotated[str | None, msgspec.Meta(description="of a pod that does not use its GPUs: since when, and so on")]
     demand: dict[str, str]
     requests: dict[str, int]
     gpus: str
@@ -175,6 +186,9 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
         ),
     ]
     eviction: EvictionReport | None
+    replicas: Annotated[
+        ReplicasReport | None, msgspec.Meta(description="of a pod that exists, where its workload has a minimum")
+    ]
     line: Annotated[WaitingReport | None, msgspec.Meta(description="of a pod that waits in line")]
     events: list[EventReport]
 
@@ -193,6 +207,7 @@ def report_of(explained: ExplainedSubject) -> ExplanationReport:
         since=None if existing is None else existing.since or None,
         stage=None if existing is None else existing.stage or None,
         stage_message=None if existing is None else existing.stage_text or None,
+        idle=None if existing is None else existing.idle_text or None,
         demand=_devices(explanation.pod.demand),
         requests={str(name): amount for name, amount in explanation.pod.demand.requests},
         gpus=format_gpus(gpus),
@@ -226,6 +241,7 @@ def report_of(explained: ExplainedSubject) -> ExplanationReport:
         reclaim=_reclaim(explained),
         moves=None if explained.moves is None else [move_report(move) for move in explained.moves.moves],
         eviction=_eviction(explained),
+        replicas=_replicas(explained.replicas),
         line=None if explained.line is None else waiting_report(explained.line),
         events=[
             EventReport(each.reason, each.message, each.count, rfc3339(each.last)) for each in explained.details.events
@@ -259,6 +275,12 @@ def _eviction(explained: ExplainedSubject) -> EvictionReport | None:
     at, team = existing.evicted_at or existing.evict_at, existing.evict_for or None
     evicted = explained.evicted_for
     return EvictionReport(at, bool(existing.evicted_at), team, evicted.pod or None, evicted.moves_to or None)
+
+
+def _replicas(found: Replicas | None) -> ReplicasReport | None:
+    if found is None:
+        return None
+    return ReplicasReport(found.minimum, found.pods, found.ready, found.spare if found.has_surplus else 0)
 
 
 def _update(old: OldPods | None) -> UpdateReport | None:

@@ -57,10 +57,12 @@ def to_steps(explained: ExplainedSubject, *, policy_hash: str, width: int, is_co
     if subject.pods:
         screen.show(Text(subject.pods))
     if subject.existing is not None:
-        if line := eviction_line(subject.existing, explained.evicted_for):
+        if line := eviction_line(explained, subject.existing):
             screen.show(Text(line, style="yellow"))
         if subject.existing.stage_text:
             screen.show(Text(f"Stage {subject.existing.stage}: {subject.existing.stage_text}.", style="yellow"))
+        if subject.existing.idle_text:
+            screen.show(Text(f"Idle: {subject.existing.idle_text}.", style="yellow"))
         screen.show(Text(_existing_line(subject.existing, policy_hash)))
         if subject.existing.state is not PodState.QUEUED:
             screen.show(Text("If it came now, without itself:"))

@@ -133,7 +133,7 @@ class CommandAnswers:
             gpus=report.gpus,
             user=report.user or (resident.user if resident is not None else "") or "",
             owner="" if owner is None else f"{owner.kind}/{owner.name}",
-            eviction=eviction_line(existing, explained.evicted_for),
+            eviction=eviction_line(explained, existing),
             waiting=report.line,
             outcome=report.outcome,
             outcome_tier=report.tier or "",

@@ -16,6 +16,7 @@ from webhook.cluster.watch.kinds import (
     pod_kind,
     priority_class_kind,
 )
+from webhook.cluster.watch.scalers import scaler_kind
 from webhook.cluster.watch.watched_kind import T, WatchedKind
 from webhook.core.model.demand import Weights
 from webhook.core.model.names import NodeName, Uid
@@ -128,6 +129,7 @@ def reclaim_kinds(
     bounds = (
         *failure_kinds(reclaim_index.set_failure_budget),
         disruption_kind(reclaim_index.set_disruption, reclaim_index.remove_disruption),
+        scaler_kind(world.minimums, reclaim_index.set_scaled),
     )
     return (
         followed(node_kind(world, _opened), node),

@@ -59,7 +59,8 @@ class ReclaimPod:
     declares, not its own markers alone. `controller` is its owner reference; `workload` is the same object as a key,
     and `loss` the effect of its eviction on it. `domain` is the domain that it asks for its gang, None without a
     request. Its `scheduler` takes pods of a higher `priority` first. `in_line`: it is charged, and keeps Fairgate's own
-    gate until its room is made. `is_movable`: its owner says that it may be moved to another node.
+    gate until its room is made. `is_movable`: its owner says that it may be moved to another node. `is_starting`: it is
+    on a node, and none of its containers has run yet.
     """
 
     pod: Resident
@@ -87,6 +88,7 @@ class ReclaimPod:
     priority: int = 0
     in_line: WaitingPod | None = None
     is_movable: bool = False
+    is_starting: bool = False
 
     @property
     def holds(self) -> Iterable[str]:
@@ -164,24 +166,35 @@ class Disruption:
 
 
 def victim_of(
-    gpu_pod: ReclaimPod, *, rules: ReclaimRules, guards: tuple[GuardId, ...], has_budget: bool = False
+    gpu_pod: ReclaimPod,
+    *,
+    rules: ReclaimRules,
+    guards: tuple[GuardId, ...],
+    has_budget: bool = False,
+    has_minimum: bool = False,
 ) -> Victim | None:
     """Return a borrowing pod as a possible victim; None where it must never be evicted.
 
     Arguments as of `evictable`.
     """
-    is_borrowed = gpu_pod.pod.tier is Tier.PREEMPTIBLE
-    return evictable(gpu_pod, rules=rules, guards=guards, has_budget=has_budget) if is_borrowed else None
+    if gpu_pod.pod.tier is not Tier.PREEMPTIBLE:
+        return None
+    return evictable(gpu_pod, rules=rules, guards=guards, has_budget=has_budget, has_minimum=has_minimum)
 
 
 def evictable(
-    gpu_pod: ReclaimPod, *, rules: ReclaimRules, guards: tuple[GuardId, ...], has_budget: bool = False
+    gpu_pod: ReclaimPod,
+    *,
+    rules: ReclaimRules,
+    guards: tuple[GuardId, ...],
+    has_budget: bool = False,
+    has_minimum: bool = False,
 ) -> Victim | None:
     """Return what the eviction of a pod of any tier would be; None where it must never be evicted.
 
     `guards` are the budgets that cover it; a terminating pod is covered by none, and its long grace period is cut.
-    `has_budget`: its workload fails after some failures. A static pod is none: kubelet runs it from a file of its node,
-    and creates its object again.
+    `has_budget`: its workload fails after some failures, `has_minimum`: its workload is to keep some replicas. A static
+    pod is none: kubelet runs it from a file of its node, and creates its object again.
     """
     pod, removal = gpu_pod.pod, removal_of(gpu_pod.pod)
     if removal is RemovalWay.NEVER or gpu_pod.is_leaving(rules):
@@ -208,6 +221,8 @@ def evictable(
         grace_seconds=grace if grace < own_grace else None,
         workload=gpu_pod.workload if has_budget else None,
         is_counted=has_budget and gpu_pod.loss is not Loss.HARMLESS,
+        is_idle=bool(pod.idle_since),
+        replica_of=pod.replica.workload if pod.is_ready and has_minimum else None,
     )
 
 

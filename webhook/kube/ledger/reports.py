@@ -80,6 +80,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     cannot plan moves. They are lists: a merge patch replaces lists completely. `certificate` is PEM, the serving
     certificate first. `autoscaling` and what begins with it are what the leader knows of autoscalers. `refused` are
     counts, where policy has messages of refusals; `notify` says why messages to people do not reach a target.
+    `idle_problem` is why the evictor does not know the use of GPUs.
     """
 
     component: str
@@ -99,6 +100,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     unreviewed: list[str] = []
     unevictable: list[str] = []
     moving: str = ""
+    idle_problem: str = ""
     autoscaling: str = ""
     autoscaling_problems: list[str] = []
     autoscaling_unsure: str = ""
@@ -142,6 +144,7 @@ class TeamHours(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     saved: float = 0.0
     refused: int = 0
     refused_gpus: float = 0.0
+    held_idle: float | None = None
 
 
 class UsagePeriod(msgspec.Struct, frozen=True, rename="camel"):

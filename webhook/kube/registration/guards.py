@@ -20,7 +20,7 @@ from webhook.kube.registration.admission_policy import (
     policy_binding,
     trusted_expression,
 )
-from webhook.kube.registration.conditions import gpu_pod_expression, metadata_value, quoted
+from webhook.kube.registration.conditions import ABSENT, gpu_pod_expression, metadata_value, quoted
 from webhook.kube.registration.device_guards import device_guards
 from webhook.kube.registration.held_guards import PARAM_REF, held_guards
 from webhook.kube.registration.size_guards import size_guards
@@ -77,14 +77,18 @@ def guards(policy: Policy, *, trusted_users: Iterable[str] = (), excluding: Iter
 def _labels(trusted_users: Iterable[str]) -> _Json:
     """Only Fairgate may change a pod's team, tier or decision, through any subresource, or remove its gate.
 
+    Of a pod that it decided on, its user may not change the minimum of replicas either.
+
     A gate alone may also be removed by users who may delete this guard's binding, when no Fairgate runs: that right
-    gives them nothing that they could not do in two steps.
+    gives them nothing that they could not do in two steps. The evictor, which may have a user of its own, alone says
+    which pods do not use their GPUs.
     """
     guarded = [(at, key) for at, names in _GUARDED for key in names]
     changed = ", ".join(
         f'({metadata_value("object", at, key)} != {metadata_value("oldObject", at, key)} ? "{at[:-1]} {key}" : "")'
         for at, key in guarded
     )
+    fixed = ", ".join(f'({_CHANGES_FIXED} ? "annotation {key}" : "")' for key in keys.FIXED_ANNOTATIONS)
     ungated = f'({_UNGATED} ? "scheduling gate {keys.QUEUE_GATE}" : "")'
     manager = f"has(request.options.fieldManager) && request.options.fieldManager == {quoted(FIELD_MANAGER)}"
     changes = changed_keys_expression(_GUARDED)
@@ -92,13 +96,16 @@ def _labels(trusted_users: Iterable[str]) -> _Json:
         f'authorizer.group({quoted(keys.REGISTRATION_GROUP)}).resource("validatingadmissionpolicybindings")'
         f'.name({quoted(LABELS)}).check("delete").allowed()'
     )
-    may_ungate = f"({_UNGATED} && !({changes}) && {is_admin})"
+    may_ungate = f"({_UNGATED} && !({changes} || ({_CHANGES_FIXED})) && {is_admin})"
+    may_mark = (
+        f"({manager} && {_IS_EVICTOR} && !({changed_keys_expression(_DECIDED)} || ({_CHANGES_FIXED}) || ({_UNGATED})))"
+    )
     return _policy(
         LABELS,
         rules=[core_rule(["pods", "pods/status"], "UPDATE"), core_rule(["bindings", "pods/binding"], "CREATE")],
-        conditions={"changes-fairgate-keys": f"{changes} || ({_UNGATED})"},
-        allowed=trusted_expression(trusted_users, f"({manager} && {own_expression()}) || {may_ungate}"),
-        message=f'"only Fairgate may change " + [{changed}, {ungated}].filter(t, t != "").join(", ") + '
+        conditions={"changes-fairgate-keys": f"{changes} || ({_CHANGES_FIXED}) || ({_UNGATED})"},
+        allowed=trusted_expression(trusted_users, f"({manager} && {own_expression()}) || {may_mark} || {may_ungate}"),
+        message=f'"only Fairgate may change " + [{changed}, {fixed}, {ungated}].filter(t, t != "").join(", ") + '
         f'": leave it as it is ({Code.PROTECTED_KEY_CHANGED})"',
     )
 
@@ -114,7 +121,7 @@ def _held_room(trusted_users: Iterable[str]) -> _Json:
             "tolerates-held-room": f"has(object.spec.tolerations) && "
             f"object.spec.tolerations.exists(t, {held} && !({old}))"
         },
-        allowed=trusted_expression(trusted_users, 'authorizer.group("").resource("nodes").check("patch").allowed()'),
+        allowed=trusted_expression(trusted_users, _IS_EVICTOR),
         message=f'"only Fairgate may add a toleration of {keys.HELD}, to pods that it reserves the node for: '
         f'remove the toleration ({Code.HELD_ROOM})"',
     )
@@ -173,9 +180,7 @@ def _grace(policy: Policy, trusted_users: Iterable[str]) -> _Json:
             "asks-for-long": f"({requested}) > {longest}",
             "may-hold-gpus": f'request.operation == "CREATE" || {of_gpus}',
         },
-        allowed=trusted_expression(
-            trusted_users, f'{EXEMPT_LABEL} || authorizer.group("").resource("nodes").check("patch").allowed()'
-        ),
+        allowed=trusted_expression(trusted_users, f"{EXEMPT_LABEL} || {_IS_EVICTOR}"),
         message=f'"the grace period of a pod with GPUs is at most {longest} seconds: '
         f'set a shorter one, or none ({Code.GRACE_PERIOD_TOO_LONG})"',
     )
@@ -198,6 +203,13 @@ _UNGATED: Final = (
     f'request.operation == "UPDATE" && {_GATED.format(pod="oldObject")} && !({_GATED.format(pod="object")})'
 )
 _GUARDED: Final = (("labels", keys.GUARDED_LABELS), ("annotations", keys.GUARDED_ANNOTATIONS))
+_DECIDED: Final = (("labels", keys.GUARDED_LABELS), ("annotations", (keys.DECISION,)))
+_IS_EVICTOR: Final = 'authorizer.group("").resource("nodes").check("patch").allowed()'
+"""The user may patch nodes, as the evictor and users who drain nodes do."""
+_CHANGES_FIXED: Final = (
+    f'request.operation == "UPDATE" && {metadata_value("oldObject", "labels", keys.TEAM)} != {quoted(ABSENT)}'
+    f" && ({changed_keys_expression((('annotations', keys.FIXED_ANNOTATIONS),))})"
+)
 
 
 def _selecting_labels(policy: Policy) -> Iterator[str]:

@@ -293,5 +293,9 @@ def _encode(uid: str, verdict: ReviewVerdict, *, patch: Sequence[Change], mode: 
 def _keys(pod: objects.Pod | objects.OldPod) -> ProtectedKeys:
     labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations or {}
     return ProtectedKeys(
-        labels.get(keys.TEAM), labels.get(keys.TIER), annotations.get(keys.DECISION), is_queued=is_queued(pod.spec)
+        labels.get(keys.TEAM),
+        labels.get(keys.TIER),
+        annotations.get(keys.DECISION),
+        is_queued=is_queued(pod.spec),
+        minimum=annotations.get(keys.MINIMUM) if keys.TEAM in labels else None,
     )
