@@ -14,7 +14,7 @@ from webhook.core.admission.assessment import assess
 from webhook.core.defragment.usable_nodes import usable_nodes
 from webhook.core.model.amount import Units
 from webhook.core.model.names import NodeName, Uid
-from webhook.core.model.pod import CONTROLLER, Pod
+from webhook.core.model.pod import CONTROLLER, Pod, Resident
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
@@ -33,6 +33,7 @@ class Stays(StrEnum):
     PROTECTED = "Protected"
     ASKS_TO_STAY = "AsksToStay"
     MINIMUM_RUNTIME = "MinimumRuntime"
+    MINIMUM_REPLICAS = "MinimumReplicas"
     DISRUPTION_BUDGET = "DisruptionBudget"
     WORKLOAD_FAILS = "WorkloadFails"
     VOLUMES = "Volumes"
@@ -50,6 +51,7 @@ WHY_IT_STAYS: Final = {
     Stays.PROTECTED: "policy protects it from eviction",
     Stays.ASKS_TO_STAY: "an annotation asks other programs not to evict it",
     Stays.MINIMUM_RUNTIME: "its minimum runtime is not over",
+    Stays.MINIMUM_REPLICAS: "its workload has no more pods ready than its minimum",
     Stays.DISRUPTION_BUDGET: "its PodDisruptionBudgets allow no eviction now",
     Stays.WORKLOAD_FAILS: "its eviction would count as a failure of its workload",
     Stays.VOLUMES: 'its volumes, claims or host ports may bind it to its node; annotation fairgate.dev/movable: "true" '
@@ -185,6 +187,13 @@ def stays_early(gpu_pod: ReclaimPod, victim: Victim | None, world: World, *, now
             Stays.MINIMUM_RUNTIME,
             victim is not None and max(victim.until, victim.started_at + least_seconds) > now,
         ),
+        (Stays.MINIMUM_REPLICAS, _is_at_minimum(pod, world)),
         (Stays.WORKLOAD_FAILS, victim is not None and victim.is_counted),
     )
     return next((why for why, holds in reasons if holds), None)
+
+
+def _is_at_minimum(pod: Resident, world: World) -> bool:
+    """Whether its workload would have fewer pods ready than its minimum until the replacement is."""
+    replicas = world.minimums.of(pod.replica.workload) if pod.is_ready else None
+    return replicas is not None and replicas.has_surplus and not replicas.spare
