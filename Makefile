@@ -12,7 +12,7 @@ IMAGE      = fairgate/fairgate:$(VERSION)
 PIN       := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo browser test test-operators test-versions test-fast test-long chaos chaos-attack chaos-day lint format bench schema docs chart image image-check lock audit release-check clean
+.PHONY: help setup run demo browser test test-operators test-versions test-saving test-fast test-long chaos chaos-attack chaos-day lint format bench schema docs chart image image-check lock audit release-check clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,12 @@ $(STAMP): pyproject.toml webhook/__init__.py $(LOCKED)
 
 $(STAMP)-release: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group release
+	@touch $@
+
+$(STAMP)-saving: $(STAMP)
+	$(PYTHON) -m venv $(VENV)-saving
+	$(VENV)-saving/bin/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(VENV)-saving/bin/python -m pip install --quiet --disable-pip-version-check --group saving
 	@touch $@
 
 run: setup ## serve the embedded world over HTTPS and show one decision
@@ -52,6 +58,9 @@ test-operators: setup ## tests with real operators, cert-manager, Prometheus; MI
 
 test-versions: setup ## scenarios and attacks on other minors of Kubernetes; MINORS="1.30 1.36"; MINUTES=20 tests what is built
 	@$(BIN)/python -m tests.ci.versions --workers $(WORKERS) $(if $(MINUTES),--minutes $(MINUTES)) $(MINORS)
+
+test-saving: $(STAMP)-saving ## the training loops of docs/saving.md with PyTorch, Ray and Transformers, which it installs: 6 GB
+	$(BIN)/pytest tests/saving/recipes_check.py
 
 test-fast: setup browser ## the tests that need no control plane and little time each: two minutes
 	FUZZ_TIMES=$(or $(FUZZ_TIMES),0.3) $(BIN)/pytest -n 8 -m 'not cluster and not long and not slow'
@@ -120,4 +129,4 @@ chart: setup ## regenerate what follows from the code in charts/fairgate
 	$(BIN)/python -m tests.charts.generated
 
 clean: ## remove what setup and the tools made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build .run
+	rm -rf $(VENV) $(VENV)-saving .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build .run

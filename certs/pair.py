@@ -16,6 +16,8 @@ CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 CA: Final = "ca.crt"
 CA_KEY: Final = "ca.key"
+LATE_SHARE: Final = 6
+"""Certificates are renewed in the last third of their lifetime: in the last sixth, renewal has failed."""
 
 
 class CertificateError(Exception):
@@ -80,6 +82,15 @@ def why_unusable(certificate: x509.Certificate, now: datetime, *, name: str) -> 
     if now < certificate.not_valid_before_utc:
         return f"{name} is not valid before {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
     return None
+
+
+def why_not_renewed(certificate: x509.Certificate, now: datetime, *, name: str) -> str | None:
+    """Return why a certificate needs attention: it is not usable, or should have been renewed; None if neither."""
+    left = certificate.not_valid_after_utc - now
+    if left < (certificate.not_valid_after_utc - certificate.not_valid_before_utc) / LATE_SHARE:
+        late = f"{name} was not renewed and expires at {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+        return why_unusable(certificate, now, name=name) or late
+    return why_unusable(certificate, now, name=name)
 
 
 def belongs_to(key: PrivateKeyTypes, certificate: x509.Certificate) -> bool:

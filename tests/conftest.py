@@ -10,7 +10,7 @@ from hypothesis import settings
 from tests.examples import examples
 
 CI = ("tests.ci.timing", "tests.ci.retries", "tests.ci.hang")
-pytest_plugins = ["tests.control_plane.fixtures", "tests.workers", *CI]
+pytest_plugins = ["tests.control_plane.fixtures", "tests.cluster.support.fixtures", "tests.workers", *CI]
 
 settings.register_profile("fairgate", examples())
 settings.load_profile("fairgate")

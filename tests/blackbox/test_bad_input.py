@@ -129,7 +129,9 @@ def test_a_compressed_body_is_a_415(server, path):
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_body_of_9_mib_is_a_413(server, path):
     content = encode(GOOD | {"padding": "x" * (9 * 1024**2)})
-    assert_refused(server.post(path, content), 413, "larger than 8 MiB")
+    reply = server.post(path, content)
+    assert_refused(reply, 413, "larger than 8 MiB")
+    assert reply.headers["connection"] == "close", "the rest of the body is not read, so no request can follow"
 
 
 def test_a_body_of_almost_8_mib_is_accepted(server):

@@ -14,6 +14,9 @@ from tests.control_plane.versions import HELM
 
 CHART = Path(__file__).parents[2] / "charts" / "fairgate"
 CI_VALUES = sorted((CHART / "ci").glob("*-values.yaml"))
+POLICIES = [CHART / "files" / "default-policy.yaml", *sorted((CHART.parents[1] / "policies").glob("*/*.yaml"))]
+WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+REGISTRATION = (*WEBHOOKS, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 NAMESPACE = "fairgate-system"
 RELEASE = "fairgate"
 KUBE_VERSION = "1.37.0"

@@ -1,9 +1,8 @@
-"""What helm makes of the chart: the same registration as `fairgate manifests`, and invalid values are refused."""
+"""What helm makes of the chart: each option has its effect, and invalid values are refused."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 import yaml
@@ -11,102 +10,21 @@ import yaml
 from tests.charts.helm import (
     CHART,
     CI_VALUES,
-    NAMESPACE,
-    RELEASE,
+    POLICIES,
+    REGISTRATION,
+    WEBHOOKS,
     WITH_UNINSTALL,
     HelmError,
     helm,
     kinds,
     render,
 )
-from tests.scenarios.serving import FAIRGATE, ROOT
+from tests.scenarios.serving import ROOT
 from webhook import __version__
 from webhook.kube.kinds.table import BUILT_IN
-from webhook.kube.ledger.report_crd import report_crd
-from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
-from webhook.kube.objects import keys
 from webhook.kube.objects.usage_access import READER
-from webhook.kube.registration.held_nodes import held_nodes_crd
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary")]
-
-WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-REGISTRATION = (*WEBHOOKS, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-POLICIES = [CHART / "files" / "default-policy.yaml", *sorted((ROOT / "policies").glob("*/*.yaml"))]
-
-SELECTORS = """
-apiVersion: fairgate.dev/v1alpha1
-kind: Policy
-defaults:
-  unknownTeam: preemptible
-  unknownGpu: ignore
-  deviceAccess: reject
-  hostPaths: [/data, /b, /data]
-  maximumGracePeriod: 1h30m15s
-teams:
-  - name: vision
-    namespaceSelector:
-      matchLabels: {team: vision}
-      matchExpressions: [{key: cost.example.org/centre, operator: Exists}]
-pools:
-  - name: zoo
-    nodeSelector: {pool: zoo}
-    match:
-      podSelector:
-        matchLabels: {app.kubernetes.io/name: zoo, app: zoo}
-        matchExpressions:
-          - {key: stage, operator: NotIn, values: [test, dev, dev]}
-          - {key: app, operator: Exists}
-          - {key: gpu, operator: DoesNotExist}
-  - name: ark
-    nodeSelector: {pool: ark}
-    match: {podSelector: {matchExpressions: [{key: app, operator: In, values: [b, a]}]}}
----
-apiVersion: fairgate.dev/v1alpha1
-kind: Policy
-resources:
-  nvidia.com/gpu: {gpus: 0}
-  example.com/gpu: {gpus: "0"}
-  example.com/accelerator: {gpus: "0.5"}
-  aliyun.com/gpu-count: {gpus: 1}
-exempt: {namespaces: [kube-system, monitoring, "ci-*"], operators: false}
-workloads:
-  kinds:
-    - {group: batch, kind: Job, resource: jobs, pods: [{template: spec.template}]}
-    - {group: example.com, kind: Model, resource: models, pods: [{template: spec.template}]}
-    - {group: example.com, kind: Trainer, resource: trainers, pods: [{template: spec.template}]}
-"""
-
-
-def printed(folder, *flags) -> list[dict]:
-    """The output of `fairgate manifests` for the chart's Service; the chart fails open while there is no server."""
-    command = [*FAIRGATE, "manifests", "--policy", folder, "--service", f"{NAMESPACE}/{RELEASE}", *flags]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    found = list(yaml.safe_load_all(done.stdout))
-    for webhook in (each for configuration in kinds(found, *WEBHOOKS) for each in configuration["webhooks"]):
-        webhook["failurePolicy"] = "Ignore"
-    return found
-
-
-def comparable(manifests) -> dict[tuple[str, str], dict]:
-    """By kind and name, without helm's labels and order."""
-    return {
-        (found["kind"], found["metadata"]["name"]): {key: found[key] for key in found if key != "metadata"}
-        for found in manifests
-    }
-
-
-@pytest.mark.parametrize("file", [file.relative_to(ROOT) for file in POLICIES], ids=str)
-def test_the_registration_is_the_one_of_fairgate_manifests(file):
-    want = kinds(printed(file, "--enforce", "enforce"), *REGISTRATION)  # has precedence over the policy's value
-    assert comparable(kinds(render("--set-file", f"policy={file}"), *REGISTRATION)) == comparable(want)
-
-
-def test_so_it_is_for_every_kind_of_selector_and_for_resources_that_count_nothing(tmp_path):
-    (tmp_path / "policy.yaml").write_text(SELECTORS)
-    want = kinds(printed(tmp_path), *REGISTRATION)
-    found = kinds(render("--set-file", f"policy={tmp_path / 'policy.yaml'}"), *REGISTRATION)
-    assert comparable(found) == comparable(want)
 
 
 def test_the_policy_may_come_as_text_as_one_document_or_as_files(tmp_path):
@@ -238,21 +156,6 @@ def test_helm_lints_every_set_of_values(values):
     assert "0 chart(s) failed" in helm("lint", "--strict", CHART, "-f", values)
 
 
-@pytest.mark.parametrize("flag", ["enforce=off", "enforce=false"])
-def test_with_enforcement_off_nothing_is_registered(flag):
-    assert not kinds(render("--set", flag), *REGISTRATION)
-
-
-@pytest.mark.parametrize("mode", ["off", "shadow", "warn", "enforce"])
-def test_every_mode_is_the_one_of_fairgate_manifests_and_of_the_commands(mode):
-    rendered = render("--set", f"enforce={mode}", "--set-file", f"policy={POLICIES[-1]}")
-    want = kinds(printed(POLICIES[-1], "--enforce", mode), *REGISTRATION)
-    assert comparable(kinds(rendered, *REGISTRATION)) == comparable(want)
-    [deployment] = kinds(rendered, "Deployment")
-    for container in deployment["spec"]["template"]["spec"]["containers"]:
-        assert f"--enforce={mode}" in container["args"]
-
-
 @pytest.mark.parametrize(
     ("flags", "want"),
     [
@@ -264,31 +167,6 @@ def test_every_mode_is_the_one_of_fairgate_manifests_and_of_the_commands(mode):
 def test_the_image_is_named_by_its_tag_or_its_digest(flags, want):
     [deployment] = kinds(render(*(part for flag in flags for part in ("--set", flag))), "Deployment")
     assert {each["image"] for each in deployment["spec"]["template"]["spec"]["containers"]} == {want}
-
-
-def test_trusted_users_are_those_of_fairgate_manifests():
-    want = kinds(printed(POLICIES[0], "--trusted-user", "carol", "--trusted-user", "bob"), *REGISTRATION)
-    found = kinds(render("--set", "guards.trustedUsers={carol,bob}"), *REGISTRATION)
-    assert comparable(found) == comparable(want)
-
-
-def test_the_definitions_are_those_of_fairgate_manifests_and_stay():
-    found = kinds(render(), "CustomResourceDefinition")
-    want = {made["metadata"]["name"]: made["spec"] for made in (team_ledger_crd(), report_crd(), held_nodes_crd())}
-    assert {each["metadata"]["name"]: each["spec"] for each in found} == want
-    assert all(each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"} for each in found)
-
-
-def test_viewers_are_the_named_subjects_with_the_role_of_fairgate_manifests():
-    want = next(each for each in kinds(printed(POLICIES[0]), "ClusterRole") if each["metadata"]["name"] == keys.VIEWER)
-    rendered = render("--set", "viewer.groups={data-science,oidc:ml}")
-    [role] = [each for each in kinds(rendered, "ClusterRole") if each["metadata"]["name"] == "fairgate-viewer"]
-    assert role["rules"] == want["rules"]
-    assert role["metadata"]["labels"].items() >= {"rbac.authorization.k8s.io/aggregate-to-view": "true"}.items()
-    [bound] = [each for each in kinds(rendered, "ClusterRoleBinding") if each["roleRef"]["name"] == "fairgate-viewer"]
-    assert [subject["name"] for subject in bound["subjects"]] == ["data-science", "oidc:ml"]
-    assert "fairgate-viewer" not in {each["metadata"]["name"] for each in kinds(render(), "ClusterRoleBinding")}
-    assert "fairgate-viewer" not in {each["metadata"]["name"] for each in render("--set", "viewer.create=false")}
 
 
 def test_the_prometheus_objects_name_existing_ports_secrets_and_rules():
@@ -375,6 +253,23 @@ def test_the_webhooks_have_the_annotations_given(flags):
         assert annotations["admissions.enforcer/disabled"] == "true"
         assert (own in annotations) is bool(flags)
     assert all("annotations" not in each["metadata"] for each in kinds(render(), *WEBHOOKS))
+
+
+def test_messages_get_their_secrets_and_their_ports():
+    rendered = render("--set", "notify.secretName=people", "--set", "notify.ports={443,9093}")
+    [deployment] = kinds(rendered, "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    [volume] = [each for each in pod["volumes"] if each["name"] == "notify"]
+    assert volume["secret"] == {"secretName": "people", "optional": True}
+    for container in pod["containers"]:
+        [mount] = [each for each in container["volumeMounts"] if each["name"] == "notify"]
+        assert mount["readOnly"]
+        assert f"--notify-secrets={mount['mountPath']}" in container["args"]
+    [policy] = kinds(rendered, "NetworkPolicy")
+    ports = [(each["port"], each["protocol"]) for each in policy["spec"]["egress"][0]["ports"]]
+    assert ports == [(443, "TCP"), (6443, "TCP"), (9093, "TCP"), (53, "UDP"), (53, "TCP")]
+    assert kinds(rendered, "Role", "ClusterRole") == kinds(render(), "Role", "ClusterRole")
+    assert "notify" not in yaml.safe_dump_all(kinds(render(), "Deployment", "NetworkPolicy"))
 
 
 def test_with_a_history_each_server_keeps_a_volume_of_its_own():

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 import pytest
 
-from tests.cluster.support.fake_api import Answer, FakeApi
+from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.explain.beside import Evictor
 from webhook.cli.live_past import read_past
@@ -19,12 +19,6 @@ LEASES = "/apis/coordination.k8s.io/v1/leases"
 LEASE = "get /apis/coordination.k8s.io/v1/namespaces/fairgate-system/leases/fairgate-evictor"
 FORBIDDEN = Answer(HTTPStatus.FORBIDDEN)
 NONE, UNKNOWN = "no evictor leads", "no evictor is known to lead"
-
-
-@pytest.fixture
-async def api():
-    async with FakeApi().serving() as server:
-        yield server
 
 
 @pytest.fixture

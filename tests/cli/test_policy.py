@@ -303,3 +303,24 @@ def test_a_limit_of_problems_says_how_many_more_there_are(run, tmp_path):
     assert len(shown) == 2
     assert more == "and 7 more problems: --limit or a pipe shows them"
     assert result.stderr.startswith("9 problems in ")
+
+
+def test_an_edit_of_messages_to_people_is_shown_and_changes_no_pod(run, world, tmp_path):
+    old = "notify: {targets: [{name: a, url: 'https://a/'}, {name: b, url: 'https://b/'}]}"
+    new = "notify: {cluster: x, targets: [{name: b, url: 'https://b/', interval: 1h}, {name: c, url: 'https://c/'}]}"
+    folders = []
+    for name, section in (("old", old), ("new", new)):
+        folders.append(tmp_path / name)
+        folders[-1].mkdir()
+        (folders[-1] / "p.yaml").write_text(f"{(tmp_path / 'policy.yaml').read_text()}\n{section}\n")
+    result = run("diff", *map(str, folders), *world)
+    assert (result.exit_code, result.stdout.splitlines()[1:]) == (
+        0,
+        [
+            "messages to people: target a no longer gets messages",
+            "messages to people: target b changes: interval_seconds",
+            "messages to people: target c is new",
+            "messages to people: what is worth a message, or the name of the cluster, changes",
+        ],
+    )
+    assert json.loads(run("diff", *map(str, folders), *world, "-o", "json").stdout)["changes"] == []

@@ -2,11 +2,9 @@ import asyncio
 
 import pytest
 
-from tests.cluster.support.fake_api import FakeApi
 from tests.cluster.support.replica import Replica
-from tests.cluster.support.stores import FAST, Book, write_kubeconfig
+from tests.cluster.support.stores import FAST, Book
 from tests.virtual_time import VirtualTimeLoop
-from webhook.cluster.api.client import connect
 from webhook.cluster.watch.watch import Watch
 
 
@@ -21,18 +19,6 @@ async def no_leftover_tasks():
     yield
     await asyncio.sleep(0)
     assert {task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()} == set()
-
-
-@pytest.fixture
-async def api():
-    async with FakeApi().serving() as server:
-        yield server
-
-
-@pytest.fixture
-async def connection(api, tmp_path):
-    async with await connect(write_kubeconfig(tmp_path / "kubeconfig", api.url)) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from webhook.cli.serialization import schema_of
 from webhook.cli.simulate.results import SimulationReport
 from webhook.cli.status.report import StatusReport
 from webhook.cli.uninstall.report import UninstallReport
+from webhook.notify.message import Message
 
 _HEAD = """# Command line
 
@@ -50,9 +51,10 @@ _DATA: Final = {
     "review": ReviewReport,
     "simulate": SimulationReport,
     "status": StatusReport,
+    "notify": Message,
     "uninstall": UninstallReport,
 }
-"""The JSON output of commands."""
+"""The JSON output of commands, and of messages to people."""
 
 
 def pages() -> dict[str, str]:
@@ -74,7 +76,7 @@ def _commands(path: tuple[str, ...], command: click.Command) -> Iterator[tuple[t
 
 def _section(path: tuple[str, ...], command: click.Command) -> str:
     name = " ".join(path)
-    context = click.Context(command, info_name=name)
+    context = click.Context(command, info_name=name, show_default=True)  # as of every command of options
     usage = " ".join((name, *command.collect_usage_pieces(context)))
     parts = [f"## {name}", inspect.cleandoc(command.help or ""), f"```\n{usage}\n```", _options(command, context)]
     return "\n\n".join(filter(None, [*parts, *_epilog(command.epilog or "")])) + "\n"

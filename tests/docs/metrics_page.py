@@ -23,7 +23,7 @@ from webhook.core.placement.rejecting_nodes import STRIKES, Rejection
 from webhook.core.queue.verdict import Way
 from webhook.core.world.world import World
 from webhook.observe.decisions import Phase
-from webhook.observe.gpu_time import GpuHolder, NodeGpus
+from webhook.observe.gpu_time import EvictedGpus, GpuHolder, NodeGpus
 from webhook.observe.ledger_metrics import LedgerState
 from webhook.observe.metrics import CaStatus, Metrics
 from webhook.observe.process import Component, LeaderStatus, ProcessMetrics
@@ -38,9 +38,10 @@ on that of `--listen`. `charts/fairgate/files` has alerts for Prometheus and a d
 - Each replica exports the whole ledger and the whole cluster as it sees them. For counters of a replica's own actions
   (`fairgate_decisions_total`), use the sum; for gauges of the cluster, the maximum:
   `max by (team) (fairgate_team_gpus_used)`.
-- Only the leader exports `fairgate_gpu_seconds_total` and `fairgate_node_gpus_*`. GPU-hours of a month, also across
-  changes of leader: `sum by (team, tier) (increase(fairgate_gpu_seconds_total[30d])) / 3600`. A change of
-  leader loses at most half a minute and one scrape interval. [Usage](usage.md#from-prometheus) has more such queries.
+- Only the leader exports `fairgate_gpu_seconds_total`, `fairgate_evicted_gpu_seconds_total` and `fairgate_node_gpus_*`.
+  GPU-hours of a month, also across changes of leader:
+  `sum by (team, tier) (increase(fairgate_gpu_seconds_total[30d])) / 3600`. A change of leader loses at most half a
+  minute and one scrape interval. [Usage](usage.md#from-prometheus) has more such queries.
 - Label values are fixed words, teams, GPU models, resources and, for `fairgate_node_gpus_*`, nodes; never pods, users
   or namespaces. A team has some 25 series on each replica, and one for each kind of decision.
 - With `--world` there is no cluster, and so no metrics of watches, of the ledger's writes and of the leader. Those of
@@ -117,7 +118,7 @@ def server() -> Metrics:
     metrics.watch_registration(lambda: True)
     metrics.watch_history(lambda: None, lambda: 0)
     metrics.accounting.watch(
-        lambda: {GpuHolder(_TEAM, _MODEL, "guaranteed"): 0.0},
+        lambda: {GpuHolder(_TEAM, _MODEL, "guaranteed"): 0.0, EvictedGpus(_TEAM, "lost"): 0.0},
         nodes=lambda: [NodeGpus(_NODE, _MODEL, 1.0, 1.0)],
         use=ClusterUse,
     )
@@ -143,6 +144,7 @@ def evictor() -> ReclaimMetrics:
 def _share(metrics: ProcessMetrics) -> None:
     metrics.loop_blocked("mutate", 0.05)
     metrics.watch_feed([_Watch()], clock=lambda: 0.0)
+    metrics.watch_notify(lambda: {("on-call", "sent"): 1}, lambda: {"on-call": (0, 0)})
     metrics.watch_leader(lambda: LeaderStatus("fairgate", is_leading=True, terms=1, events={}))
 
 

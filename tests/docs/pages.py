@@ -18,7 +18,7 @@ PAGES = sorted(
 SHELL = ("console", "sh")
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_FILE_NAME = re.compile(r"`([\w.-]+(?:/[\w.-]+)*\.(?:yaml|json|csv))`:\n+$")
+_FILE_NAME = re.compile(r"`([\w.-]+(?:/[\w.-]+)*\.(?:yaml|json|csv|py|sh))`:\n+$")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)

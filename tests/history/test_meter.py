@@ -101,6 +101,19 @@ def test_the_use_of_nodes_is_added_up_over_time(world, meter):
     assert found == {"use_gpus": 64 * 30, "use_held": 16 * 10 + 64 * 20, "use_nodes": 30, "use_partly": 10}
 
 
+def test_nodes_that_come_and_go_count_while_they_offer_gpus(world, meter):
+    meter.set_use(use_of(meter, world), T0)
+    world.set_node(make.node("new", gpus=0))  # it has started, its device plugin has not
+    meter.set_use(use_of(meter, world), T0 + 10)
+    world.set_node(make.node("new", gpus=8))
+    meter.set_use(use_of(meter, world), T0 + 20)
+    world.remove_node(NodeName("new"))
+    meter.set_use(use_of(meter, world), T0 + 50)
+    meter.advance(T0 + 60, is_observed=False)
+    found = rows_of(meter, world)
+    assert (found["use_gpus", "", "", ""], found["use_nodes", "", "", ""]) == (64 * 60 + 8 * 30, 60 + 30)
+
+
 def test_amounts_are_split_where_an_interval_ends(world, meter):
     put(world, meter, T0 + INTERVAL_SECONDS - 10, make.resident(1, node=N0))
     meter.advance(T0 + 2 * INTERVAL_SECONDS + 5, is_observed=False)

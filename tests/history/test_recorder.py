@@ -5,21 +5,25 @@ import json
 import sqlite3
 from contextlib import asynccontextmanager, suppress
 
+import msgspec
 import pytest
 
 from tests.core.support import make
 from tests.history.support import A100, T0, Clock, amounts
-from webhook.core.model.names import GpuModel, Namespace, NodeName
+from webhook.core.model.names import GpuModel, Namespace, NodeName, Uid
 from webhook.core.model.reason import Code, Reason
 from webhook.history.reader import read_usage
 from webhook.history.recorder import AT_ONCE, UsageRecorder
 from webhook.history.usage_row import INTERVAL_SECONDS
 from webhook.kube.admission.review import Operation, Review
-from webhook.observe.gpu_time import GpuHolder, NodeGpus
+from webhook.kube.objects import objects
+from webhook.kube.reclaim.holds import rfc3339
+from webhook.observe.gpu_time import EvictedGpus, GpuHolder, NodeGpus
 from webhook.observe.logs import LogFormat, open_logs
 
 N0 = NodeName("n0")
 HELD = ("guaranteed", "team-a", "", A100)
+NO_EVICTION = {EvictedGpus("team-a", "lost"): 0, EvictedGpus("team-a", "saved"): 0}
 
 
 @pytest.fixture
@@ -216,12 +220,35 @@ async def test_refusals_are_counted_with_what_they_asked_for(world, path, clock,
     assert found(path)[("refused_gpus", "team-a", "ada", "")] == 24
 
 
+async def test_what_an_eviction_lost_is_counted_when_its_pod_ends_in_the_file_and_in_the_metrics(
+    world, path, clock, log
+):
+    world.set_pod(make.resident(2, uid="u1", node=N0))
+    condition = {"type": "DisruptionTarget", "status": "True"}
+    status = {"phase": "Running", "startTime": rfc3339(T0 - 50), "conditions": [condition]}
+    written = {
+        "metadata": {"name": "p", "namespace": "team-a", "uid": "u1"},
+        "spec": {"nodeName": "n0", "containers": []},
+        "status": status,
+    }
+    pod = msgspec.json.decode(msgspec.json.encode(written), type=objects.Pod)
+    async with recording(world, path, clock, log) as recorder:
+        recorder.note("nodes", None, "u1")
+        recorder.note("pods", pod, "u1")
+        clock.seconds += 10
+        world.remove_pod(Uid("u1"))
+        recorder.note("pods", None, "u1")
+        await recorder.flush()
+        assert found(path)[("lost", "team-a", "", A100)] == 120
+        assert recorder.gpu_seconds()[EvictedGpus("team-a", "lost")] == 120
+
+
 async def test_without_a_file_usage_is_measured_for_the_metrics_alone(world, clock, log):
     world.set_pod(make.resident(4, node=N0))
     async with recording(world, None, clock, log) as recorder:
         clock.seconds += 2 * INTERVAL_SECONDS
         await recorder.flush()
-        assert recorder.gpu_seconds() == {GpuHolder("team-a", A100, "guaranteed"): 8 * INTERVAL_SECONDS}
+        assert recorder.gpu_seconds()[GpuHolder("team-a", A100, "guaranteed")] == 8 * INTERVAL_SECONDS
         assert not recorder.meter.rows(world.policy)
 
 
@@ -233,7 +260,7 @@ async def test_what_pods_hold_on_nodes_is_a_metric_by_tier_and_by_node(world, cl
         await turns()
         clock.seconds += 10
         holder = GpuHolder("team-a", A100, "guaranteed")
-        assert recorder.gpu_seconds() == {holder: 60, holder._replace(tier="preemptible"): 30}
+        assert recorder.gpu_seconds() == {holder: 60, holder._replace(tier="preemptible"): 30, **NO_EVICTION}
         assert recorder.nodes() == [NodeGpus("n0", A100, 10_000.0, 9.0)]
         world.remove_pod(gone.uid)
         await turns()

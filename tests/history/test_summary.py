@@ -27,6 +27,8 @@ ROWS = [
     row("free", 1 * HOUR, model="H100"),
     row("refused", 5, team="nlp", user="ada"),
     row("refused_gpus", 40, team="nlp", user="ada"),
+    row("lost", 3 * HOUR, team="nlp", user="ada", model=A100),
+    row("saved", 2 * HOUR, team="nlp", user="ada", model=A100),
 ]
 
 
@@ -50,6 +52,22 @@ def shown(by):
 def test_usage_is_summed_by_what_is_asked_those_that_held_most_first(by, want):
     assert shown(by) == want
     assert list(shown(by)) == list(want)
+
+
+@pytest.mark.parametrize(
+    ("by", "want"),
+    [
+        (By.TEAM, {"nlp": (3, 2)}),
+        (By.USER, {"ada": (3, 2)}),
+        (By.MODEL, {A100: (3, 2)}),
+        (By.TIER, {}),
+        (By.DEPARTMENT, {"": (3, 2)}),
+    ],
+)
+def test_what_evictions_lost_and_saved_is_summed_like_what_pods_held_except_by_tier(by, want):
+    found = {each.name: (each.lost, each.saved) for each in usage_by(ROWS, by)}
+    assert {name: amounts for name, amounts in found.items() if any(amounts)} == want
+    assert (total(ROWS).lost, total(ROWS).saved) == (3, 2)
 
 
 def test_the_total_has_the_free_gpus_of_the_cluster_as_idle():

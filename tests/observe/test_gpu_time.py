@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from webhook.core.explain.cluster_use import ClusterUse
 from webhook.core.explain.job_waits import Start
-from webhook.observe.gpu_time import MAX_NODES, GpuHolder, GpuTimeMetrics, NodeGpus
+from webhook.observe.gpu_time import MAX_NODES, EvictedGpus, GpuHolder, GpuTimeMetrics, NodeGpus
 
 SECONDS, USED = "fairgate_gpu_seconds_total", "fairgate_node_gpus_used"
 HELD = {"team": "team-a", "model": "A100", "tier": "guaranteed"}
@@ -70,6 +70,15 @@ def test_a_series_begins_at_zero_so_that_its_increase_is_whole():
     assert replica.value(SECONDS, HELD) == 0
     replica.record[HOLDER] += 30
     assert replica.value(SECONDS, HELD) == 30
+
+
+def test_the_work_of_evicted_pods_is_a_counter_of_its_own():
+    replica, lost = Replica(), EvictedGpus("team-a", "lost")
+    replica.record[lost] = 70.0
+    replica.metrics.begin()
+    replica.record[lost] += 30
+    assert replica.value("fairgate_evicted_gpu_seconds_total", {"team": "team-a", "work": "lost"}) == 30
+    assert replica.value(SECONDS, HELD) == 0
 
 
 async def test_what_several_leaders_counted_adds_up():

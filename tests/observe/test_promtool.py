@@ -65,6 +65,7 @@ HEALTHY = {
     'fairgate_reclaim_evictions_total{outcome="refused"}': "0+0.1",
     "fairgate_reclaim_broken_holds_total": "2",
     'fairgate_node_rejecting_teams{node="n"}': None,
+    'fairgate_notify_failing{target="t"}': "0",
 }
 TROUBLE = {
     "FairgateServerAbsent": {'fairgate_build_info{component="server",instance="s"}': None},
@@ -96,6 +97,7 @@ TROUBLE = {
     "FairgateNoLeader": {'fairgate_leader{lease="fairgate",instance="s"}': "0"},
     "FairgateTwoLeaders": {'fairgate_leader{lease="fairgate",instance="t"}': "1"},
     "FairgateEventsDropped": {'fairgate_events_total{outcome="dropped",instance="s"}': "0+1"},
+    "FairgateMessagesNotDelivered": {'fairgate_notify_failing{target="t"}': "1"},
     "FairgatePolicyRefused": {'fairgate_policy_last_reload_successful{instance="s"}': "0"},
     "FairgatePoliciesDiffer": {
         'fairgate_policy_info{policy="p1",instance="t"}': None,

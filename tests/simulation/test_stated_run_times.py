@@ -1,6 +1,6 @@
 """The property that what users state of run times changes nothing but forecasts: no decision, no order, no eviction."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.examples import examples
@@ -47,7 +47,21 @@ def run(tasks, *, is_said):
     return came, line, [(each.at, each.name) for each in simulation.evictions]
 
 
+FIRST_ENDS_BEFORE_THE_REST_COME = [
+    *[("a", 1, 0, 1, None, "ann", RunTime())] * 6,
+    ("a", 1, 34, 234, None, "ann", RunTime()),
+    ("a", 1, 177, 91, None, "ann", RunTime()),
+    ("a", 5, 262, 6, None, "ann", RunTime()),
+    ("b", 1, 267, 1, "g", "ann", RunTime()),
+    ("b", 1, 267, 1, None, "ann", RunTime()),
+    ("b", 2, 0, 263, None, "ann", RunTime()),
+    ("b", 4, 0, 260, "g", "ann", RunTime()),
+    ("b", 7, 4, 1, "g", "ann", RunTime()),
+]
+
+
 @examples(12)
+@example(FIRST_ENDS_BEFORE_THE_REST_COME)
 @given(TASKS)
 def test_stated_run_times_never_change_the_order(tasks):
     assert run(tasks, is_said=True) == run(tasks, is_said=False)

@@ -1,5 +1,6 @@
 """Commands whose options are the fields of a class: each option is written once, with its name, type and help."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -7,14 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from webhook.cli.options import (
-    PATH,
-    cluster_option,
-    kubeconfig_option,
-    namespaces_option,
-    policy_option,
-    world_option,
-)
+from webhook.cli.options import PATH, cluster_option, kubeconfig_option, namespaces_option, policy_option, world_option
+from webhook.input_error import InputError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -23,6 +18,8 @@ if TYPE_CHECKING:
 
 _Options = TypeVar("_Options", bound="DataclassInstance")
 _OPTION: Final = "option"
+UNUSABLE: Final = 2
+"""The exit status of a command that cannot use what it reads."""
 
 
 def of(shared: Callable[..., Any]) -> Any:  # noqa: ANN401 - a field of any type
@@ -31,7 +28,12 @@ def of(shared: Callable[..., Any]) -> Any:  # noqa: ANN401 - a field of any type
 
 
 def option(*names: str, **attributes: Any) -> Any:  # noqa: ANN401 - a field of any type, click's own attributes
-    """Return the field that an option fills; names and attributes as of `click.option`."""
+    """Return the field that an option fills; names and attributes as of `click.option`.
+
+    Help does not show a default that stands for another one, such as "" or 0, unless `show_default` says so.
+    """
+    shown = {"show_default": False} if attributes.get("default", True) in ("", 0) else {}
+    attributes = shown | attributes
     return field(metadata={_OPTION: lambda name: click.option(*names, name, **attributes)})
 
 
@@ -49,17 +51,27 @@ def command(
     options: type[_Options],
     **attributes: Any,  # noqa: ANN401
 ) -> Callable[[Callable[[_Options], None]], click.Command]:
-    """Return the decorator of a command that is called with its options; attributes as of `click.command`."""
+    """Return the decorator of a command that is called with its options; attributes as of `click.command`.
+
+    An InputError ends it with what is wrong. Its help shows the default of every option.
+    """
 
     def decorate(run: Callable[[_Options], None]) -> click.Command:
         def call(**values: Any) -> None:  # noqa: ANN401
-            run(options(**values))
+            try:
+                run(options(**values))
+            except InputError as error:
+                from webhook.cli.terminal import print_problems  # noqa: PLC0415 - slow to import, and --help needs none
+
+                print_problems(error)
+                sys.exit(UNUSABLE)
 
         call.__doc__ = run.__doc__
         found: Callable[..., None] = call
         for each in reversed(fields(options)):
             found = each.metadata[_OPTION](each.name)(found)
-        return click.command(run.__name__, cls=click.Command, **attributes)(found)
+        context = {"show_default": True}
+        return click.command(run.__name__, cls=click.Command, context_settings=context, **attributes)(found)
 
     return decorate
 

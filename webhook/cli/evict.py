@@ -13,6 +13,7 @@ from webhook.cli.service import (
     end_restored,
     listen_address,
     log_format_option,
+    notify_secrets_option,
     policy_folder_option,
     run_service,
 )
@@ -63,10 +64,10 @@ class Options:
         "--repair-after",
         type=click.IntRange(min=1),
         default=STRANDED_SECONDS,
-        show_default=True,
         metavar="SECONDS",
         help="How long a pod may wait for nodes that cannot take it before it is replaced or reported.",
     )
+    notify_secrets: Path | None = of(notify_secrets_option)
     log_format: LogFormat = of(log_format_option)
     enforce: Enforcement | None = of(enforce_option)
 
@@ -89,6 +90,7 @@ def evict(options: Options) -> None:
         is_dry_run=options.dry_run,
         enforce=options.enforce,
         log_format=options.log_format,
+        notify_secrets=options.notify_secrets,
     )
     try:
         run_service(run(settings, show=lambda text: click.echo(printable_lines(text))))

@@ -60,7 +60,6 @@ class Options:
     with_guards: bool = option(
         "--guards/--no-guards",
         default=True,
-        show_default=True,
         help="Add ValidatingAdmissionPolicies, so that only Fairgate can change what it writes.",
     )
     trusted_users: tuple[str, ...] = option(
@@ -96,7 +95,7 @@ def manifests(options: Options) -> None:
     --admission-control-config-file, a folder for each admission plugin, and objects.yaml for `kubectl apply`.
     """
     from webhook.policy.load import load, with_enforcement  # noqa: PLC0415 - pydantic is slow to import, and --help needs none of it
-    from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415
+    from webhook.policy.problems import PolicyError  # noqa: PLC0415
 
     if options.static is not None and options.url is None:
         raise click.UsageError("--static needs --url: in files kube-apiserver takes a URL of a webhook, and no Service")
@@ -111,9 +110,6 @@ def manifests(options: Options) -> None:
         for problem in error.problems:
             click.echo(str(problem), err=True)
         raise click.exceptions.Exit(1) from error
-    except PolicyUnreadable as error:
-        click.echo(str(error), err=True)
-        raise click.exceptions.Exit(2) from error
     registered = webhook_configurations(policy, ca_bundle_pem=pem, url=options.url, service=options.service)
     if options.with_guards and policy.enforce is not Enforcement.OFF:
         registered += guards(policy, trusted_users=options.trusted_users)

@@ -53,7 +53,6 @@ lease_option = click.option(
     "--lease-seconds",
     type=click.IntRange(min=3),
     default=15,
-    show_default=True,
     metavar="SECONDS",
     help="Time without renewal after which another process takes the Lease; a leader that cannot renew it stops after "
     "two thirds of it.",
@@ -117,7 +116,6 @@ layout_option = click.option(
     "layout",
     type=click.Choice([Layout.TABLE, Layout.JSON, Layout.YAML], case_sensitive=False),
     default=Layout.TABLE.value,
-    show_default=True,
 )
 
 
@@ -127,7 +125,6 @@ table_or_json_option = click.option(
     "layout",
     type=click.Choice(["table", "json"]),
     default="table",
-    show_default=True,
     help="Table for people, JSON for programs; JSON has every row.",
 )
 

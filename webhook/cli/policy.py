@@ -10,9 +10,8 @@ import click
 
 from webhook.cli.command import WorldOptions, argument, command, of, option
 from webhook.cli.options import Layout, columns, is_colored, layout_option, limit_option, most_rows, namespaces_option
-from webhook.cli.policy_check import UNREADABLE, check_all, read_or_exit
+from webhook.cli.policy_check import check_all, read_or_exit
 from webhook.cli.quotas import from_quotas
-from webhook.core.model.text import printable_lines
 from webhook.policy.jsonschema import json_schema
 
 _TWO = 2
@@ -94,20 +93,16 @@ def diff(options: DiffOptions) -> None:
     # rich is slow to import, and --help needs none of it
     from webhook.cli.policy_diff import compare, to_table  # noqa: PLC0415
     from webhook.cli.serialization import to_data  # noqa: PLC0415
-    from webhook.cli.world_source import WorldError, choose_policy, origin_of, read_objects  # noqa: PLC0415
+    from webhook.cli.world_source import choose_policy, origin_of, read_objects  # noqa: PLC0415
 
     if len(options.policies) > _TWO:
         raise click.UsageError(f"give one policy, or two: got {len(options.policies)}")
     source = options.source
     *old, after = map(read_or_exit, options.policies)
-    try:
-        before = old[0] if old else choose_policy(None, source)
-        read = read_objects(source, namespaces=options.namespaces)
-        read.coverage.print_note()
-        found = compare(read, before, after, name=origin_of(source).name)
-    except WorldError as error:
-        click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
-        sys.exit(UNREADABLE)
+    before = old[0] if old else choose_policy(None, source)
+    read = read_objects(source, namespaces=options.namespaces)
+    read.coverage.print_note()
+    found = compare(read, before, after, name=origin_of(source).name)
     if options.layout.is_data:
         text = to_data(found, options.layout)
     else:

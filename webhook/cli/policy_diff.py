@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import Field, fields, replace
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
@@ -15,6 +16,7 @@ from webhook.core.explain.policy_replay import PolicyOutcome, Running, line_outc
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import Namespace, NodeName
+from webhook.core.model.notify_rules import NotifyRules, NotifyTarget
 from webhook.core.model.original_request import as_asked
 from webhook.core.model.policy import Policy
 from webhook.core.model.reason import cause_of, refusal_text, waits_for
@@ -46,11 +48,14 @@ class ChangeReport(msgspec.Struct):
     new: OutcomeReport
 
 
-class DiffReport(msgspec.Struct):
+class DiffReport(msgspec.Struct, omit_defaults=True):
     """What the new policy changes for the pods of a world, in the order of their names."""
 
     changes: list[ChangeReport]
     pods: Annotated[int, msgspec.Meta(description="GPU pods that were judged")]
+    notify: Annotated[
+        list[str], msgspec.Meta(description="what changes of messages to people; left out if nothing does")
+    ] = []
 
 
 class _Judged(NamedTuple):
@@ -73,7 +78,22 @@ def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> Diff
         shown = _as_it_is(was, pod)
         if _differs(was, now) and _differs(shown, now):
             changes.append(ChangeReport(key, format_gpus(pod.demand.gpus), pod.node, shown, now))
-    return DiffReport(changes, len(judged))
+    return DiffReport(changes, len(judged), list(_notify_changes(old.notify, new.notify)))
+
+
+def _notify_changes(old: NotifyRules, new: NotifyRules) -> Iterator[str]:
+    was, now = ({target.name: target for target in rules.targets} for rules in (old, new))
+    for name in sorted(was | now):
+        if name not in was or name not in now:
+            yield f"target {name} {'is new' if name in now else 'no longer gets messages'}"
+        elif changed := [each.name for each in fields(NotifyTarget) if _of(was[name], each) != _of(now[name], each)]:
+            yield f"target {name} changes: {', '.join(changed)}"
+    if replace(old, targets=()) != replace(new, targets=()):
+        yield "what is worth a message, or the name of the cluster, changes"
+
+
+def _of(target: NotifyTarget, field: Field[object]) -> object:
+    return getattr(target, field.name)
 
 
 _UNCOUNTED = OutcomeReport("", "not counted", None, "")
@@ -140,7 +160,7 @@ def to_table(diff: DiffReport, *, limit: int, width: int, is_colored: bool) -> s
         screen.show(table, "")
     screen.show(*(Line(f"{change.pod}: {change.new.reason}") for change in shown if change.new.reason))
     screen.show_rest(len(diff.changes) - limit, "pod")
-    screen.show(Line(_sum(diff)))
+    screen.show(Line(_sum(diff)), *(Line(f"messages to people: {text}") for text in diff.notify))
     return screen.text
 
 

@@ -14,6 +14,7 @@ from webhook.cli.service import (
     end_restored,
     listen_address,
     log_format_option,
+    notify_secrets_option,
     policy_folder_option,
     run_service,
 )
@@ -110,7 +111,6 @@ class Options:
         metavar="DURATION",
         callback=lambda *args: _lifetime(args[2]),
         default="2160h",
-        show_default=True,
         help="Lifetime of a generated certificate, such as 2160h or 30m. It is renewed after two thirds of it.",
     )
     ca_lifetime: timedelta = option(
@@ -118,7 +118,6 @@ class Options:
         metavar="DURATION",
         callback=lambda *args: _lifetime(args[2]),
         default="87600h",
-        show_default=True,
         help="Lifetime of a generated CA; at least three times --cert-lifetime.",
     )
     client_ca: Path | None = path_option(
@@ -131,7 +130,6 @@ class Options:
         metavar="SECONDS",
         type=click.FloatRange(min=0),
         default=DRAIN_SECONDS,
-        show_default=True,
         help="How long to continue serving, unready, after SIGTERM.",
     )
     history: Path | None = path_option(
@@ -142,7 +140,6 @@ class Options:
         "--history-days",
         type=click.IntRange(min=1),
         default=DEFAULT_DAYS,
-        show_default=True,
         metavar="DAYS",
         help="How long the history is kept.",
     )
@@ -150,10 +147,10 @@ class Options:
         "--history-megabytes",
         type=click.IntRange(min=16),
         default=DEFAULT_MEGABYTES,
-        show_default=True,
         metavar="MB",
         help="How large its file may become; before that the oldest days are deleted.",
     )
+    notify_secrets: Path | None = of(notify_secrets_option)
     lease_seconds: int = of(lease_option)
     enforce: Enforcement | None = of(enforce_option)
 
@@ -198,6 +195,7 @@ def serve(options: Options) -> None:
         enforce=options.enforce,
         history=options.history,
         history_bounds=HistoryBounds(days=options.history_days, megabytes=options.history_megabytes),
+        notify_secrets=options.notify_secrets,
     )
     try:
         run_service(run(settings))

@@ -19,8 +19,15 @@ log_format_option = click.option(
     "--log-format",
     type=click.Choice(LogFormat, case_sensitive=False),
     default=LogFormat.JSON.value,
-    show_default=True,
     help="Format of the log on standard error: for machines or for people.",
+)
+
+
+notify_secrets_option = click.option(
+    "--notify-secrets",
+    type=PATH,
+    metavar="DIR",
+    help="Folder of the files that `notify` in the policy names: addresses, tokens, CAs. Read for each message.",
 )
 
 

@@ -1,21 +1,31 @@
-"""What `fairgate manifests --static` writes: a folder that kube-apiserver reads, and what still is applied."""
+"""What `fairgate manifests --static` writes: a folder that kube-apiserver reads, and what still is applied.
+
+`fairgate doctor --static` reads it back.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
+from webhook.input_error import InputError
 from webhook.kube.registration.static_registration import (
     CONFIGURATION_FILE,
     admission_configuration,
     can_be_static,
+    objects_of,
     static_files,
 )
+from webhook.yaml_reader import DocumentError, read_documents
 from webhook.yaml_writer import to_yaml
 
 PRINTED: Final = "-"
 """Given as the folder: print all files instead of writing them."""
 OBJECTS_FILE: Final = "objects.yaml"
+_READ: Final = frozenset({".yaml", ".yml", ".json"})
+"""Extensions of the files that kube-apiserver reads in such a folder."""
 _FOR_OBJECTS: Final = (
     "# For `kubectl apply -f`, in the API of the cluster: definitions, roles, and what cannot come from a file.\n"
 )
@@ -54,3 +64,16 @@ def write(files: Mapping[str, str], folder: Path) -> None:
         partial = target.with_name(f".{target.name}.new")  # without an extension that kube-apiserver reads
         partial.write_text(text)
         os.replace(partial, target)
+
+
+def read(folder: Path) -> list[_Json]:
+    """Return what kube-apiserver registers by a folder, named as in the API. Raises InputError."""
+    found: list[_Json] = []
+    path = folder
+    try:
+        for path in [each for part in sorted(folder.iterdir()) if part.is_dir() for each in sorted(part.iterdir())]:
+            if path.suffix in _READ:
+                found += objects_of(read_documents(path.read_bytes()))
+    except (OSError, DocumentError, msgspec.ValidationError) as error:
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    return found

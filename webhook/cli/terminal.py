@@ -4,6 +4,7 @@ import click
 from rich.text import Text
 
 from webhook.core.model.text import printable
+from webhook.input_error import InputError
 
 
 class Line(Text):
@@ -13,9 +14,9 @@ class Line(Text):
         super().__init__(printable(text), style)
 
 
-def print_problems(error: Exception) -> None:
+def print_problems(error: InputError) -> None:
     """Print an error to standard error: one line, or a line for each of its problems."""
-    for problem in getattr(error, "problems", (error,)):
+    for problem in error.problems:
         print_error(problem)
 
 

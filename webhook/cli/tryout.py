@@ -62,7 +62,6 @@ class Options:
         "--port",
         type=click.IntRange(0, 65_535),
         default=8443,
-        show_default=True,
         metavar="PORT",
         help="With 0 the system chooses one.",
     )

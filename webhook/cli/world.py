@@ -1,6 +1,5 @@
 """`fairgate world`: save a world as a file, with only the fields that decisions read."""
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +10,6 @@ import click
 
 from webhook.cli.command import PolicyOptions, command, option
 from webhook.cli.output import write_file
-from webhook.cli.terminal import print_problems
 
 if TYPE_CHECKING:
     from webhook.kube.world_file.pseudonyms import Pseudonyms
@@ -45,13 +43,7 @@ class Options(PolicyOptions):
         metavar="FILE",
         help="With --pseudonyms: write the names and their pseudonyms to this file. Keep it to translate them back.",
     )
-    form: Form = option(
-        "-o",
-        "--output",
-        type=click.Choice(Form, case_sensitive=False),
-        default=Form.YAML.value,
-        show_default=True,
-    )
+    form: Form = option("-o", "--output", type=click.Choice(Form, case_sensitive=False), default=Form.YAML.value)
 
 
 @command(Options, epilog=_EXAMPLES, short_help="Save a world for bug reports and CI.")
@@ -65,19 +57,12 @@ def world(options: Options) -> None:
     that are not defined by the policy, Kubernetes or a GPU vendor; the same name gets the same pseudonym everywhere.
     Names in the policy stay, and namespaces stay in their teams, so that the same policy makes the same decisions.
     """
-    from webhook.cli.world_source import WorldError  # noqa: PLC0415 - slow to import, and --help needs none of it
-    from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415
-
     names = options.names
     if names is not None and not options.pseudonyms:
         raise click.UsageError("--names needs --pseudonyms")
-    try:
-        text, replaced = _saved(options)
-        if names is not None and replaced is not None:
-            write_file(names, _names(replaced))
-    except (PolicyError, PolicyUnreadable, WorldError) as error:
-        print_problems(error)
-        sys.exit(2)
+    text, replaced = _saved(options)
+    if names is not None and replaced is not None:
+        write_file(names, _names(replaced))
     click.echo(text, nl=False)
 
 

@@ -3,8 +3,8 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
@@ -17,11 +17,12 @@ from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.core.model.policy import Mode, Policy
 from webhook.core.world.hidden_usage import NOTHING, Unnamed, is_hidden_usage
 from webhook.core.world.world import World
+from webhook.input_error import InputError
 from webhook.kube.objects import keys
 from webhook.kube.pod.existing_pods import EndedPod
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
-from webhook.kube.world_file.world_file import WorldFileError, parse_objects, read_world
+from webhook.kube.world_file.world_file import parse_objects, read_world
 from webhook.policy.load import load
 from webhook.server.settings import FileWorld, LiveCluster
 
@@ -37,7 +38,7 @@ Source = FileWorld | LiveCluster
 Objects = tuple[Mapping[str, Any], ...]
 
 
-class WorldError(Exception):
+class WorldError(InputError):
     """The world cannot be read; has the reason."""
 
 
@@ -130,7 +131,7 @@ def has_cluster(kubeconfig: Path | None) -> bool:
 
 
 def read_once(source: Source, policy: Policy, *, namespaces: Sequence[str] = (), keep_nodes: bool = False) -> View:
-    """Read the current world once. Raises WorldError.
+    """Read the current world once. Raises InputError, as everything here that reads.
 
     If the user may not list all pods of a cluster, those of `namespaces` and of the kubeconfig's own namespace are
     read, and the usage of teams accounts for the others. If free capacity is unknown, the world has no nodes, unless
@@ -139,10 +140,7 @@ def read_once(source: Source, policy: Policy, *, namespaces: Sequence[str] = (),
     match source:
         case FileWorld(path=path):
             world = World(policy)
-            try:
-                found = read_world(path, policy.resources)
-            except WorldFileError as error:
-                raise WorldError(str(error)) from error
+            found = read_world(path, policy.resources)
             found.fill(world)
             return View(world, ended=found.ended)
         case LiveCluster(kubeconfig=kubeconfig):
@@ -162,10 +160,7 @@ def read_ended(source: Source, policy: Policy) -> Sequence[EndedPod]:
 
     found = asyncio.run(read_ended(source.kubeconfig, (), which=UNDECIDED))
     listed = [{**each, "apiVersion": keys.CORE_API, "kind": "Pod"} for each in found]  # items of a list have neither
-    try:
-        return parse_objects(listed, policy.resources, name=origin_of(source).name).ended
-    except WorldFileError as error:
-        raise WorldError(str(error)) from error
+    return parse_objects(listed, policy.resources, name=origin_of(source).name).ended
 
 
 def choose_policy(folder: Path | None, source: object) -> Policy:
@@ -179,19 +174,7 @@ def choose_policy(folder: Path | None, source: object) -> Policy:
         raise WorldError("give --policy DIR: only a live cluster has a policy in force")
     from webhook.cli.live_cluster import read_policy  # noqa: PLC0415 - slow to import, and files need none of it
 
-    with _cluster_errors():
-        return asyncio.run(read_policy(source.kubeconfig))
-
-
-@contextmanager
-def _cluster_errors() -> Iterator[None]:
-    """Turn a ClusterError into a WorldError."""
-    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - slow to import, and files need none of it
-
-    try:
-        yield
-    except ClusterError as error:
-        raise WorldError(str(error)) from error
+    return asyncio.run(read_policy(source.kubeconfig))
 
 
 def without_placement(policy: Policy, *, priority_classes: frozenset[str]) -> Policy:
@@ -204,8 +187,7 @@ def other_products(source: Source) -> str:
     """Return which other queues and schedulers a cluster has; empty without any, and for a file. Raises WorldError."""
     if not isinstance(source, LiveCluster):
         return ""
-    with _cluster_errors():
-        return asyncio.run(_other_products(source.kubeconfig))
+    return asyncio.run(_other_products(source.kubeconfig))
 
 
 async def _other_products(kubeconfig: Path | None) -> str:
@@ -226,17 +208,16 @@ async def watch_world(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[
 
     world = World(policy)
     world.tick(int(time.time()))
-    with _cluster_errors():
-        async with await connect(kubeconfig) as connection:
-            feed = Feed(connection, world_kinds(world, pods=world), autoscalers=AutoscalerWatch(connection, world))
-            feeding = asyncio.create_task(feed.run())
-            try:
-                await _wait_synced(feed)
-                world.sort_nodes()
-                yield WatchedWorld(world, feed.readiness)
-            finally:
-                feeding.cancel()
-                await asyncio.gather(feeding, return_exceptions=True)
+    async with await connect(kubeconfig) as connection:
+        feed = Feed(connection, world_kinds(world, pods=world), autoscalers=AutoscalerWatch(connection, world))
+        feeding = asyncio.create_task(feed.run())
+        try:
+            await _wait_synced(feed)
+            world.sort_nodes()
+            yield WatchedWorld(world, feed.readiness)
+        finally:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
 
 
 async def _wait_synced(feed: "Feed") -> None:
@@ -274,10 +255,7 @@ def world_of(found: WorldObjects, policy: Policy, *, name: str, keep_nodes: bool
         policy = without_placement(policy, priority_classes=_priority_classes(objects))
     world = World(policy)
     world.stages.read_at = found.read_at
-    try:
-        parse_objects(objects, policy.resources, name=name).fill(world)
-    except WorldFileError as error:
-        raise WorldError(str(error)) from error
+    parse_objects(objects, policy.resources, name=name).fill(world)
     if found.read_at:
         world.rejecting_nodes.tick(found.read_at)
     _fill(world, found.unnamed)
@@ -296,8 +274,7 @@ async def _read_cluster(
     from webhook.cli.live_cluster import read_world as read_live  # noqa: PLC0415 - slow to import, and files need none of it
 
     world = World(policy)
-    with _cluster_errors():
-        coverage, unnamed = await read_live(kubeconfig, world, namespaces)
+    coverage, unnamed = await read_live(kubeconfig, world, namespaces)
     if not coverage.is_room_known and not keep_nodes:
         for name in [node.name for node in world.fleet.nodes()]:
             world.remove_node(name)
@@ -340,6 +317,5 @@ def _json(content: bytes) -> object:
 async def _objects_of_cluster(kubeconfig: Path | None, namespaces: Sequence[str], *, has_room: bool) -> WorldObjects:
     from webhook.cli.live_cluster import read_objects as read_live  # noqa: PLC0415 - slow to import, and files need none of it
 
-    with _cluster_errors():
-        found = await read_live(kubeconfig, namespaces, has_room=has_room)
+    found = await read_live(kubeconfig, namespaces, has_room=has_room)
     return WorldObjects(found.objects, found.coverage, found.unnamed, read_at=int(time.time()))

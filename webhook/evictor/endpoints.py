@@ -43,7 +43,7 @@ class Endpoints:
         if request.method not in ("GET", "HEAD"):
             return web.Response(text="GET and HEAD only", status=405, headers={"Allow": "GET, HEAD"})
         if request.body_exists:
-            return _closing(web.Response(text="no body is read", status=413))
+            return web.Response(text="no body is read", status=413)
         return answer(request)
 
     def _healthz(self, _request: web.BaseRequest) -> web.Response:
@@ -56,8 +56,3 @@ class Endpoints:
     def _expose(self, request: web.BaseRequest) -> web.Response:
         shown = self._metrics.expose(request.headers.get("Accept", ""))
         return web.Response(body=shown.body, headers={"Content-Type": shown.content_type})
-
-
-def _closing(response: web.Response) -> web.Response:
-    response.force_close()
-    return response

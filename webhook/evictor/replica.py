@@ -18,6 +18,7 @@ class EvictorState:
     lease: Lease
     why_not_ready: Callable[[], str | None]
     unevictable: Callable[[], list[str]]
+    notify_problems: Callable[[], list[str]]
 
     def report(self, at: str) -> ReplicaReport:
         """Return the evictor's state now; `at` is the time of day."""
@@ -33,4 +34,5 @@ class EvictorState:
             election=shortened(self.lease.problem or ""),
             not_ready=[shortened(f"world: {why}")] if why else [],
             unevictable=[shortened(text) for text in self.unevictable()],
+            notify=[shortened(text) for text in self.notify_problems()],
         )

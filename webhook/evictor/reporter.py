@@ -6,8 +6,9 @@ from typing import Final, NamedTuple
 
 from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Outcome, Refused
 from webhook.cluster.writes.owner_events import OwnerEvent
-from webhook.core.model.amount import Units, gpu_number, gpus_text
-from webhook.core.model.names import TeamName, Uid
+from webhook.core.model.amount import Units, format_gpus, gpu_number, gpus_text
+from webhook.core.model.names import TeamName, Uid, WorkloadName
+from webhook.core.model.notify_rules import NotifyKind
 from webhook.core.model.text import plural_gpus
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_outlook import WHY_NOT
@@ -19,6 +20,7 @@ from webhook.core.world.world import World
 from webhook.evictor.evictor_context import EvictorContext
 from webhook.kube.objects.events import EventReason, ObjectRef
 from webhook.kube.reclaim.holds import rfc3339
+from webhook.notify.message import Item, Subject, item
 
 _WHAT_FAILED: Final = {
     EvictionObstacle.BUDGET: "its disruption budget does not allow it",
@@ -31,9 +33,16 @@ _NAMED = 5
 
 
 class EvictionReporter:
-    """Reports what one evictor does. `notify_owner` queues Events on the owners of victims."""
+    """Reports what one evictor does. `notify_owner` queues Events on owners of victims, `notify` messages to people."""
 
-    def __init__(self, context: EvictorContext, *, notify_owner: Callable[[OwnerEvent], None]) -> None:
+    def __init__(
+        self,
+        context: EvictorContext,
+        *,
+        notify_owner: Callable[[OwnerEvent], None],
+        notify: Callable[[Subject, Item], None],
+    ) -> None:
+        self._notify = notify
         self._publish = context.report
         self._world = context.cluster_view.world
         self._reclaim_index = context.cluster_view.reclaim_index
@@ -52,7 +61,7 @@ class EvictionReporter:
             self._publish_on_both(waiting, EventReason.RECLAIMING, _plan_text(move, sums))
             for victim in move.victims if is_notice else ():
                 why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
-                self._will_be_evicted(victim, at, why)
+                self._will_be_evicted(victim, at, why + self._of_minimum(victim.replica_of))
 
     def limits_planned(self, moves: Iterable[LimitMove], *, at: int, is_notice: bool) -> None:
         """Report plans for pods in line, before anything is done."""
@@ -67,7 +76,7 @@ class EvictionReporter:
             self._publish_on_both(waiting, EventReason.RECLAIMING, text)
             for victim in move.victims if is_notice else ():
                 why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
-                self._will_be_evicted(victim, at, why)
+                self._will_be_evicted(victim, at, why + self._of_minimum(victim.replica_of))
 
     def not_planned(self, refused: Iterable[NotPlanned]) -> None:
         """Report pods for which nothing can be done, once for each cause."""
@@ -93,12 +102,18 @@ class EvictionReporter:
                 if gpu_pod is not None:
                     since = max(gpu_pod.started_at or gpu_pod.pod.created, gpu_pod.saved_at)
                     lost = gpu_pod.demand.gpus * max(0, now - since)
-                    self._metrics.victim(gpu_pod.team, gpu_unit_seconds=lost)
+                    replicas = self._world.minimums.of(gpu_pod.pod.replica.workload)
+                    is_surplus = replicas is not None and replicas.has_surplus and replicas.spare > 0
+                    self._metrics.victim(gpu_pod.team, gpu_unit_seconds=lost, is_surplus=is_surplus)
                     if waiting is not None:
                         why = _reason(waiting, gpu_pod.team, gpu_pod.demand.gpus, self._sums())
+                        why += self._of_minimum(gpu_pod.pod.replica.workload)
                         self._publish(target, EventReason.RECLAIMED, f"evicted: {why}")
                         text, series = f"pod {target.name} was evicted: {why}", f"for team {waiting.team}"
                         self._publish_on_controller(gpu_pod, EventReason.RECLAIMED, text, series=series)
+                        gpus = format_gpus(gpu_pod.demand.gpus)
+                        pod = item(why, at=rfc3339(now), namespace=target.namespace, name=target.name, gpus=gpus)
+                        self._notify(Subject(NotifyKind.EVICTIONS, gpu_pod.team), pod)
             case Evicted.GONE:
                 self._metrics.eviction("gone")
             case Refused():
@@ -162,6 +177,11 @@ class EvictionReporter:
             return None
         return _Asker(waiting.team, waiting.pod.namespace, waiting.pod.name, waiting.pod.demand.gpus)
 
+    def _of_minimum(self, workload: WorkloadName | None) -> str:
+        """Return what its workload's minimum means for a victim; "" where it has none."""
+        replicas = None if workload is None else self._world.minimums.of(workload)
+        return "" if replicas is None else f"; {replicas.statement.text}"
+
     def _will_be_evicted(self, victim: Victim, at: int, why: str) -> None:
         text = f"will be evicted at {rfc3339(at)}: {why}. Save your work until then"
         self._publish(victim, EventReason.EVICTION_PLANNED, text)
@@ -208,6 +228,8 @@ def plan_fields(move: Move) -> dict[str, object]:
         "node": move.node,
         "victims": [f"{victim.namespace}/{victim.name}" for victim in move.victims],
         "gangs_broken": cost.gangs,
+        "below_minimum": cost.below,
+        "trimmed": sorted({victim.replica_of for victim in move.victims if victim.replica_of is not None}),
         "surplus_gpus": gpu_number(cost.surplus),
         "lost_gpu_seconds": gpu_number(cost.lost_work),
         "breaks_workloads": move.breaks_workloads,

@@ -17,6 +17,7 @@ from webhook.cluster.writes.lease import Lease, Timing, own_identity
 from webhook.cluster.writes.owner_events import OwnerEventQueue
 from webhook.cluster.writes.owners import OwnerLookup
 from webhook.cluster.writes.reports import ReplicaReporter
+from webhook.core.model.notify_rules import NotifyKind
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.core.reclaim import reclaim_snapshot
 from webhook.core.reclaim.stranded import STRANDED_SECONDS
@@ -33,6 +34,7 @@ from webhook.evictor.replica import EvictorState
 from webhook.evictor.reporter import EvictionReporter
 from webhook.http.lifecycle import run_beside, stop_signals
 from webhook.kube.objects import keys
+from webhook.notify.notifier import Notifier
 from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.process import LeaderStatus
 from webhook.observe.reclaim import ReclaimMetrics
@@ -43,11 +45,16 @@ from webhook.policy.watch import PolicyHolder
 LEASE_NAME: Final = keys.EVICTOR_LEASE
 COMPONENT: Final = "fairgate-evictor"
 ID_BYTES: Final = 4
+NOTIFIED: Final = frozenset({NotifyKind.EVICTIONS, NotifyKind.IDLE})
+"""What evictors send messages about; servers have the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictorSettings:
-    """The settings of `fairgate evict`. `listen` is host and port, None where nothing is served."""
+    """The settings of `fairgate evict`. `listen` is host and port, None where nothing is served.
+
+    `notify_secrets` is the folder of the files that `notify` in the policy names.
+    """
 
     policy: Path
     kubeconfig: Path | None = None
@@ -58,6 +65,7 @@ class EvictorSettings:
     is_dry_run: bool = False
     enforce: Enforcement | None = None
     log_format: LogFormat = LogFormat.JSON
+    notify_secrets: Path | None = None
 
 
 async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None:
@@ -92,13 +100,17 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
             candidate = _Candidate(
                 cluster_view, connection, feed, logs, metrics, settings=settings, namespace=namespace
             )
-            state = EvictorState(holder, candidate.lease, feed.readiness, candidate.unevictable)
+            notifier = candidate.notifier
+            state = EvictorState(
+                holder, candidate.lease, feed.readiness, candidate.unevictable, notify_problems=notifier.problems
+            )
             reporter = ReplicaReporter(connection, identity=candidate.lease.identity, describe=state.report)
             tasks += [
                 candidate.events.run(),
                 candidate.owner_events.run(),
                 candidate.lease.run(candidate.lead),
                 reporter.run(),
+                notifier.run(),
             ]
         if settings.listen is not None:
             endpoints = Endpoints(metrics, why_not_ready=feed.readiness)
@@ -125,6 +137,14 @@ class _Candidate:
         self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=settings.timing)
         self.events = EventWriter(connection, component=COMPONENT, instance=identity)
         self.owner_events = OwnerEventQueue(OwnerLookup(connection), self.events)
+        self.notifier = Notifier(
+            lambda: cluster_view.world.policy,
+            logs,
+            process=identity,
+            kinds=NOTIFIED,
+            secrets=settings.notify_secrets,
+            clock=connection.unix_time,
+        )
         self._cluster_view = cluster_view
         self._connection = connection
         self._feed = feed
@@ -137,6 +157,7 @@ class _Candidate:
             held_nodes=lambda: 0 if self._manager is None else len(self._manager.node_holds),
         )
         metrics.watch_leader(self._candidacy)
+        metrics.watch_notify(self.notifier.counts, self.notifier.states)
 
     async def lead(self) -> None:
         """Reclaim and repair until cancelled."""
@@ -151,7 +172,7 @@ class _Candidate:
             is_leading=lambda: self.lease.is_leading,
             clock=self._connection.unix_time,
         )
-        reporter = EvictionReporter(context, notify_owner=self.owner_events.take)
+        reporter = EvictionReporter(context, notify_owner=self.owner_events.take, notify=self.notifier.note)
         manager = self._manager = HoldManager(context, reporter, new_id=lambda: secrets.token_hex(ID_BYTES))
         reclaimer = Reclaimer(context, manager, Executor(context), reporter)
         repair = Repair(context, after_seconds=self._repair_after_seconds)

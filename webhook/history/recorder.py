@@ -23,16 +23,19 @@ from webhook.core.model.reason import Reason
 from webhook.core.placement.gpu_inventory import gpu_inventory
 from webhook.core.world.world import World
 from webhook.history.clock import SteadyClock
+from webhook.history.evicted_work import EvictedWork
 from webhook.history.meter import Meter
-from webhook.history.pod_log import Notes, PodLog
+from webhook.history.pod_log import PODS, Notes, PodLog
 from webhook.history.reader import read_usage
 from webhook.history.refusals import refusal_row
 from webhook.history.schema import HistoryError
 from webhook.history.store import Batch, HistoryBounds, HistoryStore, Recorded
 from webhook.history.totals import gpu_seconds_of, nodes_of, use_of
+from webhook.history.trace_row import PodRow
 from webhook.history.usage_row import UsageKey, UsageKind, UsageRow, interval_of
 from webhook.kube.admission.review import Review
-from webhook.observe.gpu_time import GpuHolder, NodeGpus
+from webhook.kube.objects import objects
+from webhook.observe.gpu_time import EvictedGpus, GpuHolder, NodeGpus
 from webhook.observe.logs import Logs
 from webhook.policy.published import published
 from webhook.policy.watch import InForce
@@ -49,7 +52,8 @@ _PRUNE_TICKS: Final = 60
 class UsageRecorder:
     """Measures usage while `run` runs, and writes it to a file if there is a path.
 
-    `problem` is why nothing can be written, `until` the time until which usage was measured last.
+    `problem` is why nothing can be written, `until` the time until which usage was measured last. `on_refused` is
+    called with each refused request.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class UsageRecorder:
         self.problem: str | None = None
         self.bugs = 0
         self.meter = Meter()
+        self.on_refused: Callable[[PodRow], None] = _no_one
         self._world = world
         self._logs = logs
         self._path = path
@@ -75,6 +80,7 @@ class UsageRecorder:
         self._store: HistoryStore | None = None
         self._thread = ThreadPoolExecutor(1, "history")
         self.pods = PodLog(world, self._clock)
+        self._evicted = EvictedWork(world)
         self._unwritten: Notes | None = None
         self._changed: dict[Uid, None] = {}
         self._started = 0.0
@@ -111,8 +117,11 @@ class UsageRecorder:
 
     def note(self, kind: str, found: msgspec.Struct | None, handle: str) -> None:
         """Note an object of a watched kind that changed, None if it is gone; after the world applied it."""
-        if self._path is not None:
-            with self._harmless():
+        with self._harmless():
+            if kind == PODS and (found is None or isinstance(found, objects.Pod)):
+                for key, gpu_seconds in self._evicted.note(found, Uid(handle), now := self._clock()):
+                    self.meter.add(key, gpu_seconds, now)
+            if self._path is not None:
                 self.pods.note(kind, found, handle)
 
     @property
@@ -126,11 +135,12 @@ class UsageRecorder:
             now, row = self._clock(), refusal_row(review, pod, reason, self._world)
             self.meter.add(UsageKey(UsageKind.REFUSED, row.team, row.user), 1, now)
             self.meter.add(UsageKey(UsageKind.REFUSED_GPUS, row.team, row.user), row.gpus, now)
+            self.on_refused(row)
             if self._path is not None and pod is not None:
                 self.pods.refused(row, review.pod)
 
-    def gpu_seconds(self) -> dict[GpuHolder, float]:
-        """Return the GPU-seconds that pods held on nodes from the start until now."""
+    def gpu_seconds(self) -> dict[GpuHolder | EvictedGpus, float]:
+        """Return the GPU-seconds that pods held on nodes, and those of evictions, from the start until now."""
         if self.until:
             self._measure()
         return gpu_seconds_of(self.meter)
@@ -282,6 +292,10 @@ class UsageRecorder:
         elif problem is None and self.problem is not None:
             self._logs.event.info("history written again", path=str(self._path))
         self.problem = problem
+
+
+def _no_one(_row: PodRow) -> None:
+    return None
 
 
 def _never_stale() -> None:

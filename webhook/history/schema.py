@@ -7,6 +7,7 @@ import sqlite3
 from typing import Final
 
 from webhook.history.trace_store import TABLES
+from webhook.input_error import InputError
 
 FORMAT: Final = 1
 """Kept as the database's user_version. It is raised only where an earlier version could not read the file."""
@@ -24,7 +25,7 @@ CREATE TABLE IF NOT EXISTS usage (
 """
 
 
-class HistoryError(Exception):
+class HistoryError(InputError):
     """A history cannot be read or written; the text has the reason and what to do."""
 
 

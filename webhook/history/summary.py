@@ -11,6 +11,7 @@ from webhook.core.explain.cluster_use import ClusterUse
 from webhook.core.explain.job_waits import SIZES, percentiles_of
 from webhook.history.usage_row import (
     INTERVAL_SECONDS,
+    OF_EVICTIONS,
     OF_USE,
     Recording,
     UsageKey,
@@ -36,8 +37,8 @@ class By(StrEnum):
 class UsageSum(msgspec.Struct):
     """GPU-hours of one team, user, model, tier or department, or of the cluster: of pods that held GPUs or waited.
 
-    `idle` were not held, None where no GPU can be attributed. `refused` are requests, `refused_gpus` what they asked
-    for.
+    `idle` were not held, None where no GPU can be attributed. `lost` is work of evicted pods that is done again,
+    `saved` what they saved after their warning. `refused` are requests, `refused_gpus` what they asked for.
     """
 
     name: str
@@ -45,6 +46,8 @@ class UsageSum(msgspec.Struct):
     borrowed: float = 0.0
     idle: float | None = None
     waiting: float = 0.0
+    lost: float = 0.0
+    saved: float = 0.0
     refused: int = 0
     refused_gpus: float = 0.0
 
@@ -219,7 +222,7 @@ def _name(row: UsageRow, by: By) -> str | None:
         case By.USER:
             return key.user if key.team and key.kind is not UsageKind.UNUSED else None
         case By.MODEL:
-            return key.model if key.kind in (*_HELD, UsageKind.FREE) else None
+            return key.model if key.kind in (*_HELD, *OF_EVICTIONS, UsageKind.FREE) else None
         case By.TIER:
             return _TIERS.get(key.kind)
 
@@ -237,6 +240,10 @@ def _add(found: UsageSum, row: UsageRow) -> None:
             found.borrowed += hours
         case UsageKind.WAITING:
             found.waiting += hours
+        case UsageKind.LOST:
+            found.lost += hours
+        case UsageKind.SAVED:
+            found.saved += hours
         case UsageKind.UNUSED | UsageKind.FREE:
             found.idle = (found.idle or 0.0) + hours
         case UsageKind.REFUSED:

@@ -8,19 +8,24 @@ from webhook.core.model.node import NO_MODEL
 from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
 from webhook.history.meter import Meter
-from webhook.history.usage_row import UsageKind
-from webhook.observe.gpu_time import GpuHolder, NodeGpus
+from webhook.history.usage_row import OF_EVICTIONS, UsageKind
+from webhook.observe.gpu_time import EvictedGpus, GpuHolder, NodeGpus
 
 _TIERS: Final = {UsageKind.HELD_GUARANTEED: Tier.GUARANTEED, UsageKind.HELD_BORROWED: Tier.PREEMPTIBLE}
 
 
-def gpu_seconds_of(meter: Meter) -> dict[GpuHolder, float]:
-    """Return what pods held on nodes, by team, model and tier."""
-    held: dict[GpuHolder, float] = {}
+def gpu_seconds_of(meter: Meter) -> dict[GpuHolder | EvictedGpus, float]:
+    """Return what pods held on nodes, by team, model and tier, and what evictions lost and saved, by team."""
+    found: dict[GpuHolder | EvictedGpus, float] = {}
     for key, amount in list(meter.totals.items()):
         if (tier := _TIERS.get(key.kind)) is not None:
-            held[GpuHolder(key.team, key.model, tier.value)] = amount
-    return held
+            found[GpuHolder(key.team, key.model, tier.value)] = amount
+            for kind in OF_EVICTIONS:  # a series starts at 0, as `increase` requires
+                found.setdefault(EvictedGpus(key.team, kind.value), 0.0)
+        elif key.kind in OF_EVICTIONS:
+            work = EvictedGpus(key.team, key.kind.value)
+            found[work] = found.get(work, 0.0) + amount
+    return found
 
 
 def nodes_of(meter: Meter, world: World) -> list[NodeGpus]:

@@ -29,7 +29,8 @@ class UsageKind(StrEnum):
     UNUSED is a team's guaranteed share beyond what its guaranteed pods hold. FREE are free GPUs of schedulable nodes,
     by model. REFUSED are requests, REFUSED_GPUS what they asked for, in GPUs. OBSERVED are seconds in which the
     recorder saw the cluster's events as they came. The USE kinds are the amounts of ClusterUse, times seconds. STARTED
-    are jobs that started, by the class of their size and the group of their wait.
+    are jobs that started, by the class of their size and the group of their wait. LOST is work of evicted pods that is
+    done again, SAVED work that would be, had they not saved it after their warning.
     """
 
     HELD_GUARANTEED = "guaranteed"
@@ -47,6 +48,8 @@ class UsageKind(StrEnum):
     USE_SPREAD = "use_spread"
     USE_BEYOND = "use_beyond"
     STARTED = "started"
+    LOST = "lost"
+    SAVED = "saved"
 
 
 OF_USE: Final = (
@@ -58,6 +61,10 @@ OF_USE: Final = (
     UsageKind.USE_BEYOND,
 )
 """The kinds of ClusterUse's amounts, in its order."""
+
+
+OF_EVICTIONS: Final = (UsageKind.LOST, UsageKind.SAVED)
+"""The kinds that are known once an evicted pod has ended, and count in the interval of its end."""
 
 
 class UsageKey(NamedTuple):

@@ -53,7 +53,12 @@ def server_of(handle: Handle) -> web.Server:
 
 
 async def finished(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
-    """Write a response to its end, and note that its request has one; a handler returns it after that."""
+    """Write a response to its end, and note that its request has one; a handler returns it after that.
+
+    Without the rest of a request's body there is no next request: the response says that its connection is closed.
+    """
+    if not request.content.is_eof():
+        response.force_close()
     with suppress(ConnectionError):  # aiohttp finds out, too
         await response.prepare(request)
         await response.write_eof()

@@ -41,6 +41,16 @@ class GpuHolder(NamedTuple):
     tier: str
 
 
+class EvictedGpus(NamedTuple):
+    """The labels of a sum: work of a team's evicted pods, lost or saved."""
+
+    team: str
+    work: str
+
+
+_Sums = Mapping[GpuHolder | EvictedGpus, float]
+
+
 class NodeGpus(NamedTuple):
     """The GPUs of one node."""
 
@@ -56,14 +66,14 @@ class GpuTimeMetrics(Collector):
     def __init__(self, registry: CollectorRegistry) -> None:
         self._use: Callable[[], ClusterUse] = ClusterUse
         self._waits = Histogram(*_WAIT, ["size"], buckets=BOUNDS, registry=registry)
-        self._seconds: Callable[[], Mapping[GpuHolder, float]] = dict
+        self._seconds: Callable[[], _Sums] = dict
         self._nodes: Callable[[], Sequence[NodeGpus]] = tuple
-        self._counted: Mapping[GpuHolder, float] = {}
-        self._begun: Mapping[GpuHolder, float] | None = None  # None while this process does not lead
+        self._counted: _Sums = {}
+        self._begun: _Sums | None = None  # None while this process does not lead
 
     def watch(
         self,
-        seconds: Callable[[], Mapping[GpuHolder, float]],
+        seconds: Callable[[], _Sums],
         *,
         nodes: Callable[[], Sequence[NodeGpus]],
         use: Callable[[], ClusterUse],
@@ -90,7 +100,7 @@ class GpuTimeMetrics(Collector):
             self._waits.labels(size)
         self._begun = dict(self._seconds())
 
-    def _sums(self) -> Mapping[GpuHolder, float]:
+    def _sums(self) -> _Sums:
         if self._begun is None:
             return self._counted
         begun, counted = self._begun, self._counted
@@ -103,10 +113,10 @@ class GpuTimeMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
-        counter, capacity, used = _families()
+        counter, evicted, capacity, used = _families()
         parts = [GaugeMetricFamily(name, _words(name)) for name in _PARTS]
         for holder, seconds in self._sums().items():
-            counter.add_metric(holder, seconds)
+            (counter if isinstance(holder, GpuHolder) else evicted).add_metric(holder, seconds)
         nodes = () if self._begun is None else self._nodes()
         for each in nodes if len(nodes) <= MAX_NODES else ():
             capacity.add_metric((each.node, each.model), each.capacity)
@@ -115,14 +125,14 @@ class GpuTimeMetrics(Collector):
             use = self._use()
             for family, part in zip(parts, (use.allocation, use.fragmentation, use.beyond_fewest), strict=True):
                 family.add_metric((), part)
-        yield from (counter, capacity, used, *parts)
+        yield from (counter, evicted, capacity, used, *parts)
 
 
 def _words(name: str) -> str:
     return f"{_PARTS[name]}; exported by the leader only."
 
 
-def _families() -> tuple[CounterMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
+def _families() -> tuple[CounterMetricFamily, CounterMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
     where = ["node", "model"]
     return (
         CounterMetricFamily(
@@ -130,6 +140,12 @@ def _families() -> tuple[CounterMetricFamily, GaugeMetricFamily, GaugeMetricFami
             "GPU-seconds that pods held on nodes, counted by the leader only: sum over replicas. `model`: of the node. "
             "`tier`: guaranteed, preemptible.",
             labels=list(GpuHolder._fields),
+        ),
+        CounterMetricFamily(
+            "fairgate_evicted_gpu_seconds",
+            "GPU-seconds of evicted pods, counted by the leader only, once they have ended: sum over replicas. `work`: "
+            "lost (since the last checkpoint or the start), saved (by a checkpoint after the warning).",
+            labels=list(EvictedGpus._fields),
         ),
         GaugeMetricFamily(
             "fairgate_node_gpus_capacity",

@@ -27,6 +27,9 @@ class ReclaimMetrics(ProcessMetrics):
         self._lost = self._counter(
             "lost_gpu_seconds", "GPU-seconds since victims' last checkpoints, or starts.", "team"
         )
+        self._trimmed = self._counter(
+            "surplus_victims", "Victims beyond their workload's minimum of replicas, by team.", "team"
+        )
         self._evictions = self._counter(
             "evictions", "Evictions requested. `outcome`: evicted, deleted, gone, refused, later.", "outcome"
         )
@@ -72,9 +75,10 @@ class ReclaimMetrics(ProcessMetrics):
         """Count a call of the Eviction API, by one of OUTCOMES."""
         self._evictions.labels(outcome).inc()
 
-    def victim(self, team: TeamName, *, gpu_unit_seconds: Units) -> None:
-        """Count a pod that was evicted, and the work that is lost with it."""
+    def victim(self, team: TeamName, *, gpu_unit_seconds: Units, is_surplus: bool = False) -> None:
+        """Count a pod that was evicted, the work that is lost with it, and whether its workload could spare it."""
         self._victims.labels(team).inc()
+        self._trimmed.labels(team).inc(is_surplus)
         self._lost.labels(team).inc(float(gpu_unit_seconds / ONE_GPU))
 
     def placed(self, seconds: float) -> None:

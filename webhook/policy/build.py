@@ -11,6 +11,7 @@ from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit
 from webhook.core.model.demand import Weights
 from webhook.core.model.gpu_shares import HAMI_SCHEDULER, SHARES
 from webhook.core.model.names import GpuModel, PoolName, ResourceName, TeamName
+from webhook.core.model.notify_rules import NotifyRules, NotifyTarget, SecretHeader
 from webhook.core.model.policy import (
     OPERATOR_NAMESPACES,
     Defaults,
@@ -35,6 +36,7 @@ from webhook.core.model.workload_rules import PodPath, WorkloadKind, WorkloadRul
 from webhook.policy import schema, selectors, teams
 from webhook.policy.builtin import built_in
 from webhook.policy.department_tree import Tree
+from webhook.policy.notify import Notify, Target
 from webhook.policy.validate import Draft
 from webhook.policy.workloads import Workloads
 
@@ -78,6 +80,7 @@ def build(draft: Draft) -> Policy:
         exempt_namespaces=_unique(name.value for name in draft.exempt),
         operator_namespaces=_operator_namespaces(draft),
         workloads=_workloads(draft.section("workloads", Workloads())),
+        notify=_notify(draft.section("notify", Notify())),
     )
     return replace(policy, hash=content_hash(policy))
 
@@ -187,6 +190,35 @@ def _workloads(spec: Workloads) -> WorkloadRules:
     )
     in_order = tuple(sorted(kinds, key=lambda kind: (kind.group, kind.kind)))
     return WorkloadRules(on_limit=spec.on_limit, job_evictions=spec.job_evictions, kinds=in_order)
+
+
+def _notify(spec: Notify) -> NotifyRules:
+    return NotifyRules(
+        targets=tuple(sorted(map(_target, spec.targets), key=lambda target: target.name)),
+        cluster=spec.cluster,
+        refusals=spec.refusals.above,
+        refusals_within_seconds=spec.refusals.within,
+        limit_share=Fraction(spec.limits.percent, 100),
+    )
+
+
+def _target(spec: Target) -> NotifyTarget:
+    header = None
+    if spec.token_file is not None:
+        header = SecretHeader("Authorization", spec.token_file, "Bearer ")
+    elif spec.header is not None:
+        header = SecretHeader(spec.header.name, spec.header.file)
+    return NotifyTarget(
+        name=spec.name,
+        url=spec.url or "",
+        url_file=spec.url_file or "",
+        template=spec.template,
+        kinds=frozenset(spec.kinds),
+        interval_seconds=spec.interval,
+        repeat_seconds=spec.repeat,
+        header=header,
+        ca_file=spec.ca_file or "",
+    )
 
 
 def _share(spec: teams.Share) -> Share:

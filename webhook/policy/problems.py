@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+from webhook.input_error import InputError
+
 Path = tuple[str | int, ...]
 """Path of a field in its document: field names and list indexes."""
 
@@ -23,15 +25,17 @@ class Problem:
         return ": ".join(part for part in (place, self.path, self.message) if part)
 
 
-class PolicyError(Exception):
+class PolicyError(InputError):
     """The policy is invalid; has every problem found."""
 
+    problems: tuple[Problem, ...]
+
     def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__("\n".join(map(str, problems)))
+        super().__init__(*map(str, problems))
         self.problems = problems
 
 
-class PolicyUnreadable(Exception):  # noqa: N818 - the name says what happened; "Error" would add nothing
+class PolicyUnreadable(InputError):  # noqa: N818 - the name says what happened; "Error" would add nothing
     """The policy files cannot be read: missing, no permission, or deleted while they were read."""
 
 

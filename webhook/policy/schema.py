@@ -29,6 +29,7 @@ from webhook.policy.field_types import (
     SecondsLimit,
     TeamRef,
 )
+from webhook.policy.notify import Notify
 from webhook.policy.selectors import Expression, Selector, Toleration
 from webhook.policy.spec import Spec
 from webhook.policy.teams import Defaults, Team
@@ -274,3 +275,4 @@ class PolicyFile(Spec):
     workloads: Workloads = Field(
         default=Workloads(), description="How objects that create pods are checked as a whole."
     )
+    notify: Notify = Field(default=Notify(), description="Messages to people by HTTP. Default: none.")

@@ -13,6 +13,7 @@ from webhook.policy.departments import Department
 from webhook.policy.document import Document
 from webhook.policy.field_errors import expected_one_of, field_errors
 from webhook.policy.located import Located
+from webhook.policy.notify import Notify
 from webhook.policy.problems import Path, Problem, described
 from webhook.policy.teams import Defaults, Team
 from webhook.policy.values import resource_name
@@ -124,6 +125,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "topology": schema.Topology,
     "priorityClasses": schema.PriorityClasses,
     "workloads": Workloads,
+    "notify": Notify,
 }
 _HEADER = {"apiVersion": schema.API_VERSION, "kind": schema.KIND}
 _KNOWN = frozenset(info.alias or name for name, info in schema.PolicyFile.model_fields.items())

@@ -34,6 +34,7 @@ from webhook.server.http.app import App, serve
 from webhook.server.http.probes import Readiness
 from webhook.server.http.usage_endpoint import UsageEndpoint
 from webhook.server.leader.leader import Leader
+from webhook.server.leader.notifications import Notifications
 from webhook.server.leader.policy_publisher import PolicyPublisher
 from webhook.server.leader.replica_report import LedgerLag, ServerState
 from webhook.server.leader.room_publisher import RoomPublisher
@@ -108,7 +109,16 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
                     leader.run(),
                     leader.events.run(),
                     leader.owner_events.run(),
-                    _publish_reports(live, leader, holder, readiness, certificates),
+                    *_publish_reports(
+                        live,
+                        leader,
+                        holder,
+                        readiness,
+                        certificates,
+                        notifications=Notifications(
+                            live, leader.lease, logs, recorder, metrics=metrics, secrets=settings.notify_secrets
+                        ),
+                    ),
                 ]
                 notify_owner, report_refused = leader.owner_events.take, leader.report_policy_refused
         reviewer = AdmissionReviewer(
@@ -202,9 +212,15 @@ def _publishers(
 
 
 def _publish_reports(
-    live: LiveWorld, leader: Leader, holder: PolicyHolder, readiness: Readiness, certificates: Certificates
-) -> Coroutine[Any, Any, None]:
-    """Publish this replica's report."""
+    live: LiveWorld,
+    leader: Leader,
+    holder: PolicyHolder,
+    readiness: Readiness,
+    certificates: Certificates,
+    *,
+    notifications: Notifications,
+) -> list[Coroutine[Any, Any, None]]:
+    """Return what publishes this replica's report, and tells people what the reports of all replicas say."""
     state = ServerState(
         holder=holder,
         readiness=readiness,
@@ -217,8 +233,11 @@ def _publish_reports(
         unreviewed=leader.registration.unreviewed,
         world=live.world,
         autoscalers=live.autoscalers,
+        refused=notifications.refused,
+        notify_problems=notifications.notifier.problems,
     )
-    return ReplicaReporter(live.connection, identity=leader.lease.identity, describe=state.report).run()
+    reporter = ReplicaReporter(live.connection, identity=leader.lease.identity, describe=state.report)
+    return [reporter.run(), *notifications.tasks(reporter, state.report)]
 
 
 async def _own_namespace(kubeconfig: Path | None) -> str:

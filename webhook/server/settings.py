@@ -87,7 +87,8 @@ class ServerSettings:
     listen address. `client_ca` is a file: with it only clients with a certificate of these CAs may send reviews.
     `namespace` contains the shared objects of all replicas; None: the pod's own, or that of the kubeconfig.
     `lease_seconds` is how long the leader's Lease must stay unchanged before another replica takes over. `enforce`
-    overrides the policy's. `history` is the file that usage is recorded in, None for no record.
+    overrides the policy's. `history` is the file that usage is recorded in, None for no record. `notify_secrets` is the
+    folder of the files that `notify` in the policy names.
     """
 
     policy: Path
@@ -105,6 +106,7 @@ class ServerSettings:
     enforce: Enforcement | None = None
     history: Path | None = None
     history_bounds: HistoryBounds = field(default_factory=HistoryBounds)
+    notify_secrets: Path | None = None
 
     @property
     def certificate_terms(self) -> CertificateOptions:

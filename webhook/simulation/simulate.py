@@ -13,7 +13,6 @@ import msgspec
 from webhook.core.admission.admission import admit
 from webhook.core.admission.resolve_demand import as_created
 from webhook.core.admission.verification import verify
-from webhook.core.model.amount import Units
 from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplicable, Queue, Retry
 from webhook.core.model.demand import reweighed
 from webhook.core.model.names import Namespace, NodeName, Uid
@@ -142,7 +141,7 @@ class Simulator:
         decision = admit(template.pod, run.requester, world)
         if not isinstance(decision, Admit):
             return decision
-        terms = _Terms.of(decision)
+        terms = _terms(decision)
         if terms in run.patched:
             return decision
         patched = apply(template.written, operations(template.found, decision, now_text=self._now_text))
@@ -182,29 +181,10 @@ class Simulator:
         return uid
 
 
-class _Terms(NamedTuple):
-    """What a decision writes to a pod, without the node names."""
-
-    tier: str
-    code: str
-    mode: str
-    pool: str | None
-    model: str | None
-    gpus: Units
-    has_nodes: bool
-
-    @classmethod
-    def of(cls, decision: Admit) -> "_Terms":
-        charge, node_choice = decision.charge, decision.node_choice
-        return cls(
-            charge.tier,
-            decision.reason.code,
-            node_choice.mode,
-            node_choice.pool,
-            charge.model,
-            charge.gpus,
-            bool(node_choice.nodes),
-        )
+def _terms(decision: Admit) -> tuple[object, ...]:
+    """Return what a decision writes to a pod, without the node names: pods of equal terms differ in nothing else."""
+    charge, choice = decision.charge, decision.node_choice
+    return charge.tier, decision.reason.code, choice.mode, choice.pool, charge.model, charge.gpus, bool(choice.nodes)
 
 
 class _Stored(NamedTuple):
@@ -220,7 +200,7 @@ class _TemplateRun:
     def __init__(self, template: Template, requester: Requester, now_text: str) -> None:
         self.template = template
         self.requester = requester
-        self.patched: dict[_Terms, _Stored] = {}
+        self.patched: dict[tuple[object, ...], _Stored] = {}
         self._now_text = now_text
 
     def answer(self, decision: Decision, count: int, node: NodeName | None = None) -> Answer:
@@ -229,11 +209,11 @@ class _TemplateRun:
 
     def stored(self, decision: Admit | NotApplicable) -> Pod:
         """Return one of its pods as it would be stored, without the node names."""
-        return self.patched[_Terms.of(decision)].pod if isinstance(decision, Admit) else self.template.pod
+        return self.patched[_terms(decision)].pod if isinstance(decision, Admit) else self.template.pod
 
     def _patched(self, decision: Decision) -> Mapping[str, Any] | None:
         if isinstance(decision, Admit):
-            return self.patched[_Terms.of(decision)].written
+            return self.patched[_terms(decision)].written
         if isinstance(decision, Queue):
             patch = queue_operations(self.template.found, decision, now_text=self._now_text)
             return apply(self.template.written, patch)
@@ -245,7 +225,7 @@ class _TemplateRun:
 def _is_equal(one: Decision, other: Decision) -> bool:
     match one, other:
         case Admit(), Admit():
-            return _Terms.of(one) == _Terms.of(other) and not one.node_choice.nodes
+            return _terms(one) == _terms(other) and not one.node_choice.nodes
         case NotApplicable(), NotApplicable():
             return one.reason == other.reason
         case _:

@@ -68,6 +68,12 @@ def processes(**more):
     } | more
 
 
+def replicas(**entries):
+    """Processes with some replaced by others; None: absent."""
+    found = processes() | {name.replace("__", "-"): each for name, each in entries.items()}
+    return {"replicas": ReadValue(Report(replicas={name: each for name, each in found.items() if each is not None}))}
+
+
 def configurations(policy=POLICY, *, ca=ISSUER.pem):
     made = webhook_configurations(policy, ca_bundle_pem=ca, service=ServiceReference("fairgate-system", "fairgate"))
     found = {each["metadata"]["name"]: ReadValue(each) for each in made}
@@ -95,6 +101,7 @@ def evidence(**more):
         "room": ReadValue(room()),
         "configurations": configurations(),
         "guards": guard_objects(),
+        "served": ReadValue(frozenset({"teamledgers", "reports", "heldnodes"})),
         "ledgers": ReadValue([{"status": {"team": "vision"}}]),
         "deployments": ReadValue([]),
         "large_pods": ReadValue([]),

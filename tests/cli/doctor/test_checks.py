@@ -7,23 +7,13 @@ from datetime import timedelta
 import pytest
 
 from tests.cli.doctor import stage
-from tests.cli.doctor.stage import HEALTHY, ISSUER, POLICY, findings, process, processes
+from tests.cli.doctor.stage import HEALTHY, ISSUER, POLICY, findings, process, replicas
 from webhook.cli.doctor.findings import Check, State, exit_status
 from webhook.cluster.reads.installation import ReadForbidden, ReadValue
 from webhook.cluster.reads.other_products import ProductsFound
 from webhook.core.model.policy import Enforcement, Share
-from webhook.kube.ledger.reports import Report
 from webhook.kube.objects.server_version import ServerVersion
-from webhook.kube.registration.guards import guards
-from webhook.kube.registration.held_guards import PARAMETRIC
 from webhook.kube.registration.installation import Probe, ProbeOutcome
-from webhook.kube.registration.static_registration import StaticRegistration
-
-
-def replicas(**entries):
-    """Processes with some replaced by others; None: absent."""
-    found = processes() | {name.replace("__", "-"): each for name, each in entries.items()}
-    return {"replicas": ReadValue(Report(replicas={name: each for name, each in found.items() if each is not None}))}
 
 
 def registered(**changes):
@@ -274,112 +264,6 @@ def test_an_evictor_is_not_missed_if_no_team_has_a_share():
     assert found.state is State.SKIPPED
 
 
-def test_nothing_is_registered_while_the_policy_is_off():
-    off = replace(POLICY, enforce=Enforcement.OFF)
-    none = {"configurations": dict.fromkeys(stage.configurations(), ReadValue(None))}
-    states = {each.check: each.state for each in findings(replace(HEALTHY, policy=off), **none)}
-    assert (states[Check.WEBHOOKS], states[Check.GUARDS]) == (State.SKIPPED, State.SKIPPED)
-    left = {each.check: each.state for each in findings(replace(HEALTHY, policy=off))}
-    assert left[Check.WEBHOOKS] is State.WRONG
-
-
-AKS = {"key": "control-plane", "operator": "DoesNotExist"}
-
-
-def excluding(*terms):
-    """An installation to whose webhooks a control plane added these terms, and whose leader has seen them."""
-    found = deepcopy(stage.configurations())
-    for part in found.values():
-        for webhook in part.value["webhooks"]:
-            webhook["namespaceSelector"]["matchExpressions"] += terms
-    guarded = {
-        (each["kind"], each["metadata"]["name"]): ReadValue(each)
-        for each in guards(POLICY, excluding=["control-plane"])
-    }
-    return {"configurations": found, "guards": guarded}
-
-
-def namespace(name, **labels):
-    return {"metadata": {"name": name, "labels": {key.replace("_", "-"): value for key, value in labels.items()}}}
-
-
-NO_WEBHOOKS = {"configurations": dict.fromkeys(stage.configurations(), ReadValue(None))}
-HELD_ONLY = {
-    "guards": {key: each if key[1] in PARAMETRIC else ReadValue(None) for key, each in stage.guard_objects().items()}
-}
-BY_FILES = replace(HEALTHY, static=StaticRegistration(webhooks=True, guards=True))
-
-
-def test_what_the_api_server_has_from_files_is_not_missing():
-    found = findings(BY_FILES, **NO_WEBHOOKS, **HELD_ONLY)
-    assert exit_status(found) == 0, found
-    texts = {each.check: each.message for each in found}
-    assert texts[Check.WEBHOOKS] == "from files of the API server, not compared with the policy"
-    assert texts[Check.GUARDS].startswith("3 guards, up to date with the policy; the others from files")
-    assert "trusted by" not in texts[Check.CERTIFICATES], "which CA the files name is not known"
-
-
-def test_guards_that_no_file_can_hold_are_missed():
-    found = findings(BY_FILES, **NO_WEBHOOKS, guards=dict.fromkeys(stage.guard_objects(), ReadValue(None)))
-    assert {each.check for each in found if each.state is State.WRONG} == {Check.GUARDS}
-
-
-def test_a_registration_by_files_and_by_objects_is_reported_once_for_each_check():
-    wrong = [each for each in findings(BY_FILES) if each.state is State.WRONG]
-    assert [each.check for each in wrong] == [Check.WEBHOOKS, Check.GUARDS]
-    assert "zz-fairgate and fairgate besides: each pod is reviewed twice" in wrong[0].message
-    assert "fairgate-labels" in wrong[1].message
-    assert "fairgate-held-bindings" not in wrong[1].message
-
-
-def test_what_a_control_plane_adds_to_the_webhooks_is_no_problem():
-    found = findings(**excluding(AKS), namespaces=ReadValue([namespace("vision"), namespace("x", control_plane="a")]))
-    assert exit_status(found) == 0
-    [webhooks] = [each for each in found if each.check is Check.WEBHOOKS]
-    assert webhooks.message.endswith("; others exclude namespaces by control-plane, of no team x")
-
-
-def test_a_teams_namespace_that_others_exclude_is_named():
-    seen = ReadValue([namespace("vision", control_plane="mine")])
-    [webhooks] = [each for each in findings(**excluding(AKS), namespaces=seen) if each.check is Check.WEBHOOKS]
-    assert webhooks.state is State.WRONG
-    assert "pods in 1 namespace of team vision are not reviewed" in webhooks.message
-    assert webhooks.message.endswith("control-plane: vision")
-
-
-def test_who_may_not_list_namespaces_gets_their_number_from_the_leader():
-    def seen(**leader):
-        parts = replicas(**{"pod-1_a": process(**leader)}) | excluding(AKS)
-        found = findings(**parts, namespaces=ReadForbidden("list namespaces"))
-        [webhooks] = [each for each in found if each.check is Check.WEBHOOKS]
-        return webhooks.state, webhooks.message
-
-    counted = "1 namespace of team vision"
-    want = f"pods in {counted} are not reviewed, as others exclude these by labels control-plane"
-    assert seen(leading=True, unreviewed=[counted]) == (State.WRONG, want)
-    assert seen(leading=True)[0] is State.OK
-    assert seen()[0] is State.UNKNOWN
-
-
-@pytest.mark.parametrize(
-    "term",
-    [
-        {"key": "control-plane", "operator": "NotIn", "values": [f"tier-{number}" for number in range(500)] + ["mine"]},
-        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["vision"]},
-    ],
-    ids=["by a selector longer than a tenant's may be", "by its name"],
-)
-def test_a_teams_namespace_is_named_however_others_exclude_it(term):
-    seen = ReadValue([namespace("vision", control_plane="mine")])
-    [webhooks] = [each for each in findings(**excluding(term), namespaces=seen) if each.check is Check.WEBHOOKS]
-    assert (webhooks.state, webhooks.message.endswith(f"{term['key']}: vision")) == (State.WRONG, True)
-
-
-def test_a_guard_that_does_not_know_the_labels_by_which_others_exclude_is_a_problem():
-    found = findings(**(excluding(AKS) | {"guards": stage.guard_objects()}))
-    assert {each.check for each in found if each.state is State.WRONG} == {Check.GUARDS}
-
-
 def test_a_missing_right_makes_a_check_unknown_and_is_named():
     secret = ReadForbidden("get something")
     found = findings(
@@ -465,6 +349,26 @@ def test_the_leader_says_what_it_knows_of_autoscalers(said, want):
     assert [each.state for each in checks] == [state for state, _ in want]
     assert all(each.message.startswith(text) for each, (_, text) in zip(checks, want, strict=True))
     assert all(bool(each.remedy) == (each.state != "ok") for each in checks)
+
+
+NOTIFYING = stage.parse(
+    {"p.yaml": stage.DOCUMENT + b"notify: {targets: [{name: on-call, url: 'https://h/'}]}"}, origin="p"
+)
+
+
+@pytest.mark.parametrize(
+    ("policy", "said", "want"),
+    [
+        (POLICY, [], [("ok", "policy names no target of messages to people")]),
+        (NOTIFYING, [], [("ok", "messages reach on-call")]),
+        (NOTIFYING, ["target on-call: HTTP 401"], [("wrong", "target on-call: HTTP 401 (from pod-1_a)")]),
+    ],
+    ids=["no targets", "reached", "not reached"],
+)
+def test_targets_of_messages_are_checked_where_policy_has_some(policy, said, want):
+    alive = replicas(**{"pod-1_a": process(leading=True, notify=said)})
+    found = [each for each in findings(replace(HEALTHY, policy=policy), **alive) if each.check == "notify"]
+    assert [(each.state, each.message) for each in found] == want
 
 
 def test_another_queue_is_named_and_is_no_problem():

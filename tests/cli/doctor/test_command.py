@@ -4,20 +4,13 @@ import asyncio
 import json
 
 import msgspec
-import pytest
 from click.testing import CliRunner
 
 from tests.cli.doctor.stage import FILES, POLICY, process, report
-from tests.cluster.support.fake_api import Answer, FakeApi
+from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.main import main
 from webhook.kube.ledger import reports
-
-
-@pytest.fixture
-async def api():
-    async with FakeApi().serving() as server:
-        yield server
 
 
 def call(kubeconfig, *words):
@@ -75,3 +68,31 @@ async def test_a_padded_pod_is_named(api, tmp_path):
     done = await asyncio.to_thread(call, write_kubeconfig(tmp_path / "kubeconfig", api.url), "-o", "json")
     found = [each["message"] for each in json.loads(done.stdout)["findings"] if each["check"] == "pods"]
     assert [message.split()[1] for message in found] == ["vision/padded"]
+
+
+async def test_files_of_the_registration_are_read_and_compared(api, tmp_path):
+    policy, folder = tmp_path / "policy.yaml", tmp_path / "static"
+    policy.write_bytes(FILES["policy.yaml"])
+    made = CliRunner().invoke(
+        main, ["manifests", "--policy", str(policy), "--url", "https://h:1", "--no-guards", "--static", str(folder)]
+    )
+    assert made.exit_code == 0
+    config = write_kubeconfig(tmp_path / "kubeconfig", api.url)
+    words = ("--policy", str(policy), "--skip", "reachable", "--static", str(folder))
+    done = await asyncio.to_thread(call, config, *words, "-o", "json")
+    assert states(done)["webhooks"] == "ok"
+    (folder / "mutating-webhooks" / "fairgate.yaml").write_text("")
+    done = await asyncio.to_thread(call, config, *words, "-o", "json")
+    assert "in the files of the API server: MutatingWebhookConfiguration zz-fairgate is missing" in done.stdout
+    (folder / "validating-webhooks" / "fairgate.yaml").write_text("kind: ValidatingWebhookConfiguration")
+    done = await asyncio.to_thread(call, config, *words)
+    assert done.exit_code == 2
+    assert "validating-webhooks/fairgate.yaml: Object missing required field `metadata`" in done.stderr
+    (folder / "validating-webhooks" / "fairgate.yaml").write_text("a: b: c")
+    done = await asyncio.to_thread(call, config, *words)
+    assert f"cannot check the installation: {folder}/validating-webhooks/fairgate.yaml" in done.stderr
+
+
+def test_a_folder_of_files_that_is_not_there_exits_with_two(tmp_path):
+    done = call(write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1"), "--static", str(tmp_path / "none"))
+    assert (done.exit_code, done.stderr.endswith("none: No such file or directory\n")) == (2, True)

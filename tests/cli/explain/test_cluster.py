@@ -27,6 +27,7 @@ NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
 EVENTS = "/api/v1/events"
 DEPLOYMENTS, JOBS = "/apis/apps/v1/deployments", "/apis/batch/v1/jobs"
 LEASES, BUDGETS = "/apis/coordination.k8s.io/v1/leases", "/apis/policy/v1/poddisruptionbudgets"
+SCALERS = "/apis/autoscaling/v2/horizontalpodautoscalers"
 SIZE = {"cpu": "4", "memory": "10Gi"}
 NO_ROOM = {
     "phase": "Pending",
@@ -368,3 +369,23 @@ async def test_a_deleted_pod_is_at_a_stage_by_the_time_now(cluster, seconds, wan
     flags = ["--policy", str(cluster.folder / "policy.yaml"), "--kubeconfig", str(cluster.folder / "k"), "--cluster"]
     result = await asyncio.to_thread(CliRunner().invoke, main, ["status", *flags, "-o", "json"])
     assert [each["stage"] for each in json.loads(result.stdout).get("unusual", ())] == ["overdue"] * (want == "overdue")
+
+
+@pytest.mark.parametrize("is_scaled", [True, False], ids=["by an autoscaler", "by annotation"])
+async def test_a_borrowing_replica_shows_how_many_of_its_workload_may_go(cluster, is_scaled):
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d", "uid": "rs", "controller": True}
+    for number in range(3):
+        annotations = {} if is_scaled else {"fairgate.dev/minimum": "1"}
+        cluster.pod(f"w{number}", node="gpu-1", gpus=1, annotations=annotations, status={"phase": "Running"})
+        metadata = cluster.api.objects[PODS][f"vision/w{number}"]["metadata"]
+        metadata["ownerReferences"] = [owner]
+        metadata["labels"]["pod-template-hash"] = "5d"
+    if is_scaled:
+        target = {"kind": "Deployment", "name": "web"}
+        cluster.api.put(SCALERS, "web", namespace="vision", spec={"scaleTargetRef": target, "minReplicas": 1})
+    shown = await cluster.explain("pod/w0", "-n", "vision")
+    assert "3 pods of its workload are ready and 1 are to stay: 2 may go before others" in " ".join(
+        shown.stdout.split()
+    )
+    [explained] = await cluster.explained("pod/w0", "-n", "vision")
+    assert explained["replicas"] == {"minimum": 1, "pods": 3, "ready": 3, "spare": 2}

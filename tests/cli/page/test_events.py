@@ -1,19 +1,11 @@
 """Events of Fairgate are listed where they may be: in all namespaces, or in those of the user."""
 
-import pytest
-
-from tests.cluster.support.fake_api import Answer, FakeApi
+from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.page.events import read_events
 from webhook.page.live.cluster_watch import COMPONENTS
 
 EVENTS = "/api/v1/events"
-
-
-@pytest.fixture
-async def api():
-    async with FakeApi().serving() as running:
-        yield running
 
 
 def put(api, name, namespace, component="fairgate"):

@@ -8,9 +8,10 @@ from tests.cli import sample_world
 from tests.cluster.support.fake_api import FakeApi
 from tests.cluster.support.stores import until, write_kubeconfig
 from webhook.cli.status.follow import Follower
-from webhook.cli.world_source import WorldError, read_once, watch_world
+from webhook.cli.world_source import read_once, watch_world
 from webhook.core.life.pod_life import Stage
 from webhook.core.model.policy import Policy
+from webhook.input_error import InputError
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.server.settings import FileWorld
 
@@ -83,7 +84,7 @@ def test_a_half_written_file_does_not_replace_what_was_read(follower, tmp_path, 
 
 def test_what_could_never_be_read_is_an_error(follower, tmp_path):
     (tmp_path / "world.json").write_text("[")
-    with pytest.raises(WorldError, match=r"world\.json"):
+    with pytest.raises(InputError, match=r"world\.json"):
         follower.look()
 
 

@@ -4,27 +4,14 @@ import time
 
 import pytest
 
-from tests.cluster.support.fake_api import Answer, FakeApi
-from tests.cluster.support.stores import Book, write_kubeconfig
-from webhook.cluster.api.client import connect
+from tests.cluster.support.fake_api import Answer
+from tests.cluster.support.stores import Book
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.reads import listing
 from webhook.kube.world_file.world_objects import WORLD_KINDS
 
 PODS = next(kind for kind in WORLD_KINDS if kind.kind == "Pod")
 CLAIMS = next(kind for kind in WORLD_KINDS if kind.kind == "ResourceClaim")
-
-
-@pytest.fixture
-async def api():
-    async with FakeApi().serving() as server:
-        yield server
-
-
-@pytest.fixture
-async def connection(api, tmp_path):
-    async with await connect(write_kubeconfig(tmp_path / "kubeconfig", api.url)) as connection:
-        yield connection
 
 
 async def test_all_pages_are_read_and_each_object_has_its_kind(api, connection, monkeypatch):

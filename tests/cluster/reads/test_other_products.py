@@ -2,19 +2,13 @@
 
 import pytest
 
-from tests.cluster.support.fake_api import Answer, FakeApi
+from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import write_kubeconfig
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.reads.other_products import read_other_products
 
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-
-
-@pytest.fixture
-async def api():
-    async with FakeApi().serving() as server:
-        yield server
 
 
 async def read(api, tmp_path, *groups):

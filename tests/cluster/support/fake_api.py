@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import ssl
 import time
 from collections import defaultdict, deque
@@ -17,8 +16,8 @@ from aiohttp import web
 from multidict import CIMultiDictProxy
 
 from tests.cluster.support.fake_writes import carry_out, place_of
+from tests.cluster.support.watch_lines import Change, Obj, bookmark_line, event_line, line_of, shown_by
 
-Obj = dict[str, Any]
 GONE = "The resourceVersion is too old"
 
 
@@ -93,14 +92,6 @@ class Lines:
 
 
 Fault = Lines | Answer | Body | Slow | Held | Cut | ErrorEvent | CutMidLine | Silent | End | Brief
-
-
-@dataclass(frozen=True)
-class Change:
-    version: int
-    path: str
-    before: Obj | None
-    after: Obj | None
 
 
 @dataclass(frozen=True)
@@ -286,7 +277,7 @@ class FakeApi:
                 return _refusal(Answer(410))
             version, rest = self._snapshots.pop(token)
         else:
-            shown = _shown(query)
+            shown = shown_by(query)
             place = place_of(path)
             there = sorted(self.objects[place.collection].items())
             of_namespace = [o for key, o in there if not place.namespace or key.startswith(f"{place.namespace}/")]
@@ -318,25 +309,25 @@ class FakeApi:
         try:
             await response.prepare(request)
             with contextlib.suppress(ConnectionError):
-                await self._stream(request, response, queue, _shown(query), since)
+                await self._stream(request, response, queue, shown_by(query), since)
         finally:
             self.watchers.remove(queue)
         return response
 
     def _initial(self, path: str, query: dict[str, str]) -> list[bytes]:
         """Return all objects as events, then the bookmark that ends the list. A fault occurs in the middle of it."""
-        shown = _shown(query)
-        there = [_line("ADDED", thing) for thing in self.objects[path].values() if shown(thing)]
+        shown = shown_by(query)
+        there = [line_of("ADDED", thing) for thing in self.objects[path].values() if shown(thing)]
         metadata = {"resourceVersion": str(self.version), "annotations": {"k8s.io/initial-events-end": "true"}}
-        return [*there, _line("BOOKMARK", {"metadata": metadata})]
+        return [*there, line_of("BOOKMARK", {"metadata": metadata})]
 
     def _last_words(self, fault: ErrorEvent | End | Brief) -> bytes:
         match fault:
             case ErrorEvent():
-                return _line("ERROR", {"kind": "Status", "code": fault.code, "message": GONE})
+                return line_of("ERROR", {"kind": "Status", "code": fault.code, "message": GONE})
             case Brief():
                 self.version += 1
-                return _bookmark(self.version)
+                return bookmark_line(self.version)
         return b""
 
     async def _next(self, queue: "asyncio.Queue[Change | Fault]") -> Change | Fault | None:
@@ -361,7 +352,7 @@ class FakeApi:
             match thing:
                 case Change():
                     sent = thing.version
-                    if thing.path != request.path or (line := _event(thing, shown, since)) is None:
+                    if thing.path != request.path or (line := event_line(thing, shown, since)) is None:
                         continue
                 case Lines():
                     line = thing.data
@@ -374,7 +365,7 @@ class FakeApi:
                     await response.write(self._last_words(thing))
                     return
                 case _:
-                    line = _bookmark(max(sent, self.version, since))
+                    line = bookmark_line(max(sent, self.version, since))
             if is_cut:
                 await response.write(line[: len(line) // 2])
                 assert request.transport is not None
@@ -386,50 +377,6 @@ class FakeApi:
 def _is_discovery(path: str) -> bool:
     """Whether this is what the API server has of all groups, of one, or of one version of it."""
     return path.startswith("/apis") and path.count("/") in (1, 2, 3)
-
-
-def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:
-    terms = [term for term in query.get("fieldSelector", "").split(",") if term]
-    hidden = [term.split("!=") for term in terms if "!=" in term]
-    wanted = [term.partition("=") for term in terms if "!=" not in term]
-
-    def field(obj: Obj, path: str) -> Any:
-        path = "source.component" if path == "source" else path  # as the API server selects Events
-        for part in path.split("."):
-            obj = obj.get(part, {})
-        return obj
-
-    return lambda obj: (
-        all(field(obj, path) != value for path, value in hidden)
-        and all(field(obj, path) == value for path, _, value in wanted)
-    )
-
-
-def _event(change: Change, shown: Callable[[Obj], bool], since: int) -> bytes | None:
-    if change.version <= since:
-        return None  # a watch from a version to come is accepted, and silent until then
-    was = change.before is not None and shown(change.before)
-    now = change.after is not None and shown(change.after)
-    obj = change.after or change.before
-    assert obj is not None
-    obj = obj | {"metadata": obj["metadata"] | {"resourceVersion": str(change.version)}}
-    match was, now:
-        case True, True:
-            return _line("MODIFIED", obj)
-        case False, True:
-            return _line("ADDED", obj)
-        case True, False:
-            return _line("DELETED", obj)
-    return None
-
-
-def _bookmark(version: int) -> bytes:
-    # The real one sends a typed object too, with its required fields set to null.
-    return _line("BOOKMARK", {"metadata": {"resourceVersion": str(version)}, "spec": {"gpus": None}})
-
-
-def _line(kind: str, obj: Obj) -> bytes:
-    return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
 
 
 def _refusal(answer: Answer) -> web.Response:

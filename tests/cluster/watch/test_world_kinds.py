@@ -9,8 +9,9 @@ import pytest
 
 from tests import builders
 from tests.core.support import make
+from tests.kube.support.created import struct
 from webhook.cluster.watch.kinds import ALIVE, FAILED
-from webhook.cluster.watch.world_kinds import followed, reclaim_kinds, world_kinds
+from webhook.cluster.watch.world_kinds import followed, note_outcome, reclaim_kinds, world_kinds
 from webhook.core.explain.team_summary import summary_of
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import TeamName
@@ -21,8 +22,10 @@ from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.world.world import World
 from webhook.kube.ledger.team_ledger import decode, encode
 from webhook.kube.objects import objects
+from webhook.kube.pod import kubelet_outcomes
+from webhook.kube.pod.pods import unix_seconds
 
-BOUNDS = {"jobs", "poddisruptionbudgets"} | {
+BOUNDS = {"jobs", "poddisruptionbudgets", "horizontalpodautoscalers"} | {
     f"{framework}jobs" for framework in ("jax", "mx", "paddle", "pytorch", "tf", "xgboost")
 }
 
@@ -43,7 +46,7 @@ def test_both_watch_the_same_objects_in_the_same_way():
         for kinds in (world_kinds(world, pods=world), evictor_kinds(world, []))
     )
     assert server.keys() - evictor.keys() == {"priorityclasses"}
-    assert evictor.keys() - server.keys() == {*BOUNDS, "teamledgers"}, "the server's own ledger watches those"
+    assert evictor.keys() - server.keys() == {*BOUNDS, "teamledgers"}, "the server watches some of those itself"
     assert {name: server[name] for name in server.keys() & evictor} == {
         name: evictor[name] for name in server.keys() & evictor
     }
@@ -82,6 +85,20 @@ def test_each_learns_which_nodes_reject_pods_and_which_take_them_again(kinds_of)
     assert (closed.node, closed.team, closed.rejections) == ("n0", "team-a", 3)
     show(kinds, pod_of(30, "Running", ""))
     assert list(world.rejecting_nodes.closed()) == []
+
+
+@pytest.mark.parametrize("gpus", [1, None], ids=["a pod with GPUs", "a pod without"])
+def test_times_are_read_of_starts_alone_that_are_not_known(gpus, monkeypatch):
+    world, read = World(make.policy()), []
+    world.set_node(make.node("n0"))
+    world.tick(1_767_225_700)
+    monkeypatch.setattr(kubelet_outcomes, "unix_seconds", lambda text: read.append(text) or unix_seconds(text))
+    status = {"phase": "Running", "startTime": "2026-01-01T00:00:10Z"}
+    shown = builders.pod(uid="u", namespace="team-a", node="n0", gpus=gpus) | {"status": status}
+    earlier = shown | {"status": status | {"startTime": "2026-01-01T00:00:09Z"}}
+    for manifest in (shown, shown, earlier, shown):
+        note_outcome(world, struct(manifest))
+    assert read == ([status["startTime"]] if gpus else [])
 
 
 def test_for_the_evictor_a_held_node_is_open_and_each_change_is_reported_once_applied():

@@ -133,3 +133,15 @@ async def test_a_missing_report_is_an_api_error(connection):
 def test_texts_are_cut():
     assert len(reports.shortened("x" * 10_000)) == reports.MAX_TEXT_CHARACTERS
     assert reports.read_at("yesterday") is None
+
+
+async def test_a_process_knows_the_reports_of_the_others_while_it_can_write(api, connection):
+    one, other = Process(connection, "host_1").reporter, Process(connection, "host_2", leading=True).reporter
+    await other.publish()
+    assert one.replicas == {}
+    await one.publish()
+    assert {name: each.leading for name, each in one.replicas.items()} == {"host_1": False, "host_2": True}
+    api.always["patch"] = Answer(403)
+    await asyncio.sleep(writing.REPEAT_SECONDS)
+    await one.publish()
+    assert one.replicas == {}, "they may be old"

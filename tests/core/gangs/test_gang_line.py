@@ -90,6 +90,17 @@ def test_later_members_of_a_gang_that_has_started_are_entries_of_their_own():
     assert entries(view, 100) == [["b"], ["c"]]
 
 
+def test_members_wait_for_each_other_again_once_no_pod_of_their_gang_runs():
+    place = place_for(member("a", size=2), residents=[resident(1, node="n0", uid="runs", gang=GANG)])
+    view = WaitingEntries(place)
+    assert entries(view, 100) == [["a"]]
+    place.remove_pod("runs")
+    place.set_waiting(member("b", size=2))
+    assert entries(view, 101) == [["a", "b"]], "a pod is in one entry"
+    place.remove_pod("uid-b")
+    assert entries(view, 102) == []
+
+
 def test_nothing_of_a_gang_is_judged_while_a_part_of_it_is_charged():
     place = place_for(member("a", size=2), member("b", size=2))
     starts = AssumedStarts(place)

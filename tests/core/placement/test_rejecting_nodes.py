@@ -5,13 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import ALICE, commit, node, pod, policy, resident, world
-from tests.core.support.outcomes import admitted, outcome_of
+from tests.core.support.outcomes import admitted
+from tests.core.support.rejecting import NOW, REASON, first_node, place_of, reject, rejection, started
 from tests.examples import examples
 from webhook.core.admission.admission import admit
-from webhook.core.model.decision import Queue
 from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
-from webhook.core.model.policy import Mode, PlacementRules
-from webhook.core.model.reason import Code
 from webhook.core.placement.rejecting_nodes import (
     FIRST_SECONDS,
     LONGEST_SECONDS,
@@ -20,39 +18,7 @@ from webhook.core.placement.rejecting_nodes import (
     STRIKES,
     TRY_SECONDS,
     RejectingNodes,
-    Rejection,
-    Start,
 )
-
-NOW = 1_000_000
-REASON = "UnexpectedAdmissionError"
-
-
-def rejection(on: str = "n0", *, at: int = NOW, uid: str = "", namespace: str = "team-a", reason: str = REASON):
-    return Rejection(NodeName(on), Namespace(namespace), Uid(uid or f"{on}-{namespace}-{at}"), at, reason)
-
-
-def started(on: str = "n0", *, at: int, namespace: str = "team-a"):
-    return Start(NodeName(on), Namespace(namespace), at)
-
-
-def place_of(number: int = 2, **more):
-    """A world at NOW, where ties go to n0."""
-    place = world(policy(**more), nodes=[node(f"n{i}", gpus=8) for i in range(number)])
-    place.tick(NOW)
-    return place
-
-
-def reject(place, times: int = STRIKES, on: str = "n0", *, at: int = NOW, namespace: str = "team-a"):
-    for number in range(times):
-        place.rejecting_nodes.note(rejection(on, at=at, uid=f"{at}-{number}", namespace=namespace))
-
-
-def first_node(place, namespace: str = "team-a", *, count: int = 1):
-    """The first node chosen for a new pod; None if it waits."""
-    decision = admit(pod(count, namespace=namespace), ALICE, place)
-    nodes = () if isinstance(decision, Queue) else admitted(decision).node_choice.nodes
-    return nodes[0] if nodes else None
 
 
 def test_pods_that_ran_before_their_node_rebooted_do_not_close_it():
@@ -67,12 +33,35 @@ def test_pods_that_ran_before_their_node_rebooted_do_not_close_it():
     assert first_node(place) == "n1", "new pods count"
 
 
-def test_pods_of_one_namespace_that_run_do_not_hide_that_others_are_rejected():
+def test_pods_of_one_team_that_run_do_not_hide_that_those_of_others_are_rejected():
     place = place_of()
     place.rejecting_nodes.note(started(at=NOW + 5, namespace="team-b"))
     place.tick(NOW + 5)
     reject(place)
     assert first_node(place) == "n1"
+
+
+def test_a_clock_of_the_node_that_is_ahead_hides_no_rejection():
+    place = place_of()
+    place.rejecting_nodes.note(started(at=NOW + 86_400))
+    reject(place, at=NOW + 86_460)
+    assert first_node(place) == "n1"
+
+
+def test_the_latest_start_of_a_team_is_known_until_its_node_goes():
+    place = place_of()
+    nodes = place.rejecting_nodes
+
+    def is_known(at, namespace="team-a"):
+        return nodes.has_started_since(NodeName("n0"), Namespace(namespace), started(at=at).written)
+
+    assert not is_known(NOW)
+    nodes.note(started(at=NOW))
+    assert [is_known(NOW - 1), is_known(NOW), is_known(NOW + 1)] == [True, True, False]
+    assert not is_known(NOW, "team-b")
+    place.remove_node(NodeName("n0"))
+    nodes.note(started(at=NOW))  # its pods are updated once more
+    assert not is_known(NOW)
 
 
 def names(place, namespace: str = "team-a"):
@@ -145,6 +134,13 @@ class TestOtherTeams:
         place = place_of()
         reject(place, STRIKES - 1)
         assert first_node(place, "team-b") == "n0"
+
+    def test_namespaces_without_a_team_are_one_team(self):
+        place = place_of()
+        reject(place, 2, namespace="stray-1")
+        place.tick(NOW + 1)
+        reject(place, 1, at=NOW + 1, namespace="stray-2")
+        assert [each.node for each in place.rejecting_nodes.closed()] == ["n0"]
 
 
 class TestTryingAgain:
@@ -308,64 +304,6 @@ class TestSlots:
         place.sort_nodes()
         reject(place, on="n0")
         assert first_node(place) is None
-
-
-class TestPodsThatFindNoOtherRoom:
-    def full(self, **more):
-        place = place_of(2, **more)
-        reject(place)
-        place.set_pod(resident(8, node="n1", namespace="team-b"))
-        return place
-
-    def test_they_wait_in_line_though_policy_has_them_wait_in_kube_scheduler(self):
-        decision = admit(pod(4), ALICE, self.full())
-        assert isinstance(decision, Queue)
-        assert decision.reason.code == Code.WAITS_FOR_ROOM
-        assert decision.reason.text == (
-            "waits: no node has nvidia.com/gpu 4 free now, and node n0 rejected the last 3 pods of team team-a "
-            "(UnexpectedAdmissionError); 2 nodes could hold it when free and open; 1st in line"
-        )
-
-    def test_those_that_it_has_no_room_for_wait_in_kube_scheduler(self):
-        place = self.full()
-        place.set_pod(resident(6, node="n0", namespace="team-b"))
-        assert outcome_of(pod(4), place)[:2] == ("waits", Code.NO_ROOM_NOW)
-
-    def test_where_every_node_rejects_they_wait_and_one_tries(self):
-        place = place_of(1)
-        reject(place)
-        decision = admit(pod(4), ALICE, place)
-        assert isinstance(decision, Queue)
-        assert "NeverFits" not in decision.reason.text
-        place.tick(NOW + FIRST_SECONDS)
-        assert first_node(place) == "n0"
-
-    def test_preferred_nodes_exclude_it_by_its_hostname(self):
-        labels = {"kubernetes.io/hostname": "host-of-n0"}
-        rules = PlacementRules(keep_whole=0, mode=Mode.PREFER)
-        place = world(policy(placement=rules), nodes=[node("n0", gpus=8, labels=labels), node("n1", gpus=8)])
-        place.tick(NOW)
-        assert admitted(admit(pod(1), ALICE, place)).node_choice.pool_terms == ()
-        reject(place)
-        choice = admitted(admit(pod(1), ALICE, place)).node_choice
-        assert choice.nodes == ("n1",)
-        [[elsewhere]] = choice.pool_terms
-        assert (elsewhere.key, elsewhere.operator, elsewhere.values) == (
-            "kubernetes.io/hostname",
-            "NotIn",
-            ("host-of-n0",),
-        )
-
-    def test_another_team_is_not_queued(self):
-        place = self.full()
-        assert first_node(place, "team-b") == "n0"
-
-    def test_namespaces_without_a_team_are_one_team(self):
-        place = place_of()
-        reject(place, 2, namespace="stray-1")
-        place.tick(NOW + 1)
-        reject(place, 1, at=NOW + 1, namespace="stray-2")
-        assert [each.node for each in place.rejecting_nodes.closed()] == ["n0"]
 
 
 @examples(60)

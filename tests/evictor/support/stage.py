@@ -24,6 +24,7 @@ from webhook.evictor.loop import Reclaimer
 from webhook.evictor.reporter import EvictionReporter
 from webhook.kube.objects.events import Event
 from webhook.kube.reclaim.holds import rfc3339
+from webhook.notify.message import Item, Subject
 from webhook.observe.logs import LineWriter, LogFormat, Logs
 from webhook.observe.reclaim import ReclaimMetrics
 
@@ -49,6 +50,7 @@ class Stage:
         self.policy = POOR
         self.events: list[Event] = []
         self.notices: list[OwnerEvent] = []
+        self.messages: list[tuple[Subject, Item]] = []
         self.is_leading = True
         loop, began = asyncio.get_running_loop(), int(time.time())
         self.now: Callable[[], float] = lambda: began + loop.time()
@@ -162,7 +164,9 @@ class Stage:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         logs = Logs(LineWriter(nowhere), log_format=LogFormat.JSON)
         context = self.context(cluster_view, logs, metrics=self.metrics, why_stale=feed.readiness)
-        reporter = EvictionReporter(context, notify_owner=self.notices.append)
+        reporter = EvictionReporter(
+            context, notify_owner=self.notices.append, notify=lambda *each: self.messages.append(each)
+        )
         manager = HoldManager(context, reporter, new_id=lambda: f"h{next(self._ids)}")
         work = Reclaimer(context, manager, Executor(context), reporter)
         tasks = [asyncio.create_task(feed.run()), asyncio.create_task(work.run())]

@@ -76,8 +76,8 @@ def test_without_its_start_it_counts_from_its_creation():
 @pytest.mark.parametrize(
     ("phase", "gpus", "node", "want"),
     [
-        pytest.param("Running", 1, "node-1", Start("node-1", "vision", SECONDS), id="it runs"),
-        pytest.param("Succeeded", 1, "node-1", Start("node-1", "vision", SECONDS), id="it has run"),
+        pytest.param("Running", 1, "node-1", Start("node-1", "vision", SECONDS, AT), id="it runs"),
+        pytest.param("Succeeded", 1, "node-1", Start("node-1", "vision", SECONDS, AT), id="it has run"),
         pytest.param("Pending", 1, "node-1", None, id="not admitted yet, as far as one sees"),
         pytest.param("Failed", 1, "node-1", None, id="rejected, perhaps"),
         pytest.param("Running", None, "node-1", None, id="it needs no device"),

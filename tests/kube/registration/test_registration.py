@@ -123,7 +123,11 @@ def test_the_gangs_webhook_selects_workloads_with_the_annotation_and_fails_open(
     expression = hook["matchConditions"][1]["expression"]
     assert '["fairgate.dev/gang"] : "!absent") == "true" || ' in expression
     assert '["fairgate.dev/topology"] : "!absent") != "!absent" || ' in expression
-    assert '["fairgate.dev/run-time"] : "!absent") != "!absent" || (request.kind.group == "batch" && ' in expression
+    assert '["fairgate.dev/run-time"] : "!absent") != "!absent" || ' in expression
+    assert '["fairgate.dev/minimum"] : "!absent") != "!absent" || request.kind.group == "ray.io" || ' in expression
+    assert (
+        '(request.kind.kind == "PyTorchJob" && has(object.spec.elasticPolicy)) || (request.kind.group == ' in expression
+    )
     assert 'has((request.kind.kind == "CronJob" ? ' in expression, "Jobs with a deadline"
     assert ') && !(request.kind.group == "batch" && ' in expression
 

@@ -1,5 +1,6 @@
 """Webhook configurations and guards as files of kube-apiserver."""
 
+import msgspec
 import pytest
 
 from tests.core.support import make
@@ -11,6 +12,7 @@ from webhook.kube.registration.static_registration import (
     StaticRegistration,
     admission_configuration,
     can_be_static,
+    objects_of,
     pod_for_guard,
     pod_for_webhook,
     static_files,
@@ -43,6 +45,28 @@ def test_what_has_parameters_stays_an_object_and_nothing_else_does():
     left = [each for each in REGISTERED if not can_be_static(each)]
     assert {each["metadata"]["name"] for each in left} == set(PARAMETRIC)
     assert len(left) == 2 * len(PARAMETRIC)
+
+
+def test_files_are_read_back_under_the_names_of_objects():
+    documents = [each for made in static_files(REGISTERED).values() for each in made]
+    want = [each for each in REGISTERED if can_be_static(each)]
+    assert objects_of([*documents, None, {"kind": "List"}, "text"]) == want
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"kind": "ValidatingWebhookConfiguration", "webhooks": []},
+        {"kind": "ValidatingWebhookConfiguration", "metadata": {"name": "n"}, "webhooks": [{"name": "w"}]},
+        {"kind": "MutatingWebhookConfiguration", "metadata": {"name": "n"}, "webhooks": "w"},
+        {"kind": "ValidatingAdmissionPolicy", "metadata": {"name": "n"}},
+        {"kind": "ValidatingAdmissionPolicyBinding", "metadata": [], "spec": {}},
+    ],
+    ids=str,
+)
+def test_what_has_no_name_or_content_is_refused(broken):
+    with pytest.raises(msgspec.ValidationError):
+        objects_of([broken])
 
 
 def test_without_objects_every_folder_has_an_empty_file():

@@ -8,7 +8,7 @@ import pytest
 
 from tests import builders as b
 from tests.cli.sample_world import POLICY
-from tests.cluster.support.fake_api import Answer, FakeApi
+from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import write_kubeconfig
 from tests.page.support.pages import decided, policy_of
 from webhook.cli.live_cluster import policy_of_report
@@ -25,12 +25,6 @@ from webhook.page.views.viewer import EVERYTHING
 
 NODES, PODS, EVENTS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/events", "/api/v1/namespaces"
 REPORTS = "/apis/fairgate.dev/v1alpha1/reports"
-
-
-@pytest.fixture
-async def api():
-    async with FakeApi().serving() as running:
-        yield running
 
 
 def put(api, path, made, **more):

@@ -2,12 +2,9 @@
 
 import pytest
 
-from tests.cluster.support.fake_api import FakeApi
-from tests.cluster.support.stores import write_kubeconfig
 from tests.core.support.make import node, policy, resident, team, world
 from tests.server.support.leader_context import leader_context
 from tests.simulation.loads import QUEUES, task
-from webhook.cluster.api.client import connect
 from webhook.cluster.writes.reports import read_report
 from webhook.core.explain.likely_start import Run, StartRange
 from webhook.core.explain.range_scores import RangeScores, Score
@@ -19,12 +16,6 @@ from webhook.server.leader import start_scores
 from webhook.server.leader.start_scores import LOOK_SECONDS, OPEN_OF_TEAM, StartScorer
 
 NOW = 1_800_000_000
-
-
-@pytest.fixture
-async def connection(tmp_path):
-    async with FakeApi().serving() as api, await connect(write_kubeconfig(tmp_path / "k", api.url)) as opened:
-        yield opened
 
 
 @pytest.fixture

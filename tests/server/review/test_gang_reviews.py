@@ -46,6 +46,12 @@ def test_run_times_and_deadlines_are_copied_without_making_a_gang():
     assert record.code == "GangMarked"
 
 
+def test_a_minimum_is_copied_without_making_a_gang():
+    [change], record = answered(annotations={"fairgate.dev/minimum": "2"})
+    assert change["value"] == {"annotations": {"fairgate.dev/minimum": "2"}}
+    assert (record.code, record.outcome) == ("MinimumCopied", "admit")
+
+
 @pytest.mark.parametrize(
     ("more", "code"),
     [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.command import command, of, option
+from webhook.cli.command import command, of, option, path_option
 from webhook.cli.doctor.findings import Check
 from webhook.cli.options import Layout, kubeconfig_option, layout_option, policy_option
 
@@ -39,6 +39,12 @@ class Options:
         type=click.Choice(Check, case_sensitive=False),
         help="Skip a check. Repeatable.",
     )
+    static: Path | None = path_option(
+        "--static",
+        metavar="FOLDER",
+        help="The folder of `fairgate manifests --static` as an API server has it, or a copy: its files are compared "
+        "with the policy.",
+    )
     layout: Layout = of(layout_option)
 
 
@@ -49,8 +55,8 @@ def doctor(options: Options) -> None:
     The checks: the API server is not too old, servers are ready and have a leader, the evictor has a leader, all
     have the same policy in force, certificates are valid and trusted by the webhooks, webhooks and guards are
     registered as the policy requires, the API server reaches Fairgate (a dry run creates a pod, which is not
-    stored), no ledger is missing or behind, no pod is too large to be evicted, no
-    pool's `autoscaled` says something else than who owns its nodes. Other queues and schedulers that are
+    stored), no ledger is missing or behind, no pod is too large to be evicted, no pool's `autoscaled` says something
+    else than who owns its nodes, targets of messages to people are reached. Other queues and schedulers that are
     installed are named, with the section of the docs to read.
 
     The ClusterRole fairgate-viewer is enough for all but the dry run, which needs the right to create pods in a

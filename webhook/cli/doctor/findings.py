@@ -28,6 +28,7 @@ class Check(StrEnum):
     PODS = "pods"
     NODES = "nodes"
     AUTOSCALERS = "autoscalers"
+    NOTIFY = "notify"
     COEXISTENCE = "coexistence"
 
 

@@ -185,6 +185,17 @@ def check_ledger(
     return problems or ok(check, f"{plural(len(existing), 'ledger')}; no server is behind")
 
 
+def check_notify(found: Iterable[Process], policy: Policy | None) -> list[Finding]:
+    """Check that each target of messages to people is reached from each process."""
+    targets = () if policy is None else policy.notify.targets
+    if not targets:
+        return ok(Check.NOTIFY, "policy names no target of messages to people")
+    problems = [f"{text} (from {each.name})" for each in found for text in each.report.notify]
+    remedy = "correct its address or secret, or allow the connection; docs/notify.md#when-messages-do-not-arrive"
+    names = ", ".join(target.name for target in targets)
+    return wrong(Check.NOTIFY, problems, remedy) or ok(Check.NOTIFY, f"messages reach {names}")
+
+
 def check_nodes(found: Iterable[Process]) -> list[Finding]:
     """Check that no node rejects the pods that it gets, by the leader's report; without a leader there is no result.
 

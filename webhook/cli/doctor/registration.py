@@ -8,7 +8,7 @@ from typing import Any, Final
 from cryptography import x509
 
 from certs.authority import names_missing
-from certs.pair import CertificateError, is_issued_by, read_certificates, why_unusable
+from certs.pair import CertificateError, is_issued_by, read_certificates, why_not_renewed, why_unusable
 from webhook.cli.doctor.findings import Check, Finding, missing_right, ok, skipped, unknown, wrong
 from webhook.cli.doctor.processes import Process
 from webhook.cli.formatting import plural
@@ -24,10 +24,15 @@ from webhook.kube.registration.installation import Probe, ProbeOutcome, WebhookE
 from webhook.kube.registration.registration_sync import GUARD, excluding_keys
 
 _APPLY: Final = "apply what `fairgate manifests` prints, or `helm upgrade`; docs/operations.md#the-webhooks"
-_LATE_SHARE: Final = 6
-"""Certificates are renewed in the last third of their lifetime: in the last sixth, renewal has failed."""
 _NOT_COMPARED: Final = "not compared with the policy"
+_IN_STEP: Final = "up to date with the policy"
+_WRITE: Final = (
+    "write them again by `fairgate manifests --static`, for every API server; docs/operations.md#registration-by-files"
+)
 _ONCE: Final = "delete the objects or remove the files; docs/operations.md#registration-by-files"
+_UNDEFINED: Final = (
+    f"the definition {keys.HELD_NODES}.{keys.OWN_GROUP} is missing: the guards of held nodes allow everything"
+)
 _NAMED: Final = 5
 """Namespaces of a team that a finding names."""
 
@@ -52,11 +57,13 @@ def check_webhooks(
     servers: Iterable[Process],
     *,
     is_static: bool = False,
+    files: list[_Json] | None = None,
 ) -> list[Finding]:
     """Check that the webhook configurations exist, match the policy, and select the namespaces of every team.
 
     Where namespaces may not be listed, the leader among the servers says how many they leave out, and names none.
-    `is_static`: the API server has them from files, too, which are not compared.
+    `is_static`: the API server has them from files, too. `files` is what those register; without it they are not
+    compared.
     """
     check = Check.WEBHOOKS
     unread = [part.right for part in found.values() if isinstance(part, ReadForbidden)]
@@ -65,17 +72,18 @@ def check_webhooks(
     if policy is None:
         return unknown(check, "not checked: the policy is unknown", "see the check `policy`, or give --policy DIR")
     existing = {name: part.value for name, part in found.items() if isinstance(part, ReadValue)}
-    if is_static:
+    if is_static or files is not None:
         named = " and ".join(name for name, each in existing.items() if each is not None)
         twice = [f"the API server has the webhooks from files, and {named} besides: each pod is reviewed twice"]
-        text = f"from files of the API server, {_NOT_COMPARED}"
-        return wrong(check, twice if named else [], _ONCE) or ok(check, text)
+        problems = [] if files is None else installation.registration_problems(policy, _by_name(files, existing))
+        text = f"from files of the API server, {_NOT_COMPARED if files is None else _IN_STEP}"
+        return [*wrong(check, twice if named else [], _ONCE), *_of_files(check, problems)] or ok(check, text)
     if different := wrong(check, installation.registration_problems(policy, existing), _APPLY):
         return different
     if policy.enforce is Enforcement.OFF:
         return skipped(check, "the policy is off, and nothing is registered")
     present = [each for each in existing.values() if each is not None]
-    text = f"{plural(sum(len(each['webhooks']) for each in present), 'webhook')}, up to date with the policy"
+    text = f"{plural(sum(len(each['webhooks']) for each in present), 'webhook')}, {_IN_STEP}"
     labels = ", ".join(excluding_keys(present))
     if not labels:
         return ok(check, text)
@@ -99,6 +107,15 @@ def check_webhooks(
     return wrong(check, problems, remedy) or ok(check, text)
 
 
+def _by_name(files: Iterable[_Json], names: Iterable[str]) -> dict[str, _Json | None]:
+    found = {each["metadata"]["name"]: each for each in files if "webhooks" in each}
+    return {name: found.get(name) for name in names}
+
+
+def _of_files(check: Check, problems: Iterable[str]) -> list[Finding]:
+    return wrong(check, [f"in the files of the API server: {each}" for each in problems], _WRITE)
+
+
 def _named(names: list[Namespace]) -> str:
     return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
 
@@ -108,13 +125,19 @@ def check_guards(
     configurations: Mapping[str, ReadResult[_Json]],
     policy: Policy | None,
     *,
+    served: ReadResult[frozenset[str]],
     is_static: bool = False,
+    files: list[_Json] | None = None,
 ) -> list[Finding]:
-    """Check that the ValidatingAdmissionPolicies exist and match the policy; `is_static` as of the webhooks."""
+    """Check that the ValidatingAdmissionPolicies exist and match the policy; `is_static` and `files` as of webhooks.
+
+    `served` are the resources that are defined of Fairgate's API: three guards read one of them.
+    """
     check = Check.GUARDS
     if policy is None:
         return unknown(check, "not checked: the policy is unknown", "see the check `policy`, or give --policy DIR")
     wanted = installation.wanted_guards(policy)
+    is_static = is_static or files is not None
     by_files = [key for key in wanted if key[1] not in PARAMETRIC] if is_static else []
     twice = sorted(key[1] for key in by_files if key[0] == GUARD and _exists(found[key]))
     wanted = [key for key in wanted if key not in by_files]
@@ -130,8 +153,13 @@ def check_guards(
     registered = [part.value for part in configurations.values() if isinstance(part, ReadValue) and part.value]
     problems = wrong(check, installation.guard_problems(policy, existing, registered, by_files=by_files), _APPLY)
     both = [f"the API server has {', '.join(twice)} from files, and as objects besides"] if twice else []
-    others = f"; the others from files of the API server, {_NOT_COMPARED}" if by_files else ""
-    text = f"{plural(len(wanted) // 2, 'guard')}, up to date with the policy{others}"
+    if isinstance(served, ReadValue) and keys.HELD_NODES not in (served.value or ()):
+        problems += wrong(check, [_UNDEFINED], _APPLY)
+    if files is not None:
+        there = {(each["kind"], each["metadata"]["name"]): each for each in files}
+        problems += _of_files(check, installation.guard_problems(policy, there, by_files=wanted))
+    others = f"; the others from files of the API server, {_NOT_COMPARED if files is None else _IN_STEP}"
+    text = f"{plural(len(wanted) // 2, 'guard')}, {_IN_STEP}{others if by_files else ''}"
     return [*problems, *wrong(check, both, _ONCE)] or ok(check, text)
 
 
@@ -140,9 +168,16 @@ def _exists(part: ReadResult[_Json]) -> bool:
 
 
 def check_certificates(
-    servers: Iterable[Process], configurations: Mapping[str, ReadResult[_Json]], *, now: float
+    servers: Iterable[Process],
+    configurations: Mapping[str, ReadResult[_Json]],
+    *,
+    now: float,
+    files: Iterable[_Json] | None = None,
 ) -> list[Finding]:
-    """Check that every server's certificate is valid, has the host that is called, and is trusted by every webhook."""
+    """Check that every server's certificate is valid, has the host that is called, and is trusted by every webhook.
+
+    Webhooks of files without a caBundle are left out: there the API server's host trusts the certificate.
+    """
     check, moment = Check.CERTIFICATES, datetime.fromtimestamp(now, UTC)
     findings: list[Finding] = []
     chains: dict[str, list[x509.Certificate]] = {}
@@ -156,24 +191,21 @@ def check_certificates(
     unread = [part.right for part in configurations.values() if isinstance(part, ReadForbidden)]
     if unread:
         findings += missing_right(check, " and ".join(dict.fromkeys(unread)), role=keys.VIEWER)
-    for part in configurations.values():
-        if isinstance(part, ReadValue) and part.value is not None:
-            findings += _trust(chains, installation.webhook_endpoints(part.value))
+    registered = [part.value for part in configurations.values() if isinstance(part, ReadValue) and part.value]
+    callers = [each for found in registered for each in installation.webhook_endpoints(found)]
+    callers += [each for found in files or () for each in installation.webhook_endpoints(found) if each.ca_bundle]
+    findings += _trust(chains, callers)
     if not chains and not findings:
         return unknown(check, "not checked: no server reports its certificate", "see the check `server`")
-    is_trusted = any(map(_exists, configurations.values()))
-    return findings or ok(check, f"{_until(chains)}{', trusted by every webhook' if is_trusted else ''}")
+    return findings or ok(check, f"{_until(chains)}{', trusted by every webhook' if callers else ''}")
 
 
 def _validity(name: str, leaf: x509.Certificate, moment: datetime) -> list[Finding]:
     check = Check.CERTIFICATES
     if why := why_unusable(leaf, moment, name=f"the certificate of {name}"):
         return wrong(check, [why], "see docs/operations.md#certificates: renewal failed, or a clock is wrong")
-    left = leaf.not_valid_after_utc - moment
-    if left < (leaf.not_valid_after_utc - leaf.not_valid_before_utc) / _LATE_SHARE:
-        text = f"the certificate of {name} was not renewed and expires at {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
-        return wrong(check, [text], "its log says why it is not renewed (`certificate kept`)")
-    return []
+    why = why_not_renewed(leaf, moment, name=f"the certificate of {name}")
+    return wrong(check, filter(None, [why]), "its log says why it is not renewed (`certificate kept`)")
 
 
 def _trust(chains: Mapping[str, list[x509.Certificate]], callers: Iterable[WebhookEndpoint]) -> list[Finding]:

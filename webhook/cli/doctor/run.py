@@ -3,7 +3,7 @@
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import click
 import msgspec
@@ -16,6 +16,7 @@ from webhook.cli.live_cluster import published_policy
 from webhook.cli.options import columns, is_colored
 from webhook.cli.screen import progress
 from webhook.cli.serialization import to_data
+from webhook.cli.static_manifests import read
 from webhook.cli.world_source import default_kubeconfig
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.errors import ClusterError
@@ -31,15 +32,15 @@ from webhook.cluster.reads.installation import (
     read_static_registration,
 )
 from webhook.core.model.policy import Policy
+from webhook.input_error import InputError
 from webhook.kube.ledger.reports import Report
 from webhook.kube.objects import keys
 from webhook.kube.registration.installation import Probe, probe_resource
 from webhook.kube.registration.static_registration import NOT_STATIC, StaticRegistration
 from webhook.observe.process import Component
 from webhook.policy.load import load
-from webhook.policy.problems import PolicyError, PolicyUnreadable
 
-_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES, Check.AUTOSCALERS)
+_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES, Check.AUTOSCALERS, Check.NOTIFY)
 
 
 class DoctorReport(msgspec.Struct):
@@ -51,7 +52,10 @@ class DoctorReport(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """What was read; `probe` is None if no dry run was made. `static` is what the API server has from files."""
+    """What was read; `probe` is None if no dry run was made. `static` is what the API server has from files.
+
+    `files` is what these register, as far as they were given; None if not.
+    """
 
     evidence: InstallationState
     policy: Policy | None
@@ -59,6 +63,7 @@ class Observations:
     namespace: str
     is_exempt: bool
     static: StaticRegistration = NOT_STATIC
+    files: list[dict[str, Any]] | None = None
 
 
 def run(options: Options) -> int:
@@ -66,7 +71,7 @@ def run(options: Options) -> int:
     try:
         with progress("Checking"):
             observed = asyncio.run(_observe(options))
-    except (ClusterError, PolicyError, PolicyUnreadable) as error:
+    except InputError as error:
         click.echo(f"fairgate: cannot check the installation: {error}", err=True)
         return INCOMPLETE
     findings = [each for each in judge(observed) if each.check not in options.skip]
@@ -76,17 +81,18 @@ def run(options: Options) -> int:
 
 async def _observe(options: Options) -> Observations:
     given = load(options.policy) if options.policy is not None else None
+    files = None if options.static is None else read(options.static)
     kubeconfig = options.kubeconfig or default_kubeconfig()
     namespace = options.namespace or await own_namespace(kubeconfig)
     async with await connect(kubeconfig) as connection:
         evidence = await read_installation(connection)
         policy = given or _published(evidence.policy)
         if policy is None or Check.REACHABLE in options.skip:
-            return Observations(evidence, policy, None, namespace, is_exempt=False)
+            return Observations(evidence, policy, None, namespace, is_exempt=False, files=files)
         found = await probe(connection, policy, namespace=namespace)
         exempt = await is_exempt(connection, namespace)
         static = await read_static_registration(connection, resource=probe_resource(policy), namespace=namespace)
-        return Observations(evidence, policy, found, namespace, is_exempt=exempt, static=static)
+        return Observations(evidence, policy, found, namespace, is_exempt=exempt, static=static, files=files)
 
 
 def _published(part: ReadResult[Report]) -> Policy | None:
@@ -117,21 +123,23 @@ def judge(observed: Observations) -> list[Finding]:
         findings += processes.check_evictor(evictors, policy)
     findings += processes.check_policy(processes_alive, evidence.policy)
     findings += processes.check_room(evidence.room, now=now)
-    findings += registration.check_certificates(servers, evidence.configurations, now=now)
+    static, files = observed.static, observed.files
+    findings += registration.check_certificates(servers, evidence.configurations, now=now, files=files)
     findings += registration.check_webhooks(
-        evidence.configurations, evidence.namespaces, policy, servers, is_static=observed.static.webhooks
+        evidence.configurations, evidence.namespaces, policy, servers, is_static=static.webhooks, files=files
     )
     findings += registration.check_reachable(
         observed.probe, policy, namespace=observed.namespace, is_exempt=observed.is_exempt
     )
     findings += registration.check_guards(
-        evidence.guards, evidence.configurations, policy, is_static=observed.static.guards
+        evidence.guards, evidence.configurations, policy, served=evidence.served, is_static=static.guards, files=files
     )
     findings += processes.check_ledger(processes_alive, evidence.ledgers, policy)
     findings += pods.check_pods(evidence.large_pods)
     if not isinstance(evidence.replicas, ReadForbidden):
         findings += processes.check_nodes(servers)
         findings += autoscalers.check_autoscalers(servers)
+        findings += processes.check_notify(processes_alive, policy)
     return findings + ok(Check.COEXISTENCE, evidence.others.text)
 
 

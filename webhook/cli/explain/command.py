@@ -42,7 +42,6 @@ class Options(WorldOptions):
     fairgate_namespace: str = option(
         "--fairgate-namespace",
         default=OWN_NAMESPACE,
-        show_default=True,
         metavar="NAME",
         help="Where Fairgate runs: the evictor's Lease is read there; other namespaces are searched if there is none.",
     )

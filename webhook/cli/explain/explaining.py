@@ -22,6 +22,7 @@ from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.original_request import as_asked
 from webhook.core.model.reason import waits_for
 from webhook.core.reclaim.reclaim_outlook import Impossible
+from webhook.core.world.minimums import Replicas
 from webhook.core.world.world import World
 from webhook.kube.kinds.model import Unknown
 from webhook.simulation.forecast.forecast import read_line
@@ -59,6 +60,9 @@ def explain_all(
     node_holds, evictions = node_holds_of(reading.objects), None
     line, others = _Line(found, now), OtherPods(reading.objects, now)
     alone: list[tuple[Subject, QueueRow | None, Explanation]] = []
+    for number, scaling in enumerate(found.details.scalings):
+        world.minimums.set_scaler(str(number), scaling.workload, scaling.minimum)
+    replicas = {subject.title: _replicas(subject, world) for subject in found.subjects if isinstance(subject, Subject)}
     for subject in found.subjects:
         if isinstance(subject, Unknown):
             problems.append(subject.reason)
@@ -84,7 +88,15 @@ def explain_all(
                 moves = others.room_for(subject, explanation, evictions)
         explained.append(
             ExplainedSubject(
-                subject, explanation, outlook, beneficiary(uid, node_holds), found.details, now, line=row, moves=moves
+                subject,
+                explanation,
+                outlook,
+                beneficiary(uid, node_holds),
+                found.details,
+                now,
+                line=row,
+                moves=moves,
+                replicas=replicas[subject.title],
             )
         )
     return explained, problems
@@ -115,6 +127,12 @@ class _Line:
 def _uid(subject: Subject) -> str:
     """Return the UID of a pod that exists; "" where it does not exist."""
     return "" if subject.existing is None else subject.existing.uid
+
+
+def _replicas(subject: Subject, world: World) -> Replicas | None:
+    """Return the replicas of the workload of a pod that exists, where it has a minimum."""
+    pod = world.pod(Uid(_uid(subject)))
+    return None if pod is None else world.minimums.of(pod.replica.workload)
 
 
 def _explained(

@@ -21,6 +21,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, Possible, RoomKept
 from webhook.core.reclaim.reservation import EvictionTarget
 from webhook.core.reclaim.victim import Victim
+from webhook.core.world.minimums import Replicas
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.page.views.waiting_row import (
     LEAST_SCORED,
@@ -42,7 +43,8 @@ class ExplainedSubject:
 
     `outlook` is what reclaim can do for it, None where it needs nothing; `beneficiary` is the pod for which it is
     evicted, "" where none is known. `now` is in seconds of Unix time. `line` is the place of a pod that waits in line.
-    `moves` are moves of other pods that would make room for it, None where it needs none or there are none.
+    `moves` are moves of other pods that would make room for it, None where it needs none or there are none. `replicas`
+    are those of its workload, where that is to keep some.
     """
 
     subject: Subject
@@ -53,6 +55,7 @@ class ExplainedSubject:
     now: int
     line: QueueRow | None = None
     moves: Room | None = None
+    replicas: Replicas | None = None
 
     @property
     def is_held_up(self) -> bool:
@@ -145,12 +148,16 @@ def _start_facts(row: QueueRow, report: WaitingReport) -> Iterator[str]:
         yield f"stated run time: {span(row.said.seconds)}; {held if row.said.tried else 'none was tried yet'}{believed}"
 
 
-def eviction_line(existing: Existing, beneficiary: str) -> str:
+def eviction_line(explained: ExplainedSubject, existing: Existing) -> str:
     """Return which eviction is announced or in progress, or that a borrowing pod may be evicted; "" for any other."""
+    beneficiary = explained.beneficiary
     if existing.evicted_at:
         return f"It was evicted at {existing.evicted_at} and is ending."
     if not existing.evict_at:
-        return _BORROWS if existing.node and existing.tier == Tier.PREEMPTIBLE else ""
+        if not existing.node or existing.tier != Tier.PREEMPTIBLE:
+            return ""
+        text = "" if explained.replicas is None else explained.replicas.statement.text
+        return f"{_BORROWS} {text[:1].upper()}{text[1:]}." if text else _BORROWS
     pod = f" for pod {beneficiary}" if beneficiary else ""
     team = f" team {existing.evict_for} takes its guaranteed share back{pod}." if existing.evict_for else ""
     return f"It will be evicted at {existing.evict_at}:{team} Save its work until then."

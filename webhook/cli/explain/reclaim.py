@@ -47,6 +47,9 @@ class Evictions:
         reclaim_index = ReclaimIndex(policy.reclaim)
         for budget in details.budgets:
             reclaim_index.set_disruption(budget)
+        for number, scaling in enumerate(details.scalings):
+            world.minimums.set_scaler(str(number), scaling.workload, scaling.minimum)
+            reclaim_index.set_scaled(scaling.workload, is_scaled=True, pods=())
         for workload, failure_budget in details.failures.items():
             reclaim_index.set_failure_budget(workload, failure_budget)
         for each in found:

@@ -17,6 +17,7 @@ from webhook.core.model.demand import Demand
 from webhook.core.model.tier import Tier
 from webhook.core.placement.fragmentation import WEIGHT, WHOLE
 from webhook.core.reclaim.reclaim_outlook import Impossible, Possible, RoomKept
+from webhook.core.world.minimums import Replicas
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.page.views.waiting_row import HolderReport, WaitingReport, waiting_report
 
@@ -93,6 +94,15 @@ class EvictionReport(msgspec.Struct, rename="camel"):
     done: Annotated[bool, msgspec.Meta(description="true: it was evicted, and is ending")]
     team: str | None
     beneficiary: str | None
+
+
+class ReplicasReport(msgspec.Struct):
+    """The replicas of the pod's workload, of which some are to stay."""
+
+    minimum: int
+    pods: Annotated[int, msgspec.Meta(description="that exist or wait in line; the minimum counts if they are more")]
+    ready: int
+    spare: Annotated[int, msgspec.Meta(description="ready ones that may go before other pods")]
 
 
 class EventReport(msgspec.Struct):
@@ -172,6 +182,9 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
         msgspec.Meta(description="moves of other pods that would make room; an admin decides on them"),
     ]
     eviction: EvictionReport | None
+    replicas: Annotated[
+        ReplicasReport | None, msgspec.Meta(description="of a pod that exists, where its workload has a minimum")
+    ]
     line: Annotated[WaitingReport | None, msgspec.Meta(description="of a pod that waits in line")]
     events: list[EventReport]
 
@@ -223,6 +236,7 @@ def report_of(explained: ExplainedSubject) -> ExplanationReport:
         reclaim=_reclaim(explained),
         moves=None if explained.moves is None else [move_report(move) for move in explained.moves.moves],
         eviction=_eviction(explained),
+        replicas=_replicas(explained.replicas),
         line=None if explained.line is None else waiting_report(explained.line),
         events=[
             EventReport(each.reason, each.message, each.count, rfc3339(each.last)) for each in explained.details.events
@@ -255,6 +269,12 @@ def _eviction(explained: ExplainedSubject) -> EvictionReport | None:
         return None
     at, team = existing.evicted_at or existing.evict_at, existing.evict_for or None
     return EvictionReport(at, bool(existing.evicted_at), team, explained.beneficiary or None)
+
+
+def _replicas(found: Replicas | None) -> ReplicasReport | None:
+    if found is None:
+        return None
+    return ReplicasReport(found.minimum, found.pods, found.ready, found.spare if found.has_surplus else 0)
 
 
 def _update(old: OldPods | None) -> UpdateReport | None:

@@ -23,23 +23,15 @@ from webhook.cli.review.sources import read_sources
 from webhook.cli.screen import Screen, progress
 from webhook.cli.serialization import to_data
 from webhook.cli.terminal import Line, print_error, print_problems
-from webhook.cli.world_source import (
-    WorldError,
-    WorldObjects,
-    choose_policy,
-    describe_world,
-    origin_of,
-    read_objects,
-    world_of,
-)
+from webhook.cli.world_source import WorldObjects, choose_policy, describe_world, origin_of, read_objects, world_of
 from webhook.core.explain.past import Past
 from webhook.core.model.names import NodeName
 from webhook.core.model.text import printable
 from webhook.core.world.world import World
+from webhook.input_error import InputError
 from webhook.kube.kinds.table import kind_table
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
-from webhook.policy.problems import PolicyError, PolicyUnreadable
 from webhook.server.settings import FileWorld, LiveCluster
 
 RUNS: Final = 0
@@ -47,7 +39,7 @@ DOES_NOT_RUN: Final = 1
 NOT_JUDGED: Final = 2
 
 
-class _NothingToExplainError(Exception):
+class _NothingToExplainError(InputError):
     """The named object does not exist or cannot be read; `past` are the Events of Fairgate about it."""
 
     def __init__(self, problem: str, past: Iterable[str] = ()) -> None:
@@ -61,9 +53,9 @@ def run(options: Options) -> int:
         with progress("Reading"):
             found = _find(options)
         explained, problems = explain_all(found, now=int(time.time()), user=options.user, node=options.node)
-    except (PolicyError, PolicyUnreadable, WorldError, _NothingToExplainError) as error:
+    except _NothingToExplainError as error:
         print_problems(error)
-        for line in error.past if isinstance(error, _NothingToExplainError) else ():
+        for line in error.past:
             click.echo(f"  {printable(line)}", err=True)
         return NOT_JUDGED
     click.echo(_written(explained, found, options), nl=False)
@@ -110,13 +102,8 @@ def _details(options: Options, target: Target | None, *, has_names: bool) -> Clu
         case FileWorld():
             return ClusterDetails()
         case LiveCluster(kubeconfig=kubeconfig):
-            from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - slow to import, and files need none of it
-
             request = DetailsRequest(target, options.namespace, options.fairgate_namespace, has_names)
-            try:
-                return read_details(kubeconfig, request)
-            except ClusterError as error:
-                raise WorldError(str(error)) from error
+            return read_details(kubeconfig, request)
         case _ as never:
             assert_never(never)
 

@@ -57,7 +57,7 @@ def to_steps(explained: ExplainedSubject, *, policy_hash: str, width: int, is_co
     if subject.pods:
         screen.show(Text(subject.pods))
     if subject.existing is not None:
-        if line := eviction_line(subject.existing, explained.beneficiary):
+        if line := eviction_line(explained, subject.existing):
             screen.show(Text(line, style="yellow"))
         if subject.existing.stage_text:
             screen.show(Text(f"Stage {subject.existing.stage}: {subject.existing.stage_text}.", style="yellow"))

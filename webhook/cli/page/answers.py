@@ -25,7 +25,7 @@ from webhook.cli.review.report import to_json
 from webhook.cli.review.results import WorldFacts
 from webhook.cli.review.review_world import ReviewWorld, add_manifests, evaluated
 from webhook.cli.review.sources import Source as Manifest
-from webhook.cli.world_source import WorldError, WorldObjects, world_of
+from webhook.cli.world_source import WorldObjects, world_of
 from webhook.cluster.reads.permitted_read import ReadScope
 from webhook.core.defragment.defragment import make_room
 from webhook.core.explain.past import NO_PAST
@@ -35,6 +35,7 @@ from webhook.core.model.pod import Requester
 from webhook.core.model.text import printable, shortened
 from webhook.core.world.hidden_usage import Unnamed
 from webhook.core.world.world import World
+from webhook.input_error import InputError
 from webhook.kube.kinds.model import mapping, text
 from webhook.kube.objects import keys
 from webhook.kube.objects.keys import OWN_NAMESPACE
@@ -132,7 +133,7 @@ class CommandAnswers:
             gpus=report.gpus,
             user=report.user or (resident.user if resident is not None else "") or "",
             owner="" if owner is None else f"{owner.kind}/{owner.name}",
-            eviction=eviction_line(existing, explained.beneficiary),
+            eviction=eviction_line(explained, existing),
             waiting=report.line,
             outcome=report.outcome,
             outcome_tier=report.tier or "",
@@ -147,7 +148,7 @@ class CommandAnswers:
         )
         try:
             return read, world_of(read, readable.policy(), name=self._state.origin)
-        except WorldError as error:
+        except InputError as error:
             raise SnapshotError(str(error)) from error
 
     async def review(self, manifest: bytes, readable: Readable, *, namespace: str, user: str) -> Reviewed:
@@ -192,7 +193,7 @@ class CommandAnswers:
             found = read_fragmented(
                 read, reading.world.policy, details, name=self._state.origin, now=now, per_workload=1
             )
-        except WorldError as error:
+        except InputError as error:
             return MovesShown(problem=str(error))
         report = moves_report_of(make_room(found.targets, found.movement), found)
         return MovesShown(msgspec.to_builtins(report))

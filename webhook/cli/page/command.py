@@ -1,6 +1,5 @@
 """`fairgate page`: options and help; run.py implements it."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +34,6 @@ class Options(PolicyOptions):
     domain: str = option(
         "--domain",
         default="topology.kubernetes.io/zone",
-        show_default=True,
         metavar="LABEL",
         help="Node label whose values are the domains of the map.",
     )
@@ -72,4 +70,4 @@ def page(options: Options) -> None:
 
     if options.hosts and options.serve is None:
         raise click.UsageError("--host needs --serve")
-    sys.exit(run(options))
+    run(options)

@@ -8,7 +8,7 @@ import webbrowser
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 import uvloop
@@ -22,18 +22,12 @@ from webhook.cli.page.command import Options
 from webhook.cli.page.events import read_events
 from webhook.cli.page.recorded import RecordedUsage, of_cluster, of_files
 from webhook.cli.page.world_file import FollowedFile
-from webhook.cli.terminal import print_problems
-from webhook.cli.world_source import (
-    WorldError,
-    WorldObjects,
-    choose_policy,
-    read_objects,
-    world_of,
-)
+from webhook.cli.world_source import WorldError, WorldObjects, choose_policy, read_objects, world_of
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.api.errors import ClusterError
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
+from webhook.input_error import InputError
 from webhook.kube.pod.run_times import to_run
 from webhook.page.access.authenticator import Authenticator, TokenAuthenticator, UrlAuthenticator
 from webhook.page.access.rights import ApiRights
@@ -42,12 +36,8 @@ from webhook.page.live.cluster_watch import note_event
 from webhook.page.live.kept_objects import KeptObjects
 from webhook.page.live.state_updater import READING, StateUpdater
 from webhook.page.root import LOCAL, Page, PageSettings
-from webhook.policy.problems import PolicyError, PolicyUnreadable
 from webhook.server.settings import FileWorld, LiveCluster
 from webhook.snapshots import Snapshots
-
-ENDED: Final = 0
-CANNOT_START: Final = 2
 
 
 def _settings(options: Options) -> PageSettings:
@@ -57,20 +47,15 @@ def _settings(options: Options) -> PageSettings:
     return PageSettings(host=options.serve.host, port=options.serve.port, names=frozenset(options.hosts))
 
 
-def run(options: Options) -> int:
-    """Serve until Ctrl-C or a signal, and return the exit status."""
+def run(options: Options) -> None:
+    """Serve until Ctrl-C or a signal."""
     try:
         with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_until_stopped(options))
-    except (PolicyError, PolicyUnreadable, WorldError, ClusterError) as error:
-        print_problems(error)
-        return CANNOT_START
     except OSError as error:
         if is_of_output(error):
             raise
-        print_problems(WorldError(f"cannot listen on {_settings(options).host}: {error.strerror or error}"))
-        return CANNOT_START
-    return ENDED
+        raise WorldError(f"cannot listen on {_settings(options).host}: {error.strerror or error}") from error
 
 
 async def _until_stopped(options: Options) -> None:
@@ -133,7 +118,7 @@ async def _serve_cluster(options: Options, kubeconfig: Path | None, connection: 
         objects = WorldObjects(found.objects, found.coverage, found.unnamed, read_at=int(time.time()))
         try:
             reading = _reading(objects, state.world.policy, origin)
-        except WorldError as error:
+        except InputError as error:
             raise ClusterError(str(error)) from error
         reading.notes = (*reading.notes, *filter(None, [note]))
         return reading

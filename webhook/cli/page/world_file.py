@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from webhook.cli.world_source import WorldError
+from webhook.input_error import InputError
 from webhook.page.live.cluster_state import ClusterState, Reading, is_fresh
 
 LOOK_SECONDS: Final = 2.0
@@ -18,7 +19,7 @@ _GONE: Final[_Version] = (0, 0, 0)
 
 
 class FollowedFile:
-    """A world file, and the `state` that the page shows of it. `read` reads it. Both raise WorldError at first."""
+    """A world file, and the `state` that the page shows of it. `read` reads it. Both raise InputError at first."""
 
     def __init__(self, path: Path, read: Callable[[], Reading], *, domain: str) -> None:
         self._path = path
@@ -38,7 +39,7 @@ class FollowedFile:
         """Read the file again where it changed and is no longer written; what was read stays where that fails."""
         try:
             before, self._seen = self._seen, self._version()
-        except WorldError as error:
+        except InputError as error:
             self._shown = self._seen = _GONE
             self._say_old(str(error))
             return
@@ -47,7 +48,7 @@ class FollowedFile:
         self._shown = self._seen
         try:
             reading = await asyncio.to_thread(self._read)
-        except WorldError as error:
+        except InputError as error:
             self._say_old(str(error))
             return
         if len(reading.objects):

@@ -1,6 +1,5 @@
 """`fairgate queue`: options and help; run.py implements it."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +29,6 @@ class Options(PolicyOptions):
         "--limit",
         type=click.IntRange(min=1),
         default=100,
-        show_default=True,
         metavar="N",
         help="Pods in the table, the first in line first; data has all.",
     )
@@ -53,4 +51,4 @@ def queue(options: Options) -> None:
     # pydantic and rich are slow to import, and --help needs neither
     from webhook.cli.queue.run import run  # noqa: PLC0415
 
-    sys.exit(run(options))
+    run(options)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from webhook.cli.explain.beside import Evictor
-from webhook.cli.world_source import Source, WorldError, WorldObjects
+from webhook.cli.world_source import Source, WorldObjects
 from webhook.core.explain.likely_start import Run
 from webhook.core.explain.past import Past
 from webhook.core.explain.range_scores import RangeScores
@@ -15,7 +15,6 @@ from webhook.core.model.decision import Deny
 from webhook.core.model.names import Namespace, TeamName, Uid, User
 from webhook.core.world.world import World
 from webhook.history.reader import read_run_times
-from webhook.history.schema import HistoryError
 from webhook.kube.kinds.model import mapping
 from webhook.kube.pod.run_times import to_run
 from webhook.kube.pod.stated_run_time import stated_run_time
@@ -38,7 +37,7 @@ def past_of(
     """Return how pods ran: those that were read, in a live cluster some that have ended, those of a history.
 
     A pod of both counts once. An `evictor` that leads, or of which that is not known, is looked for in the cluster
-    otherwise. Raises WorldError for a history that cannot be read.
+    otherwise. Raises HistoryError for a history that cannot be read.
     """
     pods: list[Mapping[str, Any]] = [each for each in found.objects if each.get("kind") == "Pod"]
     scores, no_evictor = RangeScores(), ""
@@ -68,10 +67,7 @@ def _run(pod: Mapping[str, Any], world: World) -> Run | None:
 
 def _recorded(history: Path) -> list[Run]:
     """Return the pods that ended while they were recorded."""
-    try:
-        rows = read_run_times(history, most=RECORDED)
-    except HistoryError as error:
-        raise WorldError(str(error)) from error
+    rows = read_run_times(history, most=RECORDED)
     return [
         Run(
             Uid(row.uid),

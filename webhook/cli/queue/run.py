@@ -1,7 +1,6 @@
 """Runs `fairgate queue`."""
 
 import time
-from typing import Final
 
 import click
 
@@ -12,7 +11,6 @@ from webhook.cli.queue.report import report_of
 from webhook.cli.queue.table import to_table
 from webhook.cli.screen import progress
 from webhook.cli.serialization import to_data
-from webhook.cli.terminal import print_problems
 from webhook.cli.world_source import (
     WorldError,
     WorldObjects,
@@ -25,32 +23,19 @@ from webhook.cli.world_source import (
 from webhook.core.explain.past import Past
 from webhook.core.model.names import TeamName
 from webhook.core.world.world import World
-from webhook.policy.problems import PolicyError, PolicyUnreadable
 from webhook.simulation.forecast.forecast import read_line
 
-SHOWN: Final = 0
-UNREADABLE: Final = 2
 
-
-class UnknownTeamError(WorldError):
-    """The policy has no such team, and no pod of it waits."""
-
-
-def run(options: Options) -> int:
-    """Show the line, and return the exit status."""
-    try:
-        with progress("Reading"):
-            policy = choose_policy(options.policy, options.source)
-            found = read_objects(options.source, namespaces=options.namespaces)
-            world = world_of(found, policy, name=origin_of(options.source).name)
-            past = past_of(found, world, options.source, options.namespaces, history=options.history)
-            text = _written(options, found, world, past)
-    except (PolicyError, PolicyUnreadable, WorldError) as error:
-        print_problems(error)
-        return UNREADABLE
+def run(options: Options) -> None:
+    """Show the line."""
+    with progress("Reading"):
+        policy = choose_policy(options.policy, options.source)
+        found = read_objects(options.source, namespaces=options.namespaces)
+        world = world_of(found, policy, name=origin_of(options.source).name)
+        past = past_of(found, world, options.source, options.namespaces, history=options.history)
+        text = _written(options, found, world, past)
     found.coverage.print_note()
     click.echo(text, nl=False)  # rich hides standard output while it shows a status
-    return SHOWN
 
 
 def _written(options: Options, found: WorldObjects, world: World, past: Past) -> str:
@@ -73,8 +58,8 @@ def _written(options: Options, found: WorldObjects, world: World, past: Past) ->
 
 
 def _known(team: TeamName, world: World) -> TeamName:
-    """Return the name of a team. Raises UnknownTeamError."""
+    """Return the name of a team. Raises WorldError if the policy has no such team, and no pod of it waits."""
     if world.policy.team(team) is None and team not in world.waiting.teams():
         teams = ", ".join(each.name for each in world.policy.teams) or "none"
-        raise UnknownTeamError(f"the policy has no team {team}; teams: {teams}")
+        raise WorldError(f"the policy has no team {team}; teams: {teams}")
     return team

@@ -14,17 +14,14 @@ from webhook.cli.replay.outcomes import decide_again
 from webhook.cli.replay.recorded import RecordedPods, joined, policy_in_force, policy_of, recorded_pods, world_of
 from webhook.cli.replay.report import ReplayReport, changes_of, teams_of, to_table
 from webhook.cli.serialization import to_json
-from webhook.cli.terminal import print_error, print_problems
 from webhook.cli.usage.times import parse_time, time_text
 from webhook.core.model.policy import Policy
 from webhook.history.reader import read_trace, recorded_range
 from webhook.history.schema import HistoryError
 from webhook.history.trace_row import Trace
 from webhook.policy.load import load
-from webhook.policy.problems import PolicyError, PolicyUnreadable
 
 _CHANGES: Final = 1
-_UNREADABLE: Final = 2
 _MOST_POLICIES: Final = 2
 
 
@@ -67,14 +64,7 @@ def replay(options: Options) -> None:
     """
     if len(options.policies) > _MOST_POLICIES:
         raise click.UsageError(f"give one policy, or two: got {len(options.policies)}")
-    try:
-        report = _report(options)
-    except HistoryError as error:
-        print_error(str(error))
-        sys.exit(_UNREADABLE)
-    except (PolicyError, PolicyUnreadable) as error:
-        print_problems(error)
-        sys.exit(_UNREADABLE)
+    report = _report(options)
     if options.layout == "json":
         text = to_json(report)
     else:

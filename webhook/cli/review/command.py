@@ -88,7 +88,6 @@ class Options:
     docs_url: str = option(
         "--docs-url",
         default="https://fairgate.dev",
-        show_default=True,
         envvar="FAIRGATE_DOCS_URL",
         show_envvar=True,
         metavar="URL",

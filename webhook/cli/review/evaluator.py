@@ -162,7 +162,7 @@ class Evaluator:
         """Return why all pods together can never run, as the webhook's warning does; nothing for a bare pod."""
         if workload.kind == "Pod":
             return ()
-        codes = LIMIT_CODES | {Code.DEADLINE_IN_LINE, Code.GANG_IGNORED, Code.RUN_TIME_IGNORED}
+        codes = LIMIT_CODES | {Code.DEADLINE_IN_LINE, Code.GANG_IGNORED, Code.RUN_TIME_IGNORED, Code.MINIMUM_IGNORED}
         if self._ample_nodes is None:
             codes |= {Code.NEVER_FITS, Code.TOPOLOGY_IGNORED}
         found = judge(workload, item.requester or self._requester, self._world, budget)

@@ -26,12 +26,10 @@ from webhook.cli.review.results import Place, Review, WorkloadResult
 from webhook.cli.review.review_world import ReviewWorld, WorldSource, evaluated, open_world
 from webhook.cli.review.sources import read_sources
 from webhook.cli.screen import progress
-from webhook.cli.terminal import print_problems
-from webhook.cli.world_source import WorldError, choose_policy
+from webhook.cli.world_source import choose_policy
 from webhook.core.model.decision import Outcome
 from webhook.core.model.pod import Requester
 from webhook.core.model.text import printable
-from webhook.policy.problems import PolicyError, PolicyUnreadable
 
 ADMITTED: Final = 0
 REFUSED: Final = 1
@@ -40,14 +38,10 @@ NOT_EVALUATED: Final = 2
 
 def run(options: Options, against: WorldSource) -> int:
     """Run the review, write every output, and return the exit status."""
-    try:
-        with progress("Reading"):
-            policy = choose_policy(options.policy, against)
-            collected = collect(read_sources(options.sources, sys.stdin.buffer), namespace=options.namespace)
-            opened = open_world(against, policy, collected, namespace=options.namespace)
-    except (PolicyError, PolicyUnreadable, WorldError) as error:
-        print_problems(error)
-        return NOT_EVALUATED
+    with progress("Reading"):
+        policy = choose_policy(options.policy, against)
+        collected = collect(read_sources(options.sources, sys.stdin.buffer), namespace=options.namespace)
+        opened = open_world(against, policy, collected, namespace=options.namespace)
     opened.coverage.print_note()
     if options.outputs[0].format is Format.REVIEW:
         return _answer(options, collected, opened)

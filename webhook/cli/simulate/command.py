@@ -1,7 +1,5 @@
 """`fairgate simulate`: the help; options.py has the options, run.py implements it."""
 
-import sys
-
 from webhook.cli.command import command
 from webhook.cli.simulate.options import Options
 
@@ -32,4 +30,4 @@ def simulate(options: Options) -> None:
     # pydantic and rich are slow to import, and --help needs neither
     from webhook.cli.simulate.run import run  # noqa: PLC0415
 
-    sys.exit(run(options))
+    run(options)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from webhook.cli.replay.recorded import RecordedPod, policy_in_force, policy_of, recorded_pods, world_of
-from webhook.cli.world_source import Objects, WorldError
+from webhook.cli.world_source import Objects
 from webhook.core.model.policy import Policy
 from webhook.history.reader import read_trace, recorded_range
 from webhook.history.schema import HistoryError
@@ -40,38 +40,29 @@ def is_history(path: Path) -> bool:
 
 
 def read_history(path: Path, *, otherwise: Policy) -> TraceInput:
-    """Return the pods of a history; `otherwise` is the policy of those that recorded none. Raises TraceError.
+    """Return the pods of a history; `otherwise` is the policy of those that recorded none. Raises InputError.
 
     Pods that came before the record began come at its beginning, with the rest of their time.
     """
-    try:
-        begin, end = recorded_range(path)
-        trace = read_trace(path, begin, end)
-        world = world_of(trace, policy_in_force(trace, otherwise=otherwise))
-        found = recorded_pods(trace, world, until=end)
-        objects = tuple(each for each in _objects(trace) if each.get("kind") in _SURROUNDINGS)
-    except HistoryError as error:
-        raise TraceError((str(error),)) from error
+    begin, end = recorded_range(path)
+    trace = read_trace(path, begin, end)
+    world = world_of(trace, policy_in_force(trace, otherwise=otherwise))
+    found = recorded_pods(trace, world, until=end)
+    objects = tuple(each for each in _objects(trace) if each.get("kind") in _SURROUNDINGS)
     if not found.pods:
-        raise TraceError((f"{path}: has no pod that can be decided again",))
+        raise TraceError(f"{path}: has no pod that can be decided again")
     rows = [_row(number, each, begin) for number, each in enumerate(found.pods, start=1)]
     return TraceInput(rows, objects, found.left_out)
 
 
 def objects_of(path: Path) -> Objects:
-    """Return the recorded nodes, namespaces and PriorityClasses. Raises WorldError."""
-    try:
-        return _objects(read_trace(path, *recorded_range(path)))
-    except HistoryError as error:
-        raise WorldError(str(error)) from error
+    """Return the recorded nodes, namespaces and PriorityClasses. Raises HistoryError."""
+    return _objects(read_trace(path, *recorded_range(path)))
 
 
 def recorded_policy(path: Path) -> Policy:
-    """Return the policy that was in force last. Raises WorldError."""
-    try:
-        return policy_of(read_trace(path, *recorded_range(path)).policies, advice="give --policy DIR")
-    except HistoryError as error:
-        raise WorldError(str(error)) from error
+    """Return the policy that was in force last. Raises HistoryError."""
+    return policy_of(read_trace(path, *recorded_range(path)).policies, advice="give --policy DIR")
 
 
 def _objects(trace: Trace) -> tuple[Mapping[str, Any], ...]:

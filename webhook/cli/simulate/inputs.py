@@ -8,13 +8,13 @@ from typing import Final, TextIO
 
 from webhook.cli.simulate.history import TraceInput, is_history, objects_of, read_history, recorded_policy
 from webhook.cli.simulate.options import NodeKind, Options
-from webhook.cli.world_source import Objects, WorldError, choose_policy, origin_of, read_objects
+from webhook.cli.world_source import Objects, choose_policy, origin_of, read_objects
 from webhook.core.model.names import NodeName
 from webhook.core.model.node import Node
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
 from webhook.kube.world_file.world_file import WorldFile as WorldObjects
-from webhook.kube.world_file.world_file import WorldFileError, parse_objects
+from webhook.kube.world_file.world_file import parse_objects
 from webhook.policy.load import load
 from webhook.server.settings import FileWorld
 from webhook.simulation.traces.nodes import NodeRow, read_nodes
@@ -90,10 +90,7 @@ class Worlds:
                 world.set_priority_class(priority_class)
 
     def _parsed(self, listed: Objects, world: World) -> WorldObjects:
-        try:
-            return parse_objects(listed, world.policy.resources, name=self._name)
-        except WorldFileError as error:
-            raise WorldError(str(error)) from error
+        return parse_objects(listed, world.policy.resources, name=self._name)
 
     def _fill(self, world: World) -> None:
         self._parsed(self._objects, world).fill(world)
@@ -157,10 +154,10 @@ def opened(path: Path) -> Iterator[TextIO]:
     """Open a file of text. Raises TraceError where it cannot be read."""
     try:
         if path.is_file() and path.stat().st_size > MAX_BYTES:
-            raise TraceError((f"{path}: is larger than {MAX_BYTES >> 20} MiB; cut it first",))
+            raise TraceError(f"{path}: is larger than {MAX_BYTES >> 20} MiB; cut it first")
         with path.open(encoding="utf-8", newline="") as file:
             yield file
     except OSError as error:
-        raise TraceError((f"{path}: cannot be read: {error.strerror or error}",)) from error
+        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise TraceError((f"{path}: is not text in UTF-8",)) from error
+        raise TraceError(f"{path}: is not text in UTF-8") from error

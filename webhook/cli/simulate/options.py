@@ -98,15 +98,12 @@ class Options(WorldOptions):
         "--mix",
         type=Mix(),
         default=DEFAULT_MIX,
-        show_default=True,
         metavar="SIZES",
         help="With --load: GPUS:WEIGHT or PODSxGPUS:WEIGHT of pods that start together, separated by commas.",
     )
-    days: float = option(
-        "--days", type=click.FloatRange(0.01, 366), default=7, show_default=True, help="With --load: how long."
-    )
+    days: float = option("--days", type=click.FloatRange(0.01, 366), default=7, help="With --load: how long.")
     run_seconds: int = option(
-        "--run-time", type=Duration(), default="4h", show_default=True, help="With --load: the mean run time of --mix."
+        "--run-time", type=Duration(), default="4h", help="With --load: the mean run time of --mix."
     )
     seed: int = option(
         "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random numbers."
@@ -115,7 +112,6 @@ class Options(WorldOptions):
         "--rounds",
         type=click.IntRange(1, 100),
         default=1,
-        show_default=True,
         help="Rounds with seeds from --seed on; numbers are means with 95 % confidence.",
     )
     renamed: tuple[str, ...] = option(
@@ -131,38 +127,32 @@ class Options(WorldOptions):
         "--refused",
         type=click.Choice(Refusals, case_sensitive=False),
         default=Refusals.RETRY,
-        show_default=True,
         help="Refused for a limit or for room: created again once there is room, or lost.",
     )
     evicted: Evictions = option(
         "--evicted",
         type=click.Choice(Evictions, case_sensitive=False),
         default=Evictions.RESTART,
-        show_default=True,
         help="Evicted pods: created again, or lost.",
     )
     moved: MovedTiers = option(
         "--moved",
         type=click.Choice(MovedTiers, case_sensitive=False),
         default=MovedTiers.NONE,
-        show_default=True,
         help="Pods that are moved to make room for waiting ones, every ten minutes, where `fairgate defragment` finds "
         "moves that are worth it.",
     )
     checkpoint_seconds: int = option(
-        "--checkpoint", type=Duration(), default="0s", show_default=True, help="How often work is saved; 0s: never."
+        "--checkpoint", type=Duration(), default="0s", help="How often work is saved; 0s: never."
     )
     buy: NodeKind | None = option(
         "--buy", type=NodeKindType(), metavar="GPUSxMODEL", help="Find how many such nodes make --within true."
     )
-    within: int = option(
-        "--within", type=Duration(), default="1h", show_default=True, help="With --buy: the longest wait allowed."
-    )
+    within: int = option("--within", type=Duration(), default="1h", help="With --buy: the longest wait allowed.")
     percentile: str = option(
         "--percentile",
         type=click.Choice(["50", "90", "99"]),
         default="90",
-        show_default=True,
         help="With --buy: which percentile of the waits.",
     )
     of_team: str | None = option(
@@ -173,7 +163,6 @@ class Options(WorldOptions):
         "--output",
         type=click.Choice([Layout.TABLE, Layout.JSON], case_sensitive=False),
         default=Layout.TABLE.value,
-        show_default=True,
     )
     report: Path | None = path_option(
         "--report", help="Also write plots and tables to one HTML file that loads nothing else."

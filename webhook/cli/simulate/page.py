@@ -8,14 +8,7 @@ from webhook.cli.formatting import wait_text
 from webhook.cli.simulate.marks import SERIES
 from webhook.cli.simulate.plots import Plot, bar_plot, curves_of, line_plot
 from webhook.cli.simulate.results import GroupReport, PolicyReport, PurchaseReport, SimulationReport
-from webhook.cli.simulate.table import (
-    COLUMNS,
-    group_cells,
-    nodes_text,
-    percent_cell,
-    purchase_text,
-    unstarted_texts,
-)
+from webhook.cli.simulate.table import COLUMNS, group_cells, nodes_text, percent_cell, purchase_text, unstarted_texts
 from webhook.core.model.text import printable
 from webhook.simulation.summary import Interval
 

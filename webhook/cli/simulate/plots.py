@@ -5,18 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from webhook.cli.simulate.marks import (
-    GRID,
-    TEXT,
-    WIDTH,
-    Bar,
-    Drawing,
-    Mark,
-    Point,
-    Polyline,
-    Text,
-    series_color,
-)
+from webhook.cli.simulate.marks import GRID, TEXT, WIDTH, Bar, Drawing, Mark, Point, Polyline, Text, series_color
 from webhook.cli.simulate.results import PolicyReport
 from webhook.cli.simulate.svg import to_svg
 from webhook.core.model.text import printable, shortened

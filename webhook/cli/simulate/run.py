@@ -20,28 +20,19 @@ from webhook.cli.simulate.outputs import write_outputs
 from webhook.cli.simulate.results import SimulationReport, policy_report, purchase_report
 from webhook.cli.simulate.rounds import Advance, PolicyResult, Rounds
 from webhook.cli.simulate.table import to_table
-from webhook.cli.terminal import print_problems
 from webhook.cli.world_source import WorldError, origin_of
 from webhook.core.model.text import printable
-from webhook.policy.problems import PolicyError, PolicyUnreadable
-from webhook.simulation.traces.row import TraceError
 from webhook.simulation.traces.tasks import shares_of
 
-SHOWN: Final = 0
-UNREADABLE: Final = 2
 _DAY: Final = 86_400
 
 
-def run(options: Options) -> int:
-    """Simulate, write the outputs, and return the exit status."""
-    try:
-        report = _simulated(options)
-        source = _source_text(options, report)
-        made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        written = write_outputs(report, page=options.report, folder=options.csv, source=source, made=made)
-    except (PolicyError, PolicyUnreadable, WorldError, TraceError) as error:
-        print_problems(error)
-        return UNREADABLE
+def run(options: Options) -> None:
+    """Simulate, and write the outputs."""
+    report = _simulated(options)
+    source = _source_text(options, report)
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    written = write_outputs(report, page=options.report, folder=options.csv, source=source, made=made)
     is_data = options.layout is Layout.JSON
     if is_data:
         click.echo(to_json(report), nl=False)
@@ -49,7 +40,6 @@ def run(options: Options) -> int:
         click.echo(to_table(report, source=source, width=columns(), is_colored=is_colored()), nl=False)
     for path in written:
         click.echo(f"written: {printable(str(path))}", err=is_data)
-    return SHOWN
 
 
 def _simulated(options: Options) -> SimulationReport:

@@ -1,6 +1,5 @@
 """`fairgate status`: options and help; run.py implements it."""
 
-import sys
 from dataclasses import dataclass
 
 import click
@@ -28,7 +27,6 @@ class Options(PolicyOptions):
         "--interval",
         type=click.FloatRange(min=0.1),
         default=2.0,
-        show_default=True,
         metavar="SECONDS",
         help="Interval of --watch.",
     )
@@ -38,7 +36,6 @@ class Options(PolicyOptions):
         "--output",
         type=click.Choice(Layout, case_sensitive=False),
         default=Layout.TABLE.value,
-        show_default=True,
         help="wide adds GPU models of teams, the pods of each node and the number of free nodes.",
     )
 
@@ -56,4 +53,4 @@ def status(options: Options) -> None:
     # pydantic and rich are slow to import, and --help needs neither
     from webhook.cli.status.run import run  # noqa: PLC0415
 
-    sys.exit(run(options))
+    run(options)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from webhook.cli.world_source import Origin, Source, View, WorldError, origin_of
+from webhook.cli.world_source import Origin, Source, View, origin_of
+from webhook.input_error import InputError
 from webhook.server.settings import FileWorld
 
 _CHANGES: Final = "its file is being written"
@@ -30,7 +31,7 @@ class _Stamp(NamedTuple):
 
 
 class Follower:
-    """Reads a source again and again; `read` returns its world, and raises WorldError.
+    """Reads a source again and again; `read` returns its world, and raises InputError.
 
     A file is read when it has changed and was then left alone until the next look, so that one that is just being
     written is not taken for what it is to be. What cannot be read does not replace what could be.
@@ -45,7 +46,7 @@ class Follower:
         self._seen: _Stamp | None = None
 
     def look(self) -> Reading:
-        """Return the present reading. Raises WorldError if nothing could ever be read."""
+        """Return the present reading. Raises InputError if nothing could ever be read."""
         stamp = _stamp(self._source.path) if isinstance(self._source, FileWorld) else None
         seen, self._seen = self._seen, stamp
         if self._last is not None and stamp is not None and stamp == self._taken:
@@ -54,7 +55,7 @@ class Follower:
             return self._shown(self._last, _CHANGES)
         try:
             found = Reading(self._read(), origin_of(self._source))
-        except WorldError as error:
+        except InputError as error:
             if self._last is None:
                 raise
             return self._shown(self._last, str(error))

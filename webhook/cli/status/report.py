@@ -1,19 +1,11 @@
 """The status as data: the stable format of `-o json` and `-o yaml`."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
 
-from webhook.core.explain.board import (
-    Board,
-    DepartmentRow,
-    DeviceGroup,
-    FreeRow,
-    HeldPart,
-    ModelRow,
-    NodeRow,
-    TeamRow,
-)
+from webhook.core.explain.board import Board, DepartmentRow, DeviceGroup, FreeRow, HeldPart, ModelRow, NodeRow, TeamRow
 from webhook.core.model.amount import format_gpus, format_limit
 from webhook.kube.ledger.reports import written_at
 from webhook.page.views.waiting_row import HolderReport
@@ -149,10 +141,13 @@ class StatusReport(msgspec.Struct, rename="camel", omit_defaults=True):
     unusual: Annotated[
         list[UnusualReport], msgspec.Meta(description="pods whose charge may surprise; left out if there are none")
     ] = []
+    notify: Annotated[
+        list[str], msgspec.Meta(description="targets that messages to people do not reach; left out if there are none")
+    ] = []
 
 
-def report_of(board: Board, left_out: list[str]) -> StatusReport:
-    """Return a board as data."""
+def report_of(board: Board, left_out: list[str], unreached: Sequence[str] = ()) -> StatusReport:
+    """Return a board as data; `unreached` are targets of messages."""
     return StatusReport(
         [_team(team) for team in board.teams],
         [_node(node) for node in board.nodes],
@@ -165,6 +160,7 @@ def report_of(board: Board, left_out: list[str]) -> StatusReport:
             )
             for each in board.unusual
         ],
+        list(unreached),
     )
 
 

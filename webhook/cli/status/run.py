@@ -5,6 +5,7 @@ import contextlib
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -15,13 +16,12 @@ from webhook.cli.screen import progress
 from webhook.cli.serialization import to_data
 from webhook.cli.status.command import Options
 from webhook.cli.status.follow import Follower, Reading
+from webhook.cli.status.notify_problems import notify_problems
 from webhook.cli.status.report import report_of
 from webhook.cli.status.table import Look, to_lines, to_screenful
-from webhook.cli.terminal import print_problems
 from webhook.cli.world_source import (
     ForbiddenError,
     View,
-    WorldError,
     choose_policy,
     describe_world,
     origin_of,
@@ -30,11 +30,7 @@ from webhook.cli.world_source import (
 )
 from webhook.core.explain.board import board_of
 from webhook.core.model.policy import Policy
-from webhook.policy.problems import PolicyError, PolicyUnreadable
 from webhook.server.settings import LiveCluster
-
-SHOWN: Final = 0
-UNREADABLE: Final = 2
 
 _CLEAR: Final = "\x1b[2J\x1b[1;1H"
 """Clears a terminal, also where the user wants no colors."""
@@ -42,25 +38,21 @@ _CLEAR: Final = "\x1b[2J\x1b[1;1H"
 _PICTURE: Final = "·▁█"
 
 
-def run(options: Options) -> int:
-    """Show the status, and return the exit status."""
-    try:
-        policy = choose_policy(options.policy, options.source)
-        if options.watch:
-            asyncio.run(_watch(options, policy))
-        else:
-            _show_once(options, policy)
-    except (PolicyError, PolicyUnreadable, WorldError) as error:
-        print_problems(error)
-        return UNREADABLE
-    return SHOWN
+def run(options: Options) -> None:
+    """Show the status."""
+    policy = choose_policy(options.policy, options.source)
+    if options.watch:
+        asyncio.run(_watch(options, policy))
+    else:
+        _show_once(options, policy)
 
 
 def _show_once(options: Options, policy: Policy) -> None:
     with progress("Reading"):
         reading = Reading(_read(options, policy), origin_of(options.source))
+        unreached = notify_problems(options.source, policy)
     reading.view.coverage.print_note()
-    click.echo(_written(options, reading), nl=False)  # rich hides standard output while it shows a status
+    click.echo(_written(options, reading, unreached), nl=False)  # rich hides standard output while it shows a status
 
 
 def _read(options: Options, policy: Policy) -> View:
@@ -94,14 +86,14 @@ def _redraw(options: Options, reading: Reading) -> None:
         click.echo(_written(options, reading), nl=False)
 
 
-def _written(options: Options, reading: Reading, *, height: int | None = None) -> str:
-    """Return the status; `height` is how many lines a table may have."""
+def _written(options: Options, reading: Reading, unreached: Sequence[str] = (), *, height: int | None = None) -> str:
+    """Return the status; `height` is how many lines a table may have, `unreached` are targets of messages."""
     view = reading.view
     board, notes = board_of(view.world), view.coverage.notes()
     if not view.coverage.is_room_known:
         board = replace(board, free=())
     if options.layout.is_data:
-        return to_data(report_of(board, notes), options.layout)
+        return to_data(report_of(board, notes, unreached), options.layout)
     look = Look(
         width=columns(),
         is_colored=is_colored(),
@@ -113,6 +105,7 @@ def _written(options: Options, reading: Reading, *, height: int | None = None) -
     source = describe_world(reading.origin, view.world)
     if reading.why_stale is not None:
         source += f"\nSTALE: {reading.why_stale}"
+    source += "".join(f"\nmessages to people: {text}" for text in unreached)
     lines = to_lines(board, look, source=source) if height is None else to_screenful(board, look, height, source=source)
     return "\n".join(lines) + "\n"
 

@@ -58,7 +58,6 @@ class Options:
         "--pods-per-second",
         type=click.IntRange(min=1),
         default=100,
-        show_default=True,
         metavar="N",
         help="How many pods in line are let go in a second.",
     )
@@ -66,7 +65,6 @@ class Options:
         "--wait-seconds",
         type=click.IntRange(min=0),
         default=120,
-        show_default=True,
         metavar="SECONDS",
         help="How long to wait for servers and evictors to stop. Those outside of the cluster you stop yourself.",
     )

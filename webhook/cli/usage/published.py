@@ -57,5 +57,7 @@ def _add(total: UsageSum, each: UsageSum) -> None:
     total.guaranteed += each.guaranteed
     total.borrowed += each.borrowed
     total.waiting += each.waiting
+    total.lost += each.lost
+    total.saved += each.saved
     total.refused += each.refused
     total.refused_gpus += each.refused_gpus

@@ -64,7 +64,7 @@ def to_table(report: UsageReport, *, limit: int, width: int, is_colored: bool) -
     """Return the first lines as a table, in GPU-hours, with what the numbers cover."""
     screen = Screen(width=width, is_colored=is_colored)
     refused = (number("refused", goes=2), number("GPUs refused", goes=1))
-    table = Grid(report.by, *map(number, ("guaranteed", "borrowed", "idle", "waiting")), *refused)
+    table = Grid(report.by, *map(number, ("guaranteed", "borrowed", "idle", "waiting", "lost", "saved")), *refused)
     for each in (*report.usage[:limit], report.total):
         table.add_row(Line(each.name or _NONE), *(Line(_number(value)) for value in _values(each)))
     screen.show(table)
@@ -72,7 +72,8 @@ def to_table(report: UsageReport, *, limit: int, width: int, is_colored: bool) -
     screen.show(
         "",
         f"GPU-hours from {report.since} to {report.until}; recorded {_number(report.observed_hours)} of "
-        f"{_number(report.hours)} hours. Refused: requests, and the GPUs that they asked for.",
+        f"{_number(report.hours)} hours. Lost: to evictions; saved: by checkpoints after their warning. "
+        "Refused: requests, and the GPUs that they asked for.",
     )
     if report.ratios.occupancy is not None:
         screen.show(*map(Line, _ratio_texts(report.ratios)))
@@ -102,7 +103,7 @@ def _wait_text(seconds: float | None) -> str:
 
 
 def _values(line: UsageSum) -> Sequence[float | None]:
-    return (line.guaranteed, line.borrowed, line.idle, line.waiting, line.refused, line.refused_gpus)
+    return msgspec.structs.astuple(line)[1:]
 
 
 def _number(value: float | None) -> str:

@@ -2,8 +2,10 @@
 
 from http import HTTPStatus
 
+from webhook.input_error import InputError
 
-class ClusterError(Exception):
+
+class ClusterError(InputError):
     """The cluster could not be reached, or its response was unusable: the text says what to check."""
 
 

@@ -59,7 +59,7 @@ class InstallationState:
     """The state of an installation. `now` is the API server's time of day.
 
     `namespaces` are read where others exclude some from the webhooks (`excluding_keys`), and empty otherwise.
-    `version` is None if it cannot be read.
+    `served` are the resources of Fairgate's own API. `version` is None if it cannot be read.
     """
 
     now: float | None
@@ -68,6 +68,7 @@ class InstallationState:
     room: ReadResult[Report]
     configurations: dict[str, ReadResult[_Json]]
     guards: dict[tuple[str, str], ReadResult[_Json]]
+    served: ReadResult[frozenset[str]]
     ledgers: ReadResult[list[_Json]]
     deployments: ReadResult[list[_Json]]
     large_pods: ReadResult[list[str]]
@@ -85,6 +86,7 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
     guards = {
         (kind, name): await _object(connection, kind, name) for name in GUARDS for kind in (GUARD, f"{GUARD}Binding")
     }
+    served = await _part(f"get /apis/{keys.OWN_API}", _served(connection))
     ledgers = await _part(
         "list teamledgers", list_objects(connection, WorldKind(keys.TEAM_LEDGER, keys.OWN_API, LEDGERS))
     )
@@ -103,6 +105,7 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
         room=room,
         configurations=configurations,
         guards=guards,
+        served=served,
         ledgers=ledgers,
         deployments=deployments,
         large_pods=large_pods,
@@ -159,6 +162,11 @@ async def _object(connection: ApiConnection, kind: str, name: str) -> ReadResult
 
 async def _get(connection: ApiConnection, path: str, action: str) -> _Json:
     return _OBJECT.decode(await connection.send("GET", path, action=action))
+
+
+async def _served(connection: ApiConnection) -> frozenset[str]:
+    found = await _get(connection, f"/apis/{keys.OWN_API}", "read what the API server serves")
+    return frozenset(each["name"] for each in found["resources"])
 
 
 async def _deployments(

@@ -16,11 +16,13 @@ from webhook.cluster.watch.kinds import (
     pod_kind,
     priority_class_kind,
 )
+from webhook.cluster.watch.scalers import scaler_kind
 from webhook.cluster.watch.watched_kind import T, WatchedKind
 from webhook.core.model.demand import Weights
-from webhook.core.model.names import Uid
+from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
+from webhook.core.placement.rejecting_nodes import Rejection, Start
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
@@ -72,12 +74,22 @@ def failed_pods(world: World) -> WatchedKind[objects.Pod]:
 
 
 def note_outcome(world: World, pod: objects.Pod) -> None:
-    """Note what a kubelet did with a pod, where it matters for the nodes of others."""
-    if pod.status is None or not pod.spec.node_name:
+    """Note what a kubelet did with a pod, where it matters for the nodes of others.
+
+    Of a pod that runs nothing is read, its time neither, where a later start of its team is known: most events are so.
+    """
+    status, node, nodes = pod.status, pod.spec.node_name, world.rejecting_nodes
+    if status is None or not node:
         return
-    outcome = to_rejection(pod, world.policy.resources) if pod.status.phase == "Failed" else to_start(pod)
+    outcome: Rejection | Start | None
+    if status.phase == "Failed":
+        outcome = to_rejection(pod, world.policy.resources)
+    elif nodes.has_started_since(NodeName(node), pod.metadata.namespace, status.start_time or ""):
+        return
+    else:
+        outcome = to_start(pod)
     if outcome is not None:
-        world.rejecting_nodes.note(outcome)
+        nodes.note(outcome)
 
 
 class _Pods:
@@ -117,6 +129,7 @@ def reclaim_kinds(
     bounds = (
         *failure_kinds(reclaim_index.set_failure_budget),
         disruption_kind(reclaim_index.set_disruption, reclaim_index.remove_disruption),
+        scaler_kind(world.minimums, reclaim_index.set_scaled),
     )
     return (
         followed(node_kind(world, _opened), node),

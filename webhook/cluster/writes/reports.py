@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
@@ -82,6 +82,7 @@ class ReplicaReporter:
         self._identity = identity
         self._describe = describe
         self._clock = clock or connection.unix_time
+        self._replicas: Mapping[str, ReplicaReport] = {}
         self._expired: list[str] = []
         self._last: ReplicaReport | None = None
         self._last_at = float("-inf")
@@ -90,6 +91,11 @@ class ReplicaReporter:
     def problem(self) -> str | None:
         """Why the last write failed."""
         return self._writer.problem
+
+    @property
+    def replicas(self) -> Mapping[str, ReplicaReport]:
+        """The reports of all processes as of the last write; none if that failed."""
+        return self._replicas if self.problem is None else {}
 
     async def run(self) -> NoReturn:
         """Publish every change, and the unchanged state every ten seconds, until cancelled; then remove the entry."""
@@ -110,7 +116,7 @@ class ReplicaReporter:
         report = await self._writer.write(reports.replica_patch(self._identity, dated, gone=self._expired))
         if report is None:
             return
-        self._last, self._last_at = found, now
+        self._last, self._last_at, self._replicas = found, now, report.replicas
         self._expired = [name for name, each in report.replicas.items() if self._is_expired(name, each)]
 
     def _is_expired(self, name: str, report: ReplicaReport) -> bool:

@@ -8,10 +8,9 @@ from webhook.core.world.world import World
 
 
 def ignored_requests(pod: Pod, request: DomainRequest | None, world: World) -> tuple[Reason, ...]:
-    """Return what is ignored of a pod's run time, gang and domain; `request` is the domain that it asks for."""
-    if request is None and not (pod.domain_problem or pod.gang_problem or pod.run_time.problem):
+    """Return what is ignored of what a pod says of itself; `request` is the domain that it asks for."""
+    own = ((Code.RUN_TIME_IGNORED, pod.run_time.problem), (Code.MINIMUM_IGNORED, pod.replica.problem))
+    if request is None and not (pod.domain_problem or pod.gang_problem or own[0][1] or own[1][1]):
         return ()
     found = gang_warnings(pod, request, world)
-    if not pod.run_time.problem:
-        return found
-    return (*found, Reason(Code.RUN_TIME_IGNORED, "{problem}", {"problem": pod.run_time.problem}))
+    return (*found, *(Reason(code, "{problem}", {"problem": problem}) for code, problem in own if problem))

@@ -2,26 +2,18 @@
 
 from collections.abc import Iterator
 
-from webhook.core.model.node import Node
 from webhook.core.model.statement import Statement
 from webhook.core.world.world import World
 
 
-def maintained_among(slots: int, world: World) -> int:
-    """Return those of some nodes that an operator changes."""
-    return sum(bit for bit, _ in _among(slots, world))
-
-
-def unmarked_among(slots: int, world: World) -> int:
-    """Return those of them that kube-scheduler takes for nodes like others: neither cordoned nor unready."""
-    return sum(bit for bit, node in _among(slots, world) if node.is_ready and not node.is_cordoned)
-
-
-def of_unknown_devices(slots: int, world: World) -> int:
-    """Return those of them of which it is not known what they had: they may come to offer anything."""
-    weights, absent = world.policy.resources, world.absent_nodes
-    found = ((bit, node) for bit, node in _among(slots, world) if absent.get(node.name) is None)
-    return sum(bit for bit, node in found if not any(node.recovered.offers(weights)))
+def of_unknown_devices(world: World) -> int:
+    """Return the nodes in maintenance of which it is not known what they had: they may come to offer anything."""
+    fleet, weights, found = world.fleet, world.policy.resources, 0
+    for name in world.maintained:
+        node = fleet.get(name) if world.absent_nodes.get(name) is None else None
+        if node is not None and not any(node.recovered.offers(weights)):
+            found |= fleet.bit(name)
+    return found
 
 
 def maintenance(slots: int, world: World) -> Statement:
@@ -39,10 +31,3 @@ def maintenance_texts(world: World) -> Iterator[str]:
     """Yield what is changed on each node, by name."""
     for name, what in sorted(world.maintained.items()):
         yield f"{name} (its {what})"
-
-
-def _among(slots: int, world: World) -> Iterator[tuple[int, Node]]:
-    for name in world.maintained:
-        node, bit = world.fleet.get(name), world.fleet.bit(name) & slots
-        if node is not None and bit:
-            yield bit, node

@@ -74,7 +74,8 @@ def mode_for(pod: Pod, pools: tuple[Pool, ...], world: World) -> Mode:
     That holds for pods with constraints that are not evaluated here or that a node list would change, and for pools
     with an autoscaler: it removes nodes, and it adds none for a pod that is bound to nodes by name.
     """
-    mode = world.policy.placement.mode_of(pod.gang)
+    rules = world.policy.placement
+    mode = rules.mode if pod.gang is None else rules.mode_of(pod.gang)
     if not (mode is _AUTO or mode is _REQUIRE):
         return mode
     if pod.has_open_constraints or (pod.topology and any(rule.needs_all_nodes for rule in pod.topology)):

@@ -9,7 +9,7 @@ exclude may wait.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from webhook.core.admission.maintained import maintained_among, maintenance, of_unknown_devices, unmarked_among
+from webhook.core.admission.maintained import maintenance, of_unknown_devices
 from webhook.core.admission.pools import EVERY_TAINT, grows, may_grow, membership
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import PODS, NodeName, ResourceName, TeamName
@@ -55,9 +55,10 @@ class _Reach(NamedTuple):
 def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World, *, team: TeamName) -> Reason:
     """Return why the pod of a team waits; `slots` are the nodes that it may use."""
     able = world.fleet.with_capacity(pod.demand, slots)
-    if world.maintained:  # cordoned ones are not among the slots
-        able |= maintained_among(_closed(pod, pools, world) & ~slots, world)
-    if growing := tuple([pool.name for pool in pools if grows(pool, world)]):
+    if maintained := world.fleet.maintained_bits & ~slots:  # cordoned ones are not among the slots
+        able |= maintained & _closed(pod, pools, world)
+    if may_grow(pools, world):
+        growing = tuple([pool.name for pool in pools if grows(pool, world)])
         devices = _listed(pod.demand, [name for name, _ in pod.demand.devices])
         none = (
             Statement(_NONE_FREE, {"resources": devices}) if devices else Statement("no node has its devices free now")
@@ -73,7 +74,7 @@ def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World, 
     if closed := _closed(pod, pools, world):
         return _no_room_now(_CLOSED, Statement(_WHEN_FREE, {"nodes": _number(closed)}))
     if left := _recently_left(pod, pools, world):
-        there = maintained_among(_present(left, world), world)
+        there = _present(left, world) & world.fleet.maintained_bits
         short = maintenance(there, world) if there else _LEFT
         words = (
             "{nodes:node} that could hold it offered more before"
@@ -81,7 +82,7 @@ def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World, 
             else "{nodes:node} that could hold it left, or offered more, within the last hour"
         )
         return _no_room_now(short, Statement(words, {"nodes": len(left)}))
-    if unknown := of_unknown_devices(-1, world):
+    if unknown := of_unknown_devices(world):
         words = "what {nodes:node} will offer then is not known"
         return _no_room_now(maintenance(unknown, world), Statement(words, {"nodes": _number(unknown)}))
     return Reason(Code.NEVER_FITS, *never_fits(pod, pools, world))
@@ -106,13 +107,14 @@ def without_room(reason: Reason) -> Statement:
 
 def has_closed_room(pod: Pod, pools: tuple[Pool, ...], world: World, *, team: TeamName) -> bool:
     """Whether kube-scheduler would use room that Fairgate does not: on nodes that reject pods, or in maintenance."""
-    closed = unmarked_among(-1, world)
+    closed, slots = world.fleet.unmarked_bits, 0
     if world.rejecting_nodes.records:
         closed |= world.rejecting_nodes.avoided(team, world.fleet).closed & world.fleet.open_bits
-    slots = 0
-    for pool in pools if closed else ():
+    if not closed:
+        return False
+    for pool in pools:
         slots |= world.fleet.matching(world.pools.joined(pod.constraints, pool))
-    return bool(slots) and bool(world.fleet.with_room(pod.demand, slots & closed))
+    return bool(world.fleet.with_room(pod.demand, slots & closed))
 
 
 def never_refusal(pod: Pod, pools: tuple[Pool, ...], world: World) -> Reason | None:
@@ -126,7 +128,7 @@ def never_refusal(pod: Pod, pools: tuple[Pool, ...], world: World) -> Reason | N
     if not all(world.fleet.offers(name) or world.absent_nodes.offers(name) for name, _ in pod.demand.requests):
         return None
     reach = _reach(pod, pools, world)
-    if not reach.members or reach.able or _recently_left(pod, pools, world) or of_unknown_devices(-1, world):
+    if not reach.members or reach.able or _recently_left(pod, pools, world) or of_unknown_devices(world):
         return None
     words = "{why}; where an autoscaler brings such nodes, the admin marks their pool autoscaled"
     return Reason(Code.NEVER_FITS, words, {"why": never_fits(pod, pools, world)})
@@ -199,9 +201,10 @@ def _where(pools: tuple[Pool, ...]) -> Statement:
 
 def _why_not(demand: Demand, able: int, team: TeamName, world: World) -> Statement:
     """Return what keeps a pod off the nodes with capacity for it."""
-    closed = world.rejecting_nodes.avoided(team, world.fleet).closed if world.rejecting_nodes.records else 0
-    maintained = maintained_among(able, world)
-    rejecting = able & closed & ~maintained
+    maintained = able & world.fleet.maintained_bits
+    if not maintained and not world.rejecting_nodes.records:
+        return _short(demand, able, world)
+    rejecting = able & world.rejecting_nodes.avoided(team, world.fleet).closed & ~maintained
     others: tuple[Statement, ...] = (_rejecting(rejecting, team, world),) if rejecting else ()
     if maintained:
         others = (*others, maintenance(maintained, world))
@@ -259,7 +262,7 @@ def _lessened(demand: Demand, slots: int, world: World) -> Statement:
 
     One that an operator changes goes first.
     """
-    slots = maintained_among(slots, world) or slots
+    slots = slots & world.fleet.maintained_bits or slots
     name = world.fleet.names_of(slots & -slots)[0]
     node = world.fleet.get(name)
     offered, at_best = ({}, {}) if node is None else (node.allocatable, node.at_best)

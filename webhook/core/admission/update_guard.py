@@ -18,12 +18,16 @@ _UNTOUCHED = NotApplicable(Reason(Code.NOT_A_CREATE, "the update leaves Fairgate
 
 @dataclass(frozen=True, slots=True)
 class ProtectedKeys:
-    """The keys that only Fairgate writes; None where the pod does not have one. `is_queued`: it has Fairgate's gate."""
+    """The keys that only Fairgate writes; None where the pod does not have one. `is_queued`: it has Fairgate's gate.
+
+    `minimum` is how many replicas are to stay, which its user wrote: it is fixed once Fairgate decided on the pod.
+    """
 
     team: str | None
     tier: str | None
     decision: str | None
     is_queued: bool = False
+    minimum: str | None = None
 
 
 def guard(old: ProtectedKeys, new: ProtectedKeys) -> Deny | NotApplicable:
@@ -36,6 +40,7 @@ def guard(old: ProtectedKeys, new: ProtectedKeys) -> Deny | NotApplicable:
         ("label fairgate.dev/team", old.team, new.team),
         ("label fairgate.dev/tier", old.tier, new.tier),
         ("annotation fairgate.dev/decision", old.decision, new.decision),
+        ("annotation fairgate.dev/minimum", old.minimum, new.minimum),
     )
     changed = tuple(
         Statement("{key} from {before} to {after}", {"key": key, "before": _show(before), "after": _show(after)})

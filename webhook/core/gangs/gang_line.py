@@ -29,10 +29,13 @@ LATE_SECONDS: Final = 5
 
 
 class GangEntries(NamedTuple):
-    """The pods of a gang that start together, or those that start alone; neither while it waits for members."""
+    """The pods of a gang that start together, or of one that has started those that start alone.
+
+    `alone` is None while no pod of it runs, which may come again: its members wait for each other then.
+    """
 
     together: tuple[WaitingPod, ...] = ()
-    alone: tuple[WaitingPod, ...] = ()
+    alone: tuple[WaitingPod, ...] | None = None
 
 
 class GangTimeout(NamedTuple):

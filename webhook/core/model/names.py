@@ -14,6 +14,9 @@ GpuModel = NewType("GpuModel", str)
 Labels = NewType("Labels", str)  # packed into one string
 GangId = NewType("GangId", str)
 """Pods that need each other: namespace, marker and value."""
+WorkloadName = NewType("WorkloadName", str)
+"""Equal pods that replace each other: the namespace, the kind and the name of the object that a person scales, and the
+role or group of its pods where it has several."""
 
 CPU = ResourceName("cpu")
 MEMORY = ResourceName("memory")

@@ -12,6 +12,7 @@ from webhook.core.model.demand import Demand
 from webhook.core.model.gang import Gang
 from webhook.core.model.labels import unpack
 from webhook.core.model.names import GangId, GpuModel, Labels, Namespace, NodeName, ResourceName, Uid, User
+from webhook.core.model.replica import NO_REPLICA, Replica
 from webhook.core.model.run_time import NO_RUN_TIME, RunTime
 from webhook.core.model.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.model.tier import TIERS, Tier
@@ -64,6 +65,7 @@ class Pod(NamedTuple):
     Fairgate's scheduling gate. `foreign_gates` are the gates of other controllers. `gang` is what it starts with.
     `domain_problem` says why its annotation about domains is ignored, "" if it is not, and `gang_problem` the same of
     its mark of a gang and of the gang's size. `run_time` is how long it runs, as its user says: no decision reads it.
+    `replica` is what it is one of, and how many of them must stay.
     """
 
     namespace: Namespace
@@ -95,6 +97,7 @@ class Pod(NamedTuple):
     domain_problem: str = ""
     gang_problem: str = ""
     run_time: RunTime = NO_RUN_TIME
+    replica: Replica = NO_REPLICA
 
     @property
     def needs_resolution(self) -> bool:
@@ -196,7 +199,8 @@ class Resident(NamedTuple):
     claims that Fairgate admitted. `grace_seconds` is how long its node may run it after its deletion. `is_backfill`: it
     started ahead of pods that wait for room. `gang` is the gang that it is a member of. `deadline` is when its node had
     time enough to end it, in seconds of Unix time, 0 while it is not deleted. `unbound` is why it has no node, None
-    before its scheduler reports that.
+    before its scheduler reports that. `replica` is as in a Pod. `is_ready`: it runs, and no condition says that it is
+    not ready.
     """
 
     uid: Uid
@@ -226,6 +230,8 @@ class Resident(NamedTuple):
     gang: GangId | None = None
     deadline: int = 0
     unbound: Unbound | None = None
+    replica: Replica = NO_REPLICA
+    is_ready: bool = False
     version: int = 0  # also changes with fields that are not read; it stays last, comparisons leave it out
 
     def __eq__(self, other: object) -> bool:

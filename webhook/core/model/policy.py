@@ -14,6 +14,7 @@ from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit
 from webhook.core.model.demand import Weights
 from webhook.core.model.gang import Gang
 from webhook.core.model.names import UNASSIGNED, DepartmentName, GpuModel, PoolName, ResourceName, TeamName
+from webhook.core.model.notify_rules import NotifyRules
 from webhook.core.model.selector import Requirement, Toleration
 from webhook.core.model.shape import DEFAULT_PRIOR, Shape
 from webhook.core.model.tier import Tier
@@ -355,6 +356,7 @@ class Policy:
     exempt_namespaces: tuple[str, ...] = ()
     operator_namespaces: tuple[str, ...] = field(default=OPERATOR_NAMESPACES, metadata=ADDED)
     workloads: WorkloadRules = DEFAULT_RULES
+    notify: NotifyRules = field(default=NotifyRules(), metadata=ADDED)
     hash: str = ""
     _by_name: Mapping[TeamName, Team] = field(init=False, repr=False, compare=False)
 

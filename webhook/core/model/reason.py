@@ -69,9 +69,11 @@ class Code(StrEnum):
     TOPOLOGY_IGNORED = "TopologyIgnored"
     GANG_IGNORED = "GangIgnored"
     RUN_TIME_IGNORED = "RunTimeIgnored"
+    MINIMUM_IGNORED = "MinimumIgnored"
     # of Jobs, and of workloads that fail by evictions or by waiting
     GANG_MARKED = "GangMarked"
     RUN_TIME_COPIED = "RunTimeCopied"
+    MINIMUM_COPIED = "MinimumCopied"
     EVICTIONS_IGNORED = "EvictionsIgnored"
     EVICTIONS_COUNT = "EvictionsCount"
     DEADLINE_IN_LINE = "DeadlineInLine"

@@ -45,6 +45,8 @@ class Fleet:
         self._by_model: dict[tuple[GpuModel, str], int] = {}
         self._labels = NodeLabelIndex(self._nodes, self._slots)
         self.open_bits = 0
+        self.maintained_bits = 0  # nodes that operators change
+        self.unmarked_bits = 0  # of these, those that kube-scheduler takes for nodes like others
         self.slices = SliceSlots()
         self._counts_replicas = False
 
@@ -80,7 +82,12 @@ class Fleet:
             self._leave_model(before, bit)
         model = (node.model, node.model_label)
         self._by_model[model] = self._by_model.get(model, 0) | bit
-        self.open_bits = self.open_bits | bit if node.is_open else self.open_bits & ~bit
+        self._leave_states(bit)
+        if node.is_open:
+            self.open_bits |= bit
+        elif node.maintenance is not None:
+            self.maintained_bits |= bit
+            self.unmarked_bits |= bit if node.is_ready and not node.is_cordoned else 0
         self.slices.change(bit, before, node)
         if before is None or before.labels != node.labels or before.taints != node.taints:
             self._labels.change(slot, before, node)
@@ -99,7 +106,7 @@ class Fleet:
         slot = self._slots.pop(name)
         self._nodes[slot] = None
         self._free_slots.append(slot)
-        self.open_bits &= ~(1 << slot)
+        self._leave_states(1 << slot)
         self._leave_model(node, 1 << slot)
         self._labels.change(slot, node, None)
         gone = Node(name=name, allocatable={})
@@ -374,6 +381,11 @@ class Fleet:
     def _drop_unused(self, name: NodeName, device_slots: DeviceSlots) -> None:
         if not device_slots and not device_slots.devices.capacities:
             del self._device_slots[name]
+
+    def _leave_states(self, bit: int) -> None:
+        self.open_bits &= ~bit
+        self.maintained_bits &= ~bit
+        self.unmarked_bits &= ~bit
 
     def _leave_model(self, node: Node, bit: int) -> None:
         model = (node.model, node.model_label)

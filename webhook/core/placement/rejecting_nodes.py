@@ -10,7 +10,7 @@ some team last, until a pod of any team starts there.
 
 After a reboot kubelet admits again the pods that it had, while its device plugin offers nothing yet, and rejects them.
 That says nothing of new pods: such a rejection has the time of the pod's start, and is not counted where a pod of the
-namespace is known to have started then or later.
+team is known to have started then or later. So one start is kept for each team and node, the latest.
 """
 
 from collections.abc import Callable, Iterator
@@ -57,11 +57,15 @@ class Rejection(NamedTuple):
 
 
 class Start(NamedTuple):
-    """A pod with GPUs that kubelet admitted: it runs, or has run. `at` as in a Rejection."""
+    """A pod with GPUs that kubelet admitted: it runs, or has run. `at` as in a Rejection.
+
+    `written` is the same time as kubelet writes it: RFC 3339 in UTC to the second, which sorts as time does.
+    """
 
     node: NodeName
     namespace: Namespace
     at: int
+    written: str
 
 
 class ClosedNode(NamedTuple):
@@ -148,7 +152,7 @@ class RejectingNodes:
         self._now = 0
         self._early: dict[tuple[NodeName, Namespace], list[Rejection | Start]] = {}
         self._created: dict[NodeName, int] = {}  # of all nodes
-        self._started: dict[NodeName, dict[Namespace, int]] = {}  # the latest start of each namespace on each node
+        self._started: dict[NodeName, dict[TeamName, Start]] = {}  # the latest of each team on each node
         self._avoided: dict[TeamName, AvoidedNodes] = {}  # for this fleet, until this time
         self._suspects: int | None = None
         self._fleet: Fleet | None = None
@@ -168,6 +172,12 @@ class RejectingNodes:
         if len(early) > 2 * _MOST_EARLY:
             early.sort(key=_time_of)
             del early[:-_MOST_EARLY]
+
+    def has_started_since(self, node: NodeName, namespace: Namespace, written: str) -> bool:
+        """Whether a start at this time changes nothing: a pod of the same team started there then or later."""
+        started = self._started.get(node)
+        latest = None if started is None else started.get(self._team_of(namespace))
+        return latest is not None and written <= latest.written
 
     def try_out(self, node: NodeName, namespace: Namespace, uid: Uid) -> None:
         """Note that a pod is placed on a node: no other pod of its team tries it meanwhile."""
@@ -272,8 +282,11 @@ class RejectingNodes:
             self._count_start(team, outcome)
             return
         at, created = min(outcome.at, self._now), self._created.get(outcome.node)
-        if created is None or at <= max(created, self._started.get(outcome.node, {}).get(outcome.namespace, 0)):
+        if created is None or at <= created:
             return  # of a node that is gone, or of the one before: its failed pods are updated once more as they go
+        started = self._started.get(outcome.node, {}).get(team)
+        if started is not None and outcome.at <= started.at:
+            return
         records = self.records.setdefault(team, {})
         record = records.get(outcome.node)
         if record is None:
@@ -284,10 +297,13 @@ class RejectingNodes:
             self._drop(team, min(records, key=lambda name: records[name].last))
 
     def _count_start(self, team: TeamName, start: Start) -> None:
-        started = self._started.setdefault(start.node, {})
-        if start.at <= started.get(start.namespace, 0):
+        if start.node not in self._created:
             return
-        started[start.namespace] = start.at
+        started = self._started.setdefault(start.node, {})
+        latest = started.get(team)
+        if start.at <= (0 if latest is None else latest.at):
+            return
+        started[team] = start
         if not any(start.node in records for records in self.records.values()):
             return
         self._change()
@@ -325,7 +341,8 @@ class RejectingNodes:
                     until = max(record.until, record.tried_until)
                     if now < until:
                         self._valid_until = min(self._valid_until, until)
-                    if record.times and record.last >= max(self._started.get(node, {}).values(), default=0):
+                    started = max((each.at for each in self._started.get(node, {}).values()), default=0)
+                    if record.times and record.last >= started:
                         self._suspects |= fleet.bit(node)
         return self._suspects
 

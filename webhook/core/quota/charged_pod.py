@@ -39,5 +39,6 @@ def flight_of(pod: Pod, charge: Charge, *, nodes: tuple[NodeName, ...] = (), is_
         packed=labels,
         anti_affinity_rules=pod.anti_affinity_rules if pod.topology else (),
         gang=None if pod.gang is None else pod.gang.id,
+        replica=pod.replica,
     )
     return InFlightCharge(resident, charge, pod.node_name or (nodes[0] if nodes else None))

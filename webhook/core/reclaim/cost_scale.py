@@ -10,6 +10,7 @@ from webhook.core.model.names import GangId, NodeName, ResourceName, TeamName, U
 from webhook.core.model.policy import ReclaimCost
 from webhook.core.reclaim.failures import Departure, FailureLimits, share_used
 from webhook.core.reclaim.shared_devices import NO_SHARING, Among, Sharing, companions
+from webhook.core.reclaim.surplus import NO_SURPLUS, Surplus, Trim
 from webhook.core.reclaim.victim import GuardId, Victim
 from webhook.core.reclaim.victim_cost import VictimCost
 
@@ -77,8 +78,8 @@ class CostScale:
     `gone` are those that are evicted already, `spared` those that must not be; teams that are `exhausted` lose no more
     pods for now. `left` is None where budgets do not count. Pods that started after `no_minimum_after` have no minimum
     runtime. `failure_limits` are the workloads' failure budgets, `departments` is what a GPU unit of each team costs
-    by its departments.
-    `sharing` says which victims share devices. `groups` are the gangs that were looked at in this state.
+    by its departments. `surplus` is what workloads may lose beyond their minimums, `sharing` says which victims share
+    devices. `groups` are the gangs that were looked at in this state.
     """
 
     now: int
@@ -91,6 +92,7 @@ class CostScale:
     no_minimum_after: int | None = None
     failure_limits: FailureLimits = field(default_factory=lambda: _NO_FAILURE_LIMITS)
     departments: Mapping[TeamName, int] = field(default_factory=dict)
+    surplus: Surplus = NO_SURPLUS
     sharing: Sharing = NO_SHARING
     groups: "dict[GangId, Group]" = field(default_factory=dict)
 
@@ -113,14 +115,18 @@ class CostScale:
         )
 
     def cost_of(self, victims: Sequence[Victim], *, gangs: int) -> VictimCost:
-        """Return what victims cost, without the surplus."""
+        """Return what victims cost, without the GPUs beyond the need, and without what their minimums cost."""
         most = max(self.over_share.values(), default=0)
         return VictimCost(
             departments=sum(victim.demand.gpus * self.departments.get(victim.team, 0) for victim in victims)
             if self.departments
             else 0,
             gangs=gangs,
-            lost_work=sum(victim.demand.gpus * max(0, self.now - victim.saved_at) for victim in victims),
+            lost_work=sum(
+                victim.demand.gpus * max(0, self.now - victim.saved_at)
+                for victim in victims
+                if victim.replica_of is None or not self.surplus.loses_no_work(victim)
+            ),
             failures=sum(
                 share_used(self.failure_limits.left(victim.workload))
                 for victim in victims
@@ -134,7 +140,8 @@ class CostScale:
 class Group(NamedTuple):
     """Victims that go together, by node and all of them, and what they cost: found once in a state, for all nodes.
 
-    `may_go_now`: one of them had its minimum runtime. `sharing` are those of them that hold devices of claims.
+    `may_go_now`: one of them had its minimum runtime. `sharing` are those of them that hold devices of claims. `trims`
+    are the workloads with a minimum that lose them.
     """
 
     victims: tuple[Victim, ...]
@@ -145,3 +152,4 @@ class Group(NamedTuple):
     guards: tuple[tuple[GuardId, int], ...]
     may_go_now: bool
     sharing: Set[Uid]
+    trims: tuple[Trim, ...] = ()

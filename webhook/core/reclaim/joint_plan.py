@@ -322,7 +322,9 @@ def _carry_out(pods: Sequence[ReclaimPod], found: _Found, trial: Trial, snapshot
     """Evict the victims and take the room: each pod has the victims that it needs beside those of earlier ones."""
     outcomes: list[Outcome] = []
     scale, joint = trial.scale(pods[0].team, NO_OVERRIDES), found.choice.cost
-    extra = VictimCost(gangs=joint.gangs, surplus=joint.surplus)
+    alone = scale.cost_of(found.choice.victims, gangs=0)
+    failures = joint.failures - alone.failures
+    extra = VictimCost(gangs=joint.gangs, surplus=joint.surplus, failures=failures, below=joint.below)
     left, fleet = {victim.uid: victim for victim in found.choice.victims}, snapshot.fleet
     for each, node in zip(pods, found.nodes, strict=True):
         mine: list[Victim] = []

@@ -9,7 +9,15 @@ from webhook.core.model.amount import Units
 from webhook.core.model.names import GangId, ResourceName, Uid
 from webhook.core.reclaim.cost_scale import NO_DEVICES, CostScale, Need
 from webhook.core.reclaim.victim import NOWHERE, Victim
-from webhook.core.reclaim.victim_search import Unit, VictimChoice, cheapest, departures, is_more_than_needed
+from webhook.core.reclaim.victim_search import (
+    Unit,
+    VictimChoice,
+    cheapest,
+    departures,
+    is_more_than_needed,
+    rank_alone,
+    single,
+)
 
 ROWS: Final = 24
 """Rows of equal victims that are searched, the cheapest first, and more only where these do not free enough."""
@@ -52,17 +60,22 @@ def cheapest_under(missing: Units, victims: Iterable[Victim], *, scale: CostScal
         if is_shared or victim.gang is not None:
             groups.setdefault(victim.gang or victim.uid, []).append(victim)
             among.add(victim)
-        elif victim.demand.gpus and scale.is_past_minimum_runtime(victim):
-            alike = (victim.demand.gpus, victim.team, victim.guards, victim.workload, victim.is_counted)
-            rows.setdefault(alike, []).append(_unit((victim,), need, scale))
+        if victim.demand.gpus and not is_shared and scale.is_past_minimum_runtime(victim):
+            alike = (
+                *(victim.demand.gpus, victim.team, victim.guards),
+                *(victim.workload, victim.is_counted, victim.replica_of, victim.gang),
+            )
+            unit = single(victim, (victim.demand.gpus,), scale)
+            if unit is not None:
+                rows.setdefault(alike, []).append(unit)
     seen: set[Uid] = set()
     for name, members in groups.items():
         if seen.isdisjoint(member.uid for member in members):
             group = scale.with_companions(members, among)
             seen.update(member.uid for member in group)
-            unit = _unit(group, need, scale)
-            if unit.gpus and any(map(scale.is_past_minimum_runtime, group)):
-                rows[name] = [unit]
+            together = _unit(group, need, scale)
+            if together.gpus and any(map(scale.is_past_minimum_runtime, group)):
+                rows[name] = [together]
     return cheapest(need, _enough(rows.values(), missing, scale), room=NO_DEVICES, scale=scale)
 
 
@@ -70,18 +83,18 @@ def _unit(victims: tuple[Victim, ...], need: Need, scale: CostScale) -> Unit:
     freed = [(victim.demand.gpus,) for victim in victims]
     gpus: Units = sum(victim.demand.gpus for victim in victims)
     is_broken = is_more_than_needed(victims, freed, need, room=NO_DEVICES)
-    cost, guards = (
-        scale.cost_of(victims, gangs=int(is_broken)),
-        Counter(guard for victim in victims for guard in victim.guards),
-    )
-    return Unit(victims, (gpus,), gpus, cost, departures(victims), tuple(guards.items()))
+    is_gang = any(victim.gang is not None for victim in victims)
+    trims = scale.surplus.trims(victims, is_whole=is_gang)
+    cost = scale.cost_of(victims, gangs=int(is_broken))
+    guards = Counter(guard for victim in victims for guard in victim.guards)
+    return Unit(victims, (gpus,), gpus, cost, departures(victims), tuple(guards.items()), trims)
 
 
 def _enough(rows: Iterable[list[Unit]], missing: Units, scale: CostScale) -> list[list[Unit]]:
     """Return the cheapest rows, cut to what one choice could need."""
 
     def order(unit: Unit) -> tuple[object, ...]:
-        return unit.cost.ranked(scale.order), unit.victims[0].uid
+        return rank_alone(unit, scale), unit.victims[0].uid
 
     cut = [sorted(row, key=order)[: int(-(-missing // row[0].gpus))] for row in rows]
     cut.sort(key=lambda row: order(row[0]))

@@ -56,3 +56,5 @@ def _links(victim: Victim) -> Iterable[_Link]:
     yield from (f"guard {guard}" for guard in victim.guards)
     if victim.workload is not None:
         yield f"workload {victim.workload}"
+    if victim.replica_of is not None:
+        yield f"replicas {victim.replica_of}"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Final, TypeVar
 
-from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
+from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid, WorkloadName
 from webhook.core.model.pod import Obstacle
 from webhook.core.model.policy import ReclaimRules
 from webhook.core.reclaim.attempts import Attempts
@@ -47,6 +47,7 @@ class ReclaimIndex:
         self._gangs: dict[GangId, set[Uid]] = {}
         self._by_namespace: dict[Namespace, set[Uid]] = {}
         self._failures = FailureCount()
+        self._scaled: set[WorkloadName] = set()
 
     # -- what plans read
 
@@ -189,6 +190,12 @@ class ReclaimIndex:
         if self._failures.set_budget(workload, budget):
             self._sort_again(map(self._pods.__getitem__, self._failures.pods(workload)))
 
+    def set_scaled(self, workload: WorkloadName, is_scaled: bool, pods: Iterable[Uid]) -> None:
+        """Note whether something scales a workload, which has these pods, by a minimum of its own."""
+        if is_scaled is not (workload in self._scaled):
+            (self._scaled.add if is_scaled else self._scaled.discard)(workload)
+            self._sort_again(gpu_pod for uid in pods if (gpu_pod := self._pods.get(uid)) is not None)
+
     def accept(self, uid: Uid, *, now: float, was_there: bool = True) -> None:
         """Expect a pod to leave: the API server accepted its eviction, and the watch will show that.
 
@@ -243,7 +250,13 @@ class ReclaimIndex:
     def _sort(self, gpu_pod: ReclaimPod) -> None:
         if gpu_pod.uid not in self.evictions.awaited():
             has_budget = self._failures.has_budget(gpu_pod)
-            victim = victim_of(gpu_pod, rules=self._rules, guards=self._guards(gpu_pod), has_budget=has_budget)
+            victim = victim_of(
+                gpu_pod,
+                rules=self._rules,
+                guards=self._guards(gpu_pod),
+                has_budget=has_budget,
+                has_minimum=gpu_pod.pod.replica.minimum is not None or gpu_pod.pod.replica.workload in self._scaled,
+            )
             if victim is not None:
                 self.victim_index.add(victim)
 

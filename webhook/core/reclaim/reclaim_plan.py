@@ -17,6 +17,7 @@ from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.shared_devices import NO_SHARING, Sharing
 from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_cost import VictimCost
+from webhook.core.world.minimums import Minimums
 
 
 class NoPlan(StrEnum):
@@ -79,7 +80,8 @@ class ReclaimSnapshot:
     the toleration. `pod_counts` are the pods on nodes, leaving ones included, since they may stay for a while.
     `budget_seconds` and `minimum_runtime` are the policy's. `department_order` orders victims by their departments.
     `levels` are those of the policy's domains, and `group_domains` the domains that PodGroups ask for. `sharing` says
-    which pods share devices. `closed_to` are the nodes that reject the pods of a team.
+    which pods share devices. `closed_to` are the nodes that reject the pods of a team. `minimums` are the replicas that
+    workloads are to keep.
     """
 
     fleet: Fleet
@@ -102,3 +104,4 @@ class ReclaimSnapshot:
     sharing: Sharing = NO_SHARING
     group_domains: Mapping[GangId, DomainRequest] = field(default_factory=dict)
     closed_to: Mapping[TeamName, int] = field(default_factory=dict)
+    minimums: Minimums = field(default_factory=Minimums)

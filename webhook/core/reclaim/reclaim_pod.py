@@ -160,24 +160,35 @@ class Disruption:
 
 
 def victim_of(
-    gpu_pod: ReclaimPod, *, rules: ReclaimRules, guards: tuple[GuardId, ...], has_budget: bool = False
+    gpu_pod: ReclaimPod,
+    *,
+    rules: ReclaimRules,
+    guards: tuple[GuardId, ...],
+    has_budget: bool = False,
+    has_minimum: bool = False,
 ) -> Victim | None:
     """Return a borrowing pod as a possible victim; None where it must never be evicted.
 
     Arguments as of `evictable`.
     """
-    is_borrowed = gpu_pod.pod.tier is Tier.PREEMPTIBLE
-    return evictable(gpu_pod, rules=rules, guards=guards, has_budget=has_budget) if is_borrowed else None
+    if gpu_pod.pod.tier is not Tier.PREEMPTIBLE:
+        return None
+    return evictable(gpu_pod, rules=rules, guards=guards, has_budget=has_budget, has_minimum=has_minimum)
 
 
 def evictable(
-    gpu_pod: ReclaimPod, *, rules: ReclaimRules, guards: tuple[GuardId, ...], has_budget: bool = False
+    gpu_pod: ReclaimPod,
+    *,
+    rules: ReclaimRules,
+    guards: tuple[GuardId, ...],
+    has_budget: bool = False,
+    has_minimum: bool = False,
 ) -> Victim | None:
     """Return what the eviction of a pod of any tier would be; None where it must never be evicted.
 
     `guards` are the budgets that cover it; a terminating pod is covered by none, and its long grace period is cut.
-    `has_budget`: its workload fails after some failures. A static pod is none: kubelet runs it from a file of its node,
-    and creates its object again.
+    `has_budget`: its workload fails after some failures, `has_minimum`: its workload is to keep some replicas. A static
+    pod is none: kubelet runs it from a file of its node, and creates its object again.
     """
     pod, removal = gpu_pod.pod, removal_of(gpu_pod.pod)
     if removal is RemovalWay.NEVER or gpu_pod.is_leaving(rules):
@@ -204,6 +215,7 @@ def evictable(
         grace_seconds=grace if grace < own_grace else None,
         workload=gpu_pod.workload if has_budget else None,
         is_counted=has_budget and gpu_pod.loss is not Loss.HARMLESS,
+        replica_of=pod.replica.workload if pod.is_ready and has_minimum else None,
     )
 
 

@@ -134,6 +134,7 @@ def take_snapshot(
         sharing=Sharing(world),
         group_domains=world.group_domains,
         closed_to=world.rejecting_nodes.closed_to(world.fleet),
+        minimums=world.minimums,
     )
 
 
@@ -169,7 +170,7 @@ def rising(world: World) -> set[Uid]:
     return {
         change.pod.uid
         for team in world.policy.teams
-        if world.usage(team.name).guaranteed < team.gpus.guaranteed
+        if world.usage(team.name).guaranteed < team.gpus.guaranteed or world.minimums.workloads()
         for change in tier_changes(team, world)
         if change.charge.tier is Tier.GUARANTEED and not change.pod.is_backfill
     }

@@ -26,8 +26,9 @@ from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned, ReclaimS
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.shared_devices import Going
 from webhook.core.reclaim.shortfall import missing_gpus, missing_on, shortfall
+from webhook.core.reclaim.surplus import Surplus
 from webhook.core.reclaim.victim import NOWHERE, Victim
-from webhook.core.reclaim.victim_cost import VictimCost
+from webhook.core.reclaim.victim_cost import BEFORE_CRITERIA, VictimCost
 from webhook.core.reclaim.victim_search import VictimChoice, clear, departures
 
 
@@ -61,14 +62,17 @@ class Trial:
             self._coming |= snapshot.fleet.bit(hold.node)
         self._left = dict(snapshot.left)
         self._failures: dict[WorkloadId, Remaining] = dict(snapshot.failures)
+        self.surplus = Surplus(snapshot.minimums)
         place = snapshot.order.index(ReclaimCost.LOST_WORK)
-        self._ahead, self._behind = (0,) * (place + 1), (0,) * (len(snapshot.order) - place - 1)
+        self._ahead, self._behind = (0,) * (place + BEFORE_CRITERIA), (0,) * (len(snapshot.order) - place - 1)
         self._offers: dict[tuple[Demand, int, Overrides, DepartmentName | None], _Offers] = {}
         self._groups: dict[tuple[Overrides, DepartmentName | None], dict[GangId, Group]] = {}
         going = Going(snapshot.sharing, together=[leaving.uid for leaving in snapshot.leaving])
         for leaving in snapshot.leaving:
             if (node := leaving.pod.node) is not None:
                 self._give(node, leaving.uid, going.freed(leaving.uid, leaving.demand))
+                if leaving.pod.is_ready and not leaving.pod.is_terminating:  # its eviction is not seen yet
+                    self.surplus.take(leaving.pod.replica.workload, 1)
         for hold in snapshot.holds:
             self.take(hold.node, hold.waiting)
 
@@ -225,14 +229,17 @@ class Trial:
             exhausted=self._exhausted | how.outside if how.outside else self._exhausted,
             no_minimum_after=how.no_minimum_after,
             failure_limits=FailureLimits(self._failures, may_break=how.may_break),
+            surplus=self.surplus,
             departments=snapshot.department_order.costs(team),
             sharing=snapshot.sharing,
             groups=self._groups.setdefault((how, snapshot.department_order.home(team)), {}),
         )
 
     def allows(self, choice: VictimChoice, how: Overrides) -> bool:
-        """Whether the victims of an earlier offer are still there and their budgets still allow their eviction."""
+        """Whether the victims of an earlier offer are still there, and budgets and minimums say what they said then."""
         if any(victim.uid in self._gone or victim.team in self._exhausted for victim in choice.victims):
+            return False
+        if choice.trims and self.surplus.draw({}, choice.trims) != choice.trim_cost:
             return False
         failure_limits = FailureLimits(self._failures, may_break=how.may_break)
         if failure_limits.draw({}, departures(choice.victims)) is None:
@@ -254,7 +261,7 @@ class Trial:
         self._change(_Step(node, pod.uid, pod.demand, 1, (), self._coming, placed=PlacedPod(pod, node)))
 
     def _draw(self, victim: Victim, sign: int) -> None:
-        """Count a victim (sign -1) against its disruption and failure budgets and its team's quota; sign 1 undoes it.
+        """Count a victim (sign -1) against its budgets, its workload's surplus and its team's quota; sign 1 undoes it.
 
         A plan is never cut in two: its last victims may exceed the team's quota of the minute.
         """
@@ -263,6 +270,8 @@ class Trial:
         if victim.workload is not None and (remaining := self._failures.get(victim.workload)) is not None:
             left = remaining.left + sign * victim.is_counted
             self._failures[victim.workload] = Remaining(left, remaining.pods + sign)
+        if victim.replica_of is not None:
+            self.surplus.take(victim.replica_of, -sign)
         if victim.team in self._quotas:
             self._quotas[victim.team] += sign
             change = self._exhausted.add if self._quotas[victim.team] <= 0 else self._exhausted.discard

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, NewType
 
 from webhook.core.model.amount import Units
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
+from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid, WorkloadName
 from webhook.core.reclaim.failures import WorkloadId
 
 GuardId = NewType("GuardId", str)
@@ -26,7 +26,8 @@ class Victim(NamedTuple):
     `saved_at` is its last checkpoint, or its start, less its grace period, while which its GPUs do no work either, and
     less what a request to stay counts. Before `until` its minimum runtime protects it. `guards` are the budgets that
     its eviction counts against. `grace_seconds` overrides its own grace period where that is too long. `workload` is
-    set for pods whose controller fails after some failures; `is_counted`: its eviction counts as one.
+    set for pods whose controller fails after some failures; `is_counted`: its eviction counts as one. `replica_of` is
+    set for ready pods whose workload is to keep some replicas.
     """
 
     uid: Uid
@@ -43,6 +44,12 @@ class Victim(NamedTuple):
     grace_seconds: int | None = None
     workload: WorkloadId | None = None
     is_counted: bool = False
+    replica_of: WorkloadName | None = None
+
+    @property
+    def saved_at_best(self) -> int:
+        """When its work was saved, or NEVER if it may lose none: as a replica beyond its workload's minimum."""
+        return self.saved_at if self.replica_of is None else NEVER
 
 
 class VictimGroup(NamedTuple):
@@ -53,11 +60,15 @@ class VictimGroup(NamedTuple):
     guards: tuple[GuardId, ...]
     workload: WorkloadId | None = None
     is_counted: bool = False
+    replica_of: WorkloadName | None = None
+    gang: GangId | None = None
 
 
 @dataclass(slots=True)
 class NodeVictims:
     """The victims on one node: singles in rows of equal ones, the cheapest of a row first, and gangs with members here.
+
+    Members of a gang that has a minimum are in both: it may lose single ones.
 
     `gpus` are the GPU units of all, `sizes` how many there are of each size, `latest` the start of the youngest;
     `claims` of them may hold devices of claims, which they free or not by who else goes. The order of a row depends
@@ -91,7 +102,7 @@ class NodeVictims:
     def add(self, victim: Victim) -> None:
         """Add a victim."""
         self._victims[victim.uid] = victim
-        insort(self.saves, (victim.saved_at, victim.demand.gpus))
+        insort(self.saves, (victim.saved_at_best, victim.demand.gpus))
         self._count(victim, 1)
         self.latest = max(self.latest, victim.started_at)
         if victim.team not in self.teams:
@@ -100,7 +111,7 @@ class NodeVictims:
     def remove(self, victim: Victim) -> None:
         """Remove a victim."""
         del self._victims[victim.uid]
-        self.saves.remove((victim.saved_at, victim.demand.gpus))
+        self.saves.remove((victim.saved_at_best, victim.demand.gpus))
         self._count(victim, -1)
         left = self._victims.values()
         self.latest = max((each.started_at for each in left), default=0)
@@ -211,20 +222,20 @@ class VictimIndex:
         if node_victims is None:
             node_victims = self._by_node[victim.node] = NodeVictims()
         node_victims.add(victim)
-        if victim.gang is None:
+        if _is_in_row(victim):
             insort(node_victims.rows.setdefault(_alike(victim), []), (_order(victim), victim))
-        else:
+        if victim.gang is not None:
             node_victims.gangs[victim.gang] = node_victims.gangs.get(victim.gang, 0) + 1
 
     def _remove_from_node(self, victim: Victim) -> None:
         node_victims = self._by_node[victim.node]
         node_victims.remove(victim)
-        if victim.gang is None:
+        if _is_in_row(victim):
             row = node_victims.rows[_alike(victim)]
             row.remove((_order(victim), victim))
             if not row:
                 del node_victims.rows[_alike(victim)]
-        else:
+        if victim.gang is not None:
             node_victims.gangs[victim.gang] -= 1
             if not node_victims.gangs[victim.gang]:
                 del node_victims.gangs[victim.gang]
@@ -233,7 +244,19 @@ class VictimIndex:
 
 
 def _alike(victim: Victim) -> VictimGroup:
-    return VictimGroup(victim.demand, victim.team, victim.guards, victim.workload, victim.is_counted)
+    return VictimGroup(
+        victim.demand,
+        victim.team,
+        victim.guards,
+        victim.workload,
+        victim.is_counted,
+        victim.replica_of,
+        victim.gang,
+    )
+
+
+def _is_in_row(victim: Victim) -> bool:
+    return victim.gang is None or victim.replica_of is not None
 
 
 def _order(victim: Victim) -> tuple[int, int, Uid]:

@@ -10,19 +10,22 @@ from itertools import accumulate, chain
 from typing import NamedTuple
 
 from webhook.core.model.amount import Units
-from webhook.core.model.names import NodeName, Uid
+from webhook.core.model.names import NodeName, Uid, WorkloadName
 from webhook.core.reclaim.cost_scale import CostScale, Effort, Group, Need, NodeDevices
 from webhook.core.reclaim.failures import Departure, WorkloadId
 from webhook.core.reclaim.shared_devices import freeing
+from webhook.core.reclaim.surplus import Trim
 from webhook.core.reclaim.victim import NOWHERE, GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_cost import VictimCost
 
 
 class VictimChoice(NamedTuple):
-    """Victims that free enough on a node, and their cost."""
+    """Victims that free enough on a node, and their cost. `trims` are the workloads with a minimum that lose some."""
 
     cost: VictimCost
     victims: tuple[Victim, ...]
+    trims: tuple[Trim, ...] = ()
+    trim_cost: VictimCost = VictimCost()
 
 
 class Unit(NamedTuple):
@@ -37,6 +40,7 @@ class Unit(NamedTuple):
     cost: VictimCost
     departures: tuple[Departure, ...]
     guards: tuple[tuple[GuardId, int], ...]
+    trims: tuple[Trim, ...] = ()
 
 
 def guarded(victim: Victim) -> tuple[tuple[GuardId, int], ...]:
@@ -69,7 +73,7 @@ def cheapest(
     """Return the victims of the least cost among rows of units; those of a row free the same."""
 
     def order(unit: Unit) -> tuple[tuple[Units, ...], Uid]:
-        return unit.cost.ranked(scale.order), unit.victims[0].uid
+        return rank_alone(unit, scale), unit.victims[0].uid
 
     rows = [sorted(row, key=order)[: scale.failure_limits.singles(_limiting(row))] for row in made]
     rows = [row for row in rows if row]
@@ -79,8 +83,25 @@ def cheapest(
     if not rows or any(got < want for got, want in zip(offered, wanted, strict=True)):
         return None
     search = _Search(need, rows, room, scale, Effort() if effort is None else effort)
-    search.descend(0, _Branch(wanted), _copy(scale.left), {})
+    search.descend(0, _Branch(wanted), _copy(scale.left), {}, {})
     return search.best
+
+
+def rank_alone(unit: Unit, scale: CostScale) -> tuple[Units, ...]:
+    """Return the rank of a unit's cost if no other one goes."""
+    drawn = scale.surplus.draw({}, unit.trims) if unit.trims else None
+    return (unit.cost if drawn is None else unit.cost.plus(drawn)).ranked(scale.order)
+
+
+def single(victim: Victim, here: tuple[Units, ...], scale: CostScale) -> Unit | None:
+    """Return a victim that goes alone; None for a member of a gang that has no surplus."""
+    trims = scale.surplus.trims((victim,)) if victim.replica_of is not None else ()
+    if victim.gang is not None:
+        if not trims or not scale.surplus.covers(trims):
+            return None
+        victim, trims = victim._replace(gang=None), tuple([trim._replace(is_member=True) for trim in trims])
+    cost = scale.cost_of((victim,), gangs=0)
+    return Unit((victim,), here, victim.demand.gpus, cost, departures((victim,)), guarded(victim), trims)
 
 
 def _singles(
@@ -95,9 +116,8 @@ def _singles(
             for _, victim in row:
                 if scale.is_past_minimum_runtime(victim) and scale.may_go(victim) and not scale.shares(victim):
                     key = (alike, room.devices_of(victim)) if need.per_device is not None else alike
-                    cost = scale.cost_of((victim,), gangs=0)
-                    unit = Unit((victim,), here, victim.demand.gpus, cost, departures((victim,)), guarded(victim))
-                    rows.setdefault(key, []).append(unit)
+                    if (unit := single(victim, here, scale)) is not None:
+                        rows.setdefault(key, []).append(unit)
     return list(rows.values())
 
 
@@ -144,7 +164,9 @@ def _groups_on(nodes: Collection[NodeName], victim_index: VictimIndex, scale: Co
         yield group
     there = [node_victims for node in nodes if (node_victims := victim_index.on(node)) is not None]
     for row in chain.from_iterable(node_victims.rows.values() for node_victims in there):
-        yield from (_group((victim,), victim_index, scale) for _, victim in row if scale.shares(victim))
+        yield from (
+            _group((victim,), victim_index, scale) for _, victim in row if victim.gang is None and scale.shares(victim)
+        )
 
 
 def _group(members: Sequence[Victim], victim_index: VictimIndex, scale: CostScale) -> Group:
@@ -160,8 +182,9 @@ def _grouped(victims: tuple[Victim, ...], scale: CostScale, *, may_go_now: bool)
     guards = Counter(guard for victim in victims for guard in victim.guards)
     sharing = frozenset(victim.uid for victim in victims if victim.demand.own is not None)
     gpus = sum(victim.demand.gpus for victim in victims)
-    cost = scale.cost_of(victims, gangs=0)
-    return Group(victims, on, gpus, cost, departures(victims), tuple(guards.items()), may_go_now, sharing)
+    is_gang = any(victim.gang is not None for victim in victims)
+    cost, trims = scale.cost_of(victims, gangs=0), scale.surplus.trims(victims, is_whole=is_gang)
+    return Group(victims, on, gpus, cost, departures(victims), tuple(guards.items()), may_go_now, sharing, trims)
 
 
 def _whole(
@@ -196,7 +219,7 @@ def _together(group: Group, need: Need, nodes: Collection[NodeName], *, room: No
     here = tuple([sum(part) for part in zip(*freed, strict=True)])
     is_broken = len(there) < len(group.victims) or is_more_than_needed(there, freed, need, room=room)
     cost = group.cost.plus(VictimCost(gangs=int(is_broken)))
-    return Unit(group.victims, here, group.gpus, cost, group.departures, group.guards)
+    return Unit(group.victims, here, group.gpus, cost, group.departures, group.guards, group.trims)
 
 
 def is_more_than_needed(
@@ -231,15 +254,20 @@ class _Branch(NamedTuple):
     victims: tuple[Victim, ...] = ()
     gpus: Units = 0
     cost: VictimCost = VictimCost()
+    trims: tuple[Trim, ...] = ()
+    trim_cost: VictimCost = VictimCost()
 
-    def plus(self, unit: Unit, *, missing_gpus: Units, broken: int = 0) -> "_Branch":
-        """Return it with one more unit, by which `broken` workloads fail."""
+    def plus(self, unit: Unit, *, missing_gpus: Units, drawn: VictimCost, broken: int = 0) -> "_Branch":
+        """Return it with one more unit, by which `broken` workloads fail and minimums cost what is `drawn`."""
         gpus = self.gpus + unit.gpus
         cost, more = self.cost.plus(unit.cost), max(0, gpus - missing_gpus) - self.cost.surplus
         if broken or more:
             cost = cost.plus(VictimCost(gangs=broken, surplus=more))
+        trims, trim_cost = self.trims, self.trim_cost
+        if unit.trims:
+            cost, trims, trim_cost = cost.plus(drawn), trims + unit.trims, trim_cost.plus(drawn)
         wanted = tuple([want - got for want, got in zip(self.wanted, unit.here, strict=True)])
-        return _Branch(wanted, self.victims + unit.victims, gpus, cost)
+        return _Branch(wanted, self.victims + unit.victims, gpus, cost, trims, trim_cost)
 
 
 class _Search:
@@ -259,28 +287,32 @@ class _Search:
         self._still = list(sums)[::-1]  # what the rows from here on can free at most
 
     def descend(
-        self, row: int, branch: _Branch, left: dict[GuardId, int] | None, failures: dict[WorkloadId, int]
+        self,
+        row: int,
+        branch: _Branch,
+        left: dict[GuardId, int] | None,
+        failures: dict[WorkloadId, int],
+        taken: dict[WorkloadName, int],
     ) -> None:
         """Take 0, 1, 2 … units of a row, the cheapest first, and continue with the next row."""
         if self._is_hopeless(row, branch):
             return
         if max(branch.wanted, default=0) <= 0 and self._has_devices(branch.victims):
-            self.best, self._best_rank = (
-                VictimChoice(branch.cost, branch.victims),
-                branch.cost.ranked(self._scale.order),
-            )
+            self.best = VictimChoice(branch.cost, branch.victims, branch.trims, branch.trim_cost)
+            self._best_rank = branch.cost.ranked(self._scale.order)
             return
         if row == len(self._rows):
             return
-        self.descend(row + 1, branch, _copy(left), dict(failures))
+        self.descend(row + 1, branch, _copy(left), dict(failures), dict(taken))
         for unit in self._rows[row]:
             if left is not None and not _draw(left, unit.guards):
                 return
             broken = self._scale.failure_limits.draw(failures, unit.departures)
-            if broken is None:
+            drawn = self._scale.surplus.draw(taken, unit.trims)
+            if broken is None or drawn is None:
                 return
-            branch = branch.plus(unit, missing_gpus=self._need.missing_gpus, broken=broken)
-            self.descend(row + 1, branch, _copy(left), dict(failures))
+            branch = branch.plus(unit, missing_gpus=self._need.missing_gpus, drawn=drawn, broken=broken)
+            self.descend(row + 1, branch, _copy(left), dict(failures), dict(taken))
 
     def _is_hopeless(self, row: int, branch: _Branch) -> bool:
         if self._effort.is_spent():

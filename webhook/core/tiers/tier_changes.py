@@ -1,12 +1,13 @@
 """Tier changes: which borrowing pods become guaranteed, and which guaranteed pods no longer fit.
 
-Both directions use one order: pods that requested never to borrow first, then by age. In that order, each pod that
+Both directions use one order: pods that requested never to borrow first, then replicas of minimums, others by age, and
+replicas beyond minimums last (minimum_first.py). In that order, each pod that
 still fits into the share is guaranteed; a pod that is too large is skipped and blocks no later one, for it runs all the
 same. A second look finds nothing to do.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from webhook.core.model.amount import Units
@@ -21,6 +22,7 @@ from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.quota.limits import has_guaranteed_room
 from webhook.core.quota.usage import TeamUsage, UsageEntry
 from webhook.core.tiers.borrowed_claims import borrowed_claim, guaranteed_sharers
+from webhook.core.tiers.minimum_first import NO_RANKS, Rank, Ranks, of_rank, rank_of, ranks_of
 from webhook.core.world.world import World
 
 _GUARANTEED: Final = Tier.GUARANTEED  # 5,000 pods of a team take 0.65 ms with these names, 1.6 ms with `Tier.…` on 3.11
@@ -41,17 +43,25 @@ class Sums(NamedTuple):
 class TierChange:
     """A pod whose tier changes: `charge` is its charge from then on, `sums` what it was compared with.
 
-    `claim` is the name of a ResourceClaim, if it borrows since that is borrowed.
+    `claim` is the name of a ResourceClaim, if it borrows since that is borrowed. `is_displaced`: it is beyond its
+    workload's minimum, and gives way to another one's.
     """
 
     pod: Resident
     charge: Charge
     sums: Sums
     claim: str = ""
+    is_displaced: bool = False
 
     @property
     def message(self) -> Statement:
         """What the pod's owner reads: what happened and why."""
+        if self.is_displaced:
+            words = (
+                "now preemptible: it is beyond its workload's minimum, and another workload's minimum takes its "
+                "{gpus:GPUs} in {share}; it borrows, and may be evicted"
+            )
+            return Statement(words, {"gpus": self.charge.gpus, "share": self._share})
         if self.claim:
             words = "now preemptible: it shares ResourceClaim {claim}, whose GPUs are borrowed; it may be evicted"
             return Statement(words, {"claim": self.claim})
@@ -113,13 +123,17 @@ def tier_changes(team: Team, world: World) -> tuple[TierChange, ...]:
     no other pods.
     """
     book = world.usage(team.name)
-    demotions = _demotions(team, book, world) if _may_be_over(team, book) else []
+    is_over = _may_be_over(team, book)
+    ranks = ranks_of(book, world) if is_over or book.preemptible else NO_RANKS
+    demotions = _demotions(team, book, world, ranks) if is_over else []
     demotions += _sharers(team, book, world, demoted=[change.pod.uid for change in demotions])
     room = ShareTaken(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
     for change in demotions:
         room.take(change.charge, sign=-1)
+    if ranks:
+        demotions += _displaced(room, book, world, ranks)
     has_room = room.taken < team.gpus.guaranteed and book.preemptible > 0
-    return (*demotions, *(_promotions(room, book, world) if has_room else ()))
+    return (*demotions, *(_promotions(room, book, world, ranks) if has_room else ()))
 
 
 def inside_share(team: Team, world: World) -> tuple[TierChange, ...]:
@@ -131,7 +145,7 @@ def inside_share(team: Team, world: World) -> tuple[TierChange, ...]:
     if not book.preemptible or book.guaranteed >= team.gpus.guaranteed:
         return ()
     room = ShareTaken(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
-    return tuple(_promotions(room, book, world, with_all=True))
+    return tuple(_promotions(room, book, world, ranks_of(book, world), with_all=True))
 
 
 def promotion(change: TierChange, world: World) -> LedgerDecision:
@@ -166,7 +180,7 @@ def _may_be_over(team: Team, book: TeamUsage) -> bool:
     )
 
 
-def _demotions(team: Team, book: TeamUsage, world: World) -> list[TierChange]:
+def _demotions(team: Team, book: TeamUsage, world: World, ranks: Ranks) -> list[TierChange]:
     kept, movable = ShareTaken(team), []
     for uid, entry in book.entries():
         if entry.charge.tier is not _GUARANTEED or entry.is_unlabeled:
@@ -177,7 +191,7 @@ def _demotions(team: Team, book: TeamUsage, world: World) -> list[TierChange]:
         elif not pod.is_terminating:
             movable.append((pod, entry))
     found = []
-    for pod, entry in in_order(movable):
+    for pod, entry in in_order(movable, ranks):
         if kept.fits(entry.charge):
             kept.take(entry.charge)
         else:
@@ -194,7 +208,43 @@ def _sharers(team: Team, book: TeamUsage, world: World, *, demoted: Collection[U
     return found
 
 
-def _promotions(room: ShareTaken, book: TeamUsage, world: World, *, with_all: bool = False) -> list[TierChange]:
+def _displaced(room: ShareTaken, book: TeamUsage, world: World, ranks: Ranks) -> list[TierChange]:
+    """Return the pods beyond minimums that give way to replicas of others, the last in order first; `room` has less."""
+    pods = [pod for uid, _ in book.entries() if uid in ranks and (pod := world.pod(uid)) is not None]
+    donors = of_rank((pod for pod in pods if _may_give_way(pod, book)), ranks, Rank.SURPLUS)
+    found: list[TierChange] = []
+    planned = replace(room, by_model=dict(room.by_model))
+    for pod in of_rank((pod for pod in pods if _may_rise(pod, world)), ranks, Rank.MINIMUM):
+        wanted, taken = book.get(pod.uid), list[tuple[Resident, Charge]]()
+        if wanted is None or wanted.is_reserved or wanted.charge.tier is not _PREEMPTIBLE:
+            continue
+        while donors and not planned.fits(wanted.charge):
+            donor = donors.pop()
+            if (entry := book.get(donor.uid)) is not None and entry.charge.gpus:
+                taken.append((donor, entry.charge))
+                planned.take(entry.charge, sign=-1)
+        if not planned.fits(wanted.charge):
+            for _, charge in taken:
+                planned.take(charge)
+            break
+        planned.take(wanted.charge)
+        for donor, charge in taken:
+            found.append(TierChange(donor, charge._replace(tier=_PREEMPTIBLE), room.sums(charge), is_displaced=True))
+            room.take(charge, sign=-1)
+    return found
+
+
+def _may_give_way(pod: Resident, book: TeamUsage) -> bool:
+    """Whether a guaranteed pod may become preemptible: its label is seen, and it did not request never to borrow."""
+    entry = book.get(pod.uid)
+    is_seen = entry is not None and not entry.is_reserved and entry.charge.tier is _GUARANTEED
+    is_free = not (pod.is_terminating or pod.claims) and pod.requested_tier is not _GUARANTEED
+    return is_seen and is_free and pod.tier is _GUARANTEED
+
+
+def _promotions(
+    room: ShareTaken, book: TeamUsage, world: World, ranks: Ranks, *, with_all: bool = False
+) -> list[TierChange]:
     movable = []
     for uid, entry in book.entries():
         if entry.charge.tier is not _PREEMPTIBLE or entry.is_reserved or not room.fits(entry.charge):
@@ -205,7 +255,7 @@ def _promotions(room: ShareTaken, book: TeamUsage, world: World, *, with_all: bo
         if with_all or not (pod.is_backfill and _is_in_the_way(pod, world)):
             movable.append((pod, entry))
     found = []
-    for pod, entry in in_order(movable):
+    for pod, entry in in_order(movable, ranks):
         if room.fits(entry.charge):
             found.append(TierChange(pod, entry.charge._replace(tier=Tier.GUARANTEED), room.sums(entry.charge)))
             room.take(entry.charge)
@@ -225,10 +275,6 @@ def _is_in_the_way(pod: Resident, world: World) -> bool:
     return pod.node is not None and world.fleet.is_overbooked(pod.node, pod.demand)
 
 
-def in_order(pods: Iterable[tuple[Resident, UsageEntry]]) -> list[tuple[Resident, UsageEntry]]:
-    """Return the pods in order: those that requested never to borrow first, then by age."""
-    return sorted(pods, key=lambda held: _rank(held[0]))
-
-
-def _rank(pod: Resident) -> tuple[bool, int, str, str, str]:
-    return (pod.requested_tier is not _GUARANTEED, pod.created, pod.namespace, pod.name, pod.uid)
+def in_order(pods: Iterable[tuple[Resident, UsageEntry]], ranks: Ranks = NO_RANKS) -> list[tuple[Resident, UsageEntry]]:
+    """Return the pods in the order in which they have the guaranteed share."""
+    return sorted(pods, key=lambda held: rank_of(held[0], ranks))

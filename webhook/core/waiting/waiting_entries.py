@@ -113,7 +113,10 @@ class WaitingEntries:
     def _set_gang(self, gang: GangId, entries: GangEntries) -> None:
         """Replace the entry of a gang, and add those of its members that start alone."""
         self.queue.remove(gang)
-        for pod in entries.alone:
+        if entries.alone is None:
+            for member in self._world.waiting.of_gang(gang):
+                self.queue.remove(member.uid)
+        for pod in entries.alone or ():
             self.queue.add(entry_of((queued_pod(pod, self._world),)))
         if entries.together:
             self.queue.add(entry_of(queued_pod(pod, self._world)._replace(gang=gang) for pod in entries.together))

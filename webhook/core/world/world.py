@@ -31,6 +31,7 @@ from webhook.core.quota.usage import EMPTY_USAGE, TeamUsage, UsageEntry
 from webhook.core.world.charged_pods import ChargedPods
 from webhook.core.world.gang_members import GangMembers
 from webhook.core.world.gang_reservations import GangReservations
+from webhook.core.world.minimums import Minimums
 from webhook.core.world.pod_index import PodRecord
 from webhook.core.world.pod_stages import PodStages, is_lost
 from webhook.core.world.pool_access import PoolAccess
@@ -71,6 +72,7 @@ class World:
         self.waiting.is_charged = self.is_assumed
         self.gangs = GangMembers()
         self.gang_reservations = GangReservations()
+        self.minimums = Minimums()
         self.group_domains: dict[GangId, DomainRequest] = {}  # by the PodGroups that ask for a domain
         self._track()
 
@@ -232,6 +234,8 @@ class World:
         if pod.uid in self.waiting:
             self.waiting.discard(pod.uid)
         self.gangs.set(pod)
+        if pod.demand.gpus or pod.claims:
+            self.minimums.set_pod(pod.uid, pod.replica, is_ready=pod.is_ready and not pod.is_terminating)
         since, devices, reserved = pod.version, pod.devices, None if before is None else before.node
         stage, node = self.stages.place(pod, reserved or pod.promised)
         if before is None or before.is_reserved:  # it arrives; it may have been assumed several times
@@ -259,6 +263,7 @@ class World:
         """
         team = self.tenancy(pod.pod.namespace).team_name
         self.waiting.set(pod if pod.team == team else replace(pod, team=team), now=self.now)
+        self.minimums.set_pod(pod.uid, pod.pod.replica, is_ready=False)
 
     def remove_pod(self, uid: Uid) -> None:
         """Remove a pod that was seen deleted or terminal."""
@@ -266,6 +271,7 @@ class World:
             self._assumed[uid] = ENDED
         self.waiting.discard(uid)
         self.gangs.discard(uid)
+        self.minimums.remove_pod(uid)
         self.stages.forget(uid)
         self._charged.end_promotion(uid)
         self._charged.remove(uid)
@@ -357,6 +363,7 @@ class World:
             self.fleet.gpus.demand_mix.note(flight.pod.demand, team=flight.charge.team, user=flight.pod.user)
             self.tentative.consume(self.fleet, flight.node, flight.pod)
             self.gangs.set(flight.pod)
+            self.minimums.set_pod(flight.pod.uid, flight.pod.replica, is_ready=True)
             pod = flight.pod._replace(node=flight.node)
             self._charged.add(PodRecord(pod, flight.charge.team, flight.node), flight.charge)
 

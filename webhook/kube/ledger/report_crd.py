@@ -58,6 +58,12 @@ def _schema() -> _Json:
             "maintained": texts,
             "unreviewed": texts,
             "unevictable": texts,
+            "notify": texts,
+            "refused": {
+                "type": "array",
+                "description": "Requests refused since the start, by team and code; where policy notifies of them.",
+                "items": {"type": "object", "properties": {"team": text, "code": text, "count": number}},
+            },
         },
     }
     number = {"type": "integer"}
@@ -73,7 +79,8 @@ def _schema() -> _Json:
             "omitted": {**text, "description": "What is left out."},
         },
     }
-    amounts = {key: {"type": "number"} for key in ("guaranteed", "borrowed", "idle", "waiting", "refusedGpus")}
+    hours = ("guaranteed", "borrowed", "idle", "waiting", "lost", "saved", "refusedGpus")
+    amounts = {key: {"type": "number"} for key in hours}
     team = {"type": "object", "required": ["name"], "properties": {"name": text, "refused": number, **amounts}}
     period = {
         "type": "object",

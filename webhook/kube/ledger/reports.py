@@ -39,6 +39,8 @@ MAX_NODES: Final = 20
 """Nodes that a replica lists."""
 MAX_POOLS: Final = 20
 """Pools that a replica lists."""
+MAX_REFUSED: Final = 500
+"""Teams and codes of refused requests that a replica lists."""
 MAX_CERTIFICATE_CHARACTERS: Final = 16_384
 """Characters of a certificate with its intermediates."""
 
@@ -59,6 +61,14 @@ class PolicyReport(msgspec.Struct, frozen=True, rename="camel"):
     omitted: str = ""
 
 
+class RefusedReport(msgspec.Struct, frozen=True):
+    """How many requests of a team a process refused with one code since its start."""
+
+    team: str
+    code: str
+    count: int
+
+
 class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     """The state of one process. Texts are empty if there is nothing to report.
 
@@ -67,7 +77,8 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     leader, `maintained` those that operators change, `unreviewed` the namespaces that others exclude from the webhooks,
     by number, `unevictable` the first borrowing pods that the evictor cannot evict, with the reason. They are lists: a
     merge patch replaces lists completely. `certificate` is PEM, the serving certificate first. `autoscaling` and what
-    begins with it are what the leader knows of autoscalers.
+    begins with it are what the leader knows of autoscalers. `refused` are counts, where policy has messages of
+    refusals; `notify` says why messages to people do not reach a target.
     """
 
     component: str
@@ -89,6 +100,8 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     autoscaling: str = ""
     autoscaling_problems: list[str] = []
     autoscaling_unsure: str = ""
+    refused: list[RefusedReport] = []
+    notify: list[str] = []
 
 
 class RangesReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -116,13 +129,15 @@ class RoomReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TeamHours(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """GPU-hours of a team; `refused` are requests, `refused_gpus` what they asked for."""
+    """GPU-hours of a team, as UsageSum has them; `refused` are requests, `refused_gpus` what they asked for."""
 
     name: str
     guaranteed: float = 0.0
     borrowed: float = 0.0
     idle: float | None = None
     waiting: float = 0.0
+    lost: float = 0.0
+    saved: float = 0.0
     refused: int = 0
     refused_gpus: float = 0.0
 

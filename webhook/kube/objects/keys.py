@@ -14,6 +14,8 @@ POOL: Final = "fairgate.dev/pool"
 """Pod annotation: the one pool to use."""
 RUN_TIME: Final = "fairgate.dev/run-time"
 """Annotation of a pod or workload: how long it runs, as its user expects, such as 2h. Forecasts read it alone."""
+MINIMUM: Final = "fairgate.dev/minimum"
+"""Annotation of a pod or workload: how many of its replicas must stay; the others may be evicted first."""
 RUN_TIME_LIMIT: Final = "fairgate.dev/run-time-limit"
 """Pod annotation: the deadline of its workload, copied to the pod template by Fairgate. Forecasts read it alone."""
 EXEMPT: Final = "fairgate.dev/exempt"
@@ -65,6 +67,8 @@ HOLD: Final = "fairgate.dev/hold"
 
 GUARDED_LABELS: Final = (TEAM, TIER)
 GUARDED_ANNOTATIONS: Final = (DECISION,)
+FIXED_ANNOTATIONS: Final = (MINIMUM,)
+"""Annotations that the user of a pod writes, and that may not change once the pod exists."""
 
 GPUSHARE_DEVICE: Final = "ALIYUN_COM_GPU_MEM_IDX"
 """Pod annotation: the index of the device that gpushare's scheduler extender chose."""

@@ -22,6 +22,7 @@ READ_ANNOTATIONS: Final = (
     keys.EVICT_FOR,
     keys.GANG,
     keys.GPUSHARE_DEVICE,
+    keys.MINIMUM,
     keys.MIRROR,
     keys.POOL,
     keys.REQUIRES,

@@ -14,15 +14,7 @@ import msgspec
 from webhook.core.model.mig_slices import PRODUCT, slices_of
 from webhook.core.model.names import ResourceName
 from webhook.core.model.replicas import REPLICAS, replica_slices
-from webhook.core.model.selector import (
-    NO_CONSTRAINTS,
-    Constraints,
-    Effect,
-    NodeTerm,
-    Operator,
-    Requirement,
-    Toleration,
-)
+from webhook.core.model.selector import NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
 from webhook.core.model.topology import AffinityRule, TopologyRule, anti_affinity
 from webhook.kube.objects import bounds, objects
 from webhook.kube.pod.pod_affinity import NO_RULES, NO_TERMS, InterPod, Terms, number_of_terms, read_terms, rules_of

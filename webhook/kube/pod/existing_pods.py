@@ -31,6 +31,7 @@ from webhook.kube.pod.pods import (
     uid_of,
     unix_seconds,
 )
+from webhook.kube.pod.replicas import is_ready, replica_of
 from webhook.kube.pod.unbound import read_condition
 
 _NO_KEYS: Final[Mapping[str, str]] = {}
@@ -137,6 +138,8 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         if metadata.deletion_timestamp is None
         else unix_seconds(metadata.deletion_timestamp) + (metadata.deletion_grace_period_seconds or 0),
         unbound=None if report is None else report.unbound,
+        replica=replica_of(metadata, controller, namespace),
+        is_ready=is_ready(pod.status),
     )
 
 

@@ -58,7 +58,7 @@ def to_start(pod: objects.Pod) -> Start | None:
     if not any(b"/" in bytes(each.resources) for each in spec.containers):
         return None
     namespace = Namespace(intern(pod.metadata.namespace or "default"))
-    return Start(NodeName(intern(spec.node_name)), namespace, unix_seconds(status.start_time))
+    return Start(NodeName(intern(spec.node_name)), namespace, unix_seconds(status.start_time), status.start_time)
 
 
 def is_fault_of_node(phase: str, reason: str) -> bool:

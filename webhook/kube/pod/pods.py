@@ -18,6 +18,7 @@ from webhook.kube.pod.constraints import read_placement
 from webhook.kube.pod.demands import Reading, read_demand
 from webhook.kube.pod.domain_requests import domain_problem
 from webhook.kube.pod.gangs import gang_of, gang_problem, ignored_of_gang
+from webhook.kube.pod.replicas import replica_of
 from webhook.kube.pod.stated_run_time import stated_run_time
 
 _NO_KEYS: Final[Mapping[str, str]] = {}
@@ -129,6 +130,7 @@ def to_pod(
         run_time=stated_run_time(annotations, spec.active_deadline_seconds)
         if annotations or spec.active_deadline_seconds is not None
         else NO_RUN_TIME,
+        replica=replica_of(metadata, controller, namespace),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from webhook.core.model.policy import Policy
 from webhook.kube.objects import keys
 from webhook.kube.registration.conditions import quoted
-from webhook.kube.registration.registration import GLOB, pattern_of
+from webhook.kube.registration.registration import GLOB, namespace_selector, pattern_of
 
 _Json = dict[str, Any]
 
@@ -18,9 +18,20 @@ EXEMPT_LABEL: Final = (
 
 
 def admission_policy(
-    name: str, *, rules: list[_Json], conditions: dict[str, str], validations: Iterable[_Json]
+    name: str,
+    *,
+    rules: list[_Json],
+    conditions: dict[str, str],
+    validations: Iterable[_Json],
+    of: Policy | None = None,
 ) -> _Json:
-    """Return a policy that validates the requests selected by `rules` where all conditions hold."""
+    """Return a policy that validates the requests selected by `rules` where all conditions hold.
+
+    `of`: only in the namespaces that a policy of Fairgate does not exempt.
+    """
+    namespaces = {} if of is None else {"namespaceSelector": namespace_selector(of)}
+    if of is not None:
+        conditions = {"is-not-exempt": not_exempt_expression(of), **conditions}
     return {
         "apiVersion": keys.REGISTRATION_API,
         "kind": "ValidatingAdmissionPolicy",
@@ -28,7 +39,7 @@ def admission_policy(
         "spec": {
             # Fail: a request must not be admitted because an expression could not be evaluated.
             "failurePolicy": "Fail",
-            "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": rules},
+            "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": rules, **namespaces},
             "matchConditions": [{"name": key, "expression": expression} for key, expression in conditions.items()],
             "validations": [{**each, "reason": "Forbidden"} for each in validations],
         },

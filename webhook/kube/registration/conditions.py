@@ -10,7 +10,7 @@ from webhook.core.model.selector import Operator, Requirement
 from webhook.kube.kinds.job_failures import DISRUPTION
 from webhook.kube.objects import keys
 
-_ABSENT: Final = "!absent"  # no label may have this value, and no annotation of ours has it
+ABSENT: Final = "!absent"  # no label may have this value, and no annotation of ours has it
 
 _Json = dict[str, Any]
 
@@ -46,18 +46,19 @@ def of_workloads(policy: Policy) -> list[_Json]:
 def of_gangs(policy: Policy) -> list[_Json]:
     """Return conditions that select workloads of which pod templates are to have annotations, unless of a controller.
 
-    Those are workloads that are gangs or state their run time, and Jobs with GPUs and a deadline.
+    Those are workloads that are gangs, state their run time or minimum or may be elastic, and Jobs with GPUs and a
+    deadline.
 
     A Deployment's annotations are copied to its ReplicaSets, whose template must stay that of the Deployment. Jobs
     whose templates the jobs webhook has annotated are excluded, too.
     """
     gang = f"{metadata_value('object', 'annotations', keys.GANG)} == {quoted('true')}"
-    domain = f"{metadata_value('object', 'annotations', keys.TOPOLOGY)} != {quoted(_ABSENT)}"
-    states = f"{metadata_value('object', 'annotations', keys.RUN_TIME)} != {quoted(_ABSENT)}"
+    domain = f"{metadata_value('object', 'annotations', keys.TOPOLOGY)} != {quoted(ABSENT)}"
+    states = f"{metadata_value('object', 'annotations', keys.RUN_TIME)} != {quoted(ABSENT)}"
+    keeps = f"{metadata_value('object', 'annotations', keys.MINIMUM)} != {quoted(ABSENT)}"
     requests = gpu_pod_expression(policy, spec="object.spec.template.spec")
-    has_marks = (
-        f"({gang} || {domain} || {states} || {_has_deadline(policy)}) && !({_DECIDES_EVICTIONS} && ({requests}))"
-    )
+    marks = f"{gang} || {domain} || {states} || {keeps} || {_IS_ELASTIC} || {_has_deadline(policy)}"
+    has_marks = f"({marks}) && !({_DECIDES_EVICTIONS} && ({requests}))"
     return [_MADE_BY_NO_CONTROLLER, {"name": "has-marks-for-pods", "expression": has_marks}]
 
 
@@ -144,7 +145,7 @@ def _matches_requirement(requirement: Requirement) -> str:
 def metadata_value(root: str, at: str, key: str) -> str:
     """Return a CEL expression: the value of a label or annotation (`at`) of an object, which may be null."""
     found = f"{root}.metadata.{at}"
-    return f"({root} != null && has({found}) && {quoted(key)} in {found} ? {found}[{quoted(key)}] : {quoted(_ABSENT)})"
+    return f"({root} != null && has({found}) && {quoted(key)} in {found} ? {found}[{quoted(key)}] : {quoted(ABSENT)})"
 
 
 def quoted(text: str) -> str:
@@ -154,6 +155,9 @@ def quoted(text: str) -> str:
 
 _NOT_LEFT_ALONE: Final = (
     f"{metadata_value('object', 'annotations', keys.JOB_EVICTIONS)} != {quoted(keys.COUNT_EVICTIONS)}"
+)
+_IS_ELASTIC: Final = (
+    'request.kind.group == "ray.io" || (request.kind.kind == "PyTorchJob" && has(object.spec.elasticPolicy))'
 )
 _RULES: Final = "object.spec.podFailurePolicy.rules"
 _PATTERNS: Final = "r.onPodConditions"

@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from webhook.core.model.policy import Policy
 from webhook.core.model.reason import Code
-from webhook.kube.registration.admission_policy import EXEMPT_LABEL, admission_policy, core_rule, not_exempt_expression
+from webhook.kube.registration.admission_policy import EXEMPT_LABEL, admission_policy, core_rule
 from webhook.kube.registration.conditions import gpu_name_expression, quoted
-from webhook.kube.registration.registration import namespace_selector
 
 DEVICES: Final = "fairgate-devices"
 SOURCES: Final = "fairgate-devices-env"
@@ -82,8 +81,9 @@ def _pods(policy: Policy) -> _Json:
     """Refuse pods with access to devices beyond their resources, on creation or by a later change."""
     guard = admission_policy(
         DEVICES,
+        of=policy,
         rules=[core_rule(["pods"], "CREATE", "UPDATE"), core_rule(["pods/ephemeralcontainers"], "UPDATE")],
-        conditions={"is-not-exempt": not_exempt_expression(policy), "adds-something": _ADDS_SOMETHING},
+        conditions={"adds-something": _ADDS_SOMETHING},
         validations=[
             _validation(
                 f"the pod has more than {_MAX_ITEMS:,} containers, volumes, annotations, variables, mounts or "
@@ -99,7 +99,6 @@ def _pods(policy: Policy) -> _Json:
             ),
         ],
     )
-    guard["spec"]["matchConstraints"]["namespaceSelector"] = namespace_selector(policy)
     guard["spec"]["variables"] = [
         {"name": name, "expression": expression}
         for name, expression in {**_VARIABLES, "hostPaths": json.dumps(policy.defaults.host_paths)}.items()
@@ -111,10 +110,11 @@ def _sources(policy: Policy) -> _Json:
     """Refuse keys of ConfigMaps and Secrets that `envFrom` would turn into variables of container runtimes."""
     names = f"k.endsWith({quoted(_RUNTIME_VARIABLES)}) && !(k in {json.dumps(_PROCESS_VARIABLES)})"
     kept = "oldObject != null && has(oldObject.data) && k in oldObject.data && oldObject.data[k] == object.data[k]"
-    guard = admission_policy(
+    return admission_policy(
         SOURCES,
+        of=policy,
         rules=[core_rule(["configmaps", "secrets"], "CREATE", "UPDATE")],
-        conditions={"is-not-exempt": not_exempt_expression(policy), "has-data": "has(object.data)"},
+        conditions={"has-data": "has(object.data)"},
         validations=[
             _validation(
                 f"a key ends with {_RUNTIME_VARIABLES} or is {_LEGACY}, or there are more than {_MAX_KEYS:,}: envFrom "
@@ -124,8 +124,6 @@ def _sources(policy: Policy) -> _Json:
             )
         ],
     )
-    guard["spec"]["matchConstraints"]["namespaceSelector"] = namespace_selector(policy)
-    return guard
 
 
 def _volumes() -> _Json:

@@ -16,15 +16,13 @@ from webhook.kube.registration.admission_policy import (
     EXEMPT_LABEL,
     admission_policy,
     core_rule,
-    not_exempt_expression,
     own_expression,
     policy_binding,
     trusted_expression,
 )
-from webhook.kube.registration.conditions import gpu_pod_expression, metadata_value, quoted
+from webhook.kube.registration.conditions import ABSENT, gpu_pod_expression, metadata_value, quoted
 from webhook.kube.registration.device_guards import device_guards
 from webhook.kube.registration.held_guards import PARAM_REF, held_guards
-from webhook.kube.registration.registration import namespace_selector
 from webhook.kube.registration.size_guards import size_guards
 
 LABELS: Final = "fairgate-labels"
@@ -79,6 +77,8 @@ def guards(policy: Policy, *, trusted_users: Iterable[str] = (), excluding: Iter
 def _labels(trusted_users: Iterable[str]) -> _Json:
     """Only Fairgate may change a pod's team, tier or decision, through any subresource, or remove its gate.
 
+    Of a pod that it decided on, its user may not change the minimum of replicas either.
+
     A gate alone may also be removed by users who may delete this guard's binding, when no Fairgate runs: that right
     gives them nothing that they could not do in two steps.
     """
@@ -87,6 +87,7 @@ def _labels(trusted_users: Iterable[str]) -> _Json:
         f'({metadata_value("object", at, key)} != {metadata_value("oldObject", at, key)} ? "{at[:-1]} {key}" : "")'
         for at, key in guarded
     )
+    fixed = ", ".join(f'({_CHANGES_FIXED} ? "annotation {key}" : "")' for key in keys.FIXED_ANNOTATIONS)
     ungated = f'({_UNGATED} ? "scheduling gate {keys.QUEUE_GATE}" : "")'
     manager = f"has(request.options.fieldManager) && request.options.fieldManager == {quoted(FIELD_MANAGER)}"
     changes = changed_keys_expression(_GUARDED)
@@ -94,13 +95,13 @@ def _labels(trusted_users: Iterable[str]) -> _Json:
         f'authorizer.group({quoted(keys.REGISTRATION_GROUP)}).resource("validatingadmissionpolicybindings")'
         f'.name({quoted(LABELS)}).check("delete").allowed()'
     )
-    may_ungate = f"({_UNGATED} && !({changes}) && {is_admin})"
+    may_ungate = f"({_UNGATED} && !({changes} || ({_CHANGES_FIXED})) && {is_admin})"
     return _policy(
         LABELS,
         rules=[core_rule(["pods", "pods/status"], "UPDATE"), core_rule(["bindings", "pods/binding"], "CREATE")],
-        conditions={"changes-fairgate-keys": f"{changes} || ({_UNGATED})"},
+        conditions={"changes-fairgate-keys": f"{changes} || ({_CHANGES_FIXED}) || ({_UNGATED})"},
         allowed=trusted_expression(trusted_users, f"({manager} && {own_expression()}) || {may_ungate}"),
-        message=f'"only Fairgate may change " + [{changed}, {ungated}].filter(t, t != "").join(", ") + '
+        message=f'"only Fairgate may change " + [{changed}, {fixed}, {ungated}].filter(t, t != "").join(", ") + '
         f'": leave it as it is ({Code.PROTECTED_KEY_CHANGED})"',
     )
 
@@ -140,11 +141,11 @@ def _tenancy(labels: Iterable[str], trusted_users: Iterable[str]) -> _Json:
 
 def _forged(policy: Policy, trusted_users: Iterable[str]) -> _Json:
     """Tenants may not create a pod without GPUs that carries Fairgate's keys; the webhook checks pods with GPUs."""
-    guard = _policy(
+    return _policy(
         FORGED,
+        of=policy,
         rules=[core_rule(["pods"], "CREATE")],
         conditions={
-            "is-not-exempt": not_exempt_expression(policy),
             "carries-fairgate-keys": changed_keys_expression(_GUARDED),
             "asks-for-no-gpu": f"!({gpu_pod_expression(policy)})",
         },
@@ -152,8 +153,6 @@ def _forged(policy: Policy, trusted_users: Iterable[str]) -> _Json:
         message=f'"only pods with GPUs may have {", ".join(keys.GUARDED_LABELS + keys.GUARDED_ANNOTATIONS)}: '
         f'remove them ({Code.PROTECTED_KEY_CHANGED})"',
     )
-    guard["spec"]["matchConstraints"]["namespaceSelector"] = namespace_selector(policy)
-    return guard
 
 
 def _grace(policy: Policy, trusted_users: Iterable[str]) -> _Json:
@@ -169,11 +168,11 @@ def _grace(policy: Policy, trusted_users: Iterable[str]) -> _Json:
         f"(has({evicted}) && has({evicted}.gracePeriodSeconds) ? {evicted}.gracePeriodSeconds : 0)"
     )
     of_gpus = gpu_pod_expression(policy, spec="dyn(oldObject).spec")
-    guard = _policy(
+    return _policy(
         GRACE,
+        of=policy,
         rules=[core_rule(["pods"], "DELETE"), core_rule(["pods/eviction"], "CREATE")],
         conditions={
-            "is-not-exempt": not_exempt_expression(policy),
             "asks-for-long": f"({requested}) > {longest}",
             "may-hold-gpus": f'request.operation == "CREATE" || {of_gpus}',
         },
@@ -183,8 +182,6 @@ def _grace(policy: Policy, trusted_users: Iterable[str]) -> _Json:
         message=f'"the grace period of a pod with GPUs is at most {longest} seconds: '
         f'set a shorter one, or none ({Code.GRACE_PERIOD_TOO_LONG})"',
     )
-    guard["spec"]["matchConstraints"]["namespaceSelector"] = namespace_selector(policy)
-    return guard
 
 
 def changed_keys_expression(guarded: Iterable[tuple[str, Iterable[str]]]) -> str:
@@ -204,6 +201,10 @@ _UNGATED: Final = (
     f'request.operation == "UPDATE" && {_GATED.format(pod="oldObject")} && !({_GATED.format(pod="object")})'
 )
 _GUARDED: Final = (("labels", keys.GUARDED_LABELS), ("annotations", keys.GUARDED_ANNOTATIONS))
+_CHANGES_FIXED: Final = (
+    f'request.operation == "UPDATE" && {metadata_value("oldObject", "labels", keys.TEAM)} != {quoted(ABSENT)}'
+    f" && ({changed_keys_expression((('annotations', keys.FIXED_ANNOTATIONS),))})"
+)
 
 
 def _selecting_labels(policy: Policy) -> Iterator[str]:
@@ -212,6 +213,5 @@ def _selecting_labels(policy: Policy) -> Iterator[str]:
             yield from (requirement.key for requirement in team.namespace_selector.requirements)
 
 
-def _policy(name: str, *, rules: list[_Json], conditions: dict[str, str], allowed: str, message: str) -> _Json:
-    validation = {"expression": allowed, "messageExpression": message}
-    return admission_policy(name, rules=rules, conditions=conditions, validations=[validation])
+def _policy(name: str, *, allowed: str, message: str, **parts: Any) -> _Json:  # noqa: ANN401 - of admission_policy
+    return admission_policy(name, validations=[{"expression": allowed, "messageExpression": message}], **parts)

@@ -8,6 +8,7 @@ from typing import Any
 from webhook.kube.kinds.kind_row import Row
 from webhook.kube.kinds.table import BUILT_IN
 from webhook.kube.objects import keys
+from webhook.kube.workloads.scalers import SCALER_API, SCALERS
 
 _Rules = list[dict[str, Any]]
 
@@ -21,12 +22,14 @@ class Component(StrEnum):
 
 def kind_rules(component: Component) -> _Rules:
     """Return the RBAC rules of a component: to read what makes pods, and to annotate or watch it."""
+    scalers = {"apiGroups": [SCALER_API.partition("/")[0]], "resources": [SCALERS], "verbs": ["list", "watch"]}
     owners = [row for row in BUILT_IN if row.is_intermediate and row.kind.kind != "Pod"]
     if component is Component.EVICTOR:
         failing = (row for row in BUILT_IN if row.failures is not None)
-        return [*_rules(owners, ["get"]), *_rules(failing, ["list", "watch"])]
+        return [*_rules(owners, ["get"]), *_rules(failing, ["list", "watch"]), scalers]
     described = [row for row in BUILT_IN if row.gang.marker or row.gang.of_controller]
-    return [*_rules([*owners, *described], ["get"]), *_rules((row for row in BUILT_IN if row.is_retried), ["patch"])]
+    retried = (row for row in BUILT_IN if row.is_retried)
+    return [*_rules([*owners, *described], ["get"]), *_rules(retried, ["patch"]), scalers]
 
 
 def kind_roles() -> list[dict[str, Any]]:

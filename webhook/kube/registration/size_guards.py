@@ -20,12 +20,10 @@ from webhook.kube.registration.admission_policy import (
     EXEMPT_LABEL,
     admission_policy,
     core_rule,
-    not_exempt_expression,
     own_expression,
     trusted_expression,
 )
 from webhook.kube.registration.conditions import gpu_pod_expression, quoted
-from webhook.kube.registration.registration import namespace_selector
 
 SIZES: Final = "fairgate-sizes"
 BINDING_SIZES: Final = "fairgate-binding-sizes"
@@ -64,15 +62,11 @@ def _pods(policy: Policy, trusted_users: Iterable[str]) -> _Json:
     writers = f'{nodes} in request.userInfo.groups || (request.operation == "UPDATE" && ({is_own}))'
     guard = admission_policy(
         SIZES,
+        of=policy,
         rules=[core_rule(["pods"], "CREATE", "UPDATE"), core_rule(_SUBRESOURCES, "UPDATE")],
-        conditions={
-            "is-not-exempt": not_exempt_expression(policy),
-            "is-written-by-a-user": f"!({writers})",
-            "may-hold-gpus": gpu_pod_expression(policy),
-        },
+        conditions={"is-written-by-a-user": f"!({writers})", "may-hold-gpus": gpu_pod_expression(policy)},
         validations=[_validation(measure, trusted_users) for measure in _MEASURES],
     )
-    guard["spec"]["matchConstraints"]["namespaceSelector"] = namespace_selector(policy)
     guard["spec"]["variables"] = [
         {"name": name, "expression": text}
         for measure in _MEASURES
@@ -90,13 +84,11 @@ def _bindings(policy: Policy) -> _Json:
         _Part(f"dyn(object).metadata.{at}", f"c.size() + dyn(object).metadata.{at}[c].size()")
         for at in ("labels", "annotations")
     ]
-    guard = admission_policy(
+    return admission_policy(
         BINDING_SIZES,
+        of=policy,
         rules=[core_rule(["bindings", "pods/binding"], "CREATE")],
-        conditions={
-            "is-not-exempt": not_exempt_expression(policy),
-            "adds-something": " || ".join(f"has({part.path})" for part in parts),
-        },
+        conditions={"adds-something": " || ".join(f"has({part.path})" for part in parts)},
         validations=[
             {
                 "expression": f"{EXEMPT_LABEL} || ({_size(parts)}) <= {GROWTH_BYTES}",
@@ -105,8 +97,6 @@ def _bindings(policy: Policy) -> _Json:
             }
         ],
     )
-    guard["spec"]["matchConstraints"]["namespaceSelector"] = namespace_selector(policy)
-    return guard
 
 
 class _Measure(NamedTuple):

@@ -5,8 +5,10 @@ held room stay objects. Each admission plugin reads a folder of its own
 (https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/5793-manifest-based-admission-control-config).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from webhook.kube.objects import keys
 from webhook.kube.registration.guards import FORGED
@@ -34,6 +36,24 @@ _FOLDERS: Final = {
 _Json = dict[str, Any]
 
 
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Webhook(_Named, rename="camel"):
+    client_config: _Json
+
+
+class _WebhookFields(msgspec.Struct):
+    metadata: _Named
+    webhooks: list[_Webhook]
+
+
+class _GuardFields(msgspec.Struct):
+    metadata: _Named
+    spec: _Json
+
+
 def static_files(registered: Iterable[_Json]) -> dict[str, list[_Json]]:
     """Return the objects of each file, by its path in the folder, for webhook configurations and guards.
 
@@ -42,8 +62,21 @@ def static_files(registered: Iterable[_Json]) -> dict[str, list[_Json]]:
     files: dict[str, list[_Json]] = {f"{folder}/fairgate.yaml": [] for folder, _ in _PLUGINS.values()}
     for each in registered:
         if can_be_static(each):
-            files[f"{_FOLDERS[each['kind']]}/fairgate.yaml"].append(_static(each))
+            files[f"{_FOLDERS[each['kind']]}/fairgate.yaml"].append(
+                _renamed(each, name=lambda name: f"{name}{SUFFIX}", webhook=_static_name)
+            )
     return files
+
+
+def objects_of(documents: Iterable[object]) -> list[_Json]:
+    """Return what the documents of such files register, by the names that it has as objects of the API.
+
+    Raises msgspec.ValidationError where one has no name or no content.
+    """
+    registered = [each for each in documents if isinstance(each, dict) and each.get("kind") in _FOLDERS]
+    for each in registered:
+        msgspec.convert(each, _WebhookFields if "Webhook" in each["kind"] else _GuardFields)
+    return [_renamed(each, name=lambda name: name.removesuffix(SUFFIX), webhook=_usual_name) for each in registered]
 
 
 def can_be_static(registered: _Json) -> bool:
@@ -70,19 +103,23 @@ def admission_configuration(folder: str) -> _Json:
     }
 
 
-def _static(registered: _Json) -> _Json:
+def _renamed(registered: _Json, *, name: Callable[[str], str], webhook: Callable[[str], str]) -> _Json:
     metadata = registered["metadata"]
-    named = {**registered, "metadata": {**metadata, "name": f"{metadata['name']}{SUFFIX}"}}
+    named = {**registered, "metadata": {**metadata, "name": name(metadata["name"])}}
     if "webhooks" in registered:
-        named["webhooks"] = [{**each, "name": _static_name(each["name"])} for each in registered["webhooks"]]
+        named["webhooks"] = [{**each, "name": webhook(each["name"])} for each in registered["webhooks"]]
     elif "policyName" in registered["spec"]:
-        named["spec"] = {**registered["spec"], "policyName": f"{registered['spec']['policyName']}{SUFFIX}"}
+        named["spec"] = {**registered["spec"], "policyName": name(registered["spec"]["policyName"])}
     return named
 
 
 def _static_name(webhook: str) -> str:
     """Return the name of a webhook of a file: refusals name the webhook, so they say how it was registered."""
     return f"{webhook.removesuffix(f'.{keys.OWN_GROUP}')}{_DOMAIN}"
+
+
+def _usual_name(webhook: str) -> str:
+    return f"{webhook.removesuffix(_DOMAIN)}.{keys.OWN_GROUP}"
 
 
 # -- what an API server says of itself

@@ -17,7 +17,11 @@ from webhook.kube.workloads.evictions import eviction_effect
 from webhook.kube.workloads.gang_marks import gang_marks, marked, marks_of
 from webhook.kube.workloads.unknown_kinds import unknown_kind
 
-_WITHOUT: Final = {keys.GANG: "they start one by one", keys.RUN_TIME: "their likely starts do not know it"}
+_WITHOUT: Final = {
+    keys.GANG: "they start one by one",
+    keys.RUN_TIME: "their likely starts do not know it",
+    keys.MINIMUM: "no replica is kept for it",
+}
 """Annotations of a workload that are read on its pods, and what is without them there."""
 _NAMES: Final = 5
 """Times that a pod's role or its workload's name is in its metadata, besides its labels."""

@@ -1,6 +1,6 @@
-"""Annotations of a workload about its gang and its run time, copied to its pod templates: only there its pods get them.
+"""Annotations of a workload about its gang, run time and minimum, copied to its pod templates: its pods get them there.
 
-The deadline of a Job is copied, too: pods of theirs are read without their Jobs.
+The deadline of a Job and the minimum of an elastic kind are copied, too: pods are read without their workloads.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +14,7 @@ from webhook.kube.kinds.paths import dig
 from webhook.kube.objects import bounds, keys
 from webhook.kube.objects.json_patch import Operation, add, escape
 from webhook.kube.pod.stated_run_time import written_limit
+from webhook.kube.workloads.elastic import elastic_minimum, may_be_elastic
 
 _MARK: Final = "true"
 _MAX_VALUE: Final = 400
@@ -67,12 +68,19 @@ def _operation(mark: _Mark, budget: Budget) -> Operation:
 
 def _marks_in(document: Json, budget: Budget) -> list[_Mark]:
     marks = marks_of(document)
-    if not marks:
+    if not (marks or may_be_elastic(document)):
         return []
     found = list(islice(_templates(document.get("spec"), _Path(None, "spec"), 0, budget), bounds.POD_SETS + 1))
     if len(found) > bounds.POD_SETS:
         return []
-    return [mark for path, template in found for mark in _marks(_keys(path), template, marks)]
+    places = [(_keys(path), template) for path, template in found]
+    return [mark for path, template in places for mark in _marks(path, template, _with_minimum(marks, document, path))]
+
+
+def _with_minimum(marks: Mapping[str, str], document: Json, path: tuple[str | int, ...]) -> Mapping[str, str]:
+    """Return the marks of one template: an annotation goes before what an elastic kind states."""
+    least = None if keys.MINIMUM in marks else elastic_minimum(document, path)
+    return marks if least is None else {**marks, keys.MINIMUM: str(least)}
 
 
 def _keys(path: _Path | None) -> tuple[str | int, ...]:
@@ -97,10 +105,10 @@ def _added(value: object, path: Sequence[str | int], added: object, budget: Budg
 
 
 def marks_of(document: Json) -> Mapping[str, str]:
-    """Return the annotations that the pods of a workload are to have: that it is a gang, its domain, its run time."""
+    """Return the annotations that all pods of a workload are to have: a gang, its domain, run time, minimum."""
     written = mapping(mapping(document.get("metadata")).get("annotations"))
     found = {keys.GANG: _MARK} if written.get(keys.GANG) == _MARK else {}
-    for key in (keys.TOPOLOGY, keys.RUN_TIME):
+    for key in (keys.TOPOLOGY, keys.RUN_TIME, keys.MINIMUM):
         value = written.get(key)
         if isinstance(value, str) and len(value) <= _MAX_VALUE:
             found[key] = value
@@ -138,6 +146,8 @@ def _templates(value: object, path: _Path, depth: int, budget: Budget) -> Iterat
 def _marks(path: tuple[str | int, ...], template: Json, marks: Mapping[str, str]) -> Iterator[_Mark]:
     """Yield what marks one template; one that says something else stays as it is."""
     metadata = template.get("metadata")
+    if not marks:
+        return
     if not isinstance(metadata, dict):
         yield _Mark((*path, "metadata"), {"annotations": dict(marks)})
     elif not isinstance(metadata.get("annotations"), dict):

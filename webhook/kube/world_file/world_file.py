@@ -20,6 +20,7 @@ from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Resident
 from webhook.core.placement.rejecting_nodes import Rejection, Start
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
+from webhook.input_error import InputError
 from webhook.kube.nodes import autoscalers
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
@@ -33,12 +34,8 @@ MAX_PROBLEMS: Final = 20
 """Maximum number of problems that are reported for a file."""
 
 
-class WorldFileError(Exception):
+class WorldFileError(InputError):
     """The file is not a world file: each of `problems` has file, path, what is wrong and what was expected."""
-
-    def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
 
 
 class KnownClaim(NamedTuple):
@@ -209,7 +206,7 @@ def read_world(path: str | Path, weights: Weights) -> WorldFile:
     try:
         content = Path(path).read_bytes()
     except OSError as error:
-        raise WorldFileError((f"{path}: cannot be read: {error.strerror or error}",)) from error
+        raise WorldFileError(f"{path}: cannot be read: {error.strerror or error}") from error
     return parse_world(content, weights, name=str(path))
 
 
@@ -218,14 +215,14 @@ def parse_world(content: bytes | str, weights: Weights, *, name: str) -> WorldFi
     found = _Found(weights)
     documents = list(_documents(content.encode() if isinstance(content, str) else content, name))
     if not documents:
-        raise WorldFileError((f"{name}: is empty; expected what `kubectl get nodes,pods -A -o yaml` prints",))
+        raise WorldFileError(f"{name}: is empty; expected what `kubectl get nodes,pods -A -o yaml` prints")
     for number, document in enumerate(documents, start=1):
         _read_document(document, name if len(documents) == 1 else f"{name}: document {number}", found)
     found.problems.extend(_duplicates(found.world, name))
     if found.problems:
         more = len(found.problems) - MAX_PROBLEMS
         problems = found.problems[:MAX_PROBLEMS] + ([f"{name}: and {more} more problems"] if more > 0 else [])
-        raise WorldFileError(tuple(problems))
+        raise WorldFileError(*problems)
     return found.world
 
 
@@ -245,7 +242,7 @@ def _documents(content: bytes, name: str) -> Iterator[bytes]:
             if document is not None:
                 yield msgspec.json.encode(document)
     except (DocumentError, UnicodeEncodeError) as error:
-        raise WorldFileError((f"{name}: not valid YAML: {error}",)) from error
+        raise WorldFileError(f"{name}: not valid YAML: {error}") from error
 
 
 def _read_document(document: bytes, where: str, found: _Found) -> None:

@@ -96,9 +96,9 @@ _POD: Final[Shape] = {
         "conditions": dict.fromkeys(("type", "status", "reason", "message", "lastTransitionTime"), _ALL),
     },
 }
-_OBSTACLE: Final = "PodScheduled"
+_OBSTACLES: Final = ("PodScheduled", "Ready")
 _RESIZE: Final = "PodResize"
-"""The conditions of pods that are kept: what keeps it off every node, and how its resize stands."""
+"""The conditions of pods that are kept: what keeps it off every node, or not ready, and how its resize stands."""
 _REQUEST: Final = dict.fromkeys(
     ("name", "deviceClassName", "allocationMode", "count", "adminAccess", "selectors", "capacity"), _ALL
 )
@@ -149,7 +149,7 @@ _ENDED: Final = ("Succeeded", "Failed")
 _READ_ANNOTATIONS: Final = frozenset(
     {
         *(keys.DECISION, *keys.LINE_ANNOTATIONS, keys.REQUIRES, keys.POOL),
-        *(keys.MIRROR, keys.GPUSHARE_DEVICE, keys.RUN_TIME, keys.RUN_TIME_LIMIT),
+        *(keys.MIRROR, keys.GPUSHARE_DEVICE, keys.RUN_TIME, keys.RUN_TIME_LIMIT, keys.MINIMUM),
         UPDATED,
     }
 )
@@ -193,7 +193,7 @@ def _is_kept(condition: object) -> bool:
     if not isinstance(condition, Mapping):
         return False
     kind, status = condition.get("type"), condition.get("status")
-    return (kind == _OBSTACLE and status == "False") or (isinstance(kind, str) and kind.startswith(_RESIZE))
+    return (kind in _OBSTACLES and status == "False") or (isinstance(kind, str) and kind.startswith(_RESIZE))
 
 
 def _picked(value: Any, shape: Shape) -> Any:  # noqa: ANN401 - JSON values have no common type

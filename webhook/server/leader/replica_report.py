@@ -17,6 +17,7 @@ from webhook.kube.ledger.reports import (
     MAX_NODES,
     MAX_POOLS,
     MAX_TEAMS,
+    RefusedReport,
     ReplicaReport,
     shortened,
 )
@@ -60,6 +61,8 @@ class ServerState:
     unreviewed: Callable[[], Iterable[str]]
     world: World
     autoscalers: AutoscalerWatch
+    refused: Callable[[], list[RefusedReport]]
+    notify_problems: Callable[[], Iterable[str]]
 
     def report(self, at: str) -> ReplicaReport:
         """Return the report as of now; `at` is the time of day."""
@@ -85,6 +88,8 @@ class ServerState:
             autoscaling=shortened(autoscaling_text(self.world)) if is_leading else "",
             autoscaling_problems=[_shown(each) for each in unfit][:MAX_POOLS],
             autoscaling_unsure=shortened(self.autoscalers.why_unsure) if is_leading else "",
+            refused=self.refused(),
+            notify=_listed(self.notify_problems()),
         )
 
 

@@ -1,4 +1,4 @@
-"""Reviews of workloads whose pod templates get annotations of theirs: gang, domain, run time. Nothing is refused."""
+"""Reviews of workloads whose pod templates get their gang, domain, run time or minimum. Nothing is refused."""
 
 from webhook.core.model.decision import Outcome
 from webhook.core.model.reason import Code, Reason
@@ -15,11 +15,13 @@ from webhook.kube.workloads.gang_marks import gang_marks, marks_of
 from webhook.server.review.answer import Answer, object_record
 from webhook.server.review.shadow import NOT_ENFORCED
 
+_GANGS = frozenset({keys.GANG, keys.TOPOLOGY})
 _RUN_TIMES = frozenset({keys.RUN_TIME, keys.RUN_TIME_LIMIT})
 _EXEMPT = Reason(Code.EXEMPT, "its namespace is exempt")
 _KEPT = Reason(Code.NOT_A_CREATE, "its pod templates stay as they are")
 _MARKED = Reason(Code.GANG_MARKED, "its pods start together or not at all")
 _TIMED = Reason(Code.RUN_TIME_COPIED, "its pods have its run time")
+_KEEPS_MINIMUM = Reason(Code.MINIMUM_COPIED, "its pods have its minimum")
 _TOO_LARGE = Reason(Code.TOO_LARGE, "too large to be read: its pod templates stay as they are")
 
 
@@ -63,4 +65,7 @@ def gang_change(review: JobReview | WorkloadReview, world: World) -> tuple[Reaso
         return _TOO_LARGE, ()
     if not patch:
         return _KEPT, ()
-    return (_TIMED if marks_of(review.document).keys() <= _RUN_TIMES else _MARKED), patch
+    marks = marks_of(review.document).keys()
+    if not marks.isdisjoint(_GANGS):
+        return _MARKED, patch
+    return (_KEEPS_MINIMUM if marks.isdisjoint(_RUN_TIMES) else _TIMED), patch

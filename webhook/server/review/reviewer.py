@@ -24,11 +24,7 @@ from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
 from webhook.kube.admission.pod_patch import node_choice_operations, operations, queue_operations
 from webhook.kube.admission.review import Operation, Review, TooLargeError, decode
-from webhook.kube.admission.review_response import (
-    MAX_REFUSAL_CHARACTERS,
-    MAX_WARNING_CHARACTERS,
-    encode_response,
-)
+from webhook.kube.admission.review_response import MAX_REFUSAL_CHARACTERS, MAX_WARNING_CHARACTERS, encode_response
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.json_patch import Operation as Change
 from webhook.kube.pod.pods import InvalidPod, fallback_uid, is_queued, to_pod
@@ -297,5 +293,9 @@ def _encode(uid: str, verdict: ReviewVerdict, *, patch: Sequence[Change], mode: 
 def _keys(pod: objects.Pod | objects.OldPod) -> ProtectedKeys:
     labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations or {}
     return ProtectedKeys(
-        labels.get(keys.TEAM), labels.get(keys.TIER), annotations.get(keys.DECISION), is_queued=is_queued(pod.spec)
+        labels.get(keys.TEAM),
+        labels.get(keys.TIER),
+        annotations.get(keys.DECISION),
+        is_queued=is_queued(pod.spec),
+        minimum=annotations.get(keys.MINIMUM) if keys.TEAM in labels else None,
     )

@@ -35,12 +35,12 @@ def read_nodes(lines: Iterable[str], *, name: str) -> list[NodeRow]:
         reader.fieldnames = columns
         if not ({"sn", "gpu"} <= set(columns) or {"name", "gpus"} <= set(columns)):
             wanted = "name, gpus[, model, cpu, memory, count], or sn, gpu, model, cpu_milli, memory_mib as in openb"
-            raise TraceError((f"{name}:1: not a table of nodes; expected the columns {wanted}",))
+            raise TraceError(f"{name}:1: not a table of nodes; expected the columns {wanted}")
         rows = list(_rows(reader, name))
     except (csv.Error, UnicodeDecodeError) as error:
-        raise TraceError((f"{name}:{reader.line_num + 1}: not a table: {error}",)) from error
+        raise TraceError(f"{name}:{reader.line_num + 1}: not a table: {error}") from error
     if not any(row.gpus for row in rows):
-        raise TraceError((f"{name}: has no node with GPUs",))
+        raise TraceError(f"{name}: has no node with GPUs")
     return rows
 
 
@@ -58,7 +58,7 @@ def _rows(reader: "csv.DictReader[str]", name: str) -> Iterator[NodeRow]:
                 break
             yield row
         if cells.problems:
-            raise TraceError(tuple(f"{name}:{reader.line_num}: {problem}" for problem in cells.problems))
+            raise TraceError(*(f"{name}:{reader.line_num}: {problem}" for problem in cells.problems))
 
 
 def _read(cells: Cells) -> Iterator[NodeRow]:

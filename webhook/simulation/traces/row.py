@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from webhook.core.model.pod import Pod
 from webhook.core.model.tier import Tier
+from webhook.input_error import InputError
 
 MAX_ROWS: Final = 1_000_000
 """Rows of a trace: more are a mistake, or a trace that is to be cut first."""
@@ -56,9 +57,5 @@ class TraceRows(NamedTuple):
     left_out: Mapping[str, int]
 
 
-class TraceError(Exception):
+class TraceError(InputError):
     """A trace cannot be used: each of `problems` has file, line, what is wrong and what was expected."""
-
-    def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems

@@ -67,10 +67,10 @@ def drawn(load: Load, *, seed: int) -> list[Row]:
     weights = [1.0] * len(sizes) if load.rows else [size.weight for size in load.mix]
     area = _mean([_gpus(row) * (row.seconds if has_times else load.run_seconds) for row in sizes], weights)
     if not area or not load.gpus:
-        raise TraceError(("the load asks for no GPUs, or the world has none",))
+        raise TraceError("the load asks for no GPUs, or the world has none")
     rate = load.part * load.gpus / area
     if rate * load.seconds > MAX_ROWS:
-        raise TraceError((f"the load has about {rate * load.seconds:,.0f} tasks; at most {MAX_ROWS:,} are simulated",))
+        raise TraceError(f"the load has about {rate * load.seconds:,.0f} tasks; at most {MAX_ROWS:,} are simulated")
     return list(_arrivals(load, sizes, weights, rate, dice, has_times=has_times))
 
 

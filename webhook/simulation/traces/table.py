@@ -28,10 +28,10 @@ def read_trace(lines: Iterable[str], *, name: str, needs_times: bool = True) -> 
         form = _format(columns, name, needs_times=needs_times)
         found = list(_rows(reader, form, name, needs_times=needs_times))
     except (csv.Error, UnicodeDecodeError) as error:
-        raise TraceError((f"{name}:{reader.line_num + 1}: not a table: {error}",)) from error
+        raise TraceError(f"{name}:{reader.line_num + 1}: not a table: {error}") from error
     rows = [row for row in found if row.gpus or not row.is_job]
     if not rows:
-        raise TraceError((f"{name}: has no task; expected a header and a line for each task",))
+        raise TraceError(f"{name}: has no task; expected a header and a line for each task")
     left_out = {_NO_GPUS: len(found) - len(rows)}
     if not needs_times and (timed := [row for row in rows if row.seconds]):
         left_out[_NO_TIMES] = sum(1 for row in rows if row.gpus and not row.seconds)
@@ -45,17 +45,17 @@ def _counted(left_out: Mapping[str, int]) -> dict[str, int]:
 
 def _format(columns: Sequence[str], name: str, *, needs_times: bool) -> Format:
     if not any(columns):
-        raise TraceError((f"{name}: is empty; expected a header and a line for each task",))
+        raise TraceError(f"{name}: is empty; expected a header and a line for each task")
     form = recognized(columns)
     if form is None:
         known = "; ".join(f"{each.name}: {', '.join(each.columns + each.times)}" for each in FORMATS)
         found = shortened(printable(", ".join(columns)), _LONGEST)
-        raise TraceError((f"{name}:1: the columns are of no known format: {found}; expected those of {known}",))
+        raise TraceError(f"{name}:1: the columns are of no known format: {found}; expected those of {known}")
     wanted = form.columns + (form.times if needs_times else ())
     missing = [column for column in wanted if column not in columns]
     if missing:
         advice = ", or --load, which draws the times" if set(missing) <= set(form.times) else ""
-        raise TraceError((f"{name}:1: {form.name}: columns are missing: {', '.join(missing)}{advice}",))
+        raise TraceError(f"{name}:1: {form.name}: columns are missing: {', '.join(missing)}{advice}")
     return form
 
 
@@ -64,7 +64,7 @@ def _rows(reader: "csv.DictReader[str]", form: Format, name: str, *, needs_times
     for number, cells_of in enumerate(reader):
         line = reader.line_num
         if number >= MAX_ROWS:
-            raise TraceError((f"{name}:{line}: more than {MAX_ROWS:,} tasks; cut the trace first",))
+            raise TraceError(f"{name}:{line}: more than {MAX_ROWS:,} tasks; cut the trace first")
         if None in cells_of:
             problems.append(f"{name}:{line}: has more cells than the header")
         cells = Cells(cells_of)
@@ -79,7 +79,7 @@ def _rows(reader: "csv.DictReader[str]", form: Format, name: str, *, needs_times
             yield row
     if problems:
         more = ["and maybe more"] if len(problems) > MAX_PROBLEMS else []
-        raise TraceError((*problems[:MAX_PROBLEMS], *(f"{name}: {each}" for each in more)))
+        raise TraceError(*problems[:MAX_PROBLEMS], *(f"{name}: {each}" for each in more))
 
 
 def read_philly(text: str, *, name: str) -> TraceRows:
@@ -87,9 +87,9 @@ def read_philly(text: str, *, name: str) -> TraceRows:
     try:
         jobs = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise TraceError((f"{name}: not valid JSON: {error}",)) from error
+        raise TraceError(f"{name}: not valid JSON: {error}") from error
     if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs) or len(jobs) > MAX_ROWS:
-        raise TraceError((f"{name}: expected a list of at most {MAX_ROWS:,} jobs, as in Philly's cluster_job_log",))
+        raise TraceError(f"{name}: expected a list of at most {MAX_ROWS:,} jobs, as in Philly's cluster_job_log")
     rows, problems = [], []
     for number, job in enumerate(jobs, start=1):
         cells = Cells({"submitted_time": str(job.get("submitted_time") or "")})
@@ -98,7 +98,7 @@ def read_philly(text: str, *, name: str) -> TraceRows:
         if row.gpus:
             rows.append(row)
     if problems or not rows:
-        raise TraceError(tuple(problems[:MAX_PROBLEMS]) or (f"{name}: has no job that used GPUs",))
+        raise TraceError(*(problems[:MAX_PROBLEMS] or [f"{name}: has no job that used GPUs"]))
     return TraceRows(rows, _counted({_NO_RUN: len(jobs) - len(rows)}))
 
 

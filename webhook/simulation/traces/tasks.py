@@ -49,7 +49,7 @@ def tasks_of(rows: Sequence[Row], world: World, reading: Reading) -> list[Task]:
     """Return the tasks of a trace in the order in which they come. Raises TraceError with all problems."""
     site = Site.of(world)
     if site is None:
-        raise TraceError(("the world has no node with GPUs",))
+        raise TraceError("the world has no node with GPUs")
     problems = list(_gang_problems(rows, reading.name))
     maker = _TaskMaker(rows, world, site, reading)
     found: list[Task] = []
@@ -61,7 +61,7 @@ def tasks_of(rows: Sequence[Row], world: World, reading: Reading) -> list[Task]:
         if not problems:
             found.extend(maker.tasks(row))
     if problems:
-        raise TraceError(tuple(problems[:MAX_PROBLEMS]))
+        raise TraceError(*problems[:MAX_PROBLEMS])
     return found
 
 

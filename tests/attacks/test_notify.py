@@ -1,0 +1,149 @@
+"""Messages to people: a tenant floods no one, mentions no one, fills no memory, and finds no secret."""
+
+import asyncio
+import json
+import tracemalloc
+
+import msgspec
+import pytest
+import yaml
+
+from tests import builders
+from tests.cluster.support.pki import Authority
+from tests.core.support import make
+from tests.notify.made import EVICTIONS, NOW
+from tests.notify.process import Process
+from tests.notify.receiver import receiving, status
+from webhook.core.model.notify_rules import NotifyKind, NotifyRules, NotifyTemplate, SecretHeader
+from webhook.history.recorder import UsageRecorder
+from webhook.kube.ledger.reports import ReplicaReport, written_at
+from webhook.notify.message import MAX_ITEMS, item
+from webhook.notify.refusals import FRESH_SECONDS, RefusalCounter, RefusalWindow
+from webhook.observe.logs import LogFormat, open_logs
+from webhook.observe.reclaim import ReclaimMetrics
+from webhook.policy.load import parse
+from webhook.policy.published import published
+from webhook.server.review.memory_ledger import MemoryLedger
+from webhook.server.review.reviewer import AdmissionReviewer
+
+TOKEN = "xoxb-very-secret-4711"
+BEARER = SecretHeader("Authorization", "token", "Bearer ")
+
+
+@pytest.fixture
+def process(tmp_path):
+    return Process(tmp_path, Authority(tmp_path, "ca"))
+
+
+@pytest.fixture
+def authority(process, tmp_path):
+    found = Authority(tmp_path, "receivers")
+    (process.secrets / "ca.crt").write_bytes(found.certificate.read_bytes())
+    return found
+
+
+async def test_ten_thousand_refusals_in_a_second_are_one_message(process, authority, tmp_path):
+    world = make.world(make.policy(make.team(guaranteed=0, limit_=0)))
+    with (tmp_path / "reviews.log").open("wb") as log:
+        recorder, counter = UsageRecorder(world, open_logs(LogFormat.JSON, fd=log.fileno())), RefusalCounter()
+        recorder.on_refused = lambda row: counter.note(row.team, row.code)
+        reviewer = AdmissionReviewer(
+            world, MemoryLedger(world, lambda: 0.0), now_text=lambda: "", on_refusal=recorder.refused
+        )
+        bodies = [
+            builders.review(builders.pod(f"<!channel>-{number}", namespace="team-a", gpus=8), namespace="team-a")
+            for number in range(100)
+        ]
+        for number in range(10_000):
+            assert not json.loads(reviewer.mutate(bodies[number % 100]).body)["response"]["allowed"]
+    report = ReplicaReport("server", written_at(NOW), "1", "p1", "enforce", refused=counter.published(FRESH_SECONDS))
+    assert len(msgspec.json.encode(report)) < 1000
+    window = RefusalWindow()
+    window.update({"a": ReplicaReport("server", written_at(NOW), "1", "p1", "enforce")}, NOW)
+    window.update({"a": report}, NOW + 10)
+    async with receiving(authority) as receiver, process.running(process.target(receiver)) as notifier:
+        for second in range(60):
+            notifier.set_states({NotifyKind.REFUSALS: window.states(NotifyRules(), NOW + 10 + second)})
+            await asyncio.sleep(1)
+    [request] = receiver.got
+    assert request.message["summary"] == "team team-a: 10,000 refused requests within 10m"
+    assert request.message["items"] == [{"text": "TeamLimitExceeded: 10,000"}]
+    assert b"channel" not in request.body
+
+
+async def test_memory_is_bounded_whatever_happens(process, authority):
+    async with receiving(authority) as receiver, process.running(process.target(receiver)) as notifier:
+        tracemalloc.start()
+        for number in range(20_000):
+            notifier.note(EVICTIONS, item("x" * 100_000, namespace="y" * 1000, name=f"{number}" * 100))
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        await asyncio.sleep(10)
+    [request] = receiver.got
+    assert (request.message["count"], len(request.message["items"])) == (20_000, MAX_ITEMS)
+    assert len(request.body) < 40_000
+    assert held < 200_000
+
+
+async def test_no_name_becomes_a_mention_or_a_link(process, authority):
+    names = [
+        "<!channel>",
+        "<https://evil.example|look>",
+        "@everyone",
+        "evil.example.com",
+        'a"},{"b',
+        "a\n• b\x1b[2J\u202e",
+    ]
+    async with receiving(authority) as slack, receiving(authority) as program, receiving(authority) as alerts:
+        targets = [
+            process.target(slack, "slack", template=NotifyTemplate.SLACK),
+            process.target(program, "program"),
+            process.target(alerts, "alerts", template=NotifyTemplate.ALERTMANAGER),
+        ]
+        async with process.running(*targets) as notifier:
+            for name in names:
+                notifier.note(EVICTIONS, item(name, namespace=name, name=name))
+            await asyncio.sleep(10)
+    [shown] = slack.got
+    text = shown.message["text"]
+    assert not {"<", ">", "\x1b", "\u202e"}.intersection(text)
+    assert "@everyone" not in text
+    assert text.count("\n") == len(names)
+    assert shown.message["parse"] == "none"
+    assert [each["name"] for each in program.got[0].message["items"]][:4] == names[:4]
+    assert len(alerts.got[0].message) == 1
+    for got in (slack.got, program.got, alerts.got):
+        assert b"evil" not in json.dumps([got[0].line, got[0].headers]).encode()
+
+
+async def test_no_secret_shows_anywhere(process, authority):
+    """Receivers send back what they got, and each of them fails in another way."""
+    (process.secrets / "token").write_text(TOKEN)
+    answers = [status(500, f"X: {TOKEN}"), status(302, f"Location: https://h/{TOKEN}"), TOKEN.encode(), status(400)]
+    metrics, shown = ReclaimMetrics(), []
+    for number, answer in enumerate(answers):
+        async with receiving(authority, answer) as receiver:
+            (process.secrets / "url").write_text(f"{receiver.url}/{TOKEN}")
+            target = process.target(receiver, f"t{number}", url="", url_file="url", header=BEARER)
+            async with process.running(target) as notifier:
+                notifier.note(EVICTIONS, item("evicted"))
+                await asyncio.sleep(20)
+                assert receiver.got[0].headers["authorization"] == f"Bearer {TOKEN}"
+                report = ReplicaReport("server", "", "1", "p1", "enforce", notify=notifier.problems())
+                assert report.notify
+                shown += [repr(report), repr(notifier.counts()), repr(process.policy)]
+                if not number:
+                    metrics.watch_notify(notifier.counts, notifier.states)
+                    shown.append(metrics.expose().body.decode())
+    assert "fairgate_notify_failing" in "".join(shown)
+    assert TOKEN not in "".join(shown)
+    assert "notify target not reached" in process.logged()
+    assert TOKEN not in process.logged()
+
+
+def test_the_published_policy_has_names_of_files_only():
+    target = {"name": "t", "urlFile": "slack-url", "tokenFile": "token"}
+    head = {"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy"}
+    files = {"p.yaml": yaml.safe_dump({**head, "notify": {"targets": [target]}}).encode()}
+    assert parse(files, origin="p").notify.targets[0].url_file == "slack-url"
+    assert yaml.safe_load(published(files))["notify"]["targets"] == [target]

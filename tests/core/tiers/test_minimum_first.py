@@ -1,0 +1,111 @@
+"""Minimums have a team's share first; what is beyond another minimum gives way, and nothing else does."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.support import make
+from webhook.core.model.names import WorkloadName
+from webhook.core.model.replica import NO_REPLICA, Replica
+from webhook.core.model.tier import Tier
+from webhook.core.tiers.minimum_first import Rank, ranks_of
+from webhook.core.tiers.tier_changes import tier_changes
+
+WEB, CHAT = WorkloadName("team-a/Deployment/web"), WorkloadName("team-a/Deployment/chat")
+POLICY = make.policy(make.team(guaranteed=4, limit_=None))
+
+
+def pod(uid, tier, replica=NO_REPLICA, *, count=1, **more):
+    return make.resident(count, uid=uid, node="n0", tier=tier, replica=replica, is_ready=True, **more)
+
+
+def replicas(workload, minimum, tiers, *, created=0):
+    """Pods of a workload, `g` for each guaranteed and `p` for each preemptible one, the oldest first."""
+    name = workload.rpartition("/")[2]
+    kinds = {"g": "guaranteed", "p": "preemptible"}
+    made = enumerate(tiers)
+    return [pod(f"{name}{n}", kinds[each], Replica(workload, minimum), created=created + n) for n, each in made]
+
+
+def world_of(*pods):
+    return make.world(POLICY, [make.node(gpus=100)], list(pods))
+
+
+def changes(place):
+    return {change.pod.uid: str(change.charge.tier) for change in tier_changes(place.policy.teams[0], place)}
+
+
+def test_a_minimum_takes_the_place_of_what_is_beyond_another():
+    place = world_of(*replicas(WEB, 1, "gggg"), *replicas(CHAT, 2, "ppp", created=9))
+    assert changes(place) == {
+        "web3": "preemptible",
+        "web2": "preemptible",
+        "chat0": "guaranteed",
+        "chat1": "guaranteed",
+    }
+    texts = [change.message.text for change in tier_changes(place.policy.teams[0], place)]
+    assert texts[0].startswith("now preemptible: it is beyond its workload's minimum, and another workload's minimum")
+
+
+def test_pods_without_a_minimum_neither_give_way_nor_take():
+    assert changes(world_of(*(pod(f"o{n}", "guaranteed") for n in range(4)), *replicas(CHAT, 2, "ppp"))) == {}
+    assert changes(world_of(*replicas(WEB, 1, "gggg"), pod("o", "preemptible"))) == {}
+
+
+def test_a_minimum_of_all_replicas_takes_nothing():
+    assert changes(world_of(*replicas(WEB, 1, "gggg"), *replicas(CHAT, 3, "ppp"))) == {}
+
+
+def test_surplus_inside_the_share_stays_guaranteed():
+    assert changes(world_of(*replicas(WEB, 1, "gg"), *replicas(CHAT, 1, "gg"))) == {}
+
+
+def test_nothing_is_displaced_for_a_pod_that_would_not_fit_afterwards():
+    large = [pod(f"c{n}", "preemptible", Replica(CHAT, 1), count=4) for n in range(2)]
+    assert changes(world_of(*replicas(WEB, 1, "gggg"), *large)) == {}
+
+
+def test_free_room_goes_to_minimums_before_older_pods_and_to_surplus_last():
+    place = world_of(
+        pod("kept", "guaranteed", count=2),
+        pod("old", "preemptible", created=1),
+        *replicas(CHAT, 1, "pp", created=5),
+    )
+    assert changes(place) == {"chat0": "guaranteed", "old": "guaranteed"}
+
+
+def test_what_asked_for_a_tier_keeps_it():
+    asked = [each._replace(requested_tier=Tier.GUARANTEED) for each in replicas(WEB, 1, "gggg")]
+    assert changes(world_of(*asked, *replicas(CHAT, 1, "pp"))) == {}
+    choice = [each._replace(requested_tier=Tier.PREEMPTIBLE) for each in replicas(CHAT, 1, "pp")]
+    assert changes(world_of(*replicas(WEB, 1, "gggg"), *choice)) == {}
+
+
+def test_ranks_follow_tier_then_age():
+    place = world_of(*replicas(WEB, 2, "ppgp"))
+    ranks = ranks_of(place.usage(POLICY.teams[0].name), place)
+    assert ranks == {"web2": Rank.MINIMUM, "web0": Rank.MINIMUM, "web1": Rank.SURPLUS, "web3": Rank.SURPLUS}
+
+
+pods = st.lists(
+    st.tuples(st.sampled_from([WEB, CHAT, None]), st.sampled_from(["guaranteed", "preemptible"]), st.integers(1, 2)),
+    max_size=8,
+)
+
+
+@given(pods, st.integers(0, 4), st.integers(0, 4))
+def test_a_second_pass_finds_nothing_and_no_pod_without_a_minimum_is_displaced(drawn, web, chat):
+    least = {WEB: web, CHAT: chat}
+    place = world_of()
+    for number, (workload, tier, count) in enumerate(drawn):
+        replica = NO_REPLICA if workload is None else Replica(workload, least[workload])
+        place.set_pod(pod(f"u{number}", tier, replica, count=count, created=number))
+    team = place.policy.teams[0]
+    was_over = place.usage(team.name).guaranteed > team.gpus.guaranteed
+    others = {f"u{n}" for n, (workload, tier, _) in enumerate(drawn) if workload is None and tier == "guaranteed"}
+    found = tier_changes(team, place)
+    demoted = {change.pod.uid for change in found if change.charge.tier is Tier.PREEMPTIBLE}
+    assert was_over or demoted.isdisjoint(others)
+    for change in found:
+        place.set_pod(change.pod._replace(tier_label=str(change.charge.tier)))
+    assert place.usage(team.name).guaranteed <= team.gpus.guaranteed
+    assert tier_changes(team, place) == ()

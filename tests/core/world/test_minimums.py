@@ -1,0 +1,109 @@
+"""What workloads are to keep, and what they have, whatever order events come in."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.support import make
+from webhook.core.model.names import WorkloadName
+from webhook.core.model.replica import NO_REPLICA, Replica
+from webhook.core.world.minimums import MOST_SCALERS, Minimums, Replicas
+
+WEB, CHAT = WorkloadName("team-a/Deployment/web"), WorkloadName("team-a/Deployment/chat")
+
+
+def filled(*pods, minimum=None, ready=True):
+    found = Minimums()
+    for uid in pods:
+        found.set_pod(uid, Replica(WEB, minimum), is_ready=ready)
+    return found
+
+
+def test_a_minimum_counts_only_where_there_are_more_pods():
+    found = filled("a", "b", minimum=2)
+    assert found.of(WEB) == Replicas(2, 2, 2)
+    assert not found.of(WEB).has_surplus
+    found.set_pod("c", Replica(WEB, 2), is_ready=False)
+    assert found.of(WEB).has_surplus
+    assert found.of(WEB).spare == 0, "the third is not ready"
+
+
+def test_pods_that_state_none_follow_an_autoscaler_and_the_smaller_of_two_statements_counts():
+    found = filled("a", "b", "c")
+    assert found.of(WEB) is None
+    found.set_scaler("team-a/web", WEB, 2)
+    assert found.of(WEB) == Replicas(2, 3, 3, is_scaled=True)
+    found.set_pod("c", Replica(WEB, 1), is_ready=True)
+    found.set_pod("b", Replica(WEB, 5), is_ready=True)
+    assert found.of(WEB) == Replicas(1, 3, 3)
+
+
+def test_an_autoscaler_that_turns_to_another_workload_leaves_the_first():
+    found = filled("a", "b")
+    found.set_scaler("team-a/web", WEB, 1)
+    found.set_scaler("team-a/web", CHAT, 1)
+    assert (found.of(WEB), found.is_scaled(WEB), found.scaled_by("team-a/web")) == (None, False, CHAT)
+    assert found.remove_scaler("team-a/web") == CHAT
+    assert found.remove_scaler("team-a/web") is None
+
+
+def test_few_of_many_autoscalers_of_one_workload_are_kept():
+    found = filled("a")
+    for number in range(1000):
+        found.set_scaler(f"team-a/{number}", WEB, 5)
+    found.set_scaler("team-a/0", WEB, 3)
+    assert found.of(WEB).minimum == 3
+    assert sum(found.remove_scaler(f"team-a/{number}") is not None for number in range(1000)) == MOST_SCALERS
+
+
+def test_each_state_says_what_it_means():
+    texts = [Replicas(*each).statement.text for each in ((2, 2, 2), (2, 5, 4), (2, 5, 2))]
+    assert texts == [
+        "its workload has no more pods than its minimum of 2, which therefore counts for nothing",
+        "4 pods of its workload are ready and 2 are to stay: 2 may go before others",
+        "its workload has no more than its minimum of 2 ready: it goes after other pods",
+    ]
+
+
+def test_a_world_counts_pods_that_exist_and_those_in_line():
+    there = make.world(make.policy(), [make.node()], [])
+    for number, more in enumerate(({"is_ready": True}, {"is_ready": True, "is_terminating": True}, {})):
+        there.set_pod(make.resident(uid=f"u{number}", node="n0", replica=Replica(WEB, 1), **more))
+    assert there.minimums.of(WEB) == Replicas(1, 3, 1)
+    there.remove_pod("u0")
+    assert there.minimums.of(WEB) == Replicas(1, 2, 0)
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from("abcd"),
+        st.sampled_from([None, NO_REPLICA, *(Replica(name, least) for name in (WEB, CHAT) for least in (None, 1, 3))]),
+        st.booleans(),
+    )
+)
+
+
+@given(steps, st.lists(st.tuples(st.sampled_from("xy"), st.sampled_from([None, WEB, CHAT]), st.integers(0, 3))))
+def test_counts_equal_a_recount_after_any_events(pods, scalers):
+    found, there, scaled = Minimums(), {}, {}
+    for uid, replica, is_ready in pods:
+        if replica is None:
+            found.remove_pod(uid)
+            there.pop(uid, None)
+        else:
+            found.set_pod(uid, replica, is_ready=is_ready)
+            there[uid] = (replica, is_ready)
+    for handle, workload, minimum in scalers:
+        if workload is None:
+            found.remove_scaler(handle)
+            scaled.pop(handle, None)
+        else:
+            found.set_scaler(handle, workload, minimum)
+            scaled[handle] = (workload, minimum)
+    for workload in (WEB, CHAT):
+        mine = [each for each in there.values() if each[0].workload == workload]
+        stated = [replica.minimum for replica, _ in mine if replica.minimum is not None]
+        least = stated or [minimum for name, minimum in scaled.values() if name == workload]
+        ready = sum(is_ready for _, is_ready in mine)
+        want = Replicas(min(least), len(mine), ready, is_scaled=not stated) if mine and least else None
+        assert found.of(workload) == want
+        assert (workload in found.workloads()) is (want is not None)

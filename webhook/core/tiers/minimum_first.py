@@ -1,0 +1,61 @@
+"""The order in which a team's pods have its guaranteed share: replicas of minimums first, those beyond them last.
+
+A team's pods that belong to a minimum take the place of pods of the same team that are beyond another one. Pods of
+workloads without a minimum neither give way nor displace any: a minimum costs others nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Final
+
+from webhook.core.model.names import Uid
+from webhook.core.model.pod import Resident
+from webhook.core.model.tier import Tier
+from webhook.core.quota.usage import TeamUsage
+from webhook.core.world.world import World
+
+_GUARANTEED: Final = Tier.GUARANTEED
+
+
+class Rank(IntEnum):
+    """Where a pod stands in its team: part of its workload's minimum, of none, or beyond it."""
+
+    MINIMUM = 0
+    OTHER = 1
+    SURPLUS = 2
+
+
+Ranks = Mapping[Uid, Rank]
+"""The ranks of pods other than OTHER."""
+
+NO_RANKS: Final[Ranks] = {}
+
+
+def ranks_of(book: TeamUsage, world: World) -> Ranks:
+    """Return the ranks of a team's pods.
+
+    Of a workload those are its minimum that are guaranteed, then the oldest, so that a change of tier changes no rank.
+    """
+    ranks: dict[Uid, Rank] = {}
+    for workload in world.minimums.workloads():
+        replicas, uids = world.minimums.of(workload), world.minimums.pods(workload)
+        if replicas is not None and replicas.has_surplus and any(book.get(uid) is not None for uid in uids):
+            pods = [pod for uid in uids if (pod := world.pod(uid)) is not None]
+            for number, pod in enumerate(sorted(pods, key=_age)):
+                ranks[pod.uid] = Rank.MINIMUM if number < replicas.minimum else Rank.SURPLUS
+    return ranks
+
+
+def rank_of(pod: Resident, ranks: Ranks) -> tuple[bool, int, int, str, str, str]:
+    """Return where a pod stands: those that requested never to borrow first, then by rank, then by age."""
+    rank = ranks.get(pod.uid, Rank.OTHER) if ranks else Rank.OTHER
+    return (pod.requested_tier is not _GUARANTEED, rank, pod.created, pod.namespace, pod.name, pod.uid)
+
+
+def of_rank(pods: Iterable[Resident], ranks: Ranks, rank: Rank) -> list[Resident]:
+    """Return the pods of a rank, those first that stand first."""
+    return sorted((pod for pod in pods if ranks.get(pod.uid) is rank), key=lambda pod: rank_of(pod, ranks))
+
+
+def _age(pod: Resident) -> tuple[bool, bool, int, str, str]:
+    return (pod.is_terminating, pod.tier is not _GUARANTEED, pod.created, pod.name, pod.uid)

@@ -1,0 +1,162 @@
+"""How many replicas each workload must keep, and how many it has: by the annotation of its pods, or by what scales it.
+
+A minimum is a tenant's own word. It counts only while the workload has more pods than that, those in line included:
+what has nothing to give up gets nothing for saying so. The minimum of an autoscaler counts where pods state none.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from webhook.core.model.names import Uid, WorkloadName
+from webhook.core.model.replica import Replica
+from webhook.core.model.statement import Statement
+
+MOST_SCALERS: Final = 4
+"""Objects that scale one workload of which the minimum is read: each is a mistake but the first."""
+
+
+class Replicas(NamedTuple):
+    """A workload's minimum, and its pods: all that exist or wait in line, and those that are ready and stay.
+
+    `is_scaled`: the minimum is that of what scales it.
+    """
+
+    minimum: int
+    pods: int
+    ready: int
+    is_scaled: bool = False
+
+    @property
+    def has_surplus(self) -> bool:
+        """Whether it has more pods than its minimum, so that the minimum counts."""
+        return self.pods > self.minimum
+
+    @property
+    def spare(self) -> int:
+        """How many ready pods it may lose."""
+        return max(0, self.ready - self.minimum)
+
+    @property
+    def statement(self) -> Statement:
+        """What its minimum means for those of its pods that borrow."""
+        if not self.has_surplus:
+            words = "its workload has no more pods than its minimum of {minimum}, which therefore counts for nothing"
+        elif self.spare:
+            words = "{ready} pods of its workload are ready and {minimum} are to stay: {spare} may go before others"
+        else:
+            words = "its workload has no more than its minimum of {minimum} ready: it goes after other pods"
+        return Statement(words, {"minimum": self.minimum, "ready": self.ready, "spare": self.spare})
+
+
+class _Member(NamedTuple):
+    minimum: int | None
+    is_ready: bool
+
+
+@dataclass(slots=True)
+class _Workload:
+    """The pods of one workload, and the minimums of what scales it, by their handles."""
+
+    members: dict[Uid, _Member] = field(default_factory=dict)
+    scalers: dict[str, int] = field(default_factory=dict)
+    stated: int = 0  # pods that state a minimum
+    replicas: Replicas | None = None
+
+
+_NOTHING: Final = _Workload()
+
+
+class Minimums:
+    """The replicas of every workload, kept by events."""
+
+    def __init__(self) -> None:
+        self._workloads: dict[WorkloadName, _Workload] = {}
+        self._of_pod: dict[Uid, WorkloadName] = {}
+        self._of_scaler: dict[str, WorkloadName] = {}
+        self._with_minimum: dict[WorkloadName, None] = {}
+
+    def workloads(self) -> Collection[WorkloadName]:
+        """Return the workloads that have pods and a minimum."""
+        return self._with_minimum.keys()
+
+    def of(self, workload: WorkloadName) -> Replicas | None:
+        """Return the replicas of a workload; None where none of its pods exists, or it has no minimum."""
+        if workload not in self._with_minimum:
+            return None
+        there = self._workloads[workload]
+        if there.replicas is None:
+            there.replicas = _replicas(there)
+        return there.replicas
+
+    def scaled_by(self, handle: str) -> WorkloadName | None:
+        """Return the workload that an object scales."""
+        return self._of_scaler.get(handle)
+
+    def is_scaled(self, workload: WorkloadName) -> bool:
+        """Whether something scales a workload by a minimum of its own."""
+        return bool(self._workloads.get(workload, _NOTHING).scalers)
+
+    def pods(self, workload: WorkloadName) -> Collection[Uid]:
+        """Return the pods of a workload."""
+        return self._workloads.get(workload, _NOTHING).members.keys()
+
+    def set_pod(self, uid: Uid, replica: Replica, *, is_ready: bool) -> None:
+        """Add a pod that exists or waits in line, or what changed of it; `is_ready`: it is ready, and stays."""
+        workload, minimum = replica.workload, replica.minimum
+        if self._of_pod.get(uid, workload) != workload:
+            self.remove_pod(uid)
+        if not workload:
+            return
+        there = self._workloads.setdefault(workload, _Workload())
+        before, member = there.members.get(uid), _Member(minimum, is_ready)
+        if before != member:
+            there.stated += (minimum is not None) - (before is not None and before.minimum is not None)
+            there.members[uid] = member
+            self._of_pod[uid] = workload
+            self._changed(workload, there)
+
+    def remove_pod(self, uid: Uid) -> None:
+        """Remove a pod that ended; one that is of no workload changes nothing."""
+        if (workload := self._of_pod.pop(uid, None)) is not None:
+            there = self._workloads[workload]
+            there.stated -= there.members.pop(uid).minimum is not None
+            self._changed(workload, there)
+
+    def set_scaler(self, handle: str, workload: WorkloadName, minimum: int) -> None:
+        """Set what an object that scales a workload says; it may have scaled another one before."""
+        if self._of_scaler.get(handle, workload) != workload:
+            self.remove_scaler(handle)
+        there = self._workloads.setdefault(workload, _Workload())
+        if handle in there.scalers or len(there.scalers) < MOST_SCALERS:
+            there.scalers[handle] = minimum
+            self._of_scaler[handle] = workload
+        self._changed(workload, there)
+
+    def remove_scaler(self, handle: str) -> WorkloadName | None:
+        """Remove such an object; return the workload that it scaled."""
+        if (workload := self._of_scaler.pop(handle, None)) is not None:
+            there = self._workloads[workload]
+            del there.scalers[handle]
+            self._changed(workload, there)
+        return workload
+
+    def _changed(self, workload: WorkloadName, there: _Workload) -> None:
+        there.replicas = None
+        if there.members and (there.stated or there.scalers):
+            self._with_minimum[workload] = None
+        else:
+            self._with_minimum.pop(workload, None)
+        if not (there.members or there.scalers):
+            del self._workloads[workload]
+
+
+def _replicas(there: _Workload) -> Replicas:
+    """Return what the pods of a workload, and what scales it, come to: the least of what they say.
+
+    Of two revisions one may have had another minimum.
+    """
+    members = there.members.values()
+    stated = [member.minimum for member in members if member.minimum is not None]
+    least = min(stated or there.scalers.values())
+    return Replicas(least, len(members), sum(member.is_ready for member in members), is_scaled=not stated)

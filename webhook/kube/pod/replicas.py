@@ -1,0 +1,95 @@
+"""Which workload a pod is a replica of, how many of them must stay by its annotation, and whether it is ready."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from webhook.core.model.names import WorkloadName
+from webhook.core.model.replica import NO_REPLICA, Replica
+from webhook.kube.objects import keys, objects
+from webhook.kube.objects.bounds import shortened
+
+MAX_MINIMUM: Final = 99_999
+"""More replicas than any workload has."""
+_DIGITS: Final = len(str(MAX_MINIMUM))
+_SHOWN: Final = 20
+"""Characters of a value that is ignored: a warning has 120 in all."""
+MAX_NAME: Final = 253
+
+_HASH, _ROLLOUT_HASH = "pod-template-hash", "rollouts-pod-template-hash"
+"""Labels whose value ends the name of a ReplicaSet; the second is of Argo Rollouts."""
+_RAY_GROUP, _ROLE = "ray.io/group", "training.kubeflow.org/replica-type"
+"""Labels that tell the pods of one controller apart: a minimum is one of each group or role."""
+_LWS, _SET = keys.LWS_GROUP, keys.JOBSET_NAME
+"""Labels of pods that are of no use without others of their group, however many groups there are."""
+_NO_KEYS: Final[Mapping[str, str]] = {}
+
+
+class _Condition(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    status: str = ""
+
+
+_conditions: Final = msgspec.json.Decoder(list[_Condition] | None)
+
+
+def replica_of(metadata: objects.ObjectMeta, controller: objects.OwnerReference | None, namespace: str) -> Replica:
+    """Return what a pod is a replica of; nothing for a pod without a controller, or whose group goes whole."""
+    annotations = metadata.annotations
+    text = annotations.get(keys.MINIMUM) if annotations else None
+    if text is not None and len(text) > _SHOWN:
+        text = shortened(text, _SHOWN)
+    if controller is None:
+        return NO_REPLICA if text is None else _useless(text, "the pod has no controller")
+    kind, name, get = controller.kind, controller.name, (metadata.labels or _NO_KEYS).get
+    if len(kind) + len(name) > MAX_NAME:
+        return NO_REPLICA
+    return _shared(
+        namespace, kind, name, text, get(_HASH), get(_ROLLOUT_HASH), get(_RAY_GROUP), get(_ROLE), get(_LWS), get(_SET)
+    )
+
+
+def name_of(namespace: str, kind: str, name: str) -> WorkloadName:
+    """Return the name of a workload whose pods have one role."""
+    return WorkloadName(f"{namespace}/{kind}/{name}")
+
+
+def is_ready(status: objects.PodStatus | None) -> bool:
+    """Whether a pod runs, and its kubelet does not say that it is not ready."""
+    if status is None or status.phase != "Running":
+        return False
+    raw = bytes(status.conditions)
+    if b'"Ready"' not in raw:
+        return True
+    try:
+        listed = _conditions.decode(raw) or ()
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return True
+    return not any(each.type == "Ready" and each.status == "False" for each in listed)
+
+
+@lru_cache(maxsize=8192)  # the pods of one workload share it, and it is read of each pod that is created
+def _shared(namespace: str, kind: str, name: str, text: str | None, *labels: str | None) -> Replica:
+    """Return what the pods of one workload share, by its controller and the labels that say more."""
+    template, rollout, group, role, *goes_whole = labels
+    if any(goes_whole):
+        return NO_REPLICA if text is None else _useless(text, "the pods of its group go together")
+    if kind == "ReplicaSet":
+        for ending, made_by in ((template, "Deployment"), (rollout, "Rollout")):
+            if ending and name.endswith(f"-{ending}"):
+                kind, name = made_by, name.removesuffix(f"-{ending}")
+                break
+    part = group or role
+    workload = name_of(namespace, kind, f"{name}/{part}" if part else name)
+    if text is None:
+        return Replica(workload)
+    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
+        return Replica(workload, int(text))
+    expected = f"write a number of replicas, of at most {MAX_MINIMUM}"
+    return Replica(workload, None, f"annotation {keys.MINIMUM} {text!r} is ignored: {expected}")
+
+
+def _useless(text: str, why: str) -> Replica:
+    return Replica(problem=f"annotation {keys.MINIMUM} {text!r} is ignored: {why}")
