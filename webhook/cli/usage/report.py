@@ -112,7 +112,8 @@ def _wait_text(seconds: float | None) -> str:
 
 
 def _values(line: UsageSum) -> Sequence[float | None]:
-    return msgspec.structs.astuple(line)[1:]
+    """Return the amounts in the order of the fields, without `held_idle`, the last."""
+    return msgspec.structs.astuple(line)[1:-1]
 
 
 def _number(value: float | None) -> str:
