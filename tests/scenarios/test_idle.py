@@ -102,9 +102,8 @@ def test_an_idle_pod_is_on_every_surface_until_it_uses_its_gpus(cluster):
         assert "Idle: its GPUs have not been used since" in explained
 
         def usage():
-            found = json.loads(
-                fairgate_says("usage", "--history", *fairgate.histories, "--since", "1h", "-o", "json").stdout
-            )
+            (history,) = fairgate.histories
+            found = json.loads(says(cluster, "usage", "--history", history, "--since", "1h", "-o", "json"))
             return next((each["held_idle"] or 0 for each in found["usage"] if each["name"] == "a"), 0)
 
         wait_for(cluster, lambda: usage() > 2 * 10 / 3600, what="GPU-hours")
@@ -165,9 +164,6 @@ def test_an_idle_pod_is_evicted_after_a_notice_and_never_without_a_reading(clust
             wait_for(cluster, lambda: EVICT_AT not in annotations(cluster, mine, "lazy"), what="it is withdrawn")
             wait_idle(cluster, mine, "lazy", is_idle=False)
             assert leader.said("idle pod evicted") == []
-
-            def fairgate_says(*words):
-                return cluster.kubectl.plugin("fairgate", *words, folder=tmp_path).stdout
 
             wait_for(
                 cluster,
