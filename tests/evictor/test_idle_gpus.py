@@ -31,6 +31,8 @@ async def test_an_idle_pod_is_marked_and_reported_on_itself_and_its_owner(stage)
         assert [event.message for event in stage.events] == [f"its {text}"]
         (notice,) = stage.notices
         assert (notice.owner.name, notice.message) == ("web-1", f"pod a: its {text}")
+        ((subject, told),) = stage.messages
+        assert (subject, told.name, told.text, told.gpus) == (("idle", "team-a"), "a", text, "2")
         assert found.value("fairgate_idle_gpus", team="team-a") == 2
         assert found.value("fairgate_idle_pods", state="idle") == 1
         assert found.value("fairgate_idle_pods", state="used") == 1

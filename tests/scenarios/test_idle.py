@@ -1,6 +1,9 @@
 """Pods that hold GPUs and do not use them, by a real Prometheus that scrapes what DCGM's exporter shows."""
 
 import json
+import os
+import subprocess
+import sys
 from contextlib import contextmanager
 
 import pytest
@@ -11,7 +14,7 @@ from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_
 from tests.scenarios import serving
 from tests.scenarios.dcgm import JOB, exporting
 from tests.scenarios.evictor import alive, ask, evicted, evictor, fill, wait_bound
-from tests.scenarios.standing_fairgate import TIER, serve_fairgate
+from tests.scenarios.standing_fairgate import ROOT, TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing, pytest.mark.usefixtures("promtool")]
 
@@ -47,6 +50,13 @@ def measured(cluster, *actions, nodes=2, has_history=False, **more):
         yield fairgate, exporter, leader
 
 
+def says(cluster, *words):
+    """What a command prints about the cluster, for an admin."""
+    environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
+    command = [sys.executable, "-m", "webhook", *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False).stdout
+
+
 def annotations(cluster, namespace, name):
     return get_pod(cluster, namespace, name)["metadata"].get("annotations") or {}
 
@@ -56,7 +66,7 @@ def wait_idle(cluster, namespace, name, *, is_idle=True):
     wait_for(cluster, lambda: (SINCE in annotations(cluster, namespace, name)) is is_idle, what=what)
 
 
-def test_an_idle_pod_is_on_every_surface_until_it_uses_its_gpus(cluster, tmp_path):
+def test_an_idle_pod_is_on_every_surface_until_it_uses_its_gpus(cluster):
     with measured(cluster, "report", has_history=True) as (fairgate, exporter, leader):
         mine = fairgate.team_a
         template = {"metadata": {"labels": {"app": "web"}}, "spec": pod_spec(gpus=2, **SIZE)}
@@ -83,21 +93,17 @@ def test_an_idle_pod_is_on_every_surface_until_it_uses_its_gpus(cluster, tmp_pat
                 cluster, lambda kind=kind, what=what: "used less than 5 %" in described(kind, what), what="an Event"
             )
 
-        def fairgate_says(*words):
-            return cluster.kubectl.plugin("fairgate", *words, folder=tmp_path)
-
-        status = json.loads(fairgate_says("status", "--policy", fairgate.policy, "-o", "json").stdout)
+        status = json.loads(says(cluster, "status", "-o", "json"))
         (row,) = status["idle"]
         assert (row["pod"], row["team"], row["gpus"]) == (f"{mine}/{name}", "a", "2")
         assert {team["name"]: team.get("idle") for team in status["teams"]} == {"a": "2", "b": None}
         assert "idleUnknown" not in status
-        explained = fairgate_says("explain", f"pod/{name}", "-n", mine, "--policy", fairgate.policy).stdout
+        explained = says(cluster, "explain", f"pod/{name}", "-n", mine)
         assert "Idle: its GPUs have not been used since" in explained
 
         def usage():
-            found = json.loads(
-                fairgate_says("usage", "--history", *fairgate.histories, "--since", "1h", "-o", "json").stdout
-            )
+            (history,) = fairgate.histories
+            found = json.loads(says(cluster, "usage", "--history", history, "--since", "1h", "-o", "json"))
             return next((each["held_idle"] or 0 for each in found["usage"] if each["name"] == "a"), 0)
 
         wait_for(cluster, lambda: usage() > 2 * 10 / 3600, what="GPU-hours")
@@ -139,7 +145,7 @@ def test_an_idle_guaranteed_pod_makes_room_while_another_waits(cluster):
         assert alive(cluster, mine) == ["busy"]
 
 
-def test_an_idle_pod_is_evicted_after_a_notice_and_never_without_a_reading(cluster, tmp_path):
+def test_an_idle_pod_is_evicted_after_a_notice_and_never_without_a_reading(cluster):
     make_nodes(cluster, 1)
     with exporting() as exporter, prometheus(cluster, [exporter.scrape()]) as running:
         url = running.url
@@ -159,15 +165,12 @@ def test_an_idle_pod_is_evicted_after_a_notice_and_never_without_a_reading(clust
             wait_idle(cluster, mine, "lazy", is_idle=False)
             assert leader.said("idle pod evicted") == []
 
-            def fairgate_says(*words):
-                return cluster.kubectl.plugin("fairgate", *words, folder=tmp_path).stdout
-
             wait_for(
                 cluster,
-                lambda: "IDLE: it is not known which pods use their GPUs" in fairgate_says("status"),
+                lambda: "IDLE: it is not known which pods use their GPUs" in says(cluster, "status"),
                 what="status says so",
             )
-            assert "the use of GPUs is not known" in fairgate_says("doctor", "-n", mine)
+            assert "the use of GPUs is not known" in says(cluster, "doctor", "-n", mine)
 
             with prometheus(cluster, [exporter.scrape()]) as again:
                 text = (fairgate.policy / "teams.yaml").read_text().replace(url, again.url).replace("30s", "4s")

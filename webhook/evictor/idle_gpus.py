@@ -17,14 +17,18 @@ from webhook.core.idle.candidates import candidates
 from webhook.core.idle.idle_clock import Candidate, IdleClock, Verdicts
 from webhook.core.idle.idle_window import Reading
 from webhook.core.idle.utilization import GpuSeries, utilization_by_pod
+from webhook.core.model.amount import format_gpus
 from webhook.core.model.idle_rules import IdleAction, IdleRules
 from webhook.core.model.names import Uid
+from webhook.core.model.notify_rules import NotifyKind
 from webhook.core.model.text import duration, plural_gpus
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.evictor.backoff import LONG_SECONDS, PodBackoff
 from webhook.evictor.evictor_context import EvictorContext, controller_ref
 from webhook.evictor.idle_evictions import IdleEvictions
 from webhook.kube.objects.events import EventReason
+from webhook.kube.reclaim.holds import rfc3339
+from webhook.notify.message import Item, Subject, item
 from webhook.observe.idle import JudgedPod
 from webhook.observe.logs import pod_fields
 
@@ -56,12 +60,14 @@ class IdleGpus:
         evictions: IdleEvictions,
         *,
         notify_owner: Callable[[OwnerEvent], None],
+        notify: Callable[[Subject, Item], None],
     ) -> None:
         self.problem = ""
         self._context = context
         self._metrics = context.metrics.idle
         self._evictions = evictions
         self._notify_owner = notify_owner
+        self._notify = notify
         self._clock = IdleClock()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._backoff: PodBackoff[Uid] = PodBackoff(context.clock)
@@ -186,6 +192,9 @@ class IdleGpus:
         if (owner := controller_ref(gpu_pod)) is not None:
             message = f"pod {gpu_pod.name}: its {text}"
             self._notify_owner(OwnerEvent(owner, EventReason.IDLE, message, EventReason.IDLE))
+        pod, gpus = gpu_pod.pod, format_gpus(candidate.gpus)
+        told = item(text, at=rfc3339(int(self._context.clock())), namespace=pod.namespace, name=pod.name, gpus=gpus)
+        self._notify(Subject(NotifyKind.IDLE, gpu_pod.team), told)
 
 
 def idle_text(candidate: Candidate, rules: IdleRules) -> str:

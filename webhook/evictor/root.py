@@ -198,7 +198,9 @@ class _Candidate:
         repair = Repair(context, after_seconds=self._repair_after_seconds)
         lost_pods = LostPods(context)
         idle_evictions = IdleEvictions(context, self._owners)
-        idle = self._idle = IdleGpus(context, idle_evictions, notify_owner=self.owner_events.take)
+        idle = self._idle = IdleGpus(
+            context, idle_evictions, notify_owner=self.owner_events.take, notify=self.notifier.note
+        )
         dry_run = DryRun(
             cluster_view,
             why_stale=why_stale,

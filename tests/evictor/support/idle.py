@@ -32,7 +32,9 @@ class Watching:
         logs = Logs(LineWriter(os.open(os.devnull, os.O_WRONLY)), log_format=LogFormat.JSON)
         context = stage.context(self.view, logs, metrics=self.metrics, why_stale=self.feed.readiness)
         evictions = IdleEvictions(context, OwnerLookup(stage.connection))
-        self.idle = IdleGpus(context, evictions, notify_owner=stage.notices.append)
+        self.idle = IdleGpus(
+            context, evictions, notify_owner=stage.notices.append, notify=lambda *each: stage.messages.append(each)
+        )
 
     @asynccontextmanager
     async def running(self):
