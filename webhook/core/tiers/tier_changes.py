@@ -183,7 +183,7 @@ def _may_be_over(team: Team, book: TeamUsage) -> bool:
 
 
 def _demotions(team: Team, book: TeamUsage, world: World, ranks: Ranks) -> list[TierChange]:
-    """Return the guaranteed pods that do not fit, in this order: those that stay, those that rise, those beyond minimums.
+    """Return the guaranteed pods that do not fit after those that stay and those that rise: those beyond minimums last.
 
     Pods of minimums that rise by it are promoted in the same pass. They get what is left without pods that leave or
     bypassed the webhook, which demote no other pods.
