@@ -324,3 +324,19 @@ def test_an_edit_of_messages_to_people_is_shown_and_changes_no_pod(run, world, t
         ],
     )
     assert json.loads(run("diff", *map(str, folders), *world, "-o", "json").stdout)["changes"] == []
+
+
+def test_an_edit_says_what_follows_for_idle_pods(run, tmp_path):
+    idle = 'idle: {prometheus: {url: "http://p:9090"}, series: {job: dcgm}, actions: [%s]}\n'
+    teams = "teams: [{name: vision, namespaces: [vision], gpus: {guaranteed: 4}}]\n"
+    for name, actions in (("old", "report"), ("new", "report, evict")):
+        (tmp_path / f"{name}.yaml").write_text(HEADER + teams + idle % actions)
+    pod = sample_world.pod("lazy", gpus=1, node="gpu-1")
+    pod["metadata"]["labels"] = {"fairgate.dev/team": "vision", "fairgate.dev/tier": "guaranteed"}
+    pod["metadata"].setdefault("annotations", {})["fairgate.dev/idle-since"] = "2026-01-01T00:00:00Z"
+    sample_world.write(tmp_path, [b.node("gpu-1", gpus=8), pod])
+    files, world = [str(tmp_path / f"{name}.yaml") for name in ("old", "new")], str(tmp_path / "world.json")
+    done = run("diff", *files, "--world", world)
+    assert done.exit_code == 1
+    assert "vision/lazy does not use its GPUs: report followed, and evict, report would" in done.stdout
+    assert run("diff", files[0], files[0], "--world", world).exit_code == 0

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.policy.idle_problems import IDLE_PROBLEMS
 from tests.policy.queue_problems import QUEUE_PROBLEMS, TEAM
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError
@@ -275,7 +276,10 @@ ONE_FILE = QUEUE_PROBLEMS | {
 }
 
 
-@pytest.mark.parametrize(("body", "want"), ONE_FILE.values(), ids=ONE_FILE.keys())
+ALL = IDLE_PROBLEMS | ONE_FILE
+
+
+@pytest.mark.parametrize(("body", "want"), ALL.values(), ids=ALL.keys())
 def test_problem_has_its_place(folder, body, want):
     path = folder(body)
     with pytest.raises(PolicyError) as caught:

@@ -17,8 +17,8 @@ from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget
 from webhook.core.reclaim.victim import Victim
 from webhook.core.world.world import World
-from webhook.evictor.evictor_context import EvictorContext
-from webhook.kube.objects.events import EventReason, ObjectRef
+from webhook.evictor.evictor_context import EvictorContext, controller_ref
+from webhook.kube.objects.events import EventReason
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.notify.message import Item, Subject, item
 
@@ -193,9 +193,7 @@ class EvictionReporter:
 
     def _publish_on_controller(self, gpu_pod: ReclaimPod, reason: EventReason, text: str, *, series: str) -> None:
         """Report on the controller of a pod; the Events of one series become one with a count."""
-        if (made_by := gpu_pod.controller) is not None:
-            api_version, kind, name, uid = made_by
-            owner = ObjectRef(kind, gpu_pod.namespace, name, uid, api_version)
+        if (owner := controller_ref(gpu_pod)) is not None:
             self._notify_owner(OwnerEvent(owner, reason, text, series))
 
     def _sums(self) -> "_Sums":

@@ -27,6 +27,8 @@ from webhook.evictor.endpoints import Endpoints
 from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
+from webhook.evictor.idle_evictions import IdleEvictions
+from webhook.evictor.idle_gpus import IdleGpus
 from webhook.evictor.loop import Reclaimer
 from webhook.evictor.lost_pods import LostPods
 from webhook.evictor.repair import Repair
@@ -102,7 +104,12 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
             )
             notifier = candidate.notifier
             state = EvictorState(
-                holder, candidate.lease, feed.readiness, candidate.unevictable, notify_problems=notifier.problems
+                holder,
+                candidate.lease,
+                feed.readiness,
+                candidate.unevictable,
+                idle_problem=candidate.idle_problem,
+                notify_problems=notifier.problems,
             )
             reporter = ReplicaReporter(connection, identity=candidate.lease.identity, describe=state.report)
             tasks += [
@@ -136,7 +143,8 @@ class _Candidate:
         identity = own_identity()
         self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=settings.timing)
         self.events = EventWriter(connection, component=COMPONENT, instance=identity)
-        self.owner_events = OwnerEventQueue(OwnerLookup(connection), self.events)
+        self._owners = OwnerLookup(connection)
+        self.owner_events = OwnerEventQueue(self._owners, self.events)
         self.notifier = Notifier(
             lambda: cluster_view.world.policy,
             logs,
@@ -152,6 +160,7 @@ class _Candidate:
         self._metrics = metrics
         self._repair_after_seconds = settings.repair_after_seconds
         self._manager: HoldManager | None = None
+        self._idle: IdleGpus | None = None
         metrics.watch(
             largest_room=lambda: reclaim_snapshot.largest_room(cluster_view.reclaim_index, cluster_view.world),
             held_nodes=lambda: 0 if self._manager is None else len(self._manager.node_holds),
@@ -177,6 +186,8 @@ class _Candidate:
         reclaimer = Reclaimer(context, manager, Executor(context), reporter)
         repair = Repair(context, after_seconds=self._repair_after_seconds)
         lost_pods = LostPods(context)
+        idle_evictions = IdleEvictions(context, self._owners)
+        idle = self._idle = IdleGpus(context, idle_evictions, notify_owner=self.owner_events.take)
         dry_run = DryRun(
             cluster_view,
             why_stale=why_stale,
@@ -190,14 +201,19 @@ class _Candidate:
                 group.create_task(reclaimer.run())
                 group.create_task(repair.run())
                 group.create_task(lost_pods.run())
+                group.create_task(idle.run())
                 group.create_task(dry_run.run())
         finally:
-            self._manager = None
+            self._manager = self._idle = None
             logs.event.info("no longer leading", identity=self.lease.identity)
 
     def unevictable(self) -> list[str]:
         """Return which borrowing pods cannot be evicted, and why; nothing while it does not lead."""
         return [] if self._manager is None else self._manager.unevictable.texts()
+
+    def idle_problem(self) -> str:
+        """Return why the use of GPUs is not known; "" if it is, and while it does not lead."""
+        return "" if self._idle is None else self._idle.problem
 
     def _candidacy(self) -> LeaderStatus:
         lease = self.lease

@@ -7,7 +7,7 @@ policies/README.md. Checks that need another part or another file are in validat
 from fractions import Fraction
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import ConfigDict, Discriminator, Field, RootModel, Strict, Tag, field_validator, model_validator
+from pydantic import ConfigDict, Field, RootModel, Strict, field_validator, model_validator
 
 from webhook.core.model.amount import ONE_GPU, gpus_text
 from webhook.core.model.domain_request import MAX_LEVELS
@@ -29,8 +29,9 @@ from webhook.policy.field_types import (
     SecondsLimit,
     TeamRef,
 )
+from webhook.policy.idle import Idle
 from webhook.policy.notify import Notify
-from webhook.policy.selectors import Expression, Selector, Toleration
+from webhook.policy.selectors import Expression, Protected, Selector, Toleration
 from webhook.policy.spec import Spec
 from webhook.policy.teams import Defaults, Team
 from webhook.policy.workloads import Workloads
@@ -112,10 +113,6 @@ class Placement(Spec):
     )
 
 
-Protected = Annotated[
-    Annotated[NamespaceGlob, Tag("a namespace")] | Annotated[Selector, Tag("a selector")],
-    Discriminator(lambda value: "a selector" if isinstance(value, dict | Selector) else "a namespace"),
-]
 UNION_TAGS: Final = frozenset({"a namespace", "a selector"})
 
 
@@ -267,6 +264,7 @@ class PolicyFile(Spec):
     topology: Topology = Field(
         default=Topology(), description="Domains of nodes in which gangs are placed together. Default: none."
     )
+    idle: Idle | None = Field(default=None, description="GPUs that pods hold and do not use. Default: not measured.")
     resources: dict[ResourceKey, Resource] = Field(
         default={}, description="How many GPUs a resource counts, in addition to the built-in resources."
     )

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
+from urllib.parse import urlsplit
 
 from webhook.core.model.amount import UNLIMITED, Limit, parse_gpus
 from webhook.core.model.duration import parse_seconds
@@ -33,6 +34,7 @@ _MAX_NUMBER = 40  # characters of a number
 _MAX_NAME = 63  # longest label value, namespace name and name part of a key
 _MAX_SUBDOMAIN = 253
 _MAX_PATH = 4096
+_WHOLE = 100
 _BINARY = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}
 
 
@@ -63,6 +65,8 @@ api_group: Final = _matching(
 """Checks an API group other than the core one, whose kinds are all built in."""
 kind_name: Final = _matching(r"[A-Z][A-Za-z0-9]*", _MAX_NAME, "letters and digits, a capital first, such as PyTorchJob")
 resource_plural: Final = _matching(DNS_LABEL, _MAX_NAME, "lower-case letters and digits, such as pytorchjobs")
+metric_name: Final = _matching(r"[A-Za-z_:][A-Za-z0-9_:]*", _MAX_SUBDOMAIN, "letters, digits, _ and :")
+series_label: Final = _matching(r"[A-Za-z_][A-Za-z0-9_]*", _MAX_SUBDOMAIN, "letters, digits and _, such as job")
 field_path: Final = _matching(
     rf"{_FIELD}(\.{_FIELD})*", _MAX_SUBDOMAIN, "names of fields with dots between, such as spec.template"
 )
@@ -153,6 +157,37 @@ def size(value: object) -> int:
 def is_integer(text: str) -> bool:
     """Whether the operators Gt and Lt can compare with this text."""
     return re.fullmatch(r"-?[0-9]{1,18}", text) is not None
+
+
+def percent(value: object) -> int:
+    """Parse a percentage of whole numbers from 1 to 100: 5 or "5%"."""
+    text = str(value).removesuffix("%") if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    if not re.fullmatch(r"[0-9]{1,3}", text) or not 1 <= int(text) <= _WHOLE:
+        raise ValueError(f"expected a percentage from 1% to {_WHOLE}%, got {described(value)}")
+    return int(text)
+
+
+def between(least: int, most: int) -> Callable[[int], int]:
+    """Return a check of a duration in seconds."""
+
+    def check(value: int) -> int:
+        if not least <= value <= most:
+            raise ValueError(f"expected from {least}s to {most // 60}m, got {value}s")
+        return value
+
+    return check
+
+
+def http_url(value: str) -> str:
+    """Check the URL of a server: http or https, a host, no user, query or fragment."""
+    try:
+        parts = urlsplit(value)
+        is_plain = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        is_plain = False
+    if not is_plain or len(value) > _MAX_PATH or not re.fullmatch(r"[!-~]+", value) or re.search(r"[@?#\\]", value):
+        raise ValueError(f"expected a URL such as https://prometheus.monitoring.svc:9090, got {described(value)}")
+    return value.rstrip("/")
 
 
 def weight(value: object) -> int | Fraction:

@@ -211,6 +211,22 @@ def check_nodes(found: Iterable[Process]) -> list[Finding]:
     return wrong(Check.NODES, rejecting, remedy) or ok(Check.NODES, text)
 
 
+def check_idle(found: Iterable[Process], policy: Policy | None) -> list[Finding]:
+    """Check that the evictor knows which pods use their GPUs, by the leader's report; without a leader no result.
+
+    There is none either where policy does not ask for that.
+    """
+    check, leaders = Check.IDLE, [each.report for each in found if each.report.leading]
+    if policy is None or policy.idle is None or not leaders:
+        return []
+    problems = [each.idle_problem for each in leaders if each.idle_problem]
+    remedy = "no pod counts as idle until then: check the section idle, its files, and that Prometheus scrapes "
+    messages = [f"the use of GPUs is not known: {text}" for text in problems]
+    return wrong(check, messages, f"{remedy}the exporter; docs/idle.md#checks") or ok(
+        check, f"{policy.idle.source.url} answers with the utilization of GPUs"
+    )
+
+
 def _team(ledger: Mapping[str, Any]) -> str:
     return str((ledger.get("status") or {}).get("team", ""))
 

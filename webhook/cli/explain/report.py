@@ -154,6 +154,7 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
         str | None, msgspec.Meta(description="of a pod that exists and is not in line: where it is in its life")
     ]
     stage_message: Annotated[str | None, msgspec.Meta(description="what is unusual about that")]
+    idle: Annotated[str | None, msgspec.Meta(description="of a pod that does not use its GPUs: since when, and so on")]
     demand: dict[str, str]
     requests: dict[str, int]
     gpus: str
@@ -203,6 +204,7 @@ def report_of(explained: ExplainedSubject) -> ExplanationReport:
         since=None if existing is None else existing.since or None,
         stage=None if existing is None else existing.stage or None,
         stage_message=None if existing is None else existing.stage_text or None,
+        idle=None if existing is None else existing.idle_text or None,
         demand=_devices(explanation.pod.demand),
         requests={str(name): amount for name, amount in explanation.pod.demand.requests},
         gpus=format_gpus(gpus),

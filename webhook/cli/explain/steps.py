@@ -61,6 +61,8 @@ def to_steps(explained: ExplainedSubject, *, policy_hash: str, width: int, is_co
             screen.show(Text(line, style="yellow"))
         if subject.existing.stage_text:
             screen.show(Text(f"Stage {subject.existing.stage}: {subject.existing.stage_text}.", style="yellow"))
+        if subject.existing.idle_text:
+            screen.show(Text(f"Idle: {subject.existing.idle_text}.", style="yellow"))
         screen.show(Text(_existing_line(subject.existing, policy_hash)))
         if subject.existing.state is not PodState.QUEUED:
             screen.show(Text("If it came now, without itself:"))

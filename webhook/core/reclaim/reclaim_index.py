@@ -55,6 +55,10 @@ class ReclaimIndex:
         """Return a pod."""
         return self._pods.get(uid)
 
+    def all(self) -> Iterable[ReclaimPod]:
+        """Return every pod."""
+        return self._pods.values()
+
     def pinned(self) -> Iterable[ReclaimPod]:
         """Return the pods without a node that are restricted to chosen nodes."""
         return self._pinned.values()

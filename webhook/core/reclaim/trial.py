@@ -231,6 +231,7 @@ class Trial:
             failure_limits=FailureLimits(self._failures, may_break=how.may_break),
             surplus=self.surplus,
             departments=snapshot.department_order.costs(team),
+            idle=snapshot.idle,
             sharing=snapshot.sharing,
             groups=self._groups.setdefault((how, snapshot.department_order.home(team)), {}),
         )

@@ -6,12 +6,13 @@ still fits into the share is guaranteed; a pod that is too large is skipped and 
 same. A second look finds nothing to do.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from webhook.core.model.amount import Units
 from webhook.core.model.decision import Charge, NotApplicable
+from webhook.core.model.idle_rules import IdleAction
 from webhook.core.model.names import GpuModel, Uid
 from webhook.core.model.pod import NO_LABELS, Resident
 from webhook.core.model.policy import Team
@@ -22,6 +23,7 @@ from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.quota.limits import has_guaranteed_room
 from webhook.core.quota.usage import TeamUsage, UsageEntry
 from webhook.core.tiers.borrowed_claims import borrowed_claim, guaranteed_sharers
+from webhook.core.tiers.idle_demotions import idle_to_demote
 from webhook.core.tiers.minimum_first import NO_RANKS, Rank, Ranks, gives_way, rank_of, ranks_of
 from webhook.core.world.world import World
 
@@ -48,13 +50,14 @@ class TierChange:
     """A pod whose tier changes: `charge` is its charge from then on, `sums` what it was compared with.
 
     `claim` is the name of a ResourceClaim, if it borrows since that is borrowed. `is_displaced`: it is beyond its
-    workload's minimum, and gives way to another one's.
+    workload's minimum, and gives way to another one's. `is_idle`: it does not use its GPUs.
     """
 
     pod: Resident
     charge: Charge
     sums: Sums
     claim: str = ""
+    is_idle: bool = False
     is_displaced: bool = False
 
     @property
@@ -69,6 +72,12 @@ class TierChange:
         if self.claim:
             words = "now preemptible: it shares ResourceClaim {claim}, whose GPUs are borrowed; it may be evicted"
             return Statement(words, {"claim": self.claim})
+        if self.is_idle:
+            words = (
+                "now preemptible: its {gpus:GPUs} have not been used, and other pods wait; it may be evicted, and is "
+                "guaranteed again once it uses them and there is room in {share}"
+            )
+            return Statement(words, {"gpus": self.charge.gpus, "share": self._share})
         words = (
             "now guaranteed: there is room for its {gpus:GPUs} in {share}; it no longer borrows"
             if self.charge.tier is Tier.GUARANTEED
@@ -127,9 +136,9 @@ def tier_changes(team: Team, world: World) -> tuple[TierChange, ...]:
     no other pods.
     """
     book = world.usage(team.name)
-    is_over = _may_be_over(team, book)
-    ranks = ranks_of(book, world) if is_over or book.preemptible else NO_RANKS
-    demotions = _demotions(team, book, world, ranks) if is_over or ranks else []
+    idle, is_over = idle_to_demote(team, book, world), _may_be_over(team, book)
+    ranks = ranks_of(book, world) if idle or is_over or book.preemptible else NO_RANKS
+    demotions = _demotions(team, book, world, ranks, idle) if idle or is_over or ranks else []
     demotions += _sharers(team, book, world, demoted=[change.pod.uid for change in demotions])
     room = ShareTaken(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
     for change in demotions:
@@ -182,13 +191,14 @@ def _may_be_over(team: Team, book: TeamUsage) -> bool:
     )
 
 
-def _demotions(team: Team, book: TeamUsage, world: World, ranks: Ranks) -> list[TierChange]:
+def _demotions(team: Team, book: TeamUsage, world: World, ranks: Ranks, idle: Set[Uid]) -> list[TierChange]:
     """Return the guaranteed pods that do not fit after those that stay and those that rise: those beyond minimums last.
 
-    Pods of minimums that rise by it are promoted in the same pass. They get what is left without pods that leave or
-    bypassed the webhook, which demote no other pods.
+    Those that are `idle` are demoted whether they fit or not. Pods of minimums that rise by it are promoted in the same
+    pass. They get what is left without pods that leave or bypassed the webhook, which demote no other pods.
     """
-    kept, stays, beyond, others = ShareTaken(team), list[Held](), list[Held](), list[Charge]()
+    kept, others = ShareTaken(team), list[Charge]()
+    stays, unused, beyond = list[Held](), list[Held](), list[Held]()
     for uid, entry in book.entries():
         pod = world.pod(uid)
         if entry.charge.tier is not _GUARANTEED or entry.is_unlabeled:
@@ -197,9 +207,12 @@ def _demotions(team: Team, book: TeamUsage, world: World, ranks: Ranks) -> list[
             kept.take(entry.charge)  # admitted or promoted, and not seen so yet
         elif pod.is_terminating:
             others.append(entry.charge)
+        elif pod.uid in idle:
+            unused.append((pod, entry))
         else:
             (beyond if gives_way(pod, ranks) else stays).append((pod, entry))
     found = [_demoted(pod, entry, kept) for pod, entry in in_order(stays, ranks) if not _is_kept(entry, kept)]
+    found += [replace(_demoted(pod, entry, kept), is_idle=True) for pod, entry in in_order(unused, ranks)]
     rising = in_order(_rising(book, world, ranks), ranks) if beyond else []
     for charge in others if rising else ():
         kept.take(charge)
@@ -267,6 +280,8 @@ def _may_be_promoted(pod: Resident, entry: UsageEntry, world: World, *, with_all
 def _may_rise(pod: Resident, world: World) -> bool:
     if pod.tier is not _PREEMPTIBLE or pod.requested_tier is _PREEMPTIBLE or pod.is_terminating:
         return False
+    if pod.idle_since and IdleAction.DEMOTE in world.policy.on_idle(pod.team_label):
+        return False
     return not pod.claims or borrowed_claim(pod, world) is None
 
 
@@ -277,6 +292,6 @@ def _is_in_the_way(pod: Resident, world: World) -> bool:
     return pod.node is not None and world.fleet.is_overbooked(pod.node, pod.demand)
 
 
-def in_order(pods: Iterable[tuple[Resident, UsageEntry]], ranks: Ranks = NO_RANKS) -> list[tuple[Resident, UsageEntry]]:
+def in_order(pods: Iterable[Held], ranks: Ranks = NO_RANKS) -> list[Held]:
     """Return the pods in the order in which they have the guaranteed share."""
     return sorted(pods, key=lambda held: rank_of(held[0], ranks))

@@ -78,7 +78,8 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     by number, `unevictable` the first borrowing pods that the evictor cannot evict, with the reason. They are lists: a
     merge patch replaces lists completely. `certificate` is PEM, the serving certificate first. `autoscaling` and what
     begins with it are what the leader knows of autoscalers. `refused` are counts, where policy has messages of
-    refusals; `notify` says why messages to people do not reach a target.
+    refusals; `notify` says why messages to people do not reach a target. `idle_problem` is why the evictor does not
+    know the use of GPUs.
     """
 
     component: str
@@ -97,6 +98,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     maintained: list[str] = []
     unreviewed: list[str] = []
     unevictable: list[str] = []
+    idle_problem: str = ""
     autoscaling: str = ""
     autoscaling_problems: list[str] = []
     autoscaling_unsure: str = ""
@@ -140,6 +142,7 @@ class TeamHours(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     saved: float = 0.0
     refused: int = 0
     refused_gpus: float = 0.0
+    held_idle: float | None = None
 
 
 class UsagePeriod(msgspec.Struct, frozen=True, rename="camel"):

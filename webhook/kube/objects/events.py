@@ -67,6 +67,8 @@ class EventReason(StrEnum):
     REPLACED = "Replaced", "Repair", EventType.NORMAL
     STRANDED = "Stranded", "Repair"
     NEVER_STARTED = "NeverStarted", "Repair"
+    IDLE = "Idle", "Report"
+    IDLE_EVICTED = "IdleEvicted", "Evict"
 
 
 class ObjectRef(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

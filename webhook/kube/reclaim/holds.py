@@ -162,8 +162,8 @@ def toleration_patch(uid: Uid, hold_id: str, *, is_first: bool) -> bytes:
     )
 
 
-def notice_patch(uid: Uid, *, at: int, team: TeamName) -> bytes:
-    """Return a merge patch that announces an eviction on the pod itself."""
+def notice_patch(uid: Uid, *, at: int, team: TeamName | None) -> bytes:
+    """Return a merge patch that announces an eviction on the pod itself; no team: for none."""
     return _annotate(uid, {keys.EVICT_AT: rfc3339(at), keys.EVICT_FOR: team})
 
 
