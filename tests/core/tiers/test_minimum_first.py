@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support import make
+from tests.examples import examples
 from webhook.core.model.names import WorkloadName
 from webhook.core.model.replica import NO_REPLICA, Replica
 from webhook.core.model.tier import Tier
@@ -80,10 +81,20 @@ def test_what_asked_for_a_tier_keeps_it():
     assert changes(world_of(*replicas(WEB, 1, "gggg"), *choice)) == {}
 
 
-def test_ranks_follow_tier_then_age():
+def test_the_oldest_are_the_minimum_whatever_their_tiers():
     place = world_of(*replicas(WEB, 2, "ppgp"))
     ranks = ranks_of(place.usage(POLICY.teams[0].name), place)
-    assert ranks == {"web2": Rank.MINIMUM, "web0": Rank.MINIMUM, "web1": Rank.SURPLUS, "web3": Rank.SURPLUS}
+    assert ranks == {"web0": Rank.MINIMUM, "web1": Rank.MINIMUM, "web2": Rank.SURPLUS, "web3": Rank.SURPLUS}
+
+
+def test_no_more_gives_way_than_is_needed():
+    large = pod("web1", "guaranteed", Replica(WEB, 1), count=2, created=1)
+    small = pod("web2", "guaranteed", Replica(WEB, 1), created=2)
+    place = world_of(pod("web0", "guaranteed", Replica(WEB, 1)), large, small, *replicas(CHAT, 1, "pp", created=9))
+    assert changes(place) == {"web2": "preemptible", "chat0": "guaranteed"}
+    wide = [pod(f"c{n}", "preemptible", Replica(CHAT, 1), count=2, created=n) for n in range(2)]
+    place = world_of(pod("web0", "guaranteed", Replica(WEB, 1)), large, small, *wide)
+    assert changes(place) == {"web1": "preemptible", "c0": "guaranteed"}
 
 
 pods = st.lists(
@@ -92,6 +103,7 @@ pods = st.lists(
 )
 
 
+@examples(200)
 @given(pods, st.integers(0, 4), st.integers(0, 4))
 def test_a_second_pass_finds_nothing_and_no_pod_without_a_minimum_is_displaced(drawn, web, chat):
     least = {WEB: web, CHAT: chat}

@@ -4,7 +4,7 @@ A team's pods that belong to a minimum take the place of pods of the same team t
 workloads without a minimum neither give way nor displace any: a minimum costs others nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -34,7 +34,7 @@ NO_RANKS: Final[Ranks] = {}
 def ranks_of(book: TeamUsage, world: World) -> Ranks:
     """Return the ranks of a team's pods.
 
-    Of a workload those are its minimum that are guaranteed, then the oldest, so that a change of tier changes no rank.
+    Of a workload the oldest are its minimum, whatever their tiers, so that a change of tier changes no rank.
     """
     ranks: dict[Uid, Rank] = {}
     for workload in world.minimums.workloads():
@@ -52,10 +52,10 @@ def rank_of(pod: Resident, ranks: Ranks) -> tuple[bool, int, int, str, str, str]
     return (pod.requested_tier is not _GUARANTEED, rank, pod.created, pod.namespace, pod.name, pod.uid)
 
 
-def of_rank(pods: Iterable[Resident], ranks: Ranks, rank: Rank) -> list[Resident]:
-    """Return the pods of a rank, those first that stand first."""
-    return sorted((pod for pod in pods if ranks.get(pod.uid) is rank), key=lambda pod: rank_of(pod, ranks))
+def gives_way(pod: Resident, ranks: Ranks) -> bool:
+    """Whether a guaranteed pod gives way to a pod of a minimum: it did not request never to borrow."""
+    return ranks.get(pod.uid) is Rank.SURPLUS and pod.requested_tier is not _GUARANTEED and not pod.claims
 
 
-def _age(pod: Resident) -> tuple[bool, bool, int, str, str]:
-    return (pod.is_terminating, pod.tier is not _GUARANTEED, pod.created, pod.name, pod.uid)
+def _age(pod: Resident) -> tuple[bool, int, str, str]:
+    return (pod.is_terminating, pod.created, pod.name, pod.uid)

@@ -6,7 +6,7 @@ still fits into the share is guaranteed; a pod that is too large is skipped and 
 same. A second look finds nothing to do.
 """
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -24,12 +24,16 @@ from webhook.core.quota.limits import has_guaranteed_room
 from webhook.core.quota.usage import TeamUsage, UsageEntry
 from webhook.core.tiers.borrowed_claims import borrowed_claim, guaranteed_sharers
 from webhook.core.tiers.idle_demotions import idle_to_demote
-from webhook.core.tiers.minimum_first import NO_RANKS, Rank, Ranks, of_rank, rank_of, ranks_of
+from webhook.core.tiers.minimum_first import NO_RANKS, Rank, Ranks, gives_way, rank_of, ranks_of
 from webhook.core.world.world import World
 
 _GUARANTEED: Final = Tier.GUARANTEED  # 5,000 pods of a team take 0.65 ms with these names, 1.6 ms with `Tier.…` on 3.11
 _PREEMPTIBLE: Final = Tier.PREEMPTIBLE
 _NO_LONGER: Final = LedgerDecision(NotApplicable(Reason(Code.BORROWS, "the pod is no longer to be promoted")), None)
+
+
+Held = tuple[Resident, UsageEntry]
+"""A pod and its charge."""
 
 
 class Sums(NamedTuple):
@@ -134,13 +138,11 @@ def tier_changes(team: Team, world: World) -> tuple[TierChange, ...]:
     book = world.usage(team.name)
     idle, is_over = idle_to_demote(team, book, world), _may_be_over(team, book)
     ranks = ranks_of(book, world) if idle or is_over or book.preemptible else NO_RANKS
-    demotions = _demotions(team, book, world, ranks, idle) if idle or is_over else []
+    demotions = _demotions(team, book, world, ranks, idle) if idle or is_over or ranks else []
     demotions += _sharers(team, book, world, demoted=[change.pod.uid for change in demotions])
     room = ShareTaken(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
     for change in demotions:
         room.take(change.charge, sign=-1)
-    if ranks:
-        demotions += _displaced(room, book, world, ranks)
     has_room = room.taken < team.gpus.guaranteed and book.preemptible > 0
     return (*demotions, *(_promotions(room, book, world, ranks) if has_room else ()))
 
@@ -190,24 +192,55 @@ def _may_be_over(team: Team, book: TeamUsage) -> bool:
 
 
 def _demotions(team: Team, book: TeamUsage, world: World, ranks: Ranks, idle: Set[Uid]) -> list[TierChange]:
-    kept, movable = ShareTaken(team), []
+    """Return the guaranteed pods that do not fit after those that stay and those that rise: those beyond minimums last.
+
+    Those that are `idle` are demoted whether they fit or not. Pods of minimums that rise by it are promoted in the same
+    pass. They get what is left without pods that leave or bypassed the webhook, which demote no other pods.
+    """
+    kept, others = ShareTaken(team), list[Charge]()
+    stays, unused, beyond = list[Held](), list[Held](), list[Held]()
     for uid, entry in book.entries():
-        if entry.charge.tier is not _GUARANTEED or entry.is_unlabeled:
-            continue
         pod = world.pod(uid)
-        if entry.is_reserved or pod is None or pod.tier is not _GUARANTEED:
+        if entry.charge.tier is not _GUARANTEED or entry.is_unlabeled:
+            others += [entry.charge] if entry.is_unlabeled else []
+        elif entry.is_reserved or pod is None or pod.tier is not _GUARANTEED:
             kept.take(entry.charge)  # admitted or promoted, and not seen so yet
-        elif not pod.is_terminating:
-            movable.append((pod, entry))
-    found = []
-    for pod, entry in in_order(movable, ranks):
-        is_idle = pod.uid in idle
-        if not is_idle and kept.fits(entry.charge):
-            kept.take(entry.charge)
+        elif pod.is_terminating:
+            others.append(entry.charge)
+        elif pod.uid in idle:
+            unused.append((pod, entry))
         else:
-            lower = entry.charge._replace(tier=Tier.PREEMPTIBLE)
-            found.append(TierChange(pod, lower, kept.sums(entry.charge), is_idle=is_idle))
-    return found
+            (beyond if gives_way(pod, ranks) else stays).append((pod, entry))
+    found = [_demoted(pod, entry, kept) for pod, entry in in_order(stays, ranks) if not _is_kept(entry, kept)]
+    found += [replace(_demoted(pod, entry, kept), is_idle=True) for pod, entry in in_order(unused, ranks)]
+    rising = in_order(_rising(book, world, ranks), ranks) if beyond else []
+    for charge in others if rising else ():
+        kept.take(charge)
+    rises = [entry for _, entry in rising if _is_kept(entry, kept)]
+    for charge in others if rising and not rises else ():
+        kept.take(charge, sign=-1)
+    last = [_demoted(pod, entry, kept) for pod, entry in in_order(beyond, ranks) if not _is_kept(entry, kept)]
+    return found + [replace(change, is_displaced=bool(rises)) for change in last]
+
+
+def _is_kept(entry: UsageEntry, kept: ShareTaken) -> bool:
+    """Take a charge if it fits; return whether it did."""
+    fits = kept.fits(entry.charge)
+    if fits:
+        kept.take(entry.charge)
+    return fits
+
+
+def _demoted(pod: Resident, entry: UsageEntry, kept: ShareTaken) -> TierChange:
+    return TierChange(pod, entry.charge._replace(tier=_PREEMPTIBLE), kept.sums(entry.charge))
+
+
+def _rising(book: TeamUsage, world: World, ranks: Ranks) -> Iterator[Held]:
+    """Yield the borrowing pods of minimums."""
+    for uid, rank in ranks.items():
+        entry, pod = book.get(uid), world.pod(uid)
+        if rank is Rank.MINIMUM and entry is not None and pod is not None and _may_be_promoted(pod, entry, world):
+            yield pod, entry
 
 
 def _sharers(team: Team, book: TeamUsage, world: World, *, demoted: Collection[Uid]) -> list[TierChange]:
@@ -219,51 +252,15 @@ def _sharers(team: Team, book: TeamUsage, world: World, *, demoted: Collection[U
     return found
 
 
-def _displaced(room: ShareTaken, book: TeamUsage, world: World, ranks: Ranks) -> list[TierChange]:
-    """Return the pods beyond minimums that give way to replicas of others, the last in order first; `room` has less."""
-    pods = [pod for uid, _ in book.entries() if uid in ranks and (pod := world.pod(uid)) is not None]
-    donors = of_rank((pod for pod in pods if _may_give_way(pod, book)), ranks, Rank.SURPLUS)
-    found: list[TierChange] = []
-    planned = replace(room, by_model=dict(room.by_model))
-    for pod in of_rank((pod for pod in pods if _may_rise(pod, world)), ranks, Rank.MINIMUM):
-        wanted, taken = book.get(pod.uid), list[tuple[Resident, Charge]]()
-        if wanted is None or wanted.is_reserved or wanted.charge.tier is not _PREEMPTIBLE:
-            continue
-        while donors and not planned.fits(wanted.charge):
-            donor = donors.pop()
-            if (entry := book.get(donor.uid)) is not None and entry.charge.gpus:
-                taken.append((donor, entry.charge))
-                planned.take(entry.charge, sign=-1)
-        if not planned.fits(wanted.charge):
-            for _, charge in taken:
-                planned.take(charge)
-            break
-        planned.take(wanted.charge)
-        for donor, charge in taken:
-            found.append(TierChange(donor, charge._replace(tier=_PREEMPTIBLE), room.sums(charge), is_displaced=True))
-            room.take(charge, sign=-1)
-    return found
-
-
-def _may_give_way(pod: Resident, book: TeamUsage) -> bool:
-    """Whether a guaranteed pod may become preemptible: its label is seen, and it did not request never to borrow."""
-    entry = book.get(pod.uid)
-    is_seen = entry is not None and not entry.is_reserved and entry.charge.tier is _GUARANTEED
-    is_free = not (pod.is_terminating or pod.claims) and pod.requested_tier is not _GUARANTEED
-    return is_seen and is_free and pod.tier is _GUARANTEED
-
-
 def _promotions(
     room: ShareTaken, book: TeamUsage, world: World, ranks: Ranks, *, with_all: bool = False
 ) -> list[TierChange]:
     movable = []
     for uid, entry in book.entries():
-        if entry.charge.tier is not _PREEMPTIBLE or entry.is_reserved or not room.fits(entry.charge):
+        if entry.charge.tier is not _PREEMPTIBLE or not room.fits(entry.charge):
             continue
         pod = world.pod(uid)
-        if pod is None or not _may_rise(pod, world):
-            continue
-        if with_all or not (pod.is_backfill and _is_in_the_way(pod, world)):
+        if pod is not None and _may_be_promoted(pod, entry, world, with_all=with_all):
             movable.append((pod, entry))
     found = []
     for pod, entry in in_order(movable, ranks):
@@ -271,6 +268,13 @@ def _promotions(
             found.append(TierChange(pod, entry.charge._replace(tier=Tier.GUARANTEED), room.sums(entry.charge)))
             room.take(entry.charge)
     return found
+
+
+def _may_be_promoted(pod: Resident, entry: UsageEntry, world: World, *, with_all: bool = False) -> bool:
+    """Whether a pod borrows and may be promoted now; `with_all`: also one that started ahead of pods that wait."""
+    if entry.charge.tier is not _PREEMPTIBLE or entry.is_reserved or not _may_rise(pod, world):
+        return False
+    return with_all or not (pod.is_backfill and _is_in_the_way(pod, world))
 
 
 def _may_rise(pod: Resident, world: World) -> bool:
@@ -288,6 +292,6 @@ def _is_in_the_way(pod: Resident, world: World) -> bool:
     return pod.node is not None and world.fleet.is_overbooked(pod.node, pod.demand)
 
 
-def in_order(pods: Iterable[tuple[Resident, UsageEntry]], ranks: Ranks = NO_RANKS) -> list[tuple[Resident, UsageEntry]]:
+def in_order(pods: Iterable[Held], ranks: Ranks = NO_RANKS) -> list[Held]:
     """Return the pods in the order in which they have the guaranteed share."""
     return sorted(pods, key=lambda held: rank_of(held[0], ranks))
