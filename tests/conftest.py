@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 
+import pytest
 from hypothesis import settings
 
 from tests.examples import examples
@@ -29,3 +30,10 @@ def pytest_collection_finish() -> None:
     """Exclude everything imported and collected from garbage collection: a tenth of the tests' processor time."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def garbage_of_a_file():
+    """Have what a file leaves open in cycles of objects fail there, not in the test in which it would be collected."""
+    yield
+    gc.collect()

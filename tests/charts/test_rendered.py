@@ -23,6 +23,7 @@ from tests.scenarios.serving import ROOT
 from webhook import __version__
 from webhook.kube.kinds.table import BUILT_IN
 from webhook.kube.objects.usage_access import READER
+from webhook.kube.registration.kind_rights import NOTEBOOKS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary")]
 
@@ -200,6 +201,28 @@ def test_only_named_clients_reach_the_webhooks_with_a_certificate():
     [volume] = [each for each in pod["volumes"] if each.get("configMap", {}).get("name") == "callers"]
     [mount] = [each for each in server["volumeMounts"] if each["name"] == volume["name"]]
     assert f"--client-ca={mount['mountPath']}/ca.crt" in server["args"]
+
+
+def test_the_evictor_reaches_prometheus_with_its_secret_and_stops_notebooks_only_where_that_is_set():
+    plain, options = render(), ("prometheusPorts={9091}", "secretName=token", "stopNotebooks=true")
+    rendered = render(*(word for option in options for word in ("--set", f"evictor.idle.{option}")))
+
+    def egress(found):
+        (policy,) = kinds(found, "NetworkPolicy")
+        return [(port["port"], port["protocol"]) for rule in policy["spec"]["egress"] for port in rule["ports"]]
+
+    assert set(egress(rendered)) - set(egress(plain)) == {(9091, "TCP"), (53, "UDP"), (53, "TCP")}
+    (deployment,) = kinds(rendered, "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (volume,) = [each for each in pod["volumes"] if each.get("secret", {}).get("secretName") == "token"]
+    server, evictor = ([mount["name"] for mount in each["volumeMounts"]] for each in pod["containers"])
+    assert (volume["name"] in evictor, volume["name"] in server) == (True, False)
+
+    def rules(found):
+        roles = [each for each in kinds(found, "ClusterRole") if each["metadata"]["name"].endswith("-evictor")]
+        return [rule for role in roles for rule in role["rules"]]
+
+    assert (NOTEBOOKS in rules(rendered), NOTEBOOKS in rules(plain)) == (True, False)
 
 
 def test_the_service_leads_to_the_ports_of_the_containers():

@@ -164,6 +164,20 @@ def test_an_edit_says_what_becomes_of_the_pods_in_line(diff_with_a_line):
     assert diff_with_a_line(4, 1) == {"b": ("preemptible", "queued")}
 
 
+def test_an_edit_says_what_changes_of_moves(run, world, tmp_path):
+    old = (tmp_path / "policy.yaml").read_text()
+    (tmp_path / "new.yaml").write_text(f'{old}\ndefragment: {{window: "02:00-05:00", lostPerGpu: unlimited}}\n')
+    files = str(tmp_path / "policy.yaml"), str(tmp_path / "new.yaml")
+    printed = run("diff", *files, *world).stdout.splitlines()
+    assert printed[-2:] == [
+        "defragment: window 02:00-05:00 UTC, was not set",
+        "defragment: lostPerGpu unlimited, was 3600 s",
+    ]
+    assert json.loads(run("diff", *files, *world, "-o", "json").stdout)["moves"] == [
+        text.removeprefix("defragment: ") for text in printed[-2:]
+    ]
+
+
 def test_an_invalid_edit_is_reported_with_its_problems(run, world, tmp_path):
     (tmp_path / "bad.yaml").write_text(HEADER + "teams: [{name: a}]")
     result = run("diff", str(tmp_path / "policy.yaml"), str(tmp_path / "bad.yaml"), *world)
@@ -324,3 +338,19 @@ def test_an_edit_of_messages_to_people_is_shown_and_changes_no_pod(run, world, t
         ],
     )
     assert json.loads(run("diff", *map(str, folders), *world, "-o", "json").stdout)["changes"] == []
+
+
+def test_an_edit_says_what_follows_for_idle_pods(run, tmp_path):
+    idle = 'idle: {prometheus: {url: "http://p:9090"}, series: {job: dcgm}, actions: [%s]}\n'
+    teams = "teams: [{name: vision, namespaces: [vision], gpus: {guaranteed: 4}}]\n"
+    for name, actions in (("old", "report"), ("new", "report, evict")):
+        (tmp_path / f"{name}.yaml").write_text(HEADER + teams + idle % actions)
+    pod = sample_world.pod("lazy", gpus=1, node="gpu-1")
+    pod["metadata"]["labels"] = {"fairgate.dev/team": "vision", "fairgate.dev/tier": "guaranteed"}
+    pod["metadata"].setdefault("annotations", {})["fairgate.dev/idle-since"] = "2026-01-01T00:00:00Z"
+    sample_world.write(tmp_path, [b.node("gpu-1", gpus=8), pod])
+    files, world = [str(tmp_path / f"{name}.yaml") for name in ("old", "new")], str(tmp_path / "world.json")
+    done = run("diff", *files, "--world", world)
+    assert done.exit_code == 1
+    assert "vision/lazy does not use its GPUs: report followed, and evict, report would" in done.stdout
+    assert run("diff", files[0], files[0], "--world", world).exit_code == 0

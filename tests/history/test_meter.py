@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.core.support import make
+from tests.core.support.idle import rules
 from tests.core.support.waiting import waiting
 from tests.history.support import A100, T0, amounts
 from webhook.core.model.decision import Charge
@@ -223,3 +224,37 @@ def test_long_names_stay_different():
     assert one != other
     assert len(one) == MAX_TEXT
     assert bounded("ada") == "ada"
+
+
+def idle_world(**more):
+    nodes = [make.node("n0", gpus=64, model=GpuModel(A100))]
+    return make.world(make.policy(idle=rules(), **more), nodes=nodes)
+
+
+def test_gpus_that_are_not_used_count_from_the_beginning_of_that(meter):
+    world = idle_world()
+    pod = put(world, meter, T0, make.resident(4, node=N0, user=User("ada"), created=T0 - 60))
+    put(world, meter, T0 + 200, pod._replace(idle_since=int(T0) + 50, version=2))
+    put(world, meter, T0 + 250, pod._replace(idle_since=0, version=3))
+    meter.advance(T0 + 280, is_observed=False)
+    found = rows_of(meter, world)
+    assert found[("held_idle", "team-a", "ada", A100)] == pytest.approx(4 * 200)
+    assert found[("guaranteed", "team-a", "ada", A100)] == pytest.approx(4 * 280)
+
+
+@pytest.mark.parametrize(
+    ("since", "is_first", "want"), [(-1000, False, 4 * 160), (50, True, 4 * 50)], ids=["before it came", "seen before"]
+)
+def test_a_pod_is_not_idle_before_it_came_and_no_time_counts_twice(meter, since, is_first, want):
+    world = idle_world()
+    pod = make.resident(4, node=N0, created=int(T0) - 60, idle_since=int(T0) + since)
+    world.set_pod(pod)
+    meter.update([pod.uid], world, T0 + (50 if is_first else 0), is_first=is_first)
+    meter.advance(T0 + 100, is_observed=False)
+    assert rows_of(meter, world)[("held_idle", "team-a", "", A100)] == pytest.approx(want)
+
+
+def test_without_rules_a_mark_means_nothing(world, meter):
+    put(world, meter, T0, make.resident(4, node=N0, idle_since=1))
+    meter.advance(T0 + 100, is_observed=False)
+    assert not [key for key in rows_of(meter, world) if key[0] == "held_idle"]

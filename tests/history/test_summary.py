@@ -154,3 +154,21 @@ def test_lines_have_the_average_of_each_step_and_none_where_nothing_was_recorded
 def test_a_range_is_widened_to_whole_intervals():
     assert whole_intervals(T0 + 1, T0 + INTERVAL_SECONDS + 1) == (T0, T0 + 2 * INTERVAL_SECONDS)
     assert whole_intervals(T0, T0 + INTERVAL_SECONDS) == (T0, T0 + INTERVAL_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("by", "want"),
+    [
+        (By.TEAM, {"vision": 3.0, "nlp": None}),
+        (By.USER, {"ada": 3.0, "bob": None}),
+        (By.MODEL, {A100: 3.0, "H100": None}),
+        (By.DEPARTMENT, {"research/cv": 3.0, "": None}),
+        (By.TIER, {"guaranteed": None, "preemptible": None}),
+    ],
+    ids=lambda value: str(value) if isinstance(value, By) else "",
+)
+def test_what_was_held_and_not_used(by, want):
+    rows = [*ROWS, row("held_idle", 3 * HOUR, team="vision", user="ada", model=A100, department="research/cv")]
+    assert {each.name: each.held_idle for each in usage_by(rows, by)} == want
+    assert total(rows).held_idle == 3.0
+    assert total(ROWS).held_idle is None

@@ -64,7 +64,11 @@ HEALTHY = {
     'fairgate_reclaim_waiting_pods{cause="NoNode"}': "4",
     'fairgate_reclaim_evictions_total{outcome="refused"}': "0+0.1",
     "fairgate_reclaim_broken_holds_total": "2",
+    'fairgate_moves_stopped_total{reason="NotBack"}': "1",
     'fairgate_node_rejecting_teams{node="n"}': None,
+    'fairgate_idle_gpus{team="a"}': "0",
+    'fairgate_idle_readings_total{outcome="read"}': "0+1",
+    'fairgate_idle_readings_total{outcome="failed"}': "0+0.1",
     'fairgate_notify_failing{target="t"}': "0",
 }
 TROUBLE = {
@@ -115,7 +119,10 @@ TROUBLE = {
     "FairgateShareNotReclaimed": {'fairgate_reclaim_waiting_pods{cause="NotEnoughVictims"}': "2"},
     "FairgateEvictionsRefused": {'fairgate_reclaim_evictions_total{outcome="refused"}': "0+1"},
     "FairgateHoldsBroken": {"fairgate_reclaim_broken_holds_total": "0+1"},
+    "FairgateMovedPodsNotBack": {'fairgate_moves_stopped_total{reason="NotBack"}': "0+1"},
     "FairgateNodeRejectsPods": {'fairgate_node_rejecting_teams{node="n"}': "1"},
+    "FairgateIdleUnknown": {'fairgate_idle_readings_total{outcome="read"}': "4"},
+    "FairgateGpusIdle": {'fairgate_idle_gpus{team="a"}': "8"},
     "FairgateFragmented": {'fairgate_gpus_fragmented{model="H100",resource="r"}': "8"},
 }
 QUIET = {

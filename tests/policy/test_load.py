@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 
 from webhook.core.model.amount import ONE_GPU, UNLIMITED
+from webhook.core.model.idle_rules import IdleAction, IdleTerms
 from webhook.core.model.policy import (
     OPERATOR_NAMESPACES,
     LabelSelector,
@@ -35,6 +36,7 @@ teams:
     onLimit: reject
     onNoRoom: queue
     queueDepth: 0
+    idle: {below: 10%, actions: []}
   - {name: a, namespaces: [z, "a-*"]}
 defaults:
   onLimit: queue
@@ -54,6 +56,13 @@ reclaim:
   maxEvictionsPerMinute: 9}
 queue: {depth: 50, halfLife: 24h, strictAfter: unlimited, gangTimeout: 90s}
 topology: {levels: [zone, example.com/rack]}
+idle:
+  prometheus: {url: "http://prometheus:9090/"}
+  series: {job: dcgm, cluster: a}
+  below: 3
+  for: 30m
+  actions: [prefer, report]
+  exempt: [ci, {matchLabels: {a: b}}]
 resources: {nvidia.com/gpu.shared: {gpus: 1/4}, google.com/tpu: {gpus: 0}}
 priorityClasses: {guaranteed: gpu-high}
 exempt: {namespaces: [kube-system]}
@@ -88,6 +97,17 @@ def test_every_field_is_in_the_core_policy(folder):
     assert (pool.capabilities, pool.teams) == (frozenset({"nvlink"}), frozenset({"a"}))
     assert pool.match == LabelSelector((Requirement("app", Operator.IN, ("x",)),))
     assert policy.placement == PlacementRules(Mode.OFF, pod_groups=Mode.PREFER, keep_whole=2)
+    assert policy.idle.source.url == "http://prometheus:9090"
+    assert policy.idle.source.series == (("cluster", "a"), ("job", "dcgm"))
+    assert [metric.name for metric in policy.idle.source.metrics] == [
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+        "DCGM_FI_DEV_GPU_UTIL",
+    ]
+    assert policy.idle.terms == IdleTerms(3, 1800, frozenset({IdleAction.PREFER, IdleAction.REPORT}))
+    assert policy.idle.terms_of(b.idle) == IdleTerms(10, 1800, frozenset())
+    assert [policy.on_idle(team.name) for team in (a, b)] == [policy.idle.terms.actions, frozenset()]
+    assert (policy.idle.exempts("ci", {}), policy.idle.exempts("x", {"a": "b"})) == (True, True)
+    assert not policy.idle.exempts("x", {"a": "c"})
     assert (policy.reclaim.notice_seconds, policy.reclaim.minimum_runtime_seconds) == (90, 5400)
     assert policy.reclaim.protected_namespaces == ("ci",)
     assert policy.reclaim.order == ("age", "gangs", "surplus", "lostWork", "failures", "overShare")

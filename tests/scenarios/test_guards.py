@@ -136,6 +136,20 @@ def test_fairgate_is_recognized_by_its_rights_and_its_field_manager(tenant):
     tenant.allowed(*change, "--field-manager=fairgate", within=10)
 
 
+def test_an_evictor_of_its_own_user_marks_idle_pods_and_changes_no_tier(tenant):
+    create_pod(tenant.cluster, tenant.namespace, pod("p", gpus=1, labels={TIER: "preemptible", TEAM: "a"}))
+    mark = ("annotate", "--overwrite", "pod", "p", "fairgate.dev/idle-since=2026-01-01T00:00:00Z")
+    tenant.refused(*mark, "--field-manager=fairgate", code="ProtectedKeyChanged")
+    may(tenant.cluster, "node-writer", ["nodes"], verb="patch")
+    tenant.cluster.kubectl(
+        "create", "clusterrolebinding", "node-writer", "--clusterrole=node-writer", f"--user={tenant.name}"
+    )
+    tenant.allowed(*mark, "--field-manager=fairgate", within=10)
+    tenant.refused("annotate", "pod", "p", "fairgate.dev/idle-since-", code="ProtectedKeyChanged")
+    tier = ("label", "--overwrite", "pod", "p", f"{TIER}=guaranteed")
+    tenant.refused(*tier, "--field-manager=fairgate", code="ProtectedKeyChanged")
+
+
 def test_no_pod_can_give_itself_held_room(tenant):
     made = pod("p")
     create_pod(tenant.cluster, tenant.namespace, made)

@@ -113,7 +113,7 @@ def manifests(options: Options) -> None:
     registered = webhook_configurations(policy, ca_bundle_pem=pem, url=options.url, service=options.service)
     if options.with_guards and policy.enforce is not Enforcement.OFF:
         registered += guards(policy, trusted_users=options.trusted_users)
-    made = [*definitions(), *roles()]
+    made = [*definitions(), *roles(policy)]
     if options.static is None:
         click.echo(to_yaml(*made, *registered), nl=False)
     else:

@@ -108,7 +108,7 @@ def diff(options: DiffOptions) -> None:
     else:
         text = to_table(found, limit=most_rows(options.limit), width=columns(), is_colored=is_colored())
     click.echo(text, nl=False)
-    sys.exit(1 if found.changes else 0)
+    sys.exit(1 if found.changes or found.idle else 0)
 
 
 @policy.command(

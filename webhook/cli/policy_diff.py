@@ -13,8 +13,10 @@ from webhook.cli.screen import Screen
 from webhook.cli.terminal import Line
 from webhook.cli.world_source import Objects, WorldObjects, world_of
 from webhook.core.explain.policy_replay import PolicyOutcome, Running, line_outcomes, policy_outcomes
-from webhook.core.model.amount import format_gpus
+from webhook.core.model.amount import UNLIMITED, format_gpus
+from webhook.core.model.defragment_rules import DefragmentRules
 from webhook.core.model.demand import Demand
+from webhook.core.model.idle_rules import IdleAction
 from webhook.core.model.names import Namespace, NodeName
 from webhook.core.model.notify_rules import NotifyRules, NotifyTarget
 from webhook.core.model.original_request import as_asked
@@ -48,11 +50,26 @@ class ChangeReport(msgspec.Struct):
     new: OutcomeReport
 
 
+class IdleReport(msgspec.Struct):
+    """A pod that does not use its GPUs, and what follows under both policies."""
+
+    pod: str
+    team: str
+    old: list[IdleAction]
+    new: list[IdleAction]
+
+
 class DiffReport(msgspec.Struct, omit_defaults=True):
     """What the new policy changes for the pods of a world, in the order of their names."""
 
     changes: list[ChangeReport]
     pods: Annotated[int, msgspec.Meta(description="GPU pods that were judged")]
+    moves: Annotated[
+        list[str], msgspec.Meta(description="what changes of section defragment; left out if nothing does")
+    ] = []
+    idle: Annotated[
+        list[IdleReport], msgspec.Meta(description="idle pods for which something else follows under the new policy")
+    ] = []
     notify: Annotated[
         list[str], msgspec.Meta(description="what changes of messages to people; left out if nothing does")
     ] = []
@@ -78,7 +95,39 @@ def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> Diff
         shown = _as_it_is(was, pod)
         if _differs(was, now) and _differs(shown, now):
             changes.append(ChangeReport(key, format_gpus(pod.demand.gpus), pod.node, shown, now))
-    return DiffReport(changes, len(judged), list(_notify_changes(old.notify, new.notify)))
+    return DiffReport(
+        changes,
+        len(judged),
+        moves=list(_move_changes(old.defragment, new.defragment)),
+        idle=_idle_changes(found, old, new, name=name),
+        notify=list(_notify_changes(old.notify, new.notify)),
+    )
+
+
+def _move_changes(old: DefragmentRules, new: DefragmentRules) -> Iterator[str]:
+    """Yield the rules of moves that differ, by their names in the file."""
+    for rule in fields(DefragmentRules):
+        was, now = (getattr(each, rule.name) for each in (old, new))
+        if was != now:
+            unit = " s" if rule.name.endswith("_seconds") or "_seconds_" in rule.name else ""
+            yield f"{_IN_FILE[rule.name]} {_rule_text(now, unit)}, was {_rule_text(was, unit)}"
+
+
+_IN_FILE: Final = {
+    "on_demand": "onDemand",
+    "window": "window",
+    "moves_per_hour": "movesPerHour",
+    "moves_per_workload": "movesPerWorkload",
+    "lost_seconds_per_gpu": "lostPerGpu",
+    "minimum_runtime_seconds": "minimumRuntime",
+    "notice_seconds": "notice",
+}
+
+
+def _rule_text(value: object, unit: str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "not set" if value is None else "unlimited" if value is UNLIMITED else f"{value}{unit}"
 
 
 def _notify_changes(old: NotifyRules, new: NotifyRules) -> Iterator[str]:
@@ -137,6 +186,23 @@ def _running(found: Objects, world: World) -> Iterator[Running]:
             yield Running(resident, as_asked(template.pod, world.policy))
 
 
+def _idle_changes(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> list[IdleReport]:
+    """Return the pods that the evictor marked as idle, and for which something else follows under the new policy."""
+    if old.idle is None and new.idle is None:
+        return []
+    world = world_of(found, new, name=name, keep_nodes=True)
+    pods = [pod for pod in map(world.pod, world.stages.idle) if pod is not None]
+    rows = [
+        IdleReport(
+            f"{pod.namespace}/{pod.name}",
+            pod.team_label or "",
+            *(sorted(policy.on_idle(pod.team_label)) for policy in (old, new)),
+        )
+        for pod in pods
+    ]
+    return sorted((row for row in rows if row.old != row.new), key=lambda row: row.pod)
+
+
 def _report(outcome: PolicyOutcome) -> OutcomeReport:
     if outcome.refusals:
         return OutcomeReport(outcome.team, _REFUSED, outcome.pool, refusal_text(outcome.refusals))
@@ -160,7 +226,11 @@ def to_table(diff: DiffReport, *, limit: int, width: int, is_colored: bool) -> s
         screen.show(table, "")
     screen.show(*(Line(f"{change.pod}: {change.new.reason}") for change in shown if change.new.reason))
     screen.show_rest(len(diff.changes) - limit, "pod")
-    screen.show(Line(_sum(diff)), *(Line(f"messages to people: {text}") for text in diff.notify))
+    for row in diff.idle[:limit]:
+        was, now = (", ".join(each) or "nothing" for each in (row.old, row.new))
+        screen.show(Line(f"{row.pod} does not use its GPUs: {was} followed, and {now} would"))
+    screen.show(Line(_sum(diff)), *(Line(f"defragment: {text}") for text in diff.moves))
+    screen.show(*(Line(f"messages to people: {text}") for text in diff.notify))
     return screen.text
 
 

@@ -14,6 +14,13 @@ from webhook.observe.logs import Logs
 from webhook.observe.reclaim import ReclaimMetrics
 
 
+def controller_ref(gpu_pod: ReclaimPod) -> ObjectRef | None:
+    """Return the controller of a pod as Events and lookups refer to it; None for a pod without one."""
+    if (made_by := gpu_pod.controller) is None:
+        return None
+    return ObjectRef(made_by.kind, gpu_pod.namespace, made_by.name, made_by.uid, made_by.api_version)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictorContext:
     """One evictor's view and tools. `why_stale` returns why the view may not be current; `clock` gives Unix time."""

@@ -27,8 +27,12 @@ from webhook.evictor.endpoints import Endpoints
 from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
+from webhook.evictor.idle_evictions import IdleEvictions
+from webhook.evictor.idle_gpus import IdleGpus
 from webhook.evictor.loop import Reclaimer
 from webhook.evictor.lost_pods import LostPods
+from webhook.evictor.moves.move_reporter import MoveReporter
+from webhook.evictor.moves.mover import Mover
 from webhook.evictor.repair import Repair
 from webhook.evictor.replica import EvictorState
 from webhook.evictor.reporter import EvictionReporter
@@ -36,6 +40,7 @@ from webhook.http.lifecycle import run_beside, stop_signals
 from webhook.kube.objects import keys
 from webhook.notify.notifier import Notifier
 from webhook.observe.logs import LogFormat, Logs, open_logs
+from webhook.observe.moves import MoveMetrics
 from webhook.observe.process import LeaderStatus
 from webhook.observe.reclaim import ReclaimMetrics
 from webhook.observe.watchdog import Watchdog
@@ -102,7 +107,13 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
             )
             notifier = candidate.notifier
             state = EvictorState(
-                holder, candidate.lease, feed.readiness, candidate.unevictable, notify_problems=notifier.problems
+                holder,
+                candidate.lease,
+                feed.readiness,
+                candidate.unevictable,
+                candidate.moving,
+                idle_problem=candidate.idle_problem,
+                notify_problems=notifier.problems,
             )
             reporter = ReplicaReporter(connection, identity=candidate.lease.identity, describe=state.report)
             tasks += [
@@ -136,7 +147,8 @@ class _Candidate:
         identity = own_identity()
         self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=settings.timing)
         self.events = EventWriter(connection, component=COMPONENT, instance=identity)
-        self.owner_events = OwnerEventQueue(OwnerLookup(connection), self.events)
+        self._owners = OwnerLookup(connection)
+        self.owner_events = OwnerEventQueue(self._owners, self.events)
         self.notifier = Notifier(
             lambda: cluster_view.world.policy,
             logs,
@@ -150,8 +162,11 @@ class _Candidate:
         self._feed = feed
         self._logs = logs
         self._metrics = metrics
+        self._move_metrics = MoveMetrics(metrics.registry)
         self._repair_after_seconds = settings.repair_after_seconds
         self._manager: HoldManager | None = None
+        self._mover: Mover | None = None
+        self._idle: IdleGpus | None = None
         metrics.watch(
             largest_room=lambda: reclaim_snapshot.largest_room(cluster_view.reclaim_index, cluster_view.world),
             held_nodes=lambda: 0 if self._manager is None else len(self._manager.node_holds),
@@ -172,11 +187,18 @@ class _Candidate:
             is_leading=lambda: self.lease.is_leading,
             clock=self._connection.unix_time,
         )
-        reporter = EvictionReporter(context, notify_owner=self.owner_events.take, notify=self.notifier.note)
+        moves = MoveReporter(context, self._move_metrics, notify_owner=self.owner_events.take)
+        reporter = EvictionReporter(
+            context, notify_owner=self.owner_events.take, notify=self.notifier.note, moves=moves
+        )
         manager = self._manager = HoldManager(context, reporter, new_id=lambda: secrets.token_hex(ID_BYTES))
-        reclaimer = Reclaimer(context, manager, Executor(context), reporter)
+        executor = Executor(context)
+        mover = self._mover = Mover(context, manager, executor, moves)
+        reclaimer = Reclaimer(context, manager, executor, reporter, mover)
         repair = Repair(context, after_seconds=self._repair_after_seconds)
         lost_pods = LostPods(context)
+        idle_evictions = IdleEvictions(context, self._owners)
+        idle = self._idle = IdleGpus(context, idle_evictions, notify_owner=self.owner_events.take)
         dry_run = DryRun(
             cluster_view,
             why_stale=why_stale,
@@ -190,14 +212,23 @@ class _Candidate:
                 group.create_task(reclaimer.run())
                 group.create_task(repair.run())
                 group.create_task(lost_pods.run())
+                group.create_task(idle.run())
                 group.create_task(dry_run.run())
         finally:
-            self._manager = None
+            self._manager = self._mover = self._idle = None
             logs.event.info("no longer leading", identity=self.lease.identity)
 
     def unevictable(self) -> list[str]:
         """Return which borrowing pods cannot be evicted, and why; nothing while it does not lead."""
         return [] if self._manager is None else self._manager.unevictable.texts()
+
+    def moving(self) -> str:
+        """Return why it cannot plan moves; "" if it can, or does not lead."""
+        return "" if self._mover is None else self._mover.problem
+
+    def idle_problem(self) -> str:
+        """Return why the use of GPUs is not known; "" if it is, and while it does not lead."""
+        return "" if self._idle is None else self._idle.problem
 
     def _candidacy(self) -> LeaderStatus:
         lease = self.lease

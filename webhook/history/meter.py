@@ -44,6 +44,12 @@ class _Holding(NamedTuple):
     node: NodeName | None
     gang: GangId | None
     created: int
+    idle_since: int = 0
+
+    @property
+    def idle_key(self) -> UsageKey:
+        """What its GPUs count as besides, while they are not used."""
+        return self.key._replace(kind=UsageKind.HELD_IDLE)
 
     @property
     def place(self) -> PodUse | None:
@@ -90,6 +96,12 @@ class Meter:
                 if each is not None:
                     self._change(each.key, sign * each.gpus, now)
                     teams.add(each.key.team)
+                    if each.idle_since:
+                        self._change(each.idle_key, sign * each.gpus, now)
+            was_idle = is_first or (before is not None and bool(before.idle_since))
+            if holding is not None and holding.idle_since and not was_idle:  # it was idle before that was known
+                since = max(holding.idle_since, holding.created, now - MAX_INTERVALS * INTERVAL_SECONDS)
+                self.add(holding.idle_key, float(holding.gpus / ONE_GPU) * max(0.0, now - since), now)
             self.on_nodes.set(uid, None if holding is None else holding.place)
             start = self._starts.set(uid, None if holding is None else holding.job_pod, now=now)
             if start is not None and not is_first:
@@ -258,7 +270,8 @@ def holding_of(uid: Uid, world: World) -> _Holding | None:
     is_guaranteed = entry.is_unlabeled or entry.charge.tier is Tier.GUARANTEED  # as on the ledger
     kind = UsageKind.HELD_GUARANTEED if is_guaranteed else UsageKind.HELD_BORROWED
     key = UsageKey(kind, team, user, bounded(NO_MODEL if node is None else node.model))
-    return _Holding(key, entry.charge.gpus, pod.node, pod.gang, pod.created)
+    idle_since = pod.idle_since if world.policy.idle is not None else 0
+    return _Holding(key, entry.charge.gpus, pod.node, pod.gang, pod.created, idle_since)
 
 
 def _no_start(_start: Start) -> None:

@@ -39,6 +39,7 @@ class UsageSum(msgspec.Struct):
 
     `idle` were not held, None where no GPU can be attributed. `lost` is work of evicted pods that is done again,
     `saved` what they saved after their warning. `refused` are requests, `refused_gpus` what they asked for.
+    `held_idle` were held and not used, None where that is not known.
     """
 
     name: str
@@ -50,6 +51,7 @@ class UsageSum(msgspec.Struct):
     saved: float = 0.0
     refused: int = 0
     refused_gpus: float = 0.0
+    held_idle: float | None = None
 
     def rounded(self) -> "UsageSum":
         """Return it with numbers as they are printed."""
@@ -222,7 +224,7 @@ def _name(row: UsageRow, by: By) -> str | None:
         case By.USER:
             return key.user if key.team and key.kind is not UsageKind.UNUSED else None
         case By.MODEL:
-            return key.model if key.kind in (*_HELD, *OF_EVICTIONS, UsageKind.FREE) else None
+            return key.model if key.kind in (*_HELD, *OF_EVICTIONS, UsageKind.HELD_IDLE, UsageKind.FREE) else None
         case By.TIER:
             return _TIERS.get(key.kind)
 
@@ -238,6 +240,8 @@ def _add(found: UsageSum, row: UsageRow) -> None:
             found.guaranteed += hours
         case UsageKind.HELD_BORROWED:
             found.borrowed += hours
+        case UsageKind.HELD_IDLE:
+            found.held_idle = (found.held_idle or 0.0) + hours
         case UsageKind.WAITING:
             found.waiting += hours
         case UsageKind.LOST:

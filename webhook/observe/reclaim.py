@@ -8,6 +8,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from webhook.core.model.amount import ONE_GPU, Units
 from webhook.core.model.names import TeamName
 from webhook.core.reclaim.reclaim_plan import NoPlan
+from webhook.observe.idle import IdleMetrics
 from webhook.observe.process import Component, ProcessMetrics
 
 SEATED_BOUNDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -22,6 +23,7 @@ class ReclaimMetrics(ProcessMetrics):
 
     def __init__(self) -> None:
         super().__init__(Component.EVICTOR)
+        self.idle = IdleMetrics(self.registry)
         self._plans = self._counter("plans", "Waiting pods for which room was planned.", "team")
         self._victims = self._counter("victims", "Pods evicted, by the team that lost them.", "team")
         self._lost = self._counter(

@@ -8,8 +8,17 @@ from fractions import Fraction
 from typing import Final
 
 from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit
+from webhook.core.model.defragment_rules import DefragmentRules, Window
 from webhook.core.model.demand import Weights
 from webhook.core.model.gpu_shares import HAMI_SCHEDULER, SHARES
+from webhook.core.model.idle_rules import (
+    IdleOverride,
+    IdleRules,
+    IdleTerms,
+    SeriesLabels,
+    UtilizationMetric,
+    UtilizationSource,
+)
 from webhook.core.model.names import GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.model.notify_rules import NotifyRules, NotifyTarget, SecretHeader
 from webhook.core.model.policy import (
@@ -33,7 +42,7 @@ from webhook.core.model.selector import Operator, Requirement, Toleration
 from webhook.core.model.shape import Shape
 from webhook.core.model.tier import Tier
 from webhook.core.model.workload_rules import PodPath, WorkloadKind, WorkloadRules
-from webhook.policy import schema, selectors, teams
+from webhook.policy import idle, schema, selectors, teams
 from webhook.policy.builtin import built_in
 from webhook.policy.department_tree import Tree
 from webhook.policy.notify import Notify, Target
@@ -71,8 +80,10 @@ def build(draft: Draft) -> Policy:
         pools=tuple(sorted((_pool(pool.value) for pool in draft.pools), key=lambda pool: pool.name)),
         placement=_placement(placement),
         reclaim=_reclaim(draft.section("reclaim", schema.Reclaim()), defaults),
+        defragment=_defragment(draft.section("defragment", schema.Defragment())),
         queue=_queue(draft.section("queue", schema.Queue())),
         topology=TopologyRules(tuple(draft.section("topology", schema.Topology()).levels)),
+        idle=_idle(draft),
         resources={name: weight for name, weight in weights.items() if weight},
         ignored_resources=frozenset(name for name, weight in weights.items() if not weight),
         counts_replicas=any(resource.value.per_replica for resource in draft.resources.values()),
@@ -127,6 +138,7 @@ def _team(spec: teams.Team, tree: Tree) -> Team:
         on_no_room=spec.on_no_room,
         queue_depth=spec.queue_depth,
         departments=tree.above(spec.department),
+        idle=_idle_of_team(spec.idle),
     )
 
 
@@ -156,6 +168,50 @@ def _reclaim(spec: schema.Reclaim, defaults: teams.Defaults) -> ReclaimRules:
         protected_selectors=tuple(sorted(protected, key=repr)),
         start_within_seconds=spec.start_within,
     )
+
+
+def _defragment(spec: schema.Defragment) -> DefragmentRules:
+    return DefragmentRules(
+        on_demand=spec.on_demand,
+        window=None if spec.window is None else Window(*spec.window, spec.time_zone),
+        moves_per_hour=spec.moves_per_hour,
+        moves_per_workload=spec.moves_per_workload,
+        lost_seconds_per_gpu=spec.lost_per_gpu,
+        minimum_runtime_seconds=spec.minimum_runtime,
+        notice_seconds=spec.notice,
+    )
+
+
+def _idle(draft: Draft) -> IdleRules | None:
+    found = draft.sections.get("idle")
+    if found is None:
+        return None
+    spec: idle.Idle = found.value
+    metrics = tuple(UtilizationMetric(each.name, each.full, each.whole_gpus) for each in spec.metrics)
+    labels, selectors_of = spec.labels, (each for each in spec.exempt if isinstance(each, selectors.Selector))
+    return IdleRules(
+        UtilizationSource(
+            url=spec.prometheus.url,
+            series=tuple(sorted(spec.series.items())),
+            metrics=metrics or idle.METRICS[spec.exporter],
+            labels=SeriesLabels(tuple(labels.namespace), tuple(labels.pod), tuple(labels.gpu), tuple(labels.part)),
+            interval_seconds=spec.interval,
+            ca_file=spec.prometheus.ca_file or "",
+            token_file=spec.prometheus.bearer_token_file or "",
+        ),
+        IdleTerms(spec.below, spec.for_, frozenset(spec.actions)),
+        share_percent=spec.share,
+        startup_seconds=spec.startup,
+        notice_seconds=spec.notice,
+        exempt_namespaces=_unique(each for each in spec.exempt if isinstance(each, str)),
+        exempt_selectors=tuple(sorted({_selector(each).requirements for each in selectors_of}, key=repr)),
+    )
+
+
+def _idle_of_team(spec: idle.IdleOfTeam | None) -> IdleOverride | None:
+    if spec is None:
+        return None
+    return IdleOverride(spec.below, spec.for_, None if spec.actions is None else frozenset(spec.actions))
 
 
 def _queue(spec: schema.Queue) -> QueueRules:

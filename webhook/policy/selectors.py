@@ -1,11 +1,11 @@
 """Parts of a policy file with Kubernetes' own syntax: label selectors, node affinity, tolerations. See schema.py."""
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from webhook.core.model.selector import Effect, Operator
-from webhook.policy.field_types import Key, LabelValue, Text
+from webhook.policy.field_types import Key, LabelValue, NamespaceGlob, Text
 from webhook.policy.problems import described
 from webhook.policy.spec import Spec
 from webhook.policy.values import any_label_value, is_integer
@@ -82,3 +82,9 @@ class Toleration(Spec):
         if self.operator == "Equal" and self.key is None:
             raise ValueError("operator Equal needs a key; use Exists to tolerate every taint")
         return self
+
+
+Protected = Annotated[
+    Annotated[NamespaceGlob, Tag("a namespace")] | Annotated[Selector, Tag("a selector")],
+    Discriminator(lambda value: "a selector" if isinstance(value, dict | Selector) else "a namespace"),
+]

@@ -29,6 +29,7 @@ from webhook.policy.field_types import (
     TeamRef,
     Weight,
 )
+from webhook.policy.idle import IdleOfTeam
 from webhook.policy.selectors import Selector
 from webhook.policy.spec import Spec
 from webhook.policy.values import one_department
@@ -89,6 +90,7 @@ class Team(Spec):
     queue_depth: QueueDepth | None = Field(
         default=None, description="The maximum number of the team's pods in the queue. Default: queue.depth."
     )
+    idle: IdleOfTeam | None = Field(default=None, description="The team's own terms of idle GPUs. Default: idle.")
 
     department: Annotated[Name, BeforeValidator(one_department)] | None = Field(
         default=None, description="The department that the team belongs to. Default: none."

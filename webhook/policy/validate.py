@@ -12,6 +12,7 @@ from webhook.policy.department_tree import check_tree
 from webhook.policy.departments import Department
 from webhook.policy.document import Document
 from webhook.policy.field_errors import expected_one_of, field_errors
+from webhook.policy.idle import Idle
 from webhook.policy.located import Located
 from webhook.policy.notify import Notify
 from webhook.policy.problems import Path, Problem, described
@@ -121,8 +122,10 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "defaults": Defaults,
     "placement": schema.Placement,
     "reclaim": schema.Reclaim,
+    "defragment": schema.Defragment,
     "queue": schema.Queue,
     "topology": schema.Topology,
+    "idle": Idle,
     "priorityClasses": schema.PriorityClasses,
     "workloads": Workloads,
     "notify": Notify,

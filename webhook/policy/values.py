@@ -4,8 +4,11 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from webhook.core.model.amount import UNLIMITED, Limit, parse_gpus
+from webhook.core.model.defragment_rules import UTC_NAME
 from webhook.core.model.duration import parse_seconds
 from webhook.core.model.names import DEVICE_CLASS, UNASSIGNED
 from webhook.core.model.pod import DEFAULT_GRACE_SECONDS
@@ -16,6 +19,7 @@ MAX_GPUS: Final = 1_000_000_000  # keeps every sum of GPU units within 64 bits
 
 MAX_WEIGHT: Final = 1_000_000
 MAX_QUEUE_DEPTH: Final = 100_000
+MAX_MOVES: Final = 1000
 
 AMOUNT: Final = r"(0|[1-9][0-9]*)(\.[0-9]+|/[1-9][0-9]*)?"
 CORES: Final = r"[0-9]{1,6}(\.[0-9]{1,3}|m)?"
@@ -23,16 +27,20 @@ BYTES: Final = r"[0-9]{1,12}(Ki|Mi|Gi|Ti)?"
 LABEL_VALUE: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 DNS_SUBDOMAIN: Final = rf"{DNS_LABEL}(\.{DNS_LABEL})*"
+WINDOW: Final = r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-4]):([0-5][0-9])"
 HOST_PATH: Final = r"(/(?!\.{1,2}(/|$))[-A-Za-z0-9._@:+=,]+)+"
 NAMESPACE_GLOB: Final = r"[-a-z0-9*?]+"
 _FIELD: Final = r"[A-Za-z_][-A-Za-z0-9_]*"
 
 LEAST_GANG_SECONDS: Final = 10
 LONGEST_GANG_SECONDS: Final = 24 * 3600
+_WINDOW: Final = re.compile(WINDOW)
+_HOURS: Final = 24
 _MAX_NUMBER = 40  # characters of a number
 _MAX_NAME = 63  # longest label value, namespace name and name part of a key
 _MAX_SUBDOMAIN = 253
 _MAX_PATH = 4096
+_WHOLE = 100
 _BINARY = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}
 
 
@@ -63,6 +71,8 @@ api_group: Final = _matching(
 """Checks an API group other than the core one, whose kinds are all built in."""
 kind_name: Final = _matching(r"[A-Z][A-Za-z0-9]*", _MAX_NAME, "letters and digits, a capital first, such as PyTorchJob")
 resource_plural: Final = _matching(DNS_LABEL, _MAX_NAME, "lower-case letters and digits, such as pytorchjobs")
+metric_name: Final = _matching(r"[A-Za-z_:][A-Za-z0-9_:]*", _MAX_SUBDOMAIN, "letters, digits, _ and :")
+series_label: Final = _matching(r"[A-Za-z_][A-Za-z0-9_]*", _MAX_SUBDOMAIN, "letters, digits and _, such as job")
 field_path: Final = _matching(
     rf"{_FIELD}(\.{_FIELD})*", _MAX_SUBDOMAIN, "names of fields with dots between, such as spec.template"
 )
@@ -123,6 +133,26 @@ def gang_timeout(value: int) -> int:
     return value
 
 
+def daily_window(value: object) -> tuple[int, int]:
+    """Parse a time of day such as 02:00-05:00 into minutes after midnight: where it begins and where it ends."""
+    found = _WINDOW.fullmatch(value) if isinstance(value, str) else None
+    if found is not None:
+        hour, minute, last_hour, last_minute = map(int, found.groups())
+        if found.group(1, 2) != found.group(3, 4) and not (last_hour == _HOURS and last_minute):
+            return 60 * hour + minute, 60 * last_hour + last_minute
+    raise ValueError(f"expected a time of day such as 02:00-05:00, got {described(value)}")
+
+
+def time_zone(value: str) -> str:
+    """Check the name of a time zone: one that this machine knows."""
+    try:
+        if value != UTC_NAME:
+            ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"expected a time zone such as Europe/Berlin, got {described(value)}") from None
+    return value
+
+
 def seconds_limit(value: object) -> Limit:
     """Parse a duration, or the word unlimited."""
     if value == UNLIMITED.value:
@@ -153,6 +183,37 @@ def size(value: object) -> int:
 def is_integer(text: str) -> bool:
     """Whether the operators Gt and Lt can compare with this text."""
     return re.fullmatch(r"-?[0-9]{1,18}", text) is not None
+
+
+def percent(value: object) -> int:
+    """Parse a percentage of whole numbers from 1 to 100: 5 or "5%"."""
+    text = str(value).removesuffix("%") if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    if not re.fullmatch(r"[0-9]{1,3}", text) or not 1 <= int(text) <= _WHOLE:
+        raise ValueError(f"expected a percentage from 1% to {_WHOLE}%, got {described(value)}")
+    return int(text)
+
+
+def between(least: int, most: int) -> Callable[[int], int]:
+    """Return a check of a duration in seconds."""
+
+    def check(value: int) -> int:
+        if not least <= value <= most:
+            raise ValueError(f"expected from {least}s to {most // 60}m, got {value}s")
+        return value
+
+    return check
+
+
+def http_url(value: str) -> str:
+    """Check the URL of a server: http or https, a host, no user, query or fragment."""
+    try:
+        parts = urlsplit(value)
+        is_plain = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        is_plain = False
+    if not is_plain or len(value) > _MAX_PATH or not re.fullmatch(r"[!-~]+", value) or re.search(r"[@?#\\]", value):
+        raise ValueError(f"expected a URL such as https://prometheus.monitoring.svc:9090, got {described(value)}")
+    return value.rstrip("/")
 
 
 def weight(value: object) -> int | Fraction:

@@ -24,6 +24,7 @@ HOST = "fairgate.fairgate-system.svc"
 DOCUMENT = b"""apiVersion: fairgate.dev/v1alpha1
 kind: Policy
 teams: [{name: vision, namespaces: [vision], gpus: {guaranteed: 4, limit: 8}}]
+idle: {prometheus: {url: "http://prometheus:9090"}, series: {job: dcgm}}
 """
 FILES = {"policy.yaml": DOCUMENT}
 POLICY = parse(FILES, origin="here")

@@ -195,3 +195,27 @@ def test_a_limit_of_the_command_line(run):
     printed = run("--limit", "2").stdout.splitlines()
     assert [line.split()[0] for line in printed if line.startswith(("gpu-", "mig-", "t4-"))] == ["gpu-1", "gpu-2"]
     assert "+5 nodes: --limit or -o json shows them" in printed
+
+
+def test_idle_pods_have_a_column_a_line_and_rows():
+    objects = sample_world.objects()
+    for each in objects:
+        if each["kind"] == "Pod" and each["metadata"]["name"] == "eval":
+            marks = each["metadata"].setdefault("annotations", {})
+            marks["fairgate.dev/idle-since"] = "2026-01-01T00:00:00Z"
+    text = sample_world.POLICY + 'idle: {prometheus: {url: "http://p:9090"}, series: {job: dcgm}}\n'
+    world = world_of(WorldObjects(tuple(objects)), parse({"p.yaml": text.encode()}, origin="p"), name="w")
+    board = board_of(world)
+    printed = printed_as(board, Look())
+    assert "held idle" in printed.splitlines()[0]
+    assert "1 pod of team vision does not use 4 GPUs: vision/eval" in printed
+    report = report_of(board, [], idle_unknown="it answered 403")
+    (row,) = report.idle
+    assert (row.pod, row.team, row.tier, row.gpus, row.since) == (
+        "vision/eval",
+        "vision",
+        "preemptible",
+        "4",
+        "2026-01-01T00:00:00Z",
+    )
+    assert report.idle_unknown == "it answered 403"

@@ -41,7 +41,10 @@ class Said(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A pod that someone creates. `gang` is the size of its gang, 0 for none; `is_grouped`: that is a PodGroup."""
+    """A pod that someone creates. `gang` is the size of its gang, 0 for none; `is_grouped`: that is a PodGroup.
+
+    `is_idle`: on a node it does not use its GPUs.
+    """
 
     team: str
     gpus: int
@@ -50,12 +53,13 @@ class Asked(NamedTuple):
     gang: int = 0
     is_gone: bool = False
     is_grouped: bool = False
+    is_idle: bool = False
 
 
 class Setup(NamedTuple):
     """A policy, the nodes' sizes, the pods that come one after the other, and the one that is asked about.
 
-    `grows`: Karpenter brought the nodes.
+    `grows`: Karpenter brought the nodes. `measures_use`: what follows for pods that do not use their GPUs.
     """
 
     shares: tuple[tuple[int, int], ...]
@@ -68,6 +72,7 @@ class Setup(NamedTuple):
     before: tuple[Asked, ...]
     asked: Asked
     grows: bool = False
+    measures_use: bool = False
 
 
 _asked = st.builds(
@@ -79,6 +84,7 @@ _asked = st.builds(
     gang=st.sampled_from([0, 0, 0, 2, 3]),
     is_gone=st.sampled_from([False, False, True]),
     is_grouped=st.booleans(),
+    is_idle=st.booleans(),
 )
 setups = st.builds(
     Setup,
@@ -92,6 +98,7 @@ setups = st.builds(
     before=st.lists(_asked, max_size=7).map(tuple),
     asked=_asked,
     grows=st.sampled_from([False, False, True]),
+    measures_use=st.booleans(),
 )
 
 
@@ -111,6 +118,9 @@ def policy_of(setup):
         "defaults": waits,
         "queue": {"depth": setup.depth},
     }
+    if setup.measures_use:
+        source = {"prometheus": {"url": "http://p:9090"}, "series": {"job": "dcgm"}}
+        text["idle"] = source | {"actions": ["prefer", "demote"]}
     if setup.lab:
         guaranteed = sum(share for share, _ in setup.shares)
         text["departments"] = [{"name": "lab", "gpus": {"guaranteed": guaranteed, "limit": max(setup.lab, guaranteed)}}]
@@ -168,7 +178,7 @@ class Cluster:
             manifest = manifest_of(asked, f"p{number}")
             said, stored, _ = self.webhook(manifest)
             if said.outcome != "refused":
-                self.add(stored, said, number)
+                self.add(stored, said, number, is_idle=asked.is_idle)
         gone = {f"p{number}" for number, asked in enumerate(setup.before) if asked.is_gone}
         self.objects = [each for each in self.objects if each["metadata"]["name"] not in gone]
         for number, why in setup.closed.items():
@@ -183,7 +193,7 @@ class Cluster:
     def world(self):
         return world_of(self.reading, self.policy, name="w")
 
-    def add(self, stored, said, number):
+    def add(self, stored, said, number, *, is_idle=False):
         """Store a pod as the API server does, and bind it where the webhook sent it."""
         stored["metadata"] |= {
             "uid": f"uid-{stored['metadata']['name']}",
@@ -192,6 +202,8 @@ class Cluster:
         if said.node is not None:
             stored["spec"]["nodeName"] = said.node
             stored["status"] = {"phase": "Running"}
+            if is_idle:
+                stored["metadata"]["annotations"][keys.IDLE_SINCE] = "2026-11-25T10:30:00Z"
         else:
             stored["status"] = {"phase": "Pending"}
         self.objects.append(stored)

@@ -142,3 +142,18 @@ def test_what_cannot_be_read_is_said_in_a_line_with_status_2(arguments, why):
 @pytest.mark.parametrize("text", ["90m", "2w", "2023-11-14", "2023-11-14T22:15:00+01:00", "2023-11-14 22:15"])
 def test_ages_and_times_are_understood(path, text):
     assert run("--history", path, "--since", text).exit_code == 0
+
+
+def test_what_was_held_and_not_used_comes_first(tmp_path):
+    held = row("held_idle", 3 * HOUR, team="vision", user="ada", model=A100)
+    path = history(tmp_path / "idle.db", [*ROWS, held])
+    lines = run("--history", path, *RANGE).output.splitlines()
+    assert lines[:4] == [
+        "team    held idle  guaranteed  borrowed  idle  waiting  lost  saved  refused  GPUs refused",
+        "vision       3.00        12.0      0.00  3.00     0.00  0.00   0.00        0          0.00",
+        "nlp             -        0.00      0.50     -     0.00  0.25   0.10        3          24.0",
+        "total        3.00        12.0      0.50  2.00     0.00  0.25   0.10        3          24.0",
+    ]
+    assert "Held idle: GPUs of pods that did not use them, 24.0% of what was held." in lines
+    (vision, _) = csv.DictReader(io.StringIO(run("--history", path, *RANGE, "-o", "csv").output))
+    assert (vision["held_idle"], vision["idle"]) == ("3.0", "3.0")

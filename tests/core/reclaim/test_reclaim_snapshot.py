@@ -1,10 +1,13 @@
 """Which pods are entitled to room, and the inputs of a plan."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support import make
+from tests.core.support.idle import rules
 from tests.core.support.make import gpus
 from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed, reclaim_pod, take
 from webhook.core.model.names import NodeName
@@ -17,6 +20,7 @@ from webhook.core.reclaim.reclaim_snapshot import (
     largest_room,
     over_share,
     pods_within_share,
+    preferred,
     rising,
     select_pods,
     take_snapshot,
@@ -233,3 +237,38 @@ def test_a_lender_keeps_its_share(sizes, share):
     gone = [victim for move in planned(reclaim_index, world).moves for victim in move.victims]
     assert all(victim.uid >= f"a{share:02}" for victim in gone)
     assert 40 - len(gone) >= share
+
+
+@pytest.mark.parametrize(
+    ("actions", "want"),
+    [(("prefer",), ["idle-0", "idle-1"]), (("report", "demote", "evict"), ["busy-0", "busy-1"])],
+    ids=["preferred", "not preferred"],
+)
+def test_idle_borrowers_are_the_first_victims(actions, want):
+    """Those that use their GPUs started later, and would lose less work."""
+    idle = [borrower(f"idle-{n}", 5, on="n0", created=1) for n in range(2)]
+    idle = [replace(each, pod=each.pod._replace(idle_since=2)) for each in idle]
+    busy = [borrower(f"busy-{n}", 5, on="n1", created=50_000) for n in range(2)]
+    policy = make.policy(make.team(guaranteed=0), make.team("team-b"), idle=rules(*actions))
+    reclaim_index, world = indexed(*idle, *busy, asker("b", 10), policy=policy, nodes=2)
+    (move,) = planned(reclaim_index, world).moves
+    assert sorted(victim.uid for victim in move.victims) == want
+    assert preferred(reclaim_index, world) == ({"idle-0", "idle-1"} if "prefer" in actions else set())
+
+
+def test_on_one_node_the_idle_borrower_goes_though_it_would_lose_more_work():
+    idle = borrower("idle", 5, on="n0", created=1)
+    idle = replace(idle, pod=idle.pod._replace(idle_since=2))
+    policy = make.policy(make.team(guaranteed=0), make.team("team-b"), idle=rules("prefer"))
+    reclaim_index, world = indexed(
+        idle, borrower("busy", 5, on="n0", created=50_000), asker("b", 5), policy=policy, nodes=1
+    )
+    (move,) = planned(reclaim_index, world).moves
+    assert [victim.uid for victim in move.victims] == ["idle"]
+    assert move.cost.used == 0
+
+
+def test_without_rules_no_pod_is_preferred():
+    pod = borrower("a", on="n0")
+    reclaim_index, world = indexed(replace(pod, pod=pod.pod._replace(idle_since=2)))
+    assert preferred(reclaim_index, world) == set()

@@ -109,13 +109,16 @@ def scenes(draw, *, nodes=3, size=6):
                         gang=draw(st.sampled_from([None, None, None, "g", "h"])),
                         guards=draw(st.sampled_from([(), (), (GuardId("one"),)])),
                         until=draw(st.sampled_from([0, 0, 0, NOW + 1])),
+                        is_idle=draw(st.sampled_from([False, False, True])),
                     )
                 )
             else:
                 others.append(victim(f"o{place}-{room}", count, on=f"n{place}"))
     over = {TeamName("team-a"): gpus(draw(st.integers(0, 3))), TeamName("team-c"): gpus(1)}
     order = tuple(draw(st.permutations(ReclaimCost)))
-    return scene(victims, nodes=nodes, size=size, others=others, over_share=over, left={GuardId("one"): 1}, order=order)
+    idle = {each.uid for each in victims if each.is_idle} if draw(st.booleans()) else set()
+    left = {GuardId("one"): 1}
+    return scene(victims, nodes=nodes, size=size, others=others, over_share=over, left=left, order=order, idle=idle)
 
 
 def units(scene_):
@@ -152,6 +155,7 @@ def cost(scene_, chosen, lacking):
         lost_work=sum(each.demand.gpus * (NOW - each.saved_at) for each in members),
         over_share=sum(each.demand.gpus * (most - scene_.over_share[each.team]) for each in members),
         age=sum(NOW - each.started_at for each in members),
+        used=sum(each.demand.gpus for each in members if each.uid not in scene_.idle) if scene_.idle else 0,
     )
 
 

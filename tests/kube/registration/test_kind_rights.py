@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.core.support.idle import rules
+from tests.core.support.make import policy
 from webhook.kube.kinds.table import BUILT_IN
-from webhook.kube.registration.kind_rights import Component, kind_roles, kind_rules
+from webhook.kube.registration.kind_rights import NOTEBOOKS, Component, kind_roles, kind_rules
 
 PAGES = {Component.SERVER: "operations.md", Component.EVICTOR: "evictor.md"}
 
@@ -33,6 +35,15 @@ def test_the_evictor_changes_nothing_and_the_server_only_what_retries():
     assert {verb for *_, verb in granted(Component.EVICTOR)} == {"get", "list", "watch"}
     patched = {(group, resource) for group, resource, verb in granted(Component.SERVER) if verb == "patch"}
     assert patched == {(row.kind.group, row.kind.resource) for row in BUILT_IN if row.is_retried}
+
+
+@pytest.mark.parametrize(
+    ("actions", "want"), [(("report", "evict"), True), (("report", "demote"), False)], ids=["it evicts", "it does not"]
+)
+def test_notebooks_may_be_patched_only_where_policy_evicts_idle_pods(actions, want):
+    (evictor,) = [each for each in kind_roles(policy(idle=rules(*actions))) if "evictor" in each["metadata"]["name"]]
+    assert (NOTEBOOKS in evictor["rules"]) is want
+    assert NOTEBOOKS not in kind_rules(Component.EVICTOR)
 
 
 @pytest.mark.parametrize("component", Component)

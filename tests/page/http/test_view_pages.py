@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli import sample_world
 from tests.page.support.pages import policy_of, served, state_of
+from tests.page.views.test_teams import idle_state
 from webhook.page.views.usage_history import Point
 from webhook.page.views.waiting_row import COLUMNS
 
@@ -124,3 +125,13 @@ def test_a_state_that_is_out_of_date_says_since_when():
     with served(state) as page:
         page.enter()
         assert "Out of date:" in page.get("/teams")[1]
+
+
+def test_pods_that_do_not_use_their_gpus_are_listed_where_that_is_measured(page):
+    assert "Held and not used" not in page.get("/teams")[1]
+    with served(idle_state()) as measured:
+        measured.enter()
+        body = measured.get("/teams")[1]
+        assert "Held and not used" in body
+        assert all(name in body for name in ("train-0", "eval"))
+        assert '<td class="number" data-label="held idle">8</td>' in body

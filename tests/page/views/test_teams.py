@@ -1,7 +1,8 @@
 """Teams and departments as rows, their bars, and who sees which."""
 
-from tests.page.support.pages import policy_of, state_of
-from webhook.page.views.teams import Bar, share_rows
+from tests.cli import sample_world
+from tests.page.support.pages import policy_of, sample_objects, state_of
+from webhook.page.views.teams import Bar, idle_rows, share_rows
 from webhook.page.views.viewer import EVERYTHING, Viewer
 
 TREE = """
@@ -42,3 +43,24 @@ def test_a_viewer_of_one_namespace_sees_its_team_and_holders_there_alone():
     assert (row.name, row.depth) == ("vision", 0)
     assert all(name.startswith("vision/") for name, _ in row.holders)
     assert share_rows(state_of().world, Viewer("x", frozenset({"elsewhere"}))) == []
+
+
+IDLE = sample_world.POLICY + 'idle: {prometheus: {url: "http://p:9090"}, series: {job: dcgm}}\n'
+
+
+def idle_state():
+    """The sample world, in which two pods do not use their GPUs."""
+    objects = sample_objects()
+    for each in objects:
+        if each["kind"] == "Pod" and each["metadata"]["name"] in ("train-0", "eval"):
+            each["metadata"]["annotations"]["fairgate.dev/idle-since"] = "2026-11-22T10:00:00Z"
+    return state_of(objects, policy=policy_of(IDLE))
+
+
+def test_idle_pods_are_listed_those_that_hold_most_first():
+    world = idle_state().world
+    rows = idle_rows(world, EVERYTHING, most=10)
+    assert [(row.name, row.team) for row in rows] == [("eval", "vision"), ("train-0", "vision")]
+    assert [row.gpus for row in idle_rows(world, EVERYTHING, most=1)] == [rows[0].gpus]
+    assert by_name(share_rows(world, EVERYTHING))["vision"].idle == "8"
+    assert idle_rows(world, Viewer("x", frozenset({"nlp"})), most=10) == []

@@ -27,6 +27,7 @@ class Check(StrEnum):
     LEDGER = "ledger"
     PODS = "pods"
     NODES = "nodes"
+    IDLE = "idle"
     AUTOSCALERS = "autoscalers"
     NOTIFY = "notify"
     COEXISTENCE = "coexistence"

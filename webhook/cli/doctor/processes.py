@@ -94,20 +94,22 @@ def check_leader(found: Processes) -> list[Finding]:
 
 
 def check_evictor(found: Processes, policy: Policy | None) -> list[Finding]:
-    """Check that an evictor leads, if any team has a guaranteed share."""
-    check = Check.EVICTOR
-    if not found.alive and policy is not None and not any(team.gpus.guaranteed for team in policy.teams):
+    """Check that an evictor leads, if any team has a guaranteed share, or pods are to be moved."""
+    check, moves = Check.EVICTOR, policy is not None and policy.defragment.is_on
+    if not (found.alive or moves or policy is None or any(team.gpus.guaranteed for team in policy.teams)):
         return skipped(check, "no evictor reports, and no team has a guaranteed share to reclaim")
     if not found.alive:
         return wrong(
             check,
-            ["no evictor reports: borrowed GPUs are not reclaimed"],
+            [f"no evictor reports: borrowed GPUs are not reclaimed{', and no pods are moved' if moves else ''}"],
             "start one (`fairgate evict`; in the chart evictor.enabled), or skip this check with --skip evictor",
         )
     messages = [f"{each.name} is not ready: {why}" for each in found.alive for why in each.report.not_ready]
     problems = [*_silent(check, found.silent), *wrong(check, messages, _LOGS)]
     texts = [text for each in found.alive for text in each.report.unevictable]
     problems += wrong(check, [f"a borrowing pod cannot be evicted: {text}" for text in texts], _UNEVICTABLE)
+    texts = [f"{each.name} moves no pods: {each.report.moving}" for each in found.alive if each.report.moving]
+    problems += wrong(check, texts, "its rights are those of `fairgate manifests`: apply them again")
     elected = _election(check, found, "evictor", "only the leader evicts")
     return problems + [each for each in elected if each.remedy] or elected
 
@@ -209,6 +211,22 @@ def check_nodes(found: Iterable[Process]) -> list[Finding]:
     maintained = ", ".join(text for report in leaders for text in report.maintained)
     text = "no node rejects the pods that it gets" + (f"; in maintenance: {maintained}" if maintained else "")
     return wrong(Check.NODES, rejecting, remedy) or ok(Check.NODES, text)
+
+
+def check_idle(found: Iterable[Process], policy: Policy | None) -> list[Finding]:
+    """Check that the evictor knows which pods use their GPUs, by the leader's report; without a leader no result.
+
+    There is none either where policy does not ask for that.
+    """
+    check, leaders = Check.IDLE, [each.report for each in found if each.report.leading]
+    if policy is None or policy.idle is None or not leaders:
+        return []
+    problems = [each.idle_problem for each in leaders if each.idle_problem]
+    remedy = "no pod counts as idle until then: check the section idle, its files, and that Prometheus scrapes "
+    messages = [f"the use of GPUs is not known: {text}" for text in problems]
+    return wrong(check, messages, f"{remedy}the exporter; docs/idle.md#checks") or ok(
+        check, f"{policy.idle.source.url} answers with the utilization of GPUs"
+    )
 
 
 def _team(ledger: Mapping[str, Any]) -> str:

@@ -40,7 +40,15 @@ from webhook.kube.registration.static_registration import NOT_STATIC, StaticRegi
 from webhook.observe.process import Component
 from webhook.policy.load import load
 
-_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES, Check.AUTOSCALERS, Check.NOTIFY)
+_OF_REPORTS: Final = (
+    Check.SERVER,
+    Check.LEADER,
+    Check.EVICTOR,
+    Check.NODES,
+    Check.IDLE,
+    Check.AUTOSCALERS,
+    Check.NOTIFY,
+)
 
 
 class DoctorReport(msgspec.Struct):
@@ -109,6 +117,7 @@ def judge(observed: Observations) -> list[Finding]:
     now = evidence.now if evidence.now is not None else time.time()
     findings = registration.check_kubernetes(evidence.version)
     servers: tuple[processes.Process, ...] = ()
+    evictors_alive: tuple[processes.Process, ...] = ()
     processes_alive: tuple[processes.Process, ...] = ()
     if isinstance(evidence.replicas, ReadForbidden):
         for check in _OF_REPORTS:
@@ -117,7 +126,8 @@ def judge(observed: Observations) -> list[Finding]:
         report = evidence.replicas.value or Report()
         found = processes.processes_of(report, Component.SERVER, now=now)
         evictors = processes.processes_of(report, Component.EVICTOR, now=now)
-        servers, processes_alive = found.alive, (*found.alive, *evictors.alive)
+        servers, evictors_alive = found.alive, evictors.alive
+        processes_alive = (*servers, *evictors_alive)
         findings += processes.check_server(found, evidence.deployments)
         findings += processes.check_leader(found)
         findings += processes.check_evictor(evictors, policy)
@@ -138,6 +148,7 @@ def judge(observed: Observations) -> list[Finding]:
     findings += pods.check_pods(evidence.large_pods)
     if not isinstance(evidence.replicas, ReadForbidden):
         findings += processes.check_nodes(servers)
+        findings += processes.check_idle(evictors_alive, policy)
         findings += autoscalers.check_autoscalers(servers)
         findings += processes.check_notify(processes_alive, policy)
     return findings + ok(Check.COEXISTENCE, evidence.others.text)

@@ -61,6 +61,8 @@ def to_steps(explained: ExplainedSubject, *, policy_hash: str, width: int, is_co
             screen.show(Text(line, style="yellow"))
         if subject.existing.stage_text:
             screen.show(Text(f"Stage {subject.existing.stage}: {subject.existing.stage_text}.", style="yellow"))
+        if subject.existing.idle_text:
+            screen.show(Text(f"Idle: {subject.existing.idle_text}.", style="yellow"))
         screen.show(Text(_existing_line(subject.existing, policy_hash)))
         if subject.existing.state is not PodState.QUEUED:
             screen.show(Text("If it came now, without itself:"))
@@ -126,7 +128,8 @@ def _steps(explained: ExplainedSubject) -> Iterator[tuple[str, list[Part]]]:
     if lines := list(reclaim_lines(explained)):
         yield "reclaim", [Text(line, style="yellow") for line in lines]
     if explained.moves is not None:
-        yield "moves", [Text(line, style="yellow") for line in move_lines(explained.moves)]
+        lines = list(move_lines(explained.moves, are_made=explained.are_moves_made))
+        yield "moves", [Text(line, style="yellow") for line in lines]
     if lines := list(event_lines(explained.details.events, now=explained.now)):
         yield "events", [Text(line) for line in lines]
     if instead := list(_instead(explanation)):

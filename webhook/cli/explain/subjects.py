@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from webhook.core.explain.idle_pods import idle_text
 from webhook.core.explain.unusual_pods import stage_text
 from webhook.core.gangs.gang_plans import GangPlan
 from webhook.core.model.decision import Deny
@@ -39,6 +40,7 @@ class Existing:
     `state` is what it does now, and `since` the time at which that began or at which it was created, "" for unknown.
     `evict_at` and `evict_for` announce its eviction, "" without one; `evicted_at` is when it was evicted. `stage` is
     where it is in its life, "" where that is not known, and `stage_text` what is unusual about it, "" for nothing.
+    `idle_text` says that it does not use its GPUs, "" if it does or nothing is known.
     """
 
     node: str
@@ -52,6 +54,7 @@ class Existing:
     evicted_at: str = ""
     stage: str = ""
     stage_text: str = ""
+    idle_text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ def subject_of_pod(pod: Mapping[str, Any], *, namespace: str, world: World, pods
         _evicted_at(pod),
         "" if stage is None else str(stage),
         "" if found is None or stage is None else stage_text(found, stage),
+        "" if found is None else idle_text(found, world.policy),
     )
     template = read_template(pod, namespace=Namespace(namespace), world=world)
     title = title or f"Pod {namespace}/{text(metadata.get('name'))}"

@@ -51,6 +51,7 @@ class TeamReport(msgspec.Struct, rename="camel", omit_defaults=True):
     department: Annotated[str, msgspec.Meta(description="the department above it; left out where there is none")] = ""
     queued: Annotated[int, msgspec.Meta(description="pods in line, uncharged; left out if there are none")] = 0
     queued_gpus: Annotated[str, msgspec.Meta(description="what they ask for; left out if there are none")] = ""
+    idle: Annotated[str, msgspec.Meta(description="what pods hold and do not use; left out if there is none")] = ""
 
 
 class DeviceReport(msgspec.Struct):
@@ -95,6 +96,9 @@ class NodeReport(msgspec.Struct, omit_defaults=True):
     held: Annotated[
         bool, msgspec.Meta(description="its free GPUs are kept for waiting pods; left out if they are not")
     ] = False
+    arriving: Annotated[
+        list[str], msgspec.Meta(description="pods that are moved here; left out if there are none")
+    ] = []
 
 
 class FreeReport(msgspec.Struct, rename="camel"):
@@ -126,6 +130,16 @@ class UnusualReport(msgspec.Struct):
     message: str
 
 
+class IdleReport(msgspec.Struct):
+    """A pod that holds GPUs and does not use them."""
+
+    pod: Annotated[str, msgspec.Meta(description="NAMESPACE/NAME")]
+    team: str
+    tier: str
+    gpus: Annotated[str, msgspec.Meta(description=_GPUS)]
+    since: str
+
+
 class StatusReport(msgspec.Struct, rename="camel", omit_defaults=True):
     """The output of `fairgate status`."""
 
@@ -141,12 +155,20 @@ class StatusReport(msgspec.Struct, rename="camel", omit_defaults=True):
     unusual: Annotated[
         list[UnusualReport], msgspec.Meta(description="pods whose charge may surprise; left out if there are none")
     ] = []
+    idle: Annotated[
+        list[IdleReport], msgspec.Meta(description="pods that do not use their GPUs; left out if there are none")
+    ] = []
+    idle_unknown: Annotated[
+        str, msgspec.Meta(description="why it is not known which pods use their GPUs; left out if it is")
+    ] = ""
     notify: Annotated[
         list[str], msgspec.Meta(description="targets that messages to people do not reach; left out if there are none")
     ] = []
 
 
-def report_of(board: Board, left_out: list[str], unreached: Sequence[str] = ()) -> StatusReport:
+def report_of(
+    board: Board, left_out: list[str], unreached: Sequence[str] = (), *, idle_unknown: str = ""
+) -> StatusReport:
     """Return a board as data; `unreached` are targets of messages."""
     return StatusReport(
         [_team(team) for team in board.teams],
@@ -160,6 +182,18 @@ def report_of(board: Board, left_out: list[str], unreached: Sequence[str] = ()) 
             )
             for each in board.unusual
         ],
+        [
+            IdleReport(
+                f"{pod.namespace}/{pod.name}",
+                each.team,
+                pod.tier_label or "",
+                format_gpus(pod.demand.gpus),
+                written_at(pod.idle_since),
+            )
+            for each in board.idle
+            for pod in each.pods
+        ],
+        idle_unknown,
         list(unreached),
     )
 
@@ -204,6 +238,7 @@ def _team(team: TeamRow) -> TeamReport:
         team.department or "",
         team.queued,
         format_gpus(team.queued_gpus) if team.queued else "",
+        format_gpus(team.idle) if team.idle else "",
     )
 
 
@@ -211,9 +246,8 @@ def _node(node: NodeRow) -> NodeReport:
     rejecting = [
         RejectingReport(each.team, each.rejections, each.reason, written_at(each.until)) for each in node.rejecting
     ]
-    return NodeReport(
-        node.name, node.model, node.state, [_group(group) for group in node.groups], rejecting, node.is_held
-    )
+    groups = [_group(group) for group in node.groups]
+    return NodeReport(node.name, node.model, node.state, groups, rejecting, node.is_held, list(node.arriving))
 
 
 def _group(group: DeviceGroup) -> DeviceGroupReport:

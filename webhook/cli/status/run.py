@@ -16,6 +16,7 @@ from webhook.cli.screen import progress
 from webhook.cli.serialization import to_data
 from webhook.cli.status.command import Options
 from webhook.cli.status.follow import Follower, Reading
+from webhook.cli.status.idle import IdleProblem
 from webhook.cli.status.notify_problems import notify_problems
 from webhook.cli.status.report import report_of
 from webhook.cli.status.table import Look, to_lines, to_screenful
@@ -52,7 +53,10 @@ def _show_once(options: Options, policy: Policy) -> None:
         reading = Reading(_read(options, policy), origin_of(options.source))
         unreached = notify_problems(options.source, policy)
     reading.view.coverage.print_note()
-    click.echo(_written(options, reading, unreached), nl=False)  # rich hides standard output while it shows a status
+    unknown = asyncio.run(IdleProblem(options.source).read(reading.view.world.policy))
+    click.echo(
+        _written(options, reading, unknown, unreached), nl=False
+    )  # rich hides standard output while it shows a status
 
 
 def _read(options: Options, policy: Policy) -> View:
@@ -60,40 +64,44 @@ def _read(options: Options, policy: Policy) -> View:
 
 
 async def _watch(options: Options, policy: Policy) -> None:
+    idle = IdleProblem(options.source)
     if isinstance(options.source, LiveCluster):
         origin = origin_of(options.source)
         with contextlib.suppress(ForbiddenError):  # watching is not allowed: read what is allowed at each interval
             async with watch_world(options.source.kubeconfig, policy) as watched:
                 while True:
                     watched.world.tick(int(time.time()))
-                    _redraw(options, Reading(View(watched.world), origin, watched.why_stale()))
+                    unknown = await idle.read(watched.world.policy)
+                    _redraw(options, Reading(View(watched.world), origin, watched.why_stale()), unknown)
                     await asyncio.sleep(options.interval)
     follower = Follower(options.source, lambda: _read(options, policy))
     reading = await asyncio.to_thread(follower.look)
     reading.view.coverage.print_note()
     while True:
-        _redraw(options, reading)
+        _redraw(options, reading, await idle.read(reading.view.world.policy))
         await asyncio.sleep(options.interval)
         reading = await asyncio.to_thread(follower.look)
 
 
-def _redraw(options: Options, reading: Reading) -> None:
+def _redraw(options: Options, reading: Reading, unknown: str) -> None:
     """Replace the content of a terminal; in a pipe append."""
     if can_move(sys.stdout):
         height = max(1, shutil.get_terminal_size().lines - 1)
-        click.echo(_CLEAR + _written(options, reading, height=height), nl=False, color=True)
+        click.echo(_CLEAR + _written(options, reading, unknown, height=height), nl=False, color=True)
     else:
-        click.echo(_written(options, reading), nl=False)
+        click.echo(_written(options, reading, unknown), nl=False)
 
 
-def _written(options: Options, reading: Reading, unreached: Sequence[str] = (), *, height: int | None = None) -> str:
+def _written(
+    options: Options, reading: Reading, unknown: str, unreached: Sequence[str] = (), *, height: int | None = None
+) -> str:
     """Return the status; `height` is how many lines a table may have, `unreached` are targets of messages."""
     view = reading.view
     board, notes = board_of(view.world), view.coverage.notes()
     if not view.coverage.is_room_known:
         board = replace(board, free=())
     if options.layout.is_data:
-        return to_data(report_of(board, notes, unreached), options.layout)
+        return to_data(report_of(board, notes, unreached, idle_unknown=unknown), options.layout)
     look = Look(
         width=columns(),
         is_colored=is_colored(),
@@ -105,6 +113,8 @@ def _written(options: Options, reading: Reading, unreached: Sequence[str] = (), 
     source = describe_world(reading.origin, view.world)
     if reading.why_stale is not None:
         source += f"\nSTALE: {reading.why_stale}"
+    if unknown:
+        source += f"\nIDLE: it is not known which pods use their GPUs: {unknown}"
     source += "".join(f"\nmessages to people: {text}" for text in unreached)
     lines = to_lines(board, look, source=source) if height is None else to_screenful(board, look, height, source=source)
     return "\n".join(lines) + "\n"

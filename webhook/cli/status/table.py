@@ -15,7 +15,7 @@ from webhook.cli.screen import Screen
 from webhook.cli.status.gpu_picture import GpuPicture
 from webhook.cli.terminal import Line
 from webhook.core.explain.board import Board, DepartmentRow, ModelRow, NodeRow, TeamRow
-from webhook.core.model.amount import exact_units, format_limit
+from webhook.core.model.amount import Units, exact_units, format_limit
 from webhook.core.model.names import GpuModel, ResourceName
 
 _VENDORS: Final = ("NVIDIA-", "AMD-", "nvidia-", "amd-")
@@ -59,8 +59,9 @@ def to_lines(board: Board, look: Look, *, source: str) -> list[str]:
             screen.show("", _free(board, is_wide=look.is_wide))
     elif look.has_node_rows:
         screen.show("no node has GPUs that the policy counts")
-    if board.unusual:
-        screen.show("", *[Line(each.text, style="yellow") for each in board.unusual])
+    notes = [each.text for each in board.unusual] + [each.text for each in board.idle]
+    if notes:
+        screen.show("", *[Line(text, style="yellow") for text in notes])
     screen.show("", *map(Line, source.split("\n")))
     return screen.lines
 
@@ -89,25 +90,31 @@ def _rest(count: int, noun: str, look: Look) -> list[str]:
 def _teams(board: Board, look: Look) -> Grid:
     """Return a table of teams, each below its department, whose name ends with a slash."""
     has_line = any(team.queued for team in board.teams)
-    line, blank = ([number("in line")], [Text()]) if has_line else ([], [])
+    has_idle = any(team.idle for team in board.teams)
+    line = [number(name) for name, is_shown in (("held idle", has_idle), ("in line", has_line)) if is_shown]
+    blank = [Text()] * len(line)
     shares = number("guaranteed"), number("limit"), number("used"), number("borrowed"), number("waiting", goes=1)
     table = Grid("team", *shares, *line, listing("who holds", goes=2))
     for depth, row in islice(board.tree(), look.teams):
         indent = "  " * depth
         if isinstance(row, TeamRow):
-            in_line = [_line(row)] if has_line else []
+            in_line = [*([_idle(row.idle)] if has_idle else []), *([_line(row)] if has_line else [])]
             table.add_row(Line(f"{indent}{row.name}"), *_numbers(row), *in_line, _holders(row))
         else:
             table.add_row(Line(f"{indent}{row.name}/", style="bold"), *_numbers(row), *blank, Text())
         for model in row.models if look.is_wide else ():
             table.add_row(Line(f"{indent}  {_short(model.model)}"), *_numbers(model), *blank, Text())
     if len(board.teams) > 1:
-        fields = ("guaranteed", "used", "borrowed", "waiting", "queued_gpus")
+        fields = ("guaranteed", "used", "borrowed", "waiting", "queued_gpus", "idle")
         sums = (exact_units(sum(getattr(team, each) for team in board.teams)) for each in fields)
-        guaranteed, used, borrowed, waiting, queued = (Line(column_gpus(each), style="bold") for each in sums)
-        in_line = [queued] if has_line else []
+        guaranteed, used, borrowed, waiting, queued, idle = (Line(column_gpus(each), style="bold") for each in sums)
+        in_line = [*([idle] if has_idle else []), *([queued] if has_line else [])]
         table.add_row(Line("total", style="bold"), guaranteed, Text(), used, borrowed, waiting, *in_line, Text())
     return table
+
+
+def _idle(gpus: Units) -> Text:
+    return Line(column_gpus(gpus), style="yellow" if gpus else "")
 
 
 def _line(team: TeamRow) -> Text:
@@ -170,7 +177,8 @@ def _sums(board: Board) -> dict[ResourceName, tuple[int, int]]:
 def _state(node: NodeRow) -> str:
     """Return why a node takes no pods, that it is held for some, or whose pods it rejects."""
     teams = ", ".join(sorted(each.team for each in node.rejecting))
-    others = (_HELD if node.is_held else "", f"rejects pods of {teams}" if teams else "")
+    arriving = f", {plural(len(node.arriving), 'pod')} moving here" if node.arriving else ""
+    others = (f"{_HELD}{arriving}" if node.is_held else "", f"rejects pods of {teams}" if teams else "")
     return node.state or "; ".join(filter(None, others))
 
 

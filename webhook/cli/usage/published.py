@@ -61,3 +61,5 @@ def _add(total: UsageSum, each: UsageSum) -> None:
     total.saved += each.saved
     total.refused += each.refused
     total.refused_gpus += each.refused_gpus
+    if each.held_idle is not None:
+        total.held_idle = (total.held_idle or 0.0) + each.held_idle

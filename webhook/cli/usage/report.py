@@ -56,7 +56,7 @@ def to_csv(report: UsageReport) -> str:
     writer.writerow((report.by, *UsageSum.__struct_fields__[1:]))
     for each in report.usage:
         name = f"'{each.name}" if each.name.startswith(_FORMULAS) else each.name
-        writer.writerow((name, *("" if value is None else value for value in _values(each))))
+        writer.writerow((name, *("" if value is None else value for value in (*_values(each), each.held_idle))))
     return file.getvalue()
 
 
@@ -64,9 +64,14 @@ def to_table(report: UsageReport, *, limit: int, width: int, is_colored: bool) -
     """Return the first lines as a table, in GPU-hours, with what the numbers cover."""
     screen = Screen(width=width, is_colored=is_colored)
     refused = (number("refused", goes=2), number("GPUs refused", goes=1))
-    table = Grid(report.by, *map(number, ("guaranteed", "borrowed", "idle", "waiting", "lost", "saved")), *refused)
+    is_measured = report.total.held_idle is not None
+    first = ("held idle",) if is_measured else ()
+    table = Grid(
+        report.by, *map(number, (*first, "guaranteed", "borrowed", "idle", "waiting", "lost", "saved")), *refused
+    )
     for each in (*report.usage[:limit], report.total):
-        table.add_row(Line(each.name or _NONE), *(Line(_number(value)) for value in _values(each)))
+        values = (*((each.held_idle,) if is_measured else ()), *_values(each))
+        table.add_row(Line(each.name or _NONE), *(Line(_number(value)) for value in values))
     screen.show(table)
     screen.show_rest(len(report.usage) - limit, report.by)
     screen.show(
@@ -75,6 +80,10 @@ def to_table(report: UsageReport, *, limit: int, width: int, is_colored: bool) -
         f"{_number(report.hours)} hours. Lost: to evictions; saved: by checkpoints after their warning. "
         "Refused: requests, and the GPUs that they asked for.",
     )
+    if report.total.held_idle is not None:
+        held = report.total.guaranteed + report.total.borrowed
+        share = f"{report.total.held_idle / held:.1%} of what was held" if held else "nothing was held"
+        screen.show(f"Held idle: GPUs of pods that did not use them, {share}.")
     if report.ratios.occupancy is not None:
         screen.show(*map(Line, _ratio_texts(report.ratios)))
     if report.ratios.waits:

@@ -17,8 +17,7 @@ from webhook.cluster.uninstall.scope import Scope, Tempo
 from webhook.cluster.uninstall.survey import Survey, held_nodes, pods_in_line, pods_with_notice, running
 from webhook.cluster.writes.holds import write_hold
 from webhook.core.model.names import NodeName
-from webhook.kube.pod.let_go import let_go_patch
-from webhook.kube.reclaim.holds import withdraw_notice_patch
+from webhook.kube.pod.let_go import let_go_patch, unmark_patch
 from webhook.kube.registration.inventory import DEFINITIONS, HELD_ROOM, REGISTERED_GUARDS, ROLES, WEBHOOKS, OwnedObject
 
 _NO_REPLICAS: Final = msgspec.json.encode({"spec": {"replicas": 0}})
@@ -97,7 +96,7 @@ class Uninstallation:
         withdrawn = patch_pods(
             self._connection,
             found.notices,
-            lambda pod: withdraw_notice_patch(pod.uid),
+            unmark_patch,
             content_type=MERGE_PATCH,
             tempo=self._tempo,
         )

@@ -71,8 +71,8 @@ async def tolerate_hold(connection: ApiConnection, claim: Beneficiary, hold_id: 
     await connection.send("PATCH", path, patch, action="patch pods", content_type=JSON_PATCH)
 
 
-async def give_notice(connection: ApiConnection, target: EvictionTarget, team: TeamName) -> None:
-    """Announce an eviction on the pod. Raises ClusterError."""
+async def give_notice(connection: ApiConnection, target: EvictionTarget, team: TeamName | None) -> None:
+    """Announce an eviction on the pod, for a team's share or for none. Raises ClusterError."""
     await _annotate(connection, target, notice_patch(target.uid, at=target.at, team=team))
 
 

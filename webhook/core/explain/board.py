@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Final
 
+from webhook.core.explain.idle_pods import IdlePods, idle_pods
 from webhook.core.explain.unusual_pods import UnusualPods, unusual_pods
 from webhook.core.model.amount import ONE_GPU, Limit, Units, exact_units
 from webhook.core.model.mig_slices import weight_at
@@ -42,7 +43,8 @@ class TeamRow:
     """A team's share and usage, in GPU units.
 
     `used` is everything charged, `borrowed` the preemptible part of it, `waiting` the part of pods without a node.
-    `queued` are the pods that wait in line, which are not charged, and `queued_gpus` what they ask for.
+    `queued` are the pods that wait in line, which are not charged, and `queued_gpus` what they ask for. `idle` is what
+    pods hold and do not use.
     """
 
     name: TeamName
@@ -56,6 +58,7 @@ class TeamRow:
     department: DepartmentName | None = None
     queued: int = 0
     queued_gpus: Units = 0
+    idle: Units = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,8 @@ class DeviceGroup:
 class NodeRow:
     """A node with GPUs. `state` says why it takes no pods, "" if it does; `is_held`: only those that it is held for.
 
-    `rejecting` are the teams whose pods it rejected: those keep off it, other teams take it last.
+    `rejecting` are the teams whose pods it rejected: those keep off it, other teams take it last. `arriving` are the
+    pods that move there, by the names that they had.
     """
 
     name: NodeName
@@ -151,6 +155,7 @@ class NodeRow:
     groups: tuple[DeviceGroup, ...]
     rejecting: tuple[ClosedNode, ...] = ()
     is_held: bool = False
+    arriving: tuple[str, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -183,13 +188,14 @@ class FreeRow:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """The whole status; `unusual` has pods whose charge may surprise."""
+    """The whole status; `unusual` has pods whose charge may surprise, `idle` those that do not use their GPUs."""
 
     teams: tuple[TeamRow, ...]
     nodes: tuple[NodeRow, ...]
     free: tuple[FreeRow, ...]
     departments: tuple[DepartmentRow, ...] = ()
     unusual: tuple[UnusualPods, ...] = ()
+    idle: tuple[IdlePods, ...] = ()
 
     def tree(self) -> Iterator[tuple[int, DepartmentRow | TeamRow]]:
         """Yield departments and teams with their depth, what is below a department after it; its departments first."""
@@ -206,7 +212,10 @@ class Board:
 def shares_of(world: World, *, holders: int = 3) -> Board:
     """Return teams and departments alone; each team with its largest holders."""
     departments = tuple(_department(usage) for usage in world.departments())
-    return Board(tuple(_teams(world, holders=holders)), (), (), departments=departments)
+    idle = tuple(idle_pods(world))
+    of_team = {each.team: each.gpus for each in idle}
+    teams = (replace(row, idle=of_team.get(row.name, 0)) for row in _teams(world, holders=holders))
+    return Board(tuple(teams), (), (), departments=departments, idle=idle)
 
 
 def board_of(world: World, *, holders: int = 3) -> Board:
@@ -280,7 +289,15 @@ def node_row(node: Node, pods: Iterable[Resident], world: World) -> NodeRow:
         for resource in sorted({offer.resource for offer in node.offers(world.policy.resources)} | held)
     )
     rejecting = tuple(world.rejecting_nodes.on(node.name))
-    return NodeRow(node.name, node.model, node.why_closed, tuple(groups), rejecting=rejecting, is_held=node.is_held)
+    return NodeRow(
+        node.name,
+        node.model,
+        node.why_closed,
+        tuple(groups),
+        rejecting=rejecting,
+        is_held=node.is_held,
+        arriving=tuple([place.name for place in node.kept if place.replaces]),
+    )
 
 
 def _group(node: Node, resource: ResourceName, pods: list[Resident], world: World) -> DeviceGroup:

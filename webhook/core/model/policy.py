@@ -11,8 +11,10 @@ from fractions import Fraction
 from typing import Final
 
 from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit
+from webhook.core.model.defragment_rules import DefragmentRules
 from webhook.core.model.demand import Weights
 from webhook.core.model.gang import Gang
+from webhook.core.model.idle_rules import IdleAction, IdleOverride, IdleRules
 from webhook.core.model.names import UNASSIGNED, DepartmentName, GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.model.notify_rules import NotifyRules
 from webhook.core.model.selector import Requirement, Toleration
@@ -145,8 +147,8 @@ class LabelSelector:
 class Team:
     """A team: its namespaces and its share; `weight` is its part of the GPUs that no team is guaranteed or uses.
 
-    `departments` are those above it, the nearest first. Where `on_limit`, `on_no_room` and `queue_depth` are None,
-    `Policy` has the value that applies.
+    `departments` are those above it, the nearest first. Where `on_limit`, `on_no_room`, `queue_depth` and `idle` are
+    None, `Policy` has the value that applies.
     """
 
     name: TeamName
@@ -161,6 +163,7 @@ class Team:
     on_no_room: OnNoRoom | None = field(default=None, metadata=ADDED)
     queue_depth: int | None = field(default=None, metadata=ADDED)
     departments: tuple[Department, ...] = field(default=(), metadata=ADDED)
+    idle: IdleOverride | None = field(default=None, metadata=ADDED)
 
     @property
     def highest_limited(self) -> Department | None:
@@ -347,8 +350,10 @@ class Policy:
     pools: tuple[Pool, ...] = ()
     placement: PlacementRules = PlacementRules()
     reclaim: ReclaimRules = ReclaimRules()
+    defragment: DefragmentRules = field(default=DefragmentRules(), metadata=ADDED)
     queue: QueueRules = field(default=QueueRules(), metadata=ADDED)
     topology: TopologyRules = field(default=TopologyRules(), metadata=ADDED)
+    idle: IdleRules | None = field(default=None, metadata=ADDED)
     resources: Weights = field(default_factory=lambda: BUILT_IN_RESOURCES)
     ignored_resources: frozenset[ResourceName] = frozenset()
     counts_replicas: bool = field(default=False, metadata=ADDED)
@@ -384,6 +389,13 @@ class Policy:
     def queue_depth(self, team: Team) -> int:
         """Return how many pods of this team may wait in the queue."""
         return self.queue.depth if team.queue_depth is None else team.queue_depth
+
+    def on_idle(self, name: TeamName | str | None) -> frozenset[IdleAction]:
+        """Return what follows for the pods of a team that do not use their GPUs; nothing without rules."""
+        if self.idle is None or name is None:
+            return frozenset()
+        team = self.team(TeamName(name))
+        return self.idle.terms_of(None if team is None else team.idle).actions
 
     def team(self, name: TeamName) -> Team | None:
         """Return a team by name; None where there is none."""

@@ -20,6 +20,7 @@ class CostBounds:
         self._now = snapshot.now
         self._departments = snapshot.department_order.costs(team)
         self._over_share = snapshot.over_share
+        self._has_idle = bool(snapshot.idle)
         self._most = max(snapshot.over_share.values(), default=0)
         self._of_teams: dict[Set[TeamName], tuple[Units, Units]] = {}
 
@@ -43,7 +44,8 @@ class CostBounds:
             department = _least(self._departments, victims.teams)
             factors = self._of_teams[victims.teams] = (department, self._least_over(victims.teams))
         lost = victims.least_loss(gpus, self._now)
-        return VictimCost(gpus * factors[0], 0, surplus, lost, 0, gpus * factors[1], int(age))
+        used = max(0, gpus - victims.idle) if self._has_idle else 0
+        return VictimCost(gpus * factors[0], 0, surplus, lost, 0, gpus * factors[1], int(age), used=used)
 
     def _least_over(self, teams: Set[TeamName]) -> Units:
         return self._most - max((self._over_share.get(team, 0) for team in teams), default=0)

@@ -78,8 +78,9 @@ class CostScale:
     `gone` are those that are evicted already, `spared` those that must not be; teams that are `exhausted` lose no more
     pods for now. `left` is None where budgets do not count. Pods that started after `no_minimum_after` have no minimum
     runtime. `failure_limits` are the workloads' failure budgets, `departments` is what a GPU unit of each team costs
-    by its departments. `surplus` is what workloads may lose beyond their minimums, `sharing` says which victims share
-    devices. `groups` are the gangs that were looked at in this state.
+    by its departments. `idle` are those that do not use their GPUs and go first by policy. `surplus` is what workloads
+    may lose beyond their minimums, `sharing` says which victims share devices. `groups` are the gangs that were looked
+    at in this state.
     """
 
     now: int
@@ -92,6 +93,7 @@ class CostScale:
     no_minimum_after: int | None = None
     failure_limits: FailureLimits = field(default_factory=lambda: _NO_FAILURE_LIMITS)
     departments: Mapping[TeamName, int] = field(default_factory=dict)
+    idle: Set[Uid] = frozenset()
     surplus: Surplus = NO_SURPLUS
     sharing: Sharing = NO_SHARING
     groups: "dict[GangId, Group]" = field(default_factory=dict)
@@ -134,6 +136,7 @@ class CostScale:
             ),
             over_share=sum(victim.demand.gpus * (most - self.over_share.get(victim.team, 0)) for victim in victims),
             age=sum(max(0, self.now - victim.started_at) for victim in victims),
+            used=sum(victim.demand.gpus for victim in victims if victim.uid not in self.idle) if self.idle else 0,
         )
 
 

@@ -78,10 +78,11 @@ class ReclaimSnapshot:
     bounded. `spared` are victims that must not be evicted now, `refused` those that the API server does not evict now.
     On nodes with `holds` no room counts as free for other pods: a taint keeps it, and a pod that gets some of it needs
     the toleration. `pod_counts` are the pods on nodes, leaving ones included, since they may stay for a while.
-    `budget_seconds` and `minimum_runtime` are the policy's. `department_order` orders victims by their departments.
+    `idle` are victims that do not use their GPUs and go first by policy. `budget_seconds` and `minimum_runtime` are the
+    policy's. `department_order` orders victims by their departments.
     `levels` are those of the policy's domains, and `group_domains` the domains that PodGroups ask for. `sharing` says
-    which pods share devices. `closed_to` are the nodes that reject the pods of a team. `minimums` are the replicas that
-    workloads are to keep.
+    which pods share devices. `closed_to` are the nodes that reject the pods of a team, `keeping` those with places for
+    moved pods. `minimums` are the replicas that workloads are to keep.
     """
 
     fleet: Fleet
@@ -100,8 +101,10 @@ class ReclaimSnapshot:
     minimum_runtime: int = 0
     failures: Mapping[WorkloadId, Remaining] = field(default_factory=dict)
     department_order: DepartmentOrder = field(default_factory=DepartmentOrder)
+    idle: Set[Uid] = frozenset()
     levels: tuple[str, ...] = ()
     sharing: Sharing = NO_SHARING
     group_domains: Mapping[GangId, DomainRequest] = field(default_factory=dict)
     closed_to: Mapping[TeamName, int] = field(default_factory=dict)
+    keeping: int = 0
     minimums: Minimums = field(default_factory=Minimums)

@@ -59,7 +59,8 @@ class ReclaimPod:
     declares, not its own markers alone. `controller` is its owner reference; `workload` is the same object as a key,
     and `loss` the effect of its eviction on it. `domain` is the domain that it asks for its gang, None without a
     request. Its `scheduler` takes pods of a higher `priority` first. `in_line`: it is charged, and keeps Fairgate's own
-    gate until its room is made. `is_movable`: its owner says that it may be moved to another node.
+    gate until its room is made. `is_movable`: its owner says that it may be moved to another node. `is_starting`: it is
+    on a node, and none of its containers has run yet.
     """
 
     pod: Resident
@@ -87,6 +88,7 @@ class ReclaimPod:
     priority: int = 0
     in_line: WaitingPod | None = None
     is_movable: bool = False
+    is_starting: bool = False
 
     @property
     def holds(self) -> Iterable[str]:
@@ -102,8 +104,12 @@ class ReclaimPod:
     @property
     def is_waiting(self) -> bool:
         """Whether it is guaranteed and waits for a node, and nothing else holds it back."""
-        pod = self.pod
-        return pod.tier is Tier.GUARANTEED and pod.node is None and not pod.is_terminating and not self.is_gated
+        return self.pod.tier is Tier.GUARANTEED and self.is_unplaced
+
+    @property
+    def is_unplaced(self) -> bool:
+        """Whether it waits for a node, whatever its tier, and nothing else holds it back."""
+        return self.pod.node is None and not self.pod.is_terminating and not self.is_gated
 
     def is_leaving(self, rules: ReclaimRules) -> bool:
         """Whether it terminates and will be gone in time: a user who deletes a pod chooses its grace period."""
@@ -215,6 +221,7 @@ def evictable(
         grace_seconds=grace if grace < own_grace else None,
         workload=gpu_pod.workload if has_budget else None,
         is_counted=has_budget and gpu_pod.loss is not Loss.HARMLESS,
+        is_idle=bool(pod.idle_since),
         replica_of=pod.replica.workload if pod.is_ready and has_minimum else None,
     )
 

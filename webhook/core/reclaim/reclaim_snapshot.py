@@ -5,6 +5,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from webhook.core.model.amount import Units, Unlimited
+from webhook.core.model.idle_rules import IdleAction
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.department_order import DepartmentOrder
@@ -130,12 +131,30 @@ def take_snapshot(
         minimum_runtime=rules.minimum_runtime_seconds,
         failures=reclaim_index.failures(chosen),
         department_order=DepartmentOrder(world.policy.teams, world.departments()),
+        idle=preferred(reclaim_index, world),
         levels=world.policy.topology.levels,
         sharing=Sharing(world),
         group_domains=world.group_domains,
         closed_to=world.rejecting_nodes.closed_to(world.fleet),
+        keeping=_keeping(reclaim_index, world),
         minimums=world.minimums,
     )
+
+
+def _keeping(reclaim_index: ReclaimIndex, world: World) -> int:
+    found = 0
+    for hold in reclaim_index.evictions.holds.values():
+        if hold.places:
+            found |= world.fleet.bit(hold.node)
+    return found
+
+
+def preferred(reclaim_index: ReclaimIndex, world: World) -> set[Uid]:
+    """Return the borrowing pods that do not use their GPUs, of teams whose idle borrowers are evicted first."""
+    if world.policy.idle is None:
+        return set()
+    idle = reclaim_index.victim_index.idle()
+    return {victim.uid for victim in idle if IdleAction.PREFER in world.policy.on_idle(victim.team)}
 
 
 def over_share(world: World) -> dict[TeamName, Units]:

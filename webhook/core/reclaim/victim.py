@@ -27,7 +27,7 @@ class Victim(NamedTuple):
     less what a request to stay counts. Before `until` its minimum runtime protects it. `guards` are the budgets that
     its eviction counts against. `grace_seconds` overrides its own grace period where that is too long. `workload` is
     set for pods whose controller fails after some failures; `is_counted`: its eviction counts as one. `replica_of` is
-    set for ready pods whose workload is to keep some replicas.
+    set for ready pods whose workload is to keep some replicas. `is_idle`: it does not use its GPUs.
     """
 
     uid: Uid
@@ -44,6 +44,7 @@ class Victim(NamedTuple):
     grace_seconds: int | None = None
     workload: WorkloadId | None = None
     is_counted: bool = False
+    is_idle: bool = False
     replica_of: WorkloadName | None = None
 
     @property
@@ -70,7 +71,8 @@ class NodeVictims:
 
     Members of a gang that has a minimum are in both: it may lose single ones.
 
-    `gpus` are the GPU units of all, `sizes` how many there are of each size, `latest` the start of the youngest;
+    `gpus` are the GPU units of all, `idle` those that are not used, `sizes` how many there are of each size, `latest`
+    the start of the youngest;
     `claims` of them may hold devices of claims, which they free or not by who else goes. The order of a row depends
     neither on the time nor on other usage: the one saved last loses least.
     """
@@ -81,6 +83,7 @@ class NodeVictims:
         default_factory=list
     )  # when each was saved, and its GPU units; the newest last
     gpus: Units = 0
+    idle: Units = 0
     sizes: dict[Units, int] = field(default_factory=dict)
     latest: int = 0
     claims: int = 0
@@ -120,6 +123,7 @@ class NodeVictims:
     def _count(self, victim: Victim, sign: int) -> None:
         size = victim.demand.gpus
         self.gpus += sign * size
+        self.idle += sign * size if victim.is_idle else 0
         self.claims += sign * (victim.demand.own is not None)
         self.sizes[size] = self.sizes.get(size, 0) + sign
         if not self.sizes[size]:
@@ -156,6 +160,7 @@ class VictimIndex:
         self._by_node: dict[NodeName, NodeVictims] = {}
         self._gangs: dict[GangId, dict[Uid, Victim]] = {}
         self._workloads: dict[WorkloadId, dict[Uid, Victim]] = {}
+        self._idle: dict[Uid, Victim] = {}
         for victim in victims:
             self.add(victim)
 
@@ -168,6 +173,10 @@ class VictimIndex:
     def get(self, uid: Uid) -> Victim | None:
         """Return a victim."""
         return self._by_uid.get(uid)
+
+    def idle(self) -> Iterable[Victim]:
+        """Return the victims that do not use their GPUs."""
+        return self._idle.values()
 
     def on(self, node: NodeName) -> NodeVictims | None:
         """Return the victims on a node; None where there are none."""
@@ -194,6 +203,8 @@ class VictimIndex:
         """Add a pod that may be evicted, or what changed of it."""
         self.remove(victim.uid)
         self._by_uid[victim.uid] = victim
+        if victim.is_idle:
+            self._idle[victim.uid] = victim
         if victim.workload is not None:
             self._workloads.setdefault(victim.workload, {})[victim.uid] = victim
         if victim.gang is not None:
@@ -206,6 +217,7 @@ class VictimIndex:
         victim = self._by_uid.pop(uid, None)
         if victim is None:
             return
+        self._idle.pop(uid, None)
         if victim.node != NOWHERE:
             self._remove_from_node(victim)
         if victim.workload is not None:

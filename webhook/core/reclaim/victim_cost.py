@@ -15,7 +15,8 @@ class VictimCost(NamedTuple):
     the need, `lost_work` in GPU units times seconds since the last save, `failures` in thousandths of what the victims'
     workloads may still fail, `over_share` in GPU units squared (the further the victims' teams are over their shares,
     the less), `age` in seconds. `departments` is how late the victims' departments go (department_order.py), `below`
-    how many workloads fall below their minimums (surplus.py); both come before the criteria, in the policy's order.
+    how many workloads fall below their minimums (surplus.py), `used` how many GPU units victims use, where others are
+    idle and go first by policy; all three come before the criteria, in the policy's order.
     """
 
     departments: Units = 0
@@ -26,10 +27,11 @@ class VictimCost(NamedTuple):
     over_share: Units = 0
     age: int = 0
     below: int = 0
+    used: Units = 0
 
     def ranked(self, order: Sequence[ReclaimCost]) -> tuple[Units, ...]:
         """Return the parts in the order in which they count."""
-        return (self.departments, self.below, *[self[_POSITION[criterion]] for criterion in order])
+        return (self.departments, self.below, self.used, *[self[_POSITION[criterion]] for criterion in order])
 
     def plus(self, other: "VictimCost") -> "VictimCost":
         """Return the cost of both."""
@@ -41,8 +43,9 @@ class VictimCost(NamedTuple):
         return cls._make(map(sum, zip(cls(), *costs, strict=True)))
 
 
-BEFORE_CRITERIA: Final = 2
-"""How many parts of a rank come before those of the criteria: departments, and workloads below their minimums."""
+BEFORE_CRITERIA: Final = 3
+"""How many parts of a rank come before those of the criteria: departments, workloads below their minimums, and what is
+used."""
 
 _POSITION: Final = {criterion: VictimCost._fields.index(criterion.name.lower()) for criterion in ReclaimCost}
 """Where each criterion is: a criterion without a field of its name ends the import."""

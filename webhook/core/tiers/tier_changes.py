@@ -6,12 +6,13 @@ still fits into the share is guaranteed; a pod that is too large is skipped and 
 same. A second look finds nothing to do.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from webhook.core.model.amount import Units
 from webhook.core.model.decision import Charge, NotApplicable
+from webhook.core.model.idle_rules import IdleAction
 from webhook.core.model.names import GpuModel, Uid
 from webhook.core.model.pod import NO_LABELS, Resident
 from webhook.core.model.policy import Team
@@ -22,6 +23,7 @@ from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.quota.limits import has_guaranteed_room
 from webhook.core.quota.usage import TeamUsage, UsageEntry
 from webhook.core.tiers.borrowed_claims import borrowed_claim, guaranteed_sharers
+from webhook.core.tiers.idle_demotions import idle_to_demote
 from webhook.core.tiers.minimum_first import NO_RANKS, Rank, Ranks, of_rank, rank_of, ranks_of
 from webhook.core.world.world import World
 
@@ -44,13 +46,14 @@ class TierChange:
     """A pod whose tier changes: `charge` is its charge from then on, `sums` what it was compared with.
 
     `claim` is the name of a ResourceClaim, if it borrows since that is borrowed. `is_displaced`: it is beyond its
-    workload's minimum, and gives way to another one's.
+    workload's minimum, and gives way to another one's. `is_idle`: it does not use its GPUs.
     """
 
     pod: Resident
     charge: Charge
     sums: Sums
     claim: str = ""
+    is_idle: bool = False
     is_displaced: bool = False
 
     @property
@@ -65,6 +68,12 @@ class TierChange:
         if self.claim:
             words = "now preemptible: it shares ResourceClaim {claim}, whose GPUs are borrowed; it may be evicted"
             return Statement(words, {"claim": self.claim})
+        if self.is_idle:
+            words = (
+                "now preemptible: its {gpus:GPUs} have not been used, and other pods wait; it may be evicted, and is "
+                "guaranteed again once it uses them and there is room in {share}"
+            )
+            return Statement(words, {"gpus": self.charge.gpus, "share": self._share})
         words = (
             "now guaranteed: there is room for its {gpus:GPUs} in {share}; it no longer borrows"
             if self.charge.tier is Tier.GUARANTEED
@@ -123,9 +132,9 @@ def tier_changes(team: Team, world: World) -> tuple[TierChange, ...]:
     no other pods.
     """
     book = world.usage(team.name)
-    is_over = _may_be_over(team, book)
-    ranks = ranks_of(book, world) if is_over or book.preemptible else NO_RANKS
-    demotions = _demotions(team, book, world, ranks) if is_over else []
+    idle, is_over = idle_to_demote(team, book, world), _may_be_over(team, book)
+    ranks = ranks_of(book, world) if idle or is_over or book.preemptible else NO_RANKS
+    demotions = _demotions(team, book, world, ranks, idle) if idle or is_over else []
     demotions += _sharers(team, book, world, demoted=[change.pod.uid for change in demotions])
     room = ShareTaken(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
     for change in demotions:
@@ -180,7 +189,7 @@ def _may_be_over(team: Team, book: TeamUsage) -> bool:
     )
 
 
-def _demotions(team: Team, book: TeamUsage, world: World, ranks: Ranks) -> list[TierChange]:
+def _demotions(team: Team, book: TeamUsage, world: World, ranks: Ranks, idle: Set[Uid]) -> list[TierChange]:
     kept, movable = ShareTaken(team), []
     for uid, entry in book.entries():
         if entry.charge.tier is not _GUARANTEED or entry.is_unlabeled:
@@ -192,10 +201,12 @@ def _demotions(team: Team, book: TeamUsage, world: World, ranks: Ranks) -> list[
             movable.append((pod, entry))
     found = []
     for pod, entry in in_order(movable, ranks):
-        if kept.fits(entry.charge):
+        is_idle = pod.uid in idle
+        if not is_idle and kept.fits(entry.charge):
             kept.take(entry.charge)
         else:
-            found.append(TierChange(pod, entry.charge._replace(tier=Tier.PREEMPTIBLE), kept.sums(entry.charge)))
+            lower = entry.charge._replace(tier=Tier.PREEMPTIBLE)
+            found.append(TierChange(pod, lower, kept.sums(entry.charge), is_idle=is_idle))
     return found
 
 
@@ -264,6 +275,8 @@ def _promotions(
 
 def _may_rise(pod: Resident, world: World) -> bool:
     if pod.tier is not _PREEMPTIBLE or pod.requested_tier is _PREEMPTIBLE or pod.is_terminating:
+        return False
+    if pod.idle_since and IdleAction.DEMOTE in world.policy.on_idle(pod.team_label):
         return False
     return not pod.claims or borrowed_claim(pod, world) is None
 

@@ -29,13 +29,15 @@ def is_lost(node: Node | None) -> bool:
 class PodStages:
     """The stage of each pod, and those whose stage changes with time alone: promises end, and deadlines pass.
 
-    `rules` are the policy's: they bound how long reclaim may take. `unusual` are the pods at a stage of UNUSUAL.
+    `rules` are the policy's: they bound how long reclaim may take. `unusual` are the pods at a stage of UNUSUAL,
+    `idle` those on nodes that are marked as not using their GPUs.
     `read_at` is the time of a world that is read once: deadlines are compared with it, promises have no time there.
     """
 
     def __init__(self, charged: ChargedPods, rules: ReclaimRules) -> None:
         self.rules = rules
         self.unusual: dict[Uid, Stage] = {}
+        self.idle: set[Uid] = set()
         self.read_at = 0
         self._charged = charged
         self._now = 0
@@ -53,8 +55,13 @@ class PodStages:
         if pod.node is not None and not pod.is_terminating:  # most events: spare them what the others need
             if self.unusual:
                 self.unusual.pop(pod.uid, None)
+            if pod.idle_since:
+                self.idle.add(pod.uid)
+            elif self.idle:
+                self.idle.discard(pod.uid)
             self._promises.end(pod.uid)
             return PodPlace(_BOUND, pod.node)
+        self.idle.discard(pod.uid)
         node = None if pod.node is None else self._charged.fleet.get(pod.node)
         stage = stage_of(pod, now=self._now or self.read_at, is_node_lost=is_lost(node))
         if stage in UNUSUAL:
@@ -81,6 +88,7 @@ class PodStages:
         self._promises.end(uid)
         self._deleted.pop(uid, None)
         self.unusual.pop(uid, None)
+        self.idle.discard(uid)
 
     # -- time
 

@@ -52,6 +52,8 @@ EVICT_AT: Final = "fairgate.dev/evict-at"
 """Pod annotation: when a preemptible pod will be evicted, in RFC 3339. Written by the evictor."""
 EVICT_FOR: Final = "fairgate.dev/evict-for"
 """Pod annotation: the team that gets its share back."""
+IDLE_SINCE: Final = "fairgate.dev/idle-since"
+"""Pod annotation: since when its GPUs are not used, in RFC 3339. Written by the evictor."""
 RETRY_AT: Final = "fairgate.dev/retry-at"
 """Annotation of a workload whose pods were refused: when its controller was triggered to retry. Written by Fairgate."""
 JOB_EVICTIONS: Final = "fairgate.dev/job-evictions"
@@ -66,7 +68,7 @@ HOLD: Final = "fairgate.dev/hold"
 """Node annotation: the reservation as JSON: for which pods, which victims, and until when."""
 
 GUARDED_LABELS: Final = (TEAM, TIER)
-GUARDED_ANNOTATIONS: Final = (DECISION,)
+GUARDED_ANNOTATIONS: Final = (DECISION, IDLE_SINCE)
 FIXED_ANNOTATIONS: Final = (MINIMUM,)
 """Annotations that the user of a pod writes, and that may not change once the pod exists."""
 
@@ -114,6 +116,8 @@ PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 STAY_ANNOTATIONS: Final = (SAFE_TO_EVICT, DO_NOT_DISRUPT, PREFER_NO_EVICTION)
 """Annotations by which a pod's owner asks other products not to evict it."""
 
+NOTEBOOK_STOPPED: Final = "kubeflow-resource-stopped"
+"""Annotation by which Kubeflow's notebook controller runs no pod of a Notebook: when it was stopped, in RFC 3339."""
 MIRROR: Final = "kubernetes.io/config.mirror"
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 DEFAULT_SCHEDULER: Final = "default-scheduler"

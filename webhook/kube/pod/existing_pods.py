@@ -103,7 +103,8 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         return None
     labels, controller = metadata.labels or _NO_KEYS, controller_reference(metadata)
     namespace = intern(metadata.namespace or "default")
-    decision = _read_decision((metadata.annotations or _NO_KEYS).get(keys.DECISION))
+    annotations = metadata.annotations or _NO_KEYS
+    decision = _read_decision(annotations.get(keys.DECISION))
     is_ours = keys.TEAM in labels
     target = _NO_TARGET if spec.node_name else _target_of_decision(decision, spec) if is_ours else _target_of_spec(spec)
     report = None if spec.node_name else read_condition(pod.status)
@@ -122,9 +123,9 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         version=int(metadata.resource_version) if metadata.resource_version.isdecimal() else 0,
         requested_tier=TIERS.get(decision.asked),
         created=unix_seconds(metadata.creation_timestamp or ""),
-        devices=_held_devices(metadata.annotations or _NO_KEYS),
+        devices=_held_devices(annotations),
         claims=claim_refs(spec, pod.status) if spec.resource_claims else (),
-        handling=handling_of(spec, metadata.annotations or _NO_KEYS, controller),
+        handling=handling_of(spec, annotations, controller),
         packed=_packed(labels),
         anti_affinity_rules=read_anti_affinity(spec),
         shares_by="" if reading.demand.counted is None else intern(scheduler_of(spec)),
@@ -138,6 +139,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         if metadata.deletion_timestamp is None
         else unix_seconds(metadata.deletion_timestamp) + (metadata.deletion_grace_period_seconds or 0),
         unbound=None if report is None else report.unbound,
+        idle_since=unix_seconds(annotations.get(keys.IDLE_SINCE, "")),
         replica=replica_of(metadata, controller, namespace),
         is_ready=is_ready(pod.status),
     )

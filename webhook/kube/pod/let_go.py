@@ -10,11 +10,11 @@ from webhook.core.model.names import Namespace, Uid
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import is_queued
 
-_NOTICE: Final = (keys.EVICT_AT, keys.EVICT_FOR)
+_MARKS: Final = (keys.EVICT_AT, keys.EVICT_FOR, keys.IDLE_SINCE)
 
 
 class MarkedPod(NamedTuple):
-    """A pod that waits in line, or whose eviction is announced."""
+    """A pod that waits in line, whose eviction is announced, or that is marked as not using its GPUs."""
 
     namespace: Namespace
     name: str
@@ -42,9 +42,17 @@ def in_line(raw: bytes) -> MarkedPod | None:
 
 
 def with_notice(raw: bytes) -> MarkedPod | None:
-    """Return a pod whose eviction is announced; None for another one. Raises ValueError if it is no pod."""
+    """Return a pod that the evictor wrote a notice or a mark on; None for another one.
+
+    Raises ValueError if it is no pod.
+    """
     pod = _decoder.decode(raw)
-    return _marked(pod) if any(key in (pod.metadata.annotations or {}) for key in _NOTICE) else None
+    return _marked(pod) if any(key in (pod.metadata.annotations or {}) for key in _MARKS) else None
+
+
+def unmark_patch(pod: MarkedPod) -> bytes:
+    """Return a merge patch that removes what the evictor wrote on a pod."""
+    return msgspec.json.encode({"metadata": {"uid": pod.uid, "annotations": dict.fromkeys(_MARKS)}})
 
 
 def by_turns(pods: Iterable[MarkedPod]) -> list[MarkedPod]:

@@ -62,6 +62,7 @@ def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
         scheduler=scheduler_of(spec),
         priority=spec.priority or 0,
         is_movable=annotations.get(keys.MOVABLE) == "true",
+        is_starting=resident.node is not None and pod.status is not None and pod.status.phase == "Pending",
     )
 
 

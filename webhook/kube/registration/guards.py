@@ -80,7 +80,8 @@ def _labels(trusted_users: Iterable[str]) -> _Json:
     Of a pod that it decided on, its user may not change the minimum of replicas either.
 
     A gate alone may also be removed by users who may delete this guard's binding, when no Fairgate runs: that right
-    gives them nothing that they could not do in two steps.
+    gives them nothing that they could not do in two steps. The evictor, which may have a user of its own, alone says
+    which pods do not use their GPUs.
     """
     guarded = [(at, key) for at, names in _GUARDED for key in names]
     changed = ", ".join(
@@ -96,11 +97,14 @@ def _labels(trusted_users: Iterable[str]) -> _Json:
         f'.name({quoted(LABELS)}).check("delete").allowed()'
     )
     may_ungate = f"({_UNGATED} && !({changes} || ({_CHANGES_FIXED})) && {is_admin})"
+    may_mark = (
+        f"({manager} && {_IS_EVICTOR} && !({changed_keys_expression(_DECIDED)} || ({_CHANGES_FIXED}) || ({_UNGATED})))"
+    )
     return _policy(
         LABELS,
         rules=[core_rule(["pods", "pods/status"], "UPDATE"), core_rule(["bindings", "pods/binding"], "CREATE")],
         conditions={"changes-fairgate-keys": f"{changes} || ({_CHANGES_FIXED}) || ({_UNGATED})"},
-        allowed=trusted_expression(trusted_users, f"({manager} && {own_expression()}) || {may_ungate}"),
+        allowed=trusted_expression(trusted_users, f"({manager} && {own_expression()}) || {may_mark} || {may_ungate}"),
         message=f'"only Fairgate may change " + [{changed}, {fixed}, {ungated}].filter(t, t != "").join(", ") + '
         f'": leave it as it is ({Code.PROTECTED_KEY_CHANGED})"',
     )
@@ -117,7 +121,7 @@ def _held_room(trusted_users: Iterable[str]) -> _Json:
             "tolerates-held-room": f"has(object.spec.tolerations) && "
             f"object.spec.tolerations.exists(t, {held} && !({old}))"
         },
-        allowed=trusted_expression(trusted_users, 'authorizer.group("").resource("nodes").check("patch").allowed()'),
+        allowed=trusted_expression(trusted_users, _IS_EVICTOR),
         message=f'"only Fairgate may add a toleration of {keys.HELD}, to pods that it reserves the node for: '
         f'remove the toleration ({Code.HELD_ROOM})"',
     )
@@ -176,9 +180,7 @@ def _grace(policy: Policy, trusted_users: Iterable[str]) -> _Json:
             "asks-for-long": f"({requested}) > {longest}",
             "may-hold-gpus": f'request.operation == "CREATE" || {of_gpus}',
         },
-        allowed=trusted_expression(
-            trusted_users, f'{EXEMPT_LABEL} || authorizer.group("").resource("nodes").check("patch").allowed()'
-        ),
+        allowed=trusted_expression(trusted_users, f"{EXEMPT_LABEL} || {_IS_EVICTOR}"),
         message=f'"the grace period of a pod with GPUs is at most {longest} seconds: '
         f'set a shorter one, or none ({Code.GRACE_PERIOD_TOO_LONG})"',
     )
@@ -201,6 +203,9 @@ _UNGATED: Final = (
     f'request.operation == "UPDATE" && {_GATED.format(pod="oldObject")} && !({_GATED.format(pod="object")})'
 )
 _GUARDED: Final = (("labels", keys.GUARDED_LABELS), ("annotations", keys.GUARDED_ANNOTATIONS))
+_DECIDED: Final = (("labels", keys.GUARDED_LABELS), ("annotations", (keys.DECISION,)))
+_IS_EVICTOR: Final = 'authorizer.group("").resource("nodes").check("patch").allowed()'
+"""The user may patch nodes, as the evictor and users who drain nodes do."""
 _CHANGES_FIXED: Final = (
     f'request.operation == "UPDATE" && {metadata_value("oldObject", "labels", keys.TEAM)} != {quoted(ABSENT)}'
     f" && ({changed_keys_expression((('annotations', keys.FIXED_ANNOTATIONS),))})"

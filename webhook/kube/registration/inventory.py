@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
+from webhook.core.model.policy import Policy
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.report_crd import report_crd
 from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
@@ -63,9 +64,9 @@ def definitions() -> list[dict[str, Any]]:
     return [team_ledger_crd(), report_crd(), held_nodes_crd()]
 
 
-def roles() -> list[dict[str, Any]]:
-    """Return the ClusterRoles that `fairgate manifests` prints."""
-    return [viewer_role(), *kind_roles()]
+def roles(policy: Policy | None = None) -> list[dict[str, Any]]:
+    """Return the ClusterRoles that `fairgate manifests` prints, with what a policy needs."""
+    return [viewer_role(), *kind_roles(policy)]
 
 
 WEBHOOKS: Final = tuple(OwnedObject(keys.REGISTRATION_API, kind, name) for kind, name in reversed(CONFIGURATIONS))

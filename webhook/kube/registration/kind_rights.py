@@ -3,8 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
+from webhook.core.model.idle_rules import IdleAction
+from webhook.core.model.policy import Policy
 from webhook.kube.kinds.kind_row import Row
 from webhook.kube.kinds.table import BUILT_IN
 from webhook.kube.objects import keys
@@ -20,6 +22,15 @@ class Component(StrEnum):
     EVICTOR = "evictor"
 
 
+NOTEBOOKS: Final[dict[str, Any]] = {"apiGroups": ["kubeflow.org"], "resources": ["notebooks"], "verbs": ["patch"]}
+"""The right to stop Notebooks, for policies that evict pods which do not use their GPUs."""
+
+
+def stops_notebooks(policy: Policy) -> bool:
+    """Whether a policy evicts pods that do not use their GPUs, of any team."""
+    return any(IdleAction.EVICT in policy.on_idle(team.name) for team in policy.teams)
+
+
 def kind_rules(component: Component) -> _Rules:
     """Return the RBAC rules of a component: to read what makes pods, and to annotate or watch it."""
     scalers = {"apiGroups": [SCALER_API.partition("/")[0]], "resources": [SCALERS], "verbs": ["list", "watch"]}
@@ -32,14 +43,15 @@ def kind_rules(component: Component) -> _Rules:
     return [*_rules([*owners, *described], ["get"]), *_rules(retried, ["patch"]), scalers]
 
 
-def kind_roles() -> list[dict[str, Any]]:
-    """Return a ClusterRole with these rules for each component."""
+def kind_roles(policy: Policy | None = None) -> list[dict[str, Any]]:
+    """Return a ClusterRole with these rules for each component, and with what a policy needs besides."""
+    more = {Component.EVICTOR: [NOTEBOOKS]} if policy is not None and stops_notebooks(policy) else {}
     return [
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",
             "metadata": {"name": f"fairgate-{component}-kinds", "labels": dict(keys.OWN_LABELS)},
-            "rules": kind_rules(component),
+            "rules": [*kind_rules(component), *more.get(component, ())],
         }
         for component in Component
     ]

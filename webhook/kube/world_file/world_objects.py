@@ -148,7 +148,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
 _ENDED: Final = ("Succeeded", "Failed")
 _READ_ANNOTATIONS: Final = frozenset(
     {
-        *(keys.DECISION, *keys.LINE_ANNOTATIONS, keys.REQUIRES, keys.POOL),
+        *(keys.DECISION, keys.IDLE_SINCE, *keys.LINE_ANNOTATIONS, keys.REQUIRES, keys.POOL),
         *(keys.MIRROR, keys.GPUSHARE_DEVICE, keys.RUN_TIME, keys.RUN_TIME_LIMIT, keys.MINIMUM),
         UPDATED,
     }

@@ -134,6 +134,7 @@ class ViewPages:
             request,
             viewer,
             rows=rows,
+            idle=readable.idle(most=ROWS),
             no_history=why_not,
         )
 

@@ -27,7 +27,7 @@ from webhook.page.views.decisions import Decision
 from webhook.page.views.gpu_map import MapRow, seen_by
 from webhook.page.views.search import Hit, search
 from webhook.page.views.summary import Summary, summary_of
-from webhook.page.views.teams import ShareRow, own_teams, share_rows
+from webhook.page.views.teams import IdlePod, ShareRow, idle_rows, own_teams, share_rows
 from webhook.page.views.viewer import Viewer
 from webhook.page.views.waiting_row import WaitingReport
 
@@ -73,6 +73,11 @@ class Readable:
     def shares(self) -> list[ShareRow]:
         """Return teams, and departments where all pods may be seen."""
         return share_rows(self._state.world, self.viewer)
+
+    def idle(self, *, most: int) -> list[IdlePod] | None:
+        """Return the pods that do not use their GPUs; None where policy does not measure that."""
+        world = self._state.world
+        return None if world.policy.idle is None else idle_rows(world, self.viewer, most=most)
 
     def summary(self) -> Summary:
         """Return the numbers of the cluster; of the teams of the viewer where not all pods may be seen."""

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from webhook.core.explain.board import DepartmentRow, TeamRow, shares_of
+from webhook.core.explain.idle_pods import idle_pods
 from webhook.core.model.amount import ONE_GPU, Limit, Units, Unlimited, format_limit, gpus_text
 from webhook.core.model.names import UNASSIGNED, TeamName
 from webhook.core.world.world import World
@@ -30,6 +31,7 @@ class ShareRow(NamedTuple):
     used: str
     borrowed: str
     waiting: str
+    idle: str
     queued: str
     holders: tuple[tuple[str, str], ...]
     bar: Bar
@@ -51,6 +53,27 @@ def share_rows(world: World, viewer: Viewer, *, holders: int = 5) -> list[ShareR
     return rows
 
 
+class IdlePod(NamedTuple):
+    """A pod that does not use its GPUs; `since` is in seconds of Unix time."""
+
+    namespace: str
+    name: str
+    team: str
+    tier: str
+    gpus: str
+    since: int
+
+
+def idle_rows(world: World, viewer: Viewer, *, most: int) -> list[IdlePod]:
+    """Return the pods that a viewer may list and that do not use their GPUs, those that hold most first."""
+    found = [(each.team, pod) for each in idle_pods(world) for pod in each.pods if viewer.sees(pod.namespace)]
+    found.sort(key=lambda row: -row[1].demand.gpus)
+    return [
+        IdlePod(pod.namespace, pod.name, team, pod.tier_label or "", gpus_text(pod.demand.gpus), pod.idle_since)
+        for team, pod in found[:most]
+    ]
+
+
 def own_teams(world: World, viewer: Viewer) -> set[TeamName]:
     """Return the teams that the namespaces of a viewer belong to; no team is none."""
     teams = {world.tenancy(facts.name).team_name for facts in world.namespaces() if viewer.sees(facts.name)}
@@ -68,6 +91,7 @@ def _team(row: TeamRow, depth: int, viewer: Viewer) -> ShareRow:
         used=gpus_text(row.used),
         borrowed=gpus_text(row.borrowed),
         waiting=gpus_text(row.waiting),
+        idle=gpus_text(row.idle),
         queued=f"{row.queued} ({gpus_text(row.queued_gpus)} GPUs)" if row.queued else "0",
         holders=tuple((name, gpus_text(gpus)) for name, gpus in seen),
         bar=_bar(row.guaranteed, row.limit, row.used, row.borrowed),
@@ -84,6 +108,7 @@ def _department(row: DepartmentRow, depth: int) -> ShareRow:
         used=gpus_text(row.used),
         borrowed=gpus_text(row.borrowed),
         waiting=gpus_text(row.waiting),
+        idle="",
         queued="",
         holders=(),
         bar=_bar(row.guaranteed, row.limit, row.used, row.borrowed),

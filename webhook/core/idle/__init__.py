@@ -1,0 +1,1 @@
+"""Which pods do not use their GPUs: series of utilization in, verdicts out. No I/O, no clock."""
