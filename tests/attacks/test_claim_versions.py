@@ -47,7 +47,7 @@ def allocate(attacker: Attacker, uid: str, *, count: int, version: str) -> str:
     return ""
 
 
-@needs("1.34", "older API servers have no v1 to disable: the attacks by claims of test_limits.py run on them")
+@needs("1.34", "older API servers have no v1 to disable")
 def test_a_claim_that_grows_gets_no_devices_in_any_beta_version(start_control_plane):
     cluster = start_control_plane(extra_args={API_SERVER: [BETAS_ONLY]})
     selectors = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]

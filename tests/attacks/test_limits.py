@@ -10,12 +10,13 @@ import pytest
 from tests.attacks.attacker import Attacker, make_attacker
 from tests.control_plane.cleanup import Snapshot
 from tests.control_plane.cluster import ControlPlane
-from tests.control_plane.minors import DEVICES, DEVICES_API, HAS_DEVICES, device, device_request, needs_devices
+from tests.control_plane.minors import DEVICES, DEVICES_API, HAS_DEVICES, device, device_request, needs
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import get_pod, list_pods, make_namespace, make_nodes, wait_bound, wait_for
 from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
 
 pytestmark = pytest.mark.cluster
+needs_claims = needs("1.34", "in 1.32, ClusterRole admin has no right to claims: this attacker cannot make one")
 
 LIMIT = 20
 MODEL = "nvidia.com/gpu.product"
@@ -194,7 +195,7 @@ def test_another_scheduler_or_a_forged_daemon_set_does_not_either(site: Site):
 # -- by claims
 
 
-@needs_devices
+@needs_claims
 @pytest.mark.usefixtures("nothing_left")
 def test_a_claim_that_grows_after_the_decision_gets_no_devices(site: Site):
     site.mallory.create(claim("ResourceClaim", "mine", 1))
@@ -207,7 +208,7 @@ def test_a_claim_that_grows_after_the_decision_gets_no_devices(site: Site):
     assert allocated(site) == 0
 
 
-@needs_devices
+@needs_claims
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("is_owned", [False, True], ids=["annotation", "annotation and owner"])
 def test_claims_that_grow_and_pose_as_kube_schedulers_own_get_no_devices(site: Site, *, is_owned: bool):
@@ -231,7 +232,7 @@ def test_claims_that_grow_and_pose_as_kube_schedulers_own_get_no_devices(site: S
     assert allocated(site) == 0
 
 
-@needs_devices
+@needs_claims
 @pytest.mark.usefixtures("nothing_left")
 def test_a_claim_that_grew_gets_no_devices_after_its_pod_made_way_for_another(site: Site):
     """The second pod joins the claim that grew: it is charged nothing, until the first is gone."""
@@ -251,7 +252,7 @@ def test_a_claim_that_grew_gets_no_devices_after_its_pod_made_way_for_another(si
     assert allocated(site) == 0
 
 
-@needs_devices
+@needs_claims
 @pytest.mark.usefixtures("nothing_left")
 def test_an_identical_recreated_claim_gets_its_devices(site: Site):
     site.mallory.create(claim("ResourceClaim", "mine", 2))
@@ -264,7 +265,7 @@ def test_an_identical_recreated_claim_gets_its_devices(site: Site):
     assert allocated(site) == 2
 
 
-@needs_devices
+@needs_claims
 @pytest.mark.usefixtures("nothing_left")
 def test_a_template_that_grows_after_the_decision_gets_no_devices(site: Site):
     site.mallory.create(claim("ResourceClaimTemplate", "made", 1))
@@ -279,7 +280,7 @@ def test_a_template_that_grows_after_the_decision_gets_no_devices(site: Site):
     assert allocated(site) == 0
 
 
-@needs_devices
+@needs_claims
 @pytest.mark.usefixtures("nothing_left")
 def test_a_class_without_a_driver_still_counts_as_gpus(site: Site):
     picked = claim("ResourceClaimTemplate", "any", 25, device_class="anything", selectors=[driver_is(DRIVER)])
@@ -289,7 +290,7 @@ def test_a_class_without_a_driver_still_counts_as_gpus(site: Site):
     assert "(TeamLimitExceeded)" in refused
 
 
-@needs_devices
+@needs_claims
 @pytest.mark.usefixtures("nothing_left")
 def test_a_claim_of_something_else_does_not_turn_into_gpus(site: Site):
     disks = claim("ResourceClaim", "mine", 1, device_class="anything", selectors=[driver_is("disk.example.com")])
@@ -303,7 +304,7 @@ def test_a_claim_of_something_else_does_not_turn_into_gpus(site: Site):
     assert allocated(site) == 0
 
 
-@needs_devices
+@needs_claims
 @pytest.mark.usefixtures("nothing_left")
 def test_a_forged_decision_on_a_pod_without_gpus_is_refused(site: Site):
     forged = pod("p", labels={"fairgate.dev/team": "a"}, annotations={"fairgate.dev/decision": '{"gpus":"25"}'})
