@@ -3,7 +3,9 @@
 Tasks come and go at random around a load, as in packing.py. The largest tasks that find no node wait in order, and are
 tried again whenever a task ends. With moves, the planner of `fairgate defragment` seeks room for each of them when it
 comes and every few minutes then; its moves are carried out at once. A task that is moved does the work since its last
-checkpoint again. All other tasks that find no node are lost.
+checkpoint again. All other tasks that find no node are lost. With `--bounded`, moves are made as the evictor makes
+them: each minute, within the default bounds of policy section `defragment`, once as much GPU time was waited for as is
+done again.
 
 `packed` is the bound that moves could reach: which share of the largest tasks would find a node if all tasks that run
 were placed again from empty, the largest first.
@@ -23,9 +25,11 @@ from packing_parts.fairgate import TEAM, Fairgate
 from packing_parts.trace import Arrival, NodeRow, Task, churning, read_nodes, read_tasks
 
 from webhook.core.defragment.movable_pod import MovablePod
-from webhook.core.defragment.move_plan import Moves, Target
+from webhook.core.defragment.move_bounds import PastMove, bound_on, moved_pods, moves_left, recent
+from webhook.core.defragment.move_plan import Moves, Room, Target
 from webhook.core.defragment.move_search import cheapest_moves
 from webhook.core.defragment.tried_moves import TriedMoves
+from webhook.core.model.defragment_rules import DefragmentRules
 from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.reclaim.victim import Victim
@@ -33,6 +37,9 @@ from webhook.core.reclaim.victim import Victim
 SETTLING = 2.0
 MEASURED = 5.0
 RETRY_SECONDS = 300
+BOUNDED_SECONDS = 60
+SOON_SECONDS = 600
+RULES = DefragmentRules(on_demand=True)
 PACKED_EVERY = 10
 
 
@@ -53,6 +60,7 @@ class Result:
     seed: int
     large: int = 0
     at_once: int = 0
+    soon: int = 0
     started: int = 0
     waits: list[float] = field(default_factory=list)
     moves: int = 0
@@ -67,6 +75,7 @@ class Result:
         plans = self.milliseconds
         return kept | {
             "at_once_percent": round(100 * self.at_once / max(1, self.large), 1),
+            "soon_percent": round(100 * self.soon / max(1, self.large), 1),
             "packed_percent": round(100 * self.packed_placed / max(1, self.packed_tried), 1),
             "mean_wait_seconds": round(mean(self.waits), 1) if self.waits else 0.0,
             "done_again_percent": round(100 * self.done_again / max(1.0, self.work), 3),
@@ -87,6 +96,7 @@ class Cluster:
         self.waiting: list[tuple[float, float, Task]] = []  # since, stay
         self.tried_at = 0.0
         self.largest = max(task.gpus for task in tasks)
+        self.past: list[PastMove] = []
 
     def end_until(self, now: float) -> None:
         while self.ends and self.ends[0][0] <= now:
@@ -101,8 +111,9 @@ class Cluster:
     def start_waiting(self, now: float) -> None:
         while self.waiting:
             since, stay, task = self.waiting[0]
-            may_move = self.options.moves and now >= self.tried_at + RETRY_SECONDS
-            if not (self.start(task, now, stay) or (may_move and self.make_room(task, now, stay))):
+            pause = BOUNDED_SECONDS if self.options.bounded else RETRY_SECONDS
+            may_move = self.options.moves and now >= self.tried_at + pause
+            if not (self.start(task, now, stay) or (may_move and self.make_room(task, now, stay, since=since))):
                 return
             self.waiting.pop(0)
             self.note_start(since, now)
@@ -111,6 +122,7 @@ class Cluster:
         if since >= SETTLING * self.options.lifetime:
             self.result.started += 1
             self.result.waits.append(now - since)
+            self.result.soon += now - since <= SOON_SECONDS
 
     def start(self, task: Task, now: float, stay: float) -> bool:
         is_scattered = task.gpus < self.largest and self.rng.random() * 100 < self.options.scattered
@@ -123,21 +135,28 @@ class Cluster:
             self.result.work += task.milli / 1000 * stay
         return True
 
-    def make_room(self, task: Task, now: float, stay: float) -> bool:
+    def make_room(self, task: Task, now: float, stay: float, *, since: float) -> bool:
         """Move tasks so that one more fits, and start it."""
         self.tried_at = now
         fleet, demand = self.placer.world.fleet, self.placer.demand(task)
         began = time.perf_counter()
-        tried = TriedMoves(fleet, self.movable(now), left={}, per_workload=1)
-        found = cheapest_moves(Target("large", TEAM, demand, fleet.open_bits), tried, now=int(now))
+        self.past = recent(self.past, now=int(now))
+        moved = moved_pods(self.past, now=int(now)) if self.options.bounded else {}
+        tried = TriedMoves(fleet, self.movable(now), left={}, per_workload=1, moved=moved)
+        target = Target("large", TEAM, demand, fleet.open_bits, since=max(1, int(since)))
+        found = cheapest_moves(target, tried, now=int(now))
         self.result.milliseconds.append(1000 * (time.perf_counter() - began))
         if not isinstance(found, Moves):
             return False
         work = float(found.lost_work) / 840_000
+        left = moves_left(self.past, replace(RULES, moves_per_hour=self.options.per_hour), now=int(now))
+        if self.options.bounded and bound_on(Room((found,)), RULES, now=int(now), left=left) is not None:
+            return False
         if work > self.options.most * task.milli / 1000 * self.options.lifetime / 100:
             return False
         for move in found.moves:
             self.move(move.pod, move.to, now)
+            self.past.append(PastMove(int(now), move.pod.workload))
         if now >= SETTLING * self.options.lifetime:
             self.result.moves += len(found.moves)
             self.result.done_again += work
@@ -155,7 +174,8 @@ class Cluster:
         world = self.placer.world
         found = []
         for uid, running in self.running.items():
-            if not running.is_movable or not running.task.gpus:
+            is_young = self.options.bounded and now < running.started + RULES.minimum_runtime_seconds
+            if not running.is_movable or not running.task.gpus or is_young:
                 continue
             pod = world.pod(uid)
             node = world.fleet.get(pod.node)
@@ -209,7 +229,7 @@ def _arrive(arrival: Arrival, cluster: Cluster) -> None:
         if options.packed and result.large % PACKED_EVERY == 1:
             result.packed_tried += 1
             result.packed_placed += cluster.fits_packed(task)
-    if cluster.start(task, now, stay) or (options.moves and cluster.make_room(task, now, stay)):
+    if cluster.start(task, now, stay) or (options.moves and cluster.make_room(task, now, stay, since=now)):
         result.at_once += is_measured
         cluster.note_start(now, now)
     else:
@@ -234,6 +254,8 @@ def main() -> None:
     parser.add_argument(
         "--scattered", type=float, default=0, help="percent of the smaller tasks that another scheduler puts anywhere"
     )
+    parser.add_argument("--bounded", action="store_true", help="within the default bounds of the policy")
+    parser.add_argument("--per-hour", type=int, default=RULES.moves_per_hour, help="with --bounded: movesPerHour")
     parser.add_argument("--whole-gpus", action="store_true", help="a task that takes a part of a GPU takes a whole one")
     parser.add_argument("--packed", action="store_true", help="also measure the bound, which takes a second for each")
     options = parser.parse_args()

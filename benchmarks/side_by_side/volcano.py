@@ -1,7 +1,6 @@
 """Volcano as it is compared: its scheduler and controllers with the capacity plugin and a tree of queues.
 
-Without its webhooks, which its chart registers for Volcano's own kinds only: no Job or pod passes through them. Job and
-pod are those of the other systems; Volcano makes the PodGroups.
+Job and pod are those of the other systems; Volcano makes the PodGroups.
 """
 
 from __future__ import annotations
@@ -12,19 +11,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.side_by_side.loads import ROOT, Order, Shares
-from tests.control_plane.assets import recipe_folder
-from tests.control_plane.build import binary_path
 from tests.control_plane.cluster import ControlPlane
-from tests.control_plane.commands import FAST_CLIENT
 from tests.control_plane.objects import GPU
-from tests.control_plane.versions import VOLCANO
+from tests.control_plane.volcano import API, run_volcano
 from tests.control_plane.workbench import wait_for
 
 SCHEDULER = "volcano"
-PARTS = ("controller-manager", "scheduler")
 QUEUE_NOTE = "scheduling.volcano.sh/queue-name"
 MEMBERS_NOTE = "scheduling.volcano.sh/group-min-member"
-API = "scheduling.volcano.sh/v1beta1"
 CPU_PER_GPU, MEMORY_GIB_PER_GPU = 8, 64
 """Of the nodes here: a queue deserves its part of both, or its pods could be reclaimed for the cpu that they use."""
 
@@ -49,25 +43,13 @@ CONFIGURATION = {
 @contextmanager
 def volcano(cluster: ControlPlane, shares: Shares) -> Iterator[None]:
     """Run Volcano with these shares until the end of the block."""
-    definitions = recipe_folder(VOLCANO) / "config" / "crd"
-    folders = [part for name in ("volcano", "jobflow") for part in ("-f", definitions / name / "bases")]
-    cluster.kubectl("apply", "--server-side", *folders)
-    cluster.kubectl("wait", "--for=condition=Established", *folders)
-    cluster.kubectl("create", "namespace", "volcano-system")
     configuration = cluster.folder / "volcano-scheduler.conf"
     configuration.write_text(json.dumps(CONFIGURATION))
-    own = {"scheduler": (f"--scheduler-conf={configuration}", "--cache-dumper=false")}
-    for part in PARTS:
-        common = (f"--kubeconfig={cluster.kubeconfig}", "--leader-elect=false", *FAST_CLIENT)
-        command = [binary_path(VOLCANO, part), *common, *own.get(part, ())]
-        cluster.processes.start(f"volcano-{part}", command)
-    path = f"/apis/{API}/queues"
-    wait_for(cluster, lambda: cluster.api.exists(f"{path}/root"), what="Volcano made its root queue")
-    cluster.kubectl.apply(queues(shares))
-    wait_for(cluster, lambda: all(map(_is_open, cluster.api.list(path))), what="Volcano's queues are open")
-    yield
-    for part in PARTS:
-        cluster.processes.check_running(f"volcano-{part}")
+    with run_volcano(cluster, scheduler=[f"--scheduler-conf={configuration}"]):
+        cluster.kubectl.apply(queues(shares))
+        path = f"/apis/{API}/queues"
+        wait_for(cluster, lambda: all(map(_is_open, cluster.api.list(path))), what="Volcano's queues are open")
+        yield
 
 
 def queues(shares: Shares) -> list[dict[str, Any]]:

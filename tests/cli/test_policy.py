@@ -164,6 +164,20 @@ def test_an_edit_says_what_becomes_of_the_pods_in_line(diff_with_a_line):
     assert diff_with_a_line(4, 1) == {"b": ("preemptible", "queued")}
 
 
+def test_an_edit_says_what_changes_of_moves(run, world, tmp_path):
+    old = (tmp_path / "policy.yaml").read_text()
+    (tmp_path / "new.yaml").write_text(f'{old}\ndefragment: {{window: "02:00-05:00", lostPerGpu: unlimited}}\n')
+    files = str(tmp_path / "policy.yaml"), str(tmp_path / "new.yaml")
+    printed = run("diff", *files, *world).stdout.splitlines()
+    assert printed[-2:] == [
+        "defragment: window 02:00-05:00 UTC, was not set",
+        "defragment: lostPerGpu unlimited, was 3600 s",
+    ]
+    assert json.loads(run("diff", *files, *world, "-o", "json").stdout)["moves"] == [
+        text.removeprefix("defragment: ") for text in printed[-2:]
+    ]
+
+
 def test_an_invalid_edit_is_reported_with_its_problems(run, world, tmp_path):
     (tmp_path / "bad.yaml").write_text(HEADER + "teams: [{name: a}]")
     result = run("diff", str(tmp_path / "policy.yaml"), str(tmp_path / "bad.yaml"), *world)

@@ -29,6 +29,7 @@ from tests.control_plane.versions import (
     PROMETHEUS,
     Recipe,
 )
+from tests.control_plane.volcano import GIVES_UP_SOON, run_volcano
 from tests.control_plane.workbench import make_namespace
 
 # The fixtures that need more than the control plane itself.
@@ -259,6 +260,13 @@ def trainer(control_plane: ControlPlane, jobset: None) -> Iterator[None]:  # noq
 
 
 kueue = _operator("kueue")
+
+
+@pytest.fixture(scope="module")
+def volcano(control_plane: ControlPlane) -> Iterator[None]:
+    """Volcano's scheduler and controllers run against the control plane; the scheduler is configured as by default."""
+    with run_volcano(control_plane, controllers=GIVES_UP_SOON):
+        yield
 
 
 @pytest.fixture

@@ -132,10 +132,8 @@ OTHER_MINORS = tuple(recipe for recipe in MINORS.values() if recipe is not KUBER
 MINOR = under_test()
 CONTROL_PLANE = tuple(dict.fromkeys((ETCD, KWOK, KUBERNETES, MINORS[MINOR])))
 """What a control plane is made of; binaries of a later recipe take the place of those of an earlier one."""
-TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER, KARPENTER, KUEUE, DESCHEDULER = OPERATORS
+TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER, KARPENTER, KUEUE, VOLCANO, DESCHEDULER = OPERATORS
 HELM, CERT_MANAGER, PROMETHEUS = TOOLS
-RIVALS = _GROUPS["rivals"]
-(VOLCANO,) = RIVALS
 (CERT_MANAGER_MODULE,) = _GROUPS["modules"]
 
 FOR_TEST = (*CONTROL_PLANE, HELM)
@@ -148,5 +146,5 @@ RECIPES = {
     **{recipe.name: recipe for recipe in MINORS.values()},
 }
 """What can be built."""
-EXAMPLES = tuple(recipe for recipe in OPERATORS if recipe not in {KARPENTER, DESCHEDULER})
+EXAMPLES = tuple(recipe for recipe in OPERATORS if recipe not in {KARPENTER, VOLCANO, DESCHEDULER})
 """Modules whose example manifests are read."""

@@ -26,6 +26,7 @@ from webhook.observe.decisions import Phase
 from webhook.observe.gpu_time import EvictedGpus, GpuHolder, NodeGpus
 from webhook.observe.ledger_metrics import LedgerState
 from webhook.observe.metrics import CaStatus, Metrics
+from webhook.observe.moves import MoveMetrics
 from webhook.observe.process import Component, LeaderStatus, ProcessMetrics
 from webhook.observe.reclaim import ReclaimMetrics
 
@@ -135,6 +136,7 @@ def evictor() -> ReclaimMetrics:
     metrics = ReclaimMetrics()
     metrics.planned(_TEAM)
     metrics.victim(_TEAM, gpu_unit_seconds=0)
+    MoveMetrics(metrics.registry).moved(_TEAM, gpu_unit_seconds=0)
     metrics.watch(held_nodes=lambda: 0, largest_room=lambda: 0)
     metrics.watch_policy(lambda: "")
     _share(metrics)

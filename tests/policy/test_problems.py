@@ -212,6 +212,26 @@ ONE_FILE = QUEUE_PROBLEMS | {
         "defaults: {maximumGracePeriod: 48h}",
         "3: defaults.maximumGracePeriod: expected at least 30s, the default of pods, and at most 24h, got 172800s",
     ),
+    "a window that is no time of day": (
+        'defragment: {window: "2-5"}',
+        '3: defragment.window: expected a time of day such as 02:00-05:00, got "2-5"',
+    ),
+    "a window without length": (
+        'defragment: {window: "02:00-02:00"}',
+        '3: defragment.window: expected a time of day such as 02:00-05:00, got "02:00-02:00"',
+    ),
+    "a window by a number, as YAML reads some times": (
+        "defragment: {window: 120}",
+        "3: defragment.window: expected a time of day such as 02:00-05:00, got the number 120",
+    ),
+    "a time zone of no place": (
+        "defragment: {timeZone: Europe/Atlantis}",
+        '3: defragment.timeZone: expected a time zone such as Europe/Berlin, got "Europe/Atlantis"',
+    ),
+    "a time zone that is a path": (
+        "defragment: {timeZone: ../../etc/passwd}",
+        '3: defragment.timeZone: expected a time zone such as Europe/Berlin, got "../../etc/passwd"',
+    ),
     "protection of a number": (
         "reclaim: {protect: [1]}",
         '3: reclaim.protect[0]: expected text, got the number 1; quote it: "1"',

@@ -62,8 +62,8 @@ def nodes(cluster: ControlPlane) -> list[str]:
     )
 
 
-def create_replicas(cluster: ControlPlane, namespace: str, replicas: int, *, gpus: int, **spec: Any) -> None:
-    """Create a ReplicaSet of so many pods for the pool; it replaces those that Karpenter evicts."""
+def set_replicas(cluster: ControlPlane, namespace: str, replicas: int, *, gpus: int = 2, **spec: Any) -> None:
+    """Have a ReplicaSet of so many pods for the pool; it replaces those that Karpenter evicts."""
     path = f"/apis/apps/v1/namespaces/{namespace}/replicasets"
     labels = {"app": "web"}
     chosen = {**labels, **spec.pop("labels", {})}
@@ -74,18 +74,26 @@ def create_replicas(cluster: ControlPlane, namespace: str, replicas: int, *, gpu
         "metadata": {"name": "web"},
         "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
     }
-    cluster.api.create(path, made)
+    if cluster.api.exists(f"{path}/web"):
+        cluster.api.patch(f"{path}/web", {"spec": {"replicas": replicas}})
+    else:
+        cluster.api.create(path, made)
 
 
-def wait_running(cluster: ControlPlane, namespace: str, number: int, *, timeout: float = 90) -> float:
-    """Wait until so many pods of a namespace run and there is no other; returns the seconds until then."""
+def wait_running(cluster: ControlPlane, namespace: str, pods: int, *, on: int | None = None) -> float:
+    """Wait until so many pods of a namespace run and there is no other; returns the seconds until then.
+
+    With `on`, also until Karpenter has so many nodes at that moment: it goes on removing nodes once all pods run.
+    """
     began = time.monotonic()
 
     def all_run() -> bool:
         found = [each for each in list_pods(cluster, namespace) if "deletionTimestamp" not in each["metadata"]]
-        return len(found) == number and all(each["status"].get("phase") == "Running" for each in found)
+        are_running = len(found) == pods and all(each["status"].get("phase") == "Running" for each in found)
+        return are_running and on in (None, len(nodes(cluster)))
 
-    wait_for(cluster, all_run, what=f"{number} pods run", timeout=timeout)
+    where = "" if on is None else f" on {on} nodes of Karpenter"
+    wait_for(cluster, all_run, what=f"{pods} pods run{where}", timeout=150)
     return time.monotonic() - began
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.control_plane.commands import SCHEDULER
 from tests.control_plane.objects import GPU, job, pod_spec
 from tests.control_plane.workbench import gpus_by_node, list_pods, make_nodes, wait_for
 from tests.scenarios.evictor import ask, evictor, wait_bound
@@ -10,6 +11,7 @@ from tests.scenarios.standing_fairgate import TEAM, TIER, serve_fairgate
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 SIZE = {"cpu": "1", "memory": "1Gi"}
+ZONE = "topology.kubernetes.io/zone"
 ROUNDS = 4
 AFFINITY = {
     "RemovePodsViolatingNodeAffinity": {
@@ -82,6 +84,65 @@ def test_pods_of_a_deployment_are_not_moved_even_without_it(cluster, descheduler
         cluster.kubectl.apply([workload("Deployment", pods=6, gpus=1)], "-n", fairgate.team_a)
         all_running(cluster, fairgate.team_a, 6)
         assert evictions(fairgate, 6, descheduler, EVERYTHING, AFFINITY | DUPLICATES | UTILIZATION) == [0] * ROUNDS
+
+
+def test_without_it_duplicates_with_several_nodes_are_evicted_in_every_round(cluster, descheduler):
+    """Two on each node are wanted, and Fairgate packs what replaces the others. Their rule lets them have several."""
+    make_nodes(cluster, 3, labels={ZONE: "z"})
+    made = workload("Deployment", pods=6, gpus=1)
+    rule = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}
+    made["spec"]["template"]["spec"]["topologySpreadConstraints"] = [
+        {**rule, "labelSelector": made["spec"]["selector"]}
+    ]
+    with serve_fairgate(cluster) as fairgate:
+        cluster.kubectl.apply([made], "-n", fairgate.team_a)
+        all_running(cluster, fairgate.team_a, 6)
+        found = evictions(fairgate, 6, descheduler, EVERYTHING, DUPLICATES)
+        assert min(found) > 0, found
+        assert max(gpus_by_node(cluster).values()) > 2
+
+
+@pytest.mark.parametrize("plugin", [DUPLICATES, UTILIZATION], ids=["RemoveDuplicates", "LowNodeUtilization"])
+def test_without_it_pods_of_a_job_are_evicted(cluster, descheduler, plugin):
+    """They have several nodes, too. The Job waits longer after each one that ends so, and fails after its limit."""
+    make_nodes(cluster, 3)
+    with serve_fairgate(cluster) as fairgate:
+        mine = fairgate.team_a
+        cluster.kubectl.apply([workload("Job", pods=6, gpus=1)], "-n", mine)
+        before = all_running(cluster, mine, 6)
+        descheduler.round(EVERYTHING, deschedule={}, balance=plugin)
+        assert before - still_running(cluster, mine)
+
+
+def test_a_pod_on_a_fallback_node_is_moved_once(cluster, descheduler):
+    """Its preference is for its first node; what replaces it is on the node that it prefers."""
+    make_nodes(cluster, 3)
+    with serve_fairgate(cluster) as fairgate:
+        mine = fairgate.team_a
+        cluster.stop(SCHEDULER)
+        try:
+            cluster.kubectl.apply([workload("Job", pods=1, gpus=2)], "-n", mine)
+            (waits,) = wait_for(cluster, lambda: list_pods(cluster, mine), what="its pod")
+            first, fallback, *_ = nodes_of(waits)
+            name = waits["metadata"]["name"]
+            binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": fallback}}
+            cluster.api.create(f"/api/v1/namespaces/{mine}/pods/{name}/binding", binding)
+        finally:
+            cluster.start(SCHEDULER)
+        assert evictions(fairgate, 1, descheduler, EVERYTHING, AFFINITY) == [1] + [0] * (ROUNDS - 1)
+        (moved,) = list_pods(cluster, mine)
+        assert moved["spec"]["nodeName"] == nodes_of(moved)[0]
+        assert first in nodes_of(moved)
+
+
+def nodes_of(found):
+    """The nodes that Fairgate chose for a pod, the most preferred one first."""
+    affinity = found["spec"]["affinity"]["nodeAffinity"]
+    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    names = [name for term in terms for field in term["matchFields"] for name in field["values"]]
+    preferred = max(affinity["preferredDuringSchedulingIgnoredDuringExecution"], key=lambda each: each["weight"])
+    (first,) = [name for field in preferred["preference"]["matchFields"] for name in field["values"]]
+    return [first, *(name for name in names if name != first)]
 
 
 def test_the_descheduler_and_the_evictor_do_not_fight(cluster, descheduler):

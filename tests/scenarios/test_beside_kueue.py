@@ -4,11 +4,11 @@ import pytest
 
 from tests.control_plane.cleanup import ADMISSION
 from tests.control_plane.kubectl import manifest
-from tests.control_plane.objects import job, pod
+from tests.control_plane.objects import GPU, job, pod
 from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_nodes, wait_bound, wait_for
 from tests.scenarios.evictor import evictor
 from tests.scenarios.kueue import API, QUEUED, bound_pods, queue, wait_charged
-from tests.scenarios.standing_fairgate import serve_fairgate
+from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing, pytest.mark.usefixtures("kueue")]
 
@@ -138,3 +138,59 @@ def test_kueues_preemption_frees_charges_and_nothing_is_evicted_besides(cluster)
         assert cluster.api.get(f"/apis/batch/v1/namespaces/{mine}/jobs/low")["spec"]["suspend"] is True
         wait_charged(fairgate, 8)
         assert running.said("plan") == []
+
+
+@pytest.mark.parametrize("policy", ["", QUEUES], ids=["pods over a limit are refused", "pods over a limit wait"])
+def test_with_more_quota_than_limit_kueue_admits_what_fairgate_does_not(cluster, policy):
+    """Kueue counts all six pods, and Fairgate keeps the team's limit of five."""
+    make_nodes(cluster, 3, gpus=8)
+    with serve_fairgate(cluster, policy=policy) as fairgate, queue(cluster, fairgate.team_a, gpus=40):
+        mine = fairgate.team_a
+        cluster.kubectl.run("create", "-n", mine, "-f", "-", stdin=manifest(queued_job("wide", pods=6, gpus=4)))
+
+        def five_run():
+            found = list_pods(cluster, mine)
+            waiting = [each for each in found if not each["spec"].get("nodeName")]
+            assert len(found) - len(waiting) == 5
+            assert [gates(each) for each in waiting] == [["fairgate.dev/queue"]] * bool(policy)
+            return True
+
+        wait_for(cluster, five_run, what="five pods on nodes")
+        assert fairgate.charged("a") == 20
+        assert bool(policy) or fairgate.refused("TeamLimitExceeded") > 0
+
+        def used():
+            (flavor,) = cluster.api.get(f"/apis/{API}/clusterqueues/{mine}")["status"]["flavorsUsage"]
+            return {each["name"]: each["total"] for each in flavor["resources"]}[GPU]
+
+        wait_for(cluster, lambda: used() == "24", what="Kueue counts 24 GPUs")
+
+
+def test_an_evicted_pod_of_kueue_is_replaced_under_the_same_admission(cluster):
+    make_nodes(cluster, 2, gpus=8)
+    with (
+        serve_fairgate(cluster) as fairgate,
+        evictor(fairgate) as running,
+        queue(cluster, fairgate.team_a, gpus=20),
+    ):
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        borrows = queued_job("borrows", pods=4, gpus=4)
+        borrows["spec"]["template"]["metadata"]["labels"][TIER] = "preemptible"
+        cluster.kubectl.apply([borrows], "-n", mine)
+        before = {each["metadata"]["uid"] for each in bound_pods(cluster, mine, 4)}
+        admitted = admission(cluster, mine)
+        create_pod(cluster, theirs, pod("owner", gpus=4, **SIZE))
+        wait_bound(cluster, theirs, "owner")
+        cluster.kubectl("delete", "pod", "owner", "-n", theirs, "--wait=false")
+        after = {each["metadata"]["uid"] for each in bound_pods(cluster, mine, 4)}
+        assert len(before - after) == 1
+        assert len(running.said("evicted")) == 1
+        assert admission(cluster, mine) == admitted
+        wait_charged(fairgate, 16)
+
+
+def admission(cluster, namespace):
+    """When Kueue admitted the only workload of a namespace, and to what."""
+    (workload,) = cluster.api.list(f"/apis/{API}/namespaces/{namespace}/workloads")
+    (found,) = [each for each in workload["status"]["conditions"] if each["type"] == "Admitted"]
+    return found["status"], found["lastTransitionTime"], workload["status"]["admission"]

@@ -1,6 +1,11 @@
-"""Karpenter beside Fairgate: a pod without room brings a node, and reclaim keeps the node that it empties."""
+"""Karpenter beside Fairgate: it brings and removes as many nodes as without, and reclaim keeps the node it empties.
 
+How long pods wait is printed and not asserted: all of them wait for Karpenter's own rounds of seconds.
+"""
+
+import sys
 import time
+from typing import NamedTuple
 
 import pytest
 
@@ -8,7 +13,7 @@ from tests.builders import decision_of
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, list_pods, wait_bound, wait_for, wait_unschedulable
 from tests.scenarios.evictor import evictor, held_nodes
-from tests.scenarios.karpenter import GPUS, create_replicas, node_pool, nodes, wait_running, without_scheduler
+from tests.scenarios.karpenter import GPUS, node_pool, nodes, set_replicas, wait_running, without_scheduler
 from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("karpenter")]
@@ -40,6 +45,36 @@ def test_a_pod_that_lost_its_room_brings_a_node(cluster):
         assert wait_bound(cluster, ours, "late", timeout=90) in nodes(cluster)
 
 
+class Course(NamedTuple):
+    """The nodes on which 28 GPUs first ran in pods of 2, the seconds until then, and until 12 GPUs ran on two nodes."""
+
+    nodes: int
+    seconds: float
+    seconds_to_shrink: float
+
+
+def course_of(cluster, namespace):
+    set_replicas(cluster, namespace, 14)
+    seconds, started = wait_running(cluster, namespace, 14), len(nodes(cluster))
+    set_replicas(cluster, namespace, 6)
+    to_shrink = wait_running(cluster, namespace, 6, on=2)
+    set_replicas(cluster, namespace, 0)
+    wait_running(cluster, namespace, 0, on=0)
+    return Course(started, seconds, to_shrink)
+
+
+def test_as_many_nodes_come_and_go_as_without_fairgate(cluster, namespace, capsys):
+    """The six pods that are left are on more nodes than they need, and Karpenter evicts some of them to empty nodes."""
+    with node_pool(cluster):
+        stock = course_of(cluster, namespace)
+        with serve_fairgate(cluster, limit_a=64, policy=POOL, is_own=True) as fairgate:
+            ours = course_of(cluster, fairgate.team_a)
+    with capsys.disabled():
+        sys.stdout.write(f"\nwith Fairgate {ours}, without {stock}\n")
+    assert stock.nodes == 4, "28 GPUs on nodes of 8"
+    assert ours.nodes == stock.nodes
+
+
 def test_a_node_that_reclaim_empties_is_not_removed_before_its_pod_comes(cluster):
     """While the kube-scheduler is away the node stays empty for as long as Karpenter needs to remove an empty one."""
     with (
@@ -47,7 +82,7 @@ def test_a_node_that_reclaim_empties_is_not_removed_before_its_pod_comes(cluster
         serve_fairgate(cluster, limit_a=64, limit_b=64, policy=POOL, is_own=True) as fairgate,
     ):
         mine, theirs = fairgate.team_a, fairgate.team_b
-        create_replicas(cluster, mine, 2, gpus=GPUS, labels={TIER: "preemptible"})
+        set_replicas(cluster, mine, 2, gpus=GPUS, labels={TIER: "preemptible"})
         wait_running(cluster, mine, 2)
         before = nodes(cluster)
         create_pod(cluster, theirs, pod("owner", gpus=GPUS))

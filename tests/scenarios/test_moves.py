@@ -37,8 +37,11 @@ def shown(fairgate, *args):
     return json.loads(done.stdout)
 
 
-def scatter(cluster, namespace, nodes):
-    """Run one pod of a Job on each node, beside three free GPUs; return the pods by their nodes."""
+def scatter(cluster, namespace, nodes, *, deletion=("--grace-period=0", "--force")):
+    """Run one pod of a Job on each node, beside three free GPUs; return the pods by their nodes.
+
+    The webhook counts what was deleted by force for a while.
+    """
     for node in nodes:
         filler = pod(f"filler-{node}", gpus=3, nodeSelector={"kubernetes.io/hostname": node}, **SIZE)
         create_pod(cluster, namespace, filler)
@@ -47,7 +50,7 @@ def scatter(cluster, namespace, nodes):
     cluster.kubectl.apply(jobs, "-n", namespace)
     wait_for(cluster, lambda: len(running(cluster, namespace)) == 2 * len(nodes), what="all pods run")
     for node in nodes:
-        cluster.kubectl("delete", "pod", f"filler-{node}", "-n", namespace, "--grace-period=0", "--force")
+        cluster.kubectl("delete", "pod", f"filler-{node}", "-n", namespace, *deletion)
     wait_for(cluster, lambda: len(list_pods(cluster, namespace)) == len(nodes), what="the fillers are gone")
     return running(cluster, namespace)
 

@@ -13,7 +13,8 @@ from webhook.cli.screen import Screen
 from webhook.cli.terminal import Line
 from webhook.cli.world_source import Objects, WorldObjects, world_of
 from webhook.core.explain.policy_replay import PolicyOutcome, Running, line_outcomes, policy_outcomes
-from webhook.core.model.amount import format_gpus
+from webhook.core.model.amount import UNLIMITED, format_gpus
+from webhook.core.model.defragment_rules import DefragmentRules
 from webhook.core.model.demand import Demand
 from webhook.core.model.idle_rules import IdleAction
 from webhook.core.model.names import Namespace, NodeName
@@ -63,6 +64,9 @@ class DiffReport(msgspec.Struct, omit_defaults=True):
 
     changes: list[ChangeReport]
     pods: Annotated[int, msgspec.Meta(description="GPU pods that were judged")]
+    moves: Annotated[
+        list[str], msgspec.Meta(description="what changes of section defragment; left out if nothing does")
+    ] = []
     idle: Annotated[
         list[IdleReport], msgspec.Meta(description="idle pods for which something else follows under the new policy")
     ] = []
@@ -92,8 +96,38 @@ def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> Diff
         if _differs(was, now) and _differs(shown, now):
             changes.append(ChangeReport(key, format_gpus(pod.demand.gpus), pod.node, shown, now))
     return DiffReport(
-        changes, len(judged), _idle_changes(found, old, new, name=name), list(_notify_changes(old.notify, new.notify))
+        changes,
+        len(judged),
+        moves=list(_move_changes(old.defragment, new.defragment)),
+        idle=_idle_changes(found, old, new, name=name),
+        notify=list(_notify_changes(old.notify, new.notify)),
     )
+
+
+def _move_changes(old: DefragmentRules, new: DefragmentRules) -> Iterator[str]:
+    """Yield the rules of moves that differ, by their names in the file."""
+    for rule in fields(DefragmentRules):
+        was, now = (getattr(each, rule.name) for each in (old, new))
+        if was != now:
+            unit = " s" if rule.name.endswith("_seconds") or "_seconds_" in rule.name else ""
+            yield f"{_IN_FILE[rule.name]} {_rule_text(now, unit)}, was {_rule_text(was, unit)}"
+
+
+_IN_FILE: Final = {
+    "on_demand": "onDemand",
+    "window": "window",
+    "moves_per_hour": "movesPerHour",
+    "moves_per_workload": "movesPerWorkload",
+    "lost_seconds_per_gpu": "lostPerGpu",
+    "minimum_runtime_seconds": "minimumRuntime",
+    "notice_seconds": "notice",
+}
+
+
+def _rule_text(value: object, unit: str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "not set" if value is None else "unlimited" if value is UNLIMITED else f"{value}{unit}"
 
 
 def _notify_changes(old: NotifyRules, new: NotifyRules) -> Iterator[str]:
@@ -195,7 +229,8 @@ def to_table(diff: DiffReport, *, limit: int, width: int, is_colored: bool) -> s
     for row in diff.idle[:limit]:
         was, now = (", ".join(each) or "nothing" for each in (row.old, row.new))
         screen.show(Line(f"{row.pod} does not use its GPUs: {was} followed, and {now} would"))
-    screen.show(Line(_sum(diff)), *(Line(f"messages to people: {text}") for text in diff.notify))
+    screen.show(Line(_sum(diff)), *(Line(f"defragment: {text}") for text in diff.moves))
+    screen.show(*(Line(f"messages to people: {text}") for text in diff.notify))
     return screen.text
 
 

@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Final
 
 from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Outcome, Refused
+from webhook.core.model.kept_place import KeptPlace
 from webhook.core.model.names import NodeName, TeamName, Uid
-from webhook.core.reclaim.held_room import current, holds, is_short
+from webhook.core.reclaim.held_room import current, holds, is_short, waits_for
 from webhook.core.reclaim.reclaim_plan import Move
-from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold, Purpose
 from webhook.evictor.actions import NodeActions
 from webhook.evictor.backoff import PodBackoff, TeamBackoff
 from webhook.evictor.evictor_context import EvictorContext
@@ -39,7 +40,11 @@ PATIENCE_SECONDS: Final = 60.0
 
 
 class HoldManager:
-    """The holds and all that is in progress."""
+    """The holds and all that is in progress.
+
+    `on_lost` is called with each place for a pod to come, and each moved pod, that is given up, `on_arrived` with each
+    moved pod that is on a node.
+    """
 
     def __init__(
         self, context: EvictorContext, eviction_reporter: EvictionReporter, *, new_id: Callable[[], str]
@@ -48,6 +53,8 @@ class HoldManager:
         self.unevictable = Unevictable(cluster_view.reclaim_index, clock)
         self.waiting: PodBackoff[Uid] = PodBackoff(clock)
         self.teams: TeamBackoff[TeamName] = TeamBackoff(clock)
+        self.on_lost: Callable[[KeptPlace | Beneficiary], None] = lambda _: None
+        self.on_arrived: Callable[[Beneficiary, NodeName], None] = lambda _, __: None
         self._cluster_view = cluster_view
         self._reclaim_index = cluster_view.reclaim_index
         self._evictions = cluster_view.reclaim_index.evictions
@@ -88,8 +95,13 @@ class HoldManager:
         return Counter(hold.waiting.team for hold in holds(self._reclaim_index, ready))
 
     def is_guarded(self, target: EvictionTarget) -> bool:
-        """Whether a disruption budget may cover a victim, so that only the Eviction API may decide on it."""
-        return self.unevictable.is_guarded(target)
+        """Whether only the Eviction API may decide on a victim: budgets may cover it, or it need not go."""
+        return target.is_moved or self.unevictable.is_guarded(target)
+
+    def states(self, node: NodeName) -> bool:
+        """Whether a node states all of the hold that it has."""
+        node_hold = self.node_holds.get(node)
+        return node_hold is not None and _says(self._written.get(node), node_hold)
 
     def next_due(self) -> float | None:
         """Return when something is due without an event; None where nothing is."""
@@ -127,9 +139,18 @@ class HoldManager:
         at = int(now) + notice_seconds
         emptied = self._reclaim_index.empty_at(now=now)
         for move in moves:
-            before = self.node_holds.get(move.node) or NodeHold(self._new_id(), move.node, 0, (), since=int(now))
-            empty_at = max(at + self._longest_grace(v.uid for v in move.victims), emptied.get(move.node, 0))
+            before = self.hold_of(move.node)
+            empty_at = max(at + self.longest_grace(v.uid for v in move.victims), emptied.get(move.node, 0))
             self._keep(move.node, before.joined(move, at=at, until=empty_at + HOLD_SECONDS))
+
+    def hold_of(self, node: NodeName) -> NodeHold:
+        """Return the hold of a node, or a new one that keeps nothing yet."""
+        return self.node_holds.get(node) or NodeHold(self._new_id(), node, 0, (), since=int(self._clock()))
+
+    def replace(self, node_hold: NodeHold) -> None:
+        """Have a node keep this and nothing else; nothing is done yet."""
+        is_left = node_hold.keeps_room or node_hold.targets
+        self._keep(node_hold.node, node_hold if is_left else None)
 
     def abandon(self) -> None:
         """Give up all holds and evict no pod: policy is no longer enforced."""
@@ -145,7 +166,8 @@ class HoldManager:
         self.unevictable.tidy()
         served = self._evictions.beneficiaries()
         leaving, fleet = self._reclaim_index.leaving(now=now), self._cluster_view.world.fleet
-        for node, node_hold in list(self.node_holds.items()):
+        # places first: what is evicted for moves depends on them
+        for node, node_hold in sorted(self.node_holds.items(), key=lambda each: bool(each[1].targets)):
             kept, has_room = current(node_hold, self._reclaim_index, fleet, leaving=leaving.get(node, ()))
             kept = self._prolonged(node_hold, kept)
             self._report_dropped(node_hold, kept, served)
@@ -165,7 +187,9 @@ class HoldManager:
             return NodeActions(node, None, is_news=is_marked)
         get = self._reclaim_index.get
         found = {each.uid: get(each.uid) for each in node_hold.beneficiaries}
-        waiting = {uid: gpu_pod for uid, gpu_pod in found.items() if gpu_pod is not None and gpu_pod.is_waiting}
+        waiting = {b.uid: found[b.uid] for b in node_hold.beneficiaries if waits_for(b, found[b.uid])}
+        teams = {uid: gpu_pod.team for uid, gpu_pod in waiting.items() if gpu_pod is not None}
+        teams |= {Uid(place.key): place.team for place in node_hold.places}
         announced = self._evictions.unannounced(node_hold, now=now)
         return NodeActions(
             node,
@@ -174,8 +198,10 @@ class HoldManager:
             to_tolerate=tuple(
                 [b for b in node_hold.beneficiaries if b.uid in waiting and not self._is_in(b, node_hold)]
             ),
-            first=frozenset(uid for uid, gpu_pod in waiting.items() if not gpu_pod.has_tolerations),
-            notices=tuple([(t, waiting[t.beneficiary].team) for t in announced if t.beneficiary in waiting]),
+            first=frozenset(
+                uid for uid, gpu_pod in waiting.items() if gpu_pod is not None and not gpu_pod.has_tolerations
+            ),
+            notices=tuple([(t, teams[t.beneficiary]) for t in announced if t.beneficiary in teams]),
             evictions=self._evictions.due(node_hold, now=now),
         )
 
@@ -254,7 +280,9 @@ class HoldManager:
                     self._placed[beneficiary.uid] = self._clock(), team
                 elif team is not None:
                     self.waste(team)
-                if since is not None and node is not None:
+                if beneficiary.purpose is Purpose.MOVED and node is not None:
+                    self.on_arrived(beneficiary, node)
+                elif since is not None and node is not None:
                     self._reporter.placed(beneficiary, node=node, seconds=self._clock() - since)
 
     def _note_short_lives(self) -> None:
@@ -273,12 +301,12 @@ class HoldManager:
 
     def _prolonged(self, before: NodeHold, kept: NodeHold | None) -> NodeHold | None:
         """Extend a hold where victims left or waiting pods were placed since the last look."""
-        if kept is None or (kept.beneficiaries == before.beneficiaries and kept.targets == before.targets):
+        if kept is None or (kept.beneficiaries, kept.targets) == (before.beneficiaries, before.targets):
             return kept
-        grace_seconds = self._longest_grace(t.uid for t in set(before.targets).difference(kept.targets))
+        grace_seconds = self.longest_grace(t.uid for t in set(before.targets).difference(kept.targets))
         return replace(kept, until=max(kept.until, int(self._clock()) + grace_seconds + HOLD_SECONDS))
 
-    def _longest_grace(self, victims: Iterable[Uid]) -> int:
+    def longest_grace(self, victims: Iterable[Uid]) -> int:
         """Return how long the last of these pods may take to end."""
         bound = self._cluster_view.world.policy.reclaim.longest_grace_seconds
         grace = [gpu_pod.grace_seconds for uid in victims if (gpu_pod := self._reclaim_index.get(uid)) is not None]
@@ -286,10 +314,9 @@ class HoldManager:
 
     def _end_of(self, node_hold: NodeHold) -> int:
         """Return until when a node keeps its room at most."""
-        rules = self._cluster_view.world.policy.reclaim
-        return min(
-            node_hold.until, node_hold.since + rules.notice_seconds + rules.longest_grace_seconds + LONGEST_SECONDS
-        )
+        policy = self._cluster_view.world.policy
+        rules, notice = policy.reclaim, max(policy.reclaim.notice_seconds, policy.defragment.notice_seconds or 0)
+        return min(node_hold.until, node_hold.since + notice + rules.longest_grace_seconds + LONGEST_SECONDS)
 
     def _note_room(self, node: NodeName, node_hold: NodeHold | None, *, has_room: bool, is_left: bool) -> None:
         """Record whether all room that a node keeps is free. `is_left`: pods are leaving the node."""
@@ -300,7 +327,7 @@ class HoldManager:
 
     def _continued(self, node_hold: NodeHold | None, *, has_room: bool) -> NodeHold | None:
         """Return a hold that goes on, with more time where only kube-scheduler is behind; of another, what is left."""
-        if node_hold is None or not node_hold.beneficiaries:
+        if node_hold is None or not node_hold.keeps_room:
             return node_hold
         now, kept = self._clock(), node_hold
         if (
@@ -321,11 +348,18 @@ class HoldManager:
 
     def _give_up(self, node_hold: NodeHold, *, has_room: bool) -> None:
         """Give up a hold. The waiting pods themselves are the cause where kube-scheduler came to them in free room."""
-        self._reporter.broken(
-            node_hold.beneficiaries, node=node_hold.node, why="its time is over" if has_room else "the room is gone"
-        )
+        if any(each.purpose is Purpose.RECLAIM for each in node_hold.beneficiaries):
+            self._reporter.broken(
+                node_hold.beneficiaries, node=node_hold.node, why="its time is over" if has_room else "the room is gone"
+            )
         is_there = has_room and not node_hold.targets
+        for place in node_hold.places:
+            self.on_lost(place)
         for beneficiary in node_hold.beneficiaries:
+            if beneficiary.purpose is not Purpose.RECLAIM:
+                self.on_lost(beneficiary)
+            if beneficiary.purpose is Purpose.MOVED:
+                continue
             is_own_fault = is_there and not self._may_come(beneficiary, node_hold.node)
             if is_own_fault and (gpu_pod := self._reclaim_index.get(beneficiary.uid)) is not None:
                 self.waste(gpu_pod.team)
@@ -338,4 +372,5 @@ def _says(written: NodeHold | None, node_hold: NodeHold) -> bool:
     if written is None or written.id != node_hold.id:
         return False
     is_late = written.until + HOLD_SECONDS // 2 < node_hold.until
-    return not is_late and set(node_hold.beneficiaries) <= set(written.beneficiaries)
+    is_whole = set(node_hold.beneficiaries) <= set(written.beneficiaries)
+    return not is_late and is_whole and node_hold.places == written.places

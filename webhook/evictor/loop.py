@@ -20,6 +20,7 @@ from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.limit_reclaimer import LimitReclaimer
+from webhook.evictor.moves.mover import Mover
 from webhook.evictor.reporter import EvictionReporter
 
 SETTLE_SECONDS: Final = 0.02
@@ -74,13 +75,20 @@ class Reclaimer:
     """Reclaims for as long as this evictor leads."""
 
     def __init__(
-        self, context: EvictorContext, manager: HoldManager, executor: Executor, reporter: EvictionReporter
+        self,
+        context: EvictorContext,
+        manager: HoldManager,
+        executor: Executor,
+        reporter: EvictionReporter,
+        mover: Mover,
     ) -> None:
         self._cluster_view = context.cluster_view
         self._manager = manager
         self._executor = executor
         self._reporter = reporter
         self._limits = LimitReclaimer(context, manager, executor, reporter)
+        self._mover = mover
+        self._round = Round((), ())
         self._metrics = context.metrics
         self._why_stale = context.why_stale
         self._clock = context.clock
@@ -111,6 +119,8 @@ class Reclaimer:
                         self._manager.abandon()
                     await self._look()
                     await self._look_at_limits()
+                    if not self._is_unfinished:
+                        await self._mover.look(self._round)
                     if await self._lock_nodes():
                         self._start_due(group)
                         self._limits.start_due(group)
@@ -130,6 +140,7 @@ class Reclaimer:
         else:
             self._is_unfinished = True
             return
+        self._round = found
         self._reporter.not_planned(found.refused + self._limits.refused)
         if found.moves:
             notice_seconds = self._cluster_view.world.policy.reclaim.notice_seconds

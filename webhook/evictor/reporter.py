@@ -18,6 +18,7 @@ from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget
 from webhook.core.reclaim.victim import Victim
 from webhook.core.world.world import World
 from webhook.evictor.evictor_context import EvictorContext, controller_ref
+from webhook.evictor.moves.move_reporter import MoveReporter
 from webhook.kube.objects.events import EventReason
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.notify.message import Item, Subject, item
@@ -33,7 +34,10 @@ _NAMED = 5
 
 
 class EvictionReporter:
-    """Reports what one evictor does. `notify_owner` queues Events on owners of victims, `notify` messages to people."""
+    """Reports what one evictor does.
+
+    `notify_owner` queues Events on owners of victims, `notify` messages to people; `moves` reports moves.
+    """
 
     def __init__(
         self,
@@ -41,6 +45,7 @@ class EvictionReporter:
         *,
         notify_owner: Callable[[OwnerEvent], None],
         notify: Callable[[Subject, Item], None],
+        moves: MoveReporter,
     ) -> None:
         self._notify = notify
         self._publish = context.report
@@ -48,6 +53,7 @@ class EvictionReporter:
         self._reclaim_index = context.cluster_view.reclaim_index
         self._logs = context.logs
         self._notify_owner = notify_owner
+        self._moves = moves
         self._metrics = context.metrics
         self._reported: dict[Uid, NoPlan] = {}
 
@@ -99,7 +105,9 @@ class EvictionReporter:
                 is_deleted = outcome is Evicted.DELETED
                 self._metrics.eviction("deleted" if is_deleted else "evicted")
                 self._logs.event.info("evicted", **named, claim=target.beneficiary, is_deleted=is_deleted)
-                if gpu_pod is not None:
+                if gpu_pod is not None and target.is_moved:
+                    self._notify_people(target, gpu_pod, self._moves.moved(target, gpu_pod, now=now), now=now)
+                elif gpu_pod is not None:
                     since = max(gpu_pod.started_at or gpu_pod.pod.created, gpu_pod.saved_at)
                     lost = gpu_pod.demand.gpus * max(0, now - since)
                     replicas = self._world.minimums.of(gpu_pod.pod.replica.workload)
@@ -111,9 +119,7 @@ class EvictionReporter:
                         self._publish(target, EventReason.RECLAIMED, f"evicted: {why}")
                         text, series = f"pod {target.name} was evicted: {why}", f"for team {waiting.team}"
                         self._publish_on_controller(gpu_pod, EventReason.RECLAIMED, text, series=series)
-                        gpus = format_gpus(gpu_pod.demand.gpus)
-                        pod = item(why, at=rfc3339(now), namespace=target.namespace, name=target.name, gpus=gpus)
-                        self._notify(Subject(NotifyKind.EVICTIONS, gpu_pod.team), pod)
+                        self._notify_people(target, gpu_pod, why, now=now)
             case Evicted.GONE:
                 self._metrics.eviction("gone")
             case Refused():
@@ -122,6 +128,12 @@ class EvictionReporter:
             case Later(why):
                 self._metrics.eviction("later")
                 self._logs.event.info("eviction put off", **named, why=why)
+
+    def _notify_people(self, target: EvictionTarget, gpu_pod: ReclaimPod, why: str, *, now: int) -> None:
+        """Have people of the victim's team get a message."""
+        gpus = format_gpus(gpu_pod.demand.gpus)
+        pod = item(why, at=rfc3339(now), namespace=target.namespace, name=target.name, gpus=gpus)
+        self._notify(Subject(NotifyKind.EVICTIONS, gpu_pod.team), pod)
 
     def refused(self, target: EvictionTarget, refused: Refused, *, pause_seconds: float) -> None:
         """Report that the API server does not evict a victim, and when it is tried again."""
@@ -142,7 +154,7 @@ class EvictionReporter:
 
     def cancelled(self, target: EvictionTarget) -> None:
         """Report that an announced eviction is canceled."""
-        text = "not evicted: the pod that needed its room no longer waits"
+        text = "not evicted: " + ("it stays" if target.is_moved else "the pod that needed its room no longer waits")
         self._publish(target, EventReason.EVICTION_CANCELLED, text)
 
     def placed(self, beneficiary: Beneficiary, *, node: str, seconds: float) -> None:

@@ -31,6 +31,8 @@ from webhook.evictor.idle_evictions import IdleEvictions
 from webhook.evictor.idle_gpus import IdleGpus
 from webhook.evictor.loop import Reclaimer
 from webhook.evictor.lost_pods import LostPods
+from webhook.evictor.moves.move_reporter import MoveReporter
+from webhook.evictor.moves.mover import Mover
 from webhook.evictor.repair import Repair
 from webhook.evictor.replica import EvictorState
 from webhook.evictor.reporter import EvictionReporter
@@ -38,6 +40,7 @@ from webhook.http.lifecycle import run_beside, stop_signals
 from webhook.kube.objects import keys
 from webhook.notify.notifier import Notifier
 from webhook.observe.logs import LogFormat, Logs, open_logs
+from webhook.observe.moves import MoveMetrics
 from webhook.observe.process import LeaderStatus
 from webhook.observe.reclaim import ReclaimMetrics
 from webhook.observe.watchdog import Watchdog
@@ -108,6 +111,7 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
                 candidate.lease,
                 feed.readiness,
                 candidate.unevictable,
+                candidate.moving,
                 idle_problem=candidate.idle_problem,
                 notify_problems=notifier.problems,
             )
@@ -158,8 +162,10 @@ class _Candidate:
         self._feed = feed
         self._logs = logs
         self._metrics = metrics
+        self._move_metrics = MoveMetrics(metrics.registry)
         self._repair_after_seconds = settings.repair_after_seconds
         self._manager: HoldManager | None = None
+        self._mover: Mover | None = None
         self._idle: IdleGpus | None = None
         metrics.watch(
             largest_room=lambda: reclaim_snapshot.largest_room(cluster_view.reclaim_index, cluster_view.world),
@@ -181,9 +187,14 @@ class _Candidate:
             is_leading=lambda: self.lease.is_leading,
             clock=self._connection.unix_time,
         )
-        reporter = EvictionReporter(context, notify_owner=self.owner_events.take, notify=self.notifier.note)
+        moves = MoveReporter(context, self._move_metrics, notify_owner=self.owner_events.take)
+        reporter = EvictionReporter(
+            context, notify_owner=self.owner_events.take, notify=self.notifier.note, moves=moves
+        )
         manager = self._manager = HoldManager(context, reporter, new_id=lambda: secrets.token_hex(ID_BYTES))
-        reclaimer = Reclaimer(context, manager, Executor(context), reporter)
+        executor = Executor(context)
+        mover = self._mover = Mover(context, manager, executor, moves)
+        reclaimer = Reclaimer(context, manager, executor, reporter, mover)
         repair = Repair(context, after_seconds=self._repair_after_seconds)
         lost_pods = LostPods(context)
         idle_evictions = IdleEvictions(context, self._owners)
@@ -204,12 +215,16 @@ class _Candidate:
                 group.create_task(idle.run())
                 group.create_task(dry_run.run())
         finally:
-            self._manager = self._idle = None
+            self._manager = self._mover = self._idle = None
             logs.event.info("no longer leading", identity=self.lease.identity)
 
     def unevictable(self) -> list[str]:
         """Return which borrowing pods cannot be evicted, and why; nothing while it does not lead."""
         return [] if self._manager is None else self._manager.unevictable.texts()
+
+    def moving(self) -> str:
+        """Return why it cannot plan moves; "" if it can, or does not lead."""
+        return "" if self._mover is None else self._mover.problem
 
     def idle_problem(self) -> str:
         """Return why the use of GPUs is not known; "" if it is, and while it does not lead."""

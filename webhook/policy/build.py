@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit
+from webhook.core.model.defragment_rules import DefragmentRules, Window
 from webhook.core.model.demand import Weights
 from webhook.core.model.gpu_shares import HAMI_SCHEDULER, SHARES
 from webhook.core.model.idle_rules import (
@@ -79,6 +80,7 @@ def build(draft: Draft) -> Policy:
         pools=tuple(sorted((_pool(pool.value) for pool in draft.pools), key=lambda pool: pool.name)),
         placement=_placement(placement),
         reclaim=_reclaim(draft.section("reclaim", schema.Reclaim()), defaults),
+        defragment=_defragment(draft.section("defragment", schema.Defragment())),
         queue=_queue(draft.section("queue", schema.Queue())),
         topology=TopologyRules(tuple(draft.section("topology", schema.Topology()).levels)),
         idle=_idle(draft),
@@ -165,6 +167,18 @@ def _reclaim(spec: schema.Reclaim, defaults: teams.Defaults) -> ReclaimRules:
         protected_namespaces=_unique(item for item in spec.protect if isinstance(item, str)),
         protected_selectors=tuple(sorted(protected, key=repr)),
         start_within_seconds=spec.start_within,
+    )
+
+
+def _defragment(spec: schema.Defragment) -> DefragmentRules:
+    return DefragmentRules(
+        on_demand=spec.on_demand,
+        window=None if spec.window is None else Window(*spec.window, spec.time_zone),
+        moves_per_hour=spec.moves_per_hour,
+        moves_per_workload=spec.moves_per_workload,
+        lost_seconds_per_gpu=spec.lost_per_gpu,
+        minimum_runtime_seconds=spec.minimum_runtime,
+        notice_seconds=spec.notice,
     )
 
 

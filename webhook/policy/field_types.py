@@ -36,6 +36,13 @@ GangTimeout = Annotated[Seconds, AfterValidator(values.gang_timeout)]
 SecondsLimit = Annotated[Limit, PlainValidator(values.seconds_limit), WithJsonSchema(_DURATION_LIMIT_SCHEMA)]
 Weight = Annotated[int | Fraction, PlainValidator(values.weight), WithJsonSchema(_WEIGHT_SCHEMA)]
 QueueDepth = Annotated[int, Strict(), Field(ge=0, le=values.MAX_QUEUE_DEPTH)]
+DailyWindow = Annotated[
+    tuple[int, int],
+    PlainValidator(values.daily_window),
+    WithJsonSchema({"type": "string", "pattern": f"^{values.WINDOW}$"}),
+]
+TimeZone = Annotated[str, Strict(), AfterValidator(values.time_zone)]
+MovesPerHour = Annotated[int, Strict(), Field(ge=1, le=values.MAX_MOVES)]
 Cores = Annotated[int, PlainValidator(values.cores), WithJsonSchema(_CORES_SCHEMA)]
 Bytes = Annotated[int, PlainValidator(values.size), WithJsonSchema(_BYTES_SCHEMA)]
 TeamRef = Annotated[str, Strict(), AfterValidator(values.team_name)]

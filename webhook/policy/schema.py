@@ -17,10 +17,12 @@ from webhook.policy.field_types import (
     Bytes,
     ClassName,
     Cores,
+    DailyWindow,
     GangTimeout,
     Gpus,
     Key,
     LabelValue,
+    MovesPerHour,
     Name,
     NamespaceGlob,
     QueueDepth,
@@ -28,6 +30,7 @@ from webhook.policy.field_types import (
     Seconds,
     SecondsLimit,
     TeamRef,
+    TimeZone,
 )
 from webhook.policy.idle import Idle
 from webhook.policy.notify import Notify
@@ -147,6 +150,35 @@ class Reclaim(Spec):
     )
 
 
+class Defragment(Spec):
+    """When running pods are moved to make room on one node, and how many. Default: none are."""
+
+    on_demand: bool = Field(
+        default=False,
+        description="Move pods where that lets a waiting pod or gang start for which enough GPUs are free, but not on "
+        "one node or in one domain.",
+    )
+    window: DailyWindow | None = Field(
+        default=None,
+        description="Time of day in which pods are moved so that the largest possible pod grows: 02:00-05:00.",
+    )
+    time_zone: TimeZone = Field(default="UTC", description="Time zone of the window: Europe/Berlin.")
+    moves_per_hour: MovesPerHour = Field(default=10, description="Maximum number of moves in an hour.")
+    moves_per_workload: MovesPerHour = Field(
+        default=1, description="Maximum number of moves of one controller's pods in an hour."
+    )
+    lost_per_gpu: SecondsLimit = Field(
+        default="1h",
+        validate_default=True,
+        description="Maximum GPU time of work that is done again, per GPU of the room that is made. Or the word "
+        "unlimited.",
+    )
+    minimum_runtime: Seconds = Field(default=600, description="Pods run at least this long before they are moved.")
+    notice: Seconds | None = Field(
+        default=None, description="Time between warning and eviction. Default: the notice of reclaim."
+    )
+
+
 class Queue(Spec):
     """How pods wait with `onLimit: queue` or `onNoRoom: queue`, and in which order they start."""
 
@@ -260,6 +292,9 @@ class PolicyFile(Spec):
     pools: list[Pool] = Field(default=[], description="Sets of nodes. Default: all nodes are one pool.")
     placement: Placement = Field(default=Placement(), description="How nodes are chosen for pods.")
     reclaim: Reclaim = Field(default=Reclaim(), description="When and how borrowed GPUs are reclaimed.")
+    defragment: Defragment = Field(
+        default=Defragment(), description="When running pods are moved to make room on one node, and how many."
+    )
     queue: Queue = Field(default=Queue(), description="How pods wait, and in which order they start.")
     topology: Topology = Field(
         default=Topology(), description="Domains of nodes in which gangs are placed together. Default: none."

@@ -122,6 +122,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "defaults": Defaults,
     "placement": schema.Placement,
     "reclaim": schema.Reclaim,
+    "defragment": schema.Defragment,
     "queue": schema.Queue,
     "topology": schema.Topology,
     "idle": Idle,

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from webhook.core.model.amount import UNLIMITED, Limit, parse_gpus
+from webhook.core.model.defragment_rules import UTC_NAME
 from webhook.core.model.duration import parse_seconds
 from webhook.core.model.names import DEVICE_CLASS, UNASSIGNED
 from webhook.core.model.pod import DEFAULT_GRACE_SECONDS
@@ -17,6 +19,7 @@ MAX_GPUS: Final = 1_000_000_000  # keeps every sum of GPU units within 64 bits
 
 MAX_WEIGHT: Final = 1_000_000
 MAX_QUEUE_DEPTH: Final = 100_000
+MAX_MOVES: Final = 1000
 
 AMOUNT: Final = r"(0|[1-9][0-9]*)(\.[0-9]+|/[1-9][0-9]*)?"
 CORES: Final = r"[0-9]{1,6}(\.[0-9]{1,3}|m)?"
@@ -24,12 +27,15 @@ BYTES: Final = r"[0-9]{1,12}(Ki|Mi|Gi|Ti)?"
 LABEL_VALUE: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 DNS_SUBDOMAIN: Final = rf"{DNS_LABEL}(\.{DNS_LABEL})*"
+WINDOW: Final = r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-4]):([0-5][0-9])"
 HOST_PATH: Final = r"(/(?!\.{1,2}(/|$))[-A-Za-z0-9._@:+=,]+)+"
 NAMESPACE_GLOB: Final = r"[-a-z0-9*?]+"
 _FIELD: Final = r"[A-Za-z_][-A-Za-z0-9_]*"
 
 LEAST_GANG_SECONDS: Final = 10
 LONGEST_GANG_SECONDS: Final = 24 * 3600
+_WINDOW: Final = re.compile(WINDOW)
+_HOURS: Final = 24
 _MAX_NUMBER = 40  # characters of a number
 _MAX_NAME = 63  # longest label value, namespace name and name part of a key
 _MAX_SUBDOMAIN = 253
@@ -124,6 +130,26 @@ def gang_timeout(value: int) -> int:
     if not LEAST_GANG_SECONDS <= value <= LONGEST_GANG_SECONDS:
         expected = f"from {LEAST_GANG_SECONDS}s to {LONGEST_GANG_SECONDS // 3600}h"
         raise ValueError(f"expected {expected}, got {value}s")
+    return value
+
+
+def daily_window(value: object) -> tuple[int, int]:
+    """Parse a time of day such as 02:00-05:00 into minutes after midnight: where it begins and where it ends."""
+    found = _WINDOW.fullmatch(value) if isinstance(value, str) else None
+    if found is not None:
+        hour, minute, last_hour, last_minute = map(int, found.groups())
+        if found.group(1, 2) != found.group(3, 4) and not (last_hour == _HOURS and last_minute):
+            return 60 * hour + minute, 60 * last_hour + last_minute
+    raise ValueError(f"expected a time of day such as 02:00-05:00, got {described(value)}")
+
+
+def time_zone(value: str) -> str:
+    """Check the name of a time zone: one that this machine knows."""
+    try:
+        if value != UTC_NAME:
+            ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"expected a time zone such as Europe/Berlin, got {described(value)}") from None
     return value
 
 

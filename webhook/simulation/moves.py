@@ -1,6 +1,7 @@
-"""Moves in the simulated cluster: at fixed times the plans of `fairgate defragment` that are worth it, carried out.
+"""Moves in the simulated cluster, within the policy's bounds, or without such a policy as an admin might make them.
 
-As if an admin looked every ten minutes, and evicted the pods of each plan that loses no more work than was waited for.
+That admin looks every ten minutes, and evicts the pods of each plan that loses no more work than was waited for. The
+evictor looks every minute, and carries out one plan.
 """
 
 from collections.abc import Iterator
@@ -8,9 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from webhook.core.defragment.defragment import Movement, make_room
+from webhook.core.defragment.defragment import Movement, make_room, separate_plans
 from webhook.core.defragment.movable_pod import MovablePod, movable_pod
-from webhook.core.defragment.move_plan import Target
+from webhook.core.defragment.move_bounds import PastMove, bound_on, moved_pods, moves_left, recent
+from webhook.core.defragment.move_plan import NotPlanned, Room, Target
 from webhook.core.defragment.waiting_targets import target_in_line, target_of_scheduler, target_to_come
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import CONTROLLER, Pod
@@ -20,7 +22,10 @@ from webhook.simulation.refused_pods import RefusedPods
 from webhook.simulation.task import Evictions, MovedTiers, Settings
 
 LOOK_SECONDS: Final = 600
-"""The time between two looks."""
+"""The time between two looks of an admin."""
+
+PLAN_SECONDS: Final = 60
+"""The time between two plans of the evictor: the pods of one end and come again first."""
 
 
 class SimulatedMoves:
@@ -31,37 +36,69 @@ class SimulatedMoves:
         self._refused = refused
         self._settings = settings
         self._looked_at = 0
+        self._past: list[PastMove] = []
 
     def next_look(self) -> int | None:
         """Return when to look next while pods wait; None where no pods are moved, or none waits."""
         cluster = self._cluster
         waits = bool(len(cluster.world.waiting) or cluster.unbound or len(self._refused))
-        if self._settings.moved is MovedTiers.NONE or not waits:
+        if not (self._is_on and waits):
             return None
-        return max(self._cluster.world.now + 1, self._looked_at + LOOK_SECONDS)
+        return max(self._cluster.world.now + 1, self._looked_at + self._pause)
 
     def due(self) -> list[Uid]:
         """Return the pods to evict now."""
         world = self._cluster.world
-        is_off = self._settings.moved is MovedTiers.NONE or not world.policy.is_enforced
-        if is_off or world.now < self._looked_at + LOOK_SECONDS:
+        if not (self._is_on and world.policy.is_enforced) or world.now < self._looked_at + self._pause:
             return []
         with self._cluster.as_bound():
             targets = list(filter(None, self._waiting()))
             if not targets:
                 return []
             self._looked_at = world.now
+            rules, now = world.policy.defragment, world.now
+            self._past = recent(self._past, now=now)
             movement = Movement(
                 fleet=world.fleet,
                 movable=list(self._movable()),
-                now=world.now,
+                now=now,
                 left={},
                 weights=world.policy.resources,
+                per_workload=rules.moves_per_workload if rules.on_demand else 1,
                 levels=world.policy.topology.levels,
                 held=world.fleet.held_bits,
+                moved=moved_pods(self._past, now=now),
             )
-            rooms = make_room(targets, movement).rooms
-        return [move.pod.uid for room in rooms if room.lost_work <= room.waited(world.now) for move in room.moves]
+            if rules.on_demand:
+                left = moves_left(self._past, rules, now=now)
+                rooms = self._first(separate_plans(targets, movement), left=left)
+            else:
+                rooms = [room for room in make_room(targets, movement).rooms if room.lost_work <= room.waited(now)]
+        moves = [move for room in rooms for move in room.moves]
+        self._past += [PastMove(now, move.pod.workload) for move in moves]
+        return [move.pod.uid for move in moves]
+
+    def _first(self, plans: Iterator[Room | NotPlanned], *, left: int) -> list[Room]:
+        """Return the first plan that policy allows now, if there is one."""
+        rules, now = self._cluster.world.policy.defragment, self._cluster.world.now
+        for each in plans:
+            if isinstance(each, Room) and each.moves and bound_on(each, rules, now=now, left=left) is None:
+                return [each]
+        return []
+
+    @property
+    def _is_on(self) -> bool:
+        match self._settings.moved:
+            case MovedTiers.NONE:
+                return False
+            case MovedTiers.POLICY:
+                return self._cluster.world.policy.defragment.on_demand
+            case _:
+                return True
+
+    @property
+    def _pause(self) -> int:
+        return PLAN_SECONDS if self._cluster.world.policy.defragment.on_demand else LOOK_SECONDS
 
     def _waiting(self) -> Iterator[Target | None]:
         world, index = self._cluster.world, self._cluster.index

@@ -41,9 +41,13 @@ class Evictions(StrEnum):
 
 
 class MovedTiers(StrEnum):
-    """Which pods are moved to make room for waiting ones: none, preemptible ones, or guaranteed ones as well."""
+    """Which pods are moved to make room for waiting ones: none, preemptible ones, or guaranteed ones as well.
+
+    POLICY: preemptible ones, if the policy has them moved on demand.
+    """
 
     NONE = "none"
+    POLICY = "policy"
     PREEMPTIBLE = "preemptible"
     ALL = "all"
 

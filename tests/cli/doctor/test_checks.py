@@ -107,6 +107,11 @@ BROKEN = {
         {"evictor"},
         "a borrowing pod cannot be evicted: vision/a: cannot delete pods: 500",
     ),
+    "an evictor that may not plan moves": (
+        replicas(**{"pod-1_c": process("evictor", leading=True, moving="cannot patch reports: 403")}),
+        {"evictor"},
+        "pod-1_c moves no pods: cannot patch reports: 403",
+    ),
     "an evictor that cannot read utilization": (
         replicas(**{"pod-1_c": process("evictor", leading=True, idle_problem="http://p:9090: it answered 403")}),
         {"idle"},

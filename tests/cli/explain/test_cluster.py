@@ -234,7 +234,8 @@ async def test_a_victim_shows_the_time_of_its_eviction_and_the_beneficiary(clust
     want = f"It will be evicted at {at}: team nlp takes its guaranteed share back for pod nlp/waiting. Save its work"
     assert want in shown
     [explained] = await cluster.explained("pod/borrower", "-n", "vision")
-    assert explained["eviction"] == {"at": at, "done": False, "team": "nlp", "beneficiary": "nlp/waiting"}
+    want = {"at": at, "done": False, "team": "nlp", "beneficiary": "nlp/waiting", "movesTo": None}
+    assert explained["eviction"] == want
 
 
 async def test_a_terminating_victim_shows_that(cluster):

@@ -1,10 +1,13 @@
 """Which pods may move, and where to; tests/cli/defragment has the reasons for which they stay."""
 
+import pytest
+
 from tests.core.support.make import node, pod, policy, pool, requirement, resident, team, world
 from tests.core.support.scenes import NOW
-from webhook.core.defragment.movable_pod import WHY_IT_STAYS, MovablePod, Stays, movable_pod
-from webhook.core.model.names import GpuModel
+from webhook.core.defragment.movable_pod import WHY_IT_STAYS, MovablePod, Stays, movable_pod, stays_early
+from webhook.core.model.names import GpuModel, WorkloadName
 from webhook.core.model.policy import LabelSelector
+from webhook.core.model.replica import Replica
 from webhook.core.model.topology import AffinityRule
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod
@@ -59,6 +62,21 @@ def test_a_guaranteed_pod_moves_only_if_its_owner_says_so():
     assert judged(tier="guaranteed")[1] is Stays.GUARANTEED
     cluster, found = judged(tier="guaranteed", is_movable=True)
     assert where(cluster, found) == ["n1", "n2"]
+
+
+@pytest.mark.parametrize(("ready", "want"), [(2, Stays.MINIMUM_REPLICAS), (3, None)])
+def test_a_workload_keeps_its_minimum_ready(ready, want):
+    there = world(nodes=[node(f"n{n}") for n in range(3)])
+    replica = Replica(WorkloadName("team-a/web"), minimum=2)
+    for number in range(1, 3):
+        other = resident(uid=f"b{number}", tier="preemptible", node="n1")
+        there.set_pod(other._replace(replica=replica, is_ready=number < ready))
+    running = resident(uid="a", tier="preemptible", node="n0")._replace(replica=replica, is_ready=True)
+    there.set_pod(running)
+    index = ReclaimIndex(there.policy.reclaim)
+    gpu_pod = ReclaimPod(running, controller=Controller("apps/v1", "ReplicaSet", "r", "uid-r"))
+    index.set(gpu_pod)
+    assert stays_early(gpu_pod, index.evictable(gpu_pod), there, now=NOW) is want
 
 
 def test_what_its_eviction_loses_counts_from_the_last_checkpoint():

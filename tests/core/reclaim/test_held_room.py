@@ -1,10 +1,16 @@
 """What one node holds, for which pods, and when the hold ends."""
 
+from dataclasses import replace
+
+import pytest
+
 from tests.core.support import make
 from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, reclaim_pod, take
 from tests.core.support.reservations import NODE, full, kept
-from webhook.core.model.names import GangId, Uid
+from webhook.core.model.kept_place import KeptPlace
+from webhook.core.model.names import GangId, NodeName, TeamName, Uid
 from webhook.core.reclaim.held_room import inherited, is_short, trimmed
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold, Purpose
 
 
 def short(reclaim_index, world, node_hold):
@@ -108,3 +114,42 @@ def test_an_untouched_gang_stays_when_no_pod_waits():
     reclaim_index, _, node_hold = kept(*full(gang=GangId("team-a/g")), asker("b"))
     reclaim_index.remove(Uid("b"))
     assert trimmed(node_hold, reclaim_index) is None
+
+
+def moving(*, places=(), movable=False, tier="preemptible"):
+    """A node kept for a pod that moves make room for, and a victim that is to move."""
+    victim = replace(borrower("v", on="n0"), is_movable=movable)
+    victim = replace(victim, pod=victim.pod._replace(tier_label=tier))
+    waiting = replace(asker("b", 4), pod=asker("b", 4).pod._replace(tier_label="preemptible"))
+    reclaim_index, _, _ = kept(victim, waiting)
+    made_for = Beneficiary(Uid("b"), waiting.namespace, "b", Purpose.MOVES)
+    target = EvictionTarget(Uid("v"), victim.namespace, "v", Uid("b"), 0, is_moved=True)
+    other = NodeHold("h9", NodeName("n1"), 99, (), since=1, places=places)
+    reclaim_index.evictions.keep(NodeName("n1"), other if places else None, is_going=lambda _: False)
+    return NodeHold("h1", NodeName("n0"), 99, (made_for,), (target,), since=1), reclaim_index
+
+
+def place_for(uid="v"):
+    return KeptPlace("Job team-a/j", "team-a/v", TeamName("team-a"), make.demand(1).requests, Uid(uid))
+
+
+@pytest.mark.parametrize(("places", "want"), [((), []), ((place_for("other"),), []), ((place_for(),), ["v"])])
+def test_a_pod_is_evicted_to_be_moved_only_while_its_place_is_kept(places, want):
+    node_hold, reclaim_index = moving(places=places)
+    left = trimmed(node_hold, reclaim_index)
+    assert [each.uid for each in left.targets] == want
+    assert [each.uid for each in left.beneficiaries] == ["b"], "it borrows, and may have room by moves"
+
+
+@pytest.mark.parametrize(("movable", "want"), [(True, ["v"]), (False, [])])
+def test_a_guaranteed_pod_is_moved_only_while_its_owner_says_so(movable, want):
+    node_hold, reclaim_index = moving(places=(place_for(),), movable=movable, tier="guaranteed")
+    assert [each.uid for each in trimmed(node_hold, reclaim_index).targets] == want
+
+
+def test_places_count_as_room_that_is_needed():
+    reclaim_index, world, _ = kept(asker("b", 1))
+    four = tuple(place_for(f"v{number}") for number in range(10))
+    enough = NodeHold("h1", NODE, 99, (), places=four)
+    assert not short(reclaim_index, world, enough)
+    assert short(reclaim_index, world, replace(enough, places=(*four, place_for("one more"))))

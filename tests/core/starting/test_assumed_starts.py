@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.core.support.line import LIMITED, due, place_for
 from tests.core.support.make import flight, gpus, pod, policy, resident, team
+from tests.core.support.rejecting import started
 from tests.core.support.waiting import member, waiting
 from tests.examples import examples
 from webhook.core.model.decision import Admit, Charge, Retry
@@ -13,7 +14,7 @@ from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.policy import Enforcement, QueueRules
 from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
-from webhook.core.placement.rejecting_nodes import FIRST_SECONDS, STRIKES, Rejection, Start
+from webhook.core.placement.rejecting_nodes import FIRST_SECONDS, STRIKES, Rejection
 from webhook.core.queue.verdict import NoRoom, OverLimit, Way
 from webhook.core.starting.assumed_starts import AssumedStarts
 
@@ -267,5 +268,5 @@ class TestNodesThatRejectPods:
     def test_all_start_once_one_runs(self):
         place = self.closed()
         place.tick(NOW + 60)
-        place.rejecting_nodes.note(Start(NodeName("n0"), Namespace("team-a"), NOW + 60))
+        place.rejecting_nodes.note(started(at=NOW + 60))
         assert due(place, now=place.now) == ["p0", "p1", "p2"]

@@ -21,11 +21,14 @@ from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.loop import Reclaimer
+from webhook.evictor.moves.move_reporter import MoveReporter
+from webhook.evictor.moves.mover import Mover
 from webhook.evictor.reporter import EvictionReporter
 from webhook.kube.objects.events import Event
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.notify.message import Item, Subject
 from webhook.observe.logs import LineWriter, LogFormat, Logs
+from webhook.observe.moves import MoveMetrics
 from webhook.observe.reclaim import ReclaimMetrics
 
 HELD_NODES = "/apis/fairgate.dev/v1alpha1/heldnodes"
@@ -164,11 +167,16 @@ class Stage:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         logs = Logs(LineWriter(nowhere), log_format=LogFormat.JSON)
         context = self.context(cluster_view, logs, metrics=self.metrics, why_stale=feed.readiness)
+        moves = MoveReporter(context, MoveMetrics(self.metrics.registry), notify_owner=self.notices.append)
         reporter = EvictionReporter(
-            context, notify_owner=self.notices.append, notify=lambda *each: self.messages.append(each)
+            context,
+            notify_owner=self.notices.append,
+            notify=lambda *each: self.messages.append(each),
+            moves=moves,
         )
         manager = HoldManager(context, reporter, new_id=lambda: f"h{next(self._ids)}")
-        work = Reclaimer(context, manager, Executor(context), reporter)
+        executor = Executor(context)
+        work = Reclaimer(context, manager, executor, reporter, Mover(context, manager, executor, moves))
         tasks = [asyncio.create_task(feed.run()), asyncio.create_task(work.run())]
         try:
             yield manager

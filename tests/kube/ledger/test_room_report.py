@@ -1,8 +1,8 @@
 """The room as text: what is written is read back, small, and what cannot be read says why."""
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from dataclasses import replace
-from zlib import compress
+from zlib import compress, decompress
 
 import msgspec
 import pytest
@@ -11,7 +11,8 @@ from tests.core.support.make import demand, node, policy, resident, team, world
 from tests.core.support.waiting import waiting
 from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.demand import PerDevice
-from webhook.core.model.names import GpuModel, NodeName, ResourceName
+from webhook.core.model.kept_place import KeptPlace
+from webhook.core.model.names import GpuModel, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.node import HOSTNAME, Devices
 from webhook.core.model.pod import PriorityTriple
 from webhook.core.model.selector import Effect, Taint
@@ -50,6 +51,14 @@ def test_what_is_written_is_read_back():
     assert read_room(msgspec.json.decode(msgspec.json.encode(report), type=RoomReport)) == made
     assert (report.nodes, report.pods, report.waiting, report.omitted) == (4, 2, 1, "")
     assert room_report(made, at=AT) == report, "the same world makes the same text: it is written once"
+
+
+def test_names_of_pods_that_move_are_left_out():
+    moving = KeptPlace("Job secret/train", "secret/train-0", TeamName("secret"), demand(1).requests, Uid("u-secret"))
+    full = world(nodes=[node("n0", kept=(moving,))])
+    report = room_report(anonymous(full), at=AT)
+    assert b"secret" not in decompress(b64decode(report.content))
+    assert read_room(report).nodes[0].kept == ()
 
 
 def broken(**fields):

@@ -6,8 +6,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from webhook.core.model.names import GangId, Namespace, NodeName, Uid
-from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
+from webhook.core.model.kept_place import NO_POD, KeptPlace
+from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold, Purpose
+from webhook.kube.nodes.kept_places import kept_places
 from webhook.kube.objects import objects
 from webhook.kube.reclaim.holds import (
     deletion,
@@ -49,6 +51,27 @@ def test_a_hold_is_read_back_as_it_was_written():
     assert read_node_hold(node.metadata) == HOLDING
     assert is_marked(node)
     assert json.loads(written)["spec"]["taints"] == [GPU_TAINT, OURS]
+
+
+PLACE = KeptPlace("Job team-a/j", "team-a/a0", TeamName("team-a"), (("nvidia.com/gpu", 1),), Uid("a"))
+MOVES = replace(
+    HOLDING,
+    beneficiaries=(CLAIM._replace(purpose=Purpose.MOVES), CLAIM._replace(uid=Uid("m"), purpose=Purpose.MOVED)),
+    targets=(TARGET._replace(gang=None, is_moved=True),),
+    places=(PLACE, PLACE._replace(key="uid-in-line", replaces=NO_POD)),
+)
+
+
+@pytest.mark.parametrize("node_hold", [MOVES, replace(MOVES, beneficiaries=(), targets=())], ids=["all", "places"])
+def test_places_and_moves_are_read_back_as_they_were_written(node_hold):
+    node = msgspec.json.decode(patched(body(), node_hold), type=objects.Node)
+    assert read_node_hold(node.metadata) == node_hold
+    assert kept_places(node.metadata) == node_hold.places
+
+
+def test_a_notice_where_no_pod_waits_names_no_team():
+    written = json.loads(notice_patch(Uid("a"), at=1795255200, team=TeamName("")))["metadata"]["annotations"]
+    assert written["fairgate.dev/evict-for"] is None
 
 
 WRITTEN = (

@@ -52,7 +52,7 @@ class Options(PolicyOptions):
 
 @command(Options, epilog=_EXAMPLES, short_help="Show which moves of running pods would make room for those that wait.")
 def defragment(options: Options) -> None:
-    """Show the moves of running pods that would make room for pods that wait; nothing is moved.
+    """Show the moves of running pods that would make room for pods that wait; the command moves nothing.
 
     For each waiting pod or gang that no node has room for, though enough GPUs are free on several: the cheapest moves,
     by the work that is done again since the last checkpoints, with a place for each pod that has room for it now.
@@ -60,7 +60,9 @@ def defragment(options: Options) -> None:
     creates them again. Protected pods, gangs, minimum runtimes and PodDisruptionBudgets are respected.
     """
     if not options.is_dry_run:
-        raise click.UsageError("give --dry-run: the moves are shown, and an admin decides on them")
+        raise click.UsageError(
+            "give --dry-run: the moves are shown; policy section defragment has the evictor make them"
+        )
     if options.is_largest and options.gpus is not None:
         raise click.UsageError("--gpus and --largest exclude each other")
     if options.resource and not (options.is_largest or options.gpus is not None):

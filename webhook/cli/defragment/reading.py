@@ -1,19 +1,17 @@
 """What the plan of moves reads of a world: the pods that wait, those that may move, and why the others stay."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from webhook.cli.explain.beside import ClusterDetails, DetailsRequest, read_details
-from webhook.cli.explain.reclaim import Evictions
+from webhook.cli.explain.reclaim import Evictions, node_holds_of
 from webhook.cli.world_source import Objects, Source, WorldError, WorldObjects, world_of
 from webhook.core.defragment.defragment import Movement
-from webhook.core.defragment.movable_pod import MovablePod, Stays, movable_pod
+from webhook.core.defragment.movable_pod import Stays, movable_pods
 from webhook.core.defragment.move_plan import Target
 from webhook.core.defragment.waiting_targets import target_in_line, target_of_scheduler
-from webhook.core.model.names import Namespace
+from webhook.core.model.names import Namespace, Uid
 from webhook.core.model.original_request import as_asked
 from webhook.core.model.pod import NO_UID, Pod
 from webhook.core.model.policy import Policy
@@ -47,10 +45,16 @@ def read_fragmented(
     evictions = Evictions.of(found.objects, world_of(found, policy, name=name), details, ())
     movement, stays = read_movement(found.objects, evictions, now=now, per_workload=per_workload)
     world, held = evictions.world, evictions.held
-    targets: list[Target | None] = [target_in_line(each, world, held=held) for each in world.waiting.all()]
+    holds = node_holds_of(found.objects)
+    served = {each.uid for hold in holds for each in hold.beneficiaries}
+    served |= {Uid(place.key) for hold in holds for place in hold.places}
+    targets: list[Target | None] = [
+        target_in_line(each, world, held=held) for each in world.waiting.all() if each.uid not in served
+    ]
     for written, gpu_pod in _pods(found.objects, evictions):
-        if gpu_pod.pod.node is None and (template := _template(written, gpu_pod, world)) is not None:
-            targets.append(target_of_scheduler(gpu_pod, template, world, held=held))
+        if gpu_pod.pod.node is None and gpu_pod.uid not in served:
+            template = _template(written, gpu_pod, world)
+            targets.append(None if template is None else target_of_scheduler(gpu_pod, template, world, held=held))
     return Fragmented(world, tuple(filter(None, targets)), movement, stays, details.notes)
 
 
@@ -59,32 +63,23 @@ def read_movement(
 ) -> tuple[Movement, Mapping[Stays, int]]:
     """Return what moves are possible in a world, and how many pods on nodes stay for each reason."""
     world, index = evictions.world, evictions.reclaim_index
-    movable: list[MovablePod] = []
-    stays: Counter[Stays] = Counter()
-    left = index.allowances()
-    for written, gpu_pod in _pods(objects, evictions):
-        if gpu_pod.pod.node is None or gpu_pod.pod.is_terminating:
-            continue
-        template = partial(_template, written, gpu_pod, world)
-        judged = movable_pod(gpu_pod, index.evictable(gpu_pod), template, world, now=now, held=evictions.held)
-        if isinstance(judged, MovablePod) and any(left.get(guard, 0) <= 0 for guard in judged.guards):
-            judged = Stays.DISRUPTION_BUDGET
-        if isinstance(judged, Stays):
-            stays[judged] += 1
-        else:
-            movable.append(judged)
+    written = {gpu_pod.uid: found for found, gpu_pod in _pods(objects, evictions)}
+    gpu_pods = [each for each in index.on_nodes() if each.uid in written and not each.pod.is_terminating]
+    found = movable_pods(
+        gpu_pods, lambda each: _template(written[each.uid], each, world), index, world, now=now, held=evictions.held
+    )
     policy = world.policy
     movement = Movement(
         fleet=world.fleet,
-        movable=movable,
+        movable=found.pods,
         now=now,
-        left=left,
+        left=index.allowances(index.evictions.listed()),
         weights=policy.resources,
         per_workload=per_workload,
         levels=policy.topology.levels,
         held=evictions.held,
     )
-    return movement, stays
+    return movement, found.stays
 
 
 def details_of(source: Source) -> ClusterDetails:

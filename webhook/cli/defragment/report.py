@@ -7,11 +7,13 @@ from typing import Annotated, Final
 import msgspec
 
 from webhook.cli.defragment.reading import Fragmented
+from webhook.cli.formatting import plural
 from webhook.core.defragment.defragment import Defragmentation
 from webhook.core.defragment.free_room import FreeRoom
 from webhook.core.defragment.movable_pod import WHY_IT_STAYS
 from webhook.core.defragment.move_plan import WHY_NO_MOVES, Move, Moves, NotPlanned, Room, Target
 from webhook.core.model.amount import ONE_GPU, Units, exact_units, format_gpus
+from webhook.core.model.policy import Policy
 
 _HOUR: Final = 3600
 _DIGITS: Final = 3
@@ -82,6 +84,14 @@ class StaysReport(msgspec.Struct):
     pods: int
 
 
+class MovingReport(msgspec.Struct):
+    """A move that the evictor makes now: the pod that leaves or left, and the node that keeps its place."""
+
+    pod: str
+    team: str
+    to: str
+
+
 class DefragmentReport(msgspec.Struct, rename="camel"):
     """The output of `fairgate defragment`."""
 
@@ -91,6 +101,8 @@ class DefragmentReport(msgspec.Struct, rename="camel"):
     free: list[FreeReport]
     movable: Annotated[int, msgspec.Meta(description="pods that may move")]
     stays: list[StaysReport]
+    under_way: Annotated[list[MovingReport], msgspec.Meta(description="moves that the evictor makes now")]
+    by_policy: Annotated[str, msgspec.Meta(description="when the evictor moves pods, and how many; empty: never")]
     left_out: Annotated[list[str], msgspec.Meta(description="what the user may not read")]
 
 
@@ -104,8 +116,23 @@ def report_of(found: Defragmentation, fragmented: Fragmented) -> DefragmentRepor
         free=list(_free(found.before, found.after)),
         movable=len(movement.movable),
         stays=[StaysReport(cause, WHY_IT_STAYS[cause], count) for cause, count in sorted(stays.items())],
+        under_way=[
+            MovingReport(place.name, place.team, node.name)
+            for node in fragmented.world.fleet.nodes()
+            for place in node.kept
+            if place.replaces
+        ],
+        by_policy=_by_policy(fragmented.world.policy),
         left_out=list(fragmented.notes),
     )
+
+
+def _by_policy(policy: Policy) -> str:
+    rules = policy.defragment
+    when = [*(["for pods that wait"] if rules.on_demand else []), *([f"in {rules.window}"] if rules.window else [])]
+    if not (when and policy.is_enforced):
+        return ""
+    return f"{' and '.join(when)}, at most {plural(rules.moves_per_hour, 'move')} an hour"
 
 
 def _room(room: Room, now: int) -> RoomReport:

@@ -29,7 +29,9 @@ def to_table(report: DefragmentReport, *, source: str, width: int, is_colored: b
         screen.show("no pod waits that moves of others could make room for")
     screen.show(*([""] if report.refused or not moving else []), *_free(report), "")
     screen.show(*(Line(line, style="dim") for line in _stays(report)))
-    screen.show("nothing was moved: evict the pods of a plan, and their controllers create them again", Line(source))
+    screen.show(*(Line(f"{move.pod} is being moved to {move.to}", style="yellow") for move in report.under_way))
+    by_hand = "nothing was moved: evict the pods of a plan, and their controllers create them again"
+    screen.show(f"the evictor moves pods {report.by_policy}" if report.by_policy else by_hand, Line(source))
     return screen.text
 
 

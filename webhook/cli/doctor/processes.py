@@ -94,20 +94,22 @@ def check_leader(found: Processes) -> list[Finding]:
 
 
 def check_evictor(found: Processes, policy: Policy | None) -> list[Finding]:
-    """Check that an evictor leads, if any team has a guaranteed share."""
-    check = Check.EVICTOR
-    if not found.alive and policy is not None and not any(team.gpus.guaranteed for team in policy.teams):
+    """Check that an evictor leads, if any team has a guaranteed share, or pods are to be moved."""
+    check, moves = Check.EVICTOR, policy is not None and policy.defragment.is_on
+    if not (found.alive or moves or policy is None or any(team.gpus.guaranteed for team in policy.teams)):
         return skipped(check, "no evictor reports, and no team has a guaranteed share to reclaim")
     if not found.alive:
         return wrong(
             check,
-            ["no evictor reports: borrowed GPUs are not reclaimed"],
+            [f"no evictor reports: borrowed GPUs are not reclaimed{', and no pods are moved' if moves else ''}"],
             "start one (`fairgate evict`; in the chart evictor.enabled), or skip this check with --skip evictor",
         )
     messages = [f"{each.name} is not ready: {why}" for each in found.alive for why in each.report.not_ready]
     problems = [*_silent(check, found.silent), *wrong(check, messages, _LOGS)]
     texts = [text for each in found.alive for text in each.report.unevictable]
     problems += wrong(check, [f"a borrowing pod cannot be evicted: {text}" for text in texts], _UNEVICTABLE)
+    texts = [f"{each.name} moves no pods: {each.report.moving}" for each in found.alive if each.report.moving]
+    problems += wrong(check, texts, "its rights are those of `fairgate manifests`: apply them again")
     elected = _election(check, found, "evictor", "only the leader evicts")
     return problems + [each for each in elected if each.remedy] or elected
 

@@ -8,7 +8,7 @@ from typing import Final
 from webhook.cli.explain.beside import ClusterDetails
 from webhook.cli.explain.other_pods import OtherPods
 from webhook.cli.explain.outcome import ExplainedSubject
-from webhook.cli.explain.reclaim import Evictions, beneficiary, node_holds_of
+from webhook.cli.explain.reclaim import Evictions, evicted_for, node_holds_of
 from webhook.cli.explain.subjects import Subject
 from webhook.cli.explain.whole import as_whole_gangs
 from webhook.cli.review.ample_nodes import AmpleNodes
@@ -91,11 +91,12 @@ def explain_all(
                 subject,
                 explanation,
                 outlook,
-                beneficiary(uid, node_holds),
+                evicted_for(uid, node_holds),
                 found.details,
                 now,
                 line=row,
                 moves=moves,
+                are_moves_made=world.policy.is_enforced and world.policy.defragment.on_demand,
                 replicas=replicas[subject.title],
             )
         )

@@ -6,6 +6,7 @@ from typing import Final, assert_never
 
 from webhook.cli.defragment.report import gpu_hours, hours_text
 from webhook.cli.explain.beside import ClusterDetails, Evictor, PastEvent
+from webhook.cli.explain.reclaim import EvictedFor
 from webhook.cli.explain.subjects import Existing, PodState, Subject
 from webhook.cli.explain.verdict import verdict_of
 from webhook.cli.formatting import age, plural, plural_gpus
@@ -41,20 +42,22 @@ _BORROWS: Final = "It borrows: it is evicted once a team needs its share back. N
 class ExplainedSubject:
     """One subject with its explanation.
 
-    `outlook` is what reclaim can do for it, None where it needs nothing; `beneficiary` is the pod for which it is
-    evicted, "" where none is known. `now` is in seconds of Unix time. `line` is the place of a pod that waits in line.
-    `moves` are moves of other pods that would make room for it, None where it needs none or there are none. `replicas`
-    are those of its workload, where that is to keep some.
+    `outlook` is what reclaim can do for it, None where it needs nothing; `evicted_for` is why it is evicted, if
+    it is. `now` is in seconds of Unix time. `line` is the place of a pod that waits in line.
+    `moves` are moves of other pods that would make room for it, None where it needs none or there are none;
+    `are_moves_made`: the evictor makes them once policy's bounds allow it. `replicas` are those of its workload, where
+    that is to keep some.
     """
 
     subject: Subject
     explanation: Explanation
     outlook: Outlook | None
-    beneficiary: str
+    evicted_for: EvictedFor
     details: ClusterDetails
     now: int
     line: QueueRow | None = None
     moves: Room | None = None
+    are_moves_made: bool = False
     replicas: Replicas | None = None
 
     @property
@@ -102,12 +105,14 @@ def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
             assert_never(never)
 
 
-def move_lines(room: Room) -> Iterator[str]:
-    """Yield which moves of other pods would make room for a pod, and what they cost."""
+def move_lines(room: Room, *, are_made: bool) -> Iterator[str]:
+    """Yield which moves of other pods would make room for a pod, what they cost, and who makes them."""
     moves = room.moves
     yield f"{plural(len(moves), 'move')} would make room on {room.places[0].node}: {some(map(_move, moves))}"
     hours = hours_text(gpu_hours(room.lost_work))
-    yield f"{hours} GPU-hours of work would be done again; no pod is moved unless an admin evicts it"
+    by_policy = "the evictor makes them once policy's bounds allow it"
+    who = by_policy if are_made else "no pod is moved unless an admin evicts it"
+    yield f"{hours} GPU-hours of work would be done again; {who}"
 
 
 def _move(move: Move) -> str:
@@ -150,7 +155,6 @@ def _start_facts(row: QueueRow, report: WaitingReport) -> Iterator[str]:
 
 def eviction_line(explained: ExplainedSubject, existing: Existing) -> str:
     """Return which eviction is announced or in progress, or that a borrowing pod may be evicted; "" for any other."""
-    beneficiary = explained.beneficiary
     if existing.evicted_at:
         return f"It was evicted at {existing.evicted_at} and is ending."
     if not existing.evict_at:
@@ -158,7 +162,12 @@ def eviction_line(explained: ExplainedSubject, existing: Existing) -> str:
             return ""
         text = "" if explained.replicas is None else explained.replicas.statement.text
         return f"{_BORROWS} {text[:1].upper()}{text[1:]}." if text else _BORROWS
-    pod = f" for pod {beneficiary}" if beneficiary else ""
+    evicted = explained.evicted_for
+    if evicted.moves_to:
+        room = f", which makes room for {evicted.pod}" if evicted.pod else ""
+        why = f"it moves to {evicted.moves_to}{room}"
+        return f"It will be evicted at {existing.evict_at}: {why}. Save its work until then."
+    pod = f" for pod {evicted.pod}" if evicted.pod else ""
     team = f" team {existing.evict_for} takes its guaranteed share back{pod}." if existing.evict_for else ""
     return f"It will be evicted at {existing.evict_at}:{team} Save its work until then."
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -15,7 +15,7 @@ from webhook.core.model.policy import Policy
 from webhook.core.model.selector import HELD
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, outlook
+from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, RoomKept, outlook
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import NodeHold
 from webhook.core.world.world import World
@@ -68,6 +68,9 @@ class Evictions:
 
         `uid` is that of a pod that exists, "" where the explanation is of one that would be created now.
         """
+        for hold in self.reclaim_index.evictions.holds.values() if uid else ():
+            if any(place.key == uid for place in hold.places):
+                return RoomKept(hold, tuple([target for target in hold.targets if target.beneficiary == uid]))
         gpu_pod = self.reclaim_index.get(Uid(uid)) if uid else None
         if gpu_pod is not None:
             if gpu_pod.pod.node is not None or gpu_pod.pod.is_terminating:
@@ -94,16 +97,21 @@ def node_holds_of(found: Iterable[Mapping[str, Any]]) -> tuple[NodeHold, ...]:
     return tuple([node_hold for node_hold in read if node_hold is not None])
 
 
-def beneficiary(uid: str, node_holds: Iterable[NodeHold]) -> str:
-    """Return the name of the pod for which another one is evicted; "" where that is not known."""
-    found = (
-        f"{each.namespace}/{each.name}"
-        for node_hold in node_holds
-        for target in node_hold.targets
-        for each in node_hold.beneficiaries
-        if target.uid == uid and each.uid == target.beneficiary
-    )
-    return next(found, "")
+class EvictedFor(NamedTuple):
+    """The pod for which another one is evicted, and the node with a place for its replacement; "" where unknown."""
+
+    pod: str = ""
+    moves_to: str = ""
+
+
+def evicted_for(uid: str, node_holds: Iterable[NodeHold]) -> EvictedFor:
+    """Return why a pod is evicted."""
+    holds = tuple(node_holds)
+    wanted = {target.beneficiary for hold in holds for target in hold.targets if target.uid == uid}
+    named = [(each.uid, f"{each.namespace}/{each.name}") for hold in holds for each in hold.beneficiaries]
+    named += [(Uid(place.key), place.name) for hold in holds for place in hold.places if place.key]
+    moves_to = next((hold.node for hold in holds for place in hold.places if uid and place.replaces == uid), "")
+    return EvictedFor(next((name for key, name in named if key in wanted), ""), moves_to)
 
 
 def _index(found: Mapping[str, Any], reclaim_index: ReclaimIndex, world: World, policy: Policy) -> None:

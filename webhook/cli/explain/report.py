@@ -94,6 +94,7 @@ class EvictionReport(msgspec.Struct, rename="camel"):
     done: Annotated[bool, msgspec.Meta(description="true: it was evicted, and is ending")]
     team: str | None
     beneficiary: str | None
+    moves_to: Annotated[str | None, msgspec.Meta(description="the node that keeps a place for its replacement")]
 
 
 class ReplicasReport(msgspec.Struct):
@@ -180,7 +181,9 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
     reclaim: ReclaimReport | None
     moves: Annotated[
         list[MoveReport] | None,
-        msgspec.Meta(description="moves of other pods that would make room; an admin decides on them"),
+        msgspec.Meta(
+            description="moves of other pods that would make room; by policy the evictor makes them, or an admin"
+        ),
     ]
     eviction: EvictionReport | None
     replicas: Annotated[
@@ -270,7 +273,8 @@ def _eviction(explained: ExplainedSubject) -> EvictionReport | None:
     if existing is None or not (existing.evicted_at or existing.evict_at):
         return None
     at, team = existing.evicted_at or existing.evict_at, existing.evict_for or None
-    return EvictionReport(at, bool(existing.evicted_at), team, explained.beneficiary or None)
+    evicted = explained.evicted_for
+    return EvictionReport(at, bool(existing.evicted_at), team, evicted.pod or None, evicted.moves_to or None)
 
 
 def _replicas(found: Replicas | None) -> ReplicasReport | None:

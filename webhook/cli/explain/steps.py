@@ -128,7 +128,8 @@ def _steps(explained: ExplainedSubject) -> Iterator[tuple[str, list[Part]]]:
     if lines := list(reclaim_lines(explained)):
         yield "reclaim", [Text(line, style="yellow") for line in lines]
     if explained.moves is not None:
-        yield "moves", [Text(line, style="yellow") for line in move_lines(explained.moves)]
+        lines = list(move_lines(explained.moves, are_made=explained.are_moves_made))
+        yield "moves", [Text(line, style="yellow") for line in lines]
     if lines := list(event_lines(explained.details.events, now=explained.now)):
         yield "events", [Text(line) for line in lines]
     if instead := list(_instead(explanation)):

@@ -138,9 +138,9 @@ class Options(WorldOptions):
     moved: MovedTiers = option(
         "--moved",
         type=click.Choice(MovedTiers, case_sensitive=False),
-        default=MovedTiers.NONE,
-        help="Pods that are moved to make room for waiting ones, every ten minutes, where `fairgate defragment` finds "
-        "moves that are worth it.",
+        default=MovedTiers.POLICY,
+        help="Pods that are moved to make room for waiting ones: within the bounds of policy section defragment, or "
+        "without that every ten minutes, where `fairgate defragment` finds moves that are worth it.",
     )
     checkpoint_seconds: int = option(
         "--checkpoint", type=Duration(), default="0s", help="How often work is saved; 0s: never."

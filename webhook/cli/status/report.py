@@ -96,6 +96,9 @@ class NodeReport(msgspec.Struct, omit_defaults=True):
     held: Annotated[
         bool, msgspec.Meta(description="its free GPUs are kept for waiting pods; left out if they are not")
     ] = False
+    arriving: Annotated[
+        list[str], msgspec.Meta(description="pods that are moved here; left out if there are none")
+    ] = []
 
 
 class FreeReport(msgspec.Struct, rename="camel"):
@@ -243,9 +246,8 @@ def _node(node: NodeRow) -> NodeReport:
     rejecting = [
         RejectingReport(each.team, each.rejections, each.reason, written_at(each.until)) for each in node.rejecting
     ]
-    return NodeReport(
-        node.name, node.model, node.state, [_group(group) for group in node.groups], rejecting, node.is_held
-    )
+    groups = [_group(group) for group in node.groups]
+    return NodeReport(node.name, node.model, node.state, groups, rejecting, node.is_held, list(node.arriving))
 
 
 def _group(group: DeviceGroup) -> DeviceGroupReport:

@@ -177,7 +177,8 @@ def _sums(board: Board) -> dict[ResourceName, tuple[int, int]]:
 def _state(node: NodeRow) -> str:
     """Return why a node takes no pods, that it is held for some, or whose pods it rejects."""
     teams = ", ".join(sorted(each.team for each in node.rejecting))
-    others = (_HELD if node.is_held else "", f"rejects pods of {teams}" if teams else "")
+    arriving = f", {plural(len(node.arriving), 'pod')} moving here" if node.arriving else ""
+    others = (f"{_HELD}{arriving}" if node.is_held else "", f"rejects pods of {teams}" if teams else "")
     return node.state or "; ".join(filter(None, others))
 
 

@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 
 from webhook.core.admission.assessment import Assessment
 from webhook.core.admission.external_placement import demanded_model
+from webhook.core.admission.kept_places import own_place
 from webhook.core.admission.placement_options import PlacementOption, merged, mode_for, placement_options
 from webhook.core.admission.pools import grows
 from webhook.core.admission.unplaced import waiting_reason
@@ -50,10 +51,15 @@ class ChargedChoice(NamedTuple):
 def choose(assessed: Assessment, world: World) -> ChargedChoice | tuple[Reason, ...]:
     """Return the best nodes for a pod in its allowed pools, or the reasons why no pool or model may take it.
 
-    If no node with room meets the pod's topology rules, nodes are only preferred, as with all constraints that are not
-    evaluated. Topology rules that cost too much to evaluate are left to kube-scheduler.
+    A place that is kept for the pod comes first. If no node with room meets the pod's topology rules, nodes are only
+    preferred, as with all constraints that are not evaluated. Topology rules that cost too much to evaluate are left to
+    kube-scheduler.
     """
     pod = assessed.pod
+    if world.keeping and (own := own_place(pod, world)) is not None:
+        choice = _choose(own.pod, assessed, world, among=own.slot)
+        if isinstance(choice, ChargedChoice) and (choice.node_choice.nodes or choice.node_choice.expected):
+            return choice
     choice = _choose_by_topology(pod, assessed, world) if pod.topology else _choose(pod, assessed, world)
     if world.rejecting_nodes.records and isinstance(choice, ChargedChoice) and choice.node_choice.mode is _PREFER:
         return choice._replace(node_choice=_off_closed(choice.node_choice, assessed, world))
@@ -70,9 +76,11 @@ def _choose_by_topology(pod: Pod, assessed: Assessment, world: World) -> Charged
     return choice
 
 
-def _choose(pod: Pod, assessed: Assessment, world: World) -> ChargedChoice | tuple[Reason, ...]:
+def _choose(pod: Pod, assessed: Assessment, world: World, *, among: int = -1) -> ChargedChoice | tuple[Reason, ...]:
     team, pools = assessed.account.team, assessed.pools.allowed
     options = placement_options(pod, pools, assessed, world)
+    if among >= 0:
+        options = [option._replace(slots=option.slots & among) for option in options]
     if not options:
         return _without_nodes(pod, pools, assessed, world)
     refused: list[tuple[PlacementOption, Reason]] = []

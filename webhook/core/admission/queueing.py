@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from webhook.core.admission.assessment import Assessment, EarlyDecision
 from webhook.core.admission.ignored_requests import ignored_requests
+from webhook.core.admission.kept_places import own_place
 from webhook.core.admission.node_choice import ChargedChoice, choose
 from webhook.core.admission.objections import objections, reasons_against
 from webhook.core.admission.pools import may_grow
@@ -109,9 +110,14 @@ def waits_for_room(assessed: Assessment, world: World) -> bool:
 
 
 def queue_behind_others(assessed: Assessment, world: World) -> Queue | Deny | None:
-    """Return whether a pod that could start now waits because others of its team wait already; None if none does."""
+    """Return whether a pod that could start now waits because others of its team wait already; None if none does.
+
+    A pod for which a node keeps a place ran before, and others gain nothing if it waits.
+    """
     team = assessed.team
     if not (can_queue(team, world.policy) and world.waiting.has_line(team.name)):
+        return None
+    if world.keeping and own_place(assessed.pod, world) is not None:
         return None
     return wait_in_line(assessed, Code.WAITS_IN_LINE, behind_others(team.name), world)
 

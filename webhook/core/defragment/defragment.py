@@ -6,14 +6,14 @@ moves make room there. Nothing is changed: the fleet is as before once the plans
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from webhook.core.defragment.free_room import FreeRoom, free_room
 from webhook.core.defragment.movable_pod import MovablePod
 from webhook.core.defragment.move_plan import Moves, NoMoves, NotPlanned, Room, Target
 from webhook.core.defragment.move_search import cheapest_moves
-from webhook.core.defragment.tried_moves import TriedMoves
+from webhook.core.defragment.tried_moves import NO_MOVED, TriedMoves
 from webhook.core.model.amount import Units
 from webhook.core.model.demand import Weights, demand_of
 from webhook.core.model.domain_request import DomainLevel, asked_levels
@@ -32,7 +32,8 @@ class Movement:
     """What plans are made from. `left` is how many evictions each disruption budget allows now.
 
     `held` are the slots of nodes that are kept for waiting pods, `weights` the GPU units of each resource, `levels`
-    those of the policy's domains. At most `per_workload` pods of one controller are moved.
+    those of the policy's domains. At most `per_workload` pods of one controller are moved, with those that were `moved`
+    lately.
     """
 
     fleet: Fleet
@@ -43,6 +44,7 @@ class Movement:
     per_workload: int = 1
     levels: tuple[str, ...] = ()
     held: int = 0
+    moved: Mapping[str, int] = field(default_factory=lambda: NO_MOVED)
 
     @property
     def usable(self) -> int:
@@ -79,7 +81,7 @@ def make_room(targets: Iterable[Target], movement: Movement, *, steps: int = STE
     failed: dict[Hashable, NoMoves] = {}  # since the last plan: equal pods fail alike
     try:
         for together in chosen:
-            kind = tuple((each.demand, each.slots, each.domain) for each in together)
+            kind = _kind(together)
             found = failed.get(kind) or _for_group(together, movement, tried, steps=steps)
             if isinstance(found, NoMoves):
                 failed[kind] = found
@@ -91,6 +93,28 @@ def make_room(targets: Iterable[Target], movement: Movement, *, steps: int = STE
     finally:
         tried.undo(0)
     return Defragmentation(tuple(rooms), tuple(refused), before, after, len(groups) - len(chosen))
+
+
+def separate_plans(targets: Iterable[Target], movement: Movement, *, steps: int = STEPS) -> Iterator[Room | NotPlanned]:
+    """Yield a plan for each pod and each gang alone, the longest waiting first; each is made when it is asked for.
+
+    Only one of them may be carried out: the next is to be planned on what is there then.
+    """
+    failed: dict[Hashable, NoMoves] = {}
+    for together in _fair_part(_together(targets)):
+        kind = _kind(together)
+        found: Room | NoMoves | None = failed.get(kind)
+        if found is None:
+            tried = _tried(movement)
+            try:
+                found = _for_group(together, movement, tried, steps=steps)
+            finally:
+                tried.undo(0)
+        if isinstance(found, NoMoves):
+            failed[kind] = found
+            yield NotPlanned(together, found)
+        else:
+            yield found
 
 
 def grow(resource: ResourceName, movement: Movement, *, steps: int = STEPS) -> Defragmentation:
@@ -117,8 +141,19 @@ def imagined(resource: ResourceName, number: int, movement: Movement) -> Target:
     return Target(f"a pod of {number} {resource}", TeamName(""), demand, movement.usable)
 
 
+def _kind(together: tuple[Target, ...]) -> Hashable:
+    """Return what decides on moves for these pods."""
+    return tuple((each.demand, each.slots, each.domain) for each in together)
+
+
 def _tried(movement: Movement) -> TriedMoves:
-    return TriedMoves(movement.fleet, movement.movable, left=movement.left, per_workload=movement.per_workload)
+    return TriedMoves(
+        movement.fleet,
+        movement.movable,
+        left=movement.left,
+        per_workload=movement.per_workload,
+        moved=movement.moved,
+    )
 
 
 def _together(targets: Iterable[Target]) -> list[tuple[Target, ...]]:

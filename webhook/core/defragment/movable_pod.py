@@ -4,16 +4,19 @@ A pod is moved by its eviction; its replacement is created elsewhere. So what pr
 here as well, and a guaranteed pod moves only if its owner says so.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from enum import StrEnum
+from functools import partial
 from typing import Final, NamedTuple
 
 from webhook.core.admission.assessment import assess
 from webhook.core.defragment.usable_nodes import usable_nodes
 from webhook.core.model.amount import Units
 from webhook.core.model.names import NodeName, Uid
-from webhook.core.model.pod import CONTROLLER, Pod
+from webhook.core.model.pod import CONTROLLER, Pod, Resident
 from webhook.core.model.tier import Tier
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.victim import GuardId, Victim
 from webhook.core.world.world import World
@@ -30,6 +33,7 @@ class Stays(StrEnum):
     PROTECTED = "Protected"
     ASKS_TO_STAY = "AsksToStay"
     MINIMUM_RUNTIME = "MinimumRuntime"
+    MINIMUM_REPLICAS = "MinimumReplicas"
     DISRUPTION_BUDGET = "DisruptionBudget"
     WORKLOAD_FAILS = "WorkloadFails"
     VOLUMES = "Volumes"
@@ -47,6 +51,7 @@ WHY_IT_STAYS: Final = {
     Stays.PROTECTED: "policy protects it from eviction",
     Stays.ASKS_TO_STAY: "an annotation asks other programs not to evict it",
     Stays.MINIMUM_RUNTIME: "its minimum runtime is not over",
+    Stays.MINIMUM_REPLICAS: "its workload has no more pods ready than its minimum",
     Stays.DISRUPTION_BUDGET: "its PodDisruptionBudgets allow no eviction now",
     Stays.WORKLOAD_FAILS: "its eviction would count as a failure of its workload",
     Stays.VOLUMES: 'its volumes, claims or host ports may bind it to its node; annotation fairgate.dev/movable: "true" '
@@ -89,6 +94,38 @@ class MovablePod(NamedTuple):
         return self.victim.demand.gpus * max(0, now - self.victim.saved_at)
 
 
+class MovablePods(NamedTuple):
+    """The pods that may move, and how many on nodes stay for each reason."""
+
+    pods: list[MovablePod]
+    stays: Counter[Stays]
+
+
+def movable_pods(
+    gpu_pods: Iterable[ReclaimPod],
+    template: Callable[[ReclaimPod], Pod | None],
+    reclaim_index: ReclaimIndex,
+    world: World,
+    *,
+    now: int,
+    held: int,
+) -> MovablePods:
+    """Return which of these pods on nodes may move: budgets that allow no eviction now keep theirs, too."""
+    pods: list[MovablePod] = []
+    stays: Counter[Stays] = Counter()
+    left = reclaim_index.allowances(reclaim_index.evictions.listed())
+    for gpu_pod in gpu_pods:
+        victim = reclaim_index.evictable(gpu_pod)
+        judged = movable_pod(gpu_pod, victim, partial(template, gpu_pod), world, now=now, held=held)
+        if isinstance(judged, MovablePod) and any(left.get(guard, 0) <= 0 for guard in judged.guards):
+            judged = Stays.DISRUPTION_BUDGET
+        if isinstance(judged, MovablePod):
+            pods.append(judged)
+        else:
+            stays[judged] += 1
+    return MovablePods(pods, stays)
+
+
 def movable_pod(
     gpu_pod: ReclaimPod,
     victim: Victim | None,
@@ -104,7 +141,7 @@ def movable_pod(
     controller would create it now, None where it cannot be read; it is called where nothing else keeps the pod. `held`
     are the slots of nodes that are kept for others.
     """
-    early = _stays(gpu_pod, victim, now=now)
+    early = stays_early(gpu_pod, victim, world, now=now)
     if early is not None or victim is None:
         return early or Stays.PROTECTED
     made = template()
@@ -134,9 +171,10 @@ def _placed_elsewhere(
     return MovablePod(victim, where, "" if controller is None else controller.uid, tier or Tier.PREEMPTIBLE)
 
 
-def _stays(gpu_pod: ReclaimPod, victim: Victim | None, *, now: int) -> Stays | None:
+def stays_early(gpu_pod: ReclaimPod, victim: Victim | None, world: World, *, now: int) -> Stays | None:
     """Return the first reason why a pod stays that needs no look at its template and at nodes."""
-    pod = gpu_pod.pod
+    pod, rules = gpu_pod.pod, world.policy.defragment
+    least_seconds = rules.minimum_runtime_seconds if rules.is_on else 0
     reasons = (
         (Stays.UNDECIDED, pod.tier is None),
         (Stays.PLACED_ELSEWHERE, not pod.is_managed),
@@ -145,7 +183,17 @@ def _stays(gpu_pod: ReclaimPod, victim: Victim | None, *, now: int) -> Stays | N
         (Stays.GANG, gpu_pod.gang is not None),
         (Stays.PROTECTED, victim is None),
         (Stays.ASKS_TO_STAY, gpu_pod.asks_to_stay and not gpu_pod.is_movable),
-        (Stays.MINIMUM_RUNTIME, victim is not None and victim.until > now),
+        (
+            Stays.MINIMUM_RUNTIME,
+            victim is not None and max(victim.until, victim.started_at + least_seconds) > now,
+        ),
+        (Stays.MINIMUM_REPLICAS, _is_at_minimum(pod, world)),
         (Stays.WORKLOAD_FAILS, victim is not None and victim.is_counted),
     )
     return next((why for why, holds in reasons if holds), None)
+
+
+def _is_at_minimum(pod: Resident, world: World) -> bool:
+    """Whether its workload would have fewer pods ready than its minimum until the replacement is."""
+    replicas = world.minimums.of(pod.replica.workload) if pod.is_ready else None
+    return replicas is not None and replicas.has_surplus and not replicas.spare

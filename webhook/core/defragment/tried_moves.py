@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from webhook.core.defragment.movable_pod import MovablePod
 from webhook.core.defragment.move_plan import Moves, Room
@@ -10,6 +11,8 @@ from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.victim import GuardId
+
+NO_MOVED: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class _Step(NamedTuple):
@@ -26,7 +29,7 @@ class TriedMoves:
     """The fleet after the moves tried so far, the pods that may still be moved, and how many each bound still allows.
 
     `left` is how many evictions each disruption budget allows; none of a budget that it does not name. At most
-    `per_workload` pods of one controller are moved.
+    `per_workload` pods of one controller are moved, with those that were `moved` before.
     """
 
     def __init__(
@@ -36,11 +39,12 @@ class TriedMoves:
         *,
         left: Mapping[GuardId, int],
         per_workload: int,
+        moved: Mapping[str, int] = NO_MOVED,
     ) -> None:
         self.fleet = fleet
         self.left: Counter[GuardId] = Counter(left)
         self._per_workload = per_workload
-        self._moved: Counter[str] = Counter()
+        self._moved: Counter[str] = Counter(moved)
         self._by_node: dict[NodeName, list[MovablePod]] = {}
         self._steps: list[_Step] = []
         for each in movable:

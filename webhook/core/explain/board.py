@@ -145,7 +145,8 @@ class DeviceGroup:
 class NodeRow:
     """A node with GPUs. `state` says why it takes no pods, "" if it does; `is_held`: only those that it is held for.
 
-    `rejecting` are the teams whose pods it rejected: those keep off it, other teams take it last.
+    `rejecting` are the teams whose pods it rejected: those keep off it, other teams take it last. `arriving` are the
+    pods that move there, by the names that they had.
     """
 
     name: NodeName
@@ -154,6 +155,7 @@ class NodeRow:
     groups: tuple[DeviceGroup, ...]
     rejecting: tuple[ClosedNode, ...] = ()
     is_held: bool = False
+    arriving: tuple[str, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -287,7 +289,15 @@ def node_row(node: Node, pods: Iterable[Resident], world: World) -> NodeRow:
         for resource in sorted({offer.resource for offer in node.offers(world.policy.resources)} | held)
     )
     rejecting = tuple(world.rejecting_nodes.on(node.name))
-    return NodeRow(node.name, node.model, node.why_closed, tuple(groups), rejecting=rejecting, is_held=node.is_held)
+    return NodeRow(
+        node.name,
+        node.model,
+        node.why_closed,
+        tuple(groups),
+        rejecting=rejecting,
+        is_held=node.is_held,
+        arriving=tuple([place.name for place in node.kept if place.replaces]),
+    )
 
 
 def _group(node: Node, resource: ResourceName, pods: list[Resident], world: World) -> DeviceGroup:

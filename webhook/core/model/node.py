@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from webhook.core.model.amount import Units, exact_units
 from webhook.core.model.demand import Weights
 from webhook.core.model.gpu_shares import DEVICE
+from webhook.core.model.kept_place import KeptPlace
 from webhook.core.model.mig_slices import slice_of, weight_at
 from webhook.core.model.names import GpuModel, NodeName, ResourceName
 from webhook.core.model.replicas import replica_slice, replicas_by
@@ -59,7 +60,7 @@ class Node:
     offers less of them now. While an operator changes its GPUs (`maintenance`), it may offer none of what it had, and
     then others. `replicas` is the number of pieces of `nvidia.com/gpu` that make one GPU, where policy
     counts by that. `created` is when the object was created, in Unix seconds, 0 where unknown: a node that is replaced
-    may have the name of the one before.
+    may have the name of the one before. `kept` are the places of pods to come, while the node is held.
     """
 
     name: NodeName
@@ -77,6 +78,7 @@ class Node:
     devices_at_best: Devices = NO_DEVICES
     replicas: int = 1
     created: int = 0
+    kept: tuple[KeptPlace, ...] = ()
 
     @property
     def slice(self) -> ResourceName | None:

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Final
 
 from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit
+from webhook.core.model.defragment_rules import DefragmentRules
 from webhook.core.model.demand import Weights
 from webhook.core.model.gang import Gang
 from webhook.core.model.idle_rules import IdleAction, IdleOverride, IdleRules
@@ -349,6 +350,7 @@ class Policy:
     pools: tuple[Pool, ...] = ()
     placement: PlacementRules = PlacementRules()
     reclaim: ReclaimRules = ReclaimRules()
+    defragment: DefragmentRules = field(default=DefragmentRules(), metadata=ADDED)
     queue: QueueRules = field(default=QueueRules(), metadata=ADDED)
     topology: TopologyRules = field(default=TopologyRules(), metadata=ADDED)
     idle: IdleRules | None = field(default=None, metadata=ADDED)

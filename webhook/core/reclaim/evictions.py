@@ -119,6 +119,10 @@ class Evictions:
         """Return the victims that the hold of a node still lists."""
         return {target.uid for hold in self.holds.values() for target in hold.targets}
 
+    def moving(self) -> set[Uid]:
+        """Return the pods for whose replacements a node keeps a place."""
+        return {place.replaces for hold in self.holds.values() for place in hold.places}
+
     def listed_for_limits(self) -> set[Uid]:
         """Return the victims that a hold of room under limits still lists."""
         return {target.uid for hold in self.limit_holds.values() for target in hold.targets}

@@ -35,7 +35,7 @@ def held_nodes(node_holds: Iterable[NodeHold], policy: Policy) -> HeldNodes:
     selectors = (team.namespace_selector for team in policy.teams if team.namespace_selector is not None)
     return HeldNodes(
         nodes={
-            hold.node: tuple(sorted(pod.uid for pod in hold.beneficiaries)) for hold in node_holds if hold.beneficiaries
+            hold.node: tuple(sorted(pod.uid for pod in hold.beneficiaries)) for hold in node_holds if hold.keeps_room
         },
         namespaces=("*",) if is_open else tuple(sorted({name for team in policy.teams for name in team.namespaces})),
         selectors=() if is_open else tuple(selectors),

@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from webhook.core.model.demand import Demand
 from webhook.core.model.names import GangId, ResourceName, Uid
 from webhook.core.model.tier import Tier
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Hold
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reservation import EvictionTarget, NodeHold
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold, Purpose
 
 
 def holds(reclaim_index: ReclaimIndex, node_holds: Iterable[NodeHold] | None = None) -> list[Hold]:
@@ -31,22 +30,30 @@ def current(
     `leaving` are the pods that leave its node.
     """
     kept = trimmed(before, reclaim_index)
-    if kept is None or not kept.beneficiaries or not is_short(kept, reclaim_index, fleet, leaving=leaving):
+    if kept is None or not kept.keeps_room or not is_short(kept, reclaim_index, fleet, leaving=leaving):
         return kept, True
-    kept = inherited(before, kept, reclaim_index, fleet, leaving=leaving)
+    if kept.beneficiaries:
+        kept = inherited(before, kept, reclaim_index, fleet, leaving=leaving)
     return kept, not is_short(kept, reclaim_index, fleet, leaving=leaving)
 
 
 def trimmed(node_hold: NodeHold, reclaim_index: ReclaimIndex) -> NodeHold | None:
-    """Return a hold without beneficiaries that no longer wait, and without targets that end or are guaranteed.
+    """Return a hold without beneficiaries that no longer wait, and without targets that end or may not be evicted.
 
     Targets whose beneficiary is dropped are dropped too, except those of broken gangs. None where nothing is left.
     """
-    waiting = [b for b in node_hold.beneficiaries if (pod := reclaim_index.get(b.uid)) is not None and pod.is_waiting]
+    waiting = [b for b in node_hold.beneficiaries if waits_for(b, reclaim_index.get(b.uid))]
     went = [target for target in node_hold.targets if reclaim_index.is_going(target.uid)]
     broken = node_hold.broken.union(target.gang for target in went if target.gang is not None)
     targets = tuple([target for target in node_hold.targets if _may_go(target, reclaim_index)])
     return node_hold.reduced(tuple(waiting), targets, broken)
+
+
+def waits_for(beneficiary: Beneficiary, gpu_pod: ReclaimPod | None) -> bool:
+    """Whether a pod still waits for room that is kept for it: moves may make room for one that borrows, too."""
+    if gpu_pod is None:
+        return False
+    return gpu_pod.is_waiting if beneficiary.purpose is Purpose.RECLAIM else gpu_pod.is_unplaced
 
 
 def inherited(
@@ -89,23 +96,27 @@ def is_short(node_hold: NodeHold, reclaim_index: ReclaimIndex, fleet: Fleet, *, 
     wanted: dict[ResourceName, int] = {}
     for beneficiary in node_hold.beneficiaries:
         if (gpu_pod := reclaim_index.get(beneficiary.uid)) is not None:
-            _add(wanted, gpu_pod.demand, 1)
+            _add(wanted, gpu_pod.demand.requests, 1)
+    for place in node_hold.places:
+        _add(wanted, place.requests, 1)
     needed = set(wanted)
     for each in leaving:
-        _add(wanted, each.demand, -1)
+        _add(wanted, each.demand.requests, -1)
     for target in node_hold.targets:
         victim = reclaim_index.staying(target.uid)
         if victim is not None and victim.pod.node == node_hold.node:
-            _add(wanted, victim.pod.demand, -1)
+            _add(wanted, victim.pod.demand.requests, -1)
     return any(wanted[name] > fleet.free(node_hold.node, name) for name in needed)
 
 
 def _may_go(target: EvictionTarget, reclaim_index: ReclaimIndex) -> bool:
-    """Whether a target exists, does not terminate yet, and borrows."""
+    """Whether a target exists, does not terminate yet, and borrows; one that moves needs its place, too."""
     victim = reclaim_index.staying(target.uid)
-    return victim is not None and victim.pod.tier is Tier.PREEMPTIBLE
+    if victim is None or not (victim.pod.tier is Tier.PREEMPTIBLE or (target.is_moved and victim.is_movable)):
+        return False
+    return not target.is_moved or target.uid in reclaim_index.evictions.moving()
 
 
-def _add(amounts: dict[ResourceName, int], demand: Demand, sign: int) -> None:
-    for name, amount in demand.requests:
+def _add(amounts: dict[ResourceName, int], requests: Iterable[tuple[ResourceName, int]], sign: int) -> None:
+    for name, amount in requests:
         amounts[name] = amounts.get(name, 0) + sign * amount

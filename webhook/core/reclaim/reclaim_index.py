@@ -39,6 +39,7 @@ class ReclaimIndex:
         self._rules = rules
         self._pods: dict[Uid, ReclaimPod] = {}
         self._waiting: dict[Uid, ReclaimPod] = {}
+        self._unplaced: dict[Uid, ReclaimPod] = {}  # those that borrow
         self._pinned: dict[Uid, ReclaimPod] = {}
         self._stalled: dict[Uid, ReclaimPod] = {}
         self._terminating: dict[Uid, ReclaimPod] = {}
@@ -70,6 +71,14 @@ class ReclaimIndex:
     def waiting(self) -> Iterable[ReclaimPod]:
         """Return the guaranteed pods without a node."""
         return self._waiting.values()
+
+    def unplaced(self) -> Iterable[ReclaimPod]:
+        """Return the pods without a node that nothing else holds back, whatever their tiers."""
+        return chain(self._waiting.values(), self._unplaced.values())
+
+    def on_nodes(self) -> Iterable[ReclaimPod]:
+        """Return the pods on nodes that do not leave."""
+        return (gpu_pod for uid, gpu_pod in self._pods.items() if gpu_pod.pod.node and not self.is_going(uid))
 
     def members(self, gang: GangId) -> Iterable[ReclaimPod]:
         """Return the pods of a gang, in whatever roles."""
@@ -143,8 +152,8 @@ class ReclaimIndex:
             self.evictions.gone(uid)
         is_going = self.is_going(uid)
         self._failures.set_pod(gpu_pod, is_going=is_going)
-        if gpu_pod.is_waiting and not is_going:
-            self._waiting[uid] = gpu_pod
+        if gpu_pod.is_unplaced and not is_going:
+            (self._waiting if gpu_pod.is_waiting else self._unplaced)[uid] = gpu_pod
         if gpu_pod.chosen and not is_going:
             self._pinned[uid] = gpu_pod
         unbound = gpu_pod.pod.unbound
@@ -246,6 +255,7 @@ class ReclaimIndex:
 
     def _leave(self, uid: Uid) -> None:
         self._waiting.pop(uid, None)
+        self._unplaced.pop(uid, None)
         self._pinned.pop(uid, None)
         self._stalled.pop(uid, None)
         self._terminating.pop(uid, None)

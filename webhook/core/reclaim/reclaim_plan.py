@@ -81,8 +81,8 @@ class ReclaimSnapshot:
     `idle` are victims that do not use their GPUs and go first by policy. `budget_seconds` and `minimum_runtime` are the
     policy's. `department_order` orders victims by their departments.
     `levels` are those of the policy's domains, and `group_domains` the domains that PodGroups ask for. `sharing` says
-    which pods share devices. `closed_to` are the nodes that reject the pods of a team. `minimums` are the replicas that
-    workloads are to keep.
+    which pods share devices. `closed_to` are the nodes that reject the pods of a team, `keeping` those with places for
+    moved pods. `minimums` are the replicas that workloads are to keep.
     """
 
     fleet: Fleet
@@ -106,4 +106,5 @@ class ReclaimSnapshot:
     sharing: Sharing = NO_SHARING
     group_domains: Mapping[GangId, DomainRequest] = field(default_factory=dict)
     closed_to: Mapping[TeamName, int] = field(default_factory=dict)
+    keeping: int = 0
     minimums: Minimums = field(default_factory=Minimums)

@@ -104,8 +104,12 @@ class ReclaimPod:
     @property
     def is_waiting(self) -> bool:
         """Whether it is guaranteed and waits for a node, and nothing else holds it back."""
-        pod = self.pod
-        return pod.tier is Tier.GUARANTEED and pod.node is None and not pod.is_terminating and not self.is_gated
+        return self.pod.tier is Tier.GUARANTEED and self.is_unplaced
+
+    @property
+    def is_unplaced(self) -> bool:
+        """Whether it waits for a node, whatever its tier, and nothing else holds it back."""
+        return self.pod.node is None and not self.pod.is_terminating and not self.is_gated
 
     def is_leaving(self, rules: ReclaimRules) -> bool:
         """Whether it terminates and will be gone in time: a user who deletes a pod chooses its grace period."""

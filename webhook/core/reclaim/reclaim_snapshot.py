@@ -136,8 +136,17 @@ def take_snapshot(
         sharing=Sharing(world),
         group_domains=world.group_domains,
         closed_to=world.rejecting_nodes.closed_to(world.fleet),
+        keeping=_keeping(reclaim_index, world),
         minimums=world.minimums,
     )
+
+
+def _keeping(reclaim_index: ReclaimIndex, world: World) -> int:
+    found = 0
+    for hold in reclaim_index.evictions.holds.values():
+        if hold.places:
+            found |= world.fleet.bit(hold.node)
+    return found
 
 
 def preferred(reclaim_index: ReclaimIndex, world: World) -> set[Uid]:

@@ -5,8 +5,10 @@ It is written on the node itself, so that the next leader finds it.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Final, NamedTuple
 
+from webhook.core.model.kept_place import KeptPlace
 from webhook.core.model.names import GangId, Namespace, NodeName, Uid
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_plan import Move
@@ -15,12 +17,21 @@ _LIMIT: Final = "limit "
 """In the place of a node's name where room is kept under limits; no node has a name with a space."""
 
 
+class Purpose(StrEnum):
+    """Why a node keeps room for a pod: its team takes a share back, moves make room for it, or it moves there."""
+
+    RECLAIM = ""
+    MOVES = "moves"
+    MOVED = "moved"
+
+
 class Beneficiary(NamedTuple):
     """A waiting pod for which a node keeps room."""
 
     uid: Uid
     namespace: Namespace
     name: str
+    purpose: Purpose = Purpose.RECLAIM
 
 
 class EvictionTarget(NamedTuple):
@@ -28,6 +39,7 @@ class EvictionTarget(NamedTuple):
 
     `beneficiary` is the waiting pod that it is evicted for. `is_past_budgets`: it is deleted if its
     PodDisruptionBudgets do not allow its eviction. `grace_seconds` overrides its own grace period, None keeps that.
+    `is_moved`: it is evicted only while another node keeps a place for its replacement.
     """
 
     uid: Uid
@@ -38,6 +50,7 @@ class EvictionTarget(NamedTuple):
     gang: GangId | None = None
     is_past_budgets: bool = False
     grace_seconds: int | None = None
+    is_moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +58,7 @@ class NodeHold:
     """The room that one node keeps. `id` is the value of its taint. It is given up after `until`.
 
     `since` is when it began: there is an end however often it is extended. `broken` are gangs that lost a member: the
-    others are evicted too, even if no pod still waits.
+    others are evicted too, even if no pod still waits. `places` are for pods to come.
     """
 
     id: str
@@ -55,6 +68,17 @@ class NodeHold:
     targets: tuple[EvictionTarget, ...] = ()
     broken: frozenset[GangId] = frozenset()
     since: int = 0
+    places: tuple[KeptPlace, ...] = ()
+
+    @property
+    def keeps_room(self) -> bool:
+        """Whether it keeps any room, and does not only wait for pods to end."""
+        return bool(self.beneficiaries or self.places)
+
+    @property
+    def has_moves(self) -> bool:
+        """Whether it is part of moves that are under way."""
+        return bool(self.places) or any(each.purpose is not Purpose.RECLAIM for each in self.beneficiaries)
 
     def joined(self, move: Move, *, at: int, until: int) -> "NodeHold":
         """Return it with room for one more pod, and with that pod's victims."""
@@ -77,18 +101,18 @@ class NodeHold:
 
     def given_up(self) -> "NodeHold | None":
         """Return what is left when no room is kept: the rest of broken gangs; None where there is none."""
-        return self.reduced((), self.targets, self.broken)
+        return replace(self, places=()).reduced((), self.targets, self.broken)
 
     def reduced(
         self, beneficiaries: tuple[Beneficiary, ...], targets: tuple[EvictionTarget, ...], broken: frozenset[GangId]
     ) -> "NodeHold | None":
         """Return it with fewer beneficiaries and targets; None: nothing is left.
 
-        Targets need their beneficiary or a broken gang.
+        Targets need their beneficiary, the place that is kept for it, or a broken gang.
         """
-        kept = {each.uid for each in beneficiaries}
+        kept = {each.uid for each in beneficiaries} | {Uid(place.key) for place in self.places}
         targets = tuple([target for target in targets if target.beneficiary in kept or target.gang in broken])
-        if not (beneficiaries or targets):
+        if not (beneficiaries or targets or self.places):
             return None
         return replace(self, beneficiaries=beneficiaries, targets=targets, broken=broken)
 

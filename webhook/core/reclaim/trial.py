@@ -158,7 +158,8 @@ class Trial:
         return bool(self._fleet.bit(node) & self._coming)
 
     def _open_to(self, waiting: ReclaimPod) -> int:
-        return self._fleet.open_bits & ~self._snapshot.closed_to.get(waiting.team, 0)
+        closed = self._snapshot.keeping | self._snapshot.closed_to.get(waiting.team, 0)
+        return self._fleet.open_bits & ~closed
 
     def _allowed(self, waiting: ReclaimPod) -> int:
         """Return the slots whose topology domains satisfy a pod's rules, with the pods placed so far."""

@@ -61,6 +61,7 @@ class World:
         self._usage = self._charged.usage
         self.absent_nodes = AbsentNodes()
         self.maintained: dict[NodeName, Maintenance] = {}  # the nodes that operators change
+        self.keeping: set[NodeName] = set()  # the nodes that keep places for pods to come
         self._dra_slices = DraSlices()
         self.priority_classes: dict[str, PriorityTriple] = {}
         self.pools = PoolAccess(policy)
@@ -226,6 +227,7 @@ class World:
             self.absent_nodes.note(before)
         self.fleet.remove(name)
         self.maintained.pop(name, None)
+        self.keeping.discard(name)
         self.stages.refresh(self._pods.on_node(name))
 
     def set_pod(self, pod: Resident) -> None:
@@ -378,6 +380,7 @@ class World:
             self.absent_nodes.note(before, node)
         self.fleet.set(node)
         self.rejecting_nodes.set_node(node)
+        (self.keeping.add if node.kept else self.keeping.discard)(node.name)
         if node.maintenance is not None:
             self.maintained[node.name] = node.maintenance
         elif self.maintained:

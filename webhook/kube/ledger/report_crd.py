@@ -46,7 +46,7 @@ def _schema() -> _Json:
         "required": ["component", "at", "version", "policy", "enforce"],
         "properties": {
             **dict.fromkeys(("version", "policy", "enforce", "policyProblem", "election", "registration"), text),
-            **dict.fromkeys(("autoscaling", "autoscalingUnsure", "idleProblem"), text),
+            **dict.fromkeys(("autoscaling", "autoscalingUnsure", "moving", "idleProblem"), text),
             "autoscalingProblems": texts,
             "component": {**text, "enum": ["server", "evictor"]},
             "at": {**text, "description": "Time of the update, by the process's own clock."},
@@ -103,6 +103,12 @@ def _schema() -> _Json:
             },
         },
     }
+    move = {
+        "type": "object",
+        "description": "A pod that was evicted so that its replacement runs on another node.",
+        "required": ["at", "pod"],
+        "properties": dict.fromkeys(("at", "pod", "team", "workload", "source", "destination", "for"), text),
+    }
     return {
         "type": "object",
         "description": "The state that Fairgate publishes. Written by Fairgate only.",
@@ -119,6 +125,11 @@ def _schema() -> _Json:
                 "type": "array",
                 "description": "How likely starts came true, in the report `starts`.",
                 "items": ranges,
+            },
+            "moves": {
+                "type": "array",
+                "description": "Pods that defragmentation moved, in the report `moves`: those of the last day.",
+                "items": move,
             },
         },
     }

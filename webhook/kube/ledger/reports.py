@@ -1,6 +1,6 @@
 """Report, the object in which Fairgate publishes its state: the policy in force, one entry for each process, the room.
 
-There are Reports `policy`, `replicas`, `room`, `starts` and `usage`, cluster-scoped so that no tenant can forge one.
+There are Reports `policy`, `replicas`, `room`, `starts`, `usage`, `moves`: cluster-scoped, so no tenant can forge one.
 Every write is a merge patch of the writer's own part, so writers never conflict. Texts are truncated to a fixed length.
 """
 
@@ -19,6 +19,7 @@ REPLICAS: Final = "replicas"
 STARTS: Final = "starts"
 ROOM: Final = "room"
 USAGE: Final = "usage"
+MOVES: Final = "moves"
 
 SILENT_SECONDS: Final = 35.0
 """A process without a report for so long is gone, or cannot write: processes report every ten seconds."""
@@ -75,11 +76,11 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     `not_ready` has the reason of each readiness condition that does not hold, `behind` the teams whose ledger is newer
     than this replica's view of the pods for two reports in a row, `rejecting` the nodes that reject pods, from the
     leader, `maintained` those that operators change, `unreviewed` the namespaces that others exclude from the webhooks,
-    by number, `unevictable` the first borrowing pods that the evictor cannot evict, with the reason. They are lists: a
-    merge patch replaces lists completely. `certificate` is PEM, the serving certificate first. `autoscaling` and what
-    begins with it are what the leader knows of autoscalers. `refused` are counts, where policy has messages of
-    refusals; `notify` says why messages to people do not reach a target. `idle_problem` is why the evictor does not
-    know the use of GPUs.
+    by number, `unevictable` the first borrowing pods that the evictor cannot evict, with the reason; `moving` is why it
+    cannot plan moves. They are lists: a merge patch replaces lists completely. `certificate` is PEM, the serving
+    certificate first. `autoscaling` and what begins with it are what the leader knows of autoscalers. `refused` are
+    counts, where policy has messages of refusals; `notify` says why messages to people do not reach a target.
+    `idle_problem` is why the evictor does not know the use of GPUs.
     """
 
     component: str
@@ -98,6 +99,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     maintained: list[str] = []
     unreviewed: list[str] = []
     unevictable: list[str] = []
+    moving: str = ""
     idle_problem: str = ""
     autoscaling: str = ""
     autoscaling_problems: list[str] = []
@@ -161,6 +163,21 @@ class UsageReport(msgspec.Struct, frozen=True, rename="camel"):
     days: dict[str, UsagePeriod] = {}
 
 
+class MoveEntry(msgspec.Struct, frozen=True, rename={"made_for": "for"}):
+    """One move: the pod that was evicted for it, its node, and the node that kept a place for its replacement.
+
+    `workload` is the UID of the controller, `made_for` the pod that the room was made for, "" for none that existed.
+    """
+
+    at: str
+    pod: str
+    team: str
+    workload: str
+    source: str
+    destination: str
+    made_for: str = ""
+
+
 class Report(msgspec.Struct, frozen=True):
     """A Report as the API server gives it."""
 
@@ -169,6 +186,7 @@ class Report(msgspec.Struct, frozen=True):
     starts: list[RangesReport] = []
     room: RoomReport | None = None
     usage: UsageReport | None = None
+    moves: list[MoveEntry] = []
 
 
 _decoder: Final = msgspec.json.Decoder(Report)
@@ -188,6 +206,11 @@ def starts_patch(scores: RangeScores) -> dict[str, Any]:
     """Return how likely starts came true as a merge patch, which replaces what was written before."""
     rows = [RangesReport(_width(index), *score) for index, score in sorted(scores.by_class.items())]
     return {"metadata": _UNSTORED, "starts": msgspec.to_builtins(rows)}
+
+
+def moves_patch(moves: Iterable[MoveEntry]) -> dict[str, Any]:
+    """Return the moves as a merge patch, which replaces what was written before."""
+    return {"metadata": _UNSTORED, MOVES: msgspec.to_builtins(list(moves))}
 
 
 def scores_of(report: Report | None) -> RangeScores:

@@ -115,7 +115,9 @@ def _packed(world: AnonymousWorld) -> str:
 def _written(node: Node, shapes: dict[bytes, int]) -> _Node:
     is_named = node.labels.get(HOSTNAME) == node.name
     labels = {key: value for key, value in node.labels.items() if not (is_named and key == HOSTNAME)}
-    shape = msgspec.json.encode(replace(node, name=_NO_NAME, labels=labels, created=0), order="sorted", enc_hook=dict)
+    shape = msgspec.json.encode(
+        replace(node, name=_NO_NAME, labels=labels, created=0, kept=()), order="sorted", enc_hook=dict
+    )
     return _Node(node.name, shapes.setdefault(shape, len(shapes)), node.created, is_named)
 
 

@@ -8,6 +8,7 @@ from webhook.core.model.names import GpuModel, Namespace, NodeName, ResourceName
 from webhook.core.model.node import NO_AMOUNTS, NO_DEVICES, NO_MODEL, Devices, Node
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple
 from webhook.core.model.selector import Effect, Taint
+from webhook.kube.nodes.kept_places import kept_places
 from webhook.kube.nodes.maintenance import maintenance_of
 from webhook.kube.objects import keys, objects, quantity
 from webhook.kube.pod.pods import unix_seconds
@@ -54,6 +55,7 @@ def to_node(node: objects.Node) -> Node:
         at_best=at_best,
         devices_at_best=_devices({**allocatable, **at_best}, labels) if _DEVICES & at_best.keys() else NO_DEVICES,
         created=unix_seconds(node.metadata.creation_timestamp or ""),
+        kept=kept_places(node.metadata),
     )
 
 

@@ -59,7 +59,10 @@ class EventReason(StrEnum):
     REJECTS_PODS = "RejectsPods", "Close"
     RECLAIMING = "Reclaiming", "Reclaim", EventType.NORMAL
     CANNOT_RECLAIM = "CannotReclaim", "Reclaim"
+    MAKING_ROOM = "MakingRoom", "Move", EventType.NORMAL
+    CANNOT_MAKE_ROOM = "CannotMakeRoom", "Move"
     EVICTION_PLANNED = "EvictionPlanned", "Evict"
+    MOVED = "Moved", "Move"
     EVICTION_CANCELLED = "EvictionCancelled", "Evict", EventType.NORMAL
     EVICTION_REFUSED = "EvictionRefused", "Evict"
     NODE_LOST = "NodeLost", "Repair"

@@ -11,8 +11,9 @@ import msgspec
 
 from webhook.core.model.autoscaler import NODE_LABELS, Autoscaler
 from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
-from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold, Purpose
 from webhook.kube.kinds.job_failures import DISRUPTION
+from webhook.kube.nodes.kept_places import Place, to_places, to_written
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import unix_seconds
 
@@ -25,14 +26,18 @@ _KEEPING: Final = {
 _KEPT: Final = "true"
 
 
-class _For(msgspec.Struct, frozen=True):
+class _For(msgspec.Struct, frozen=True, omit_defaults=True):
     namespace: Namespace
     name: str
     uid: Uid
+    purpose: Purpose = Purpose.RECLAIM
 
 
 class _Evict(
-    msgspec.Struct, frozen=True, omit_defaults=True, rename={"beneficiary": "for", "past_budgets": "pastBudgets"}
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    rename={"beneficiary": "for", "past_budgets": "pastBudgets", "is_moved": "moved"},
 ):
     namespace: Namespace
     name: str
@@ -42,6 +47,7 @@ class _Evict(
     gang: GangId | None = None
     past_budgets: bool = False
     grace: int | None = None
+    is_moved: bool = False
 
 
 class _Note(msgspec.Struct, frozen=True, rename={"beneficiaries": "for", "targets": "evict"}):
@@ -51,6 +57,7 @@ class _Note(msgspec.Struct, frozen=True, rename={"beneficiaries": "for", "target
     targets: tuple[_Evict, ...] = ()
     since: str = ""
     kept: str | msgspec.UnsetType = msgspec.UNSET  # the annotation that was written with it
+    places: tuple[Place, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _NodeMetadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -85,7 +92,9 @@ def read_node_hold(metadata: objects.ObjectMeta) -> NodeHold | None:
         id=note.id,
         node=NodeName(metadata.name),
         until=unix_seconds(note.until),
-        beneficiaries=tuple(Beneficiary(each.uid, each.namespace, each.name) for each in note.beneficiaries),
+        beneficiaries=tuple(
+            Beneficiary(each.uid, each.namespace, each.name, each.purpose) for each in note.beneficiaries
+        ),
         targets=tuple(
             EvictionTarget(
                 uid=t.uid,
@@ -96,10 +105,12 @@ def read_node_hold(metadata: objects.ObjectMeta) -> NodeHold | None:
                 gang=t.gang,
                 is_past_budgets=t.past_budgets,
                 grace_seconds=t.grace,
+                is_moved=t.is_moved,
             )
             for t in note.targets
         ),
         since=unix_seconds(note.since),
+        places=() if note.places is msgspec.UNSET else to_places(note.places),
     )
 
 
@@ -163,8 +174,8 @@ def toleration_patch(uid: Uid, hold_id: str, *, is_first: bool) -> bytes:
 
 
 def notice_patch(uid: Uid, *, at: int, team: TeamName | None) -> bytes:
-    """Return a merge patch that announces an eviction on the pod itself; no team: for none."""
-    return _annotate(uid, {keys.EVICT_AT: rfc3339(at), keys.EVICT_FOR: team})
+    """Return a merge patch that announces an eviction on the pod itself; no team, or "": for none."""
+    return _annotate(uid, {keys.EVICT_AT: rfc3339(at), keys.EVICT_FOR: team or None})
 
 
 def keep_room_patch(uid: Uid, *, since: int | None) -> bytes:
@@ -231,12 +242,16 @@ def _annotate(uid: Uid, annotations: dict[str, str | None]) -> bytes:
 
 
 def _note(node_hold: NodeHold, kept: str) -> str:
-    beneficiaries = tuple(_For(each.namespace, each.name, each.uid) for each in node_hold.beneficiaries)
+    beneficiaries = tuple(_For(each.namespace, each.name, each.uid, each.purpose) for each in node_hold.beneficiaries)
     targets = tuple(
-        _Evict(t.namespace, t.name, t.uid, rfc3339(t.at), t.beneficiary, t.gang, t.is_past_budgets, t.grace_seconds)
+        _Evict(
+            *(t.namespace, t.name, t.uid, rfc3339(t.at), t.beneficiary, t.gang),
+            *(t.is_past_budgets, t.grace_seconds, t.is_moved),
+        )
         for t in node_hold.targets
     )
     note = _Note(
-        node_hold.id, rfc3339(node_hold.until), beneficiaries, targets, rfc3339(node_hold.since), kept or msgspec.UNSET
+        *(node_hold.id, rfc3339(node_hold.until), beneficiaries, targets, rfc3339(node_hold.since)),
+        *(kept or msgspec.UNSET, to_written(node_hold.places) or msgspec.UNSET),
     )
     return msgspec.json.encode(note).decode()

@@ -1,0 +1,106 @@
+"""What a plan of moves is made from in the evictor: the pods that wait for room, and those that may move."""
+
+from collections.abc import Collection, Iterable, Iterator
+from heapq import nsmallest
+from typing import Final
+
+from webhook.core.defragment.movable_pod import MovablePods, movable_pods, stays_early
+from webhook.core.defragment.waiting_targets import target_in_line, target_of_scheduler
+from webhook.core.model.kept_place import controller_key
+from webhook.core.model.names import TeamName
+from webhook.core.model.reason import Code
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.reclaim_snapshot import is_growing
+from webhook.core.world.waiting_pods import WaitingPod
+from webhook.evictor.cluster_view import ClusterView
+from webhook.evictor.hold_manager import HoldManager
+from webhook.evictor.moves.templates import Templates
+from webhook.evictor.moves.wanted import Wanted
+
+OF_A_TEAM: Final = 20
+"""Waiting pods of one team that moves are sought for at once, the oldest ones: a tenant may create any number."""
+
+
+class Candidates:
+    """Reads them from the evictor's view."""
+
+    def __init__(self, cluster_view: ClusterView, manager: HoldManager, templates: Templates) -> None:
+        self._view = cluster_view
+        self._manager = manager
+        self._templates = templates
+
+    @property
+    def held(self) -> int:
+        """The slots of the nodes that keep room already."""
+        found = 0
+        for node in {**self._manager.node_holds, **self._view.marked}:
+            found |= self._view.world.fleet.bit(node)
+        return found
+
+    async def wanted(self, *, now: int) -> list[Wanted]:
+        """Return the pods that wait for nothing but room, without those that have it already. Raises ClusterError."""
+        world, held = self._view.world, self.held
+        served = {each.uid for hold in self._manager.node_holds.values() for each in hold.beneficiaries}
+        left_alone = served | self._manager.waiting.paused()
+        teams = self._manager.teams.paused()
+        in_scheduler = [
+            each
+            for each in self._oldest(self._view.reclaim_index.unplaced(), teams)
+            if each.uid not in left_alone and each.in_line is None and self._is_whole(each, now)
+        ]
+        await self._templates.read(in_scheduler, kept=(each.uid for each in self._view.reclaim_index.on_nodes()))
+        found: list[Wanted] = []
+        for gpu_pod in in_scheduler:
+            template = self._templates.get(gpu_pod.uid)
+            made = None if template is None else target_of_scheduler(gpu_pod, template, world, held=held)
+            if made is not None:  # it is bound to what was written on it
+                slots = made.slots & world.fleet.matching(gpu_pod.constraints)
+                found.append(Wanted(made._replace(slots=slots), gpu_pod=gpu_pod))
+        for waiting in self._in_line(teams):
+            made = None if waiting.uid in left_alone else target_in_line(waiting, world, held=held)
+            if made is not None:
+                found.append(Wanted(made, waiting=waiting))
+        return found
+
+    async def movable(self, *, now: int, away: Collection[str], teams: Collection[TeamName]) -> MovablePods:
+        """Return the pods that may move now, without those whose controllers or teams are `away`.
+
+        Raises ClusterError.
+        """
+        index, world = self._view.reclaim_index, self._view.world
+        refused = self._manager.unevictable.paused() | index.evictions.listed() | index.evictions.listed_for_limits()
+        gpu_pods = [
+            each for each in index.on_nodes() if not (each.uid in refused or each.team in teams or key_of(each) in away)
+        ]
+        able = (each for each in gpu_pods if stays_early(each, index.evictable(each), world, now=now) is None)
+        await self._templates.read(able, kept=(each.uid for each in index.unplaced()))
+        return movable_pods(gpu_pods, lambda each: self._templates.get(each.uid), index, world, now=now, held=self.held)
+
+    def _oldest(self, gpu_pods: Iterable[ReclaimPod], without: Collection[TeamName]) -> Iterator[ReclaimPod]:
+        by_team: dict[TeamName, list[ReclaimPod]] = {}
+        for each in gpu_pods:
+            if each.report is not None and each.report.is_for_room and each.team not in without:
+                by_team.setdefault(each.team, []).append(each)
+        for several in by_team.values():
+            yield from nsmallest(OF_A_TEAM, several, key=lambda each: (each.pod.created, each.uid))
+
+    def _in_line(self, without: Collection[TeamName]) -> Iterator[WaitingPod]:
+        line = self._view.world.waiting
+        for team in [each for each in line.teams() if each not in without]:
+            able = (
+                each for each in line.of(team) if each.reason is not None and each.reason.code is Code.WAITS_FOR_ROOM
+            )
+            yield from nsmallest(OF_A_TEAM, able, key=lambda each: (each.created, each.uid))
+
+    def _is_whole(self, gpu_pod: ReclaimPod, now: int) -> bool:
+        """Whether all pods of its gang exist."""
+        if gpu_pod.gang is None:
+            return True
+        members = list(self._view.reclaim_index.members(gpu_pod.gang))
+        return len(members) >= max(each.gang_size for each in members) and not is_growing(members, now=now)
+
+
+def key_of(gpu_pod: ReclaimPod) -> str:
+    """Return the key of the next pod of a pod's controller; "" where it has none."""
+    made_by = gpu_pod.controller
+    return "" if made_by is None else controller_key(made_by.kind, gpu_pod.namespace, made_by.name)

@@ -1,0 +1,133 @@
+"""Reports moves: in the log before any action, as Events on the pods and their controllers, as metrics."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from webhook.cluster.writes.owner_events import OwnerEvent
+from webhook.core.defragment.movable_pod import WHY_IT_STAYS, Stays
+from webhook.core.defragment.move_bounds import WHY_NOT_NOW, Bound
+from webhook.core.defragment.move_plan import WHY_NO_MOVES, Move, NoMoves, Room
+from webhook.core.model.amount import gpu_number
+from webhook.core.model.names import Uid
+from webhook.core.model.text import plural
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.reservation import EvictionTarget
+from webhook.evictor.evictor_context import EvictorContext
+from webhook.evictor.moves.wanted import Wanted
+from webhook.kube.ledger.reports import MoveEntry
+from webhook.kube.objects.events import EventReason, ObjectRef
+from webhook.kube.reclaim.holds import rfc3339
+from webhook.observe.moves import WHY_STOPPED, MoveMetrics, Stopped
+
+_NAMED: Final = 5
+_CAUSES: Final = 2
+"""Reasons why other pods stay that an Event names, the most frequent ones."""
+
+
+class NotMade(NamedTuple):
+    """A pod or a gang for which no moves are made now."""
+
+    wanted: tuple[Wanted, ...]
+    cause: NoMoves | Bound
+
+    @property
+    def why(self) -> str:
+        """The cause for people."""
+        return WHY_NOT_NOW[self.cause] if isinstance(self.cause, Bound) else WHY_NO_MOVES[self.cause]
+
+
+class MoveReporter:
+    """Reports what one evictor moves. `notify_owner` queues Events on the controllers of pods."""
+
+    def __init__(
+        self, context: EvictorContext, metrics: MoveMetrics, *, notify_owner: Callable[[OwnerEvent], None]
+    ) -> None:
+        self._publish = context.report
+        self._index = context.cluster_view.reclaim_index
+        self._logs = context.logs
+        self._metrics = metrics
+        self._notify_owner = notify_owner
+        self._reported: dict[Uid, NoMoves | Bound] = {}
+
+    def planned(self, room: Room, wanted: Iterable[Wanted], *, at: int) -> None:
+        """Report a plan, before anything is done."""
+        self._metrics.began()
+        node, names = room.places[0].node, ", ".join(place.target.name for place in room.places)
+        moves = [{"pod": _name(move), "from": move.pod.node, "to": move.to} for move in room.moves]
+        lost = gpu_number(room.lost_work)
+        self._logs.event.info("moves planned", room_for=names, node=node, moves=moves, lost_gpu_seconds=lost)
+        listed = ", ".join(f"{_name(move)} to {move.to}" for move in room.moves[:_NAMED])
+        more = len(room.moves) - _NAMED
+        text = f"room is made on node {node} by {plural(len(room.moves), 'move')}: {listed}"
+        text += f" and {more} more" if more > 0 else ""
+        for each in wanted:
+            self._publish_on(each, EventReason.MAKING_ROOM, text)
+        for move in room.moves:
+            why = f"it moves to node {move.to}, which makes room for {names} on node {move.pod.node}"
+            notice = f"will be evicted at {rfc3339(at)}: {why}. Save your work until then"
+            self._publish(move.pod.victim, EventReason.EVICTION_PLANNED, notice)
+
+    def not_made(self, refused: Iterable[NotMade], stays: Mapping[Stays, int]) -> None:
+        """Report pods for which no moves are made, once for each cause."""
+        there = {each.uid: (each, found) for found in refused for each in found.wanted}
+        self._metrics.refused(Counter(str(found.cause) for found in {id(f): f for _, f in there.values()}.values()))
+        self._reported = {uid: cause for uid, cause in self._reported.items() if uid in there}
+        ranked = sorted(stays.items(), key=lambda each: (-each[1], each[0]))[:_CAUSES]
+        others = "".join(f"; {plural(count, 'pod')} stay: {WHY_IT_STAYS[why]}" for why, count in ranked)
+        for uid, (wanted, found) in there.items():
+            if self._reported.get(uid) is not found.cause:
+                self._reported[uid] = found.cause
+                name = wanted.target.name
+                self._logs.event.info("no moves", pod=name, cause=str(found.cause), stays=dict(stays))
+                text = f"no pods are moved to make room for it now: {found.why}{others}"
+                self._publish_on(wanted, EventReason.CANNOT_MAKE_ROOM, text)
+
+    def moved(self, target: EvictionTarget, gpu_pod: ReclaimPod, *, now: int) -> str:
+        """Report that a pod was evicted to be moved, and return why."""
+        since = max(gpu_pod.started_at or gpu_pod.pod.created, gpu_pod.saved_at)
+        self._metrics.moved(gpu_pod.team, gpu_unit_seconds=gpu_pod.demand.gpus * max(0, now - since))
+        holds = self._index.evictions.holds.values()
+        to = next((hold.node for hold in holds for place in hold.places if place.replaces == target.uid), "")
+        where = f"node {to} keeps a place for its replacement" if to else "its controller creates it again"
+        waiting = self._index.get(target.beneficiary)
+        made_for = f"room for pod {waiting.namespace}/{waiting.name}" if waiting is not None else "room for larger pods"
+        why = f"it made {made_for} on node {gpu_pod.pod.node}, and {where}"
+        self._publish(target, EventReason.MOVED, f"evicted to be moved: {why}")
+        self._on_controller(gpu_pod, EventReason.MOVED, f"pod {target.name} was evicted to be moved: {why}")
+        return why
+
+    def came(self, gpu_pod: ReclaimPod, node: str, move: MoveEntry | None) -> None:
+        """Report that the replacement of a moved pod waits for its place."""
+        if move is not None:
+            made_for = f" to make room for {move.made_for}" if move.made_for else ""
+            why = f"it replaces pod {move.pod}, which was moved from node {move.source}{made_for}"
+            self._publish(gpu_pod, EventReason.MOVED, f"{why}: node {node} keeps a place for it")
+
+    def arrived(self, name: str, node: str) -> None:
+        """Report that the replacement of a moved pod is on a node."""
+        self._metrics.arrived()
+        self._logs.event.info("moved pod placed", pod=name, node=node)
+
+    def stopped(self, reason: Stopped, names: str) -> None:
+        """Report that a plan for these pods ended early, or that a moved pod did not come back."""
+        self._metrics.stopped(reason)
+        self._logs.event.warning("moves stopped", pods=names, reason=str(reason), why=WHY_STOPPED[reason])
+
+    def _publish_on(self, wanted: Wanted, reason: EventReason, text: str) -> None:
+        if wanted.gpu_pod is not None:
+            self._publish(wanted.gpu_pod, reason, text)
+            self._on_controller(wanted.gpu_pod, reason, text)
+        elif wanted.waiting is not None:
+            pod = wanted.waiting.pod
+            self._publish(EvictionTarget(pod.uid, pod.namespace, pod.name, pod.uid, 0), reason, text)
+
+    def _on_controller(self, gpu_pod: ReclaimPod, reason: EventReason, text: str) -> None:
+        if (made_by := gpu_pod.controller) is not None:
+            api_version, kind, name, uid = made_by
+            owner = ObjectRef(kind, gpu_pod.namespace, name, uid, api_version)
+            self._notify_owner(OwnerEvent(owner, reason, text, str(reason)))
+
+
+def _name(move: Move) -> str:
+    return f"{move.pod.victim.namespace}/{move.pod.victim.name}"
