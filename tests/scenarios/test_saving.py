@@ -150,7 +150,7 @@ def test_a_trainer_changes_no_pod_but_its_own(cluster, trainers, tmp_path):
             return ""
 
         of_page = "a trainer may change no pod but its own"
-        wait_for(cluster, lambda: of_page in why_not(), what="the policy is in force", describe=why_not)
+        wait_for(cluster, lambda: of_page in why_not(), what="the policy is in force")
         mine.patch(f"/api/v1/namespaces/{namespace}/pods/train-0", body)
         assert annotation(cluster, namespace, "train-0", keys.CHECKPOINTED)
         assert not annotation(cluster, namespace, "other", keys.CHECKPOINTED)
