@@ -102,7 +102,17 @@ def test_each_pod_of_the_page_projects_the_notice_where_the_module_reads_it():
         (files,) = (each["downwardAPI"]["items"] for each in spec["volumes"] if each["name"] == "podinfo")
         paths = {each["path"]: each["fieldRef"]["fieldPath"] for each in files}
         assert paths["evict-at"] == f"metadata.annotations['{keys.EVICT_AT}']"
-    assert {"notice.py", "plain.py", "elastic.py", "ray_train.py", "huggingface.py"} <= page_files().keys()
+    named = {
+        "job.yaml",
+        "trainer.yaml",
+        "worker.sh",
+        "notice.py",
+        "plain.py",
+        "elastic.py",
+        "ray_train.py",
+        "huggingface.py",
+    }
+    assert page_files().keys() == named
 
 
 class Trainer:
