@@ -12,7 +12,7 @@ from tests.docs.stages import STAGES
 from tests.docs.walk import Reader
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-LANGUAGES = {"", "console", "json", "mermaid", "promql", "python", "sh", "yaml"}
+LANGUAGES = {"", "bash", "console", "json", "mermaid", "promql", "python", "sh", "yaml"}
 
 
 def commands(page):
