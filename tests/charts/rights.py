@@ -92,6 +92,8 @@ USED_ELSEWHERE = frozenset(
         Right("get", "", "events", ""),
         Right("get", "", "pods", ""),
         Right("create", "fairgate.dev", "reports", ""),
+        Right("get", "fairgate.dev", "reports", "moves"),
+        Right("patch", "fairgate.dev", "reports", "moves"),
         Right("get", "fairgate.dev", "reports", "replicas"),
         Right("get", "fairgate.dev", "reports", "starts"),
         Right("patch", "fairgate.dev", "reports", "starts"),
@@ -110,7 +112,8 @@ USED_ELSEWHERE = frozenset(
 pods and having controllers try again (tests/scenarios/test_owners.py,
 tests/cluster/writes/test_owner_events.py), writing a Report before the other component does
 (tests/cluster/writes/test_reports.py), scoring forecasts after minutes (tests/server/leader), publishing the
-usage of a history that is recorded, reading the sizes of gangs, and the kinds of operators that are not
+usage of a history that is recorded, recording moves of pods where policy has them
+(tests/scenarios/test_moves_made.py), reading the sizes of gangs, and the kinds of operators that are not
 installed here (tests/scenarios/test_predicted.py)."""
 
 

@@ -45,11 +45,12 @@ def test_the_rights_in_the_docs_are_enough(start_control_plane):
             assert "forbidden" not in cluster.processes.log(running.name, lines=1000)
 
 
-def test_the_sample_that_saves_its_work_is_a_valid_pod(cluster):
-    (sample,) = [block.text for block in blocks(PAGE) if "downwardAPI" in block.text]
-    assert yaml.safe_load(sample)["kind"] == "Pod"
+def test_the_samples_that_save_their_work_are_valid(cluster):
+    samples = [block.text for block in blocks(ROOT / "docs" / "saving.md") if "downwardAPI:" in block.text]
+    assert [yaml.safe_load(sample)["kind"] for sample in samples] == ["Job", "Pod"]
     with serve_fairgate(cluster) as fairgate:
-        cluster.kubectl("create", "--dry-run=server", "-n", fairgate.team_a, "-f", "-", stdin=sample)
+        for sample in samples:
+            cluster.kubectl("create", "--dry-run=server", "-n", fairgate.team_a, "-f", "-", stdin=sample)
 
 
 def test_a_dry_run_prints_the_victims_and_evicts_no_pod(cluster):

@@ -132,8 +132,8 @@ def test_watching_repeats_what_may_be_read(stage, monkeypatch):
     person.becomes_viewer()
     drawn = []
 
-    def redraw(options, reading):
-        drawn.append(status._written(options, reading))
+    def redraw(options, reading, unknown):
+        drawn.append(status._written(options, reading, unknown))
         if len(drawn) == 2:
             raise KeyboardInterrupt
 

@@ -97,14 +97,13 @@ def _labels(trusted_users: Iterable[str]) -> _Json:
         f'.name({quoted(LABELS)}).check("delete").allowed()'
     )
     may_ungate = f"({_UNGATED} && !({changes} || ({_CHANGES_FIXED})) && {is_admin})"
-    may_mark = (
-        f"({manager} && {_IS_EVICTOR} && !({changed_keys_expression(_DECIDED)} || ({_CHANGES_FIXED}) || ({_UNGATED})))"
-    )
+    may_mark = f"({_IS_EVICTOR} && !({changed_keys_expression(_DECIDED)} || ({_CHANGES_FIXED}) || ({_UNGATED})))"
+    # An expression has a budget for two questions to the authorizer.
     return _policy(
         LABELS,
         rules=[core_rule(["pods", "pods/status"], "UPDATE"), core_rule(["bindings", "pods/binding"], "CREATE")],
         conditions={"changes-fairgate-keys": f"{changes} || ({_CHANGES_FIXED}) || ({_UNGATED})"},
-        allowed=trusted_expression(trusted_users, f"({manager} && {own_expression()}) || {may_mark} || {may_ungate}"),
+        allowed=trusted_expression(trusted_users, f"({manager} ? {own_expression()} || {may_mark} : {may_ungate})"),
         message=f'"only Fairgate may change " + [{changed}, {fixed}, {ungated}].filter(t, t != "").join(", ") + '
         f'": leave it as it is ({Code.PROTECTED_KEY_CHANGED})"',
     )
