@@ -10,7 +10,6 @@ from typing import Any
 
 from tests.control_plane.api import Api, ApiError
 from tests.control_plane.cluster import ControlPlane
-from tests.control_plane.minors import HAS_DEVICES, at_least
 from tests.control_plane.workbench import wait_for
 
 
@@ -46,11 +45,6 @@ class Attacker:
 def make_attacker(cluster: ControlPlane, namespace: str, user: str = "mallory") -> Attacker:
     """Make a user admin of a namespace, and wait until the API server knows it."""
     cluster.kubectl("create", "rolebinding", f"admin-{user}", "--clusterrole=admin", f"--user={user}", "-n", namespace)
-    if HAS_DEVICES and not at_least("1.34"):  # ClusterRole `admin` has no right to claims yet
-        kinds = "--resource=resourceclaims.resource.k8s.io,resourceclaimtemplates.resource.k8s.io"
-        cluster.kubectl("create", "role", f"claims-{user}", "--verb=*", kinds, "-n", namespace)
-        role = f"--role=claims-{user}"
-        cluster.kubectl("create", "rolebinding", f"claims-{user}", role, f"--user={user}", "-n", namespace)
     attacker = Attacker(cluster, namespace, user, cluster.acting_as(user))
 
     def may_create_pods() -> bool:

@@ -16,7 +16,7 @@ from tests.control_plane.workbench import get_pod, list_pods, make_namespace, ma
 from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
 
 pytestmark = pytest.mark.cluster
-needs_claims = needs("1.32", "before, claims are of alpha versions only")
+needs_claims = needs("1.34", "in 1.32, ClusterRole admin has no right to claims: this attacker cannot make one")
 
 LIMIT = 20
 MODEL = "nvidia.com/gpu.product"
