@@ -13,10 +13,11 @@ def idle_to_demote(team: Team, book: TeamUsage, world: World) -> set[Uid]:
 
     A pod that was demoted stays preemptible until it uses its GPUs: others may wait again at any moment.
     """
-    if IdleAction.DEMOTE not in world.policy.on_idle(team.name) or not is_any_waiting(world):
+    if IdleAction.DEMOTE not in world.policy.on_idle(team.name):
         return set()
     held = ((uid, book.get(uid)) for uid in world.stages.idle)
-    return {uid for uid, entry in held if entry is not None and entry.charge.tier is Tier.GUARANTEED}
+    found = {uid for uid, entry in held if entry is not None and entry.charge.tier is Tier.GUARANTEED}
+    return found if found and is_any_waiting(world) else set()
 
 
 def is_any_waiting(world: World) -> bool:

@@ -37,10 +37,13 @@ def ranks_of(book: TeamUsage, world: World) -> Ranks:
     Of a workload the oldest are its minimum, whatever their tiers, so that a change of tier changes no rank.
     """
     ranks: dict[Uid, Rank] = {}
-    for workload in world.minimums.workloads():
-        replicas, uids = world.minimums.of(workload), world.minimums.pods(workload)
-        if replicas is not None and replicas.has_surplus and any(book.get(uid) is not None for uid in uids):
-            pods = [pod for uid in uids if (pod := world.pod(uid)) is not None]
+    minimums = world.minimums
+    if not minimums.workloads():
+        return ranks
+    for workload in dict.fromkeys(minimums.workload_of(uid) for uid, _ in book.entries()):
+        replicas = None if workload is None else minimums.of(workload)
+        if workload is not None and replicas is not None and replicas.has_surplus:
+            pods = [pod for uid in minimums.pods(workload) if (pod := world.pod(uid)) is not None]
             for number, pod in enumerate(sorted(pods, key=_age)):
                 ranks[pod.uid] = Rank.MINIMUM if number < replicas.minimum else Rank.SURPLUS
     return ranks

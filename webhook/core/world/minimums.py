@@ -101,6 +101,10 @@ class Minimums:
         """Return the pods of a workload."""
         return self._workloads.get(workload, _NOTHING).members.keys()
 
+    def workload_of(self, uid: Uid) -> WorkloadName | None:
+        """Return the workload of a pod; None for one that is of none."""
+        return self._of_pod.get(uid)
+
     def set_pod(self, uid: Uid, replica: Replica, *, is_ready: bool) -> None:
         """Add a pod that exists or waits in line, or what changed of it; `is_ready`: it is ready, and stays."""
         workload, minimum = replica.workload, replica.minimum

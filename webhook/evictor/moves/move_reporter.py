@@ -13,10 +13,10 @@ from webhook.core.model.names import Uid
 from webhook.core.model.text import plural
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import EvictionTarget
-from webhook.evictor.evictor_context import EvictorContext
+from webhook.evictor.evictor_context import EvictorContext, controller_ref
 from webhook.evictor.moves.wanted import Wanted
 from webhook.kube.ledger.reports import MoveEntry
-from webhook.kube.objects.events import EventReason, ObjectRef
+from webhook.kube.objects.events import EventReason
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.observe.moves import WHY_STOPPED, MoveMetrics, Stopped
 
@@ -123,9 +123,7 @@ class MoveReporter:
             self._publish(EvictionTarget(pod.uid, pod.namespace, pod.name, pod.uid, 0), reason, text)
 
     def _on_controller(self, gpu_pod: ReclaimPod, reason: EventReason, text: str) -> None:
-        if (made_by := gpu_pod.controller) is not None:
-            api_version, kind, name, uid = made_by
-            owner = ObjectRef(kind, gpu_pod.namespace, name, uid, api_version)
+        if (owner := controller_ref(gpu_pod)) is not None:
             self._notify_owner(OwnerEvent(owner, reason, text, str(reason)))
 
 
