@@ -16,6 +16,9 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import pod
 
 PAUSE_SECONDS = 0.4
+STAY = 3
+"""A pod is deleted when so many others were created after it."""
+
 COMPLETES, RUNS_FOR = {"fairgate.test/completes": "true"}, {"fairgate.test/runs-for": "500ms"}
 
 
@@ -56,7 +59,11 @@ class Attempts:
 
 @contextmanager
 def attempting(cluster: ControlPlane, attempts: Attempts) -> Iterator[None]:
-    """Create pods until the end of the block; each ends by itself and is deleted."""
+    """Create pods until the end of the block; each ends by itself and is deleted later.
+
+    A pod that is deleted while the scheduler binds it is removed at once (the API server decides by the state before),
+    and counts for its grace period: its node may run it.
+    """
     stop, api = threading.Event(), Api(port=cluster.ports.api_server, ca_pem=cluster.authority.pem, token=cluster.token)
 
     def run() -> None:
@@ -65,9 +72,9 @@ def attempting(cluster: ControlPlane, attempts: Attempts) -> Iterator[None]:
             began = time.monotonic()
             why = _create(api, name, attempts.gpus)
             attempts.made.append(Attempt(began, time.monotonic(), why))
-            if not why:
+            if number >= STAY:
                 with suppress(ApiError, OSError, http.client.HTTPException):
-                    api.delete(f"/api/v1/namespaces/{OWNER}/pods/{name}")
+                    api.delete(f"/api/v1/namespaces/{OWNER}/pods/{attempts.prefix}-{number - STAY}")
             if stop.wait(PAUSE_SECONDS):
                 return
 
@@ -83,7 +90,8 @@ def attempting(cluster: ControlPlane, attempts: Attempts) -> Iterator[None]:
 
 def _create(api: Api, name: str, gpus: int) -> str:
     """Create a pod; return why that failed, or ""."""
-    body = pod(name, gpus=gpus, cpu="100m", memory="64Mi", labels=COMPLETES, annotations=RUNS_FOR)
+    size = {"gpus": gpus, "cpu": "100m", "memory": "64Mi", "terminationGracePeriodSeconds": 1}
+    body = pod(name, labels=COMPLETES, annotations=RUNS_FOR, **size)
     try:
         api.create(f"/api/v1/namespaces/{OWNER}/pods", body)
     except ApiError as error:
