@@ -142,6 +142,18 @@ async def test_a_notebook_is_stopped_before_its_pod_goes(stage):
         assert "Notebook nb is stopped: start it again when you need it" in stage.events[-1].message
 
 
+async def test_a_notebook_whose_pod_a_budget_keeps_is_not_stopped(stage):
+    """Its controller would delete the pod past the budget."""
+    stage.node("n0")
+    name = notebook(stage)
+    stage.budget(allowed=0)
+    stage.api.always["post"] = Answer(429)
+    async with watching(stage, "evict", notice_seconds=0) as found:
+        found.prometheus.use(name, 0.0)
+        await idle_for(14)
+        assert (stage.names(), stage.reasons(), stopped(stage)) == ({name}, ["EvictionRefused"], None)
+
+
 async def test_a_notebook_that_cannot_be_stopped_keeps_its_pod(stage):
     stage.node("n0")
     name = notebook(stage)

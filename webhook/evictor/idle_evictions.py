@@ -1,11 +1,12 @@
 """Evicts pods that do not use their GPUs, after a notice, where policy says so. A Notebook is stopped, too."""
 
 from collections.abc import Iterable, Sequence, Set
+from functools import partial
 from typing import Final
 
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.writes import evictions, holds
-from webhook.cluster.writes.evictions import Evicted
+from webhook.cluster.writes.evictions import Evicted, Outcome
 from webhook.cluster.writes.idle_marks import stop_notebook
 from webhook.cluster.writes.owners import OwnerLookup
 from webhook.core.idle.idle_clock import Candidate
@@ -13,12 +14,13 @@ from webhook.core.model.idle_rules import IdleRules
 from webhook.core.model.names import Uid
 from webhook.core.model.text import plural_gpus
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reservation import EvictionTarget
+from webhook.core.reclaim.reservation import own_target
 from webhook.core.reclaim.victim import Victim
 from webhook.evictor.backoff import LONG_SECONDS, PodBackoff
 from webhook.evictor.evictor_context import EvictorContext, controller_ref
-from webhook.kube.objects.events import EventReason
+from webhook.kube.objects.events import EventReason, ObjectRef
 from webhook.kube.reclaim.holds import rfc3339
+from webhook.kube.reclaim.idle_marks import notebook_path
 from webhook.observe.logs import pod_fields
 
 AT_ONCE: Final = 20
@@ -80,9 +82,8 @@ class IdleEvictions:
         self._at[gpu_pod.uid] = at = now + rules.notice_seconds
         if not rules.notice_seconds:
             return
-        target = _target(victim, at=at)
         try:
-            await holds.give_notice(self._context.connection, target, None)
+            await holds.give_notice(self._context.connection, own_target(victim, at=at), None)
         except ClusterError as error:  # it is evicted without, at the same time
             self._context.logs.event.warning("no notice", **pod_fields(gpu_pod.pod), why=str(error))
         text = f"will be evicted at {rfc3339(at)}: {_why(gpu_pod)}. Use them or save your work until then"
@@ -94,9 +95,8 @@ class IdleEvictions:
             if gpu_pod is None or gpu_pod.notice_at is None:
                 del self._at[uid]
                 continue
-            target = EvictionTarget(uid, gpu_pod.namespace, gpu_pod.name, beneficiary=uid, at=0)
             try:
-                await holds.take_notice_back(self._context.connection, target)
+                await holds.take_notice_back(self._context.connection, own_target(gpu_pod))
             except ClusterError as error:
                 self._context.logs.event.warning("notice not withdrawn", **pod_fields(gpu_pod.pod), why=str(error))
                 continue  # until the next look
@@ -105,44 +105,46 @@ class IdleEvictions:
             self._context.report(gpu_pod, EventReason.EVICTION_CANCELLED, text)
 
     async def _evict(self, gpu_pod: ReclaimPod, victim: Victim, *, now: int) -> bool:
-        """Evict a pod, and first stop its Notebook, which would create it again; return whether it was evicted."""
-        connection, named = self._context.connection, pod_fields(gpu_pod.pod)
+        """Evict a pod, and first stop its Notebook, which would create it again; return whether it was evicted.
+
+        Its controller deletes the pod of a stopped Notebook, whatever its budgets say: so an eviction is tried before.
+        """
+        index = self._context.cluster_view.reclaim_index
+        target = own_target(victim, grace_seconds=victim.grace_seconds)
+        evict = partial(evictions.evict, self._context.connection, target, is_guarded=index.may_be_refused(victim))
         try:
-            stopped = await self._stop(gpu_pod, now=now)
+            notebook = await self._notebook(gpu_pod)
+            outcome: Outcome = Evicted.ACCEPTED if notebook is None else await evict(is_trial=True)
+            if notebook is not None and outcome in (Evicted.ACCEPTED, Evicted.DELETED):
+                await stop_notebook(self._context.connection, notebook, at=now)
         except ClusterError as error:
             self._refused(gpu_pod, f"its Notebook cannot be stopped: {error}")
             return False
-        is_guarded = self._context.cluster_view.reclaim_index.may_be_refused(victim)
-        outcome = await evictions.evict(connection, _target(victim, at=0), is_guarded=is_guarded)
+        if isinstance(outcome, Evicted):
+            outcome = await evict()
         if not isinstance(outcome, Evicted):
             self._refused(gpu_pod, outcome.why)
             return False
         del self._at[gpu_pod.uid]
         if outcome is Evicted.GONE:
             return False
-        self._context.logs.event.info("idle pod evicted", **named, notebook=stopped)
-        more = f". Notebook {stopped} is stopped: start it again when you need it" if stopped else ""
+        name = "" if notebook is None else notebook.name
+        self._context.logs.event.info("idle pod evicted", **pod_fields(gpu_pod.pod), notebook=name)
+        more = f". Notebook {name} is stopped: start it again when you need it" if name else ""
         self._context.report(gpu_pod, EventReason.IDLE_EVICTED, f"evicted: {_why(gpu_pod)}{more}")
         return True
 
-    async def _stop(self, gpu_pod: ReclaimPod, *, now: int) -> str:
-        """Stop the Notebook that a pod belongs to; return its name, "" where there is none. Raises ClusterError."""
-        if (owner := controller_ref(gpu_pod)) is None:
-            return ""
-        top = await self._owners.top(owner)
-        return top.name if await stop_notebook(self._context.connection, top, at=now) else ""
+    async def _notebook(self, gpu_pod: ReclaimPod) -> ObjectRef | None:
+        """Return the Notebook that a pod belongs to; None where there is none. Raises ClusterError."""
+        owner = controller_ref(gpu_pod)
+        top = None if owner is None else await self._owners.top(owner)
+        return None if top is None or notebook_path(top) is None else top
 
     def _refused(self, gpu_pod: ReclaimPod, why: str) -> None:
         self._backoff.pause(gpu_pod.uid, LONG_SECONDS)
         self._context.logs.event.warning("idle pod not evicted", **pod_fields(gpu_pod.pod), why=why)
         text = f"not evicted, though it does not use its GPUs: {why}. The next try is in {LONG_SECONDS:.0f} s"
         self._context.report(gpu_pod, EventReason.EVICTION_REFUSED, text)
-
-
-def _target(victim: Victim, *, at: int) -> EvictionTarget:
-    return EvictionTarget(
-        victim.uid, victim.namespace, victim.name, beneficiary=victim.uid, at=at, grace_seconds=victim.grace_seconds
-    )
 
 
 def _why(gpu_pod: ReclaimPod) -> str:

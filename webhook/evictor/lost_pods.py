@@ -7,9 +7,9 @@ from webhook.cluster.api.client import STRATEGIC_PATCH
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.one_object import pod_path
 from webhook.core.model.names import NodeName, Uid
-from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.evictor.backoff import LONG_SECONDS, PodBackoff
-from webhook.evictor.evictor_context import EvictorContext
+from webhook.evictor.evictor_context import EvictorContext, controller_ref
 from webhook.kube.kinds.controllers import path_of
 from webhook.kube.objects.events import EventReason, ObjectRef
 from webhook.kube.reclaim.holds import rfc3339
@@ -61,7 +61,7 @@ class LostPods:
         job, node = _job_of(gpu_pod), gpu_pod.pod.node
         if job is None or node is None:
             return
-        path = path_of(ObjectRef(job.kind, gpu_pod.namespace, job.name, job.uid, job.api_version))
+        path = path_of(job)
         status = pod_path(gpu_pod.namespace, gpu_pod.name) + "/status"
         patch = failed_patch(gpu_pod.uid, node=node, at=rfc3339(int(self._context.clock())))
         named = {**pod_fields(gpu_pod.pod), "node": node}
@@ -82,7 +82,6 @@ class LostPods:
         self._context.report(gpu_pod, EventReason.NODE_LOST, text)
 
 
-def _job_of(gpu_pod: ReclaimPod) -> Controller | None:
-    controller = gpu_pod.controller
-    is_job = controller is not None and (controller.api_version, controller.kind) == ("batch/v1", "Job")
-    return controller if is_job else None
+def _job_of(gpu_pod: ReclaimPod) -> ObjectRef | None:
+    owner = controller_ref(gpu_pod)
+    return owner if owner is not None and (owner.api_version, owner.kind) == ("batch/v1", "Job") else None

@@ -13,7 +13,7 @@ from webhook.core.model.amount import Unlimited
 from webhook.core.model.names import Uid
 from webhook.core.model.text import coarse_age, plural_gpus
 from webhook.core.reclaim.reclaim_pod import ReclaimPod, is_protected
-from webhook.core.reclaim.reservation import EvictionTarget
+from webhook.core.reclaim.reservation import own_target
 from webhook.core.reclaim.stalled import StalledPods
 from webhook.core.reclaim.stranded import STRANDED_SECONDS, is_stranded
 from webhook.core.waiting.borrowed_room import BorrowedRoom
@@ -103,10 +103,7 @@ class Repair:
 
     async def _delete(self, gpu_pod: ReclaimPod) -> Outcome:
         """Evict a pod without a node, which the API server deletes at once."""
-        pod = gpu_pod.pod
-        return await evictions.evict(
-            self._context.connection, EvictionTarget(pod.uid, pod.namespace, pod.name, beneficiary=pod.uid, at=0)
-        )
+        return await evictions.evict(self._context.connection, own_target(gpu_pod.pod))
 
     def _publish(self, gpu_pod: ReclaimPod, reason: EventReason, what: str) -> None:
         nodes = ", ".join(gpu_pod.chosen)

@@ -17,7 +17,7 @@ from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Move
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reservation import EvictionTarget, targets_of
+from webhook.core.reclaim.reservation import EvictionTarget, own_target, targets_of
 from webhook.evictor.backoff import LONG_SECONDS, PodBackoff
 
 FIRST_SECONDS: Final = 60.0
@@ -109,9 +109,7 @@ class Unevictable:
         evictions = self._reclaim_index.evictions
         known = self.paused() | evictions.listed() | evictions.listed_for_limits()
         found = (
-            EvictionTarget(
-                each.uid, each.namespace, each.name, beneficiary=each.uid, at=0, grace_seconds=each.grace_seconds
-            )
+            own_target(each, grace_seconds=each.grace_seconds)
             for each in self._reclaim_index.victim_index
             if each.namespace in namespaces and each.uid not in known
         )

@@ -17,11 +17,8 @@ async def mark_idle(connection: ApiConnection, pod: Resident, *, since: int | No
     )
 
 
-async def stop_notebook(connection: ApiConnection, owner: ObjectRef, *, at: int) -> bool:
-    """Stop a Notebook, so that no pod of it is created again; False for any other object. Raises ClusterError."""
-    path = notebook_path(owner)
-    if path is None:
-        return False
-    body = stop_patch(owner, at=at)
-    await connection.send("PATCH", path, body, action="patch notebooks.kubeflow.org", content_type=MERGE_PATCH)
-    return True
+async def stop_notebook(connection: ApiConnection, owner: ObjectRef, *, at: int) -> None:
+    """Stop a Notebook, so that no pod of it is created again; no other object is touched. Raises ClusterError."""
+    if (path := notebook_path(owner)) is not None:
+        body = stop_patch(owner, at=at)
+        await connection.send("PATCH", path, body, action="patch notebooks.kubeflow.org", content_type=MERGE_PATCH)

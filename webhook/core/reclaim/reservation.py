@@ -6,7 +6,7 @@ It is written on the node itself, so that the next leader finds it.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from webhook.core.model.kept_place import KeptPlace
 from webhook.core.model.names import GangId, Namespace, NodeName, Uid
@@ -51,6 +51,22 @@ class EvictionTarget(NamedTuple):
     is_past_budgets: bool = False
     grace_seconds: int | None = None
     is_moved: bool = False
+
+
+class _Named(Protocol):
+    @property
+    def uid(self) -> Uid: ...
+
+    @property
+    def namespace(self) -> Namespace: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+def own_target(pod: _Named, *, at: int = 0, grace_seconds: int | None = None) -> EvictionTarget:
+    """Return a pod as the target of an eviction that no other pod needs."""
+    return EvictionTarget(pod.uid, pod.namespace, pod.name, beneficiary=pod.uid, at=at, grace_seconds=grace_seconds)
 
 
 @dataclass(frozen=True, slots=True)

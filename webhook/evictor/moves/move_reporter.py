@@ -12,7 +12,7 @@ from webhook.core.model.amount import gpu_number
 from webhook.core.model.names import Uid
 from webhook.core.model.text import plural
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reservation import EvictionTarget
+from webhook.core.reclaim.reservation import EvictionTarget, own_target
 from webhook.evictor.evictor_context import EvictorContext, controller_ref
 from webhook.evictor.moves.wanted import Wanted
 from webhook.kube.ledger.reports import MoveEntry
@@ -119,8 +119,7 @@ class MoveReporter:
             self._publish(wanted.gpu_pod, reason, text)
             self._on_controller(wanted.gpu_pod, reason, text)
         elif wanted.waiting is not None:
-            pod = wanted.waiting.pod
-            self._publish(EvictionTarget(pod.uid, pod.namespace, pod.name, pod.uid, 0), reason, text)
+            self._publish(own_target(wanted.waiting.pod), reason, text)
 
     def _on_controller(self, gpu_pod: ReclaimPod, reason: EventReason, text: str) -> None:
         if (owner := controller_ref(gpu_pod)) is not None:
