@@ -9,7 +9,15 @@ import pytest
 
 from tests.control_plane.assets import recipe_folder
 from tests.control_plane.fixtures import RECIPES_BY_FIXTURE
-from tests.control_plane.versions import CONTROL_PLANE, FOR_TEST, FOR_TEST_OPERATORS, JOBSET, RECIPES, RIVALS
+from tests.control_plane.versions import (
+    CONTROL_PLANE,
+    FOR_TEST,
+    FOR_TEST_OPERATORS,
+    JOBSET,
+    RECIPES,
+    RIVALS,
+    SCHEDULER_PERF,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -194,9 +202,9 @@ def test_the_order_of_tests_depends_on_the_builds_that_they_need(run, built):
     assert passed(run(BROKEN_GO, modules, "-v", "-m", "not operators")) == want
 
 
-def test_each_recipe_but_the_rivals_is_built_for_the_one_or_the_other():
+def test_each_recipe_but_those_of_benchmarks_is_built_for_the_one_or_the_other():
     assert {*FOR_TEST}.isdisjoint(FOR_TEST_OPERATORS)
-    assert {*FOR_TEST, *FOR_TEST_OPERATORS} == {*RECIPES.values()} - {*RIVALS}
+    assert {*FOR_TEST, *FOR_TEST_OPERATORS} == {*RECIPES.values()} - {*RIVALS, SCHEDULER_PERF}
 
 
 def test_what_a_fixture_needs_is_built_by_its_name():
