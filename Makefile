@@ -12,7 +12,7 @@ IMAGE      = fairgate/fairgate:$(VERSION)
 PIN       := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo browser test test-operators test-fast test-long chaos chaos-attack lint format bench schema docs chart image image-check lock audit release-check clean
+.PHONY: help setup run demo browser test test-operators test-versions test-fast test-long chaos chaos-attack lint format bench schema docs chart image image-check lock audit release-check clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ test: lint browser ## lint, types, layers, unit, HTTP, real control plane; WORKE
 test-operators: setup ## tests with real operators, cert-manager, Prometheus; MINUTES=20 leaves out what is not built by then
 	@$(BIN)/python -m tests.control_plane.build --operators $(if $(MINUTES),--minutes $(MINUTES)) >/dev/null; built=$$?; \
 	$(BIN)/pytest -n $(WORKERS) -m 'operators and not long' --limit-reruns 2 $(if $(MINUTES),--only-built) && exit $$built
+
+test-versions: setup ## scenarios and attacks on other minors of Kubernetes; MINORS="1.30 1.36"; MINUTES=20 tests what is built
+	@$(BIN)/python -m tests.ci.versions --workers $(WORKERS) $(if $(MINUTES),--minutes $(MINUTES)) $(MINORS)
 
 test-fast: setup browser ## the tests that need no control plane and little time each: two minutes
 	FUZZ_TIMES=$(or $(FUZZ_TIMES),0.3) $(BIN)/pytest -n 8 -m 'not cluster and not long and not slow'

@@ -10,6 +10,7 @@ import pytest
 from tests.attacks.attacker import Attacker, make_attacker
 from tests.control_plane.cleanup import Snapshot
 from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.minors import DEVICES, DEVICES_API, HAS_DEVICES, device, device_request, needs_devices
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import get_pod, list_pods, make_namespace, make_nodes, wait_bound, wait_for
 from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
@@ -18,7 +19,6 @@ pytestmark = pytest.mark.cluster
 
 LIMIT = 20
 MODEL = "nvidia.com/gpu.product"
-DEVICES = "/apis/resource.k8s.io/v1"
 DRIVER = "gpu.nvidia.com"
 POLICY = """\
 defaults: {shareSchedulers: [hami-scheduler]}
@@ -61,17 +61,8 @@ def site(control_plane: ControlPlane) -> Iterator[Site]:
 def _site(cluster: ControlPlane) -> Iterator[Site]:
     (open_node,) = make_nodes(cluster, 1, prefix="open", gpus=60, labels={"pool": "common", MODEL: "H100"})
     (closed_node,) = make_nodes(cluster, 1, prefix="closed", gpus=60, labels={"pool": "closed", MODEL: "A100"})
-    cluster.api.create(
-        f"{DEVICES}/deviceclasses", {"metadata": {"name": DRIVER}, "spec": {"selectors": [driver_is(DRIVER)]}}
-    )
-    cluster.api.create(f"{DEVICES}/deviceclasses", {"metadata": {"name": "anything"}, "spec": {}})
-    offered = {
-        "driver": DRIVER,
-        "nodeName": open_node,
-        "pool": {"name": open_node, "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": f"gpu-{number}"} for number in range(60)],
-    }
-    cluster.api.create(f"{DEVICES}/resourceslices", {"metadata": {"name": "gpus"}, "spec": offered})
+    if HAS_DEVICES:
+        offer_devices(cluster, open_node)
     with serve_fairgate(cluster, limit_a=LIMIT, policy=POLICY) as fairgate:
         namespace = make_namespace(cluster)
         (fairgate.policy / "picky.yaml").write_text(PICKY.replace("NAMESPACE", namespace))
@@ -103,11 +94,23 @@ def asking(name: str, resources: dict[str, str], **spec: object) -> dict[str, ob
     return made
 
 
+def offer_devices(cluster: ControlPlane, node: str) -> None:
+    for name, selectors in ((DRIVER, [driver_is(DRIVER)]), ("anything", [])):
+        cluster.api.create(f"{DEVICES}/deviceclasses", {"metadata": {"name": name}, "spec": {"selectors": selectors}})
+    offered = {
+        "driver": DRIVER,
+        "nodeName": node,
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        "devices": [device(f"gpu-{number}") for number in range(60)],
+    }
+    cluster.api.create(f"{DEVICES}/resourceslices", {"metadata": {"name": "gpus"}, "spec": offered})
+
+
 def claim(kind: str, name: str, count: int, *, device_class: str = DRIVER, **exactly: object) -> dict[str, object]:
-    wanted = {"deviceClassName": device_class, "count": count, **exactly}
-    spec: dict[str, object] = {"devices": {"requests": [{"name": "gpus", "exactly": wanted}]}}
+    wanted = device_request("gpus", deviceClassName=device_class, count=count, **exactly)
+    spec: dict[str, object] = {"devices": {"requests": [wanted]}}
     spec = {"spec": spec} if kind == "ResourceClaimTemplate" else spec
-    return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+    return {"apiVersion": DEVICES_API, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
 def claiming(name: str, *, gate: bool = False, **source: str) -> dict[str, object]:
@@ -191,6 +194,7 @@ def test_another_scheduler_or_a_forged_daemon_set_does_not_either(site: Site):
 # -- by claims
 
 
+@needs_devices
 @pytest.mark.usefixtures("nothing_left")
 def test_a_claim_that_grows_after_the_decision_gets_no_devices(site: Site):
     site.mallory.create(claim("ResourceClaim", "mine", 1))
@@ -203,6 +207,7 @@ def test_a_claim_that_grows_after_the_decision_gets_no_devices(site: Site):
     assert allocated(site) == 0
 
 
+@needs_devices
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("is_owned", [False, True], ids=["annotation", "annotation and owner"])
 def test_claims_that_grow_and_pose_as_kube_schedulers_own_get_no_devices(site: Site, *, is_owned: bool):
@@ -226,6 +231,7 @@ def test_claims_that_grow_and_pose_as_kube_schedulers_own_get_no_devices(site: S
     assert allocated(site) == 0
 
 
+@needs_devices
 @pytest.mark.usefixtures("nothing_left")
 def test_a_claim_that_grew_gets_no_devices_after_its_pod_made_way_for_another(site: Site):
     """The second pod joins the claim that grew: it is charged nothing, until the first is gone."""
@@ -245,6 +251,7 @@ def test_a_claim_that_grew_gets_no_devices_after_its_pod_made_way_for_another(si
     assert allocated(site) == 0
 
 
+@needs_devices
 @pytest.mark.usefixtures("nothing_left")
 def test_an_identical_recreated_claim_gets_its_devices(site: Site):
     site.mallory.create(claim("ResourceClaim", "mine", 2))
@@ -257,6 +264,7 @@ def test_an_identical_recreated_claim_gets_its_devices(site: Site):
     assert allocated(site) == 2
 
 
+@needs_devices
 @pytest.mark.usefixtures("nothing_left")
 def test_a_template_that_grows_after_the_decision_gets_no_devices(site: Site):
     site.mallory.create(claim("ResourceClaimTemplate", "made", 1))
@@ -271,6 +279,7 @@ def test_a_template_that_grows_after_the_decision_gets_no_devices(site: Site):
     assert allocated(site) == 0
 
 
+@needs_devices
 @pytest.mark.usefixtures("nothing_left")
 def test_a_class_without_a_driver_still_counts_as_gpus(site: Site):
     picked = claim("ResourceClaimTemplate", "any", 25, device_class="anything", selectors=[driver_is(DRIVER)])
@@ -280,6 +289,7 @@ def test_a_class_without_a_driver_still_counts_as_gpus(site: Site):
     assert "(TeamLimitExceeded)" in refused
 
 
+@needs_devices
 @pytest.mark.usefixtures("nothing_left")
 def test_a_claim_of_something_else_does_not_turn_into_gpus(site: Site):
     disks = claim("ResourceClaim", "mine", 1, device_class="anything", selectors=[driver_is("disk.example.com")])
@@ -293,6 +303,7 @@ def test_a_claim_of_something_else_does_not_turn_into_gpus(site: Site):
     assert allocated(site) == 0
 
 
+@needs_devices
 @pytest.mark.usefixtures("nothing_left")
 def test_a_forged_decision_on_a_pod_without_gpus_is_refused(site: Site):
     forged = pod("p", labels={"fairgate.dev/team": "a"}, annotations={"fairgate.dev/decision": '{"gpus":"25"}'})

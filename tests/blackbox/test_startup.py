@@ -1,5 +1,6 @@
 """A server that cannot start reports why, without a traceback, and exits with 2."""
 
+import asyncio
 import re
 import socket
 from itertools import chain
@@ -9,6 +10,8 @@ import pytest
 from tests import forks
 from tests.blackbox.objects import FOUR_NODES, node, pod
 from tests.blackbox.server import as_kubectl_prints, policy_text
+from tests.cluster.support.fake_api import FakeApi
+from tests.cluster.support.stores import write_kubeconfig
 
 GOOD_POLICY = policy_text({"teams": [{"name": "a", "namespaces": ["team-a"], "gpus": {"limit": 20}}]})
 GOOD_WORLD = as_kubectl_prints(FOUR_NODES)
@@ -187,3 +190,20 @@ def test_it_does_not_start_and_reports_why(tries, name):
 
 def test_every_startup_error_has_a_case(tries):
     assert tries.keys() == set(NAMES)
+
+
+@pytest.mark.parametrize("command", ["serve", "evict"])
+async def test_a_cluster_that_is_too_old_is_refused_with_the_version_that_is_needed(tmp_path, command):
+    (tmp_path / "policy.yaml").write_text(GOOD_POLICY)
+    arguments = ["--policy", tmp_path / "policy.yaml", "--namespace", "fairgate-system"]
+    arguments += ["--listen", "127.0.0.1:0", "--certs", tmp_path / "certs"] if command == "serve" else []
+    async with FakeApi(kubernetes=("1", "29+", "v1.29.3-eks-1")).serving() as api:
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", api.url)
+        result = await asyncio.to_thread(forks.run, "webhook", command, *arguments, "--kubeconfig", kubeconfig)
+    assert result.returncode == 2, result
+    assert result.stderr.splitlines()[-1] == (
+        "fairgate: cannot start: the API server is Kubernetes 1.29 (v1.29.3-eks-1); Fairgate needs Kubernetes 1.30 or "
+        "newer, whose API servers have ValidatingAdmissionPolicies and match conditions of webhooks: upgrade the "
+        "cluster first"
+    )
+    assert "Traceback" not in result.stderr

@@ -335,6 +335,47 @@ def test_the_service_leads_to_the_ports_of_the_containers():
     assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
 
 
+def pod_specs(rendered):
+    return [each["spec"]["template"]["spec"] for each in kinds(rendered, "Deployment", "StatefulSet", "Job")]
+
+
+@pytest.mark.parametrize("history", ["true", "false"])
+def test_on_openshift_no_pod_names_its_user(history):
+    """There a namespace has a range of users, from which the platform takes one."""
+    flags = ("-f", CHART / "ci" / "openshift-values.yaml", "--set", f"page.enabled=true,history.enabled={history}")
+    specs = pod_specs(render(*flags, *WITH_UNINSTALL, with_hooks=True))
+    contexts = [spec["securityContext"] for spec in specs]
+    contexts += [each.get("securityContext", {}) for spec in specs for each in spec["containers"]]
+    assert len(specs) == 4
+    assert {key for each in contexts for key in each}.isdisjoint({"runAsUser", "runAsGroup", "fsGroup"})
+    assert all(spec["securityContext"]["runAsNonRoot"] for spec in specs)
+
+
+def test_on_the_host_network_servers_listen_on_the_ports_given_and_make_room_for_their_successors():
+    rendered = render("-f", CHART / "ci" / "host-network-values.yaml")
+    [deployment] = kinds(rendered, "Deployment")
+    spec = deployment["spec"]["template"]["spec"]
+    assert (spec["hostNetwork"], spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    ports = [port["containerPort"] for made in spec["containers"] for port in made["ports"]]
+    assert ports == [10260, 10261]
+    for port, made in zip(ports, spec["containers"], strict=True):
+        assert f"--listen=:{port}" in made["args"]
+    assert "hostNetwork" not in pod_specs(render())[0]
+
+
+@pytest.mark.parametrize("flags", [(), ("--set", "certManager.enabled=true")], ids=["own CA", "cert-manager"])
+def test_the_webhooks_have_the_annotations_given(flags):
+    own = "cert-manager.io/inject-ca-from"
+    found = kinds(render("-f", CHART / "ci" / "host-network-values.yaml", *flags), *WEBHOOKS)
+    assert len(found) == 2
+    for each in found:
+        annotations = each["metadata"]["annotations"]
+        assert annotations["admissions.enforcer/disabled"] == "true"
+        assert (own in annotations) is bool(flags)
+    assert all("annotations" not in each["metadata"] for each in kinds(render(), *WEBHOOKS))
+
+
 def test_with_a_history_each_server_keeps_a_volume_of_its_own():
     rendered = render("-f", CHART / "ci" / "history-values.yaml")
     [servers] = kinds(rendered, "StatefulSet")

@@ -63,6 +63,13 @@ def test_operators_are_built_before_their_tests(make, arguments, build, want):
     assert calls == [f"{BUILD}{build}", f"pytest -n 3 -m operators and not long --limit-reruns 2{want}"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "want"), [((), ""), (("MINUTES=20",), " --minutes 20"), (("MINORS=1.30 1.36",), " 1.30 1.36")]
+)
+def test_other_minors_are_tested_by_one_command(make, arguments, want):
+    assert make("test-versions", *arguments) == (0, [f"python -m tests.ci.versions --workers 3{want}"])
+
+
 @pytest.mark.parametrize(("build", "tests"), [(1, 0), (0, 1), (1, 1)])
 def test_a_failed_build_and_a_failed_test_of_operators_fail_and_the_tests_run(make, build, tests):
     status, calls = make("test-operators", "MINUTES=5", build=build, tests=tests)

@@ -14,7 +14,11 @@ NOT_IMPORTED = "=== 5 errors in 3.10s ==="
 FAILED = "=== 2 failed, 8421 passed in 640.12s (0:10:40) ==="
 OPERATORS = "=== 75 passed in 200.00s (0:03:20) ==="
 OPERATORS_FAILED = "=== 1 failed, 74 passed in 200.00s (0:03:20) ==="
+VERSIONS = "=== 240 passed, 9 skipped in 300.00s (0:05:00) ==="
+VERSIONS_FAILED = "=== 1 failed, 239 passed, 9 skipped in 300.00s (0:05:00) ==="
+TESTED = "Kubernetes 1.36.5: 240 passed, 9 skipped in 300.00s, 5.2 minutes in all"
 LEFT_OUT = "left out, as they are not built: the tests of lws, trainer"
+MINOR_LEFT_OUT = "left out, as it is not built: Kubernetes 1.30"
 ERROR = "make: *** [Makefile:45: target] Error 1"
 
 MAKE = f"""#!{sys.executable}
@@ -33,8 +37,9 @@ sys.exit(int(status))
 def run(tmp_path):
     """Run it in a folder of its own; each target ends with a status after some lines."""
 
-    def run(test, operators=(0, OPERATORS), **environ):
-        for target, (status, *lines) in {"test": test, "test-operators": operators}.items():
+    def run(test, operators=(0, OPERATORS), versions=(0, VERSIONS), **environ):
+        parts = {"test": test, "test-operators": operators, "test-versions": versions}
+        for target, (status, *lines) in parts.items():
             (tmp_path / "bin" / target).write_text("\n".join([str(status), *lines]))
         own = {name: value for name, value in os.environ.items() if name != "CI_MINUTES"}
         environ = {**own, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "TMPDIR": str(tmp_path), **environ}
@@ -55,20 +60,26 @@ def run(tmp_path):
 def test_all_passed(run):
     status, lines, calls = run((0, "lint", PASSED))
     assert status == 0
-    assert lines == ["lint", PASSED, OPERATORS, OPERATORS, PASSED]
-    assert calls == ["test", "test-operators MINUTES=50"]
+    assert lines == ["lint", PASSED, OPERATORS, VERSIONS, VERSIONS, OPERATORS, PASSED]
+    assert calls == ["test", "test-operators MINUTES=50", "test-versions MINUTES=58"]
 
 
 def test_what_is_left_out_is_said_before_the_closing_lines(run):
-    status, lines, _ = run((0, PASSED), (0, LEFT_OUT, OPERATORS))
+    status, lines, _ = run((0, PASSED), (0, LEFT_OUT, OPERATORS), (0, VERSIONS, MINOR_LEFT_OUT, TESTED))
     assert status == 0
-    assert lines[-3:] == [LEFT_OUT, OPERATORS, PASSED]
+    assert lines[-6:] == [LEFT_OUT, MINOR_LEFT_OUT, TESTED, VERSIONS, OPERATORS, PASSED]
+
+
+def test_minors_that_are_all_left_out_are_no_failure(run):
+    status, lines, _ = run((0, PASSED), versions=(0, MINOR_LEFT_OUT))
+    assert status == 0
+    assert lines[-3:] == [MINOR_LEFT_OUT, OPERATORS, PASSED]
 
 
 def test_operators_that_are_all_left_out_are_no_failure(run):
     status, lines, _ = run((0, PASSED), (0, LEFT_OUT, "=== 8498 deselected in 9.00s ==="))
     assert status == 0
-    assert lines[-2:] == [LEFT_OUT, PASSED]
+    assert lines[-3:] == [LEFT_OUT, VERSIONS, PASSED]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +96,13 @@ def test_operators_that_are_all_left_out_are_no_failure(run):
 def test_it_fails_with_each_of_its_parts_and_ends_with_pytests_line(run, test, operators, want, status):
     ended, lines, calls = run(test, operators)
     assert (ended, lines[-1]) == (status, want)
-    assert len(calls) == 2
+    assert len(calls) == 3
+
+
+def test_a_test_on_another_minor_fails_it(run):
+    ended, lines, _ = run((0, PASSED), versions=(2, VERSIONS_FAILED, TESTED, ERROR))
+    assert ended == 2
+    assert lines[-4:] == ["make test-versions failed with status 2", OPERATORS, PASSED, VERSIONS_FAILED]
 
 
 def test_it_ends_where_lint_failed_before_a_test(run):

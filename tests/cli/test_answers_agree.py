@@ -52,6 +52,7 @@ from webhook.core.world.anonymizer import Anonymizer
 from webhook.core.world.hidden_usage import Unnamed
 from webhook.kube.kinds.table import kind_table
 from webhook.kube.ledger.room_report import read_room, room_report
+from webhook.kube.nodes.maintenance import MIG_STATE
 from webhook.kube.objects import keys
 from webhook.kube.registration.installation import ProbeOutcome, created_probe, refused_probe
 from webhook.page.live.line import line_of
@@ -216,7 +217,8 @@ def check_free(cluster):
 
 
 def is_closed(node):
-    return bool(node["spec"].get("taints") or node["spec"].get("unschedulable"))
+    spec, labels = node["spec"], node["metadata"]["labels"]
+    return bool(spec.get("taints") or spec.get("unschedulable") or MIG_STATE in labels)
 
 
 def check_waits(cluster, pod, said):

@@ -242,6 +242,29 @@ def test_a_check_against_a_large_cluster_is_short(run, tmp_path):
     assert "kubectl taint nodes -l 'nvidia.com/gpu.product in (A100,H100)' nvidia.com/gpu=present" in result.stdout
 
 
+def test_namespaces_that_are_exempt_by_default_are_named(run, tmp_path):
+    validators = [
+        b.pod(f"validator-{phase.lower()}", namespace="gpu-operator", gpus=1, node="gpu-0", phase=phase)
+        for phase in ("Running", "Succeeded")
+    ]
+    namespaces = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        for name in ("gpu-operator", "kube-amd-gpu", "vision")
+    ]
+    sample_world.write(tmp_path, [b.node("gpu-0", gpus=8), *namespaces, *validators])
+    arguments = ("check", str(tmp_path / "policy.yaml"), "--world", str(tmp_path / "world.json"))
+    line = "  exempt gpu-operator: 2 pods with GPUs (1 of them ended); kube-amd-gpu; by default (exempt.operators)"
+    assert line in run(*arguments).stdout.splitlines()
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(policy.read_text() + "\nexempt: {namespaces: [gpu-operator, kube-amd-gpu]}\n")
+    assert "by default" not in run(*arguments).stdout
+    policy.write_text(
+        policy.read_text().replace("exempt: {namespaces: [gpu-operator, kube-amd-gpu]}", "exempt: {operators: false}")
+    )
+    refused = "namespace gpu-operator has 2 pods with GPUs (1 of them ended) but no team: new pods are refused"
+    assert refused in run(*arguments).stdout
+
+
 def test_a_limit_of_problems_says_how_many_more_there_are(run, tmp_path):
     teams = "".join(f"  - {{name: t{number}}}\n" for number in range(9))
     (tmp_path / "a.yaml").write_text(f"{HEADER}teams:\n{teams}")

@@ -12,7 +12,7 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.control_plane.versions import Recipe
+from tests.control_plane.versions import OTHER_MINORS, Recipe
 
 GOMOD = Path(__file__).with_name("gomod")
 
@@ -60,7 +60,8 @@ def find_binary(
     recipe: Recipe, binary: str, *, root: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> Path | None:
     """The path of a binary of the recipe, or None when it is still to be built."""
-    if recipe.upstream is None and (asset := kubebuilder_asset(binary, environ)):
+    is_replaceable = recipe.upstream is None and recipe not in OTHER_MINORS
+    if is_replaceable and (asset := kubebuilder_asset(binary, environ)):
         return asset
     cached = recipe_folder(recipe, root=root) / binary
     return cached if cached.is_file() else None

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from tests.control_plane.api import ApiError
 from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.minors import DEVICES, HAS_DEVICES
 from tests.control_plane.workbench import wait_for
 
 NAMESPACES = "/api/v1/namespaces"
@@ -26,8 +27,7 @@ COLLECTIONS = (
     "/apis/scheduling.k8s.io/v1/priorityclasses",
     "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-    "/apis/resource.k8s.io/v1/deviceclasses",
-    "/apis/resource.k8s.io/v1/resourceslices",
+    *((f"{DEVICES}/deviceclasses", f"{DEVICES}/resourceslices") if HAS_DEVICES else ()),
     "/apis/node.k8s.io/v1/runtimeclasses",
     NODES,
 )

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.control_plane.minors import DEVICE_GATES, DEVICE_VERSIONS
+
 ETCD = "etcd"
 API_SERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
@@ -61,6 +63,8 @@ def component_commands(
             "--service-cluster-ip-range=10.96.0.0/16",
             f"--egress-selector-config-file={pki / 'egress.json'}",  # how Services are reached: see egress.py
             "--allow-privileged=true",
+            *DEVICE_GATES,
+            *DEVICE_VERSIONS,
             *((f"--audit-policy-file={pki / 'audit.json'}", f"--audit-log-path={audit_log(folder)}") if audit else ()),
         ),
         CONTROLLER_MANAGER: (
@@ -73,8 +77,16 @@ def component_commands(
             f"--root-ca-file={pki / 'ca.crt'}",
             "--node-monitor-grace-period=10m",  # a starved KWOK must not make nodes NotReady in mid-test
             *FAST_CLIENT,
+            *DEVICE_GATES,
         ),
-        SCHEDULER: (binaries[SCHEDULER], kubeconfig, "--leader-elect=false", "--secure-port=0", *FAST_CLIENT),
+        SCHEDULER: (
+            binaries[SCHEDULER],
+            kubeconfig,
+            "--leader-elect=false",
+            "--secure-port=0",
+            *FAST_CLIENT,
+            *DEVICE_GATES,
+        ),
         KWOK: (
             binaries[KWOK],
             kubeconfig,

@@ -13,7 +13,14 @@ from tests.control_plane.assets import (
     recipe_folder,
     recipe_key,
 )
-from tests.control_plane.versions import CONTROL_PLANE, ETCD, KUBERNETES, OPERATORS, TRAINING_OPERATOR
+from tests.control_plane.versions import (
+    CONTROL_PLANE,
+    ETCD,
+    KUBERNETES,
+    OPERATORS,
+    OTHER_MINORS,
+    TRAINING_OPERATOR,
+)
 
 
 def put_binary(path: Path, *, mode: int = 0o755) -> Path:
@@ -76,11 +83,11 @@ def test_every_recipe_has_a_folder_of_its_own(tmp_path):
     assert len({recipe_folder(recipe, root=tmp_path) for recipe in recipes}) == len(recipes)
 
 
-@pytest.mark.parametrize("recipe", CONTROL_PLANE, ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("recipe", dict.fromkeys([*CONTROL_PLANE, *OTHER_MINORS]), ids=lambda recipe: recipe.name)
 def test_go_mod_pins_the_version_that_the_recipe_names(recipe):
     text = (GOMOD / recipe.name / "go.mod").read_text()
-    module = {"kubernetes": "k8s.io/kubernetes", "etcd": "go.etcd.io/etcd/server/v3", "kwok": "sigs.k8s.io/kwok"}
-    assert re.search(rf"^require {re.escape(module[recipe.name])} v{re.escape(recipe.version)}$", text, re.MULTILINE)
+    module = {"etcd": "go.etcd.io/etcd/server/v3", "kwok": "sigs.k8s.io/kwok"}.get(recipe.name, "k8s.io/kubernetes")
+    assert re.search(rf"^require {re.escape(module)} v{re.escape(recipe.version)}$", text, re.MULTILINE)
 
 
 def test_kubebuilder_assets_holds_the_binary(tmp_path):
@@ -100,6 +107,13 @@ def test_kubebuilder_assets_does_not_hold_the_binary(tmp_path, assets, mode):
     put_binary(tmp_path / "etcd", mode=mode)
     environ = {"KUBEBUILDER_ASSETS": str(tmp_path / assets) if assets else ""}
     assert kubebuilder_asset("etcd", environ) is None
+
+
+def test_assets_are_not_taken_for_another_minor(tmp_path):
+    put_binary(tmp_path / "assets" / "kube-apiserver")
+    environ = {"KUBEBUILDER_ASSETS": str(tmp_path / "assets")}
+    assert find_binary(KUBERNETES, "kube-apiserver", root=tmp_path, environ=environ)
+    assert find_binary(OTHER_MINORS[0], "kube-apiserver", root=tmp_path, environ=environ) is None
 
 
 def test_assets_win_over_the_cache(tmp_path):
@@ -128,4 +142,6 @@ def test_only_what_assets_and_cache_lack_is_missing(tmp_path, monkeypatch):
 
 
 def test_kubernetes_is_stamped_with_its_version():
-    assert KUBERNETES.ldflags.count(f"gitVersion=v{KUBERNETES.version}") == 2
+    for recipe in (KUBERNETES, *OTHER_MINORS):
+        assert recipe.ldflags.count(f"gitVersion=v{recipe.version}") == 2
+        assert recipe.ldflags.count(f"gitMinor={recipe.version.split('.')[1]}") == 2

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +89,49 @@ def _recipe(name: str, data: dict[str, Any]) -> Recipe:
 
 _DATA = tomllib.loads(Path(__file__).with_name("recipes.toml").read_text())
 _GO = _DATA.pop("go")
+_PATCHES: dict[str, str] = _DATA.pop("minors")
 _GROUPS = {group: tuple(_recipe(*item) for item in recipes.items()) for group, recipes in _DATA.items()}
 _BY_NAME = {recipe.name: recipe for recipes in _GROUPS.values() for recipe in recipes}
 
 GO_MINIMUM: tuple[int, int, int] = tuple(_GO["minimum"])
 GO_WHEEL: str = _GO["wheel"]
 
-CONTROL_PLANE, OPERATORS, TOOLS = (_GROUPS[group] for group in ("control-plane", "operators", "tools"))
-ETCD, KWOK, KUBERNETES = CONTROL_PLANE
+
+def minor_of(version: str) -> str:
+    """The minor of a version: 1.37 of 1.37.0."""
+    return version.rpartition(".")[0]
+
+
+def _of_minor(minor: str, version: str) -> Recipe:
+    """The recipe of another minor: that of the newest without kubectl, stamped with its own version."""
+    stamped = KUBERNETES.ldflags.replace(f"gitVersion=v{KUBERNETES.version}", f"gitVersion=v{version}")
+    newest = minor_of(KUBERNETES.version)
+    return replace(
+        KUBERNETES,
+        name=f"{KUBERNETES.name}-{minor}",
+        version=version,
+        programs=tuple(program for program in KUBERNETES.programs if program.binary != "kubectl"),
+        ldflags=stamped.replace(f"gitMinor={newest.partition('.')[2]}", f"gitMinor={minor.partition('.')[2]}"),
+    )
+
+
+def under_test(environ: Mapping[str, str] = os.environ) -> str:
+    """The minor that the control plane has: $KUBERNETES, or the newest. Ends the process if there is no such recipe."""
+    minor = environ.get("KUBERNETES") or NEWEST
+    if minor not in MINORS:
+        raise SystemExit(f"KUBERNETES={minor}: expected one of {', '.join(MINORS)}, the minors in recipes.toml")
+    return minor
+
+
+OPERATORS, TOOLS = (_GROUPS[group] for group in ("operators", "tools"))
+ETCD, KWOK, KUBERNETES = _GROUPS["control-plane"]
+NEWEST = minor_of(KUBERNETES.version)
+MINORS = {minor: _of_minor(minor, version) for minor, version in _PATCHES.items()} | {NEWEST: KUBERNETES}
+"""The minors of Kubernetes that tests run on, oldest first."""
+OTHER_MINORS = tuple(recipe for recipe in MINORS.values() if recipe is not KUBERNETES)
+MINOR = under_test()
+CONTROL_PLANE = tuple(dict.fromkeys((ETCD, KWOK, KUBERNETES, MINORS[MINOR])))
+"""What a control plane is made of; binaries of a later recipe take the place of those of an earlier one."""
 TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER = OPERATORS
 HELM, CERT_MANAGER, PROMETHEUS = TOOLS
 RIVALS = _GROUPS["rivals"]
@@ -107,7 +144,10 @@ FOR_TEST = (*CONTROL_PLANE, HELM)
 FOR_TEST_OPERATORS = (CERT_MANAGER, *OPERATORS, PROMETHEUS)
 """What `make test-operators` needs besides."""
 
-RECIPES = {name: recipe for name, recipe in _BY_NAME.items() if recipe.programs}
+RECIPES = {
+    **{name: recipe for name, recipe in _BY_NAME.items() if recipe.programs},
+    **{recipe.name: recipe for recipe in MINORS.values()},
+}
 """What can be built."""
 EXAMPLES = (*OPERATORS, KUEUE)
 """Modules whose example manifests are read."""

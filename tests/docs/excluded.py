@@ -5,17 +5,22 @@ _IMAGE = "it builds or runs an image, which needs root, an image builder and min
 _KIND = "it needs docker and images; the API server of the tests runs on this machine itself"
 _RECORDED = "it asks servers or a Prometheus that recorded for days; tests/scenarios/test_usage.py asks real ones"
 _LEAVES = "the commands after it look at what it removes; tests/scenarios/test_uninstall.py runs it"
+_CLOUD = "it needs an account of this cloud, or its cluster"
 _POD = "it reads a pod's service account, at paths that only a container has"
 
-PROGRAMS = frozenset({".ci/image-base", "docker", "export", "git", "helm", "kind"})
+PROGRAMS = frozenset({".ci/image-base", "aws", "docker", "export", "gcloud", "git", "helm", "kind", "oc"})
 """The programs that they call besides Fairgate and make."""
 
 EXCLUDED_COMMANDS = {
     ".ci/image-base localhost/fairgate-base": _IMAGE,
+    "aws ec2 authorize-security-group-ingress --group-id NODES --source-group CONTROL_PLANE --protocol tcp"
+    " --port 8443": _CLOUD,
     "docker push registry.example.org/fairgate:0.1.0": _IMAGE,
     "docker tag fairgate/fairgate:0.1.0 registry.example.org/fairgate:0.1.0": _IMAGE,
     "export FAIRGATE_HOST=$(docker exec fairgate-control-plane ip -4 route show default | cut -d' ' -f3)": _KIND,
     "export FAIRGATE_HOST=host.docker.internal": _KIND,
+    "gcloud compute firewall-rules create fairgate --direction INGRESS --allow tcp:8443"
+    " --source-ranges CONTROL_PLANE_RANGE --target-tags NODES": _CLOUD,
     "git clone https://git.example.org/fairgate.git": "the tests are in a clone; where it comes from is the reader's",
     "helm upgrade --install fairgate charts/fairgate --namespace fairgate-system --create-namespace"
     " --set enforce=shadow --set-file policy=policy.yaml": "the README's cluster has no controllers, so no Job runs in"
@@ -32,6 +37,7 @@ EXCLUDED_COMMANDS = {
     "make setup": "the tests run in what it made",
     "make test": _TESTS,
     "make test-fast": _TESTS,
+    "oc label namespace fairgate-system openshift.io/cluster-monitoring=true": _CLOUD,
     "fairgate uninstall --keep-queue --keep-definitions": _LEAVES,
     "fairgate uninstall --namespace fairgate-system": _LEAVES,
     "fairgate usage --since 30d --by team -o csv": _RECORDED,

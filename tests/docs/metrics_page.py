@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from webhook.core.explain.range_scores import Score
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.names import DepartmentName, GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid
-from webhook.core.model.node import Node
+from webhook.core.model.node import Maintenance, Node
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Department, Policy, Share, Team
 from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
@@ -146,7 +146,8 @@ def _share(metrics: ProcessMetrics) -> None:
 def _world() -> World:
     team, department = Team(_TEAM, gpus=Share(ONE_GPU)), Department(DepartmentName(""))
     world = World(Policy(teams=(team,), departments=(department,), resources=BUILT_IN_RESOURCES))
-    world.set_node(Node(_NODE, {ResourceName("nvidia.com/gpu"): 1}, model=_MODEL))
+    gpus = {ResourceName("nvidia.com/gpu"): 1}
+    world.set_node(Node(_NODE, gpus, model=_MODEL, maintenance=Maintenance.DRIVER_UPGRADE))
     world.rejecting_nodes.tick(1)
     for number in range(STRIKES):
         world.rejecting_nodes.note(Rejection(_NODE, Namespace(""), Uid(f"{number}"), 1, "UnexpectedAdmissionError"))

@@ -53,7 +53,8 @@ HEALTHY = {
     'fairgate_team_gpus_guaranteed{team="a",instance="t"}': "20",
     'fairgate_team_gpus_waiting{team="a"}': "1",
     'fairgate_gpus_capacity{model="H100",resource="r"}': "32",
-    'fairgate_gpus_closed{model="H100",resource="r"}': "8",
+    'fairgate_gpus_closed{model="H100",resource="r"}': "16",
+    'fairgate_gpus_in_maintenance{model="H100"}': "8",
     'fairgate_gpus_free{model="H100",resource="r"}': "10",
     'fairgate_gpus_fragmented{model="H100",resource="r"}': "5",
     'fairgate_certificate_expiration_timestamp_seconds{instance="s"}': f"{30 * DAY}",
@@ -102,7 +103,7 @@ TROUBLE = {
     },
     "FairgateRegistrationBehind": {'fairgate_registration_in_step{instance="s"}': "0"},
     "FairgateHistoryNotWritten": {'fairgate_history_writable{instance="s"}': "0"},
-    "FairgateSharesOvercommitted": {'fairgate_gpus_closed{model="H100",resource="r"}': "13"},
+    "FairgateSharesOvercommitted": {'fairgate_gpus_in_maintenance{model="H100"}': None},
     "FairgateCertificateExpires": {
         'fairgate_certificate_expiration_timestamp_seconds{instance="s"}': f"{6 * DAY}",
     },

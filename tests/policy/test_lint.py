@@ -29,8 +29,10 @@ def warnings(text, *objects, nodes=NODES, namespaces=NAMESPACES, about_taints=Fa
     policy = build(made)
     world = World(policy)
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, *namespaces, *objects]})
-    parse_world(listed, policy.resources, name="w").fill(world)
-    found = [str(problem) for problem in lint(made, policy, world, origin="p")]
+    read = parse_world(listed, policy.resources, name="w")
+    read.fill(world)
+    ended = [pod.namespace for pod in read.ended]
+    found = [str(problem) for problem in lint(made, policy, world, origin="p", ended=ended)]
     return [each for each in found if about_taints or "kubectl taint" not in each]
 
 
@@ -136,6 +138,18 @@ def test_pods_without_a_team():
     ]
     assert warnings(f"{GOOD_TEAM}exempt: {{namespaces: [stray]}}", *pods) == []
     assert warnings(f"{GOOD_TEAM}defaults: {{unknownTeam: preemptible}}", *pods) == []
+
+
+def test_pods_without_a_team_that_have_ended():
+    """Such as a validator's: the next one would be refused, and nothing of it runs."""
+    ended = b.pod("ended", namespace="stray", node="a", phase="Succeeded")
+    none = b.pod("no-gpus", namespace="stray", node="a", gpus=None, phase="Failed")
+    text = "p: teams: namespace stray has {} with GPUs{} but no team: new pods are refused"
+    assert warnings(GOOD_TEAM, ended, none) == [text.format("1 pod", " (all of them ended)")]
+    running = b.pod("runs", namespace="stray", node="a")
+    assert warnings(GOOD_TEAM, ended, running) == [text.format("2 pods", " (1 of them ended)")]
+    assert warnings(GOOD_TEAM, none) == []
+    assert warnings(GOOD_TEAM, b.pod("ended", namespace="gpu-operator", node="a", phase="Succeeded")) == []
 
 
 def test_taints_that_a_pool_does_not_tolerate():

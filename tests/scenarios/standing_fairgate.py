@@ -21,6 +21,7 @@ import yaml
 from tests.control_plane.balancer import balancing
 from tests.control_plane.cleanup import TEAM_LEDGERS, delete, delete_ledgers
 from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.minors import DEVICES, HAS_DEVICES
 from tests.control_plane.objects import GPU
 from tests.control_plane.processes import free_ports
 from tests.control_plane.workbench import list_pods, make_namespace, wait_for
@@ -232,7 +233,7 @@ def _gpus(node: Mapping[str, Any]) -> float:
 def _wait_seen(running: FairgateServer) -> None:
     """Wait until the server knows the existing nodes, and that the pods of earlier scenarios are gone."""
     nodes = running.cluster.api.list("/api/v1/nodes")
-    has_devices = bool(running.cluster.api.list("/apis/resource.k8s.io/v1/resourceslices"))
+    has_devices = HAS_DEVICES and bool(running.cluster.api.list(f"{DEVICES}/resourceslices"))
     gpus = sum(map(_gpus, nodes))
 
     def is_seen() -> bool:

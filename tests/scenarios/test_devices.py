@@ -4,6 +4,7 @@ import pytest
 
 from tests.builders import decision_of
 from tests.control_plane.api import ApiError
+from tests.control_plane.minors import DEVICES, device, device_request, needs, needs_devices
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_for
 from tests.scenarios.evictor import evicted, evictor, held_nodes
@@ -11,7 +12,6 @@ from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
-DEVICES = "/apis/resource.k8s.io/v1"
 DRIVER = "gpu.nvidia.com"
 
 
@@ -22,7 +22,7 @@ def device_class(name, **spec):
 
 def resource_slice(node, *, gpus):
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
-    devices = [{"name": f"gpu-{number}", "attributes": {"type": {"string": "gpu"}}} for number in range(gpus)]
+    devices = [device(f"gpu-{number}", attributes={"type": {"string": "gpu"}}) for number in range(gpus)]
     return {
         "metadata": {"name": f"{node}-gpus"},
         "spec": {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices},
@@ -30,7 +30,7 @@ def resource_slice(node, *, gpus):
 
 
 def wanted(count):
-    return {"devices": {"requests": [{"name": "gpus", "exactly": {"deviceClassName": DRIVER, "count": count}}]}}
+    return {"devices": {"requests": [device_request("gpus", deviceClassName=DRIVER, count=count)]}}
 
 
 def claiming(name, *, labels=None, **source):
@@ -51,6 +51,7 @@ def with_devices(cluster):
     return name
 
 
+@needs_devices
 def test_claims_are_charged_a_shared_one_once_and_the_limit_holds_with_numbers(cluster, with_devices):
     with serve_fairgate(cluster, limit_a=20) as fairgate:
         ours = f"{DEVICES}/namespaces/{fairgate.team_a}"
@@ -87,6 +88,7 @@ def test_claims_are_charged_a_shared_one_once_and_the_limit_holds_with_numbers(c
         assert f"not known yet: ResourceClaimTemplate {fairgate.team_a}/none" in missing.message
 
 
+@needs_devices
 def test_users_of_a_device_share_its_room_and_leave_it_together(cluster, with_devices):
     with serve_fairgate(cluster, limit_a=20, limit_b=20) as fairgate, evictor(fairgate):
         mine, theirs = fairgate.team_a, fairgate.team_b
@@ -113,6 +115,7 @@ def test_users_of_a_device_share_its_room_and_leave_it_together(cluster, with_de
         wait_for(cluster, lambda: not held_nodes(cluster), what="no hold is left")
 
 
+@needs("1.36", "before, extended resources by Dynamic Resource Allocation are off by default")
 def test_an_extended_resource_of_a_class_counts_once_beside_the_claim_that_kube_scheduler_makes(cluster, with_devices):
     cluster.api.patch(f"{DEVICES}/deviceclasses/{DRIVER}", {"spec": {"extendedResourceName": "nvidia.com/gpu"}})
     with serve_fairgate(cluster, limit_a=20) as fairgate:

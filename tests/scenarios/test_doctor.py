@@ -148,6 +148,15 @@ def test_terms_that_a_control_plane_adds_stay_and_its_labels_are_guarded(cluster
         cluster.kubectl("label", "namespace", fairgate.team_a, "control-plane=by-an-admin")
         found = doctor.waits_for("webhooks", "1 namespace of team a are not reviewed")
         assert fairgate.team_a in found["webhooks"]
+        viewer = f"viewer-{fairgate.team_a}"
+        cluster.kubectl("create", "clusterrolebinding", viewer, "--clusterrole=fairgate-viewer", f"--user={viewer}")
+        theirs = Doctor(fairgate, cluster.user_kubeconfig(viewer))
+        assert fairgate.team_a in theirs.waits_for("webhooks", "1 namespace of team a are not reviewed")["webhooks"]
+        bypassing = create_pod(cluster, fairgate.team_a, pod("bypassing", gpus=1))
+        assert "fairgate.dev/team" not in bypassing["metadata"].get("labels", {})
+        counted = "fairgate_bypassing_pods_total"
+        wait_for(cluster, lambda: fairgate.metric(counted, team="a") == 1, what="a pod there is counted as bypassing")
+        assert fairgate.charged("a") == 1
 
 
 def test_with_few_rights_the_missing_ones_are_named_and_nothing_is_guessed(cluster):

@@ -14,6 +14,7 @@ import pytest
 from tests.control_plane.api import ApiError
 from tests.control_plane.cleanup import HELD_NODES
 from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.minors import DEVICES, HAS_DEVICES, device_request
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, make_namespace, wait_for
 from tests.scenarios.guarded import guarded_by
@@ -146,6 +147,14 @@ def test_no_pod_can_give_itself_held_room(tenant):
     tenant.allowed("label", "pod", "p", "mine=yes")
 
 
+def refusal(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except ApiError as error:
+        return "HeldRoom" if "(HeldRoom)" in str(error) else ""
+    return ""
+
+
 def test_only_the_beneficiaries_of_a_held_node_are_bound_to_it(guarded, tmp_path):
     suffix = secrets.token_hex(3)
     team = make_namespace(guarded, f"team-{suffix}", labels={"team": "a"})
@@ -155,13 +164,6 @@ def test_only_the_beneficiaries_of_a_held_node_are_bound_to_it(guarded, tmp_path
     claim = Beneficiary(Uid("kept-for"), Namespace(team), "p")
     held = held_nodes([NodeHold("h1", NodeName("held"), 0, (claim,))], load(tmp_path))
     guarded.api.create(HELD_NODES, json.loads(create_body(held)))
-
-    def refusal(call: Callable[[], object]) -> str:
-        try:
-            call()
-        except ApiError as error:
-            return "HeldRoom" if "(HeldRoom)" in str(error) else ""
-        return ""
 
     def bound(namespace: str, *, uid: str = "another", node: str = "held") -> str:
         made = {"metadata": {"name": "none", "uid": uid}, "target": {"kind": "Node", "name": node}}
@@ -179,9 +181,16 @@ def test_only_the_beneficiaries_of_a_held_node_are_bound_to_it(guarded, tmp_path
         return refusal(lambda: acting.create(f"/api/v1/namespaces/{team}/pods", pod("p", nodeName=node), dryRun="All"))
 
     assert (named("held"), named("free")) == ("HeldRoom", "")
-    # its devices, before the binding
-    claims = f"/apis/resource.k8s.io/v1/namespaces/{team}/resourceclaims"
-    asked = {"name": "gpu", "exactly": {"deviceClassName": "any"}}
+    if HAS_DEVICES:
+        check_held_devices(guarded, team)
+    guarded.api.delete(f"{HELD_NODES}/fairgate")
+    wait_for(guarded, lambda: not bound(team), what="the lock is gone with its object")
+
+
+def check_held_devices(guarded: ControlPlane, team: str) -> None:
+    """A node's devices, before the binding."""
+    claims = f"{DEVICES}/namespaces/{team}/resourceclaims"
+    asked = device_request("gpu", deviceClassName="any")
     guarded.api.create(claims, {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [asked]}}})
 
     def allocated(uid: str, node: str) -> str:
@@ -197,8 +206,6 @@ def test_only_the_beneficiaries_of_a_held_node_are_bound_to_it(guarded, tmp_path
         "",
         "",
     )
-    guarded.api.delete(f"{HELD_NODES}/fairgate")
-    wait_for(guarded, lambda: not bound(team), what="the lock is gone with its object")
 
 
 def test_held_nodes_that_do_not_exist_are_not_read_for_each_pod(tenant):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.builders import decision_of
 from tests.control_plane.api import ApiError
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_for
+from tests.scenarios.changing_nodes import asking, chosen, offer
 from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
@@ -24,28 +24,6 @@ pools:
     autoscaled: true
     teams: [b]
 """
-
-
-def asking(name, **limits):
-    made = pod(name)
-    made["spec"]["containers"][0]["resources"]["limits"] = limits
-    return made
-
-
-def chosen(cluster, namespace, made):
-    """The nodes that a pod would get now, by a dry run; none if it never fits the nodes that the server has seen."""
-    try:
-        created = cluster.api.create(f"/api/v1/namespaces/{namespace}/pods", made, dryRun="All")
-    except ApiError as error:
-        if "(NeverFits)" in error.message:
-            return []
-        raise
-    return decision_of(created)["nodes"]
-
-
-def offer(cluster, node, **amounts):
-    status = {"allocatable": amounts, "capacity": amounts}
-    cluster.api.patch(f"/api/v1/nodes/{node}/status", {"status": status})
 
 
 def test_a_pod_for_devices_that_are_not_offered_now_waits_and_one_for_more_is_refused(cluster):

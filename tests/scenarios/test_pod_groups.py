@@ -2,12 +2,13 @@
 
 import pytest
 
+from tests.control_plane.minors import needs
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_bound, wait_for
 from tests.scenarios.standing_fairgate import serve_fairgate
 from tests.scenarios.test_gangs import started, texts
 
-pytestmark = [pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster, needs("1.37", "before, there is no v1beta1 of PodGroups")]
 
 GATES = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
 FLAGS = {

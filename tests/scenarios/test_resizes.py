@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.control_plane.api import STRATEGIC_PATCH, ApiError
+from tests.control_plane.minors import needs
 from tests.control_plane.objects import GPU, pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_phase, wait_unschedulable
 from webhook.core.model.names import CPU, NodeName
@@ -14,7 +15,7 @@ from webhook.core.world.world import World
 from webhook.kube.world_file.world_file import parse_world
 from webhook.kube.world_file.world_objects import kept_fields
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, needs("1.33", "before, no pod is resized in place")]
 
 NODE_CPU = 64_000
 INFEASIBLE = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
@@ -102,6 +103,7 @@ def test_what_is_free_beside_a_resized_pod_is_what_kube_scheduler_finds(cluster,
         assert_scheduler_finds(cluster, namespace, node, want)
 
 
+@needs("1.36", "before, pod-level resources are not resized")
 def test_sidecars_and_pod_level_requests_are_resized_as_kube_scheduler_counts_them(cluster, namespace):
     make_nodes(cluster, 1, prefix="sidecar")
     make_nodes(cluster, 1, prefix="level")

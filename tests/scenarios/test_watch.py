@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.cluster.support.stores import running, until
+from tests.control_plane.minors import needs
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, list_pods, make_namespace
 from tests.scenarios.relay import Relay
@@ -92,6 +93,7 @@ async def settles(cluster, names, watch):
     await until(lambda: names.is_true(cluster) and watch.problem is None, seconds=SECONDS)
 
 
+@needs("1.32", "before, lists are not streamed by default")
 async def test_a_list_is_streamed_and_needs_only_the_verb_watch(cluster, names):
     await make_pods(cluster, names.namespace, "a", "b", "c")
     robot = cluster.service_account_kubeconfig(names.namespace)

@@ -104,26 +104,33 @@ async def read_world(kubeconfig: Path | None, world: World, namespaces: Sequence
     return found
 
 
-async def read_ended(kubeconfig: Path | None, namespaces: Sequence[str]) -> list[dict[str, Any]]:
-    """Read some pods of teams that have ended; none where they may not be listed. Estimates use them, no decision."""
+OF_TEAMS: Final = {"fieldSelector": "status.phase=Succeeded", "labelSelector": keys.TEAM}
+UNDECIDED: Final = {"fieldSelector": "status.phase!=Pending,status.phase!=Running", "labelSelector": f"!{keys.TEAM}"}
+"""Pods that have ended: those of teams that did their work, and those that Fairgate did not decide."""
+
+
+async def read_ended(
+    kubeconfig: Path | None, namespaces: Sequence[str], *, which: Mapping[str, str] = OF_TEAMS
+) -> list[dict[str, Any]]:
+    """Read some pods that have ended; none where they may not be listed. Estimates use them, no decision."""
     found: list[dict[str, Any]] = []
     with suppress(ClusterError):
         async with await connect(kubeconfig) as connection:
             try:
-                return await _ended(connection, "/api/v1/pods")
+                return await _ended(connection, "/api/v1/pods", which)
             except ApiError as error:
                 if not error.is_forbidden:
                     raise
             for namespace in await _scope(kubeconfig, namespaces):
-                found += await _ended(connection, f"/api/v1/namespaces/{namespace}/pods")
+                found += await _ended(connection, f"/api/v1/namespaces/{namespace}/pods", which)
     return found
 
 
-async def _ended(connection: ApiConnection, path: str) -> list[dict[str, Any]]:
+async def _ended(connection: ApiConnection, path: str, which: Mapping[str, str]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    selector = "status.phase=Succeeded"
+    selector = which["fieldSelector"]
     for _ in range(ENDED_READS):
-        params = {"fieldSelector": selector, "labelSelector": keys.TEAM, "limit": ENDED_PODS}
+        params = {**which, "fieldSelector": selector, "limit": ENDED_PODS}
         body = await connection.send("GET", path, action="list pods", params=params)
         try:
             listed = msgspec.json.decode(body, type=_Listed)

@@ -74,7 +74,7 @@ def manifests(options: Options) -> None:
 
     These are the CustomResourceDefinitions TeamLedger, Report and HeldNodes, the ClusterRoles fairgate-viewer,
     fairgate-server-kinds and fairgate-evictor-kinds, the webhook configurations and the guards
-    (ValidatingAdmissionPolicies).
+    (ValidatingAdmissionPolicies). The API server must be of Kubernetes 1.30 or newer.
 
     The webhooks receive only pods that the policy is about, and objects that create pods: print and apply everything
     again when the policy's resource names, namespace selectors or kinds of workloads change. Give one of --url and

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -61,7 +61,7 @@ def _check(paths: Sequence[Path], source: "Source | None", *, limit: int, fails_
         files: Files = {name: content for path in paths for name, content in read_files(path).items()}
         draft = read_draft(files, origin=origin)
         loaded = build(draft)
-        warnings = () if source is None else _lint(origin, draft, loaded, source)
+        warnings, exempt = ((), ()) if source is None else _lint(origin, draft, loaded, source)
     except PolicyUnreadable as error:
         _print_unreadable(error)
         return UNREADABLE
@@ -71,29 +71,40 @@ def _check(paths: Sequence[Path], source: "Source | None", *, limit: int, fails_
     _print(warnings, origin, "warning", limit=limit)
     if warnings and fails_on_warning:
         return INVALID
-    click.echo(_summary(origin, loaded))
+    click.echo(_summary(origin, loaded, exempt))
     return VALID
 
 
-def _lint(origin: str, draft: Draft, loaded: Policy, source: "Source") -> tuple[Problem, ...]:
-    """Return the warnings of a valid policy compared with a world."""
-    from webhook.cli.world_source import WorldError, read_once  # noqa: PLC0415 - slow to import
+class _Compared(NamedTuple):
+    """What a world says of a policy: warnings, and the namespaces that are exempt by default."""
+
+    warnings: tuple[Problem, ...]
+    exempt: tuple[str, ...]
+
+
+def _lint(origin: str, draft: Draft, loaded: Policy, source: "Source") -> _Compared:
+    """Compare a valid policy with a world."""
+    from webhook.cli.world_source import WorldError, read_ended, read_once  # noqa: PLC0415 - slow to import
     from webhook.policy.lint import lint  # noqa: PLC0415
+    from webhook.policy.unowned_pods import exempt_by_default  # noqa: PLC0415
 
     try:
         view = read_once(source, loaded, keep_nodes=True)
+        ended = [pod.namespace for pod in view.ended or read_ended(source, loaded)]
     except WorldError as error:
         click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
         sys.exit(UNREADABLE)
     view.coverage.print_note()
-    return lint(
+    warnings = lint(
         draft,
         loaded,
         view.world,
         origin=origin,
         knows_nodes=not view.coverage.is_partial("nodes"),
         knows_namespaces=not view.coverage.is_partial("namespaces"),
+        ended=ended,
     )
+    return _Compared(warnings, tuple(exempt_by_default(loaded, view.world, ended)))
 
 
 def _print_unreadable(error: PolicyUnreadable) -> None:
@@ -111,9 +122,11 @@ def _print(problems: Sequence[Problem], origin: str, noun: str, *, limit: int) -
         click.echo(f"{plural(len(problems), noun)} in {origin}", err=True)
 
 
-def _summary(origin: str, loaded: Policy) -> str:
+def _summary(origin: str, loaded: Policy, exempt: Sequence[str]) -> str:
     teams = printable(", ".join(team.name for team in loaded.teams)) or "none"
     pools = printable(", ".join(pool.name for pool in loaded.pools)) or "none (all nodes are one pool)"
     departments = printable(", ".join(each.name for each in loaded.departments))
     tree = (f"  tree   {departments}",) if departments else ()
-    return "\n".join((f"{origin}: valid", f"  teams  {teams}", *tree, f"  pools  {pools}", f"  hash   {loaded.hash}"))
+    by_default = (f"  exempt {printable('; '.join(exempt))}; by default (exempt.operators)",) if exempt else ()
+    head = (f"{origin}: valid", f"  teams  {teams}", *tree, f"  pools  {pools}", *by_default)
+    return "\n".join((*head, f"  hash   {loaded.hash}"))

@@ -123,7 +123,8 @@ def _report(outcome: PolicyOutcome) -> OutcomeReport:
     if outcome.queued is not None:
         waits = waits_for(outcome.queued.code, cause_of(outcome.queued))
         return OutcomeReport(outcome.team, _QUEUED, outcome.pool, f"{waits.text} ({waits.code})")
-    return OutcomeReport(outcome.team, "counted" if outcome.tier is None else outcome.tier.value, outcome.pool, "")
+    why = "" if outcome.counted is None else outcome.counted.text
+    return OutcomeReport(outcome.team, "counted" if outcome.tier is None else outcome.tier.value, outcome.pool, why)
 
 
 def to_table(diff: DiffReport, *, limit: int, width: int, is_colored: bool) -> str:

@@ -16,6 +16,7 @@ from webhook.cli.service import (
     policy_folder_option,
     run_service,
 )
+from webhook.cluster.api.errors import ClusterError
 from webhook.core.model.policy import Enforcement
 from webhook.history.store import DEFAULT_DAYS, DEFAULT_MEGABYTES, HistoryBounds
 from webhook.observe.logs import LogFormat
@@ -199,5 +200,5 @@ def serve(options: Options) -> None:
     )
     try:
         run_service(run(settings))
-    except StartupError as exc:
+    except (StartupError, ClusterError) as exc:
         cannot_start(exc)

@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
@@ -17,6 +17,7 @@ from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.core.model.policy import Mode, Policy
 from webhook.core.world.hidden_usage import NOTHING, Unnamed, is_hidden_usage
 from webhook.core.world.world import World
+from webhook.kube.pod.existing_pods import EndedPod
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
 from webhook.kube.world_file.world_file import WorldFileError, parse_objects, read_world
@@ -45,10 +46,11 @@ class ForbiddenError(WorldError):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A world, and what part of its source was read."""
+    """A world, and what part of its source was read; of a file also the pods with GPUs that have ended."""
 
     world: World
     coverage: Coverage = COMPLETE
+    ended: Sequence[EndedPod] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +117,9 @@ def describe_world(origin: Origin, world: World) -> str:
 
 def default_kubeconfig() -> Path | None:
     """Return the kubeconfig that kubectl would use; None if there is none, which means the cluster this pod runs in."""
-    listed = os.environ.get("KUBECONFIG", "").split(os.pathsep)
-    candidates: Iterable[Path] = (Path(entry) for entry in (*listed, str(Path.home() / ".kube" / "config")) if entry)
+    candidates = [Path(entry) for entry in os.environ.get("KUBECONFIG", "").split(os.pathsep) if entry]
+    with suppress(RuntimeError):  # a container's user without a name, as on OpenShift, may have no home
+        candidates.append(Path.home() / ".kube" / "config")
     return next((path for path in candidates if path.is_file()), None)
 
 
@@ -136,14 +139,31 @@ def read_once(source: Source, policy: Policy, *, namespaces: Sequence[str] = (),
         case FileWorld(path=path):
             world = World(policy)
             try:
-                read_world(path, policy.resources).fill(world)
+                found = read_world(path, policy.resources)
             except WorldFileError as error:
                 raise WorldError(str(error)) from error
-            return View(world)
+            found.fill(world)
+            return View(world, ended=found.ended)
         case LiveCluster(kubeconfig=kubeconfig):
             return asyncio.run(_read_cluster(kubeconfig, policy, namespaces, keep_nodes=keep_nodes))
         case _ as never:
             assert_never(never)
+
+
+def read_ended(source: Source, policy: Policy) -> Sequence[EndedPod]:
+    """Read GPU pods of a cluster that have ended and that Fairgate did not decide, as far as they are still there.
+
+    Raises WorldError.
+    """
+    if not isinstance(source, LiveCluster):
+        return ()
+    from webhook.cli.live_cluster import UNDECIDED, read_ended  # noqa: PLC0415 - slow to import, and files need none
+
+    listed = asyncio.run(read_ended(source.kubeconfig, (), which=UNDECIDED))
+    try:
+        return parse_objects(listed, policy.resources, name=origin_of(source).name).ended
+    except WorldFileError as error:
+        raise WorldError(str(error)) from error
 
 
 def choose_policy(folder: Path | None, source: object) -> Policy:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.api.namespace import own_namespace
+from webhook.cluster.reads.server_version import refuse_too_old
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.lease import Lease, Timing, own_identity
@@ -77,6 +78,7 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
         feed = cluster_view.feed(connection)
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
         tasks: list[Coroutine[Any, Any, None]] = [
+            refuse_too_old(connection),
             feed.run(),
             holder.run(_on_policy(cluster_view, metrics, logs), _on_refusal(holder, metrics, logs)),
             Watchdog(metrics, logs).run(),

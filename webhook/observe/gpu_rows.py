@@ -1,12 +1,14 @@
 """The cluster's GPUs as rows of metrics: by team, by model, and how usable the free ones are."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Final
 
 from webhook.core.explain.team_summary import TeamSummary, department_summary, summaries
 from webhook.core.explain.unusual_pods import unusual_pods
 from webhook.core.model.amount import ONE_GPU, Units, Unlimited
+from webhook.core.model.names import GpuModel
+from webhook.core.model.node import NO_MODEL
 from webhook.core.model.tier import Tier
 from webhook.core.placement.gpu_inventory import gpu_inventory
 from webhook.core.world.pod_stages import UNUSUAL as STAGES
@@ -35,13 +37,18 @@ DEPARTMENTS: Final = {
 }
 NODES: Final = {
     "fairgate_gpus_capacity": "GPUs of all nodes. `model`: from the nodes' labels; `resource`: its name in the policy.",
-    "fairgate_gpus_closed": "GPUs on nodes that are cordoned or not ready.",
+    "fairgate_gpus_closed": "GPUs on nodes that are cordoned, not ready or in maintenance, as far as they offer them.",
     "fairgate_gpus_free": "Free GPUs on schedulable nodes that are not held for waiting pods. An admitted pod holds "
     "its GPUs on the node chosen for it.",
     "fairgate_gpus_fragmented": "Free GPUs that future pods cannot use, each pod size weighted by how often it is "
     "requested. Divided by the free GPUs it is the fragmentation rate.",
     "fairgate_gpus_largest_fit": "Free GPUs on the schedulable node that has most of them: no larger pod fits now.",
     "fairgate_nodes_whole": "Schedulable nodes whose GPUs are all free.",
+}
+
+MAINTENANCE: Final = {
+    "fairgate_gpus_in_maintenance": "GPUs of nodes whose driver an operator upgrades now, or whose GPUs it "
+    "repartitions, as they were before or are now. Only models with any."
 }
 
 REJECTING: Final = {
@@ -85,6 +92,17 @@ def node_rows(world: World) -> Iterable[Row]:
     for each in gpu_inventory(world.fleet, world.policy):
         amounts = (each.capacity, each.closed, each.free, each.fragmented, each.largest)
         yield Row((each.model, each.resource), [*map(_gpus, amounts), each.whole_nodes])
+
+
+def maintenance_rows(world: World) -> Iterable[Row]:
+    """Yield the GPUs of nodes in maintenance by model, as the nodes were before or are now, the larger."""
+    found: dict[GpuModel, Units] = defaultdict(int)
+    for name in world.maintained:
+        now, before = world.fleet.get(name), world.absent_nodes.get(name)
+        states = [each for each in (now if before else now and now.recovered, before) if each is not None]
+        units = [each.gpus(world.policy.resources) for each in states]
+        found[next((each.model for each in states if each.model), NO_MODEL)] += max(units, default=0)
+    yield from (Row((model,), (_gpus(units),)) for model, units in found.items())
 
 
 def rejecting_rows(world: World) -> Iterable[Row]:

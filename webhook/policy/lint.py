@@ -1,18 +1,17 @@
 """Compares a valid policy with a world and warns of what has no effect there, or cannot be met."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import filterfalse
-from typing import Final
 
 from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.model.amount import Limit, Units, Unlimited, format_limit, gpus_text
 from webhook.core.model.names import GpuModel, Namespace
 from webhook.core.model.node import Node
-from webhook.core.model.policy import LabelSelector, Policy, Pool, Team, UnknownTeam
+from webhook.core.model.policy import LabelSelector, Policy, Pool, Team
 from webhook.core.model.selector import NO_CONSTRAINTS
-from webhook.core.model.text import plural, plural_gpus
+from webhook.core.model.text import plural_gpus
 from webhook.core.world.hidden_usage import is_hidden_usage
 from webhook.core.world.world import World
 from webhook.policy import schema
@@ -20,11 +19,9 @@ from webhook.policy.located import Located
 from webhook.policy.offered_devices import counted_replicas, listed, unknown_devices
 from webhook.policy.problems import Problem
 from webhook.policy.teams import Team as TeamSpec
+from webhook.policy.unowned_pods import refused_pods
 from webhook.policy.untainted_nodes import contains_node, untainted
 from webhook.policy.validate import Draft
-
-_MOST_NAMESPACES: Final = 5
-"""Namespaces without a team that have a warning each."""
 
 
 def lint(
@@ -35,15 +32,16 @@ def lint(
     origin: str,
     knows_nodes: bool = True,
     knows_namespaces: bool = True,
+    ended: Collection[Namespace] = (),
 ) -> tuple[Problem, ...]:
-    """Return the warnings; those without a line name `origin`.
+    """Return the warnings; those without a line name `origin`. `ended` are the namespaces of GPU pods that have ended.
 
     If the world does not have all nodes, or all namespaces, what depends on them is not checked.
     """
     context = _Context(policy, world, knows_namespaces)
     found = [
         *(problem for team in draft.teams for problem in _team(team, context, knows_nodes=knows_nodes)),
-        *_without_team(context, origin),
+        *(Problem(origin, 0, "teams", text) for text in refused_pods(policy, world, ended)),
     ]
     if knows_nodes:
         found += [
@@ -206,25 +204,6 @@ def _without_label(draft: Draft, context: _Context) -> Iterator[Problem]:
     for index, key in enumerate(context.policy.topology.levels):
         if part is not None and nodes and not any(key in node.labels for node in nodes):
             yield part.problem(f"no node has label {key}", "levels", index)
-
-
-def _without_team(context: _Context, origin: str) -> Iterator[Problem]:
-    if context.policy.defaults.unknown_team is not UnknownTeam.REJECT:
-        return
-    counts: dict[str, int] = {}
-    for pod in filterfalse(is_hidden_usage, context.world.pods()):
-        tenancy = context.world.tenancy(pod.namespace)
-        if pod.demand.gpus and tenancy.team is None and not tenancy.is_exempt:
-            counts[pod.namespace] = counts.get(pod.namespace, 0) + 1
-    if len(counts) > _MOST_NAMESPACES:
-        pods = plural(sum(counts.values()), "pod")
-        named = listed(sorted(counts))
-        text = f"{len(counts)} namespaces have {pods} with GPUs but no team, so new pods are refused: {named}"
-        yield Problem(origin, 0, "teams", text)
-        return
-    for namespace, count in sorted(counts.items()):
-        text = f"namespace {namespace} has {plural(count, 'pod')} with GPUs but no team: new pods are refused"
-        yield Problem(origin, 0, "teams", text)
 
 
 def _without_pool(context: _Context, origin: str) -> Iterator[Problem]:

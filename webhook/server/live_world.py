@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.ledger.ledger import ApiLedger
+from webhook.cluster.reads.server_version import refuse_too_old
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.quotas import quota_kind
 from webhook.cluster.watch.world_kinds import followed, world_kinds
@@ -114,6 +115,7 @@ class LiveWorld:
     ) -> list[Coroutine[Any, Any, None]]:
         """Return what runs for as long as the server does."""
         return [
+            refuse_too_old(self.connection),
             self.definition.ensure(),
             self.reports.ensure(),
             self.feed.run(),

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from webhook.cluster.reads.caller_rights import CallerRights
 from webhook.cluster.writes.lease import lease_timing
 from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.cluster.writes.reports import ReplicaReporter
+from webhook.core.admission.maintained import maintenance_texts
 from webhook.core.model.policy import Policy
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
@@ -51,7 +52,7 @@ what a review makes has no cycles."""
 async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] | None = None) -> None:
     """Serve until SIGTERM or SIGINT; `on_listening` receives the URL to call.
 
-    Raises StartupError if a part is not available.
+    Raises StartupError if a part is not available, and ClusterError if the API server is too old.
     """
     logs = open_logs(settings.log_format)
     logs.capture_libraries()
@@ -209,6 +210,7 @@ def _publish_reports(
         registration=leader.registration_problem,
         lag=LedgerLag(live.ledger.states, asyncio.get_running_loop().time),
         rejecting=leader.rejections.texts,
+        maintained=partial(maintenance_texts, live.world),
     )
     return ReplicaReporter(live.connection, identity=leader.lease.identity, describe=state.report).run()
 

@@ -11,6 +11,7 @@ from certs.pair import certificate_to_pem
 from webhook.cli.doctor.run import Observations, judge
 from webhook.cluster.reads.installation import InstallationState, ReadValue
 from webhook.kube.ledger.reports import ROOM_FORMAT, PolicyReport, ReplicaReport, Report, RoomReport, written_at
+from webhook.kube.objects.server_version import ServerVersion
 from webhook.kube.registration.guards import guards
 from webhook.kube.registration.installation import Probe, ProbeOutcome
 from webhook.kube.registration.registration import ServiceReference, webhook_configurations
@@ -97,6 +98,7 @@ def evidence(**more):
         "deployments": ReadValue([]),
         "large_pods": ReadValue([]),
         "namespaces": ReadValue([]),
+        "version": ServerVersion(1, 37, "v1.37.0"),
     }
     return InstallationState(**parts | more)
 

@@ -12,6 +12,7 @@ from webhook.cli.doctor.findings import Check, State, exit_status
 from webhook.cluster.reads.installation import ReadForbidden, ReadValue
 from webhook.core.model.policy import Enforcement, Share
 from webhook.kube.ledger.reports import Report
+from webhook.kube.objects.server_version import ServerVersion
 from webhook.kube.registration.guards import guards
 from webhook.kube.registration.installation import Probe, ProbeOutcome
 
@@ -63,6 +64,11 @@ def serving(leaf):
 NONE = dict.fromkeys(("pod-1_a", "pod-2_b"))
 NO_EVICTORS = dict.fromkeys(("pod-1_c", "pod-2_d"))
 BROKEN = {
+    "a version that is too old": (
+        {"version": ServerVersion(1, 29, "v1.29.3")},
+        {"kubernetes"},
+        "the API server is Kubernetes 1.29 (v1.29.3); Fairgate needs Kubernetes 1.30 or newer",
+    ),
     "no server": (replicas(**NONE), {"server", "leader", "certificates"}, "no server reports"),
     "a server that is not ready": (
         replicas(**{"pod-2_b": process(not_ready=["world: pods: nothing heard for 130 s"])}),
@@ -298,7 +304,7 @@ def test_what_a_control_plane_adds_to_the_webhooks_is_no_problem():
     found = findings(**excluding(AKS), namespaces=ReadValue([namespace("vision"), namespace("x", control_plane="a")]))
     assert exit_status(found) == 0
     [webhooks] = [each for each in found if each.check is Check.WEBHOOKS]
-    assert webhooks.message.endswith("; others exclude namespaces by control-plane")
+    assert webhooks.message.endswith("; others exclude namespaces by control-plane, of no team x")
 
 
 def test_a_teams_namespace_that_others_exclude_is_named():
@@ -309,7 +315,21 @@ def test_a_teams_namespace_that_others_exclude_is_named():
     assert webhooks.message.endswith("control-plane: vision")
     forbidden = findings(**excluding(AKS), namespaces=ReadForbidden("list namespaces"))
     [webhooks] = [each for each in forbidden if each.check is Check.WEBHOOKS]
-    assert (webhooks.state, webhooks.remedy) == (State.UNKNOWN, "grant list namespaces")
+    assert (webhooks.state, webhooks.remedy) == (State.UNKNOWN, "the ClusterRole fairgate-viewer grants it")
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        {"key": "control-plane", "operator": "NotIn", "values": [f"tier-{number}" for number in range(500)] + ["mine"]},
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["vision"]},
+    ],
+    ids=["by a selector longer than a tenant's may be", "by its name"],
+)
+def test_a_teams_namespace_is_named_however_others_exclude_it(term):
+    seen = ReadValue([namespace("vision", control_plane="mine")])
+    [webhooks] = [each for each in findings(**excluding(term), namespaces=seen) if each.check is Check.WEBHOOKS]
+    assert (webhooks.state, webhooks.message.endswith(f"{term['key']}: vision")) == (State.WRONG, True)
 
 
 def test_a_guard_that_does_not_know_the_labels_by_which_others_exclude_is_a_problem():
@@ -329,6 +349,7 @@ def test_a_missing_right_makes_a_check_unknown_and_is_named():
         ledgers=secret,
         deployments=secret,
         large_pods=secret,
+        version=None,
     )
     unknown = [each for each in found if each.check is not Check.PODS]
     assert {each.state for each in unknown} == {State.UNKNOWN}
@@ -367,6 +388,15 @@ def test_nodes_that_reject_pods_are_named_by_the_leader():
     [node] = [each for each in found if each.check == "nodes"]
     assert (node.state, node.message) == ("wrong", text)
     assert "cordon the node" in node.remedy
+
+
+def test_nodes_in_maintenance_are_named_and_are_no_problem():
+    found = findings(
+        **replicas(**{"pod-1_a": process(leading=True, maintained=["gpu-0 (its driver is being upgraded)"])})
+    )
+    [node] = [each for each in found if each.check == "nodes"]
+    assert node.state == "ok"
+    assert node.message.endswith("; in maintenance: gpu-0 (its driver is being upgraded)")
 
 
 def test_without_a_leader_nodes_are_not_checked():

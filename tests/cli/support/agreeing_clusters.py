@@ -13,6 +13,7 @@ from tests import builders as b
 from webhook.cli.review.answers import answer_reviews
 from webhook.cli.review.results import Place
 from webhook.cli.world_source import WorldObjects, world_of
+from webhook.kube.nodes.maintenance import MIG_STATE
 from webhook.kube.objects import keys
 from webhook.policy.load import parse
 
@@ -79,7 +80,7 @@ setups = st.builds(
     queues=st.tuples(st.booleans(), st.booleans()),
     depth=st.sampled_from([1, 3, 100]),
     nodes=st.lists(st.sampled_from([2, 4, 8]), min_size=1, max_size=3).map(tuple),
-    closed=st.dictionaries(st.integers(0, 2), st.sampled_from(["held", "cordoned"]), max_size=2),
+    closed=st.dictionaries(st.integers(0, 2), st.sampled_from(["held", "cordoned", "maintained"]), max_size=2),
     before=st.lists(_asked, max_size=7).map(tuple),
     asked=_asked,
 )
@@ -118,6 +119,8 @@ def node_of(number, gpus, *, closed=None):
     made["status"]["allocatable"][SHARED] = "8"
     if closed == "held":
         made["spec"]["taints"] = [{"key": keys.HELD, "value": "h", "effect": "NoSchedule"}]
+    if closed == "maintained":
+        made["metadata"]["labels"][MIG_STATE] = "pending"
     return made
 
 

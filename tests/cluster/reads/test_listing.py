@@ -12,6 +12,7 @@ from webhook.cluster.reads import listing
 from webhook.kube.world_file.world_objects import WORLD_KINDS
 
 PODS = next(kind for kind in WORLD_KINDS if kind.kind == "Pod")
+CLAIMS = next(kind for kind in WORLD_KINDS if kind.kind == "ResourceClaim")
 
 
 @pytest.fixture
@@ -39,6 +40,17 @@ async def test_all_pages_are_read_and_each_object_has_its_kind(api, connection, 
 async def test_a_missing_api_has_no_objects(api, connection):
     api.always["list"] = Answer(404)
     assert await listing.list_objects(connection, PODS) == []
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+async def test_claims_are_read_in_the_version_that_the_server_has(api, connection, version):
+    paths = {each: f"/apis/resource.k8s.io/{each}/resourceclaims" for each in ("v1", "v1beta2", "v1beta1")}
+    api.put(paths[version], "c", namespace="vision", spec={})
+    api.missing = {path for each, path in paths.items() if each != version}
+    [found] = await listing.list_objects(connection, CLAIMS)
+    assert (found["apiVersion"], found["kind"]) == (f"resource.k8s.io/{version}", "ResourceClaim")
+    api.missing = {*paths.values()}
+    assert await listing.list_objects(connection, CLAIMS) == []
 
 
 async def test_an_api_error_is_raised(api, connection):

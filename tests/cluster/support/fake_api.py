@@ -132,6 +132,7 @@ class FakeApi:
     history: list[Change] = field(default_factory=list)
     evictions: list[Obj] = field(default_factory=list)
     object_bytes: int = 0
+    kubernetes: tuple[str, str, str] = ("1", "37", "v1.37.0")
     version: int = 100
     forgotten: int = 0
     url: str = ""
@@ -190,6 +191,7 @@ class FakeApi:
     @asynccontextmanager
     async def serving(self, tls: ssl.SSLContext | None = None) -> AsyncIterator["FakeApi"]:
         app = web.Application()
+        app.router.add_get("/version", self._version)
         app.router.add_route("*", "/{path:.*}", self._handle)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
         await runner.setup()
@@ -200,6 +202,13 @@ class FakeApi:
             yield self
         finally:
             await runner.cleanup()
+
+    async def _version(self, _: web.Request) -> web.Response:
+        if faults := self.faults["get /version"]:
+            fault = faults.popleft()
+            assert isinstance(fault, Answer)
+            return _refusal(fault)
+        return web.json_response(dict(zip(("major", "minor", "gitVersion"), self.kubernetes, strict=True)))
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         query = dict(request.query)
@@ -266,7 +275,8 @@ class FakeApi:
         if rest:
             meta["continue"] = f"token-{len(self.asked)}"
             self._snapshots[meta["continue"]] = (version, rest)
-        return web.json_response({"kind": "List", "apiVersion": "v1", "metadata": meta, "items": page or None})
+        api_version = "/".join(path.split("/")[2:4]) if path.startswith("/apis/") else "v1"
+        return web.json_response({"kind": "List", "apiVersion": api_version, "metadata": meta, "items": page or None})
 
     async def _watch(self, request: web.Request, query: dict[str, str], fault: Fault | None) -> web.StreamResponse:
         since = int(query.get("resourceVersion", self.version))

@@ -2,27 +2,39 @@
 
 import pytest
 
+from tests.cluster.support.fake_api import End
 from tests.cluster.support.stores import FAST, until
 from tests.cluster.watch.test_feed import feeding
 from tests.core.support import make
 from webhook.cluster.watch.dra_kinds import device_kinds
 from webhook.cluster.watch.feed import Feed
+from webhook.core.dra.claim_spec import ClaimKey
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.domain_request import DomainRequest
 from webhook.kube.pod.gangs import gang_of_pod_group
 from webhook.policy.builtin import BUILT_IN
 
-API = "/apis/resource.k8s.io/v1"
-CLASSES, CLAIMS, TEMPLATES, SLICES = (
-    f"{API}/{name}" for name in ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
-)
+VERSIONS = ("v1", "v1beta2", "v1beta1")
+KINDS = ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
+GROUP = "/apis/resource.k8s.io"
 GROUPS = "/apis/scheduling.k8s.io/v1beta1/podgroups"
 CLASS = "gpu.nvidia.com"
 
 
-def devices(number):
-    return {"devices": {"requests": [{"name": "gpus", "exactly": {"deviceClassName": CLASS, "count": number}}]}}
+def paths(version):
+    return [f"{GROUP}/{version}/{name}" for name in KINDS]
+
+
+def only(api, *versions):
+    """The server has these versions of the group and no other."""
+    api.missing = {path for version in set(VERSIONS) - {*versions} for path in paths(version)}
+
+
+def devices(number, version="v1"):
+    wanted = {"deviceClassName": CLASS, "count": number}
+    request = {"name": "gpus", **wanted} if version == "v1beta1" else {"name": "gpus", "exactly": wanted}
+    return {"devices": {"requests": [request]}}
 
 
 def slice_of(number, **more):
@@ -46,14 +58,18 @@ def feed(connection, place):
     return Feed(connection, device_kinds(place), pace=FAST)
 
 
-async def test_every_kind_reaches_the_world_and_leaves_it(api, feed, place):
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_every_kind_reaches_the_world_and_leaves_it(api, feed, place, version):
+    only(api, version)
+    CLASSES, CLAIMS, TEMPLATES, SLICES = paths(version)  # noqa: N806  as the others
+
     def charged():
         return place.usage("team-a").total / ONE_GPU
 
     api.put(CLASSES, CLASS, spec={"extendedResourceName": make.GPU})
     api.put(SLICES, "s", spec=slice_of(4))
-    api.put(CLAIMS, "shared", namespace="team-a", spec=devices(2))
-    api.put(TEMPLATES, "made", namespace="team-a", spec={"spec": devices(3)})
+    api.put(CLAIMS, "shared", namespace="team-a", spec=devices(2, version))
+    api.put(TEMPLATES, "made", namespace="team-a", spec={"spec": devices(3, version)})
     async with feeding(feed):
         await until(lambda: feed.readiness() is None)
         assert (charged(), place.fleet.free("n0", make.GPU)) == (8, 4)
@@ -65,7 +81,7 @@ async def test_every_kind_reaches_the_world_and_leaves_it(api, feed, place):
         api.put(SLICES, "s", spec=slice_of(2, nodeName=None, allNodes=True))
         await until(lambda: place.fleet.free("n0", make.GPU) == 0)
         status = {"allocation": {"devices": {"results": [{"request": "gpus"}]}}}
-        api.put(CLAIMS, "shared", namespace="team-a", spec=devices(2), status=status)
+        api.put(CLAIMS, "shared", namespace="team-a", spec=devices(2, version), status=status)
         await until(lambda: charged() == 4)
         for uid in "abc":
             place.remove_pod(uid)
@@ -96,7 +112,29 @@ async def test_a_pod_group_says_in_which_domain_its_gang_is(api, feed, place):
 
 
 async def test_a_server_without_these_kinds_has_none_and_does_not_block_startup(api, feed, place):
-    api.missing.update((CLASSES, CLAIMS, TEMPLATES, SLICES, GROUPS))
+    only(api)
+    api.missing.add(GROUPS)
     async with feeding(feed):
         await until(lambda: feed.readiness() is None)
     assert place.usage("team-a").total == 0
+
+
+async def test_an_upgrade_that_moves_the_kinds_to_another_version_loses_nothing(api, feed, place):
+    claims_before, claims_after = paths("v1beta1")[1], paths("v1")[1]
+
+    def known():
+        return ClaimKey("claim", "team-a", "other") in place.claims
+
+    only(api, "v1beta1")
+    before = api.put(claims_before, "other", namespace="team-a", spec=devices(2, "v1beta1"))
+    async with feeding(feed):
+        await until(known)
+        same = {"uid": before["metadata"]["uid"]}
+        api.put(claims_after, "other", namespace="team-a", metadata=same, spec=devices(3))
+        asked = len(api.asked)
+        only(api, "v1")
+        api.disturb(End())
+        await until(lambda: any(each.path == claims_after for each in api.asked[asked:]))
+        await until(lambda: feed.readiness() is None and known())
+        api.delete(claims_after, "other", namespace="team-a")
+        await until(lambda: not known())

@@ -8,9 +8,10 @@ import pytest
 from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import FAST, until
 from webhook.cluster.writes.crd_installer import CrdInstaller
+from webhook.kube.ledger.definition import definition as definition_of
 
 PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-MANIFEST = {"metadata": {"name": "things.fairgate.dev"}, "spec": {"group": "fairgate.dev"}}
+MANIFEST = definition_of("Thing", "things", {"type": "object", "properties": {"ledger": {"type": "string"}}})
 ESTABLISHED = {"conditions": [{"type": "NamesAccepted", "status": "True"}, {"type": "Established", "status": "True"}]}
 
 
@@ -29,18 +30,29 @@ async def ensuring(definition):
 
 
 async def test_an_established_definition_is_not_changed(api, definition):
-    api.put(PATH, "things.fairgate.dev", spec={"group": "an older one"}, status=ESTABLISHED)
+    api.put(PATH, "things.fairgate.dev", spec=MANIFEST["spec"], status=ESTABLISHED)
     await definition.ensure()
     assert definition.problem is None
     assert api.count("post") == 0
 
 
+async def test_one_that_would_lose_fields_is_reported_until_an_admin_has_replaced_it(api, definition, ensuring):
+    older = definition_of("Thing", "things", {"type": "object"})
+    api.put(PATH, "things.fairgate.dev", spec=older["spec"], status=ESTABLISHED)
+    await until(lambda: "things.fairgate.dev is not this version's: it lacks the fields ledger" in definition.problem)
+    assert "an admin can apply it: `fairgate manifests` prints it" in definition.problem
+    assert {asked.verb for asked in api.asked} == {"get"}
+    api.put(PATH, "things.fairgate.dev", spec=MANIFEST["spec"], status=ESTABLISHED)
+    await asyncio.wait_for(ensuring, 5)
+    assert definition.problem is None
+
+
 async def test_a_missing_definition_is_created_and_awaited(api, definition, ensuring):
     await until(lambda: api.count("get") >= 2)
     assert api.objects[PATH]["/things.fairgate.dev"]["spec"] == MANIFEST["spec"]
-    api.put(PATH, "things.fairgate.dev", status={"conditions": None})
+    api.put(PATH, "things.fairgate.dev", spec=MANIFEST["spec"], status={"conditions": None})
     assert definition.problem is not None
-    api.put(PATH, "things.fairgate.dev", status=ESTABLISHED)
+    api.put(PATH, "things.fairgate.dev", spec=MANIFEST["spec"], status=ESTABLISHED)
     await asyncio.wait_for(ensuring, 5)
     assert definition.problem is None
 
@@ -51,5 +63,5 @@ async def test_without_the_right_to_create_it_the_problem_says_what_to_do(api, d
     await until(lambda: "an admin can apply it: `fairgate manifests` prints it" in (definition.problem or ""))
     assert f"the verb {'create' if verb == 'post' else 'get'} on customresourcedefinitions" in definition.problem
     api.always.clear()
-    api.put(PATH, "things.fairgate.dev", status=ESTABLISHED)
+    api.put(PATH, "things.fairgate.dev", spec=MANIFEST["spec"], status=ESTABLISHED)
     await asyncio.wait_for(ensuring, 5)

@@ -46,6 +46,8 @@ FIRST = {
         (exactly(), DeviceRequest((ClassCount(GPU, 1),))),
         (exactly(allocationMode="ExactCount", count=3), DeviceRequest((ClassCount(GPU, 3),))),
         (exactly(allocationMode="All"), DeviceRequest((ClassCount(GPU, ALL_DEVICES),))),
+        ({"name": "gpus", "deviceClassName": GPU, "count": 3}, DeviceRequest((ClassCount(GPU, 3),))),  # v1beta1
+        ({"name": "gpus"}, DeviceRequest((ClassCount("", 1),))),  # of a later version: not counted as none
         (exactly(count=2, adminAccess=True), DeviceRequest((ClassCount(GPU, 2),), is_admin=True)),
         (FIRST, DeviceRequest((ClassCount(GPU, 1), ClassCount(MIG, 4)))),
     ],

@@ -1,4 +1,4 @@
-"""Classes and slices of resource.k8s.io/v1 as core values."""
+"""Classes and slices of resource.k8s.io as core values."""
 
 import json
 from fractions import Fraction
@@ -88,7 +88,8 @@ def test_a_slice_has_qualified_attributes_and_no_tainted_devices():
     )
 
 
-def test_a_slice_has_the_sizes_of_devices_that_claims_may_share():
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_a_slice_has_the_sizes_of_devices_that_claims_may_share(version):
     spec = {
         "driver": GPU,
         "nodeName": "n0",
@@ -100,8 +101,11 @@ def test_a_slice_has_the_sizes_of_devices_that_claims_may_share():
                 "capacity": {"memory": {"value": "80Gi"}, "cores": {"value": "?"}},
             },
             {"name": "gpu-1", "capacity": {"memory": {"value": "80Gi"}}},
+            {"name": "gpu-2", "taints": [{"effect": "NoExecute"}]},
         ],
     }
+    if version == "v1beta1":
+        spec["devices"] = [{"name": each.pop("name"), "basic": each} for each in spec["devices"]]
     found = dra_devices.to_slice(read(dra_devices.ResourceSlice, spec=spec))
     assert len(found.devices) == 2
     assert found.sized == (SizedDevice("gpu-0", (("memory", Fraction(80 * 2**30)),)),)

@@ -202,6 +202,8 @@ def test_claims_are_read_by_name_by_template_and_with_their_group():
     manifest["status"] = {"resourceClaimStatuses": [{"name": "own", "resourceClaimName": "train-0-own-x7"}]}
     assert resident(manifest).claims == (own._replace(claim="train-0-own-x7"), shared)
     assert pod_of(b.pod()).claims == ()
+    alpha = b.pod(resourceClaims=[{"name": "own", "source": {"resourceClaimTemplateName": "two"}}])
+    assert pod_of(alpha).claims == (ClaimRef(entry="own"),), "of Kubernetes 1.30: refused as unknown, never free"
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def test_the_claims_webhook_is_called_on_allocation_and_fails_closed():
     hook = webhooks()["claims.fairgate.dev"]
     [rule] = hook["rules"]
     assert (rule["apiGroups"], rule["resources"]) == (["resource.k8s.io"], ["resourceclaims/status"])
+    assert rule["apiVersions"] == ["v1", "v1beta2", "v1beta1"]  # those before 1.34 serve no v1
     assert (rule["operations"], rule["scope"]) == (["UPDATE"], "Namespaced")
     assert hook["clientConfig"]["url"] == "https://127.0.0.1:8443/claims"
     assert (hook["failurePolicy"], hook["timeoutSeconds"], hook["sideEffects"]) == ("Fail", 5, "None")

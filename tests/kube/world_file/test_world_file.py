@@ -10,6 +10,7 @@ from webhook.core.model.pod import NamespaceFacts, PriorityTriple
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy
 from webhook.core.world.world import World
 from webhook.kube.world_file.world_file import WorldFileError, parse_world, read_world
+from webhook.kube.world_file.world_objects import kept_fields
 
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision", "labels": {"a": "b"}}}
 PRIORITY = {
@@ -96,6 +97,36 @@ def test_rejected_pods_use_nothing_and_close_their_node_as_of_the_latest_pod():
 def test_amounts_may_be_plain_numbers():
     text = "{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {allocatable: {cpu: 4, nvidia.com/gpu: 2}}}"
     assert parse("---\n" + text).nodes[0].allocatable == {"cpu": 4000, "nvidia.com/gpu": 2}
+
+
+DEVICE = {"attributes": {"type": {"string": "gpu"}}, "taints": [{"effect": "None"}]}
+REQUEST = {"deviceClassName": "gpu.nvidia.com", "count": 2, "selectors": []}
+
+
+@pytest.mark.parametrize(
+    ("version", "request_", "device"),
+    [
+        ("v1", {"name": "r", "exactly": REQUEST}, {"name": "d", **DEVICE}),
+        ("v1beta2", {"name": "r", "exactly": REQUEST}, {"name": "d", **DEVICE}),
+        ("v1beta1", {"name": "r", **REQUEST}, {"name": "d", "basic": DEVICE}),
+    ],
+)
+def test_claims_and_slices_of_each_version_are_kept_and_read(version, request_, device):
+    def made(kind, name, spec):
+        metadata = {"name": name, "namespace": "vision"}
+        return {"apiVersion": f"resource.k8s.io/{version}", "kind": kind, "metadata": metadata, "spec": spec}
+
+    pool = {"name": "n0", "generation": 1}
+    objects = (
+        made("ResourceClaim", "c", {"devices": {"requests": [request_]}}),
+        made("ResourceSlice", "s", {"driver": "gpu.nvidia.com", "nodeName": "n0", "pool": pool, "devices": [device]}),
+    )
+    kept = [kept_fields(each, annotations=frozenset()) for each in objects]
+    assert kept == list(objects), "all of it is read"
+    found = parse(yaml.safe_dump(listed(*kept)))
+    [claim], [(_, offered)] = found.claims, found.slices
+    assert [each.number for asked in claim.spec for each in asked.alternatives] == [2]
+    assert [each.attributes for each in offered.devices] == [{"gpu.nvidia.com/type": "gpu"}]
 
 
 def test_an_empty_list_is_an_empty_world():

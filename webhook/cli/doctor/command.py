@@ -46,10 +46,10 @@ class Options:
 def doctor(options: Options) -> None:
     """Check a whole installation: what is wrong, and what to do about it.
 
-    The checks: servers are ready and have a leader, the evictor has a leader, all have the same policy in force,
-    certificates are valid and trusted by the webhooks, webhooks and guards are registered as the policy requires, the
-    API server reaches Fairgate (a dry run creates a pod, which is not stored), no ledger is missing or behind, no pod
-    is too large to be evicted.
+    The checks: the API server is not too old, servers are ready and have a leader, the evictor has a leader, all
+    have the same policy in force, certificates are valid and trusted by the webhooks, webhooks and guards are
+    registered as the policy requires, the API server reaches Fairgate (a dry run creates a pod, which is not
+    stored), no ledger is missing or behind, no pod is too large to be evicted.
 
     The ClusterRole fairgate-viewer is enough for all but the dry run, which needs the right to create pods in a
     namespace, and the sizes of pods, which need the right to list them. Checks for which you lack a right are reported

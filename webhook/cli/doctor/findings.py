@@ -14,6 +14,7 @@ INCOMPLETE: Final = 2
 class Check(StrEnum):
     """The checks in display order."""
 
+    KUBERNETES = "kubernetes"
     SERVER = "server"
     LEADER = "leader"
     EVICTOR = "evictor"

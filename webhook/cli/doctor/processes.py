@@ -185,13 +185,18 @@ def check_ledger(
 
 
 def check_nodes(found: Iterable[Process]) -> list[Finding]:
-    """Check that no node rejects the pods that it gets, by the leader's report; without a leader there is no result."""
+    """Check that no node rejects the pods that it gets, by the leader's report; without a leader there is no result.
+
+    Nodes that operators change take no new pods meanwhile, which is no problem.
+    """
     leaders = [each.report for each in found if each.report.leading]
     if not leaders:
         return []
     rejecting = [text for report in leaders for text in report.rejecting]
     remedy = "see `kubectl describe node` and kubelet's log there: cordon the node until its devices are repaired"
-    return wrong(Check.NODES, rejecting, remedy) or ok(Check.NODES, "no node rejects the pods that it gets")
+    maintained = ", ".join(text for report in leaders for text in report.maintained)
+    text = "no node rejects the pods that it gets" + (f"; in maintenance: {maintained}" if maintained else "")
+    return wrong(Check.NODES, rejecting, remedy) or ok(Check.NODES, text)
 
 
 def _team(ledger: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Checks of the registration in the API server: webhooks, guards, certificates, and whether a server is reachable."""
+"""Checks of the API server and the registration there: version, webhooks, guards, certificates, a reachable server."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -13,12 +13,14 @@ from webhook.cli.doctor.findings import Check, Finding, missing_right, ok, skipp
 from webhook.cli.doctor.processes import Process
 from webhook.cli.formatting import plural
 from webhook.cluster.reads.installation import ReadForbidden, ReadResult, ReadValue
+from webhook.core.model.names import UNASSIGNED, Namespace
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.core.model.text import printable
 from webhook.kube.objects import keys
+from webhook.kube.objects.server_version import ServerVersion, why_too_old
 from webhook.kube.registration import installation
 from webhook.kube.registration.installation import Probe, ProbeOutcome, WebhookEndpoint
-from webhook.kube.registration.registration_sync import excluding_labels
+from webhook.kube.registration.registration_sync import excluding_keys
 
 _APPLY: Final = "apply what `fairgate manifests` prints, or `helm upgrade`; docs/operations.md#the-webhooks"
 _LATE_SHARE: Final = 6
@@ -27,6 +29,17 @@ _NAMED: Final = 5
 """Namespaces of a team that a finding names."""
 
 _Json = dict[str, Any]
+
+
+def check_kubernetes(version: ServerVersion | None) -> list[Finding]:
+    """Check that the API server is not too old."""
+    check = Check.KUBERNETES
+    if version is None:
+        text = "not checked: the API server's version cannot be read"
+        return unknown(check, text, "the ClusterRole system:public-info-viewer grants it")
+    if why := why_too_old(version):
+        return wrong(check, [why], "docs/versions.md")
+    return ok(check, str(version))
 
 
 def check_webhooks(
@@ -46,19 +59,26 @@ def check_webhooks(
         return skipped(check, "the policy is off, and nothing is registered")
     present = [each for each in existing.values() if each is not None]
     text = f"{plural(sum(len(each['webhooks']) for each in present), 'webhook')}, up to date with the policy"
-    labels = excluding_labels(present)
+    labels = ", ".join(excluding_keys(present))
     if not labels:
         return ok(check, text)
+    text += f"; others exclude namespaces by {labels}"
     if isinstance(namespaces, ReadForbidden):
-        return unknown(check, f"{text}; others exclude namespaces by {', '.join(labels)}", f"grant {namespaces.right}")
+        return missing_right(check, namespaces.right, role=keys.VIEWER)
     left_out = installation.unreviewed_namespaces(policy, present, namespaces.value or [])
+    if of_no_team := left_out.pop(UNASSIGNED, []):
+        text += f", of no team {_named(of_no_team)}"
     problems = [
         f"pods in {plural(len(names), 'namespace')} of team {team} are not reviewed, as others exclude these by labels "
-        f"{', '.join(labels)}: {', '.join(names[:_NAMED])}{', …' if len(names) > _NAMED else ''}"
+        f"{labels}: {_named(names)}"
         for team, names in left_out.items()
     ]
     remedy = "remove the label from the namespaces, or have the control plane leave the webhooks alone"
-    return wrong(check, problems, remedy) or ok(check, f"{text}; others exclude namespaces by {', '.join(labels)}")
+    return wrong(check, problems, remedy) or ok(check, text)
+
+
+def _named(names: list[Namespace]) -> str:
+    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
 
 
 def check_guards(

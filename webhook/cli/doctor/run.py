@@ -96,7 +96,7 @@ def judge(observed: Observations) -> list[Finding]:
     """Run every check on what was read."""
     evidence, policy = observed.evidence, observed.policy
     now = evidence.now if evidence.now is not None else time.time()
-    findings: list[Finding] = []
+    findings = registration.check_kubernetes(evidence.version)
     servers: tuple[processes.Process, ...] = ()
     processes_alive: tuple[processes.Process, ...] = ()
     if isinstance(evidence.replicas, ReadForbidden):

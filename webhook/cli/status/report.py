@@ -92,7 +92,12 @@ class NodeReport(msgspec.Struct, omit_defaults=True):
 
     name: str
     model: Annotated[str, msgspec.Meta(description="empty if the node has no label for it")]
-    state: Annotated[str, msgspec.Meta(description="empty, or why it takes no pods: not ready, cordoned")]
+    state: Annotated[
+        str,
+        msgspec.Meta(
+            description="empty, or why it takes no pods: not ready, cordoned, its GPUs or driver are being changed"
+        ),
+    ]
     gpus: list[DeviceGroupReport]
     rejecting: Annotated[list[RejectingReport], msgspec.Meta(description="left out if it rejects no pods")] = []
     held: Annotated[

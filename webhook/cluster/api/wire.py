@@ -14,11 +14,12 @@ class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class ListPage(msgspec.Struct, frozen=True):
-    """One page of a list. Some APIs write null for an empty list."""
+class ListPage(msgspec.Struct, frozen=True, rename="camel"):
+    """One page of a list. Some APIs write null for an empty list. Its version is that of its items, which omit it."""
 
     metadata: ListMeta
     items: list[msgspec.Raw] | None = None
+    api_version: str = ""
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):

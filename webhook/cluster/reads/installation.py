@@ -10,15 +10,17 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.ledger.team_ledger_client import PATH as LEDGERS
 from webhook.cluster.reads.listing import list_objects, names_of_large
+from webhook.cluster.reads.server_version import read_version
 from webhook.cluster.writes.reports import read_report
 from webhook.core.model.policy import Policy
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import Report
 from webhook.kube.objects import keys
 from webhook.kube.objects.bounds import EVICTABLE_BYTES
+from webhook.kube.objects.server_version import ServerVersion
 from webhook.kube.registration import installation
 from webhook.kube.registration.installation import Probe
-from webhook.kube.registration.registration_sync import GUARD, PLURALS, excluding_labels
+from webhook.kube.registration.registration_sync import GUARD, PLURALS, excluding_keys
 from webhook.kube.registration.viewer_role import GUARDS
 from webhook.kube.world_file.world_objects import WorldKind
 
@@ -49,7 +51,8 @@ ReadResult = ReadValue[T] | ReadForbidden
 class InstallationState:
     """The state of an installation. `now` is the API server's time of day.
 
-    `namespaces` are read where labels exclude some from the webhooks (`excluding_labels`), and empty otherwise.
+    `namespaces` are read where others exclude some from the webhooks (`excluding_keys`), and empty otherwise.
+    `version` is None if it cannot be read.
     """
 
     now: float | None
@@ -62,6 +65,7 @@ class InstallationState:
     deployments: ReadResult[list[_Json]]
     large_pods: ReadResult[list[str]]
     namespaces: ReadResult[list[_Json]]
+    version: ServerVersion | None
 
 
 async def read_installation(connection: ApiConnection) -> InstallationState:
@@ -81,7 +85,7 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
         "list pods", names_of_large(connection, "/api/v1/pods", over=EVICTABLE_BYTES, label=keys.TEAM)
     )
     namespaces: ReadResult[list[_Json]] = ReadValue([])
-    if excluding_labels(part.value for part in configurations.values() if isinstance(part, ReadValue) and part.value):
+    if excluding_keys(part.value for part in configurations.values() if isinstance(part, ReadValue) and part.value):
         listed = list_objects(connection, WorldKind("Namespace", keys.CORE_API, "/api/v1/namespaces"))
         namespaces = await _part("list namespaces", listed)
     return InstallationState(
@@ -95,6 +99,7 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
         deployments=deployments,
         large_pods=large_pods,
         namespaces=namespaces,
+        version=await read_version(connection),
     )
 
 

@@ -199,6 +199,6 @@ async def _selected(
     connection: ApiConnection, path: str, choose: Callable[[bytes], T | None], **selectors: str
 ) -> list[T]:
     found: list[T] = []
-    async for items in pages(connection, path, selectors):
-        found += [each for each in (choose(bytes(item)) for item in items) if each is not None]
+    async for page in pages(connection, path, selectors):
+        found += [each for each in (choose(bytes(item)) for item in page.items or ()) if each is not None]
     return found

@@ -25,6 +25,7 @@ from webhook.cluster.watch.time_slice import TimeSlice
 from webhook.cluster.watch.watch_position import WatchPosition
 from webhook.cluster.watch.watched_kind import T, WatchedKind
 from webhook.kube.objects.bounds import LARGE_BYTES
+from webhook.kube.objects.served_paths import served_paths
 
 _FROM_ALL: Final = MappingProxyType({"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"})
 _RAW_EVENT: Final = msgspec.json.Decoder(WatchEvent[msgspec.Raw])
@@ -55,6 +56,8 @@ class Watch(Generic[T]):
         self._event: msgspec.json.Decoder[WatchEvent[T]] = msgspec.json.Decoder(WatchEvent[kind.item])  # type: ignore[name-defined]
         self._store = ObjectStore(kind)
         self._position = WatchPosition()
+        self._paths = served_paths(kind.path)  # the first is in use
+        self._missing = 0  # how many of them the server did not have, in a row
         self._start = ""  # the version at which the watch began
         self._unseen: set[str] | None = None  # during a list: the keys that it has not contained yet
         self._opened: float | None = None  # loop time at which the watch began
@@ -95,8 +98,7 @@ class Watch(Generic[T]):
                     await self._list_and_follow()
             except ClusterError as error:
                 if isinstance(error, ApiError) and error.is_missing and self.kind.is_optional:
-                    await self._apply_missing_api()
-                    await asyncio.sleep(self._pace.missing_api_backoff)
+                    await self._try_other_version()
                     continue
                 retry_after = self._note(error)
             failures = self._failures(failures)
@@ -160,7 +162,7 @@ class Watch(Generic[T]):
         if token:
             params["continue"] = token
         action, seconds = f"list {self.kind.name}", self._pace.list_timeout
-        return await list_page(self._connection, self.kind.path, params, action=action, read_seconds=seconds)
+        return await list_page(self._connection, self._paths[0], params, action=action, read_seconds=seconds)
 
     async def _finish_list(self, version: str, unseen: set[str]) -> None:
         """Remove the objects that the complete list did not contain."""
@@ -175,6 +177,7 @@ class Watch(Generic[T]):
         self._set_following()
 
     def _set_following(self) -> None:
+        self._missing = 0
         self._opened = self._now()
         self.last_contact = self._opened
         self.problem, self.is_forbidden = None, False
@@ -189,7 +192,7 @@ class Watch(Generic[T]):
             "timeoutSeconds": str(self._pace.lifetime()),
         }
         async with self._connection.get(
-            self.kind.path, params, action=f"watch {self.kind.name}", read_seconds=self._pace.watch_timeout
+            self._paths[0], params, action=f"watch {self.kind.name}", read_seconds=self._pace.watch_timeout
         ) as response:
             if self._unseen is None:
                 self._set_following()
@@ -271,6 +274,14 @@ class Watch(Generic[T]):
             key = any_object(raw).key
             self._store.reject(key, error, bytes(raw))
             return key
+
+    async def _try_other_version(self) -> None:
+        """Go on to the next version of the API; a server that has none of them is asked again later."""
+        self._paths = (*self._paths[1:], self._paths[0])
+        self._missing += 1
+        if self._missing % len(self._paths) == 0:
+            await self._apply_missing_api()
+            await asyncio.sleep(self._pace.missing_api_backoff)
 
     async def _apply_missing_api(self) -> None:
         """Treat an API that the server does not have as a complete, empty list."""

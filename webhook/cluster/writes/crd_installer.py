@@ -1,4 +1,4 @@
-"""Installs one CustomResourceDefinition if it is missing."""
+"""Installs one CustomResourceDefinition if it is missing; one that does not fit is reported."""
 
 import asyncio
 import json
@@ -11,6 +11,7 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.one_object import read
 from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
+from webhook.kube.ledger.definition import why_unfit
 
 _PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLL_SECONDS: Final = 0.1
@@ -28,6 +29,7 @@ class _Status(msgspec.Struct):
 
 
 class _Definition(msgspec.Struct):
+    spec: dict[str, Any]
     status: _Status = msgspec.field(default_factory=_Status)
 
     @property
@@ -40,7 +42,10 @@ _definition: Final = msgspec.json.Decoder(_Definition)
 
 @dataclass(slots=True)
 class CrdInstaller:
-    """A required CustomResourceDefinition. `problem` is why it is missing, None once it is established."""
+    """A required CustomResourceDefinition. `problem` is why it is missing or unfit, None once it is established.
+
+    One of another version, or of another product, is never changed: that is for an admin to do.
+    """
 
     connection: ApiConnection
     manifest: dict[str, Any]
@@ -67,6 +72,9 @@ class CrdInstaller:
                 await self._create()
                 continue
             if found.is_established:
+                if (why := why_unfit({"spec": found.spec}, self.manifest)) is not None:
+                    name = self.manifest["metadata"]["name"]
+                    raise ClusterError(f"the CustomResourceDefinition {name} is not this version's: {why}")
                 return
             await asyncio.sleep(_POLL_SECONDS)
 

@@ -30,7 +30,7 @@ from webhook.core.quota.limits import (
     tier_for,
     violations,
 )
-from webhook.core.quota.team import user_of
+from webhook.core.quota.team import exempt_reason, user_of
 from webhook.core.quota.tenancy import Tenancy
 from webhook.core.quota.usage import EMPTY_USAGE, TeamUsage
 from webhook.core.tiers.borrowed_claims import borrowed_claim
@@ -179,7 +179,7 @@ def assess(pod: Pod, requester: Requester, world: World, *, node: Node | None = 
         return _decided_early(pod, tenancy, None, Retry(lost))
     user = user_of(pod, requester, tenancy.facts, world.policy, home=_home(requester, world))
     if tenancy.is_exempt:
-        why = Reason(Code.EXEMPT, "namespace {namespace} is exempt: only counted", {"namespace": pod.namespace})
+        why = exempt_reason(tenancy.facts, world.policy)
         return _decided_early(pod, tenancy, user, _counted(pod, tenancy, user, why))
     if pod.handling is _MIRROR and requester.is_kubelet:
         why = Reason(Code.COUNTED_ONLY, "a static pod that runs already: only counted")

@@ -26,6 +26,7 @@ from webhook.core.model.statement import Statement
 from webhook.core.quota.in_flight import Alive
 from webhook.core.quota.limit_text import Request
 from webhook.core.quota.limits import Account, applied_limits, model_violation, violations
+from webhook.core.quota.team import exempt_reason
 from webhook.core.world.world import World
 
 
@@ -46,8 +47,7 @@ def judge_allocation(request: Allocation, world: World) -> Decision:
     """Return whether the pod charged for the claim was admitted with at least as many GPUs, as a decision."""
     policy, tenancy = world.policy, world.tenancy(request.key.namespace)
     if tenancy.is_exempt:
-        facts = {"namespace": request.key.namespace}
-        return NotApplicable(Reason(Code.EXEMPT, "namespace {namespace} is exempt: only counted", facts))
+        return NotApplicable(exempt_reason(tenancy.facts, policy))
     worth = world.claims.classes.worth(request.devices, policy, is_admin=tenancy.has_admin_access)
     if worth.unknown and policy.defaults.unknown_gpu is UnknownGpu.REJECT:
         return Deny(tuple(unknown_gpu(name, policy) for name in dict.fromkeys(worth.unknown)))

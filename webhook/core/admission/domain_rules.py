@@ -164,7 +164,7 @@ def _may_change(pod: Pod, key: str | None, team: TeamName, world: World) -> bool
     labeled = () if key is None else (Requirement(key, Operator.EXISTS),)
     return any(
         pool.is_autoscaled
-        or world.absent_nodes.capable_count(
+        or world.absent_nodes.capable(
             pod.demand, world.pools.joined(pod.constraints, pool).joined(requirements=labeled, tolerations=EVERY_TAINT)
         )
         for pool in allowed_pools(pod, team, world).allowed

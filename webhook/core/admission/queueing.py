@@ -14,7 +14,7 @@ from webhook.core.admission.ignored_requests import ignored_requests
 from webhook.core.admission.node_choice import ChargedChoice, choose
 from webhook.core.admission.objections import objections, reasons_against
 from webhook.core.admission.pools import may_grow
-from webhook.core.admission.unplaced import has_rejecting_room, without_room
+from webhook.core.admission.unplaced import has_closed_room, without_room
 from webhook.core.model import decision_annotation
 from webhook.core.model.amount import ONE_GPU, Limit, Units, Unlimited, format_gpus
 from webhook.core.model.decision import Admit, Deny, NotApplicable, Queue, Retry
@@ -98,14 +98,14 @@ def queue_for_room(assessed: Assessment, admit: Admit, world: World) -> Queue | 
 def waits_for_room(assessed: Assessment, world: World) -> bool:
     """Whether a pod that finds no room waits in line, and not in kube-scheduler.
 
-    Whatever policy says, it does where only nodes have room that reject the pods of its team: kube-scheduler would send
-    it there at once, and the pod that replaces it as well.
+    Whatever policy says, it does where only nodes have room that reject the pods of its team, or that an operator
+    changes: kube-scheduler would send it there at once, and the pod that replaces it as well.
     """
     if may_grow(assessed.pools.allowed):
         return False
     if world.policy.on_no_room(assessed.team) is OnNoRoom.QUEUE:
         return True
-    return has_rejecting_room(assessed.pod, assessed.pools.allowed, world, team=assessed.team.name)
+    return has_closed_room(assessed.pod, assessed.pools.allowed, world, team=assessed.team.name)
 
 
 def queue_behind_others(assessed: Assessment, world: World) -> Queue | Deny | None:
@@ -193,6 +193,7 @@ def _may_wait(assessed: Assessment, world: World) -> bool:
     return (
         can_queue(team, world.policy)
         or team.name in world.rejecting_nodes.records
+        or bool(world.maintained)
         or bool(pod.foreign_gates)
         or (pod.gang is not None and pod.gang.is_requested)
         or may_wait_for_borrowers(assessed)

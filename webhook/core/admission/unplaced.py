@@ -9,13 +9,20 @@ exclude may wait.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from webhook.core.admission.maintained import (
+    maintained_among,
+    maintenance,
+    of_unknown_devices,
+    unmarked_among,
+    with_maintained,
+)
 from webhook.core.admission.pools import EVERY_TAINT, may_grow, membership
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import PODS, ResourceName, TeamName
+from webhook.core.model.names import PODS, NodeName, ResourceName, TeamName
 from webhook.core.model.pod import Handling, Pod
 from webhook.core.model.policy import Mode, Pool
 from webhook.core.model.reason import Code, Reason
-from webhook.core.model.selector import HELD, Toleration
+from webhook.core.model.selector import AMD_PARTITIONING, HELD, Toleration
 from webhook.core.model.statement import Resource, Statement
 from webhook.core.placement.rejecting_nodes import ClosedNode
 from webhook.core.world.world import World
@@ -23,7 +30,7 @@ from webhook.core.world.world import World
 _TEMPORARY: Final = tuple(
     Toleration(key=key, exists=True)
     for key in (
-        HELD,
+        *(HELD, AMD_PARTITIONING),
         *(f"node.kubernetes.io/{state}" for state in ("not-ready", "unreachable", "unschedulable")),
         *(f"node.kubernetes.io/{what}-pressure" for what in ("memory", "disk", "pid")),
         "node.kubernetes.io/network-unavailable",
@@ -69,10 +76,20 @@ def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World, 
         able_then = Statement("{nodes:node} could hold it with all of their devices", {"nodes": _number(lessened)})
         return _no_room_now(_lessened(pod.demand, lessened, world), able_then)
     if closed := _closed(pod, pools, world):
-        return _no_room_now(_CLOSED, Statement(_WHEN_FREE, {"nodes": _number(closed)}))
+        short = with_maintained(_CLOSED, closed, world)
+        return _no_room_now(short, Statement(_WHEN_FREE, {"nodes": _number(closed)}))
     if left := _recently_left(pod, pools, world):
-        words = "{nodes:node} that could hold it left, or offered more, within the last hour"
-        return _no_room_now(_LEFT, Statement(words, {"nodes": left}))
+        there = maintained_among(_present(left, world), world)
+        short = maintenance(there, world) if there else _LEFT
+        words = (
+            "{nodes:node} that could hold it offered more before"
+            if there
+            else "{nodes:node} that could hold it left, or offered more, within the last hour"
+        )
+        return _no_room_now(short, Statement(words, {"nodes": len(left)}))
+    if unknown := of_unknown_devices(-1, world):
+        words = "what {nodes:node} will offer then is not known"
+        return _no_room_now(maintenance(unknown, world), Statement(words, {"nodes": _number(unknown)}))
     return Reason(Code.NEVER_FITS, *never_fits(pod, pools, world))
 
 
@@ -93,15 +110,15 @@ def without_room(reason: Reason) -> Statement:
     return Statement("{short}; {hope}", reason.facts)
 
 
-def has_rejecting_room(pod: Pod, pools: tuple[Pool, ...], world: World, *, team: TeamName) -> bool:
-    """Whether a node has room that is closed to the team since it rejects pods: kube-scheduler would use it."""
-    if not world.rejecting_nodes.records:
-        return False
-    closed = world.rejecting_nodes.avoided(team, world.fleet).closed
+def has_closed_room(pod: Pod, pools: tuple[Pool, ...], world: World, *, team: TeamName) -> bool:
+    """Whether kube-scheduler would use room that Fairgate does not: on nodes that reject pods, or in maintenance."""
+    closed = unmarked_among(-1, world)
+    if world.rejecting_nodes.records:
+        closed |= world.rejecting_nodes.avoided(team, world.fleet).closed & world.fleet.open_bits
     slots = 0
-    for pool in pools:
+    for pool in pools if closed else ():
         slots |= world.fleet.matching(world.pools.joined(pod.constraints, pool))
-    return bool(world.fleet.with_room(pod.demand, slots & closed & world.fleet.open_bits))
+    return bool(slots) and bool(world.fleet.with_room(pod.demand, slots & closed))
 
 
 def never_refusal(pod: Pod, pools: tuple[Pool, ...], world: World) -> Reason | None:
@@ -115,7 +132,7 @@ def never_refusal(pod: Pod, pools: tuple[Pool, ...], world: World) -> Reason | N
     if not all(world.fleet.offers(name) or world.absent_nodes.offers(name) for name, _ in pod.demand.requests):
         return None
     reach = _reach(pod, pools, world)
-    if not reach.members or reach.able or _recently_left(pod, pools, world):
+    if not reach.members or reach.able or _recently_left(pod, pools, world) or of_unknown_devices(-1, world):
         return None
     words = "{why}; where an autoscaler brings such nodes, the admin marks their pool autoscaled"
     return Reason(Code.NEVER_FITS, words, {"why": never_fits(pod, pools, world)})
@@ -164,16 +181,19 @@ def _closed(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
     return fleet.could_hold(pod.demand, matching)
 
 
-def _recently_left(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
-    return max(
-        (
-            world.absent_nodes.capable_count(
-                pod.demand, world.pools.joined(pod.constraints, pool).joined(tolerations=EVERY_TAINT)
-            )
-            for pool in pools
-        ),
-        default=0,
-    )
+def _recently_left(pod: Pod, pools: tuple[Pool, ...], world: World) -> list[NodeName]:
+    found: dict[NodeName, None] = {}
+    for pool in pools:
+        constraints = world.pools.joined(pod.constraints, pool).joined(tolerations=EVERY_TAINT)
+        found.update(dict.fromkeys(world.absent_nodes.capable(pod.demand, constraints)))
+    return list(found)
+
+
+def _present(names: Iterable[NodeName], world: World) -> int:
+    slots = 0
+    for name in names:
+        slots |= world.fleet.bit(name)
+    return slots
 
 
 def _where(pools: tuple[Pool, ...]) -> Statement:
@@ -185,19 +205,27 @@ def _where(pools: tuple[Pool, ...]) -> Statement:
 
 def _why_not(demand: Demand, able: int, team: TeamName, world: World) -> Statement:
     """Return what keeps a pod off the nodes with capacity for it."""
-    if not world.rejecting_nodes.records:
+    closed = world.rejecting_nodes.avoided(team, world.fleet).closed if world.rejecting_nodes.records else 0
+    maintained = maintained_among(able, world)
+    rejecting = able & closed & ~maintained
+    others: tuple[Statement, ...] = (_rejecting(rejecting, team, world),) if rejecting else ()
+    if maintained:
+        others = (*others, maintenance(maintained, world))
+    rest = able & ~(rejecting | maintained)
+    if not others:
         return _short(demand, able, world)
-    rejecting = able & world.rejecting_nodes.avoided(team, world.fleet).closed
-    if not rejecting:
-        return _short(demand, able, world)
-    node = world.fleet.names_of(rejecting & -rejecting)[0]
-    said = rejections(each for each in world.rejecting_nodes.on(node) if each.team == team)
-    if (number := _number(rejecting)) > 1:
-        said = Statement("{rejections}, as {nodes:other node} did", {"rejections": said, "nodes": number - 1})
-    rest = able & ~rejecting
     if not rest:
+        return others[0] if len(others) == 1 else Statement("{others:and}", {"others": others})
+    return Statement("{short}, and {others:and}", {"short": _short(demand, rest, world), "others": others})
+
+
+def _rejecting(slots: int, team: TeamName, world: World) -> Statement:
+    """Return what the first of the nodes did that reject the team's pods."""
+    node = world.fleet.names_of(slots & -slots)[0]
+    said = rejections(each for each in world.rejecting_nodes.on(node) if each.team == team)
+    if (number := _number(slots)) == 1:
         return said
-    return Statement("{short}, and {rejections}", {"short": _short(demand, rest, world), "rejections": said})
+    return Statement("{rejections}, as {nodes:other node} did", {"rejections": said, "nodes": number - 1})
 
 
 def rejections(found: Iterable[ClosedNode]) -> Statement:
@@ -233,7 +261,11 @@ def _short(demand: Demand, able: int, world: World) -> Statement:
 
 
 def _lessened(demand: Demand, slots: int, world: World) -> Statement:
-    """Return what the first of these nodes offers less of now than it has: `gpu-0 offers 0 of 8 nvidia.com/gpu now`."""
+    """Return what the first of these nodes offers less of now than it has: `gpu-0 offers 0 of 8 nvidia.com/gpu now`.
+
+    One that an operator changes goes first.
+    """
+    slots = maintained_among(slots, world) or slots
     name = world.fleet.names_of(slots & -slots)[0]
     node = world.fleet.get(name)
     offered, at_best = ({}, {}) if node is None else (node.allocatable, node.at_best)
@@ -242,6 +274,10 @@ def _lessened(demand: Demand, slots: int, world: World) -> Statement:
         for each, _ in demand.requests
         if (most := at_best.get(each)) is not None
     )
+    if (what := world.maintained.get(name)) is not None:
+        return Statement(
+            "node {node} offers {offers} now: its {what}", {"node": name, "offers": listed, "what": what.value}
+        )
     return Statement("node {node} offers {offers} now", {"node": name, "offers": listed})
 
 

@@ -273,7 +273,6 @@ def _team(team: Team, book: TeamUsage, *, holders: int) -> TeamRow:
 
 def node_row(node: Node, pods: Iterable[Resident], world: World) -> NodeRow:
     """Return the GPUs of a node; `pods` are those on it."""
-    state = "not ready" if not node.is_ready else "cordoned" if node.is_cordoned else ""
     on_node = sorted(pods, key=lambda pod: (pod.namespace, pod.name))
     held = {resource for pod in on_node for resource, _ in pod.demand.held if resource in world.policy.resources}
     groups = (
@@ -281,7 +280,7 @@ def node_row(node: Node, pods: Iterable[Resident], world: World) -> NodeRow:
         for resource in sorted({offer.resource for offer in node.offers(world.policy.resources)} | held)
     )
     rejecting = tuple(world.rejecting_nodes.on(node.name))
-    return NodeRow(node.name, node.model, state, tuple(groups), rejecting=rejecting, is_held=node.is_held)
+    return NodeRow(node.name, node.model, node.why_closed, tuple(groups), rejecting=rejecting, is_held=node.is_held)
 
 
 def _group(node: Node, resource: ResourceName, pods: list[Resident], world: World) -> DeviceGroup:

@@ -24,7 +24,7 @@ BEST: Final = 5
 
 
 class Exclusion(StrEnum):
-    """What excludes a node, the first that applies."""
+    """What excludes a node, the first that applies; others are texts of the node."""
 
     NOT_READY = "not ready"
     CORDONED = "cordoned"
@@ -126,6 +126,8 @@ class NodeSearch:
         bit = self.fleet.bit(node.name)
         if not node.is_ready:
             return Exclusion.NOT_READY
+        if node.maintenance is not None:
+            return node.maintenance
         if node.is_cordoned:
             return Exclusion.CORDONED
         if not filters.matching & bit:

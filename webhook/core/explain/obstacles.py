@@ -33,6 +33,8 @@ def obstacles(
 def _closed(node: Node) -> Iterator[str]:
     if not node.is_ready:
         yield "it is not ready"
+    if node.maintenance is not None:
+        yield f"its {node.maintenance}"
     if node.is_cordoned:
         yield "it is cordoned"
 

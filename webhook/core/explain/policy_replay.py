@@ -13,7 +13,7 @@ from typing import NamedTuple
 from webhook.core.admission.assessment import assess
 from webhook.core.admission.queueing import queue_for_limit, reasons_never_to_start
 from webhook.core.explain.queue_rows import QueueReader
-from webhook.core.model.decision import Deny, Queue
+from webhook.core.model.decision import Deny, NotApplicable, Queue
 from webhook.core.model.names import GpuModel, PoolName, TeamName, Uid
 from webhook.core.model.node import NO_MODEL
 from webhook.core.model.pod import CONTROLLER, Pod, Requester, Resident
@@ -36,8 +36,8 @@ class Running:
 class PolicyOutcome(NamedTuple):
     """The outcome of a policy for a pod: its team, its tier, the pool of its node; or why it would be refused.
 
-    `queued` is why it would wait in line. Without tier, refusal and `queued` the pod is only counted. No pool: it
-    waits, or its node is in no pool that it may use.
+    `queued` is why it would wait in line, `counted` why it is only counted. No pool: it waits, or its node is in no
+    pool that it may use.
     """
 
     team: TeamName
@@ -45,6 +45,7 @@ class PolicyOutcome(NamedTuple):
     pool: PoolName | None = None
     refusals: tuple[Reason, ...] = ()
     queued: Reason | None = None
+    counted: Reason | None = None
 
 
 def requester_of(pod: Pod, user: str) -> Requester:
@@ -108,8 +109,10 @@ def _outcome(running: Running, world: World) -> PolicyOutcome:
     node = None if resident.node is None else world.fleet.get(resident.node)
     assessed = assess(pod, requester_of(pod, resident.user or ""), world, node=node)
     if assessed.early_decision is not None:
-        refusals = assessed.early_decision.reasons if isinstance(assessed.early_decision, Deny) else ()
-        return PolicyOutcome(world.tenancy(pod.namespace).team_name, refusals=refusals)
+        early, team_name = assessed.early_decision, world.tenancy(pod.namespace).team_name
+        if isinstance(early, Deny):
+            return PolicyOutcome(team_name, refusals=early.reasons)
+        return PolicyOutcome(team_name, counted=early.reason if isinstance(early, NotApplicable) else None)
     pod, team, pools = assessed.pod, assessed.team, assessed.pools
     refusals = assessed.broken + (() if pools.refusal is None else (pools.refusal,))
     model: GpuModel | None = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -16,6 +17,13 @@ from webhook.core.model.selector import HELD, Taint
 NO_MODEL = GpuModel("")
 HOSTNAME: Final = "kubernetes.io/hostname"
 """The label by which pods are kept off single nodes: unlike a node's name, several fit into one expression."""
+
+
+class Maintenance(StrEnum):
+    """What an operator changes on a node at present, after "its". Until that is over, what it offers means nothing."""
+
+    PARTITIONING = "GPUs are being repartitioned"
+    DRIVER_UPGRADE = "driver is being upgraded"
 
 
 class Devices(NamedTuple):
@@ -48,7 +56,8 @@ class Node:
 
     `at_best` are the resources of which it offers fewer devices now than it has, with the number that it has: a device
     is unhealthy, or their plugin restarts. `devices_at_best` are its GPUs that are shared in parts, where the node
-    offers less of them now. `replicas` is the number of pieces of `nvidia.com/gpu` that make one GPU, where policy
+    offers less of them now. While an operator changes its GPUs (`maintenance`), it may offer none of what it had, and
+    then others. `replicas` is the number of pieces of `nvidia.com/gpu` that make one GPU, where policy
     counts by that. `created` is when the object was created, in Unix seconds, 0 where unknown: a node that is replaced
     may have the name of the one before.
     """
@@ -61,6 +70,7 @@ class Node:
     model_label: str = ""
     is_ready: bool = True
     is_cordoned: bool = False
+    maintenance: Maintenance | None = None
     devices: Devices = NO_DEVICES
     alias_of: Mapping[ResourceName, ResourceName] = field(default_factory=lambda: _NO_ALIASES)
     at_best: Mapping[ResourceName, int] = field(default_factory=lambda: NO_AMOUNTS)
@@ -114,4 +124,11 @@ class Node:
     @property
     def is_open(self) -> bool:
         """Whether new pods may be placed there at all."""
-        return self.is_ready and not self.is_cordoned
+        return self.is_ready and not self.is_cordoned and self.maintenance is None
+
+    @property
+    def why_closed(self) -> str:
+        """Return why no new pods are placed there, "" if they are."""
+        if self.is_open:
+            return ""
+        return "not ready" if not self.is_ready else self.maintenance or "cordoned"

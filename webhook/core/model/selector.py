@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 HELD: Final = "fairgate.dev/held"
 """Key of the taint on a node whose room the evictor reserves for certain pods."""
-
+AMD_PARTITIONING: Final = "amd-dcm"
+"""Key of the taint on a node while AMD's device config manager partitions its GPUs."""
 
 NODE_NAME_FIELD: Final = "metadata.name"
 """The only field that terms may match."""

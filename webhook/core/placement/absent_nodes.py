@@ -1,11 +1,12 @@
 """Nodes that left or shrank recently: a node that reboots, or whose device plugin restarts, comes back.
 
-Such a node is remembered for an hour, so that a pod that only this node could hold is not reported as one that never
-fits. A node counts by what it has at its best: its capacity says so while a device is unhealthy, and for five minutes
-after a device plugin is gone. A kubelet that restarts without the plugin, and a driver whose ResourceSlices are
-withdrawn, report nothing.
+Such a node is remembered for an hour, or until an operator has finished with it, so that a pod that only this node
+could hold is not reported as one that never fits. A node counts by what it has at its best: its capacity says so while
+a device is unhealthy, and for five minutes after a device plugin is gone. A kubelet that restarts without the plugin,
+and a driver whose ResourceSlices are withdrawn, report nothing.
 """
 
+from collections.abc import Container
 from dataclasses import replace
 from typing import Final
 
@@ -41,17 +42,24 @@ class AbsentNodes:
         if len(self._left_at) > _MAX_NODES:
             self._forget(next(iter(self._left_at)))
 
-    def tick(self, now: int) -> None:
-        """Forget nodes that have been absent for too long. A node is absent from the first tick after it left."""
+    def tick(self, now: int, maintained: Container[NodeName] = ()) -> None:
+        """Forget nodes that have been absent for too long. A node is absent from the first tick after it left.
+
+        Of nodes that are `maintained` the time does not run.
+        """
         for name, left_at in list(self._left_at.items()):
-            if left_at is None:
+            if left_at is None or name in maintained:
                 self._left_at[name] = now
             elif left_at + ABSENT_SECONDS <= now:
                 self._forget(name)
 
-    def capable_count(self, demand: Demand, constraints: Constraints) -> int:
-        """Return how many absent nodes could hold the demand if they were back, and empty."""
-        return self._fleet.with_capacity(demand, self._fleet.matching(constraints)).bit_count()
+    def get(self, name: NodeName) -> Node | None:
+        """Return a node as it was; None where it is not remembered."""
+        return self._fleet.get(name)
+
+    def capable(self, demand: Demand, constraints: Constraints) -> list[NodeName]:
+        """Return the absent nodes that could hold the demand if they were back, and empty."""
+        return self._fleet.names_of(self._fleet.with_capacity(demand, self._fleet.matching(constraints)))
 
     def offers(self, resource: ResourceName) -> bool:
         """Whether any absent node had this resource."""

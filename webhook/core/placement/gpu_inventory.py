@@ -18,10 +18,10 @@ from webhook.core.placement.gpu_index import GpuView
 class GpuInventory(NamedTuple):
     """The GPUs of one model under one resource name, in GPU units.
 
-    `closed` are on nodes that are cordoned or not ready; the other fields are about open nodes. `held` are free where
-    they are kept for waiting pods, `free` those that any pod may take. Of these, `fragmented` are useless to future
-    pods by the fragmentation measure; their share is the fragment rate of "Beware of Fragmentation". `largest` is free
-    for one pod on one node; `whole_nodes` have all of their GPUs free.
+    `closed` are on nodes that are cordoned, not ready or in maintenance; the other fields are about open nodes. `held`
+    are free where they are kept for waiting pods, `free` those that any pod may take. Of these, `fragmented` are
+    useless to future pods by the fragmentation measure; their share is the fragment rate of "Beware of Fragmentation".
+    `largest` is free for one pod on one node; `whole_nodes` have all of their GPUs free.
     """
 
     model: GpuModel

@@ -7,6 +7,7 @@ from typing import Final
 from webhook.core.model.names import Namespace, TeamName, User
 from webhook.core.model.pod import NamespaceFacts, Pod, Requester
 from webhook.core.model.policy import Policy, Team, UnknownUser, UserSource
+from webhook.core.model.reason import Code, Reason
 
 EXEMPT_LABEL: Final = "fairgate.dev/exempt"
 
@@ -48,6 +49,23 @@ def is_exempt(namespace: NamespaceFacts, policy: Policy) -> bool:
     return namespace.labels.get(EXEMPT_LABEL, "false") != "false" or any(
         fnmatchcase(namespace.name, glob) for glob in policy.exempt if not is_hidden(namespace.name)
     )
+
+
+def is_exempt_by_default(namespace: NamespaceFacts, policy: Policy) -> bool:
+    """Whether nothing exempts this namespace but that it has the name of a device operator's."""
+    if namespace.name not in policy.operator_namespaces or namespace.labels.get(EXEMPT_LABEL, "false") != "false":
+        return False
+    return not any(fnmatchcase(namespace.name, glob) for glob in policy.exempt_namespaces)
+
+
+def exempt_reason(namespace: NamespaceFacts, policy: Policy) -> Reason:
+    """Return why the pods of an exempt namespace are only counted."""
+    words = (
+        "namespace {namespace} is exempt by default, as a device operator's (exempt.operators): only counted"
+        if is_exempt_by_default(namespace, policy)
+        else "namespace {namespace} is exempt: only counted"
+    )
+    return Reason(Code.EXEMPT, words, {"namespace": namespace.name})
 
 
 def user_of(

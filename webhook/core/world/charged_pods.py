@@ -7,13 +7,14 @@ policy changes. The world translates events into these reasons.
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.core.dra.dra_claims import AS_IS, Claims, Instead, ResolvedDemand
 from webhook.core.life.pod_life import TERMS, Stage
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import reweighed
 from webhook.core.model.names import ANY_MODEL, DepartmentName, GpuModel, Namespace, ResourceName, TeamName, Uid
+from webhook.core.model.node import Node
 from webhook.core.model.pod import Handling, Pod, Resident
 from webhook.core.model.policy import Policy, Team
 from webhook.core.model.replicas import replicas_of
@@ -31,6 +32,13 @@ _STANDING: Final = frozenset({Handling.DAEMON_SET, Handling.MIRROR})
 """Pods that come with a node: no end of other pods makes their room free."""
 
 
+class _Kind(NamedTuple):
+    """What a pod's node has said of its GPUs while it had the pod: the model, and the slices; None for whole GPUs."""
+
+    model: GpuModel
+    slices: frozenset[ResourceName | None]
+
+
 class ChargedPods:
     """Pods with their room and charges.
 
@@ -46,6 +54,7 @@ class ChargedPods:
         self.usage: dict[TeamName, TeamUsage] = {}
         self.departments: dict[DepartmentName, DepartmentUsage] = {}
         self._promotions: dict[Uid, Evidence] = {}
+        self._kinds: dict[Uid, _Kind] = {}  # of pods whose nodes said something else before
         self._policy = policy
         self._tenancies = tenancies
         self._set_levels()
@@ -85,7 +94,7 @@ class ChargedPods:
             changed = self._join(record)
             record.pod = self._resolved(record.pod)
             self.recount(changed)
-        elif record.pod.slices or self.fleet.slices.slots:
+        elif self._may_be_sliced(record.pod):
             record.pod = self._resolved(record.pod)
         if not record.is_reserved:
             self._tenancies.note_pods(record.pod.namespace, are_there=True)
@@ -130,6 +139,7 @@ class ChargedPods:
     def remove(self, uid: Uid) -> None:
         """Remove a pod."""
         self._take_off(uid)
+        self._kinds.pop(uid, None)
         self.recount(self.claims.leave(uid))
 
     def recount(self, uids: Iterable[Uid]) -> None:
@@ -145,6 +155,17 @@ class ChargedPods:
             if usage is not None and entry is not None:
                 usage.release(uid)
             self._charge(record, None if entry is None else entry.charge._replace(gpus=pod.demand.gpus))
+
+    def keep_kind(self, before: Node) -> None:
+        """Keep what a node that changes has said of its GPUs, for the pods there: a kubelet has given them these.
+
+        While operators change a node it has no labels of a model, and then others.
+        """
+        for uid in self.pods.on_node(before.name) if before.model or before.slice else ():
+            if self.pods[uid].pod.node == before.name:
+                known = self._kinds.get(uid)
+                seen = frozenset((before.slice,))
+                self._kinds[uid] = _Kind(before.model, seen if known is None else known.slices | seen)
 
     def recharge(self, uids: Iterable[Uid]) -> None:
         """Charge pods again whose team, tier or GPU model may have changed."""
@@ -218,7 +239,7 @@ class ChargedPods:
         before, pod = self.pods.get(record.pod.uid), record.pod
         if before is None or before.node != record.node or before.pod.demand != pod.demand:
             return False
-        is_resolved = not (pod.claims or pod.demand.strange or pod.shares_by or pod.slices or self.fleet.slices.slots)
+        is_resolved = not (pod.claims or pod.demand.strange or pod.shares_by or self._may_be_sliced(pod))
         return is_resolved and pod.demand.per_device is None and not before.pod.claims
 
     def _replace(self, record: PodRecord, charge: Charge | None) -> None:
@@ -261,7 +282,14 @@ class ChargedPods:
             # replicas of a policy that does not count by them, or of nodes that are not known, may be whole GPUs
             numbers = map(replicas_of, pod.slices)
             return pod.slices if all(self.fleet.are_replicas(number) for number in numbers if number) else ()
-        return () if node.slice is None else (node.slice,)
+        kind = self._kinds.get(pod.uid)
+        if kind is None:
+            return () if node.slice is None else (node.slice,)
+        seen = kind.slices | {node.slice} if node.model or node.slice else kind.slices
+        return tuple(sorted(each for each in seen if each is not None)) if None not in seen else ()
+
+    def _may_be_sliced(self, pod: Resident) -> bool:
+        return bool(pod.slices or self.fleet.slices.slots or pod.uid in self._kinds)
 
     def _change_demand(self, record: PodRecord, pod: Resident) -> None:
         """Change the demand of a pod, and its room on its node."""
@@ -318,7 +346,8 @@ class ChargedPods:
         if team is None or not team.has_model_shares:
             return None
         if record.node is not None and (node := self.fleet.get(record.node)) is not None:
-            return node.model
+            kind = self._kinds.get(record.pod.uid)
+            return node.model if node.model or kind is None else kind.model
         return ANY_MODEL if record.pod.model is None else record.pod.model
 
 

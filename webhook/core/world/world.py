@@ -17,7 +17,7 @@ from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.gpu_names import looks_like_gpu
 from webhook.core.model.names import GangId, Namespace, NodeName, ResourceName, TeamName, Uid
-from webhook.core.model.node import Node
+from webhook.core.model.node import Maintenance, Node
 from webhook.core.model.pod import NamespaceFacts, Pod, PriorityTriple, Resident
 from webhook.core.model.policy import Policy
 from webhook.core.peers.pod_counts import PodCounts
@@ -58,6 +58,7 @@ class World:
         self._pods = self._charged.pods
         self._usage = self._charged.usage
         self.absent_nodes = AbsentNodes()
+        self.maintained: dict[NodeName, Maintenance] = {}  # the nodes that operators change
         self._dra_slices = DraSlices()
         self.priority_classes: dict[str, PriorityTriple] = {}
         self.pools = PoolAccess(policy)
@@ -182,7 +183,7 @@ class World:
         """Set the time, in seconds of Unix time."""
         if now != self.now:
             self.now = now
-            self.absent_nodes.tick(now)
+            self.absent_nodes.tick(now, self.maintained)
             self.rejecting_nodes.tick(now)
             self.waiting.tick(now)
             self.stages.tick(now)
@@ -207,6 +208,8 @@ class World:
             self.stages.refresh(self._pods.on_node(node.name))
         node = self.fleet.get(node.name) or node
         if before is None or before.model != node.model or before.slice != node.slice:
+            if before is not None:
+                self._charged.keep_kind(before)
             if node.slice or (before is not None and before.slice):
                 self._charged.recount(self._pods.on_node(node.name))
             self._charged.recharge(self._pods.on_node(node.name))
@@ -218,6 +221,7 @@ class World:
         if self.is_live and (before := self.fleet.get(name)) is not None:
             self.absent_nodes.note(before)
         self.fleet.remove(name)
+        self.maintained.pop(name, None)
         self.stages.refresh(self._pods.on_node(name))
 
     def set_pod(self, pod: Resident) -> None:
@@ -365,6 +369,10 @@ class World:
             self.absent_nodes.note(before, node)
         self.fleet.set(node)
         self.rejecting_nodes.set_node(node)
+        if node.maintenance is not None:
+            self.maintained[node.name] = node.maintenance
+        elif self.maintained:
+            self.maintained.pop(node.name, None)
 
     def _assign_waiting(self, pods: Iterable[WaitingPod]) -> None:
         """Put waiting pods in the lines of the teams that their namespaces belong to now."""

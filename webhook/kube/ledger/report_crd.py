@@ -53,6 +53,7 @@ def _schema() -> _Json:
             "notReady": texts,
             "behind": texts,
             "rejecting": texts,
+            "maintained": texts,
             "unevictable": texts,
         },
     }

@@ -62,8 +62,9 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
 
     `not_ready` has the reason of each readiness condition that does not hold, `behind` the teams whose ledger is newer
     than this replica's view of the pods for two reports in a row, `rejecting` the nodes that reject pods, from the
-    leader, `unevictable` the first borrowing pods that the evictor cannot evict, with the reason. They are lists: a
-    merge patch replaces lists completely. `certificate` is PEM, the serving certificate first.
+    leader, `maintained` those that operators change, `unevictable` the first borrowing pods that the evictor cannot
+    evict, with the reason. They are lists: a merge patch replaces lists completely. `certificate` is PEM, the serving
+    certificate first.
     """
 
     component: str
@@ -79,6 +80,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     registration: str = ""
     behind: list[str] = []
     rejecting: list[str] = []
+    maintained: list[str] = []
     unevictable: list[str] = []
 
 

@@ -8,6 +8,7 @@ from webhook.core.model.names import GpuModel, Namespace, NodeName, ResourceName
 from webhook.core.model.node import NO_AMOUNTS, NO_DEVICES, NO_MODEL, Devices, Node
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple
 from webhook.core.model.selector import Effect, Taint
+from webhook.kube.nodes.maintenance import maintenance_of
 from webhook.kube.objects import keys, objects, quantity
 from webhook.kube.pod.pods import unix_seconds
 
@@ -34,19 +35,21 @@ def to_node(node: objects.Node) -> Node:
     at_best = NO_AMOUNTS if status.allocatable is None else _at_best(status.capacity, status.allocatable, allocatable)
     devices = _devices(allocatable, labels)
     model_label = next((key for key in keys.GPU_MODEL_LABELS if labels.get(key)), "")
+    taints = tuple(
+        Taint(taint.key, _EFFECTS[taint.effect], taint.value or "")
+        for taint in spec.taints or ()
+        if taint.effect in _EFFECTS
+    )
     return Node(
         name=NodeName(node.metadata.name),
         allocatable=allocatable,
         labels=labels,
-        taints=tuple(
-            Taint(taint.key, _EFFECTS[taint.effect], taint.value or "")
-            for taint in spec.taints or ()
-            if taint.effect in _EFFECTS
-        ),
+        taints=taints,
         model=GpuModel(labels[model_label]) if model_label else NO_MODEL,
         model_label=model_label,
         is_ready=all(c.status == "True" for c in status.conditions or () if c.type == "Ready"),
         is_cordoned=bool(spec.unschedulable),
+        maintenance=maintenance_of(labels, taints),
         devices=devices,
         at_best=at_best,
         devices_at_best=_devices({**allocatable, **at_best}, labels) if _DEVICES & at_best.keys() else NO_DEVICES,

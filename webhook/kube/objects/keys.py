@@ -115,7 +115,11 @@ RBAC_API: Final = "rbac.authorization.k8s.io/v1"
 EXTENSIONS_API: Final = "apiextensions.k8s.io/v1"
 BUDGET_API: Final = "policy/v1"
 LEASE_API: Final = "coordination.k8s.io/v1"
-DEVICES_API: Final = "resource.k8s.io/v1"
+DEVICES_GROUP: Final = "resource.k8s.io"
+DEVICES_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+"""The versions of that group that are read, in the order in which they are looked for: v1 since Kubernetes 1.34, the
+others since 1.33 and 1.32 where they are enabled. Earlier ones have other fields."""
+DEVICES_API: Final = f"{DEVICES_GROUP}/{DEVICES_VERSIONS[0]}"
 GROUPS_API: Final = "scheduling.k8s.io/v1beta1"
 
 OWN_GROUP: Final = "fairgate.dev"

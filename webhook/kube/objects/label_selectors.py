@@ -28,9 +28,15 @@ class Selector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 def to_selector(written: Selector) -> LabelSelector | None:
-    """Translate a selector; None if it is too long or has an unknown operator."""
+    """Translate a selector of a tenant; None if it is too long or has an unknown operator."""
+    is_long = _is_long(written.match_expressions or (), written.match_labels or {})
+    return None if is_long else whole_selector(written)
+
+
+def whole_selector(written: Selector) -> LabelSelector | None:
+    """Translate a selector that only admins write, however long it is; None if it has an unknown operator."""
     expressions, labelled = written.match_expressions or (), written.match_labels or {}
-    if any(each.operator not in _OPERATORS for each in expressions) or _is_long(expressions, labelled):
+    if any(each.operator not in _OPERATORS for each in expressions):
         return None
     labels = [Requirement(key, Operator.IN, (value,)) for key, value in labelled.items()]
     return selector_of((*labels, *(Requirement(e.key, _OPERATORS[e.operator], e.values or ()) for e in expressions)))

@@ -1,4 +1,7 @@
-"""From ResourceClaims, their templates (resource.k8s.io/v1) and PodGroups to core values: who claims how much."""
+"""From ResourceClaims, their templates (resource.k8s.io) and PodGroups to core values: who claims how much.
+
+In v1beta1 a request has the fields itself that later versions have in `exactly`; an API server passes no other fields.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -41,8 +44,7 @@ class _DeviceSubRequest(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     capacity: _Capacities | None = None
 
 
-class _DeviceRequest(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    name: str = ""
+class _DeviceRequest(_DeviceSubRequest, frozen=True, gc=False, rename="camel"):
     exactly: _DeviceSubRequest | None = None
     first_available: tuple[_DeviceSubRequest, ...] | None = None
 
@@ -243,7 +245,7 @@ def _allocated_to(request: _DeviceRequest, results: Mapping[str, Sequence[_Resul
     """
     found: list[DeviceRequest] = []
     for sub in _alternatives(request):
-        name = request.name if request.exactly is not None else f"{request.name}/{sub.name}"
+        name = f"{request.name}/{sub.name}" if request.first_available else request.name
         own = results.get(name, ())
         for driver, number in Counter(result.driver for result in own).items():
             parts = tuple(_part(result) for result in own if result.driver == driver and result.share)
@@ -262,7 +264,7 @@ def _part(result: _Result) -> DevicePart:
 
 
 def _alternatives(request: _DeviceRequest) -> tuple[_DeviceSubRequest, ...]:
-    return request.first_available or (() if request.exactly is None else (request.exactly,))
+    return request.first_available or (request.exactly or request,)
 
 
 def _counted(sub: _DeviceSubRequest) -> ClassCount:

@@ -1,4 +1,4 @@
-"""From DeviceClasses and ResourceSlices (resource.k8s.io/v1) to core values: which devices there are."""
+"""From DeviceClasses and ResourceSlices (resource.k8s.io) to core values: which devices there are."""
 
 import re
 from contextlib import suppress
@@ -76,12 +76,23 @@ class _Capacity(msgspec.Struct, frozen=True, gc=False):
     value: Quantity = 0
 
 
-class _Device(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    name: str = ""
+class _BasicDevice(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     attributes: dict[str, _Attribute] | None = None
     taints: tuple[_Taint, ...] | None = None
     allow_multiple_allocations: bool | None = None
     capacity: dict[str, _Capacity] | None = None
+
+
+class _Device(_BasicDevice, frozen=True, gc=False, rename="camel"):
+    """A device; in v1beta1 all but its name is in `basic`."""
+
+    name: str = ""
+    basic: _BasicDevice | None = None
+
+    @property
+    def fields(self) -> _BasicDevice:
+        """All but its name."""
+        return self.basic or self
 
 
 class _Pool(msgspec.Struct, frozen=True, gc=False):
@@ -134,18 +145,18 @@ def to_slice(found: ResourceSlice) -> Slice | None:
     if not spec.node_name:
         return None
     devices = tuple(
-        _device(spec.driver, _attributes(device, spec.driver))
+        _device(spec.driver, _attributes(device.fields, spec.driver))
         for device in spec.devices or ()
-        if not any(taint.effect in _CLOSED_TO_PODS for taint in device.taints or ())
+        if not any(taint.effect in _CLOSED_TO_PODS for taint in device.fields.taints or ())
     )
-    sized = tuple(_sized(device) for device in spec.devices or () if device.allow_multiple_allocations)
+    sized = tuple(_sized(device) for device in spec.devices or () if device.fields.allow_multiple_allocations)
     return Slice(NodeName(spec.node_name), f"{spec.driver}/{spec.pool.name}", spec.pool.generation, devices, sized)
 
 
 def _sized(device: _Device) -> SizedDevice:
     """Return a device that claims may share; an amount that cannot be read is left out, so parts of it count whole."""
     found: list[tuple[str, Fraction]] = []
-    for name, capacity in sorted((device.capacity or {}).items()):
+    for name, capacity in sorted((device.fields.capacity or {}).items()):
         with suppress(ValueError):
             found.append((name, exact(capacity.value)))
     return SizedDevice(device.name, tuple(found))
@@ -177,7 +188,7 @@ def condition_of(text: str) -> ClassCondition | None:
     return ClassCondition(f"{found['domain']}/{found['name']}", value)
 
 
-def _attributes(device: _Device, driver: str) -> tuple[_Attributed, ...]:
+def _attributes(device: _BasicDevice, driver: str) -> tuple[_Attributed, ...]:
     """Return the attributes by qualified name: the driver is the domain of one without a domain."""
     found: dict[str, Value] = {}
     for name, given in (device.attributes or {}).items():

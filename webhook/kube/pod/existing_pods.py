@@ -140,6 +140,22 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
     )
 
 
+class EndedPod(NamedTuple):
+    """A pod that asked for GPUs and has ended: it uses nothing, and says what comes again."""
+
+    namespace: Namespace
+    name: str
+
+
+def to_ended(pod: objects.Pod, weights: Weights) -> EndedPod | None:
+    """Translate a pod that has ended; None if it runs, waits, or asked for no GPUs that can be read."""
+    if not has_ended(pod) or len(pod.spec.containers) + len(pod.spec.init_containers or ()) > bounds.CONTAINERS:
+        return None
+    demand = read_demand(pod.spec, weights, status=None).demand
+    has_gpus = demand is not None and bool(demand.gpus)
+    return EndedPod(Namespace(pod.metadata.namespace or "default"), pod.metadata.name) if has_gpus else None
+
+
 def _packed(labels: Mapping[str, str]) -> Labels:
     """Return a pod's labels in packed form; if they exceed the bounds, only Fairgate's own."""
     if not labels:

@@ -14,6 +14,7 @@ from webhook.core.model.reason import Code
 from webhook.kube.objects import keys
 from webhook.kube.registration.admission_policy import EXEMPT_LABEL, admission_policy, core_rule, trusted_expression
 from webhook.kube.registration.conditions import quoted
+from webhook.kube.registration.registration import claim_rule
 
 HELD_BINDINGS: Final = "fairgate-held-bindings"
 HELD_NODE_NAMES: Final = "fairgate-held-node-names"
@@ -83,15 +84,7 @@ def _devices() -> _Json:
     of_others = "dyn(object).status.reservedFor.exists(r, !(r.uid in params.spec.nodes[n]))"
     return _policy(
         HELD_DEVICES,
-        rules=[
-            {
-                "apiGroups": ["resource.k8s.io"],
-                "apiVersions": ["v1"],
-                "operations": ["UPDATE"],
-                "resources": ["resourceclaims/status"],
-                "scope": "Namespaced",
-            }
-        ],
+        rules=[claim_rule()],
         held=f"{is_new} && has(dyn(object).status.allocation.nodeSelector) && {nodes.format(also='')}",
         allowed=f"!({nodes.format(also=f' && ({has_none} || {of_others})')})",
         message=f'"the node of these devices {_KEPT}, and this claim is for none of them ({Code.HELD_ROOM})"',

@@ -19,7 +19,7 @@ from webhook.core.model.reason import Code
 from webhook.core.world.world import World
 from webhook.kube.nodes.nodes import to_namespace
 from webhook.kube.objects import keys, objects
-from webhook.kube.objects.label_selectors import Selector, to_selector
+from webhook.kube.objects.label_selectors import Selector, whole_selector
 from webhook.kube.registration.guards import guards
 from webhook.kube.registration.registration import (
     MUTATE_NAME,
@@ -37,6 +37,7 @@ CONFIGURATIONS: Final = (
 )
 _PLACEHOLDER_URL: Final = "https://where.invalid"
 _USUAL_GPU: Final = "nvidia.com/gpu"
+_NEVER_REVIEWED: Final = frozenset({keys.SYSTEM_NAMESPACE, keys.OWN_NAMESPACE})
 
 
 def path_of(kind: str, name: str) -> str:
@@ -102,7 +103,10 @@ def _differences(name: str, wanted: _Json, found: _Json) -> list[str]:
 def unreviewed_namespaces(
     policy: Policy, found: Iterable[_Json], namespaces: Iterable[_Json]
 ) -> dict[TeamName, list[Namespace]]:
-    """Return the namespaces of each team whose requests do not reach a webhook, as others exclude them by a label."""
+    """Return the namespaces of each team whose requests do not reach a webhook, as others exclude them by a label.
+
+    Those of no team are under `UNASSIGNED`, which no team is called. Exempt ones are left out.
+    """
     world = World(policy)
     selectors = [_selector(each) for configuration in found for each in configuration.get("webhooks") or ()]
     left_out: dict[TeamName, list[Namespace]] = {}
@@ -112,13 +116,13 @@ def unreviewed_namespaces(
         tenancy = world.tenancy(facts.name)
         labels = {**facts.labels, keys.NAMESPACE_NAME: facts.name}
         is_left_out = any(selector is not None and not selector.matches(labels) for selector in selectors)
-        if is_left_out and tenancy.team is not None and not tenancy.is_exempt:
-            left_out.setdefault(tenancy.team.name, []).append(facts.name)
+        if is_left_out and not tenancy.is_exempt and facts.name not in _NEVER_REVIEWED:
+            left_out.setdefault(tenancy.team_name, []).append(facts.name)
     return left_out
 
 
 def _selector(webhook: _Json) -> LabelSelector | None:
-    return to_selector(msgspec.convert(webhook.get("namespaceSelector") or {}, Selector))
+    return whole_selector(msgspec.convert(webhook.get("namespaceSelector") or {}, Selector))
 
 
 def _selection(webhook: _Json) -> dict[str, Any]:

@@ -125,7 +125,7 @@ def webhook_configurations(
     claims = {
         # Fail: a claim that changed after its pod was admitted must not be allocated devices during an outage.
         **_webhook(CLAIMS_NAME, "UPDATE", failure="Fail", seconds=_VALIDATE_SECONDS, conditions=GETS_DEVICES),
-        "rules": [_rule("resource.k8s.io", versions=["v1"], resources=["resourceclaims/status"], operation="UPDATE")],
+        "rules": [claim_rule()],
         "clientConfig": client(CLAIMS_PATH),
         "namespaceSelector": selector,
         "sideEffects": "None",
@@ -176,6 +176,12 @@ def namespace_selector(policy: Policy) -> _Json:
 def pattern_of(glob: str) -> str:
     """Return a glob as a regular expression of CEL; no other characters of namespace names are special in one."""
     return f"^{glob.replace('*', '.*').replace('?', '.').replace('[!', '[^')}$"
+
+
+def claim_rule() -> _Json:
+    """Return a rule for allocations of claims, in every version in which an API server may serve claims."""
+    versions, resources = list(keys.DEVICES_VERSIONS), ["resourceclaims/status"]
+    return _rule(keys.DEVICES_GROUP, versions=versions, resources=resources, operation="UPDATE")
 
 
 def _not_in(names: Iterable[str]) -> _Json:

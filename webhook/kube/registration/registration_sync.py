@@ -77,13 +77,16 @@ def foreign_terms(selector: Mapping[str, Any]) -> list[_Json]:
     return [each for each in selector.get("matchExpressions") or () if not _is_own(each)]
 
 
-def excluding_labels(configurations: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the labels by which others exclude namespaces from these webhooks; the name of a namespace is none."""
+def excluding_keys(configurations: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the labels by which others exclude namespaces from these webhooks, that of their names among them."""
     selectors = [each.get(_SELECTOR) or {} for found in configurations for each in found.get("webhooks") or ()]
     terms = {term["key"] for selector in selectors for term in foreign_terms(selector)}
-    return tuple(
-        sorted((terms | {key for each in selectors for key in each.get(_LABELS) or ()}) - {keys.NAMESPACE_NAME})
-    )
+    return tuple(sorted(terms | {key for each in selectors for key in each.get(_LABELS) or ()}))
+
+
+def excluding_labels(configurations: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the same without the label of names, which users cannot change."""
+    return tuple(key for key in excluding_keys(configurations) if key != keys.NAMESPACE_NAME)
 
 
 def fail_open_webhooks(adjusted: _Json, wanted: _Json) -> list[_Json]:

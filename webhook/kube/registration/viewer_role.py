@@ -35,6 +35,7 @@ def viewer_role() -> _Json:
                 "resources": [keys.TEAM_LEDGERS, keys.REPORTS],
                 "verbs": ["get", "list", "watch"],
             },
+            {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list"]},  # others may exclude some by a label
             _registered(["mutatingwebhookconfigurations"], [MUTATING_CONFIGURATION]),
             _registered(["validatingwebhookconfigurations"], [VALIDATING_CONFIGURATION]),
             _registered(["validatingadmissionpolicies", "validatingadmissionpolicybindings"], list(GUARDS)),

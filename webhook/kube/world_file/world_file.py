@@ -23,7 +23,7 @@ from webhook.core.world.world import World
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod import dra, dra_devices
-from webhook.kube.pod.existing_pods import to_resident
+from webhook.kube.pod.existing_pods import EndedPod, to_ended, to_resident
 from webhook.kube.pod.kubelet_outcomes import to_rejection, to_start
 from webhook.kube.pod.waiting_pods import to_waiting
 from webhook.yaml_reader import DocumentError, read_documents
@@ -59,7 +59,8 @@ class KnownClass(NamedTuple):
 class WorldFile:
     """The content of a file, without pods that use nothing (ended, or without GPUs and without a node).
 
-    `waiting` are the pods that wait in line. `outcomes` are what kubelets did with pods, ended ones included.
+    `waiting` are the pods that wait in line, `ended` those that asked for GPUs. `outcomes` are what kubelets did with
+    pods, ended ones included.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -71,6 +72,7 @@ class WorldFile:
     slices: list[tuple[str, Slice]] = field(default_factory=list)
     waiting: list[WaitingPod] = field(default_factory=list)
     outcomes: list[Rejection | Start] = field(default_factory=list)
+    ended: list[EndedPod] = field(default_factory=list)
 
     @property
     def taken_at(self) -> int:
@@ -109,12 +111,13 @@ class _Head(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class _Kind(NamedTuple):
-    api_version: str
+    api_versions: tuple[str, ...]
     decoder: "msgspec.json.Decoder[object]"
 
 
+_DEVICES_APIS: Final = tuple(f"{keys.DEVICES_GROUP}/{version}" for version in keys.DEVICES_VERSIONS)
 _KINDS: Final = {
-    kind: _Kind(api_version, msgspec.json.Decoder(fields))
+    kind: _Kind(_DEVICES_APIS if api_version == keys.DEVICES_API else (api_version,), msgspec.json.Decoder(fields))
     for kind, api_version, fields in (
         ("Node", keys.CORE_API, objects.Node),
         ("Pod", keys.CORE_API, objects.Pod),
@@ -166,6 +169,8 @@ class _Found:
             self.world.pods.append(resident)
         elif (waiting := to_waiting(pod, self.weights, is_trusted=True)) is not None:
             self.world.waiting.append(waiting)
+        elif (ended := to_ended(pod, self.weights)) is not None:
+            self.world.ended.append(ended)
 
 
 def known_class(found: dra_devices.DeviceClassObject) -> KnownClass:
@@ -251,8 +256,8 @@ def _read_document(document: bytes, where: str, found: _Found) -> None:
 
 def _read_object(raw: msgspec.Raw | bytes, head: _Head, where: str, found: _Found) -> None:
     known = _KINDS.get(head.kind)
-    if known is None or known.api_version != head.api_version:
-        accepted = ", ".join(f"{each.api_version} {kind}" for kind, each in _KINDS.items())
+    if known is None or head.api_version not in known.api_versions:
+        accepted = ", ".join(f"{each.api_versions[0]} {kind}" for kind, each in _KINDS.items())
         got = f"{head.api_version or 'no apiVersion'} {head.kind or 'no kind'}"
         found.problems.append(f"{where}: got {got}; expected one of {accepted}, or a v1 List of them")
         return

@@ -98,11 +98,15 @@ _POD: Final[Shape] = {
 _OBSTACLE: Final = "PodScheduled"
 _RESIZE: Final = "PodResize"
 """The conditions of pods that are kept: what keeps it off every node, and how its resize stands."""
-_REQUEST: Final[Shape] = dict.fromkeys(
+_REQUEST: Final = dict.fromkeys(
     ("name", "deviceClassName", "allocationMode", "count", "adminAccess", "selectors", "capacity"), _ALL
 )
-_CLAIM: Final[Shape] = {"devices": {"requests": {"name": _ALL, "exactly": _REQUEST, "firstAvailable": _REQUEST}}}
+_CLAIM: Final[Shape] = {"devices": {"requests": {**_REQUEST, "exactly": _REQUEST, "firstAvailable": _REQUEST}}}
 _RESULT: Final[Shape] = dict.fromkeys(("request", "driver", "pool", "device", "shareID", "consumedCapacity"), _ALL)
+_DEVICE: Final = {
+    **dict.fromkeys(("attributes", "allowMultipleAllocations", "capacity"), _ALL),
+    "taints": {"effect": _ALL},
+}
 _NODE: Final[Shape] = {
     **_HEAD,
     "spec": {"unschedulable": _ALL, "taints": {"key": _ALL, "value": _ALL, "effect": _ALL}},
@@ -129,10 +133,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
             "driver": _ALL,
             "pool": {"name": _ALL, "generation": _ALL},
             "nodeName": _ALL,
-            "devices": {
-                **dict.fromkeys(("name", "attributes", "allowMultipleAllocations", "capacity"), _ALL),
-                "taints": {"effect": _ALL},
-            },
+            "devices": {"name": _ALL, **_DEVICE, "basic": _DEVICE},
         },
     },
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from webhook import __version__
@@ -45,11 +46,12 @@ class ServerState:
     registration: Callable[[], str | None]
     lag: LedgerLag
     rejecting: Callable[[], Iterable[str]]
+    maintained: Callable[[], Iterable[str]]
 
     def report(self, at: str) -> ReplicaReport:
         """Return the report as of now; `at` is the time of day."""
         policy, failing = self.holder.current, self.readiness.conditions().items()
-        certificate = self.certificate()
+        certificate, is_leading = self.certificate(), self.lease.is_leading
         return ReplicaReport(
             component=Component.SERVER,
             at=at,
@@ -57,11 +59,16 @@ class ServerState:
             policy=policy.hash,
             enforce=policy.enforce.value,
             policy_problem=shortened(self.holder.problem or ""),
-            leading=self.lease.is_leading,
+            leading=is_leading,
             election=shortened(self.lease.problem or ""),
             not_ready=[shortened(f"{name}: {each.why}") for name, each in failing if not each.ok],
             certificate=certificate if len(certificate) <= MAX_CERTIFICATE_CHARACTERS else "",
             registration=shortened(self.registration() or ""),
             behind=self.lag.behind(),
-            rejecting=[shortened(text) for text in self.rejecting()][:MAX_NODES] if self.lease.is_leading else [],
+            rejecting=_listed(self.rejecting()) if is_leading else [],
+            maintained=_listed(self.maintained()) if is_leading else [],
         )
+
+
+def _listed(texts: Iterable[str]) -> list[str]:
+    return [shortened(text) for text in islice(texts, MAX_NODES)]

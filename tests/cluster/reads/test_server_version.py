@@ -1,0 +1,47 @@
+"""The version of the API server over real HTTP: read again until it is known, and refused if it is too old."""
+
+import pytest
+
+from tests.cluster.support.fake_api import Answer, FakeApi
+from tests.cluster.support.stores import write_kubeconfig
+from webhook.cluster.api.client import connect
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.reads import server_version
+
+
+@pytest.fixture
+async def api():
+    async with FakeApi().serving() as server:
+        yield server
+
+
+@pytest.fixture
+async def connection(api, tmp_path):
+    async with await connect(write_kubeconfig(tmp_path / "kubeconfig", api.url)) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("version", [("1", "30+", "v1.30.1-gke"), ("1", "99", "v1.99.0"), ("", "", "other")])
+async def test_a_new_or_unknown_version_passes(api, connection, version):
+    api.kubernetes = version
+    await server_version.refuse_too_old(connection)
+
+
+async def test_an_old_version_is_refused(api, connection):
+    api.kubernetes = ("1", "29", "v1.29.9")
+    with pytest.raises(ClusterError, match=r"Kubernetes 1.29 \(v1.29.9\); Fairgate needs Kubernetes 1.30 or newer"):
+        await server_version.refuse_too_old(connection)
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_version_that_may_not_be_read_is_unknown(api, connection, status):
+    api.faults["get /version"].append(Answer(status))
+    assert await server_version.read_version(connection) is None
+
+
+async def test_a_server_that_is_not_there_yet_is_asked_again(api, connection, monkeypatch):
+    monkeypatch.setattr(server_version, "_RETRY_SECONDS", 0.001)
+    api.faults["get /version"].extend([Answer(503), Answer(500)])
+    api.kubernetes = ("1", "29", "v1.29.9")
+    with pytest.raises(ClusterError, match="Fairgate needs Kubernetes"):
+        await server_version.refuse_too_old(connection)

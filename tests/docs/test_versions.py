@@ -1,0 +1,39 @@
+"""What is promised about versions of Kubernetes is what is tested, in each place that promises it."""
+
+import re
+
+import yaml
+
+from tests.control_plane.minors import NEWEST, OLDEST
+from tests.control_plane.versions import MINORS
+from tests.docs import pages
+from webhook.kube.objects.server_version import OLDEST as REQUIRED
+
+PAGE = pages.ROOT / "docs" / "versions.md"
+
+
+def test_the_table_has_the_minors_that_are_tested():
+    rows = re.findall(r"^\| (\d+\.\d+) \| (\d+\.\d+\.\d+) \|", PAGE.read_text(), flags=re.MULTILINE)
+    assert rows == [(minor, recipe.version) for minor, recipe in reversed(MINORS.items())]
+
+
+def test_the_oldest_minor_that_is_tested_is_required_everywhere():
+    chart = yaml.safe_load((pages.ROOT / "charts" / "fairgate" / "Chart.yaml").read_text())
+    assert chart["kubeVersion"] == f">={OLDEST}.0-0"
+    assert tuple(map(int, OLDEST.split("."))) == REQUIRED
+    for page in ("README.md", "docs/versions.md", "docs/install.md", "docs/quickstart.md", "docs/standalone.md"):
+        text = " ".join((pages.ROOT / page).read_text().replace("*", "").split())
+        assert re.search(rf"Kubernetes( must be)? {re.escape(OLDEST)} or newer", text), page
+
+
+def test_the_readme_names_all_of_them():
+    named = f"{', '.join(list(MINORS)[:-1])} and {NEWEST}"
+    assert named in " ".join((pages.ROOT / "README.md").read_text().split())
+
+
+def test_each_difference_is_shown_by_a_test_that_exists():
+    rows = [line for line in PAGE.read_text().partition("## What differs")[2].splitlines() if line.startswith("| ")][2:]
+    assert len(rows) > 10
+    for row in rows:
+        shown = row.rstrip("| ").rpartition(" | ")[2]
+        assert "](../tests/" in shown or shown == "the same", row
