@@ -12,7 +12,7 @@ IMAGE      = fairgate/fairgate:$(VERSION)
 PIN       := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo browser test test-operators test-versions test-fast test-long chaos chaos-attack lint format bench schema docs chart image image-check lock audit release-check clean
+.PHONY: help setup run demo browser test test-operators test-versions test-fast test-long chaos chaos-attack chaos-day lint format bench schema docs chart image image-check lock audit release-check clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ chaos: setup ## minutes of trouble for three replicas: kills, pauses, cuts; CHAO
 
 chaos-attack: setup ## a hostile tenant among honest ones, for five minutes; CHAOS_SECONDS=60, CHAOS_SEED=… for the same again
 	CHAOS_SECONDS=$(or $(CHAOS_SECONDS),300) $(BIN)/pytest tests/chaos/test_attacker.py --log-cli-level=INFO
+
+chaos-day: setup ## a day of failures, from killed replicas to a restored etcd, as a table; CHAOS_DAY=etcd for one
+	CHAOS_DAY='$(or $(CHAOS_DAY),all)' $(BIN)/pytest tests/chaos/day
 
 lint: setup ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

@@ -77,7 +77,7 @@ def flight(number: int) -> InFlightCharge:
 async def put_writers(connections: Sequence[ApiConnection], counts: Counts) -> AsyncIterator[list[Charger]]:
     worlds = [World(Policy(teams=(Team(TEAM, gpus=Share(0, 10_000 * ONE_GPU)),))) for _ in connections]
     ledgers = [
-        ApiLedger(connection, world, reached=lambda: 0, recorder=counts, known=lambda _name: None)
+        ApiLedger(connection, world, reached=lambda: 0, recorder=counts, known=lambda _name: None, on_restored=print)
         for connection, world in zip(connections, worlds, strict=True)
     ]
 

@@ -2,6 +2,7 @@
 
 Nodes of 8 GPUs, all of them borrowed by one team; then another team requests GPUs inside its guaranteed share:
 `one`     one pod of one GPU;
+`whole`   one pod of 8 GPUs, a whole node, as in KAI-Scheduler's fixture of over-eviction;
 `jobs`    many Jobs of one such pod at once;
 `job`     the same where all borrowed GPUs belong to one Job, which survives its evictions;
 `free`    the same without borrowed GPUs: the time of everything but the reclaim;
@@ -9,7 +10,7 @@ Nodes of 8 GPUs, all of them borrowed by one team; then another team requests GP
 `seed`    8 GPUs on one node of 10, where all 40 GPUs of four nodes are borrowed by pods of one GPU, or of five.
 Fake pods end at once, so these times contain no grace period. Run it from the repository's root:
 `python benchmarks/reclaim.py`; docs/benchmarks.md used `--nodes 50 --pods 200`, and
-`--works one gang jobs --nodes 500 --pods 4000 --gang 512`.
+`--works one gang jobs --nodes 500 --pods 4000 --gang 512`, and `--works whole --nodes 128`.
 """
 
 import argparse
@@ -151,6 +152,7 @@ def measure(cluster: ControlPlane, options: argparse.Namespace) -> Iterator[dict
     full = options.nodes * 8
     works = {
         "one": lambda there: [rest(there, 5), one(there, "one")],
+        "whole": lambda there: [one(there, "whole", gpus=8)],
         "jobs": lambda there: [jobs(there, options.pods)],
         "job": lambda there: [jobs(there, options.pods, name="job")],
         "free": lambda there: [jobs(there, options.pods, name="free")],
@@ -174,7 +176,7 @@ def measure(cluster: ControlPlane, options: argparse.Namespace) -> Iterator[dict
 def main() -> None:
     """Read the flags, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--works", nargs="+", default=["one", "jobs", "job", "gang", "seed"])
+    parser.add_argument("--works", nargs="+", default=["one", "whole", "jobs", "job", "gang", "seed"])
     parser.add_argument("--nodes", type=int, default=8, help="nodes of 8 GPUs")
     parser.add_argument("--pods", type=int, default=20, help="Jobs at once, or pods of the gang")
     parser.add_argument("--gang", type=int, help="pods of the gang, if not as many as --pods")

@@ -1,7 +1,11 @@
-"""Time of a victim plan by itself: no API, no cluster, every GPU borrowed.
+"""Processor time of a victim plan by itself, and its victims: no API, no cluster, every GPU borrowed.
 
-Run it from the repository's root: `python benchmarks/reclaim_plan.py`. Builds `--nodes` nodes of 8 GPUs full of
-borrowing pods, and plans for one waiting pod of each size, and for many at once. `build` is the cost of the first list.
+Run it from the repository's root: `python benchmarks/reclaim_plan.py`. `--works`:
+`sizes`  `--nodes` nodes of 8 GPUs full of borrowing pods, and plans for one waiting pod of each size, and for many at
+         once. `build` is the cost of the first list.
+`exact`  the fixture by which KAI-Scheduler measures over-eviction: N nodes of 8 GPUs, all borrowed by pods of one GPU
+         that started together, and a pod of 8; and what follows from it: borrowers of several sizes, two waiting pods,
+         a waiting gang of 16, borrowers in gangs. `fewest` is the fewest evictions that there can be.
 """
 
 import argparse
@@ -9,8 +13,10 @@ import json
 import random
 import statistics
 import time
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from itertools import chain
+from typing import Any, Final
 
 from webhook.core.model.amount import ONE_GPU, UNLIMITED
 from webhook.core.model.demand import Demand, demand_of
@@ -48,20 +54,30 @@ def reclaim_pod(name: str, team: TeamName, tier: str, gpus: int, *, on: str = ""
     return ReclaimPod(pod, started_at=created)
 
 
-def build(options: argparse.Namespace) -> tuple[ReclaimIndex, World]:
-    """Fill a cluster with borrowers: single pods, gangs of eight across four nodes, Jobs with few failures left."""
-    dice = random.Random(options.seed)
-    share = Share(guaranteed=options.nodes * 8 * ONE_GPU, limit=UNLIMITED)
+def policy_for(nodes: int) -> Policy:
+    """A team that borrows, and one whose share is all GPUs."""
+    share = Share(guaranteed=nodes * 8 * ONE_GPU, limit=UNLIMITED)
     teams = (
         Team(BORROWER, namespaces=(BORROWER,), gpus=Share(0, UNLIMITED)),
         Team(LENDER, namespaces=(LENDER,), gpus=share),
     )
-    policy = Policy(teams=teams, hash="bench")
-    world, reclaim_index = World(policy), ReclaimIndex(policy.reclaim)
-    for number in range(options.nodes):
+    return Policy(teams=teams, hash="bench")
+
+
+def add_nodes(world: World, count: int) -> None:
+    """Add nodes of 8 GPUs."""
+    for number in range(count):
         room = {CPU: 128_000, MEMORY: 2048 * GIB, PODS: 110, GPU: 8}
         world.set_node(Node(NodeName(f"node-{number:05}"), room))
     world.sort_nodes()
+
+
+def build(options: argparse.Namespace) -> tuple[ReclaimIndex, World]:
+    """Fill a cluster with borrowers: single pods, gangs of eight across four nodes, Jobs with few failures left."""
+    dice = random.Random(options.seed)
+    policy = policy_for(options.nodes)
+    world, reclaim_index = World(policy), ReclaimIndex(policy.reclaim)
+    add_nodes(world, options.nodes)
     for number in range(options.nodes):
         for place in range(8):
             gang = GangId(f"gang-{number // 4}-{place}") if dice.random() < options.gangs else None
@@ -72,7 +88,7 @@ def build(options: argparse.Namespace) -> tuple[ReclaimIndex, World]:
             job = WorkloadId(f"job-{number // 5}") if gang is None and dice.random() < options.jobs else None
             if job is not None:
                 reclaim_index.set_failure_budget(job, FailureBudget(JOB_LIMIT))
-            made = replace(made, gang=gang, workload=job)
+            made = replace(made, goes_with=gang, workload=job)
             take(made, reclaim_index, world)
     return reclaim_index, world
 
@@ -83,19 +99,59 @@ def take(made: ReclaimPod, reclaim_index: ReclaimIndex, world: World) -> None:
     reclaim_index.set(made)
 
 
+def borrowed(nodes: int, layout: str) -> tuple[ReclaimIndex, World]:
+    """Fill a cluster: pods of one GPU or of several sizes, or gangs of eight pods, each on one node or on eight."""
+    policy = policy_for(nodes)
+    world, reclaim_index = World(policy), ReclaimIndex(policy.reclaim)
+    add_nodes(world, nodes)
+    for number in range(nodes):
+        for place, gpus in enumerate((4, 2, 1, 1) if layout == "mixed" and number % 2 else (1,) * 8):
+            name, on = f"a-{number}-{place}", f"node-{number:05}"
+            made = reclaim_pod(name, BORROWER, "preemptible", gpus, on=on, created=NOW - 3600)
+            gang = {"gangs": f"{number}", "across": f"{number // 8}-{place}"}.get(layout)
+            take(replace(made, goes_with=None if gang is None else GangId(gang)), reclaim_index, world)
+    return reclaim_index, world
+
+
+LADDER: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+def exact(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Plan for the fixture at each size, and for its variations at the last."""
+    for nodes in LADDER:
+        yield {"nodes": nodes, **measure(*borrowed(nodes, "one"), options, gpus=8, count=1), "fewest": 8}
+    for layout, count, gang, fewest in (
+        ("mixed", 1, None, 4),
+        ("one", 2, None, 16),
+        ("one", 16, "b", 128),
+        ("gangs", 16, "b", 128),
+        ("across", 1, None, 64),
+        ("across", 8, "b", 64),
+    ):
+        found = measure(*borrowed(LADDER[-1], layout), options, gpus=8, count=count, gang=gang)
+        yield {"nodes": LADDER[-1], "borrowers": layout, "gang": gang is not None, **found, "fewest": fewest}
+
+
 def measure(
-    reclaim_index: ReclaimIndex, world: World, options: argparse.Namespace, *, gpus: int, count: int
+    reclaim_index: ReclaimIndex,
+    world: World,
+    options: argparse.Namespace,
+    *,
+    gpus: int,
+    count: int,
+    gang: str | None = None,
 ) -> dict[str, Any]:
     """Plan for pods of one size, and remove them again."""
-    names = [f"b-{gpus}-{number}" for number in range(count)]
+    names = [f"b-{gpus}-{number:03}" for number in range(count)]
     for number, name in enumerate(names):
-        take(reclaim_pod(name, LENDER, "guaranteed", gpus, created=NOW + number), reclaim_index, world)
+        made = reclaim_pod(name, LENDER, "guaranteed", gpus, created=NOW + number)
+        take(replace(made, gang=None if gang is None else GangId(gang)), reclaim_index, world)
     times = []
     found = Round((), ())
     for _ in range(options.rounds):
-        began = time.perf_counter()
+        began = time.process_time()
         found = plan(pods_within_share(reclaim_index, world), take_snapshot(reclaim_index, world, now=NOW))
-        times.append((time.perf_counter() - began) * 1000)
+        times.append((time.process_time() - began) * 1000)
     for name in names:
         world.remove_pod(Uid(name))
         reclaim_index.remove(Uid(name))
@@ -110,9 +166,21 @@ def measure(
     }
 
 
+def sizes(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Plan for a pod of each size, and for many."""
+    began = time.perf_counter()
+    reclaim_index, world = build(options)
+    seconds = round(time.perf_counter() - began, 2)
+    yield {"nodes": options.nodes, "victims": len(reclaim_index.victim_index), "build_seconds": seconds}
+    for size in SIZES:
+        yield measure(reclaim_index, world, options, gpus=size, count=1)
+    yield measure(reclaim_index, world, options, gpus=1, count=options.many)
+
+
 def main() -> None:
     """Read the flags, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--works", nargs="+", choices=("sizes", "exact"), default=("sizes", "exact"))
     parser.add_argument("--nodes", type=int, default=1000, help="nodes of 8 GPUs; the goal is stated for 5000")
     parser.add_argument("--gangs", type=float, default=0.2, help="share of the borrowing pods that belong to gangs")
     parser.add_argument("--jobs", type=float, default=0.2, help="share of the others that belong to Jobs with a limit")
@@ -121,18 +189,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     options = parser.parse_args()
-    began = time.perf_counter()
-    reclaim_index, world = build(options)
-    result: dict[str, Any] = {"nodes": options.nodes, "victims": len(reclaim_index.victim_index)}
-    result["build_seconds"] = round(time.perf_counter() - began, 2)
-    result["plans"] = [measure(reclaim_index, world, options, gpus=size, count=1) for size in SIZES]
-    result["plans"].append(measure(reclaim_index, world, options, gpus=1, count=options.many))
-    if options.output == "json":
-        print(json.dumps(result))
-        return
-    print(f"{result['nodes']} nodes, {result['victims']} possible victims, built in {result['build_seconds']} s")
-    for row in result["plans"]:
-        print("  ".join(f"{name} {value}" for name, value in row.items()))
+    works = {"sizes": sizes, "exact": exact}
+    for row in chain.from_iterable(works[work](options) for work in options.works):
+        print(json.dumps(row) if options.output == "json" else "  ".join(f"{name} {row[name]}" for name in row))
 
 
 if __name__ == "__main__":

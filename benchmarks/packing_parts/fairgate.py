@@ -40,17 +40,21 @@ class Fairgate:
         self._constraints: dict[tuple[str, ...], Constraints] = {(): NO_CONSTRAINTS}
         self._placed = 0
 
-    def place(self, task: Task) -> Uid | None:
+    def place(self, task: Task, *, at_random: random.Random | None = None) -> Uid | None:
+        """Place a task; or, as a scheduler that does not pack, on any node with room."""
         demand = self.demand(task)
         constraints = self._constraints.get(task.models)
         if constraints is None:
             term = NodeTerm((Requirement(MODEL, Operator.IN, task.models),))
             constraints = self._constraints[task.models] = Constraints(terms=(term,))
         fleet = self.world.fleet
-        nodes = best_nodes(fleet, demand, fleet.matching(constraints), count=LISTED_NODES)
+        among = fleet.matching(constraints)
+        nodes = best_nodes(fleet, demand, among, count=LISTED_NODES)
         if not nodes:
             fleet.gpus.demand_mix.note(demand)  # in a cluster it is admitted, and waits
             return None
+        if at_random is not None:
+            nodes = (at_random.choice(fleet.names_of(fleet.with_room(demand, among))),)
         self._placed += 1
         uid = Uid(f"u{self._placed}")
         pod = Resident(uid, Namespace(TEAM), uid, demand, None, None, TEAM, Tier.GUARANTEED)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.control_plane.minors import at_least
+
 
 def main(**fields: object) -> dict[str, Any]:
     return {"name": "main", "image": "example.invalid/x:1", **fields}
@@ -69,7 +71,6 @@ REACHING = {
     "a capability": security(capabilities={"add": ["SYS_ADMIN"]}),
     "a capability in small letters": security(capabilities={"add": ["sys_rawio"]}),
     "a capability with its prefix": security(capabilities={"add": ["CAP_SYS_ADMIN"]}),
-    "all of /proc": security(procMount="Unmasked") | {"hostUsers": False},
     "the node's processes": container() | {"hostPID": True},
     "a Windows host process": container()
     | {"hostNetwork": True, "securityContext": {"windowsOptions": {"hostProcess": True, "runAsUserName": "x"}}},
@@ -100,3 +101,6 @@ REACHING = {
     "a device that Volcano did not choose": annotated("volcano.sh/vgpu-ids-new"),
     "a device that Koordinator did not choose": annotated("scheduling.koordinator.sh/device-allocated"),
 }
+
+if at_least("1.33"):  # before, the API server drops the field
+    REACHING["all of /proc"] = security(procMount="Unmasked") | {"hostUsers": False}

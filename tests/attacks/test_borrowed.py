@@ -18,6 +18,11 @@ STUBBORN = {"fairgate.test/ignores-sigterm": "true"}
 YEAR = 86_400 * 365
 EVERYTHING = [{"operator": "Exists"}]
 MIRROR = {"kubernetes.io/config.mirror": "x"}
+STAY = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+    "descheduler.alpha.kubernetes.io/prefer-no-eviction": "true",
+}
 
 
 def on(node: str, **more: object) -> dict[str, object]:
@@ -109,6 +114,21 @@ def test_neither_budgets_nor_grace_periods_nor_gangs_keep_borrowed_gpus(cluster)
         assert left <= 600
         attacker.kubectl("delete", "pod", dying, "--force", "--grace-period=0")
         wait_bound(cluster, theirs, "b1")
+
+
+def test_requests_to_stay_are_a_preference_and_shield_no_borrowed_gpus(cluster):
+    """Annotations for other products: such pods go after those that lose as much, and go if nothing else frees room."""
+    make_nodes(cluster, 1, gpus=4)
+    with serve_fairgate(cluster, limit_a=60, limit_b=40) as fairgate, evictor(fairgate):
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        stays = fill(cluster, mine, 2, prefix="stays", labels=BORROW, annotations=STAY)
+        plain = fill(cluster, mine, 2, prefix="plain", labels=BORROW)
+        ask(cluster, theirs, "b0", gpus=2)
+        wait_bound(cluster, theirs, "b0")
+        assert (evicted(cluster, mine, stays), evicted(cluster, mine, plain)) == ([], plain)
+        ask(cluster, theirs, "b1", gpus=2)
+        wait_bound(cluster, theirs, "b1")
+        assert evicted(cluster, mine, stays) == stays
 
 
 def test_gang_labels_on_running_pods_send_no_eviction_to_others(cluster):

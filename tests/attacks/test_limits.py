@@ -77,7 +77,7 @@ def _site(cluster: ControlPlane) -> Iterator[Site]:
 def nothing_left(site: Site) -> Iterator[None]:
     """Delete what an attack made."""
     yield
-    kinds = "pods,resourceclaims,resourceclaimtemplates"
+    kinds = "pods,resourceclaims,resourceclaimtemplates" if HAS_DEVICES else "pods"
     for attacker in (site.mallory, site.picky):
         attacker.kubectl("delete", kinds, "--all", "--wait=true")  # by force, charges would last for a grace period
     wait_for(site.cluster, lambda: site.fairgate.charged("a") == 0 == site.fairgate.charged("picky"), what="all ended")

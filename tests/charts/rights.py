@@ -19,7 +19,11 @@ Json = dict[str, Any]
 CREDENTIAL = "authentication.kubernetes.io/credential-id"
 DECISION = "authorization.k8s.io/decision"
 UNINSTALL = "uninstall"
-ROLES = {SERVER: ("server", "certs", "registration"), EVICTOR: ("evictor",), UNINSTALL: ("uninstall",)}
+ROLES = {
+    SERVER: ("server", "certs", "registration", "autoscaler"),
+    EVICTOR: ("evictor", "autoscaler"),
+    UNINSTALL: ("uninstall",),
+}
 """The roles of each container. A pod has one ServiceAccount; the audit log distinguishes containers by their tokens."""
 
 

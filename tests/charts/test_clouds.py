@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from tests.charts.helm import kinds, render
+from tests.charts.helm import NAMESPACE, WITH_UNINSTALL, kinds, render
 from tests.docs import pages
 from webhook.policy.load import parse
 
@@ -24,7 +24,7 @@ POLICIES = [(page, text) for page in PAGES for text in documents(page, is_policy
 
 def test_there_is_a_page_for_each_cloud():
     assert {page.stem for page in PAGES} == {"aks", "eks", "gke", "gke-autopilot", "openshift"}
-    assert {page.stem for page, _ in VALUES} == {"aks", "eks", "gke", "openshift"}
+    assert {page.stem for page, _ in VALUES} == {page.stem for page in PAGES}
 
 
 @pytest.mark.cluster
@@ -37,6 +37,16 @@ def test_values_of_the_pages_about_clouds_render(page, text, tmp_path):
     port = yaml.safe_load(text).get("server", {}).get("port", 8443)
     [server] = [each for each in deployment["spec"]["template"]["spec"]["containers"] if each["name"] == "server"]
     assert [each["containerPort"] for each in server["ports"]] == [port]
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("helm_binary")
+def test_on_autopilot_nothing_is_made_in_kube_system(tmp_path):
+    [text] = [text for page, text in VALUES if page.stem == "gke-autopilot"]
+    values = tmp_path / "values.yaml"
+    values.write_text(text)
+    found = render("-f", values, "--set", "page.enabled=true", *WITH_UNINSTALL, with_hooks=True)
+    assert {each["metadata"].get("namespace", NAMESPACE) for each in found} == {NAMESPACE}
 
 
 @pytest.mark.parametrize(("page", "text"), POLICIES, ids=lambda value: getattr(value, "stem", ""))

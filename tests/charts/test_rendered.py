@@ -21,6 +21,7 @@ from tests.charts.helm import (
 )
 from tests.scenarios.serving import FAIRGATE, ROOT
 from webhook import __version__
+from webhook.kube.kinds.table import BUILT_IN
 from webhook.kube.ledger.report_crd import report_crd
 from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
 from webhook.kube.objects import keys
@@ -413,6 +414,19 @@ def test_only_named_groups_may_request_a_token_that_reads_usage():
     [bound] = [each for each in kinds(rendered, "RoleBinding") if each["roleRef"]["name"] == READER]
     assert [(each["kind"], each["name"]) for each in bound["subjects"]] == [("Group", "finance")]
     assert READER not in {each["metadata"]["name"] for each in render()}
+
+
+def test_the_page_may_list_the_workloads_that_count_failures_and_change_none():
+    rendered = render("--set", "page.enabled=true")
+    [role] = [each for each in kinds(rendered, "ClusterRole") if each["metadata"]["name"] == "fairgate-page"]
+    granted = {
+        (group, name): rule["verbs"]
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for name in rule["resources"]
+    }
+    counting = [(row.kind.group, row.kind.resource) for row in BUILT_IN if row.failures is not None]
+    assert [granted.get(each) for each in counting] == [["list"]] * len(counting)
 
 
 def test_the_page_may_ask_the_servers_for_usage_only_where_they_record_it():

@@ -26,7 +26,34 @@ OPTIONS = ("--timing", "--limit-reruns=2")
 MINUTES_OF_A_MINOR = 7.0
 """So long takes one minor on two cores; with less time left it is not begun."""
 
-LEFT_OUT: dict[str, str] = {}
+LEFT_OUT = {
+    f"tests/{file}": why
+    for why, files in {
+        "minutes of run times, which Fairgate measures itself": ("scenarios/test_likely_starts.py",),
+        "a thousand pods; test_uninstall.py takes the same steps": ("scenarios/test_emergency.py",),
+        "TLS under load, between Fairgate and any client": ("scenarios/test_certificates.py",),
+        "a browser, or commands that read what the watches of the others read": (
+            "scenarios/test_page.py",
+            "scenarios/test_review.py",
+            "scenarios/test_usage.py",
+        ),
+        "kubectl's own reading of YAML, and kubectl is the newest on all": ("scenarios/test_kubectl_yaml.py",),
+        "several replicas, whose ledger is one object with a resourceVersion": (
+            "scenarios/test_lost_races.py",
+            "scenarios/test_replicas.py",
+        ),
+        "sums and choices of the core, whatever the API server is": (
+            "attacks/test_queue.py",
+            "scenarios/test_department_limits.py",
+            "scenarios/test_departments.py",
+            "scenarios/test_fragmentation.py",
+            "scenarios/test_greedy_team.py",
+            "scenarios/test_idle_share.py",
+            "scenarios/test_nodes_change.py",
+        ),
+    }.items()
+    for file in files
+}
 """Files whose tests run on the newest minor only, and why."""
 
 _CLOSING = re.compile(r"=+ (.*\d+ (?:passed|failed|errors?|skipped|deselected)\b.*) =+")

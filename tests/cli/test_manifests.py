@@ -1,6 +1,7 @@
 """`fairgate manifests`, as it is called."""
 
 import base64
+from pathlib import Path
 
 import pytest
 import yaml
@@ -157,6 +158,10 @@ def test_a_service_is_addressed_by_namespace_name_and_port(folder, ca, service, 
         (["--service", "fairgate"], "expected NAMESPACE/NAME"),
         (["--service", "a/b:0"], "expected NAMESPACE/NAME"),
         (["--service", "a/b:70000"], "expected NAMESPACE/NAME"),
+        (["--static", "/tmp"], "--static needs --url"),
+        (["--static", "--service", "a/b"], "--static needs --url"),
+        (["--static", "--url", "http://h:1"], "expected https://HOST:PORT"),
+        (["--static", "--url", "https://h:1/mutate"], "without a path"),
     ],
 )
 def test_urls_that_the_api_server_refuses_are_refused(folder, ca, arguments, want):
@@ -179,6 +184,60 @@ def test_every_problem_of_a_policy_is_reported(folder, ca):
     assert "nonsense" in result.stderr
     assert "more" in result.stderr
     assert result.stdout == ""
+
+
+class TestStatic:
+    """Files for kube-apiserver."""
+
+    FILES = (
+        "admission.yaml",
+        "mutating-webhooks/fairgate.yaml",
+        "validating-webhooks/fairgate.yaml",
+        "validating-policies/fairgate.yaml",
+        "objects.yaml",
+    )
+
+    def test_a_folder_has_all_that_an_installation_needs_each_part_once(self, folder, ca, tmp_path):
+        address, target = ("--policy", folder, "--url", "https://h:1", "--ca", ca), tmp_path / "static"
+        result = run(*address, "--static", target)
+        assert result.exit_code == 0, result.output
+        assert result.stdout.split() == [f"{target}/{path}" for path in self.FILES]
+        assert sorted(each for each in target.rglob("*") if each.is_file()) == sorted(target / p for p in self.FILES)
+        written = [each for path in self.FILES[1:] for each in yaml.safe_load_all((target / path).read_text())]
+        names = [(each["kind"], each["metadata"]["name"].removesuffix(".static.k8s.io")) for each in written]
+        whole = yaml.safe_load_all(run(*address).stdout)
+        assert sorted(names) == sorted((each["kind"], each["metadata"]["name"]) for each in whole)
+        head = (target / "admission.yaml").read_text()
+        plugins = yaml.safe_load(head)["plugins"]
+        assert {Path(each["configuration"]["staticManifestsDir"]).parent for each in plugins} == {target}
+        assert "fairgate-held-bindings, fairgate-held-node-names, fairgate-held-devices" in head
+        assert "caBundle" not in head
+
+    def test_it_is_written_again_over_what_was_there_and_other_files_stay(self, folder, ca, tmp_path):
+        for mode in ("enforce", "off"):
+            (tmp_path / "mutating-webhooks").mkdir(exist_ok=True)
+            (tmp_path / "mutating-webhooks" / "other.yaml").write_text("other")
+            done = run("--policy", folder, "--url", "https://h:1", "--ca", ca, "--enforce", mode, "--static", tmp_path)
+            assert done.exit_code == 0
+            is_empty = (tmp_path / "mutating-webhooks" / "fairgate.yaml").read_text() == ""
+            assert is_empty is (mode == "off"), "kube-apiserver reads no file of comments alone"
+        assert (tmp_path / "mutating-webhooks" / "other.yaml").read_text() == "other"
+
+    def test_without_a_folder_what_kube_apiserver_reads_is_printed(self, folder):
+        result = run("--static", "--policy", folder, "--url", "https://h:1", "--no-guards")
+        assert result.exit_code == 0, result.output
+        configuration, *made = yaml.safe_load_all(result.stdout)
+        assert configuration["kind"] == "AdmissionConfiguration"
+        assert [each["metadata"]["name"] for each in made] == ["zz-fairgate.static.k8s.io", "fairgate.static.k8s.io"]
+        assert all(hook["clientConfig"].keys() == {"url"} for each in made for hook in each["webhooks"])
+        assert "There is no caBundle" in result.stdout
+
+    def test_a_folder_that_cannot_be_written_is_named(self, folder, tmp_path):
+        (tmp_path / "file").write_text("")
+        result = run("--policy", folder, "--url", "https://h:1", "--static", tmp_path / "file")
+        assert result.exit_code == 2
+        assert f"cannot write {tmp_path}/file" in result.stderr
+        assert (tmp_path / "file").read_text() == ""
 
 
 def test_a_missing_policy_cannot_be_read(tmp_path, ca):

@@ -16,10 +16,12 @@ from tests.cluster.support.stores import write_kubeconfig
 from tests.core.support import make
 from tests.core.support.waiting import waiting
 from webhook.cli.main import main
+from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.names import NodeName
 from webhook.core.world.anonymizer import Anonymizer
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.room_report import room_report
+from webhook.kube.nodes.autoscalers import STATUS_PATH
 from webhook.policy.load import parse
 
 POLICY = """apiVersion: fairgate.dev/v1alpha1
@@ -249,7 +251,7 @@ async def test_a_review_beside_a_kubeconfig_reads_the_policy_in_force_and_the_cl
     assert (done.exit_code, "give --policy DIR" in done.stderr) == (2, True)
 
 
-def publish(api, *, at=None, held=7, **fields):
+def publish(api, *, at=None, held=7, autoscalers=(), **fields):
     """Publish the room of a cluster with two nodes: pods of vision hold 7 of the 8 GPUs of the first, three wait."""
     full = make.world(parse({"p": POLICY.encode()}, origin="p"), [make.node("n0", gpus=8), make.node("n1", gpus=4)])
     for number in range(held):
@@ -258,6 +260,7 @@ def publish(api, *, at=None, held=7, **fields):
     full.set_pod(make.resident(2, uid=mine["metadata"]["uid"], namespace="nlp", node=NodeName("n1")))
     for number in range(3):
         full.set_waiting(waiting(f"secret-w{number}", 1, namespace="vision", created=number))
+    full.autoscalers = frozenset(autoscalers)
     made = Anonymizer(full)
     list(made.steps())
     report = room_report(made.result(), at=reports.written_at(time.time() if at is None else at))
@@ -308,3 +311,15 @@ async def test_a_room_that_cannot_be_used_is_named_in_one_line(api, fairgate):
     api.faults[f"get {reports.PATH}/{reports.ROOM}"] = deque([Answer(403)])
     forbidden = await fairgate("status", "-n", "nlp")
     assert "free room is unknown: ask an admin for `kubectl create clusterrolebinding" in forbidden.stderr
+
+
+async def test_what_the_leader_found_of_autoscalers_counts_for_those_who_may_not_look(api, fairgate, tmp_path):
+    api.faults[f"get {STATUS_PATH}"] = deque([Answer(403)] * 9)
+    publish(api, autoscalers=(Autoscaler.CLUSTER_AUTOSCALER,))
+    (tmp_path / "p.yaml").write_text(POLICY)
+    saved = await fairgate("world", "--policy", tmp_path / "p.yaml", "-n", "nlp", "-o", "json")
+    kinds = [each["kind"] for each in json.loads(saved.stdout)["items"]]
+    assert kinds.count("ConfigMap") == 1
+    publish(api)
+    saved = await fairgate("world", "--policy", tmp_path / "p.yaml", "-n", "nlp", "-o", "json")
+    assert "ConfigMap" not in saved.stdout

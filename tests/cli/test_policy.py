@@ -1,5 +1,6 @@
 """`fairgate policy`: what it prints and how it ends."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from click.testing import CliRunner
 
 from tests import builders as b
 from tests.cli import golden, sample_world
+from tests.cluster.support.fake_api import FakeApi
+from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.main import main
 from webhook.policy.jsonschema import DIALECT
 
@@ -240,6 +243,33 @@ def test_a_check_against_a_large_cluster_is_short(run, tmp_path):
     assert max(map(len, lines)) < 500
     assert "300 namespaces have 300 pods with GPUs but no team" in result.stdout
     assert "kubectl taint nodes -l 'nvidia.com/gpu.product in (A100,H100)' nvidia.com/gpu=present" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("groups", "want"),
+    [(["apps"], ""), (["apps", "kueue.x-k8s.io"], "note: Kueue is installed: docs/coexistence.md#kueue\n")],
+    ids=["none", "Kueue"],
+)
+async def test_a_check_against_a_cluster_notes_other_queues_and_fails_for_none(run, tmp_path, groups, want):
+    (tmp_path / "policy.yaml").write_text(f"{HEADER}teams: [{{name: a, namespaces: [a]}}]\n")
+    async with FakeApi(groups=groups).serving() as api:
+        api.put("/api/v1/namespaces", "a")
+        config = write_kubeconfig(tmp_path / "kubeconfig", api.url)
+        words = (
+            "check",
+            str(tmp_path / "policy.yaml"),
+            "--cluster",
+            "--kubeconfig",
+            str(config),
+            "--fail-on",
+            "warning",
+        )
+        result = await asyncio.to_thread(run, *words)
+        assert (result.exit_code, result.stderr) == (0, want), result.stdout
+        api.missing.add("/apis")
+        failed = await asyncio.to_thread(run, *words)
+        assert failed.exit_code == 2
+        assert failed.stderr.startswith("fairgate: cannot get apis: 404")
 
 
 def test_namespaces_that_are_exempt_by_default_are_named(run, tmp_path):

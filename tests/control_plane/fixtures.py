@@ -17,6 +17,7 @@ from tests.control_plane.background import BackgroundBuild
 from tests.control_plane.build import BuildError, say_on_stderr
 from tests.control_plane.cleanup import Snapshot
 from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.descheduler import Descheduler
 from tests.control_plane.processes import ComponentError
 from tests.control_plane.versions import (
     CERT_MANAGER,
@@ -246,6 +247,7 @@ training_operator = _operator("training-operator")  # PyTorchJob, TFJob and othe
 jobset = _operator("jobset")
 kuberay = _operator("kuberay")  # RayClusters, RayJobs and RayServices make pods
 lws = _operator("lws")
+karpenter = _operator("karpenter")  # adds and removes nodes that KWOK plays
 mpi_operator = _operator("mpi-operator")  # not in one module with the training operator
 
 
@@ -254,6 +256,15 @@ def trainer(control_plane: ControlPlane, jobset: None) -> Iterator[None]:  # noq
     """The Kubeflow trainer runs against the control plane: TrainJobs of the runtime torch-distributed make JobSets."""
     with operators.operator(control_plane, "trainer"):
         yield
+
+
+kueue = _operator("kueue")
+
+
+@pytest.fixture
+def descheduler(cluster: ControlPlane) -> Descheduler:
+    """Runs one round of the descheduler when it is called."""
+    return Descheduler(cluster)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ import contextlib
 import http.client
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import yaml
@@ -111,10 +112,13 @@ class _Operator:
 
     def start(self, undo: contextlib.ExitStack) -> None:
         """Start it under the control plane's supervisor."""
-        places = {"kubeconfig": self._cluster.kubeconfig, "health": self._health, "webhook": self._webhook}
+        kubeconfig = self._cluster.kubeconfig
+        here = Path(__file__).parent
+        places = {"kubeconfig": kubeconfig, "health": self._health, "webhook": self._webhook, "here": here}
         binary = binary_path(self._recipe, self._recipe.programs[0].binary)
         command = [binary, *(flag.format(**places) for flag in self._run.flags)]
-        self._cluster.processes.start(self._recipe.name, command, env={"TMPDIR": str(self._folder)}, cwd=self._folder)
+        env = {"TMPDIR": str(self._folder), "KUBECONFIG": str(kubeconfig)}
+        self._cluster.processes.start(self._recipe.name, command, env=env, cwd=self._folder)
         undo.callback(self._cluster.processes.end, self._recipe.name)
 
     def wait_until_ready(self, undo: contextlib.ExitStack) -> None:

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ class Processes:
             start_new_session=True,  # Ctrl-C reaches the tests only; the supervisor sees its pipe close
         )
         self.folder = Path(self._read()["folder"])
+        self._asking = threading.Lock()
 
     def start(
         self, name: str, argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path | None = None
@@ -134,12 +136,13 @@ class Processes:
             time.sleep(POLL_SECONDS)
 
     def _ask(self, operation: str, **details: object) -> dict:
-        try:
-            self._supervisor.stdin.write(json.dumps({"operation": operation, **details}) + "\n")
-            self._supervisor.stdin.flush()
-        except (BrokenPipeError, ValueError) as error:
-            raise ComponentError("the supervisor of the control plane is gone") from error
-        reply = self._read()
+        with self._asking:
+            try:
+                self._supervisor.stdin.write(json.dumps({"operation": operation, **details}) + "\n")
+                self._supervisor.stdin.flush()
+            except (BrokenPipeError, ValueError) as error:
+                raise ComponentError("the supervisor of the control plane is gone") from error
+            reply = self._read()
         if "error" in reply:
             raise ComponentError(reply["error"])
         return reply

@@ -132,10 +132,10 @@ OTHER_MINORS = tuple(recipe for recipe in MINORS.values() if recipe is not KUBER
 MINOR = under_test()
 CONTROL_PLANE = tuple(dict.fromkeys((ETCD, KWOK, KUBERNETES, MINORS[MINOR])))
 """What a control plane is made of; binaries of a later recipe take the place of those of an earlier one."""
-TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER = OPERATORS
+TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER, KARPENTER, KUEUE, DESCHEDULER = OPERATORS
 HELM, CERT_MANAGER, PROMETHEUS = TOOLS
 RIVALS = _GROUPS["rivals"]
-KUEUE, VOLCANO = RIVALS
+(VOLCANO,) = RIVALS
 (SCHEDULER_PERF,) = _GROUPS["harnesses"]
 (CERT_MANAGER_MODULE,) = _GROUPS["modules"]
 
@@ -149,5 +149,5 @@ RECIPES = {
     **{recipe.name: recipe for recipe in MINORS.values()},
 }
 """What can be built."""
-EXAMPLES = (*OPERATORS, KUEUE)
+EXAMPLES = tuple(recipe for recipe in OPERATORS if recipe not in {KARPENTER, DESCHEDULER})
 """Modules whose example manifests are read."""

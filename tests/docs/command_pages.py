@@ -15,6 +15,7 @@ from typing import Final
 import click
 
 from webhook.cli import codes, serialization
+from webhook.cli.defragment.report import DefragmentReport
 from webhook.cli.doctor.run import DoctorReport
 from webhook.cli.explain.report import ExplanationReport
 from webhook.cli.main import main
@@ -41,6 +42,7 @@ kubectl 1.26): the package installs the executable `kubectl_complete-fairgate`, 
 _ROW: Final = re.compile(r"^\| `(\w+)` \| (.+) \| (.+) \|$", re.MULTILINE)
 _LINK: Final = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _DATA: Final = {
+    "defragment": DefragmentReport,
     "doctor": DoctorReport,
     "explain": list[ExplanationReport],
     "policy-diff": DiffReport,

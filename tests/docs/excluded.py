@@ -6,6 +6,7 @@ _KIND = "it needs docker and images; the API server of the tests runs on this ma
 _RECORDED = "it asks servers or a Prometheus that recorded for days; tests/scenarios/test_usage.py asks real ones"
 _LEAVES = "the commands after it look at what it removes; tests/scenarios/test_uninstall.py runs it"
 _CLOUD = "it needs an account of this cloud, or its cluster"
+_HOST = "it writes where hosts of API servers have files; tests/scenarios/test_static_registration.py does it elsewhere"
 _POD = "it reads a pod's service account, at paths that only a container has"
 
 PROGRAMS = frozenset({".ci/image-base", "aws", "docker", "export", "gcloud", "git", "helm", "kind", "oc"})
@@ -37,6 +38,10 @@ EXCLUDED_COMMANDS = {
     "make setup": "the tests run in what it made",
     "make test": _TESTS,
     "make test-fast": _TESTS,
+    "fairgate manifests --policy policy --url https://$FAIRGATE_HOST:8443 --ca certs.d/ca.crt"
+    " --static /etc/kubernetes/fairgate": _HOST,
+    "fairgate manifests --policy policies/default --url https://10.0.0.9:8443 --ca certs.d/ca.crt"
+    " --static /etc/kubernetes/fairgate": _HOST,
     "oc label namespace fairgate-system openshift.io/cluster-monitoring=true": _CLOUD,
     "fairgate uninstall --keep-queue --keep-definitions": _LEAVES,
     "fairgate uninstall --namespace fairgate-system": _LEAVES,

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
+from webhook.core.explain.cluster_use import ClusterUse
 from webhook.core.explain.range_scores import Score
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.names import DepartmentName, GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid
@@ -116,7 +117,9 @@ def server() -> Metrics:
     metrics.watch_registration(lambda: True)
     metrics.watch_history(lambda: None, lambda: 0)
     metrics.accounting.watch(
-        lambda: {GpuHolder(_TEAM, _MODEL, "guaranteed"): 0.0}, nodes=lambda: [NodeGpus(_NODE, _MODEL, 1.0, 1.0)]
+        lambda: {GpuHolder(_TEAM, _MODEL, "guaranteed"): 0.0},
+        nodes=lambda: [NodeGpus(_NODE, _MODEL, 1.0, 1.0)],
+        use=ClusterUse,
     )
     metrics.accounting.begin()
     metrics.watch_certificate(lambda: 0.0)

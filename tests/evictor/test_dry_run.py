@@ -1,6 +1,7 @@
 """Evictions that are tried in a dry run first, and what comes of it."""
 
 import asyncio
+import time
 from dataclasses import replace
 
 from tests.cluster.support.fake_api import Answer
@@ -68,7 +69,7 @@ async def test_a_dry_run_uses_the_tiers_that_pods_would_have(stage):
     shown = []
     cluster_view = ClusterView(replace(stage.policy, enforce=Enforcement.SHADOW))
     feed = cluster_view.feed(stage.connection)
-    dry_run = DryRun(cluster_view, why_stale=feed.readiness, show=shown.append)
+    dry_run = DryRun(cluster_view, why_stale=feed.readiness, show=shown.append, clock=time.time)
     tasks = [asyncio.create_task(feed.run()), asyncio.create_task(dry_run.run())]
     await stage.until(lambda: any("would get room on n0, 1 evicted: team-a/a" in line for line in shown))
     for task in tasks:
@@ -82,7 +83,7 @@ async def test_a_dry_run_shows_what_would_go_for_a_pod_in_line(stage):
     in_line(stage, "beyond", gpus=5)
     view, shown = ClusterView(tree()), []
     feed = view.feed(stage.connection)
-    dry_run = DryRun(view, why_stale=feed.readiness, show=shown.append)
+    dry_run = DryRun(view, why_stale=feed.readiness, show=shown.append, clock=time.time)
     tasks = [asyncio.create_task(feed.run()), asyncio.create_task(dry_run.run())]
     await stage.until(lambda: any(line.startswith("team-b/b ") for line in shown))
     for task in tasks:

@@ -8,10 +8,11 @@ from tests.core.support import make
 from tests.core.support.waiting import waiting
 from tests.history.support import A100, T0, amounts
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import GpuModel, NodeName, TeamName, Uid, User
+from webhook.core.model.names import GangId, GpuModel, NodeName, TeamName, Uid, User
 from webhook.core.model.policy import Department
 from webhook.core.model.tier import Tier
 from webhook.history.meter import MAX_INTERVALS, Meter
+from webhook.history.totals import use_of
 from webhook.history.usage_row import INTERVAL_SECONDS, MAX_TEXT, MAX_USERS, OTHERS, UsageKey, UsageKind, bounded
 
 N0 = NodeName("n0")
@@ -65,6 +66,39 @@ def test_a_pod_in_line_waits_and_one_that_is_only_admitted_does_not(world, meter
     assert {kind: amount for (kind, *_), amount in rows_of(meter, world).items() if kind == "waiting"} == {
         "waiting": 30
     }
+
+
+def test_jobs_that_start_are_counted_by_size_and_wait_and_reported(world, meter):
+    reported = []
+    meter.on_start = reported.append
+    gang = [make.resident(4, uid=f"g{n}", created=T0, gang=GangId("g")) for n in range(2)]
+    for pod in gang:
+        put(world, meter, T0 + 1, pod)
+    put(world, meter, T0 + 10, gang[0]._replace(node=N0, version=2))
+    put(world, meter, T0 + 40, gang[1]._replace(node=N0, version=2))
+    put(world, meter, T0 + 41, make.resident(1, uid="direct", created=T0 + 40, node=N0))
+    meter.advance(T0 + 60, is_observed=False)
+    found = {key: amount for key, amount in rows_of(meter, world).items() if key[0] == "started"}
+    assert found == {("started", "", "", "5-8/60"): 1, ("started", "", "", "1/1"): 1}
+    assert reported == [("5-8", 40), ("1", 1)]
+
+
+def test_pods_that_ran_before_the_record_did_not_start_in_it(world, meter):
+    world.set_pod(make.resident(1, uid="old", created=T0 - 500, node=N0))
+    meter.update(["old"], world, T0, is_first=True)
+    meter.advance(T0 + 60, is_observed=False)
+    assert not [key for key in rows_of(meter, world) if key[0] == "started"]
+
+
+def test_the_use_of_nodes_is_added_up_over_time(world, meter):
+    put(world, meter, T0, make.resident(16, node=N0))
+    for now in (T0, T0 + 10):
+        meter.set_use(use_of(meter, world), now)
+    put(world, meter, T0 + 10, make.resident(48, uid="rest", node=N0))
+    meter.set_use(use_of(meter, world), T0 + 10)
+    meter.advance(T0 + 30, is_observed=False)
+    found = {kind: amount for (kind, *_), amount in rows_of(meter, world).items() if kind.startswith("use")}
+    assert found == {"use_gpus": 64 * 30, "use_held": 16 * 10 + 64 * 20, "use_nodes": 30, "use_partly": 10}
 
 
 def test_amounts_are_split_where_an_interval_ends(world, meter):

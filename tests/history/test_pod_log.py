@@ -7,6 +7,8 @@ import pytest
 
 from tests.core.support import make
 from tests.history.support import T0, Clock
+from webhook.cli.replay.recorded import world_of
+from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.names import NodeName
 from webhook.history import pod_log
 from webhook.history.pod_log import MAX_REFUSALS, PodLog
@@ -14,6 +16,7 @@ from webhook.history.reader import read_trace
 from webhook.history.store import Batch, HistoryStore
 from webhook.history.trace_row import MAX_OBJECT_BYTES, PodRow
 from webhook.history.trace_store import prune_trace
+from webhook.kube.nodes.autoscalers import API, marks_of
 from webhook.kube.objects import objects
 
 N0 = NodeName("n0")
@@ -175,3 +178,22 @@ def test_a_crowd_of_one_team_displaces_its_own_pods_first(tmp_path, monkeypatch)
     store.close()
     teams = [each.team for each in read_trace(tmp_path / "h.db", 0, 2**40).pods]
     assert (teams.count("a"), teams.count("b")) == (30, 20)
+
+
+def test_the_autoscalers_of_a_cluster_are_objects_of_its_history(world, log, clock, tmp_path):
+    store = HistoryStore(tmp_path / "h.db")
+    for each in Autoscaler:
+        for mark in marks_of(each, at=T0):
+            log.note(API[type(mark)].plural, mark, mark.metadata.name)
+    store.write(Batch([], clock(), log.take().trace()))
+    clock.seconds += 10
+    for mark in marks_of(Autoscaler.KARPENTER, at=T0):
+        log.note(API[type(mark)].plural, None, mark.metadata.name)
+    store.write(Batch([], clock(), log.take().trace()))
+    store.close()
+
+    def found(since, until):
+        return world_of(read_trace(tmp_path / "h.db", T0 + since, T0 + until), world.policy).autoscalers
+
+    assert found(0, 5) == set(Autoscaler)
+    assert found(15, 20) == {Autoscaler.CLUSTER_AUTOSCALER}

@@ -3,7 +3,17 @@
 import pytest
 
 from tests.history.support import A100, T0, row
-from webhook.history.summary import By, merged, observed_hours, team_lines, total, usage_by, whole_intervals
+from webhook.history.summary import (
+    By,
+    Ratios,
+    merged,
+    observed_hours,
+    ratios,
+    team_lines,
+    total,
+    usage_by,
+    whole_intervals,
+)
 from webhook.history.usage_row import INTERVAL_SECONDS, Recording
 
 HOUR = 3600
@@ -46,6 +56,43 @@ def test_the_total_has_the_free_gpus_of_the_cluster_as_idle():
     found = total(ROWS)
     assert (found.guaranteed, found.borrowed, found.idle, found.waiting, found.refused) == (10, 6, 1, 3, 5)
     assert observed_hours(ROWS) == INTERVAL_SECONDS / HOUR
+
+
+def test_ratios_are_of_the_last_interval_and_of_the_whole_time():
+    later = T0 + INTERVAL_SECONDS
+    rows = [
+        *(row(f"use_{kind}", amount) for kind, amount in {"gpus": 80, "held": 20, "nodes": 10, "partly": 5}.items()),
+        *(row(f"use_{kind}", amount, start=later) for kind, amount in {"gpus": 80, "held": 60, "nodes": 10}.items()),
+        row("use_spread", 40, start=later),
+        row("use_beyond", 10, start=later),
+    ]
+    found = ratios(rows)
+    assert (found.allocation, found.occupancy, found.fragmentation, found.beyond_fewest) == (0.75, 0.5, 0.25, 0.25)
+    assert found.waits == []
+
+
+def test_waits_by_size_are_the_bounds_of_groups_and_what_names_no_group_is_left_out():
+    rows = [
+        row("started", 8, model="1/10"),
+        row("started", 1, model="1/60", start=T0 + INTERVAL_SECONDS),
+        row("started", 1, model="1/inf"),
+        row("started", 2, model="9-64/3600"),
+        row("started", 5, model="nonsense"),
+    ]
+    found = ratios(rows)
+    assert [(each.size, each.jobs, each.wait_p50, each.wait_p90, each.wait_p99) for each in found.waits] == [
+        ("1", 10, 10, 60, None),
+        ("9-64", 2, 3600, 3600, 3600),
+    ]
+    assert found.occupancy is None
+    assert ratios([]) == Ratios()
+
+
+def test_the_sums_of_teams_have_nothing_of_the_use_of_nodes():
+    use = [row("use_held", 9 * HOUR), row("started", 3, model="1/10")]
+    assert usage_by([*ROWS, *use], By.TEAM) == usage_by(ROWS, By.TEAM)
+    assert all(usage_by([*ROWS, *use], by) == usage_by(ROWS, by) for by in By)
+    assert total([*ROWS, *use]) == total(ROWS)
 
 
 def test_of_several_replicas_the_one_that_observed_an_interval_longest_counts():

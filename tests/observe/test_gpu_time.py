@@ -6,6 +6,8 @@ from contextlib import suppress
 import pytest
 from prometheus_client import CollectorRegistry
 
+from webhook.core.explain.cluster_use import ClusterUse
+from webhook.core.explain.job_waits import Start
 from webhook.observe.gpu_time import MAX_NODES, GpuHolder, GpuTimeMetrics, NodeGpus
 
 SECONDS, USED = "fairgate_gpu_seconds_total", "fairgate_node_gpus_used"
@@ -18,9 +20,10 @@ class Replica:
 
     def __init__(self, nodes=()):
         self.record = {HOLDER: 500.0}
-        self.metrics = GpuTimeMetrics()
-        self.metrics.watch(lambda: self.record, nodes=lambda: nodes)
         self.registry = CollectorRegistry()
+        self.metrics = GpuTimeMetrics(self.registry)
+        self.use = ClusterUse(gpus=8, held=4, nodes=2, partly=1, spread=4, beyond=1)
+        self.metrics.watch(lambda: self.record, nodes=lambda: nodes, use=lambda: self.use)
         self.registry.register(self.metrics)
 
     async def leads(self, *, until):
@@ -45,6 +48,20 @@ async def test_a_leader_counts_what_the_record_grows_by_during_its_terms():
     assert replica.value(SECONDS, HELD) == 120
     await replica.leads(until=1020.0)
     assert replica.value(SECONDS, HELD) == 140
+
+
+async def test_only_the_leader_exports_the_ratios_and_observes_the_waits_of_jobs():
+    replica, start = Replica(), Start("5-8", 12.0)
+    count = ("fairgate_job_wait_seconds_count", {"size": "5-8"})
+    replica.metrics.started(start)
+    assert replica.value("fairgate_allocation_ratio", {}) is None
+    replica.metrics.begin()
+    assert replica.value(*count) == 0
+    replica.metrics.started(start)
+    assert replica.value(*count) == 1
+    assert replica.value("fairgate_job_wait_seconds_bucket", {"size": "5-8", "le": "60.0"}) == 1
+    names = ("allocation", "node_fragmentation", "gang_beyond_fewest")
+    assert [replica.value(f"fairgate_{name}_ratio", {}) for name in names] == [0.5, 0.5, 0.25]
 
 
 def test_a_series_begins_at_zero_so_that_its_increase_is_whole():

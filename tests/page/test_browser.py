@@ -24,6 +24,7 @@ VIEWS = {
     "teams": "/teams",
     "line": "/line",
     "decisions": "/decisions",
+    "moves": "/moves",
     "search": "/search?q=train",
     "explain": "/explain?namespace=nlp&name=later",
     "review": "/review",

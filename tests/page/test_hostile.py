@@ -17,7 +17,17 @@ from webhook.kube.pod.waiting_pods import to_waiting
 pytestmark = pytest.mark.slow
 
 PODS = 100_000
-VIEWS = ["/", "/teams", "/line", "/decisions", "/decisions?q=nothing", "/search?q=xxxy", "/search?q=x", "/map.json"]
+VIEWS = [
+    "/",
+    "/teams",
+    "/line",
+    "/decisions",
+    "/decisions?q=nothing",
+    "/search?q=xxxy",
+    "/search?q=x",
+    "/map.json",
+    "/moves",
+]
 
 
 @pytest.fixture(scope="module")

@@ -145,7 +145,8 @@ def answers(state, viewer, asked):
     """The body of every address, with what stands for one viewer's asking about every pod."""
     bodies = {}
     with served(state, authenticator=OneViewer(viewer), snapshots=Here()) as site:
-        paths = ["/", "/map.json", "/teams", "/line", "/decisions", "/review", "/search?q=-", "/decisions?kind=evicted"]
+        paths = ["/", "/map.json", "/teams", "/line", "/decisions", "/moves", "/review", "/search?q=-"]
+        paths += ["/decisions?kind=evicted"]
         paths += [f"/search?q={each}" for each in ("node-1", "user", "job")]
         paths += [f"/explain?namespace={quote(namespace)}&name={quote(name)}" for namespace, name in asked]
         for path in paths:

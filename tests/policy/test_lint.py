@@ -5,7 +5,9 @@ import json
 import pytest
 
 from tests import builders as b
+from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.world.world import World
+from webhook.kube.nodes.autoscalers import objects_of
 from webhook.kube.world_file.world_file import parse_world
 from webhook.policy.build import build
 from webhook.policy.lint import lint
@@ -305,3 +307,18 @@ def test_many_namespaces_without_a_team_are_one_warning(count, want):
     assert count == 5 or found == [
         f"p: teams: 6 namespaces have 6 pods with GPUs but no team, so new pods are refused: {names}"
     ]
+
+
+def test_a_pool_that_is_said_not_to_grow_although_an_autoscaler_owns_its_nodes_is_named():
+    brought = b.node("a", labels={"karpenter.sh/nodepool": "cloud", "at": "x"})
+    pools = "pools: [{name: p, nodeSelector: {at: x}, autoscaled: %s}]\n"
+    found = warnings(GOOD_TEAM + pools % "false", *objects_of({Autoscaler.KARPENTER}, at=0), nodes=[brought])
+    (line,) = [each for each in found if "autoscaled" in each]
+    assert line.startswith("p.yaml:4: pools[0].autoscaled: is false, although Karpenter owns 1 GPU node of the pool")
+    found = warnings(GOOD_TEAM + pools % "true", *objects_of({Autoscaler.KARPENTER}, at=0), nodes=[brought])
+    assert not any("autoscaled" in each for each in found)
+
+
+def test_without_pools_the_cluster_is_named_whose_node_groups_are_unknown():
+    found = warnings(GOOD_TEAM, *objects_of({Autoscaler.CLUSTER_AUTOSCALER}, at=0))
+    assert any(each.startswith("p: pools: autoscaled is not set, Cluster Autoscaler runs") for each in found)

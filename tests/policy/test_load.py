@@ -10,6 +10,7 @@ from webhook.core.model.policy import (
     OPERATOR_NAMESPACES,
     LabelSelector,
     Mode,
+    PlacementRules,
     Policy,
     QueueRules,
     UnknownTeam,
@@ -47,7 +48,7 @@ pools:
     capabilities: [nvlink]
     teams: [a]
     match: {podSelector: {matchLabels: {app: x}}}
-placement: {mode: off, keepWhole: {nodes: 2}}
+placement: {mode: off, podGroups: prefer, keepWhole: {nodes: 2}}
 reclaim:
   {notice: 1m30s, minimumRuntime: 1.5h, budgets: unlimited, protect: [ci, {matchLabels: {a: b}}], order: [age],
   maxEvictionsPerMinute: 9}
@@ -86,7 +87,7 @@ def test_every_field_is_in_the_core_policy(folder):
     assert set(pool.tolerations) == {Toleration(exists=True), Toleration("k", value="v", effect=Effect.NO_EXECUTE)}
     assert (pool.capabilities, pool.teams) == (frozenset({"nvlink"}), frozenset({"a"}))
     assert pool.match == LabelSelector((Requirement("app", Operator.IN, ("x",)),))
-    assert (policy.placement.mode, policy.placement.keep_whole) == (Mode.OFF, 2)
+    assert policy.placement == PlacementRules(Mode.OFF, pod_groups=Mode.PREFER, keep_whole=2)
     assert (policy.reclaim.notice_seconds, policy.reclaim.minimum_runtime_seconds) == (90, 5400)
     assert policy.reclaim.protected_namespaces == ("ci",)
     assert policy.reclaim.order == ("age", "gangs", "surplus", "lostWork", "failures", "overShare")

@@ -17,7 +17,7 @@ ONE_FILE = QUEUE_PROBLEMS | {
     "a field misspelt": (TEAM % ", gpu: 3", '3: teams[0].gpu: unknown field; did you mean "gpus"?'),
     "a field of another world": (
         "placement: {zzz: 1}",
-        "3: placement.zzz: unknown field; known here: mode, keepWhole, demandMix",
+        "3: placement.zzz: unknown field; known here: mode, podGroups, keepWhole, demandMix",
     ),
     "replicas of another resource": (
         "resources: {nvidia.com/gpu.shared: {perReplica: true}}",

@@ -61,14 +61,14 @@ def test_gpus_that_are_added_later_are_charged(cluster):
 
 
 def test_the_limit_holds_for_gpus_that_are_added_later(cluster):
-    make_nodes(cluster, 1)
+    make_nodes(cluster, 1, gpus=32)
     with (
-        serve_fairgate(cluster, limit_a=4) as fairgate,
-        foreign_webhook(cluster, fairgate.team_a, lambda _: asks(5), name=LATER, again="IfNeeded"),
+        serve_fairgate(cluster) as fairgate,
+        foreign_webhook(cluster, fairgate.team_a, lambda _: asks(21), name=LATER, again="IfNeeded"),
     ):
         refusal = created(cluster, fairgate.team_a, pod("p", gpus=1))
         assert "exceeded quota: " in refusal
-        assert "requested 5" in refusal
+        assert "requested 21, limit 20" in refusal
         assert settles(fairgate, fairgate.team_a) == 0
 
 

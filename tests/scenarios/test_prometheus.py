@@ -22,6 +22,7 @@ LAB = {"departments": [{"name": "lab", "gpus": {"guaranteed": 40, "limit": 40}}]
 SELECTS_NOTHING = {
     "fairgate_ca_expiration_timestamp_seconds": "the server has --certs; without --certs-secret it makes no CA",
     "fairgate_ca_published": "the same",
+    "fairgate_gpus_in_maintenance": "no operator upgrades a driver",
     "fairgate_node_rejecting_teams": "only nodes whose kubelet rejects pods have it",
     'fairgate_decisions_total{outcome="retry",phase="validate"}': "a single replica loses no race",
     'fairgate_decisions_total{code="MutationMissing"}': "the mutating webhook was called",
@@ -118,6 +119,8 @@ def test_every_panel_shows_something_under_load_and_every_rule_evaluates(cluster
             assert value(running, 'sum(fairgate_gpus_capacity{resource="nvidia.com/gpu"})') == 40
             assert value(running, 'sum(fairgate_gpus_free{resource="nvidia.com/gpu"})') == 12
             assert value(running, "max(fairgate_gpus_largest_fit)") == 6
+            assert value(running, "max(fairgate_allocation_ratio)") == pytest.approx(28 / 40)
+            assert value(running, 'sum(fairgate_job_wait_seconds_count{size="3-4"})') == 9
             assert (
                 value(running, 'sum(fairgate_decisions_total{outcome="deny",code="TeamLimitExceeded",team="a"})') == 1
             )

@@ -56,6 +56,18 @@ def test_the_third_scenario_a_share_is_reclaimed_exactly(cluster):
         assert len(running.said("evicted")) == 20
 
 
+def test_two_pods_of_whole_nodes_cost_the_pods_of_two_nodes(cluster):
+    make_nodes(cluster, 6, gpus=8)
+    with serve_fairgate(cluster, limit_a=48, limit_b=48) as fairgate, evictor(fairgate) as running:
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        names = fill(cluster, mine, 48, labels={TIER: "preemptible"})
+        for name in ("b0", "b1"):
+            ask(cluster, theirs, name, gpus=8)
+        wait_bound(cluster, theirs, "b0", "b1")
+        assert len(evicted(cluster, mine, names)) == 16
+        assert len(running.said("evicted")) == 16
+
+
 def test_no_pod_is_evicted_while_there_is_room_or_where_it_would_not_help(cluster):
     make_nodes(cluster, 2)
     taint = {"key": "moon", "effect": "NoSchedule"}  # all causes may be temporary: the pods are admitted

@@ -25,7 +25,7 @@ def test_pods_that_have_ended_say_what_would_be_refused(cluster, tmp_path):
         policy = tmp_path / "policy.yaml"
         policy.write_text(policy_of([{"name": "a", "namespaces": ["a"], "gpus": {"limit": 4}}]))
         command = ["policy", "check", str(policy), "--kubeconfig", str(cluster.kubeconfig)]
-        said = CliRunner().invoke(main, command, catch_exceptions=False).stdout
+        said = CliRunner().invoke(main, command, catch_exceptions=False).output
         assert f"namespace {stray} has 2 pods with GPUs (all of them ended) but no team: new pods are refused" in said
         assert f"  exempt {operator}: 1 pod with GPUs (all of them ended); by default (exempt.operators)" in said
     finally:

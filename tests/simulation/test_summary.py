@@ -5,7 +5,7 @@ import pytest
 from tests.simulation.loads import QUEUES, T0, policy_of, task, team, world_of
 from webhook.simulation.engine import Simulation
 from webhook.simulation.series import Recorder
-from webhook.simulation.summary import Interval, interval, percentile, summary_of
+from webhook.simulation.summary import Interval, interval, summary_of
 
 
 def summary(world, *tasks, points=4):
@@ -74,9 +74,14 @@ def test_evictions_and_the_work_that_they_lose():
     assert (found.total.evictions, found.total.lost_gpu_hours) == (1, 4)
 
 
-@pytest.mark.parametrize(("percent", "want"), [(1, 1), (50, 2), (51, 3), (75, 3), (76, 4), (99, 4), (100, 4)])
-def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed(percent, want):
-    assert percentile([1, 2, 3, 4], percent) == want
+def test_nodes_held_in_part_and_gangs_on_more_nodes_than_they_need():
+    """A gang of two pods of 2 GPUs is on two nodes, since 6 GPUs of each are taken."""
+    filled = [task(f"full{n}", "b", 6, seconds=100) for n in range(2)]
+    members = [task(f"m{n}", "a", 2, at=10, gang="g", size=2, seconds=90) for n in range(2)]
+    found = summary(world_of(TEAMS, nodes=2), *filled, *members, task("end", "a", 1, at=200), points=4)
+    assert [each.partly_held for each in found.samples] == [1.0, 0.0, 0.0, 0.0, 0.5]
+    assert [each.beyond_fewest for each in found.samples] == [0.0, 0.5, 0.0, 0.0, 0.0]
+    assert (found.partly_held, found.beyond_fewest) == (0.3, 0.5)
 
 
 def test_confidence_over_rounds():

@@ -10,12 +10,13 @@ from webhook.cli.command import command, of, option, path_option
 from webhook.cli.options import enforce_option, lease_option
 from webhook.cli.service import (
     cannot_start,
+    end_restored,
     listen_address,
     log_format_option,
     policy_folder_option,
     run_service,
 )
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.errors import ClusterError, RestoredError
 from webhook.cluster.writes.lease import lease_timing
 from webhook.core.model.policy import Enforcement
 from webhook.core.model.text import printable_lines
@@ -32,7 +33,7 @@ Examples:
 
 \b
 Several replicas may run: one leads, elected by the Lease fairgate-evictor.
-Exit status: 0 stopped by a signal, 2 cannot start."""
+Exit status: 0 stopped by a signal, 1 etcd was restored from a backup: start it again, 2 cannot start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,8 @@ def evict(options: Options) -> None:
     except PolicyError as exc:
         listed = "\n  ".join(str(problem) for problem in exc.problems)
         cannot_start(f"policy {options.policy} has problems:\n  {listed}")
+    except RestoredError as exc:
+        end_restored(exc)
     except (PolicyUnreadable, ClusterError) as exc:
         cannot_start(str(exc))
     except OSError as exc:

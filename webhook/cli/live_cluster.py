@@ -17,10 +17,12 @@ from webhook.cluster.api.namespace import own_namespace
 from webhook.cluster.ledger.team_ledger_client import PATH
 from webhook.cluster.reads.listing import list_objects, load
 from webhook.cluster.reads.permitted_read import read_permitted
+from webhook.cluster.watch.autoscalers import find_autoscalers
 from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.cluster.writes.reports import read_report
 from webhook.core.model.amount import Units, parse_amount
+from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.names import TeamName
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.core.quota.ledger_moves import department_of
@@ -29,6 +31,7 @@ from webhook.core.world.hidden_usage import NOTHING, Totals, Unnamed
 from webhook.core.world.world import World
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.room_report import read_room
+from webhook.kube.nodes.autoscalers import objects_of
 from webhook.kube.objects import keys
 from webhook.kube.world_file.world_objects import FAILED_PODS, WORLD_KINDS, WorldKind, has_ended_for_good
 from webhook.policy.load import parse, with_enforcement
@@ -86,7 +89,9 @@ async def read_objects(kubeconfig: Path | None, namespaces: Sequence[str], *, ha
 
         reads = [*((kind.path, reading(kind)) for kind in WORLD_KINDS), (FAILED_PODS.path, read_rejected)]
         coverage, unnamed = await _read(connection, reads, await _scope(kubeconfig, namespaces), has_room=has_room)
-    return Found(tuple(each for kind in WORLD_KINDS for each in found[kind.kind]), unnamed, coverage)
+        at = connection.server_time or time.time()
+        autoscalers = objects_of(await _autoscalers(connection, unnamed), at=at)
+    return Found((*(each for kind in WORLD_KINDS for each in found[kind.kind]), *autoscalers), unnamed, coverage)
 
 
 async def read_world(kubeconfig: Path | None, world: World, namespaces: Sequence[str]) -> tuple[Coverage, Unnamed]:
@@ -99,6 +104,7 @@ async def read_world(kubeconfig: Path | None, world: World, namespaces: Sequence
 
         reads = [(kind.path, reading(kind)) for kind in world_kinds(world, pods=world)]
         found = await _read(connection, reads, await _scope(kubeconfig, namespaces))
+        world.autoscalers = await _autoscalers(connection, found[1])
     world.rejecting_nodes.tick(int(time.time()))
     world.sort_nodes()
     return found
@@ -217,6 +223,15 @@ async def _read(
     world = room.world if is_partial or room.world is None else room.world.without_pods
     coverage = Coverage(tuple(extents), has_totals=totals is not None, room_age=room.age, why_no_room=room.why_not)
     return coverage, Unnamed(totals or (), world)
+
+
+async def _autoscalers(connection: ApiConnection, unnamed: Unnamed) -> frozenset[Autoscaler]:
+    """Return the autoscalers of the cluster; what the leader found of those that the user may not look for."""
+    found = await find_autoscalers(connection)
+    if not found.why_unsure:
+        return found.autoscalers
+    room = unnamed.world or (await _room(connection)).world
+    return found.autoscalers.union(() if room is None else (each for each in Autoscaler if each in room.autoscalers))
 
 
 class _Room(NamedTuple):

@@ -10,6 +10,7 @@ from webhook.cli.options import colors
 from webhook.cli.output import ending_well
 
 COMMANDS: Final = {
+    "defragment": "webhook.cli.defragment.command:defragment",
     "doctor": "webhook.cli.doctor.command:doctor",
     "evict": "webhook.cli.evict:evict",
     "explain": "webhook.cli.explain.command:explain",
@@ -76,6 +77,7 @@ First steps:
   fairgate policy check policies/default
   fairgate status --help                 who uses which GPUs, what would fit now
   fairgate queue --help                  which pods wait in line, for what, and for how long
+  fairgate defragment --help             which moves of running pods would make room for those that wait
   fairgate page --help                   all of that in a browser, live
   fairgate explain --help                why a pod is admitted, refused or waiting
   fairgate review --help                 whether manifests would be admitted

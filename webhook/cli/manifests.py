@@ -3,17 +3,19 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import click
 
+from webhook.cli import static_manifests
 from webhook.cli.command import command, of, option, path_option
 from webhook.cli.options import enforce_option
 from webhook.core.model.policy import Enforcement
 from webhook.kube.registration.guards import guards
 from webhook.kube.registration.inventory import definitions, roles
 from webhook.kube.registration.registration import ServiceReference, webhook_configurations
+from webhook.kube.registration.static_registration import DEFAULT_FOLDER
 from webhook.yaml_writer import to_yaml
 
 _SERVICE: Final = re.compile(r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)(?::(?P<port>[0-9]{1,5}))?")
@@ -24,9 +26,11 @@ _EXAMPLES: Final = """\b
 Examples:
   fairgate manifests --policy policies/default --url https://fairgate.example.org:8443 --ca certs.d/ca.crt \\
       | kubectl apply -f -
+  fairgate manifests --policy policies/default --url https://10.0.0.9:8443 --ca certs.d/ca.crt \\
+      --static /etc/kubernetes/fairgate
 
 \b
-Exit status: 0 printed, 1 the policy has problems, 2 something cannot be read."""
+Exit status: 0 printed or written, 1 the policy has problems, 2 something cannot be read or written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,14 @@ class Options:
         metavar="NAME",
         help="A user who may also change what Fairgate writes. Repeatable.",
     )
+    static: str | None = option(
+        "--static",
+        is_flag=False,
+        flag_value=static_manifests.PRINTED,
+        metavar="[FOLDER]",
+        help="Write files by which kube-apiserver 1.37 registers Fairgate itself (staticManifestsDir), so that no API "
+        "request can remove it. FOLDER is where kube-apiserver reads them; without it they are printed.",
+    )
     enforce: Enforcement | None = of(enforce_option)
 
 
@@ -79,10 +91,15 @@ def manifests(options: Options) -> None:
     The webhooks receive only pods that the policy is about, and objects that create pods: print and apply everything
     again when the policy's resource names, namespace selectors or kinds of workloads change. Give one of --url and
     --service.
+
+    With --static the webhooks and most guards are files for kube-apiserver: admission.yaml for its flag
+    --admission-control-config-file, a folder for each admission plugin, and objects.yaml for `kubectl apply`.
     """
     from webhook.policy.load import load, with_enforcement  # noqa: PLC0415 - pydantic is slow to import, and --help needs none of it
     from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415
 
+    if options.static is not None and options.url is None:
+        raise click.UsageError("--static needs --url: in files kube-apiserver takes a URL of a webhook, and no Service")
     if (options.url is None) == (options.service is None):
         raise click.UsageError("give either --url or --service")
     pem = options.ca.read_bytes() if options.ca is not None else None
@@ -97,11 +114,29 @@ def manifests(options: Options) -> None:
     except PolicyUnreadable as error:
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(2) from error
-    registration = webhook_configurations(policy, ca_bundle_pem=pem, url=options.url, service=options.service)
-    objects = [*definitions(), *roles(), *registration]
+    registered = webhook_configurations(policy, ca_bundle_pem=pem, url=options.url, service=options.service)
     if options.with_guards and policy.enforce is not Enforcement.OFF:
-        objects += guards(policy, trusted_users=options.trusted_users)
-    click.echo(to_yaml(*objects), nl=False)
+        registered += guards(policy, trusted_users=options.trusted_users)
+    made = [*definitions(), *roles()]
+    if options.static is None:
+        click.echo(to_yaml(*made, *registered), nl=False)
+    else:
+        _write_static(made, registered, options.static, has_ca=pem is not None)
+
+
+def _write_static(made: list[dict[str, Any]], registered: list[dict[str, Any]], given: str, *, has_ca: bool) -> None:
+    is_printed = given == static_manifests.PRINTED
+    folder = DEFAULT_FOLDER if is_printed else str(Path(given).absolute())
+    files = static_manifests.rendered(made, registered, folder=folder, has_ca=has_ca)
+    if is_printed:
+        click.echo(static_manifests.as_stream(files), nl=False)
+        return
+    try:
+        static_manifests.write(files, Path(folder))
+    except OSError as error:
+        click.echo(f"fairgate: cannot write {error.filename or folder}: {error.strerror}", err=True)
+        raise click.exceptions.Exit(2) from error
+    click.echo("\n".join(f"{folder}/{path}" for path in files))
 
 
 def _url(given: str | None) -> str | None:

@@ -61,7 +61,8 @@ def check(options: CheckOptions) -> None:
     shares that cannot be met, limits that are never reached, namespaces, labels, GPU models and resources that do not
     exist, pools without nodes or that no pod can use, pools whose match selects every GPU pod without a label, GPU
     nodes without a taint (with the command that taints them), and GPU pods of namespaces of no team, ended ones
-    included. It also lists the namespaces that are exempt by default.
+    included. It also lists the namespaces that are exempt by default, and the
+    other queues and schedulers of a cluster.
     """
     is_compared = options.world is not None or options.cluster or options.kubeconfig is not None
     source = options.source if is_compared else None

@@ -84,17 +84,20 @@ class _Compared(NamedTuple):
 
 def _lint(origin: str, draft: Draft, loaded: Policy, source: "Source") -> _Compared:
     """Compare a valid policy with a world."""
-    from webhook.cli.world_source import WorldError, read_ended, read_once  # noqa: PLC0415 - slow to import
+    from webhook.cli.world_source import WorldError, other_products, read_ended, read_once  # noqa: PLC0415 - slow to import
     from webhook.policy.lint import lint  # noqa: PLC0415
     from webhook.policy.unowned_pods import exempt_by_default  # noqa: PLC0415
 
     try:
         view = read_once(source, loaded, keep_nodes=True)
         ended = [pod.namespace for pod in view.ended or read_ended(source, loaded)]
+        others = other_products(source)
     except WorldError as error:
         click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
         sys.exit(UNREADABLE)
     view.coverage.print_note()
+    if others:
+        click.echo(f"note: {others}", err=True)
     warnings = lint(
         draft,
         loaded,

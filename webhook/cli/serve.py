@@ -11,12 +11,13 @@ from webhook.cli.command import command, of, option, path_option
 from webhook.cli.options import enforce_option, lease_option
 from webhook.cli.service import (
     cannot_start,
+    end_restored,
     listen_address,
     log_format_option,
     policy_folder_option,
     run_service,
 )
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.errors import ClusterError, RestoredError
 from webhook.core.model.policy import Enforcement
 from webhook.history.store import DEFAULT_DAYS, DEFAULT_MEGABYTES, HistoryBounds
 from webhook.observe.logs import LogFormat
@@ -58,7 +59,7 @@ Examples:
 Endpoints: POST /mutate, /validate, /workloads, /claims, /jobs and /gangs; GET /healthz, /readyz and /metrics, with
 --history also /usage.
 On SIGTERM it is unready at once, serves for --drain-seconds, finishes open requests, and exits.
-Exit status: 0 stopped by a signal, 2 cannot start."""
+Exit status: 0 stopped by a signal, 1 etcd was restored from a backup: start it again, 2 cannot start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,5 +201,7 @@ def serve(options: Options) -> None:
     )
     try:
         run_service(run(settings))
+    except RestoredError as exc:
+        end_restored(exc)
     except (StartupError, ClusterError) as exc:
         cannot_start(exc)

@@ -9,6 +9,7 @@ import click
 import uvloop
 
 from webhook.cli.options import PATH
+from webhook.cluster.api.errors import RestoredError
 from webhook.observe.logs import LogFormat
 from webhook.server.settings import Address, parse_address
 
@@ -37,6 +38,12 @@ def run_service(main: Coroutine[Any, Any, None]) -> None:
     """Run a service on uvloop until it ends."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main)
+
+
+def end_restored(why: RestoredError) -> NoReturn:
+    """Print that a service ends because etcd was restored, and exit with status 1: what runs it starts it again."""
+    click.echo(f"fairgate: stopped, to start again with what the cluster is now: {why}", err=True)
+    sys.exit(1)
 
 
 def cannot_start(why: object) -> NoReturn:

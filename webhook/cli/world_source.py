@@ -17,6 +17,7 @@ from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.core.model.policy import Mode, Policy
 from webhook.core.world.hidden_usage import NOTHING, Unnamed, is_hidden_usage
 from webhook.core.world.world import World
+from webhook.kube.objects import keys
 from webhook.kube.pod.existing_pods import EndedPod
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
@@ -159,7 +160,8 @@ def read_ended(source: Source, policy: Policy) -> Sequence[EndedPod]:
         return ()
     from webhook.cli.live_cluster import UNDECIDED, read_ended  # noqa: PLC0415 - slow to import, and files need none
 
-    listed = asyncio.run(read_ended(source.kubeconfig, (), which=UNDECIDED))
+    found = asyncio.run(read_ended(source.kubeconfig, (), which=UNDECIDED))
+    listed = [{**each, "apiVersion": keys.CORE_API, "kind": "Pod"} for each in found]  # items of a list have neither
     try:
         return parse_objects(listed, policy.resources, name=origin_of(source).name).ended
     except WorldFileError as error:
@@ -198,17 +200,35 @@ def without_placement(policy: Policy, *, priority_classes: frozenset[str]) -> Po
     return replace(policy, placement=replace(policy.placement, mode=Mode.OFF), priority_classes=known)
 
 
+def other_products(source: Source) -> str:
+    """Return which other queues and schedulers a cluster has; empty without any, and for a file. Raises WorldError."""
+    if not isinstance(source, LiveCluster):
+        return ""
+    with _cluster_errors():
+        return asyncio.run(_other_products(source.kubeconfig))
+
+
+async def _other_products(kubeconfig: Path | None) -> str:
+    from webhook.cluster.api.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
+    from webhook.cluster.reads.other_products import read_other_products  # noqa: PLC0415
+
+    async with await connect(kubeconfig) as connection:
+        found = await read_other_products(connection)
+        return found.text if found.products else ""
+
+
 @asynccontextmanager
 async def watch_world(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[WatchedWorld]:
     """Yield a world that is kept up to date by watches, once everything was listed. Raises WorldError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
+    from webhook.cluster.watch.autoscalers import AutoscalerWatch  # noqa: PLC0415
     from webhook.cluster.watch.feed import Feed  # noqa: PLC0415
 
     world = World(policy)
     world.tick(int(time.time()))
     with _cluster_errors():
         async with await connect(kubeconfig) as connection:
-            feed = Feed(connection, world_kinds(world, pods=world))
+            feed = Feed(connection, world_kinds(world, pods=world), autoscalers=AutoscalerWatch(connection, world))
             feeding = asyncio.create_task(feed.run())
             try:
                 await _wait_synced(feed)

@@ -1,11 +1,12 @@
 """The evictor's view of the cluster: the world, the index of its GPU pods, and the holds that nodes state."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.watch.autoscalers import AutoscalerWatch, FoundAutoscalers
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.world_kinds import reclaim_kinds
 from webhook.core.line_reclaim.line_pods import as_charged
@@ -39,8 +40,8 @@ class ClusterView:
         self._in_line: dict[Uid, WaitingPod] = {}
         self._charges: dict[str, Mapping[Uid, InFlightCharge]] = {}  # of pods in line, by the ledger that lists them
 
-    def feed(self, connection: ApiConnection) -> Feed:
-        """Return the feed that keeps it up to date."""
+    def feed(self, connection: ApiConnection, *, note: Callable[[FoundAutoscalers], None] = lambda _: None) -> Feed:
+        """Return the feed that keeps it up to date; `note` is called with what changed of the autoscalers."""
         kinds = reclaim_kinds(
             self.world,
             self.reclaim_index,
@@ -50,7 +51,7 @@ class ClusterView:
             device=self._device_changed,
             other=lambda *_: self.changed.set(),
         )
-        return Feed(connection, kinds)
+        return Feed(connection, kinds, autoscalers=AutoscalerWatch(connection, self.world, note=note))
 
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy."""

@@ -1,7 +1,6 @@
 """Dry run: shows which pods would be evicted for which, each time that changes."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -33,9 +32,11 @@ class DryRun:
         *,
         why_stale: Callable[[], str | None],
         show: Callable[[str], None],
+        clock: Callable[[], float],
         is_due: Callable[[], bool] = lambda: True,
     ) -> None:
         self._is_due = is_due
+        self._clock = clock
         self._cluster_view = cluster_view
         self._why_stale = why_stale
         self._show = show
@@ -59,7 +60,7 @@ class DryRun:
     def _lines(self) -> list[str]:
         self._cluster_view.update_tiers()
         reclaim_index, world = self._cluster_view.reclaim_index, self._cluster_view.world
-        now = int(time.time())
+        now = int(self._clock())
         world.tick(now)
         selected = select_pods(pods_within_share(reclaim_index, world), reclaim_index, now=now)
         found = (

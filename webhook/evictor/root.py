@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -64,7 +63,8 @@ class EvictorSettings:
 async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None:
     """Reclaim until SIGTERM or SIGINT; a dry run only shows its plans.
 
-    Raises PolicyError, PolicyUnreadable, ClusterError or OSError where a part cannot start.
+    Raises PolicyError, PolicyUnreadable, ClusterError or OSError where a part cannot start; RestoredError once etcd was
+    restored.
     """
     logs = open_logs(settings.log_format)
     logs.capture_libraries()
@@ -75,16 +75,18 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(stop_signals(logs.stop_at_once))
         connection = await stack.enter_async_context(await connect(settings.kubeconfig))
-        feed = cluster_view.feed(connection)
+        feed = cluster_view.feed(connection, note=lambda found: logs.autoscalers(*found))
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
         tasks: list[Coroutine[Any, Any, None]] = [
             refuse_too_old(connection),
             feed.run(),
+            feed.end_if_restored(),
             holder.run(_on_policy(cluster_view, metrics, logs), _on_refusal(holder, metrics, logs)),
             Watchdog(metrics, logs).run(),
         ]
         if settings.is_dry_run:
-            tasks.append(DryRun(cluster_view, why_stale=feed.readiness, show=show).run())
+            dry_run = DryRun(cluster_view, why_stale=feed.readiness, show=show, clock=connection.unix_time)
+            tasks.append(dry_run.run())
         else:
             namespace = settings.namespace or await own_namespace(settings.kubeconfig)
             candidate = _Candidate(
@@ -147,7 +149,7 @@ class _Candidate:
             metrics=self._metrics,
             why_stale=why_stale,
             is_leading=lambda: self.lease.is_leading,
-            clock=time.time,
+            clock=self._connection.unix_time,
         )
         reporter = EvictionReporter(context, notify_owner=self.owner_events.take)
         manager = self._manager = HoldManager(context, reporter, new_id=lambda: secrets.token_hex(ID_BYTES))
@@ -159,6 +161,7 @@ class _Candidate:
             why_stale=why_stale,
             show=lambda line: logs.event.info("rehearsed", message=line),
             is_due=lambda: not cluster_view.world.policy.is_enforced,
+            clock=self._connection.unix_time,
         )
         logs.event.info("leading", identity=self.lease.identity)
         try:

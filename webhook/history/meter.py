@@ -4,24 +4,30 @@ Pure: the time is an argument, in seconds of Unix time. A pod counts from the mo
 the next one. Amounts are kept by interval until the caller drops them, so that a failed write loses nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import Final, NamedTuple
 
+from webhook.core.explain.cluster_use import ClusterUse, PodsOnNodes, PodUse
+from webhook.core.explain.job_waits import Start
 from webhook.core.model.amount import ONE_GPU, Units
-from webhook.core.model.names import NodeName, TeamName, Uid
+from webhook.core.model.names import GangId, NodeName, TeamName, Uid
 from webhook.core.model.node import NO_MODEL
 from webhook.core.model.policy import Policy
 from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
+from webhook.history.job_starts import JobPod, JobStarts
 from webhook.history.usage_row import (
     INTERVAL_SECONDS,
     MAX_USERS,
+    OF_USE,
     OTHERS,
     UsageKey,
     UsageKind,
     UsageRow,
     bounded,
     interval_of,
+    started_key,
 )
 
 MAX_INTERVALS: Final = 288
@@ -31,22 +37,37 @@ _OBSERVED: Final = UsageKey(UsageKind.OBSERVED)
 
 
 class _Holding(NamedTuple):
-    """What a pod counts as now, and the node on which it does."""
+    """What a pod counts as now, the node on which it does, and what it starts with."""
 
     key: UsageKey
     gpus: Units
-    node: NodeName | None = None
+    node: NodeName | None
+    gang: GangId | None
+    created: int
+
+    @property
+    def place(self) -> PodUse | None:
+        """What it holds on its node."""
+        return None if self.node is None else PodUse(self.node, self.gpus, self.gang)
+
+    @property
+    def job_pod(self) -> JobPod:
+        """The part of a job that it is."""
+        return JobPod(self.gpus, self.created, self.gang, self.node is not None)
 
 
 class Meter:
     """Amounts of usage by interval.
 
-    For metrics `totals` are the sums by key without users since the start, `held_on` what pods hold now on each node.
+    For metrics `totals` are the sums by key without users since the start, `on_nodes` what pods hold now, and
+    `on_start` is called for each job that starts.
     """
 
     def __init__(self) -> None:
         self.totals: dict[UsageKey, float] = {}
-        self.held_on: dict[NodeName, Units] = {}
+        self.on_nodes = PodsOnNodes()
+        self.on_start: Callable[[Start], None] = _no_start
+        self._starts = JobStarts()
         self.dropped = 0
         self._pods: dict[Uid, _Holding] = {}
         self._guaranteed: dict[str, Units] = {}
@@ -58,8 +79,8 @@ class Meter:
 
     # -- changes
 
-    def update(self, uids: Iterable[Uid], world: World, now: float) -> None:
-        """Count these pods as what they are now in the world, from `now` on."""
+    def update(self, uids: Iterable[Uid], world: World, now: float, *, is_first: bool = False) -> None:
+        """Count these pods as what they are now in the world, from `now` on; `is_first`: they were there before it."""
         teams: set[str] = set()
         for uid in uids:
             before, holding = self._pods.get(uid), holding_of(uid, world)
@@ -69,8 +90,11 @@ class Meter:
                 if each is not None:
                     self._change(each.key, sign * each.gpus, now)
                     teams.add(each.key.team)
-                    if each.node is not None:
-                        self._hold(each.node, sign * each.gpus)
+            self.on_nodes.set(uid, None if holding is None else holding.place)
+            start = self._starts.set(uid, None if holding is None else holding.job_pod, now=now)
+            if start is not None and not is_first:
+                self.add(started_key(start), 1, now)
+                self.on_start(start)
             if holding is None:
                 del self._pods[uid]
             else:
@@ -89,6 +113,11 @@ class Meter:
         known = {key.model for key in self._levels if key.kind is UsageKind.FREE}
         for model in known | free.keys():
             self._set(UsageKey(UsageKind.FREE, model=bounded(model)), free.get(model, 0), now)
+
+    def set_use(self, use: ClusterUse, now: float) -> None:
+        """Set how the nodes are used, from `now` on."""
+        for kind, amount in zip(OF_USE, use, strict=True):
+            self._set(UsageKey(kind), Fraction(amount) * ONE_GPU, now)
 
     def advance(self, now: float, *, is_observed: bool) -> None:
         """Add up everything until `now`; `is_observed`: the world was current all the time since the last call."""
@@ -160,11 +189,6 @@ class Meter:
         share = 0 if found is None else found.gpus.guaranteed
         self._set(UsageKey(UsageKind.UNUSED, team=bounded(team)), max(0, share - self._guaranteed.get(team, 0)), now)
 
-    def _hold(self, node: NodeName, gpus: Units) -> None:
-        self.held_on[node] = self.held_on.get(node, 0) + gpus
-        if not self.held_on[node]:
-            del self.held_on[node]
-
     def _change(self, key: UsageKey, gpus: Units, now: float) -> None:
         self._set(key, self._levels.get(key, 0) + gpus, now)
         if key.kind is UsageKind.HELD_GUARANTEED:
@@ -221,18 +245,24 @@ def holding_of(uid: Uid, world: World) -> _Holding | None:
     """Return what a pod counts as now; None if it is gone, or admitted and not seen yet."""
     if (waiting := world.waiting.get(uid)) is not None:
         key = UsageKey(UsageKind.WAITING, bounded(waiting.team), bounded(waiting.user or ""))
-        return _Holding(key, waiting.pod.demand.gpus) if waiting.pod.demand.gpus else None
+        gpus = waiting.pod.demand.gpus
+        gang = None if waiting.pod.gang is None else waiting.pod.gang.id
+        return _Holding(key, gpus, None, gang, waiting.created) if gpus else None
     pod, entry = world.pod(uid), world.entry_of(uid)
     if pod is None or entry is None or entry.is_reserved or not entry.charge.gpus:
         return None
     team, user = bounded(entry.charge.team), bounded(entry.charge.user or "")
     if pod.node is None:
-        return _Holding(UsageKey(UsageKind.WAITING, team, user), entry.charge.gpus)
+        return _Holding(UsageKey(UsageKind.WAITING, team, user), entry.charge.gpus, None, pod.gang, pod.created)
     node = world.fleet.get(pod.node)
     is_guaranteed = entry.is_unlabeled or entry.charge.tier is Tier.GUARANTEED  # as on the ledger
     kind = UsageKind.HELD_GUARANTEED if is_guaranteed else UsageKind.HELD_BORROWED
     key = UsageKey(kind, team, user, bounded(NO_MODEL if node is None else node.model))
-    return _Holding(key, entry.charge.gpus, pod.node)
+    return _Holding(key, entry.charge.gpus, pod.node, pod.gang, pod.created)
+
+
+def _no_start(_start: Start) -> None:
+    return
 
 
 def department_paths(policy: Policy) -> dict[str, str]:

@@ -15,6 +15,7 @@ from webhook.core.world.world import World
 from webhook.history.object_json import object_json
 from webhook.history.trace_row import ObjectRow, PodRow, PolicyRow, Trace
 from webhook.history.usage_row import bounded
+from webhook.kube.nodes import autoscalers
 from webhook.kube.objects import keys, objects
 
 MAX_PENDING: Final = 20_000
@@ -26,6 +27,7 @@ _KINDS: Final = {
     "nodes": ("Node", keys.CORE_API),
     "namespaces": ("Namespace", keys.CORE_API),
     "priorityclasses": ("PriorityClass", keys.PRIORITY_API),
+    **{api.plural: (api.kind, api.version) for api in autoscalers.API.values()},
 }
 PODS: Final = "pods"
 

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from webhook.core.explain.cluster_use import ClusterUse
 from webhook.core.model.amount import Units
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Pod
@@ -28,7 +29,7 @@ from webhook.history.reader import read_usage
 from webhook.history.refusals import refusal_row
 from webhook.history.schema import HistoryError
 from webhook.history.store import Batch, HistoryBounds, HistoryStore, Recorded
-from webhook.history.totals import gpu_seconds_of, nodes_of
+from webhook.history.totals import gpu_seconds_of, nodes_of, use_of
 from webhook.history.usage_row import UsageKey, UsageKind, UsageRow, interval_of
 from webhook.kube.admission.review import Review
 from webhook.observe.gpu_time import GpuHolder, NodeGpus
@@ -79,6 +80,7 @@ class UsageRecorder:
         self._started = 0.0
         self.until = 0.0
         self._is_due = False
+        self._use = ClusterUse()
         self._writing = asyncio.Lock()
 
     def watch(
@@ -137,6 +139,10 @@ class UsageRecorder:
         """Return the GPUs of each node, and how many of them pods hold now."""
         return nodes_of(self.meter, self._world)
 
+    def use(self) -> ClusterUse:
+        """Return how the nodes were used when it was measured last."""
+        return self._use
+
     async def read(self, since: int, until: int, *, step_seconds: int, most: int) -> Sequence[UsageRow]:
         """Return what is recorded of a time range, until now, summed by steps. Raises HistoryError."""
         if self._path is None:
@@ -188,7 +194,7 @@ class UsageRecorder:
         self._started = self.until = self._clock()
         uids = [pod.uid for pod in self._world.pods()] + [pod.uid for pod in self._world.waiting.all()]
         for first in range(0, len(uids), AT_ONCE):
-            self.meter.update(uids[first : first + AT_ONCE], self._world, self._started)
+            self.meter.update(uids[first : first + AT_ONCE], self._world, self._started, is_first=True)
             await asyncio.sleep(0)
 
     def _note(self, uid: Uid) -> None:
@@ -213,6 +219,8 @@ class UsageRecorder:
         is_observed = self._why_stale() is None and now - self.until < _LATE_SECONDS
         self.meter.set_policy(self._world.policy, now)
         self.meter.set_free(_free(self._world), now)
+        self._use = use_of(self.meter, self._world)
+        self.meter.set_use(self._use, now)
         self.meter.advance(now, is_observed=is_observed)
         if self._clock.has_been_set():
             now = self._clock()

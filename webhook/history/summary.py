@@ -7,7 +7,17 @@ from typing import Final
 
 import msgspec
 
-from webhook.history.usage_row import INTERVAL_SECONDS, Recording, UsageKey, UsageKind, UsageRow
+from webhook.core.explain.cluster_use import ClusterUse
+from webhook.core.explain.job_waits import SIZES, percentiles_of
+from webhook.history.usage_row import (
+    INTERVAL_SECONDS,
+    OF_USE,
+    Recording,
+    UsageKey,
+    UsageKind,
+    UsageRow,
+    group_of,
+)
 
 HOUR_SECONDS: Final = 3600
 _DIGITS: Final = 6
@@ -103,6 +113,61 @@ def total(rows: Iterable[UsageRow]) -> UsageSum:
     return found
 
 
+class SizeWaits(msgspec.Struct):
+    """Jobs of one class of sizes that started, and for how many seconds 50, 90 and 99 percent of them waited at most.
+
+    Null is longer than three days.
+    """
+
+    size: str
+    jobs: int
+    wait_p50: float | None
+    wait_p90: float | None
+    wait_p99: float | None
+
+
+class Ratios(msgspec.Struct):
+    """How the cluster was used, as parts of 1; null where no GPUs were recorded."""
+
+    allocation: float | None = None
+    occupancy: float | None = None
+    fragmentation: float | None = None
+    beyond_fewest: float | None = None
+    waits: list[SizeWaits] = []
+
+
+def ratios(rows: Iterable[UsageRow]) -> Ratios:
+    """Return the ratios of a time range; the allocation is that of its last interval."""
+    uses: dict[int, dict[UsageKind, float]] = {}
+    waits: dict[str, dict[float, int]] = {}
+    for row in rows:
+        kind = row.key.kind
+        if kind in _USE:
+            uses.setdefault(row.start, {})[kind] = row.amount
+        elif kind is UsageKind.STARTED and (group := group_of(row.key)) is not None:
+            size, bound = group
+            counts = waits.setdefault(size, {})
+            counts[bound] = counts.get(bound, 0) + round(row.amount)
+    found = Ratios(waits=[SizeWaits(size, *percentiles_of(waits[size])) for size in SIZES if size in waits])
+    if uses:
+        last, total = (_use(each) for each in ([uses[max(uses)]], uses.values()))
+        found.allocation, found.occupancy = round(last.allocation, _DIGITS), round(total.allocation, _DIGITS)
+        found.fragmentation, found.beyond_fewest = (
+            round(total.fragmentation, _DIGITS),
+            round(total.beyond_fewest, _DIGITS),
+        )
+    return found
+
+
+def _use(amounts: Iterable[Mapping[UsageKind, float]]) -> ClusterUse:
+    """Return the amounts of some intervals together."""
+    found = list(amounts)
+    return ClusterUse(*(sum(each.get(kind, 0.0) for each in found) for kind in OF_USE))
+
+
+_USE: Final = frozenset(OF_USE)
+
+
 def observed_hours(rows: Iterable[UsageRow]) -> float:
     """Return for how many hours the cluster was observed."""
     return _observed(rows) / HOUR_SECONDS
@@ -178,7 +243,7 @@ def _add(found: UsageSum, row: UsageRow) -> None:
             found.refused += round(row.amount)
         case UsageKind.REFUSED_GPUS:
             found.refused_gpus += row.amount
-        case UsageKind.OBSERVED:
+        case _:
             pass
 
 

@@ -2,7 +2,9 @@
 
 from typing import Final
 
+from webhook.core.explain.cluster_use import ClusterUse, capacities
 from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.node import NO_MODEL
 from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
 from webhook.history.meter import Meter
@@ -23,9 +25,14 @@ def gpu_seconds_of(meter: Meter) -> dict[GpuHolder, float]:
 
 def nodes_of(meter: Meter, world: World) -> list[NodeGpus]:
     """Return the GPUs of each node that has some, as policy weighs them, and how many of them pods hold."""
-    found = []
-    for node in world.fleet.nodes():
-        if capacity := node.gpus(world.policy.resources):
-            used = meter.held_on.get(node.name, 0)
-            found.append(NodeGpus(node.name, node.model, float(capacity / ONE_GPU), float(used / ONE_GPU)))
+    found, held_on = [], meter.on_nodes.held_on
+    for name, capacity in capacities(world.fleet.nodes(), world.policy).items():
+        node, used = world.fleet.get(name), held_on.get(name, 0)
+        model = NO_MODEL if node is None else node.model
+        found.append(NodeGpus(name, model, float(capacity / ONE_GPU), float(used / ONE_GPU)))
     return found
+
+
+def use_of(meter: Meter, world: World) -> ClusterUse:
+    """Return how the nodes are used now."""
+    return meter.on_nodes.use(capacities(world.fleet.nodes(), world.policy))

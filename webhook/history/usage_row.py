@@ -7,6 +7,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from webhook.core.explain.job_waits import BOUNDS, SIZES, Start, bound_of
+
 INTERVAL_SECONDS: Final = 300
 """Length of an interval. Its rows are written again until it is over."""
 
@@ -26,7 +28,8 @@ class UsageKind(StrEnum):
     HELD_GUARANTEED and HELD_BORROWED are GPUs of pods on nodes. WAITING are GPUs of pods that exist and have no node.
     UNUSED is a team's guaranteed share beyond what its guaranteed pods hold. FREE are free GPUs of schedulable nodes,
     by model. REFUSED are requests, REFUSED_GPUS what they asked for, in GPUs. OBSERVED are seconds in which the
-    recorder saw the cluster's events as they came.
+    recorder saw the cluster's events as they came. The USE kinds are the amounts of ClusterUse, times seconds. STARTED
+    are jobs that started, by the class of their size and the group of their wait.
     """
 
     HELD_GUARANTEED = "guaranteed"
@@ -37,6 +40,24 @@ class UsageKind(StrEnum):
     REFUSED = "refused"
     REFUSED_GPUS = "refused_gpus"
     OBSERVED = "observed"
+    USE_GPUS = "use_gpus"
+    USE_HELD = "use_held"
+    USE_NODES = "use_nodes"
+    USE_PARTLY = "use_partly"
+    USE_SPREAD = "use_spread"
+    USE_BEYOND = "use_beyond"
+    STARTED = "started"
+
+
+OF_USE: Final = (
+    UsageKind.USE_GPUS,
+    UsageKind.USE_HELD,
+    UsageKind.USE_NODES,
+    UsageKind.USE_PARTLY,
+    UsageKind.USE_SPREAD,
+    UsageKind.USE_BEYOND,
+)
+"""The kinds of ClusterUse's amounts, in its order."""
 
 
 class UsageKey(NamedTuple):
@@ -62,6 +83,19 @@ class Recording(NamedTuple):
 
     name: str
     rows: tuple[UsageRow, ...]
+
+
+def started_key(start: Start) -> UsageKey:
+    """Return what a job that started counts to: its class and group are in the place of the model."""
+    return UsageKey(UsageKind.STARTED, model=f"{start.size}/{bound_of(start.wait):g}")
+
+
+def group_of(key: UsageKey) -> tuple[str, float] | None:
+    """Return the class of size and the upper bound of the waits that such a key counts; None where it names none."""
+    return _GROUPS.get(key.model)
+
+
+_GROUPS: Final = {f"{size}/{bound:g}": (size, bound) for size in SIZES for bound in BOUNDS}
 
 
 def interval_of(time: float) -> int:

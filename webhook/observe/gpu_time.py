@@ -1,4 +1,4 @@
-"""GPU-seconds by team, model and tier, and the GPUs of each node: metrics that only the leader exports.
+"""GPU-seconds by team, model and tier, the use of nodes, and the waits of jobs: metrics that only the leader exports.
 
 Every replica measures the same pods. If each exported their time, a sum over replicas would count it several times, and
 a maximum would lose the counts of a terminated replica. So only the leader counts what its record grows by while it
@@ -9,12 +9,28 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from webhook.core.explain.cluster_use import ClusterUse
+from webhook.core.explain.job_waits import BOUNDS, SIZES, Start
+
 MAX_NODES: Final = 2000
 """Clusters with more GPU nodes get no series by node: at this size writing one of the two blocks the loop for 10 ms."""
+
+
+_WAIT: Final = (
+    "fairgate_job_wait_seconds",
+    "Time from the creation of a job until its pods are on nodes, observed by the leader: sum over replicas. A job is "
+    "a pod, or a gang. `size`: class of its GPUs.",
+)
+_PARTS: Final = {
+    "fairgate_allocation_ratio": "Part of the GPUs of all nodes that pods hold",
+    "fairgate_node_fragmentation_ratio": "Part of the GPU nodes of which pods hold some GPUs and not all",
+    "fairgate_gang_beyond_fewest_ratio": "Part of gangs' nodes beyond the fewest that could hold them, by their GPUs",
+}
 
 
 class GpuHolder(NamedTuple):
@@ -37,17 +53,28 @@ class NodeGpus(NamedTuple):
 class GpuTimeMetrics(Collector):
     """Counts GPU-seconds while `run` runs. Label values are teams, models and tiers, which admins configure."""
 
-    def __init__(self) -> None:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._use: Callable[[], ClusterUse] = ClusterUse
+        self._waits = Histogram(*_WAIT, ["size"], buckets=BOUNDS, registry=registry)
         self._seconds: Callable[[], Mapping[GpuHolder, float]] = dict
         self._nodes: Callable[[], Sequence[NodeGpus]] = tuple
         self._counted: Mapping[GpuHolder, float] = {}
         self._begun: Mapping[GpuHolder, float] | None = None  # None while this process does not lead
 
     def watch(
-        self, seconds: Callable[[], Mapping[GpuHolder, float]], *, nodes: Callable[[], Sequence[NodeGpus]]
+        self,
+        seconds: Callable[[], Mapping[GpuHolder, float]],
+        *,
+        nodes: Callable[[], Sequence[NodeGpus]],
+        use: Callable[[], ClusterUse],
     ) -> None:
-        """Read the GPU-seconds since the start of the process, and the GPUs of the nodes now, from these."""
-        self._seconds, self._nodes = seconds, nodes
+        """Read the GPU-seconds since the start of the process, and the GPUs and use of the nodes now, from these."""
+        self._seconds, self._nodes, self._use = seconds, nodes, use
+
+    def started(self, start: Start) -> None:
+        """Count a job that started, if this process leads."""
+        if self._begun is not None:
+            self._waits.labels(start.size).observe(start.wait)
 
     async def run(self) -> None:
         """Count until cancelled: a task of the leader."""
@@ -59,6 +86,8 @@ class GpuTimeMetrics(Collector):
 
     def begin(self) -> None:
         """Count from now on."""
+        for size in SIZES:  # series of waits begin at 0: rate() does not see the first value of a series
+            self._waits.labels(size)
         self._begun = dict(self._seconds())
 
     def _sums(self) -> Mapping[GpuHolder, float]:
@@ -70,18 +99,27 @@ class GpuTimeMetrics(Collector):
 
     def describe(self) -> Iterator[Metric]:
         """Yield the metrics without samples: their sources may not exist yet when this is registered."""
-        yield from _families()
+        yield from (*_families(), *(GaugeMetricFamily(name, _words(name)) for name in _PARTS))
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         counter, capacity, used = _families()
+        parts = [GaugeMetricFamily(name, _words(name)) for name in _PARTS]
         for holder, seconds in self._sums().items():
             counter.add_metric(holder, seconds)
         nodes = () if self._begun is None else self._nodes()
         for each in nodes if len(nodes) <= MAX_NODES else ():
             capacity.add_metric((each.node, each.model), each.capacity)
             used.add_metric((each.node, each.model), each.used)
-        yield from (counter, capacity, used)
+        if self._begun is not None:
+            use = self._use()
+            for family, part in zip(parts, (use.allocation, use.fragmentation, use.beyond_fewest), strict=True):
+                family.add_metric((), part)
+        yield from (counter, capacity, used, *parts)
+
+
+def _words(name: str) -> str:
+    return f"{_PARTS[name]}; exported by the leader only."
 
 
 def _families() -> tuple[CounterMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:

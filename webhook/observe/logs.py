@@ -11,7 +11,7 @@ import select
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -95,6 +95,11 @@ class Logs:
         """Write that the process ends at once, by a second signal."""
         self.event.warning("stopping at once", signal=why)
         self.flush()
+
+    def autoscalers(self, found: Iterable[str], why_unsure: str) -> None:
+        """Write which autoscalers were found in the cluster, and which could not be looked for."""
+        log = self.event.warning if why_unsure else self.event.info
+        log("autoscalers", found=sorted(found), unsure=why_unsure)
 
     def capture_libraries(self) -> None:
         """Log what libraries log (warnings and worse), and Python's warnings, in the same way."""

@@ -44,7 +44,7 @@ class Metrics(ProcessMetrics):
         super().__init__(Component.SERVER)
         self._decisions = Decisions()
         self.registry.register(self._decisions)
-        self.accounting = GpuTimeMetrics()
+        self.accounting = GpuTimeMetrics(self.registry)
         self.registry.register(self.accounting)
         self._http_errors = Counter(
             "fairgate_http_errors",

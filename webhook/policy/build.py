@@ -101,7 +101,7 @@ def _share_schedulers(named: list[str] | None, draft: Draft) -> tuple[str, ...]:
 
 
 def _placement(spec: schema.Placement) -> PlacementRules:
-    rules = PlacementRules(mode=spec.mode, keep_whole=spec.keep_whole.nodes)
+    rules = PlacementRules(mode=spec.mode, pod_groups=spec.pod_groups, keep_whole=spec.keep_whole.nodes)
     weights: dict[Shape, int] = {}
     for item in spec.demand_mix:
         number, share = max(1, item.gpus // ONE_GPU), min(item.gpus, ONE_GPU)
@@ -223,8 +223,8 @@ def _is_hashed(part: "Field[object]", value: object) -> bool:
 
 
 def _hashed(part: "Field[object]", value: object) -> object:
-    found = getattr(value, part.name)
-    return part.metadata.get("hashed_if_none") if found is None else _plain(found)
+    found, special = getattr(value, part.name), part.metadata.get("hashed_as")
+    return special[found] if special is not None and found in special else _plain(found)
 
 
 def _plain(value: object) -> object:

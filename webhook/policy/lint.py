@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from itertools import filterfalse
 
 from webhook.core.admission.pools import WHOLE_CLUSTER
+from webhook.core.explain.autoscaling import autoscaling_problems
 from webhook.core.model.amount import Limit, Units, Unlimited, format_limit, gpus_text
 from webhook.core.model.names import GpuModel, Namespace
 from webhook.core.model.node import Node
@@ -50,6 +51,7 @@ def lint(
             *(problem for name, part in draft.resources.items() for problem in _resource(name, part, context)),
             *_without_label(draft, context),
             *_without_pool(context, origin),
+            *_autoscaling(draft, context, origin),
             *(Problem(origin, 0, "pools", text) for text in untainted(policy, world)),
             *(Problem(origin, 0, "resources", text) for text in unknown_devices(policy, world)),
             *(Problem(origin, 0, "resources", text) for text in counted_replicas(policy, world)),
@@ -236,3 +238,12 @@ def _is_above(own: Limit, limit: Limit | Units) -> bool:
 
 def _overcommitted(units: int, capacity: Units) -> str:
     return f"all teams together are guaranteed {plural_gpus(units)}, but the nodes have {gpus_text(capacity)}"
+
+
+def _autoscaling(draft: Draft, context: _Context, origin: str) -> Iterator[Problem]:
+    """Warn where policy says something else of an autoscaler than the cluster, or does not say what only it can."""
+    parts = {part.value.name: part for part in draft.pools}
+    for pool, text in autoscaling_problems(context.world):
+        part = parts.get(pool.name)
+        field = "autoscaled"
+        yield Problem(origin, 0, "pools", f"{field} {text}") if part is None else part.problem(f"{text}", field)

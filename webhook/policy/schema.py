@@ -59,8 +59,10 @@ class Pool(Spec):
         default=None, description="Teams that may use the pool. Default: every team."
     )
     match: Match | None = Field(default=None, description="Pods that may run only in this pool; no other pods may.")
-    autoscaled: Annotated[bool, Strict()] = Field(
-        default=False, description="An autoscaler adds nodes: pods wait for a new node instead of being refused."
+    autoscaled: Annotated[bool, Strict()] | None = Field(
+        default=None,
+        description="Whether an autoscaler adds nodes: pods wait for a new node instead of being refused. Default: as "
+        "found in the cluster.",
     )
 
 
@@ -96,6 +98,11 @@ class Placement(Spec):
     mode: Mode = Field(
         default=Mode.AUTO,
         description="auto: the best few nodes by name; require: the best one; prefer: a preference; off: none.",
+    )
+    pod_groups: Mode = Field(
+        default=Mode.OFF,
+        description="The mode for pods of PodGroups of Kubernetes (spec.schedulingGroup), which kube-scheduler places "
+        "together.",
     )
     keep_whole: KeepWhole = Field(default=KeepWhole(nodes=0), description="Whole nodes kept free of small pods.")
     demand_mix: Annotated[list[ExpectedPod], Field(max_length=100)] = Field(

@@ -13,10 +13,12 @@ from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.reads.server_version import refuse_too_old
+from webhook.cluster.watch.autoscalers import AutoscalerWatch, FoundAutoscalers
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.quotas import quota_kind
 from webhook.cluster.watch.world_kinds import followed, world_kinds
 from webhook.cluster.writes.crd_installer import CrdInstaller
+from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.pod import Resident
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.quota.resource_quotas import QuotaIndex
@@ -25,6 +27,7 @@ from webhook.core.world.pod_index import holder_of
 from webhook.core.world.world import World
 from webhook.kube.ledger.report_crd import report_crd
 from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
+from webhook.kube.nodes.autoscalers import API, marks_of
 from webhook.observe.ledger_metrics import LedgerMetrics, LedgerState
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
@@ -50,6 +53,7 @@ class LiveWorld:
     shadow_labels: ShadowLabels
     counts: LedgerMetrics
     runs: SeenRuns
+    autoscalers: AutoscalerWatch
 
     @classmethod
     async def connect(
@@ -81,6 +85,7 @@ class LiveWorld:
             reached=lambda: pods.reached,
             recorder=counts,
             known=lambda name: pods.handle(name),  # noqa: PLW0108 - made below
+            on_restored=lambda error: feed.note_restored(error),  # noqa: PLW0108 - made below
             quotas=quotas,
         )
         stack.push_async_callback(ledger.close)
@@ -88,12 +93,13 @@ class LiveWorld:
         bypass_detector = BypassDetector(
             world, shadow_labels, report=lambda pod: _report_bypass(pod, world, counts, logs), linger=ledger.linger
         )
-        run_log = RunLog(world, note)
+        run_log = RunLog(world, note, connection.unix_time)
         kinds = [
             followed(kind, partial(run_log.note, kind.name))
             for kind in world_kinds(world, pods=bypass_detector, lose=bypass_detector.delete_pod)
         ]
-        feed = Feed(connection, (quota_kind(quotas), *kinds, ledger.kind()))
+        autoscalers = AutoscalerWatch(connection, world, note=_noting(logs, note))
+        feed = Feed(connection, (quota_kind(quotas), *kinds, ledger.kind()), autoscalers=autoscalers)
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
         definition, reports = CrdInstaller(connection, team_ledger_crd()), CrdInstaller(connection, report_crd())
@@ -108,6 +114,7 @@ class LiveWorld:
             shadow_labels=shadow_labels,
             counts=counts,
             runs=run_log.runs,
+            autoscalers=autoscalers,
         )
 
     def background_tasks(
@@ -116,9 +123,10 @@ class LiveWorld:
         """Return what runs for as long as the server does."""
         return [
             refuse_too_old(self.connection),
-            self.definition.ensure(),
-            self.reports.ensure(),
+            self.definition.run(),
+            self.reports.run(),
             self.feed.run(),
+            self.feed.end_if_restored(),
             self._prepare(logs, on_synced),
             self._keep_time(),
             self.ledger.drop_orphans(is_leader=is_leader, report=lambda flight: self._report_orphan(flight, logs)),
@@ -140,7 +148,7 @@ class LiveWorld:
     async def _keep_time(self) -> NoReturn:
         """Have promises of room end, and deadlines pass, also while no request comes: later events are seen in time."""
         while True:
-            self.world.tick(int(time.time()))
+            self.world.tick(int(self.connection.unix_time()))
             await asyncio.sleep(TICK_SECONDS)
 
     async def _prepare(self, logs: Logs, on_synced: Callable[[], None]) -> None:
@@ -156,6 +164,21 @@ class LiveWorld:
         self.counts.orphan()
         pod, team = flight.pod, flight.charge.team
         logs.event.warning("charge withdrawn", team=team, namespace=pod.namespace, name=pod.name, uid=pod.uid)
+
+
+def _noting(logs: Logs, note: Callable[[str, Any, str], None]) -> Callable[[FoundAutoscalers], None]:
+    """Return a function that logs what was found, and notes what changed of it like objects of a watched kind."""
+    noted: set[Autoscaler] = set()
+
+    def note_found(found: FoundAutoscalers) -> None:
+        logs.autoscalers(*found)
+        for each in noted ^ found.autoscalers:
+            for mark in marks_of(each, at=time.time()):
+                note(API[type(mark)].plural, mark if each in found.autoscalers else None, mark.metadata.name)
+        noted.clear()
+        noted.update(found.autoscalers)
+
+    return note_found
 
 
 def _report_bypass(pod: Resident, world: World, counts: LedgerMetrics, logs: Logs) -> None:

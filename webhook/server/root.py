@@ -52,7 +52,8 @@ what a review makes has no cycles."""
 async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] | None = None) -> None:
     """Serve until SIGTERM or SIGINT; `on_listening` receives the URL to call.
 
-    Raises StartupError if a part is not available, and ClusterError if the API server is too old.
+    Raises StartupError if a part is not available, ClusterError if the API server is too old, RestoredError once etcd
+    was restored.
     """
     logs = open_logs(settings.log_format)
     logs.capture_libraries()
@@ -60,7 +61,6 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
     is_embedded = isinstance(settings.world, FileWorld)
     world = World(holder.current, is_live=not is_embedded)
     metrics, readiness = Metrics(), Readiness("policy")
-    readiness.set_ok("policy", remark=f"policy {world.policy.hash}")
     _watch_world(world, metrics, readiness)
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(stop_signals(logs.stop_at_once))
@@ -71,6 +71,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
         usage = UsageEndpoint(recorder)
         report_refused: Callable[[str], None] = _ignore
         notify_owner: Callable[[OwnerEvent], None] | None = None
+        unix_time: Callable[[], float] = time.time
         ledger: Ledger
         match settings.world:
             case FileWorld(path=path):
@@ -99,6 +100,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
                 readiness.watch("ledger", live.why_no_ledger)
                 _record_cluster(live, recorder, usage, holder)
                 ledger, shadow_labels, why_not_synced = live.ledger, live.shadow_labels, live.why_not_synced
+                unix_time = live.connection.unix_time
                 tasks = [
                     *live.background_tasks(
                         logs, on_synced=lambda: _freeze(world, logs), is_leader=leader.should_clean_up
@@ -108,15 +110,14 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
                     leader.owner_events.run(),
                     _publish_reports(live, leader, holder, readiness, certificates),
                 ]
-                notify_owner = leader.owner_events.take
-                report_refused = leader.report_policy_refused
+                notify_owner, report_refused = leader.owner_events.take, leader.report_policy_refused
         reviewer = AdmissionReviewer(
             world,
             ledger,
-            now_text=_now_text,
+            now_text=lambda: _second_text(int(unix_time())),
             shadow_labels=shadow_labels,
             clock=time.monotonic,
-            unix_time=time.time,
+            unix_time=unix_time,
             notify_owner=notify_owner,
             on_refusal=recorder.refused,
         )
@@ -156,6 +157,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
 
 
 def _watch_world(world: World, metrics: Metrics, readiness: Readiness) -> None:
+    readiness.set_ok("policy", remark=f"policy {world.policy.hash}")
     metrics.policy_reload(is_success=True)
     metrics.watch_world(world)
     metrics.watch_readiness(lambda: {name: each.ok for name, each in readiness.conditions().items()})
@@ -163,7 +165,8 @@ def _watch_world(world: World, metrics: Metrics, readiness: Readiness) -> None:
 
 def _make_recorder(settings: ServerSettings, world: World, metrics: Metrics, logs: Logs) -> UsageRecorder:
     recorder = UsageRecorder(world, logs, path=settings.history, bounds=settings.history_bounds)
-    metrics.accounting.watch(recorder.gpu_seconds, nodes=recorder.nodes)
+    metrics.accounting.watch(recorder.gpu_seconds, nodes=recorder.nodes, use=recorder.use)
+    recorder.meter.on_start = metrics.accounting.started
     if settings.history is not None:
         metrics.watch_history(lambda: recorder.problem, lambda: recorder.dropped)
     return recorder
@@ -211,6 +214,9 @@ def _publish_reports(
         lag=LedgerLag(live.ledger.states, asyncio.get_running_loop().time),
         rejecting=leader.rejections.texts,
         maintained=partial(maintenance_texts, live.world),
+        unreviewed=leader.registration.unreviewed,
+        world=live.world,
+        autoscalers=live.autoscalers,
     )
     return ReplicaReporter(live.connection, identity=leader.lease.identity, describe=state.report).run()
 
@@ -280,10 +286,6 @@ def _freeze(world: World, logs: Logs) -> None:
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 20, 20)
     logs.event.info("world loaded", nodes=len(world.fleet), pods=sum(1 for _ in world.pods()))
-
-
-def _now_text() -> str:
-    return _second_text(int(time.time()))
 
 
 @lru_cache(maxsize=1)

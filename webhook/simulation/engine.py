@@ -23,6 +23,7 @@ from webhook.core.world.world import World
 from webhook.simulation.arrivals import Arrivals
 from webhook.simulation.cluster import PodOf, SimulatedCluster
 from webhook.simulation.kube_scheduler import binding_for, with_hold
+from webhook.simulation.moves import SimulatedMoves
 from webhook.simulation.reclaimer import SimulatedReclaim
 from webhook.simulation.runs import Runs
 from webhook.simulation.task import DEFAULT_SETTINGS, Eviction, Evictions, Settings, Task, TaskRecord, TaskState
@@ -56,7 +57,7 @@ def _never() -> bool:
 class Simulation:
     """One run. `on_time` is called after each moment at which something happened, with everything settled.
 
-    `come` counts the pods that were created.
+    `come` counts the pods that were created, `moves` those that were evicted to make room for waiting ones.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Simulation:
         self.records: list[TaskRecord] = []
         self.cluster = SimulatedCluster(world)
         self.evictions: list[Eviction] = []
+        self.moves = 0
         self.on_time: Callable[[Simulation], None] = _ignore
         self._numbers = count(1)
         self._events: list[_Event] = []
@@ -85,6 +87,7 @@ class Simulation:
             look_at=self.look_at,
         )
         self._arrivals = Arrivals(self.cluster, self._runs, settings, look_at=self.look_at)
+        self._moves = SimulatedMoves(self.cluster, self._arrivals.refused, settings)
         self._starts = AssumedStarts(world)
         self._released_at: object = None
         self._promoted_at: object = None
@@ -159,8 +162,9 @@ class Simulation:
             for kind in _Kind:
                 if self._do(now, kind):
                     self._settle()
-            if (due := self.world.stages.next_due()) is not None:
-                self.look_at(max(now + 1, due))
+            for due in (self.world.stages.next_due(), self._moves.next_look()):
+                if due is not None:
+                    self.look_at(max(now + 1, due))
             self._looks.discard(now)
             self.on_time(self)
 
@@ -208,7 +212,7 @@ class Simulation:
         for _ in range(MAX_TURNS):
             # the leader looks at the line 0.02 s after a change, and at tiers and refused pods later
             changes = [self._bind(), self._release(), self._promote(), self._arrivals.retry(), self._take_back()]
-            if not any(changes):
+            if not any(changes) and not self._move_pods():
                 return
 
     def _promote(self) -> bool:
@@ -271,11 +275,22 @@ class Simulation:
         has_evicted = False
         for target in self._reclaim.due():
             has_evicted = True
-            record = self._runs.evict(target.uid)
-            self.evictions.append(Eviction(self.now, target.name, record))
-            if record is not None and self._settings.evictions is Evictions.RESTART:
-                self._push(self.now + RESTART_SECONDS, _Kind.CREATE, record)
+            self._evict(target.uid, target.name)
         return has_plan or has_evicted
+
+    def _move_pods(self) -> bool:
+        """Evict pods whose replacements have room elsewhere, as `moves` says."""
+        moved = self._moves.due()
+        for uid in moved:
+            self._evict(uid, self.cluster.pods[uid].record.task.name)
+        self.moves += len(moved)
+        return bool(moved)
+
+    def _evict(self, uid: Uid, name: str) -> None:
+        record = self._runs.evict(uid)
+        self.evictions.append(Eviction(self.now, name, record))
+        if record is not None and self._settings.evictions is Evictions.RESTART:
+            self._push(self.now + RESTART_SECONDS, _Kind.CREATE, record)
 
 
 def _ignore(_simulation: Simulation) -> None:

@@ -1,9 +1,11 @@
-"""What is measured while a simulation runs: GPUs in use, who waits, how fragmented the free GPUs are, what fits."""
+"""What is measured while a simulation runs: GPUs and nodes in use, who waits, how fragmented the free GPUs are."""
 
+from operator import add
 from typing import Annotated, Final
 
 import msgspec
 
+from webhook.core.explain.cluster_use import ClusterUse, PodsOnNodes, PodUse, capacities
 from webhook.core.model.amount import gpu_number
 from webhook.core.model.tier import Tier
 from webhook.core.placement.gpu_inventory import gpu_inventory
@@ -24,6 +26,10 @@ class Sample(msgspec.Struct, rename="camel"):
     waiting_pods: int
     waiting_gpus: float
     fragmented: Annotated[float, msgspec.Meta(description="part of the free GPUs that is useless to future pods")]
+    partly_held: Annotated[float, msgspec.Meta(description="part of the nodes of which pods hold some GPUs, not all")]
+    beyond_fewest: Annotated[
+        float, msgspec.Meta(description="part of gangs' nodes beyond the fewest that could hold them")
+    ]
     largest_pod: Annotated[float, msgspec.Meta(description="GPUs of the largest pod that fits on a node")]
 
     @property
@@ -44,6 +50,7 @@ class Recorder:
         self._next = 0
         self._last = self.begin
         self._allocated = 0.0
+        self.use = ClusterUse()
         for at in self._times:
             simulation.look_at(at)
 
@@ -55,7 +62,9 @@ class Recorder:
         self._allocated = _in_use(simulation)
         if self._next < len(self._times) and self._times[self._next] <= simulation.now:
             self._next += 1
-            self.samples.append(_sample(simulation, simulation.now - self.begin, self._allocated))
+            use = _use(simulation)
+            self.use = ClusterUse._make(map(add, self.use, use))
+            self.samples.append(_sample(simulation, simulation.now - self.begin, self._allocated, use))
 
 
 def _in_use(simulation: Simulation) -> float:
@@ -74,7 +83,15 @@ def _borrowed(simulation: Simulation) -> float:
     return float(gpu_number(units))
 
 
-def _sample(simulation: Simulation, at: int, allocated: float) -> Sample:
+def _use(simulation: Simulation) -> ClusterUse:
+    world, there = simulation.world, PodsOnNodes()
+    for pod in world.pods():
+        if pod.node is not None:
+            there.set(pod.uid, PodUse(pod.node, pod.demand.gpus, pod.gang))
+    return there.use(capacities(world.fleet.nodes(), world.policy))
+
+
+def _sample(simulation: Simulation, at: int, allocated: float, use: ClusterUse) -> Sample:
     world = simulation.world
     found = list(gpu_inventory(world.fleet, world.policy))
     free = sum(each.free for each in found)
@@ -87,5 +104,7 @@ def _sample(simulation: Simulation, at: int, allocated: float) -> Sample:
         waiting_pods=len(waits),
         waiting_gpus=round(float(gpu_number(sum(pod.demand.gpus for pod in waits))), _DIGITS),
         fragmented=round(sum(each.fragmented for each in found) / free, _DIGITS) if free else 0.0,
+        partly_held=round(use.fragmentation, _DIGITS),
+        beyond_fewest=round(use.beyond_fewest, _DIGITS),
         largest_pod=float(gpu_number(max((each.largest for each in found), default=0))),
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
+from webhook.core.explain.job_waits import SIZES, percentiles, size_of
 from webhook.core.model.amount import gpu_number
 from webhook.core.model.names import GangId, TeamName
 from webhook.core.model.reason import Reason, refusal_text
@@ -15,11 +16,8 @@ from webhook.simulation.engine import Simulation
 from webhook.simulation.series import Recorder, Sample
 from webhook.simulation.task import TaskRecord, TaskState
 
-PERCENTILES: Final = (50, 90, 99)
 _HOUR: Final = 3600
 _DIGITS: Final = 4
-_SIZES: Final = ((0.0, "none"), (0.999, "part of 1"), (1, "1"), (2, "2"), (4, "3-4"), (8, "5-8"), (64, "9-64"))
-_LARGEST: Final = "65 and more"
 
 
 class Job(NamedTuple):
@@ -67,7 +65,11 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One run. `allocated` is the mean part of the GPUs in use between the first and the last arrival."""
+    """One run. `allocated` is the mean part of the GPUs in use between the first and the last arrival.
+
+    `partly_held` and `beyond_fewest` are the means over the samples of ClusterUse's fragmentation, and of what gangs
+    hold on more nodes than they need.
+    """
 
     gpus: float
     nodes: int
@@ -78,8 +80,11 @@ class Summary:
     teams: tuple[Waits, ...]
     sizes: tuple[Waits, ...]
     samples: tuple[Sample, ...]
+    partly_held: float = 0.0
+    beyond_fewest: float = 0.0
     refused: tuple[UnstartedJobs, ...] = ()
     waiting: tuple[UnstartedJobs, ...] = ()
+    moves: int = 0
 
 
 def summary_of(simulation: Simulation, recorder: Recorder) -> Summary:
@@ -89,6 +94,7 @@ def summary_of(simulation: Simulation, recorder: Recorder) -> Summary:
     gpus = float(gpu_number(sum(node.gpus(world.policy.resources) for node in world.fleet.nodes())))
     span = recorder.end - recorder.begin
     teams = sorted({job.team for job in found})
+    use = recorder.use
     with_free = [sample.fragmented for sample in recorder.samples if sample.allocated < gpus]
     return Summary(
         gpus=gpus,
@@ -100,8 +106,11 @@ def summary_of(simulation: Simulation, recorder: Recorder) -> Summary:
         teams=tuple(waits_of(team, [job for job in found if job.team == team]) for team in teams),
         sizes=tuple(_by_size(found)),
         samples=tuple(recorder.samples),
+        partly_held=use.fragmentation,
+        beyond_fewest=use.beyond_fewest,
         refused=_unstarted(_refused(found)),
         waiting=_unstarted(_waiting(found, simulation)),
+        moves=simulation.moves,
     )
 
 
@@ -148,15 +157,14 @@ def _job(records: tuple[TaskRecord, ...]) -> Job:
 
 def waits_of(group: str, found: Sequence[Job]) -> Waits:
     """Return the numbers of a group of jobs."""
-    ordered = sorted(math.inf if job.wait is None else job.wait for job in found)
-    p50, p90, p99 = (percentile(ordered, percent) for percent in PERCENTILES)
+    waits = percentiles(math.inf if job.wait is None else job.wait for job in found)
     held = [(record, float(gpu_number(record.task.pod.demand.gpus))) for job in found for record in job.records]
     return Waits(
         group,
-        jobs=len(found),
-        wait_p50=p50,
-        wait_p90=p90,
-        wait_p99=p99,
+        jobs=waits.jobs,
+        wait_p50=waits.p50,
+        wait_p90=waits.p90,
+        wait_p99=waits.p99,
         never_started=sum(job.wait is None for job in found),
         refused=sum(job.refused is not None for job in found),
         evictions=sum(record.evictions for record, _ in held),
@@ -165,20 +173,11 @@ def waits_of(group: str, found: Sequence[Job]) -> Waits:
     )
 
 
-def percentile(ordered: Sequence[float], percent: int) -> float | None:
-    """Return the smallest value that so many percent do not exceed; None where that is never, or without values."""
-    if not ordered:
-        return None
-    found = ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
-    return None if math.isinf(found) else found
-
-
 def _by_size(found: Sequence[Job]) -> Iterable[Waits]:
     groups: dict[str, list[Job]] = {}
     for job in found:
-        name = next((name for most, name in _SIZES if job.gpus <= most), _LARGEST)
-        groups.setdefault(name, []).append(job)
-    for name in (*(name for _, name in _SIZES), _LARGEST):
+        groups.setdefault(size_of(job.gpus), []).append(job)
+    for name in SIZES:
         if name in groups:
             yield waits_of(name, groups[name])
 

@@ -40,17 +40,26 @@ class Evictions(StrEnum):
     LOSE = "lose"
 
 
+class MovedTiers(StrEnum):
+    """Which pods are moved to make room for waiting ones: none, preemptible ones, or guaranteed ones as well."""
+
+    NONE = "none"
+    PREEMPTIBLE = "preemptible"
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What is assumed of pods and their controllers. Work is saved every `checkpoint_seconds` of a run; 0: never.
 
-    Without `has_evictor` nothing is taken back from borrowing pods.
+    Without `has_evictor` nothing is taken back from borrowing pods. `moved` pods are moved as moves.py says.
     """
 
     refusals: Refusals = Refusals.RETRY
     evictions: Evictions = Evictions.RESTART
     checkpoint_seconds: int = 0
     has_evictor: bool = True
+    moved: MovedTiers = MovedTiers.NONE
 
 
 DEFAULT_SETTINGS: Final = Settings()

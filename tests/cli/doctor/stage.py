@@ -10,6 +10,7 @@ from certs.authority import make_ca, make_leaf, new_key
 from certs.pair import certificate_to_pem
 from webhook.cli.doctor.run import Observations, judge
 from webhook.cluster.reads.installation import InstallationState, ReadValue
+from webhook.cluster.reads.other_products import ProductsFound
 from webhook.kube.ledger.reports import ROOM_FORMAT, PolicyReport, ReplicaReport, Report, RoomReport, written_at
 from webhook.kube.objects.server_version import ServerVersion
 from webhook.kube.registration.guards import guards
@@ -60,7 +61,7 @@ def process(component="server", *, age=3, **more):
 
 def processes(**more):
     return {
-        "pod-1_a": process(leading=True),
+        "pod-1_a": process(leading=True, autoscaling="none found; pools that grow: none; others: all nodes"),
         "pod-2_b": process(),
         "pod-1_c": process("evictor", leading=True),
         "pod-2_d": process("evictor"),
@@ -98,6 +99,7 @@ def evidence(**more):
         "deployments": ReadValue([]),
         "large_pods": ReadValue([]),
         "namespaces": ReadValue([]),
+        "others": ProductsFound(),
         "version": ServerVersion(1, 37, "v1.37.0"),
     }
     return InstallationState(**parts | more)

@@ -10,11 +10,14 @@ from tests.cli.doctor import stage
 from tests.cli.doctor.stage import HEALTHY, ISSUER, POLICY, findings, process, processes
 from webhook.cli.doctor.findings import Check, State, exit_status
 from webhook.cluster.reads.installation import ReadForbidden, ReadValue
+from webhook.cluster.reads.other_products import ProductsFound
 from webhook.core.model.policy import Enforcement, Share
 from webhook.kube.ledger.reports import Report
 from webhook.kube.objects.server_version import ServerVersion
 from webhook.kube.registration.guards import guards
+from webhook.kube.registration.held_guards import PARAMETRIC
 from webhook.kube.registration.installation import Probe, ProbeOutcome
+from webhook.kube.registration.static_registration import StaticRegistration
 
 
 def replicas(**entries):
@@ -300,6 +303,35 @@ def namespace(name, **labels):
     return {"metadata": {"name": name, "labels": {key.replace("_", "-"): value for key, value in labels.items()}}}
 
 
+NO_WEBHOOKS = {"configurations": dict.fromkeys(stage.configurations(), ReadValue(None))}
+HELD_ONLY = {
+    "guards": {key: each if key[1] in PARAMETRIC else ReadValue(None) for key, each in stage.guard_objects().items()}
+}
+BY_FILES = replace(HEALTHY, static=StaticRegistration(webhooks=True, guards=True))
+
+
+def test_what_the_api_server_has_from_files_is_not_missing():
+    found = findings(BY_FILES, **NO_WEBHOOKS, **HELD_ONLY)
+    assert exit_status(found) == 0, found
+    texts = {each.check: each.message for each in found}
+    assert texts[Check.WEBHOOKS] == "from files of the API server, not compared with the policy"
+    assert texts[Check.GUARDS].startswith("3 guards, up to date with the policy; the others from files")
+    assert "trusted by" not in texts[Check.CERTIFICATES], "which CA the files name is not known"
+
+
+def test_guards_that_no_file_can_hold_are_missed():
+    found = findings(BY_FILES, **NO_WEBHOOKS, guards=dict.fromkeys(stage.guard_objects(), ReadValue(None)))
+    assert {each.check for each in found if each.state is State.WRONG} == {Check.GUARDS}
+
+
+def test_a_registration_by_files_and_by_objects_is_reported_once_for_each_check():
+    wrong = [each for each in findings(BY_FILES) if each.state is State.WRONG]
+    assert [each.check for each in wrong] == [Check.WEBHOOKS, Check.GUARDS]
+    assert "zz-fairgate and fairgate besides: each pod is reviewed twice" in wrong[0].message
+    assert "fairgate-labels" in wrong[1].message
+    assert "fairgate-held-bindings" not in wrong[1].message
+
+
 def test_what_a_control_plane_adds_to_the_webhooks_is_no_problem():
     found = findings(**excluding(AKS), namespaces=ReadValue([namespace("vision"), namespace("x", control_plane="a")]))
     assert exit_status(found) == 0
@@ -313,9 +345,20 @@ def test_a_teams_namespace_that_others_exclude_is_named():
     assert webhooks.state is State.WRONG
     assert "pods in 1 namespace of team vision are not reviewed" in webhooks.message
     assert webhooks.message.endswith("control-plane: vision")
-    forbidden = findings(**excluding(AKS), namespaces=ReadForbidden("list namespaces"))
-    [webhooks] = [each for each in forbidden if each.check is Check.WEBHOOKS]
-    assert (webhooks.state, webhooks.remedy) == (State.UNKNOWN, "the ClusterRole fairgate-viewer grants it")
+
+
+def test_who_may_not_list_namespaces_gets_their_number_from_the_leader():
+    def seen(**leader):
+        parts = replicas(**{"pod-1_a": process(**leader)}) | excluding(AKS)
+        found = findings(**parts, namespaces=ReadForbidden("list namespaces"))
+        [webhooks] = [each for each in found if each.check is Check.WEBHOOKS]
+        return webhooks.state, webhooks.message
+
+    counted = "1 namespace of team vision"
+    want = f"pods in {counted} are not reviewed, as others exclude these by labels control-plane"
+    assert seen(leading=True, unreviewed=[counted]) == (State.WRONG, want)
+    assert seen(leading=True)[0] is State.OK
+    assert seen()[0] is State.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -351,9 +394,9 @@ def test_a_missing_right_makes_a_check_unknown_and_is_named():
         large_pods=secret,
         version=None,
     )
-    unknown = [each for each in found if each.check is not Check.PODS]
+    unknown = [each for each in found if each.check not in {Check.PODS, Check.COEXISTENCE}]
     assert {each.state for each in unknown} == {State.UNKNOWN}
-    assert {each.check for each in unknown} == set(Check) - {Check.PODS}
+    assert {each.check for each in unknown} == set(Check) - {Check.PODS, Check.COEXISTENCE}
     assert all(each.remedy for each in unknown)
     assert exit_status(found) == 2
 
@@ -401,3 +444,30 @@ def test_nodes_in_maintenance_are_named_and_are_no_problem():
 
 def test_without_a_leader_nodes_are_not_checked():
     assert [each for each in findings(**replicas(**{"pod-1_a": process()})) if each.check == "nodes"] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "want"),
+    [
+        ({"autoscaling": "Karpenter; pools that grow: a; others: none"}, [("ok", "Karpenter; pools that grow: a")]),
+        ({"autoscaling": "x", "autoscaling_problems": ["pools a: no"]}, [("wrong", "pools a: no")]),
+        (
+            {"autoscaling": "x", "autoscaling_unsure": "forbidden"},
+            [("unknown", "not all could be looked for: forbidden")],
+        ),
+        ({}, []),
+    ],
+    ids=["found", "policy says something else", "not allowed to look", "a leader of an older version"],
+)
+def test_the_leader_says_what_it_knows_of_autoscalers(said, want):
+    found = findings(**replicas(**{"pod-1_a": process(leading=True, **said)}))
+    checks = [each for each in found if each.check == "autoscalers"]
+    assert [each.state for each in checks] == [state for state, _ in want]
+    assert all(each.message.startswith(text) for each, (_, text) in zip(checks, want, strict=True))
+    assert all(bool(each.remedy) == (each.state != "ok") for each in checks)
+
+
+def test_another_queue_is_named_and_is_no_problem():
+    found = findings(others=ProductsFound(("Kueue",)))
+    assert found[-1].message == "Kueue is installed: docs/coexistence.md#kueue"
+    assert exit_status(found) == 0

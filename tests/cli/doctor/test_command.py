@@ -62,8 +62,8 @@ async def test_the_age_of_a_report_is_measured_by_the_api_servers_clock(api, tmp
     done = await asyncio.to_thread(call, write_kubeconfig(tmp_path / "kubeconfig", api.url), "-o", "json")
     printed = {each["message"] for each in json.loads(done.stdout)["findings"] if each["check"] == "server"}
     assert any("pod-1_a has not reported for" in text for text in printed), printed
-    [dry] = [request for request in api.asked if request.verb == "post"]
-    assert dry.query == {"dryRun": "All"}
+    created = [request for request in api.asked if request.verb == "post"]
+    assert [each.query for each in created] == [{"dryRun": "All"}] * 3, "a GPU pod, and two that are to be refused"
     assert POLICY.hash in done.stdout
 
 

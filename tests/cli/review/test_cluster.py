@@ -41,7 +41,7 @@ async def test_pods_of_the_cluster_count_and_nothing_is_written(api, review):
     assert printed["world"].items() >= {"source": "cluster", "ageSeconds": 0.0, "nodes": 1, "pods": 1}.items()
     [pods] = printed["workloads"][0]["pods"]
     assert "requested 2, limit 8, used 7" in pods["reasons"][0]["message"]
-    assert {request.verb for request in api.asked} <= {"list", "page", "stream", "watch"}
+    assert {request.verb for request in api.asked} <= {"get", "list", "page", "stream", "watch"}
 
 
 async def test_without_read_rights_the_review_fails_at_once_and_names_the_rights(api, review):

@@ -45,6 +45,13 @@ def test_standard_input_is_a_source_like_others(review):
     assert result.exit_code == 1
 
 
+def test_pods_of_exempt_namespaces_are_noted_with_what_exempts_them(review):
+    result = review("-", stdin=POD.replace("namespace: nlp", "namespace: gpu-operator"))
+    assert result.exit_code == 0
+    note = "note: Pod gpu-operator/notebook: namespace gpu-operator is exempt by default, as a device operator's"
+    assert note in result.stdout
+
+
 @pytest.mark.parametrize("kind", ["missing", "dangling", "pipe"])
 def test_an_unreadable_file_is_reported_and_the_rest_is_reviewed(review, kind):
     Path("k").mkdir()

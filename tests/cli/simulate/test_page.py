@@ -26,7 +26,7 @@ def group(name="all", *, p90=3600.0):
 
 
 def report(*names, rounds=1, **more):
-    samples = [Sample(at * 3600, 4.0, 2.0, 1, 8.0, 0.25, 4.0) for at in range(5)]
+    samples = [Sample(at * 3600, 4.0, 2.0, 1, 8.0, 0.25, 0.5, 0.0, 4.0) for at in range(5)]
     policies = [
         PolicyReport(
             name,
@@ -36,6 +36,8 @@ def report(*names, rounds=1, **more):
             14_400,
             number(0.5),
             number(0.25),
+            number(0.5),
+            number(0.0),
             group(),
             [group("vision", **more)],
             [group("1")],

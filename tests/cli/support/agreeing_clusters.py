@@ -13,6 +13,8 @@ from tests import builders as b
 from webhook.cli.review.answers import answer_reviews
 from webhook.cli.review.results import Place
 from webhook.cli.world_source import WorldObjects, world_of
+from webhook.core.model.autoscaler import Autoscaler
+from webhook.kube.nodes.autoscalers import objects_of
 from webhook.kube.nodes.maintenance import MIG_STATE
 from webhook.kube.objects import keys
 from webhook.policy.load import parse
@@ -39,7 +41,7 @@ class Said(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A pod that someone creates. `gang` is the size of its gang, 0 for none."""
+    """A pod that someone creates. `gang` is the size of its gang, 0 for none; `is_grouped`: that is a PodGroup."""
 
     team: str
     gpus: int
@@ -47,10 +49,14 @@ class Asked(NamedTuple):
     tier: str | None = None
     gang: int = 0
     is_gone: bool = False
+    is_grouped: bool = False
 
 
 class Setup(NamedTuple):
-    """A policy, the nodes' sizes, the pods that come one after the other, and the one that is asked about."""
+    """A policy, the nodes' sizes, the pods that come one after the other, and the one that is asked about.
+
+    `grows`: Karpenter brought the nodes.
+    """
 
     shares: tuple[tuple[int, int], ...]
     lab: int
@@ -61,6 +67,7 @@ class Setup(NamedTuple):
     closed: dict[int, str]
     before: tuple[Asked, ...]
     asked: Asked
+    grows: bool = False
 
 
 _asked = st.builds(
@@ -71,6 +78,7 @@ _asked = st.builds(
     tier=st.sampled_from([None, None, None, "guaranteed", "preemptible"]),
     gang=st.sampled_from([0, 0, 0, 2, 3]),
     is_gone=st.sampled_from([False, False, True]),
+    is_grouped=st.booleans(),
 )
 setups = st.builds(
     Setup,
@@ -83,6 +91,7 @@ setups = st.builds(
     closed=st.dictionaries(st.integers(0, 2), st.sampled_from(["held", "cordoned", "maintained"]), max_size=2),
     before=st.lists(_asked, max_size=7).map(tuple),
     asked=_asked,
+    grows=st.sampled_from([False, False, True]),
 )
 
 
@@ -114,8 +123,9 @@ NO_TEAMS = parse(
 )
 
 
-def node_of(number, gpus, *, closed=None):
-    made = b.node(f"n{number}", gpus=gpus, is_cordoned=closed == "cordoned")
+def node_of(number, gpus, *, grows, closed=None):
+    labels = {"karpenter.sh/nodepool": "cloud"} if grows else {}
+    made = b.node(f"n{number}", gpus=gpus, labels=labels, is_cordoned=closed == "cordoned")
     made["status"]["allocatable"][SHARED] = "8"
     if closed == "held":
         made["spec"]["taints"] = [{"key": keys.HELD, "value": "h", "effect": "NoSchedule"}]
@@ -128,8 +138,9 @@ def manifest_of(asked, name):
     resource = SHARED if asked.is_shared else b.GPU
     labels = {} if asked.tier is None else {keys.TIER: asked.tier}
     annotations = {}
+    grouped = {"schedulingGroup": {"podGroupName": f"g{asked.gang}"}} if asked.gang and asked.is_grouped else {}
     if asked.gang:
-        labels["kueue.x-k8s.io/pod-group-name"] = f"g{asked.gang}"
+        labels |= {} if grouped else {"kueue.x-k8s.io/pod-group-name": f"g{asked.gang}"}
         annotations["kueue.x-k8s.io/pod-group-total-count"] = str(asked.gang)
     made = b.pod(
         name,
@@ -137,6 +148,7 @@ def manifest_of(asked, name):
         labels=labels,
         annotations=annotations,
         containers=[b.container(gpus=asked.gpus, resource=resource, cpu="1", memory="1Gi")],
+        **grouped,
     )
     made["metadata"].pop("uid", None)
     return made
@@ -150,7 +162,8 @@ class Cluster:
         self.objects = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (*TEAMS, "stray")
         ]
-        self.objects += [node_of(number, gpus) for number, gpus in enumerate(setup.nodes)]
+        self.objects += objects_of({Autoscaler.KARPENTER} if setup.grows else (), at=NOW)
+        self.objects += [node_of(number, gpus, grows=setup.grows) for number, gpus in enumerate(setup.nodes)]
         for number, asked in enumerate(setup.before):
             manifest = manifest_of(asked, f"p{number}")
             said, stored, _ = self.webhook(manifest)
@@ -161,7 +174,7 @@ class Cluster:
         for number, why in setup.closed.items():
             if number < len(setup.nodes):
                 place = next(i for i, each in enumerate(self.objects) if each["metadata"]["name"] == f"n{number}")
-                self.objects[place] = node_of(number, setup.nodes[number], closed=why)
+                self.objects[place] = node_of(number, setup.nodes[number], grows=setup.grows, closed=why)
 
     @property
     def reading(self):

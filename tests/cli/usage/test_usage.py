@@ -54,6 +54,26 @@ def test_a_table_says_what_its_numbers_cover(path):
     )
 
 
+def test_the_use_of_the_cluster_and_the_waits_of_jobs_follow(tmp_path):
+    use = {"gpus": 160, "held": 120, "nodes": 20, "partly": 5, "spread": 80, "beyond": 20}
+    rows = [*ROWS, *(row(f"use_{kind}", 300 * amount) for kind, amount in use.items())]
+    rows += [row("started", 3, model="1/10"), row("started", 1, model="9-64/inf")]
+    path = history(tmp_path / "use.db", rows)
+    assert run("--history", path, *RANGE).output.splitlines()[-6:] == [
+        "GPUs held: 75.0% at the end, 75.0% on average.",
+        "Nodes held in part: 25.0% of the nodes. Beyond the fewest that gangs need: 25.0% of their nodes.",
+        "",
+        "GPUs of the job  started  wait p50     p90     p99",
+        "1                      3      ≤10s    ≤10s    ≤10s",
+        "9-64                   1    longer  longer  longer",
+    ]
+    found = json.loads(run("--history", path, *RANGE, "-o", "json").output)["ratios"]
+    assert {key: found[key] for key in ("allocation", "occupancy", "fragmentation", "beyond_fewest")} == {
+        "allocation": 0.75, "occupancy": 0.75, "fragmentation": 0.25, "beyond_fewest": 0.25
+    }  # fmt: skip
+    assert found["waits"][0] == {"size": "1", "jobs": 3, "wait_p50": 10, "wait_p90": 10, "wait_p99": 10}
+
+
 def test_a_table_that_is_cut_keeps_its_total(path):
     lines = run("--history", path, *RANGE, "--limit", "1").output.splitlines()
     assert [line.split()[0] for line in lines[1:3]] == ["vision", "total"]

@@ -17,7 +17,7 @@ NODES = "/api/v1/nodes"
 
 
 async def ask(connection, *, read_seconds=5.0):
-    async with connection.get(NODES, {"limit": "1"}, action="list nodes", read_seconds=read_seconds) as response:
+    async with connection.get(NODES, {"limit": "2"}, action="list nodes", read_seconds=read_seconds) as response:
         return await response.json()
 
 

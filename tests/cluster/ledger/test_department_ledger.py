@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.cluster.support.replica import YES, Counts, beside
-from tests.cluster.support.stores import until
+from tests.cluster.support.stores import unexpected, until
 from tests.core.support.departments import department
 from tests.core.support.make import gpus, pod, policy, resident, team, world
 from webhook.cluster.ledger.ledger import ApiLedger
@@ -35,7 +35,12 @@ class Replica:
     def __init__(self, connection, policy_):
         self.world, self.counts, self.reached = world(policy_, nodes=[]), Counts(), 0
         self.ledger = ApiLedger(
-            connection, self.world, reached=lambda: self.reached, recorder=self.counts, known={}.get
+            connection,
+            self.world,
+            reached=lambda: self.reached,
+            recorder=self.counts,
+            known={}.get,
+            on_restored=unexpected,
         )
 
     async def ask(self, uid, name, *, seconds=20.0):

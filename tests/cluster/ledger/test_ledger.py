@@ -66,6 +66,19 @@ async def test_two_replicas_together_never_exceed_the_limit(api, one, other):
     assert "conflict" in one.counts.results + other.counts.results
 
 
+async def test_a_restored_etcd_is_noticed_and_charges_nothing_more(api, one, other):
+    for number in range(3):
+        assert await one.ask(f"u{number}") is YES
+    [known] = api.objects[PATH].values()
+    api.restore(99)
+    api.objects[PATH].clear()
+    assert await other.ask("u9") is YES, "a process that remembers nothing goes on"
+    assert isinstance(await one.ask("u3", seconds=5.0), Retry)
+    known = known["metadata"]["resourceVersion"]
+    assert f"TeamLedger team-a is at resourceVersion 100, and {known} was seen before" in str(one.restored[0])
+    assert (in_flight(api), other.restored) == (["u9"], [])
+
+
 async def test_a_confirmed_pod_leaves_the_object_and_its_status_says_so(api, one):
     await one.ask("u0")
     one.see("u0", version=7)

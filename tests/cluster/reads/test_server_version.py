@@ -21,10 +21,14 @@ async def connection(api, tmp_path):
         yield connection
 
 
-@pytest.mark.parametrize("version", [("1", "30+", "v1.30.1-gke"), ("1", "99", "v1.99.0"), ("", "", "other")])
-async def test_a_new_or_unknown_version_passes(api, connection, version):
+@pytest.mark.parametrize(
+    ("version", "minor"), [(("1", "30+", "v1.30.1-gke"), 30), (("1", "99", "v1.99.0"), 99), (("", "", "other"), None)]
+)
+async def test_a_new_or_unknown_version_passes(api, connection, version, minor):
     api.kubernetes = version
     await server_version.refuse_too_old(connection)
+    found = await server_version.read_version(connection)
+    assert (found and found.minor) == minor
 
 
 async def test_an_old_version_is_refused(api, connection):

@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import json
 import ssl
+import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any
 
@@ -116,8 +118,9 @@ class FakeApi:
 
     Requests of a verb meet its `faults` once each, in order, and `always` every time. If other requests use the verb as
     well, a fault is for one path alone: under `get /api/v1/…`. Verbs: list, page (a further one of a list), watch,
-    stream (a watch that begins with all existing objects; refused unless it `streams_lists`), and the HTTP methods in
-    lower case for single objects. An object of more than `object_bytes` as JSON can be neither updated nor deleted.
+    stream (a watch that begins with all existing objects; refused unless it `streams_lists`), look (a list of one
+    object), and the HTTP methods in lower case for single objects. An object of more than `object_bytes` as JSON can be
+    neither updated nor deleted. `groups` are the API groups that it says it has.
     """
 
     bookmark_seconds: float = 0.03
@@ -132,9 +135,12 @@ class FakeApi:
     history: list[Change] = field(default_factory=list)
     evictions: list[Obj] = field(default_factory=list)
     object_bytes: int = 0
+    groups: list[str] = field(default_factory=list)
     kubernetes: tuple[str, str, str] = ("1", "37", "v1.37.0")
     version: int = 100
     forgotten: int = 0
+    ahead_seconds: int = 0  # of this machine's clock
+    restored: str = ""  # what tells a UID from one that the same version gave before
     url: str = ""
     _snapshots: dict[str, tuple[int, list[Obj]]] = field(default_factory=dict)
 
@@ -145,7 +151,7 @@ class FakeApi:
         key = f"{namespace}/{name}"
         before = self.objects[path].get(key)
         self.version += 1
-        uid = before["metadata"]["uid"] if before else f"uid-{self.version}"
+        uid = before["metadata"]["uid"] if before else f"uid-{self.version}{self.restored}"
         meta = {"name": name, "uid": uid, "resourceVersion": str(self.version)}
         meta = parts.pop("metadata", {}) | meta | ({"namespace": namespace} if namespace else {})
         after = {"metadata": meta, **parts}
@@ -173,6 +179,14 @@ class FakeApi:
         self.history.clear()
         self._snapshots.clear()
 
+    def restore(self, version: int) -> None:
+        """Put etcd back to an earlier version, with the objects that are there, and start again."""
+        self.version = self.forgotten = version
+        self.restored += "'"
+        self.history.clear()
+        self._snapshots.clear()
+        self.disturb(End())
+
     def disturb(self, fault: Fault) -> None:
         """Let every open watch meet a fault now."""
         for queue in self.watchers:
@@ -193,6 +207,7 @@ class FakeApi:
         app = web.Application()
         app.router.add_get("/version", self._version)
         app.router.add_route("*", "/{path:.*}", self._handle)
+        app.on_response_prepare.append(self._date)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
@@ -202,6 +217,9 @@ class FakeApi:
             yield self
         finally:
             await runner.cleanup()
+
+    async def _date(self, _request: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Date"] = formatdate(time.time() + self.ahead_seconds, usegmt=True)
 
     async def _version(self, _: web.Request) -> web.Response:
         if faults := self.faults["get /version"]:
@@ -234,11 +252,15 @@ class FakeApi:
             return _refusal(Answer(422))
         if verb in ("watch", "stream"):
             return await self._watch(request, query, fault)
-        if verb in ("list", "page"):
+        if verb in ("list", "page", "look"):
             return self._list(request.path, query)
         return await self._single(request, fault)
 
     async def _single(self, request: web.Request, fault: Fault | None) -> web.Response:
+        if request.path == "/apis":
+            return web.json_response({"groups": [{"name": name} for name in self.groups]})
+        if _is_discovery(request.path):  # nothing but a Body
+            return _refusal(Answer(404))
         body = await request.read()
         if fault != Cut(is_carried_out=False):
             status, answer = carry_out(self, request.method, request.path, body, request.content_type)
@@ -251,12 +273,12 @@ class FakeApi:
     def _verb(self, request: web.Request, query: dict[str, str]) -> str:
         if "/proxy/" in request.path:  # to a Service: only faults answer
             return request.method.lower()
-        is_group = request.path.startswith("/apis/") and request.path.count("/") == 2  # discovery: only by a Body
-        if request.method != "GET" or is_group or (not query and place_of(request.path).name):
+        if request.method != "GET" or _is_discovery(request.path) or (not query and place_of(request.path).name):
             return request.method.lower()
         if "sendInitialEvents" in query:
             return "stream"
-        return "watch" if "watch" in query else "page" if "continue" in query else "list"
+        is_look = query.get("limit") == "1"
+        return "watch" if "watch" in query else "page" if "continue" in query else "look" if is_look else "list"
 
     def _list(self, path: str, query: dict[str, str]) -> web.Response:
         if token := query.get("continue"):
@@ -296,7 +318,7 @@ class FakeApi:
         try:
             await response.prepare(request)
             with contextlib.suppress(ConnectionError):
-                await self._stream(request, response, queue, _shown(query))
+                await self._stream(request, response, queue, _shown(query), since)
         finally:
             self.watchers.remove(queue)
         return response
@@ -330,6 +352,7 @@ class FakeApi:
         response: web.StreamResponse,
         queue: "asyncio.Queue[Change | Fault]",
         shown: Callable[[Obj], bool],
+        since: int,
     ) -> None:
         is_cut = False
         sent = 0
@@ -338,7 +361,7 @@ class FakeApi:
             match thing:
                 case Change():
                     sent = thing.version
-                    if thing.path != request.path or (line := _event(thing, shown)) is None:
+                    if thing.path != request.path or (line := _event(thing, shown, since)) is None:
                         continue
                 case Lines():
                     line = thing.data
@@ -351,13 +374,18 @@ class FakeApi:
                     await response.write(self._last_words(thing))
                     return
                 case _:
-                    line = _bookmark(max(sent, self.version))
+                    line = _bookmark(max(sent, self.version, since))
             if is_cut:
                 await response.write(line[: len(line) // 2])
                 assert request.transport is not None
                 request.transport.abort()
                 return
             await response.write(line)
+
+
+def _is_discovery(path: str) -> bool:
+    """Whether this is what the API server has of all groups, of one, or of one version of it."""
+    return path.startswith("/apis") and path.count("/") in (1, 2, 3)
 
 
 def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:
@@ -377,7 +405,9 @@ def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:
     )
 
 
-def _event(change: Change, shown: Callable[[Obj], bool]) -> bytes | None:
+def _event(change: Change, shown: Callable[[Obj], bool], since: int) -> bytes | None:
+    if change.version <= since:
+        return None  # a watch from a version to come is accepted, and silent until then
     was = change.before is not None and shown(change.before)
     now = change.after is not None and shown(change.after)
     obj = change.after or change.before

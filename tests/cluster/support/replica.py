@@ -45,6 +45,7 @@ class Replica:
         self.world = world(policy(team(guaranteed=limit, limit_=limit), team("team-b", limit_=limit)), nodes=[])
         self.counts, self.reached = Counts(), 0
         self.known = {}
+        self.restored = []
         self.judged = Counter()
         self.quotas = QuotaIndex()
         self.ledger = ApiLedger(
@@ -53,6 +54,7 @@ class Replica:
             reached=lambda: self.reached,
             recorder=self.counts,
             known=self.known.get,
+            on_restored=self.restored.append,
             quotas=self.quotas,
         )
         self.is_gone = False

@@ -80,6 +80,11 @@ def fill(api: FakeApi, count: int) -> None:
         api.put(PODS, f"pod-{number:04}", namespace="vision", spec={"gpus": 1 + number % 8})
 
 
+def unexpected(error: Exception) -> None:
+    """Receive what no test provokes unless it says so."""
+    raise error
+
+
 def truth(api: FakeApi, path: str = PODS) -> dict[str, int]:
     return {
         o["metadata"]["uid"]: o["spec"]["gpus"]

@@ -111,6 +111,15 @@ async def test_a_pod_group_says_in_which_domain_its_gang_is(api, feed, place):
         await until(lambda: not place.group_domains)
 
 
+async def test_an_object_of_another_kind_of_that_name_says_nothing_and_does_not_block_startup(api, feed, place):
+    api.put(GROUPS, "foreign", namespace="team-a", spec="gold")
+    api.put(GROUPS, "odd", namespace="team-a", spec={"schedulingConstraints": {"topology": "rack"}})
+    api.put(GROUPS, "g", namespace="team-a", spec={"schedulingConstraints": {"topology": [{"key": "rack"}]}})
+    async with feeding(feed):
+        await until(lambda: feed.readiness() is None)
+        assert set(place.group_domains) == {gang_of_pod_group("team-a", "g")}
+
+
 async def test_a_server_without_these_kinds_has_none_and_does_not_block_startup(api, feed, place):
     only(api)
     api.missing.add(GROUPS)

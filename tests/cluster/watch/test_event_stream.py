@@ -42,14 +42,14 @@ async def test_new_events_are_received_and_earlier_ones_are_not_listed(api, conn
         happen(api, "new", "team-b")
         await until(lambda: len(received) == 2)
     assert received == ["team-a", "team-b"]
-    lists = [asked.query for asked in api.asked if asked.verb == "list"]
-    assert lists == [{"limit": "1"}]
+    looks = [asked.query for asked in api.asked if asked.verb == "look"]
+    assert looks == [{"limit": "1"}]
     [watched] = [asked.query for asked in api.asked if asked.verb == "watch"]
     assert watched["fieldSelector"] == SELECTOR
 
 
 async def test_a_stream_that_ends_or_fails_is_opened_again(api, connection):
-    api.faults["list"].append(Answer(403))
+    api.faults["look"].append(Answer(403))
     api.faults["watch"].append(Answer(410))
     async with following(connection) as (stream, received):
         await until(lambda: stream.problem)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tests.cluster.support.fake_api import Answer, ErrorEvent, Silent
+from tests.cluster.support.fake_api import Answer, End, ErrorEvent, Silent
 from tests.cluster.support.stores import FAST, until
 from webhook.cluster.api.client import CONNECT_SECONDS
+from webhook.cluster.api.errors import RestoredError
 from webhook.cluster.watch.feed import STALE_SECONDS, Feed
 from webhook.cluster.watch.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
 from webhook.cluster.watch.pace import DEFAULT_PACE
@@ -135,6 +136,19 @@ async def test_a_relist_of_one_kind_leaves_the_others_alone(cluster, feed, sink)
         cluster.disturb(ErrorEvent(410))
         await until(lambda: [watch.relists for watch in feed.watches] == [1, 1, 1, 1])
     assert sink.names == before
+
+
+async def test_a_process_with_a_memory_of_its_own_ends_once_etcd_was_restored(cluster, feed):
+    async with feeding(feed):
+        ending = asyncio.create_task(feed.end_if_restored())
+        await until(lambda: feed.readiness() is None and len(cluster.watchers) == 4)
+        cluster.disturb(End())
+        await until(lambda: cluster.count("look") >= 4)
+        assert not ending.done(), "a watch that ended is opened again"
+        await until(lambda: len(cluster.watchers) == 4)
+        cluster.restore(50)
+        with pytest.raises(RestoredError, match="at resourceVersion 50, and 106 was seen before"):
+            await ending
 
 
 async def test_not_ready_before_every_kind_was_listed(cluster, feed):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.cluster.support.fake_api import Answer, ErrorEvent
-from tests.cluster.support.stores import FAST, PODS, Book, running, until
+from tests.cluster.support.fake_api import Answer, End, ErrorEvent
+from tests.cluster.support.stores import FAST, PODS, Book, running, truth, until
 from webhook.cluster.watch.watch import Watch
 from webhook.cluster.watch.watch_position import WatchPosition
 
@@ -60,6 +60,40 @@ async def test_it_stays_in_mid_list_and_is_set_after_it_even_to_less(server, wat
         server.always.clear()
         await until(lambda: watch.relists == 1)
         assert watch.reached == 50
+
+
+async def test_a_restored_etcd_is_noticed_though_the_server_accepts_watches_from_versions_to_come(server, connection):
+    restored, book = [], Book()
+    watch = Watch(connection, book.kind(), pace=FAST, on_restored=restored.append)
+    async with running(watch):
+        await until(lambda: watch.synced and server.watchers)
+        for number in range(7, 20):
+            server.put(PODS, f"pod-{number}", namespace="vision", spec={"gpus": 1})
+        await until(lambda: watch.reached == server.version)
+        server.objects[PODS] = {key: server.objects[PODS][key] for key in [*server.objects[PODS]][:5]}
+        server.always["stream" if server.streams_lists else "page"] = Answer(500)
+        server.restore(105)
+        await until(lambda: restored)
+        assert watch.reached == 0, "what was applied did not happen"
+        server.put(PODS, "afterwards", namespace="vision", spec={"gpus": 4})
+        server.always.clear()
+        await until(lambda: book.held == truth(server))
+        assert watch.reached == 106
+    want = "pods are at resourceVersion 105, and 120 was seen before: etcd was restored from a backup"
+    assert [*map(str, restored)] == [want]
+
+
+async def test_a_server_that_is_as_far_or_farther_was_not_restored(server, connection):
+    restored = []
+    watch = Watch(connection, Book().kind(), pace=FAST, on_restored=restored.append)
+    async with running(watch):
+        for more in (0, 3):
+            await until(lambda: watch.synced and server.watchers)
+            server.version += more
+            before = server.count("watch")
+            server.disturb(End())
+            await until(lambda before=before: server.count("watch") > before and server.watchers)
+    assert (restored, watch.relists) == ([], 0)
 
 
 def test_the_version_of_a_line_is_decoded_on_demand():

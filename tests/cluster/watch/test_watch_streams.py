@@ -36,7 +36,7 @@ async def test_a_stream_that_ends_after_its_list_is_followed_by_a_watch(api, wat
         await until(lambda: watch.synced and api.watchers)
         api.disturb(End())
         await until(lambda: api.count("watch") == 1)
-    assert [asked.verb for asked in api.asked] == ["stream", "watch"]
+    assert [asked.verb for asked in api.asked] == ["stream", "look", "watch"]
     assert api.asked[-1].query["resourceVersion"] == "100"
 
 

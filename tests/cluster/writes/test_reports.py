@@ -1,6 +1,8 @@
 """Reports over real HTTP: each process writes its own entry, and removes those that did not shut down cleanly."""
 
 import asyncio
+import time
+from contextlib import suppress
 
 import pytest
 
@@ -31,6 +33,12 @@ class Process:
         )
 
 
+async def entries_or_none(connection):
+    """Hear from the API server once, as a process has before it reports."""
+    with suppress(ApiError):
+        await entries(connection)
+
+
 async def entries(connection):
     return (await read_report(connection, reports.REPLICAS)).replicas
 
@@ -42,6 +50,23 @@ async def test_the_first_process_creates_the_object_and_the_others_add_to_it(con
     assert sorted(found) == ["host_1", "host_2"]
     assert found["host_2"].leading
     assert reports.read_at(found["host_1"].at) == NOON
+
+
+@pytest.mark.parametrize("ahead", [300, -300], ids=["behind", "ahead"])
+async def test_a_process_with_a_wrong_clock_reports_by_the_clock_of_the_api_server(api, connection, ahead):
+    api.ahead_seconds = ahead
+    await entries_or_none(connection)
+    reporter = ReplicaReporter(connection, identity="host_1", describe=lambda at: state(at=at))
+    await reporter.publish()
+    assert abs(reports.read_at((await entries(connection))["host_1"].at) - time.time() - ahead) < 30
+
+
+async def test_a_process_with_a_wrong_clock_does_not_remove_those_that_report(api, connection):
+    api.ahead_seconds = -400
+    await entries_or_none(connection)
+    for identity in ("host_1", "host_2", "host_1", "host_2"):
+        await ReplicaReporter(connection, identity=identity, describe=lambda at: state(at=at)).publish()
+    assert sorted(await entries(connection)) == ["host_1", "host_2"]
 
 
 async def test_a_change_is_written_at_once_and_an_unchanged_state_rarely(api, connection):

@@ -2,10 +2,13 @@
 
 import pytest
 
-from tests.core.support.make import ALICE, node, pod, policy, pool, requirement, resident, team, world
+from tests.core.support.make import ALICE, GPU, node, pod, policy, pool, requirement, resident, team, world
 from tests.core.support.outcomes import admitted, codes
 from webhook.core.admission.admission import admit
+from webhook.core.admission.pools import WHOLE_CLUSTER, grows
+from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.names import TeamName
+from webhook.core.model.policy import Mode
 from webhook.core.model.reason import Code
 from webhook.core.model.selector import Effect, Taint, Toleration
 
@@ -67,3 +70,49 @@ class TestPools:
     def test_any_pool_that_offers_all_capabilities_is_allowed(self):
         node_choice = admitted(admit(pod(1, requires=frozenset({"nvlink"})), ALICE, self.place())).node_choice
         assert node_choice.pool == "a"
+
+
+KARPENTER, CLUSTER_AUTOSCALER = Autoscaler
+BROUGHT = {"karpenter.sh/nodepool": "cloud"}
+GROUPED = {"cloud.google.com/gke-nodepool": "gpus"}
+
+
+@pytest.mark.parametrize(
+    ("stated", "found", "labels", "want"),
+    [
+        pytest.param(None, {KARPENTER}, [BROUGHT], True, id="its nodes are Karpenter's"),
+        pytest.param(None, {KARPENTER}, [{}, BROUGHT], True, id="one of them is"),
+        pytest.param(None, {KARPENTER}, [{}], False, id="none is"),
+        pytest.param(None, {KARPENTER}, [], True, id="it has none yet"),
+        pytest.param(None, {KARPENTER}, [GROUPED], False, id="they are of a group, and only Karpenter runs"),
+        pytest.param(None, {CLUSTER_AUTOSCALER}, [GROUPED], True, id="they are of a group"),
+        pytest.param(None, set(), [BROUGHT], False, id="Karpenter is gone"),
+        pytest.param(None, set(), [], False, id="nothing adds nodes"),
+        pytest.param(False, {KARPENTER}, [BROUGHT], False, id="policy says no"),
+        pytest.param(True, set(), [{}], True, id="policy says yes"),
+    ],
+)
+def test_a_pool_grows_where_policy_says_so_or_an_autoscaler_owns_its_nodes(stated, found, labels, want):
+    here = [node(f"n{number}", labels={"pool": "a", **each}) for number, each in enumerate(labels)]
+    without_gpus = node("cpu", gpus=0, labels={"pool": "a", **BROUGHT, **GROUPED})
+    elsewhere = node("other", labels=BROUGHT)
+    only = pool("a", node_selector=(("pool", "a"),), is_autoscaled=stated)
+    place = world(policy(pools=(only,)), nodes=[*here, without_gpus, elsewhere])
+    place.autoscalers = frozenset(found)
+    assert grows(only, place) is want
+
+
+def test_a_pool_whose_nodes_offer_no_gpu_for_a_while_is_no_empty_one():
+    place = world(nodes=[node("n0", gpus=0, at_best={GPU: 8})])
+    place.autoscalers = frozenset({KARPENTER})
+    assert not grows(WHOLE_CLUSTER, place)
+
+
+def test_without_pools_the_nodes_of_the_cluster_are_the_pool():
+    place = world(nodes=[node("n0", labels=BROUGHT)])
+    place.autoscalers = frozenset({KARPENTER})
+    choice = admitted(admit(pod(1), ALICE, place)).node_choice
+    assert (choice.mode, choice.nodes) == (Mode.PREFER, ("n0",))
+    waits = admitted(admit(pod(16), ALICE, place))
+    assert [each.code for each in waits.warnings] == [Code.NO_ROOM_NOW]
+    assert "waits for the autoscaler" in waits.warnings[0].text

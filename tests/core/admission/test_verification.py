@@ -5,12 +5,17 @@ import pytest
 from tests.core.support.make import ALICE, commit, demand, gpus, mutated, node, pod, policy, resident, team, world
 from webhook.core.admission.admission import admit
 from webhook.core.admission.verification import verify
+from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.decision import Admit, Deny, Retry
-from webhook.core.model.names import NodeName, TeamName
+from webhook.core.model.gang import Gang
+from webhook.core.model.names import GangId, Namespace, NodeName, PoolName, TeamName
+from webhook.core.model.pod import NamespaceFacts
+from webhook.core.model.policy import Pool
 from webhook.core.model.reason import Code
 from webhook.core.model.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.world.world import World
 
 
 def passed(asked, place):
@@ -130,6 +135,17 @@ def test_constraints_of_the_user_may_stay_beside_the_node_choice():
     assert verified.node_choice.nodes == ("n1",)
 
 
+def test_only_the_pod_of_a_pod_group_is_without_nodes_by_name():
+    place = world()
+    group = Gang(GangId("team-a/schedulingGroup=g"), "g", is_pod_group=True)
+    grouped = passed(pod(3, gang=group), place)
+    assert isinstance(verify(grouped, ALICE, place), Admit)
+    assert isinstance(verify(grouped._replace(gang=None), ALICE, place), Deny), "the group was taken away"
+    named = passed(pod(3), place)._replace(gang=group)
+    assert isinstance(verify(named, ALICE, place), Admit), "a server of an older version named its nodes"
+    assert isinstance(verify(named._replace(constraints=NO_CONSTRAINTS), ALICE, place), Deny)
+
+
 def test_a_repeated_request_has_the_same_answer():
     place = world(policy(team(limit_=2, guaranteed=2)))
     asked = passed(pod(2), place)._replace(uid="u")
@@ -150,3 +166,37 @@ def test_a_decision_with_half_a_character_is_refused_without_repeating_it():
     decision = verify(asked._replace(decision_annotation=annotation), ALICE, place)
     assert isinstance(decision, Deny)
     assert decision.reasons[0].text.encode()
+
+
+def sent_to_brought_nodes(**more):
+    """A pod as a replica made it that has found Karpenter, and the world of one that has not yet."""
+    nodes = [node("n0", labels={"karpenter.sh/nodepool": "cloud"})]
+    knowing = world(policy(**more), nodes=nodes)
+    knowing.autoscalers = frozenset({Autoscaler.KARPENTER})
+    return passed(pod(1), knowing), knowing, live(policy(**more), nodes[0])
+
+
+def live(rules, node_):
+    """The world of a cluster in which no autoscaler was found yet."""
+    made = World(rules, is_live=True)
+    made.set_node(node_)
+    made.set_namespace(NamespaceFacts(Namespace("team-a")))
+    return made
+
+
+def test_a_pod_that_prefers_nodes_is_intact_where_an_autoscaler_was_found_and_retried_where_not_yet():
+    made, knowing, late = sent_to_brought_nodes()
+    assert isinstance(verify(made, ALICE, knowing), Admit)
+    decision = verify(made, ALICE, late)
+    assert isinstance(decision, Retry)
+    assert "what is known of autoscalers changed" in decision.reason.text
+
+
+def test_a_pod_that_prefers_nodes_is_altered_where_policy_says_that_none_grows():
+    fixed = (Pool(PoolName("a"), is_autoscaled=False),)
+    made, _, _ = sent_to_brought_nodes()
+    late = live(policy(pools=fixed), node("n0"))
+    late.autoscalers = frozenset(Autoscaler)
+    decision = verify(made, ALICE, late)
+    assert isinstance(decision, Deny)
+    assert {reason.code for reason in decision.reasons} == {Code.MUTATION_ALTERED}

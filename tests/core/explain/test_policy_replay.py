@@ -80,7 +80,13 @@ def test_a_namespace_without_a_team():
 
 def test_exempt_pods_are_only_counted():
     outcome = outcomes([running(1, "a")], replace(policy(), exempt_namespaces=("team-a",)))["a"]
-    assert outcome == PolicyOutcome("team-a")
+    assert (outcome.team, outcome.tier, outcome.counted.text) == (
+        "team-a",
+        None,
+        "namespace team-a is exempt: only counted",
+    )
+    operators = outcomes([running(1, "a", namespace="gpu-operator")], policy())["a"]
+    assert operators.counted.text.startswith("namespace gpu-operator is exempt by default, as a device operator's")
 
 
 def test_limits_per_user_hold_for_bare_pods():

@@ -55,6 +55,26 @@ def first_node(place, namespace: str = "team-a", *, count: int = 1):
     return nodes[0] if nodes else None
 
 
+def test_pods_that_ran_before_their_node_rebooted_do_not_close_it():
+    place = place_of()
+    for number in range(STRIKES):
+        place.rejecting_nodes.note(started(at=NOW + number))
+    place.tick(NOW + 60)
+    for number in range(STRIKES):  # admitted again before its device plugin is there: with the time of the first start
+        place.rejecting_nodes.note(rejection(at=NOW + number, uid=f"ran-{number}"))
+    assert first_node(place) == "n0"
+    reject(place, at=NOW + 60)
+    assert first_node(place) == "n1", "new pods count"
+
+
+def test_pods_of_one_namespace_that_run_do_not_hide_that_others_are_rejected():
+    place = place_of()
+    place.rejecting_nodes.note(started(at=NOW + 5, namespace="team-b"))
+    place.tick(NOW + 5)
+    reject(place)
+    assert first_node(place) == "n1"
+
+
 def names(place, namespace: str = "team-a"):
     return admitted(admit(pod(1, namespace=namespace), ALICE, place)).node_choice.nodes
 

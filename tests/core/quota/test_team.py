@@ -1,5 +1,7 @@
 """The team of a namespace, and the user behind a pod."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.core.support.make import ALICE, JOB, JOB_CONTROLLER, gpus, pod, policy, requirement, team, world
@@ -10,6 +12,7 @@ from webhook.core.model.pod import NamespaceFacts, Requester
 from webhook.core.model.policy import Defaults, LabelSelector, UnknownTeam, UnknownUser
 from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
+from webhook.core.quota.team import exempt_reason, is_exempt, is_exempt_by_default
 
 ROBOTS = "system:serviceaccounts:team-a"
 
@@ -77,3 +80,17 @@ def test_pods_without_a_user_may_count_by_namespace():
     by_namespace = policy(team(per_user=gpus(5)), defaults=Defaults(unknown_user=UnknownUser.NAMESPACE))
     decision = admitted(admit(pod(1, owner=JOB), JOB_CONTROLLER, world(by_namespace)))
     assert (decision.charge.user, decision.warnings) == (ROBOTS, ())
+
+
+@pytest.mark.parametrize(
+    ("labels", "exempt", "want"),
+    [({}, (), True), ({"fairgate.dev/exempt": "true"}, (), False), ({}, ("gpu-*",), False)],
+    ids=["nothing else does", "its label does", "policy does"],
+)
+def test_whether_only_a_default_exempts_an_operators_namespace(labels, exempt, want):
+    facts = NamespaceFacts(Namespace("gpu-operator"), labels)
+    shares = replace(policy(), exempt_namespaces=exempt)
+    assert is_exempt(facts, shares)
+    assert is_exempt_by_default(facts, shares) is want
+    assert ("by default" in exempt_reason(facts, shares).text) is want
+    assert not is_exempt_by_default(facts, replace(shares, operator_namespaces=()))

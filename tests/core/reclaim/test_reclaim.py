@@ -79,6 +79,23 @@ class TestUnderWay:
         assert len(found.moves) == 5
 
 
+@pytest.mark.parametrize("nodes", [2**power for power in range(1, 11)], ids=lambda nodes: f"{nodes} nodes")
+def test_a_pod_of_a_whole_node_costs_the_pods_of_one_node_however_many_there_are(nodes):
+    """The fixture by which KAI-Scheduler measures its over-eviction: 8 (N - 1) from N = 4 on."""
+    borrowed = [victim(f"a{n}-{k}", on=f"n{n}") for n in range(nodes) for k in range(8)]
+    (move,) = plan([waiting(count=8)], scene(borrowed, nodes=nodes)).moves
+    assert len(move.victims) == 8
+    assert {each.node for each in move.victims} == {move.node}
+
+
+@pytest.mark.parametrize("gang", ["b", None], ids=["a gang", "single pods"])
+def test_sixteen_pods_of_whole_nodes_cost_the_pods_of_sixteen_nodes(gang):
+    borrowed = [victim(f"a{n}-{k}", on=f"n{n}") for n in range(64) for k in range(8)]
+    found = plan([waiting(f"b{n}", 8, gang=gang) for n in range(16)], scene(borrowed, nodes=64))
+    assert len(gone(found)) == 128
+    assert len({move.node for move in found.moves}) == 16
+
+
 def test_two_waiting_pods_do_not_count_on_the_same_free_gpu():
     borrowed = [victim(f"a{n}", started=n) for n in range(7)]
     found = plan([waiting("first"), waiting("second", since=1)], scene(borrowed))

@@ -6,10 +6,10 @@ from tests.core.support.reclaim_pods import borrower, reclaim_pod
 from webhook.core.model.names import Namespace
 from webhook.core.model.policy import LabelSelector, ReclaimCost, ReclaimRules
 from webhook.core.model.selector import Operator, Requirement
+from webhook.core.reclaim.cost_scale import CostScale
 from webhook.core.reclaim.failures import Loss, WorkloadId
-from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, is_protected, victim_of
+from webhook.core.reclaim.reclaim_pod import STAY_SECONDS, TWO_BUDGETS, Disruption, is_protected, victim_of
 from webhook.core.reclaim.victim import NOWHERE, GuardId
-from webhook.core.reclaim.victim_search import CostScale
 
 APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))
 NO_RULES = ReclaimRules()
@@ -21,6 +21,17 @@ def test_a_long_grace_period_is_cut_and_costs():
     bound = NO_RULES.longest_grace_seconds
     assert (short.grace_seconds, long.grace_seconds) == (None, bound)
     assert short.saved_at - long.saved_at == bound - 30
+
+
+def test_a_request_to_stay_counts_as_an_hour_of_work_and_protects_from_nothing_else():
+    """Whatever the pod did: so it goes after pods that lose nearly as much, and before those that lose more."""
+    rules = ReclaimRules(minimum_runtime_seconds=60)
+    asks, other = (
+        victim_of(borrower("p", started_at=50, asks_to_stay=stays), rules=rules, guards=()) for stays in (True, False)
+    )
+    assert asks == other._replace(saved_at=other.saved_at - STAY_SECONDS)
+    unbound = victim_of(borrower("p", on=None, asks_to_stay=True), rules=rules, guards=())
+    assert unbound == victim_of(borrower("p", on=None), rules=rules, guards=())
 
 
 GUARD = GuardId("pdb team-a/one")

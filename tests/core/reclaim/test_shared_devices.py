@@ -12,13 +12,14 @@ from webhook.core.dra.claim_spec import ClaimKey
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.names import GangId, NodeName, TeamName
 from webhook.core.reclaim.limit_victims import cheapest_under
+from webhook.core.reclaim.overrides import NO_OVERRIDES
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.reclaim_pod import ReclaimPod, SchedulerReport
 from webhook.core.reclaim.reclaim_snapshot import take_snapshot
 from webhook.core.reclaim.shared_devices import NO_SHARING, Going, Sharing, companions, freeing
-from webhook.core.reclaim.trial import NO_OVERRIDES, Trial
+from webhook.core.reclaim.trial import Trial
 
 SHARED, OTHER, OWN = (ClaimRef(claim=name) for name in ("shared", "other", "own"))
 CLASS = claims.GPU_CLASS.implicit_resource

@@ -1,8 +1,12 @@
 """The least loss of a node's victims, after any number of queries and changes."""
 
+from collections import Counter
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.support.scenes import victim
 from webhook.core.reclaim.victim import NodeVictims
 
 NOW = 100
@@ -17,6 +21,12 @@ STEPS = st.lists(
 )
 
 
+def saved(name, saved_at, units):
+    """A victim of so many GPU units."""
+    made = victim(name, saved=saved_at, started=saved_at // 2, team=f"team-{saved_at % 3}")
+    return made._replace(demand=replace(made.demand, gpus=units))
+
+
 def least(saves, gpus, now):
     """Unit by unit: those saved last are evicted first, and work saved in the future is not lost."""
     units = sorted((saved_at for saved_at, held in saves for _ in range(held)), reverse=True)
@@ -26,11 +36,17 @@ def least(saves, gpus, now):
 @given(STEPS)
 def test_the_least_loss_is_that_of_the_units_saved_last(steps):
     node_victims = NodeVictims()
-    node_victims.save(50, 2)
-    for what, first, second in steps:
+    there = [saved("first", 50, 2)]
+    node_victims.add(there[0])
+    for number, (what, first, second) in enumerate(steps):
         if what == "save":
-            node_victims.save(first, second)
-        elif what == "unsave" and len(node_victims.saves) > 1:
-            node_victims.unsave(*node_victims.saves[first % len(node_victims.saves)])
+            there.append(saved(f"v{number}", first, second))
+            node_victims.add(there[-1])
+        elif what == "unsave" and len(there) > 1:
+            node_victims.remove(there.pop(first % len(there)))
         elif what == "ask":
             assert node_victims.least_loss(first, NOW + second) == least(node_victims.saves, first, NOW + second)
+        assert node_victims.gpus == sum(each.demand.gpus for each in there)
+        assert node_victims.sizes == Counter(each.demand.gpus for each in there)
+        assert node_victims.latest == max(each.started_at for each in there)
+        assert node_victims.teams == {each.team for each in there}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.support.make import GPU, gpus
+from tests.core.support.make import gpus
 from tests.core.support.scenes import (
     NOW,
     causes,
@@ -11,6 +11,7 @@ from tests.core.support.scenes import (
     cost,
     gone,
     loses_more,
+    missing,
     scene,
     scenes,
     units,
@@ -19,6 +20,7 @@ from tests.core.support.scenes import (
 )
 from webhook.core.model.names import TeamName
 from webhook.core.model.policy import ReclaimCost
+from webhook.core.reclaim.cost_scale import CostScale
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.victim import GuardId
@@ -45,6 +47,20 @@ def test_a_gang_is_evicted_whole_and_only_if_single_pods_do_not_suffice():
     assert sorted(gone(plan([waiting(count=3)], scene([*gang, *singles], nodes=4, size=3)))) == [
         "g0", "g1", "g2", "g3", "s0"
     ]  # fmt: skip
+
+
+def test_a_gang_on_every_node_is_looked_at_once_for_all_of_them(monkeypatch):
+    """Otherwise a Job of thousands of borrowing pods would make each plan cost its size times the nodes."""
+    looked, cost_of = [], CostScale.cost_of
+
+    def counted(scale, victims, **more):
+        looked.append(len(victims))
+        return cost_of(scale, victims, **more)
+
+    monkeypatch.setattr(CostScale, "cost_of", counted)
+    there = scene([victim(f"g{n}-{k}", on=f"n{n}", gang="one") for n in range(50) for k in range(8)], nodes=50)
+    assert len(gone(plan([waiting(count=8)], there))) == 400
+    assert looked.count(400) == 1
 
 
 def test_the_team_furthest_over_its_share_loses_pods_first():
@@ -101,7 +117,7 @@ def test_no_victim_can_be_left_out(scene_, count):
         assert sum(len(unit) for unit in chosen) == len(move.victims), groups
         for left_out in chosen:
             rest = [unit for unit in chosen if unit != left_out]
-            assert cost(scene_, rest, move.waiting.demand, move.node) is None
+            assert cost(scene_, rest, missing(scene_, [move.waiting.demand], [move.node])) is None
 
 
 def test_a_gang_is_broken_where_one_of_its_pods_goes_for_nothing():
@@ -119,9 +135,9 @@ def test_a_gang_is_broken_where_one_of_its_pods_goes_for_nothing():
 def test_pods_that_go_together_cost_no_more_where_the_room_of_each_is_needed(scene_, count):
     """A user who makes an object for each two pods gains nothing by it then."""
     for move in plan([waiting(count=count)], scene_).moves:
-        missing = count - scene_.fleet.free(move.node, GPU)
+        lacking = missing(scene_, [move.waiting.demand], [move.node])
         groups = {each.gang: [] for each in move.victims if each.gang is not None}
         for each in move.victims:
             if each.gang is not None:
                 groups[each.gang].append(each)
-        assert move.cost.gangs == sum(loses_more(unit, missing, move.node) for unit in groups.values())
+        assert move.cost.gangs == sum(loses_more(unit, lacking) for unit in groups.values())

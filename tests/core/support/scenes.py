@@ -1,7 +1,7 @@
 """Scenes of a plan: victims, waiting pods and nodes."""
 
 from collections import Counter
-from itertools import chain, combinations
+from itertools import chain, combinations, product
 
 from hypothesis import strategies as st
 
@@ -126,39 +126,53 @@ def units(scene_):
     return [tuple(group) for group in made.values() if any(each.until <= NOW for each in group)]
 
 
-def cost(scene_, chosen, asked, place):
-    """The cost of evicting these units for a demand on a node; None if that is not enough or not allowed."""
+def missing(scene_, asked, places):
+    """How many GPUs the nodes lack for these demands there."""
+    wanted = Counter()
+    for each, place in zip(asked, places, strict=True):
+        wanted[place] += dict(each.requests)[GPU]
+    return {place: max(0, count - scene_.fleet.free(place, GPU)) for place, count in wanted.items()}
+
+
+def cost(scene_, chosen, lacking):
+    """The cost of evicting these units where nodes lack so many GPUs; None if that is not enough or not allowed."""
     members = list(chain.from_iterable(chosen))
     drawn = Counter(guard for each in members for guard in each.guards)
     if any(count > scene_.left[guard] for guard, count in drawn.items()):
         return None
-    freed = sum(dict(each.demand.requests)[GPU] for each in members if each.node == place)
-    missing = max(0, dict(asked.requests)[GPU] - scene_.fleet.free(place, GPU))
-    if freed < missing:
+    freed = Counter()
+    for each in members:
+        freed[each.node] += dict(each.demand.requests)[GPU]
+    if any(freed[place] < count for place, count in lacking.items()):
         return None
     most = max(scene_.over_share.values())
     return VictimCost(
-        gangs=sum(loses_more(each, missing, place) for each in chosen),
-        surplus=max(0, sum(each.demand.gpus for each in members) - missing * ONE_GPU),
+        gangs=sum(loses_more(each, lacking) for each in chosen),
+        surplus=sum(each.demand.gpus for each in members) - sum(lacking.values()) * ONE_GPU,
         lost_work=sum(each.demand.gpus * (NOW - each.saved_at) for each in members),
         over_share=sum(each.demand.gpus * (most - scene_.over_share[each.team]) for each in members),
         age=sum(NOW - each.started_at for each in members),
     )
 
 
-def loses_more(unit, missing, place):
+def loses_more(unit, lacking):
     """Whether pods that go together make the room also without one of them."""
-    held = [dict(each.demand.requests)[GPU] if each.node == place else 0 for each in unit]
-    return len(unit) > 1 and (not all(held) or any(sum(held) - own >= missing for own in held))
+    freed = Counter()
+    for each in unit:
+        freed[each.node] += dict(each.demand.requests)[GPU]
+    left = [freed[each.node] - dict(each.demand.requests)[GPU] >= lacking.get(each.node, 0) for each in unit]
+    return len(unit) > 1 and any(left)
 
 
-def cheapest(scene_, asked):
+def cheapest(scene_, *asked):
+    """The rank of the cheapest choice of nodes for these demands, and of victims; None without any."""
+    names = [each.name for each in scene_.fleet.nodes()]
     ranks = []
-    for fleet_node in scene_.fleet.nodes():
-        place = fleet_node.name
-        here = [unit for unit in units(scene_) if any(each.node == place for each in unit)]
+    for places in product(names, repeat=len(asked)):
+        lacking = missing(scene_, asked, places)
+        here = [unit for unit in units(scene_) if any(each.node in lacking for each in unit)]
         for chosen in chain.from_iterable(combinations(here, count) for count in range(len(here) + 1)):
-            found = cost(scene_, chosen, asked, place)
+            found = cost(scene_, chosen, lacking)
             if found is not None:
                 ranks.append(found.ranked(scene_.order))
     return min(ranks, default=None)

@@ -10,7 +10,7 @@ from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import gpus, node, policy, pool, resident, team, world
 from tests.core.support.waiting import member, waiting
 from tests.examples import examples
-from webhook.core.model.policy import OnLimit, OnNoRoom
+from webhook.core.model.policy import Mode, OnLimit, OnNoRoom, PlacementRules
 from webhook.core.model.tier import Tier
 from webhook.core.queue.queued_pod import entry_of
 from webhook.core.queue.verdict import Attempt, Fits, Never, NoRoom, OverLimit, Way
@@ -37,6 +37,21 @@ def members(count, size=4, **more):
 def judged(place, *, way=Way.IN_TURN):
     pods = [queued_pod(pod, place)._replace(gang=pod.pod.gang.id) for pod in place.waiting.all()]
     return judge_gang(entry_of(pods), place, Attempt(way))
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["mode off", "a PodGroup"])
+def test_members_that_are_bound_to_no_node_take_their_room_from_each_other(group):
+    found = members(4)
+    gangs = [each.pod.gang._replace(is_pod_group=group) for each in found]
+    pods = [replace(each, pod=each.pod._replace(gang=gang)) for each, gang in zip(found, gangs, strict=True)]
+    place = place_for(*pods, residents=[resident(3, uid="holder", node="n0", namespace="team-b")])
+    place.set_policy(replace(place.policy, placement=PlacementRules(Mode.AUTO if group else Mode.OFF)))
+    assert {type(each.verdict) for each in judged(place)} == {NoRoom}, "three fit beside the holder"
+    place.remove_pod("holder")
+    found = judged(place)
+    assert {each.verdict for each in found} == {Fits()}
+    assert {each.decision.node_choice.nodes for each in found} == {()}
+    assert sorted(each.flight.node for each in found) == ["n0", "n0", "n1", "n1"]
 
 
 def test_all_fit_and_the_world_is_as_before():

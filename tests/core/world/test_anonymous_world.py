@@ -11,11 +11,13 @@ from tests.core.support.waiting import waiting
 from tests.examples import examples
 from webhook.core.explain.line_places import places
 from webhook.core.explain.queue_rows import QueueReader
+from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import CPU, Namespace, NodeName, TeamName, Uid, User
 from webhook.core.model.node import HOSTNAME
 from webhook.core.model.pod import Handling
 from webhook.core.world.anonymizer import Anonymizer
+from webhook.core.world.anonymous_world import AnonymousWorld
 from webhook.core.world.hidden_usage import Totals, Unnamed, is_hidden_usage
 from webhook.core.world.world import World
 
@@ -144,3 +146,9 @@ def test_pods_that_have_ended_since_are_not_counted_beside_those_that_came():
     Unnamed((Totals(A, gpus(3), 0, 0),), room).fill(grown)
     assert grown.usage(A).total == gpus(3), "what came since is charged, on a node that is not known"
     assert sum(is_hidden_usage(pod) for pod in grown.pods()) == 2
+
+
+def test_it_says_which_autoscalers_there_are_as_far_as_its_reader_knows_them():
+    made = World(policy())
+    AnonymousWorld(autoscalers=("Karpenter", "of a later version")).fill(made)
+    assert made.autoscalers == {Autoscaler.KARPENTER}

@@ -1,22 +1,15 @@
 """Operators change nodes: shares, charges and reasons meanwhile, from the first label to the last."""
 
-from dataclasses import replace
-
 import pytest
 
-from tests.core.support.make import ALICE, GPU, demand, gpus, node, pod, policy, resident, team
+from tests.core.support.make import GPU, demand, gpus, node, pod, policy, resident, team
 from tests.core.support.outcomes import outcome_of
 from tests.core.support.reclaim_pods import NOW, asker, borrower, indexed
-from webhook.core.admission.admission import admit
 from webhook.core.explain.board import node_row
-from webhook.core.model.decision import Queue
-from webhook.core.model.demand import demand_of
-from webhook.core.model.names import PODS, GpuModel, Namespace, ResourceName
+from webhook.core.model.names import GpuModel, Namespace, ResourceName
 from webhook.core.model.node import Maintenance
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Share
-from webhook.core.model.reason import Code
-from webhook.core.placement.absent_nodes import ABSENT_SECONDS
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.reclaim_snapshot import largest_room, pods_within_share, take_snapshot
@@ -43,84 +36,12 @@ def live(*nodes, of=None):
     return made
 
 
-@pytest.mark.parametrize("what", list(Maintenance))
-def test_a_node_in_maintenance_gets_no_pod_and_is_the_reason_why_it_waits(what):
-    place = live(node("n0", gpus=8, maintenance=what, is_cordoned=True))
-    outcome, code, text = outcome_of(pod(4), place)
-    assert (outcome, code) == ("waits", Code.NO_ROOM_NOW)
-    assert text == (
-        f"node n0 takes no new pods while its {what.value}: the pod waits; 1 node could hold it when free and open"
-    )
-    place.set_node(node("n0", gpus=8))
-    assert outcome_of(pod(4), place)[0] == "runs"
-
-
-def test_where_kube_scheduler_would_use_it_all_the_same_the_pod_waits_in_line():
-    """MIG manager neither cordons nor taints: a pod that came would keep it from partitioning the GPUs."""
-    place = live(node("n0", gpus=8, maintenance=MIG))
-    decision = admit(pod(4), ALICE, place)
-    assert isinstance(decision, Queue)
-    assert "node n0 takes no new pods while its GPUs are being repartitioned" in decision.reason.text
-    place.set_pod(resident(8, node="n0"))
-    assert outcome_of(pod(4), place)[0] == "waits", "it has no room for kube-scheduler either"
-
-
-def test_other_nodes_are_used_and_their_lack_is_said_beside_it():
-    place = live(
-        node("n0", gpus=8, maintenance=DRIVER, is_cordoned=True),
-        node("n1", gpus=8),
-        node("n2", gpus=8, maintenance=MIG, is_cordoned=True),
-    )
-    assert outcome_of(pod(8), place)[0] == "runs"
-    place.set_pod(resident(8, node="n1"))
-    text = outcome_of(pod(8), place)[2]
-    assert text.startswith(
-        "no node has nvidia.com/gpu 8 free now, and node n0 takes no new pods while its driver is being upgraded, "
-        "nor 1 other node in maintenance: the pod waits"
-    )
-
-
 def test_cordoned_for_an_upgrade_it_says_the_upgrade():
     place = live(node("n0", is_cordoned=True, maintenance=DRIVER))
     assert "while its driver is being upgraded" in outcome_of(pod(4), place)[2]
     assert node_row(place.fleet.get("n0"), (), place).state == "driver is being upgraded"
     place.set_node(node("n0", is_cordoned=True, is_ready=False, maintenance=DRIVER))
     assert node_row(place.fleet.get("n0"), (), place).state == "not ready"
-
-
-def test_through_a_repartitioning_a_pod_waits_for_what_the_node_offered():
-    place = live(node("small", gpus=4), node("n0", gpus=8))
-    place.set_node(node("n0", gpus=0, at_best={GPU: 8}, maintenance=MIG))
-    _, code, text = outcome_of(pod(8), place)
-    assert code == Code.NO_ROOM_NOW
-    assert text.startswith("node n0 offers 0 of 8 nvidia.com/gpu now: its GPUs are being repartitioned: the pod waits")
-    place.set_node(node("n0", gpus=0, maintenance=MIG))  # five minutes later
-    place.tick(2_000 + 2 * ABSENT_SECONDS)
-    place.tick(2_000 + 3 * ABSENT_SECONDS)
-    outcome, code, text = outcome_of(pod(8), place)
-    assert (outcome, code) == ("waits", Code.NO_ROOM_NOW)
-    assert text == (
-        "node n0 takes no new pods while its GPUs are being repartitioned: the pod waits; "
-        "1 node that could hold it offered more before"
-    )
-    slices = {"demand": demand_of({ONE_G: 7, PODS: 1}, WEIGHTS)}
-    assert outcome_of(pod(**slices), place)[0] == "waits", "what the node will offer"
-    done = node("n0", gpus=0)
-    place.set_node(replace(done, allocatable={**done.allocatable, ONE_G: 56}))
-    assert outcome_of(pod(**slices), place)[0] == "runs"
-    place.tick(2_000 + 4 * ABSENT_SECONDS + 1)
-    place.tick(2_000 + 5 * ABSENT_SECONDS + 2)
-    assert outcome_of(pod(8), place)[:2] == ("refused", Code.NEVER_FITS)
-
-
-def test_nothing_is_refused_for_good_while_it_is_not_known_what_a_node_had():
-    """A server that starts while the resource is gone."""
-    place = live(node("small", gpus=4), node("n0", gpus=0, maintenance=MIG))
-    outcome, code, text = outcome_of(pod(8), place)
-    assert (outcome, code) == ("waits", Code.NO_ROOM_NOW)
-    assert text.endswith("repartitioned: the pod waits; what 1 node will offer then is not known")
-    place.set_node(node("n0", gpus=0))
-    assert outcome_of(pod(8), place)[:2] == ("refused", Code.NEVER_FITS)
 
 
 def test_no_borrower_is_evicted_for_room_on_it():

@@ -9,6 +9,7 @@ import pytest
 
 from tests.core.support.make import demand, node, policy, resident, team, world
 from tests.core.support.waiting import waiting
+from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.demand import PerDevice
 from webhook.core.model.names import GpuModel, NodeName, ResourceName
 from webhook.core.model.node import HOSTNAME, Devices
@@ -39,6 +40,7 @@ def small():
     share = replace(demand(1), per_device=PerDevice(shared, 20))
     full.set_pod(resident(demand=share, node=NodeName("odd"), devices=(1,)))
     full.set_waiting(waiting("w", 3))
+    full.autoscalers = frozenset(Autoscaler)
     return anonymous(full)
 
 

@@ -32,11 +32,17 @@ def translated(**more):
 
 def test_a_label_or_a_group_names_the_gang_and_an_annotation_its_size():
     found = read(labels=KUEUE, annotations={"kueue.x-k8s.io/pod-group-total-count": "4"})
-    assert found == ("vision/kueue.x-k8s.io/pod-group-name=g", "g", 4, False, False, False, None)
+    assert found == ("vision/kueue.x-k8s.io/pod-group-name=g", "g", 4, False, False, False, None, False)
     assert read(labels={"leaderworkerset.sigs.k8s.io/group-key": "k"}).is_ordered
     assert read(schedulingGroup={"podGroupName": "core"}, labels=KUEUE).id == "vision/schedulingGroup=core"
     assert read(annotations={"scheduling.k8s.io/group-name": "v"}).name == "v"
     assert read(labels={"app": "web"}) is None
+
+
+def test_kube_scheduler_places_the_pods_of_its_own_groups_alone():
+    assert read(schedulingGroup={"podGroupName": "core"}).is_pod_group
+    assert not read(labels={"scheduling.x-k8s.io/pod-group": "core"}).is_pod_group
+    assert read(schedulingGroup={}) is None
 
 
 def test_a_gang_is_described_where_its_marker_names_an_object():
@@ -62,7 +68,7 @@ def test_the_marker_of_a_gang_is_read_from_its_identity(more, want):
 
 def test_the_annotation_makes_a_gang_of_the_pods_of_one_controller():
     found = read(annotations=ASKED, controller=("Job", "sweep"))
-    assert found == ("vision/Job=uid-of-sweep", "Job sweep", 0, True, False, True, None)
+    assert found == ("vision/Job=uid-of-sweep", "Job sweep", 0, True, False, True, None, False)
     assert read(annotations=ASKED) is None, "a pod of no controller is alone"
     assert read(annotations={"fairgate.dev/gang": "false"}, controller=("Job", "sweep")) is None
     assert read(annotations=ASKED, labels=KUEUE, controller=("Job", "sweep")).name == "g", "a group goes first"

@@ -32,6 +32,7 @@ def obstacle(message, **more):
         ("0/4 nodes are available: 4 node(s) didn't match Pod's node affinity/selector.", Obstacle.NODES),
         ("0/4 nodes are available: 2 node(s) had untolerated taint(s), 2 node(s) were unschedulable.", Obstacle.NODES),
         ("0/0 nodes are available: no nodes available to schedule pods.", Obstacle.NODES),
+        ("0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [NodeAffinity].", Obstacle.NODES),
         ('0/4 nodes are available: persistentvolumeclaim "data" not found.', Obstacle.OTHER),
         ("0/4 nodes are available: pod has unbound immediate PersistentVolumeClaims.", Obstacle.OTHER),
         (
@@ -40,6 +41,14 @@ def obstacle(message, **more):
             Obstacle.OTHER,
         ),
         ("0/4 nodes are available: 4 node(s) had volume node affinity conflict.", Obstacle.OTHER),
+        ("minCount (4) cannot be satisfied: 2 scheduled, 1 remaining", Obstacle.NODES),
+        (
+            "pod group is unschedulable, pod group is unschedulable, 0/2 placements are available, first placement "
+            "status: minCount (4) cannot be satisfied: 3 scheduled, 0 remaining, pod group preemption: No preemption "
+            "victims found for incoming preemptor",
+            Obstacle.NODES,
+        ),
+        ('claim "minCount" cannot be satisfied', Obstacle.OTHER),
         ("", Obstacle.OTHER),
     ],
 )
@@ -57,6 +66,19 @@ def test_a_pod_that_was_not_tried_is_held_by_a_gate_or_an_error(reason, want):
 def test_a_reason_keeps_the_words_without_numbers_of_nodes_and_what_preemption_says():
     found = read_condition(status('0/4 nodes are available: persistentvolumeclaim "data" not found.' + TAIL))
     assert found.unbound.why == 'persistentvolumeclaim "data" not found'
+
+
+@pytest.mark.parametrize(
+    ("message", "want"),
+    [
+        ("0/4 nodes are available: 4 Insufficient nvidia.com/gpu.", True),
+        ("minCount (4) cannot be satisfied: 2 scheduled, 1 remaining", True),
+        ("0/4 nodes are available: 4 node(s) didn't match Pod's node affinity/selector.", False),
+        ("waiting for minCount pods from a gang to appear in scheduling queue", False),
+    ],
+)
+def test_room_helps_a_pod_that_lacks_it_or_whose_group_does(message, want):
+    assert read_condition(status(message)).is_for_room is want
 
 
 def test_a_long_message_is_cut():
@@ -86,6 +108,7 @@ def test_without_a_report_nothing_is_known(conditions):
         "0/4 nodes are available: 1 Insufficient cpu, 3 node(s) had untolerated taint {team: secret}.",
         "0/4 nodes are available: 4 node(s) had untolerated taint {team: secret}.",
         '0/4 nodes are available: persistentvolumeclaim "secret" not found.',
+        "minCount (4) cannot be satisfied: 2 scheduled, 1 remaining: secret",
         "",
     ],
 )
@@ -94,4 +117,5 @@ def test_a_shared_message_says_the_same_without_names(message):
     assert "secret" not in shared
     if message:
         assert obstacle(shared) is obstacle(message)
+        assert read_condition(status(shared)).is_for_room is read_condition(status(message)).is_for_room
     assert without_names(None) == without_names(5) == ""

@@ -1,6 +1,7 @@
 """How holds, tolerations and notices are written, and read back."""
 
 import json
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -28,8 +29,8 @@ GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"
 OURS = {"key": "fairgate.dev/held", "value": "h1", "effect": "NoSchedule"}
 
 
-def body(*, taints=None, annotations=None):
-    metadata = {"name": "n0", "resourceVersion": "7", "annotations": annotations}
+def body(*, taints=None, annotations=None, labels=None):
+    metadata = {"name": "n0", "resourceVersion": "7", "annotations": annotations, "labels": labels}
     return json.dumps({"metadata": metadata, "spec": {"taints": taints}}).encode()
 
 
@@ -110,3 +111,42 @@ def test_a_notice_names_time_and_team():
         "fairgate.dev/evict-for": "b",
     }
     assert patch["metadata"]["uid"] == "a"
+
+
+KARPENTERS = {"karpenter.sh/nodepool": "cloud"}
+GROUPED = {"eks.amazonaws.com/nodegroup": "gpus"}
+KEPT = {"karpenter.sh/do-not-disrupt": "true"}
+KEPT_IN_GROUP = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
+
+
+def own(node):
+    annotations = json.loads(node)["metadata"]["annotations"]
+    return {key: value for key, value in annotations.items() if key != "fairgate.dev/hold"}
+
+
+@pytest.mark.parametrize(("labels", "want"), [(KARPENTERS, KEPT), (GROUPED, KEPT_IN_GROUP), ({"a": "b"}, {})], ids=str)
+def test_a_held_node_is_kept_from_its_autoscaler_until_the_hold_ends(labels, want):
+    held = patched(body(labels=labels), HOLDING)
+    assert own(held) == want
+    assert hold_patch(held, HOLDING) is None
+    again = patched(held, replace(HOLDING, until=HOLDING.until + 60))
+    assert own(again) == want
+    assert own(patched(again, None)) == {}
+
+
+@pytest.mark.parametrize("said", ["true", "false"])
+def test_what_an_admin_said_of_a_node_stays(said):
+    told = {"karpenter.sh/do-not-disrupt": said}
+    held = patched(body(labels=KARPENTERS, annotations=told), HOLDING)
+    assert own(held) == told
+    assert own(patched(held, None)) == told
+
+
+def test_a_hold_that_names_another_annotation_removes_only_itself():
+    note = json.loads(own_hold(patched(body(labels=KARPENTERS), HOLDING))) | {"kept": "example.com/important"}
+    marks = {"fairgate.dev/hold": json.dumps(note), "example.com/important": "yes"}
+    assert own(patched(body(labels=KARPENTERS, annotations=marks), None)) == {"example.com/important": "yes"}
+
+
+def own_hold(node):
+    return json.loads(node)["metadata"]["annotations"]["fairgate.dev/hold"]

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tests import builders
+from tests.core.support.make import node, policy, world
 from webhook.core.model.pod import DEFAULT_GRACE_SECONDS
 from webhook.core.model.policy import BUILT_IN_RESOURCES, ReclaimRules
 from webhook.core.reclaim.reclaim_pod import victim_of
@@ -72,8 +73,35 @@ def test_times_and_notice_are_read():
     assert (tenant.grace_seconds, tenant.is_gated, tenant.pod.is_terminating) == (5, True, True)
 
 
+@pytest.mark.parametrize(
+    ("annotations", "want"),
+    [
+        ({"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}, True),
+        ({"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}, False),
+        ({"karpenter.sh/do-not-disrupt": "true"}, True),
+        ({"karpenter.sh/do-not-disrupt": "2h"}, True),
+        ({"karpenter.sh/do-not-disrupt": "false"}, False),
+        ({"descheduler.alpha.kubernetes.io/prefer-no-eviction": ""}, True),
+        ({"descheduler.alpha.kubernetes.io/evict": "true"}, False),
+    ],
+)
+def test_a_request_to_stay_is_read_as_the_product_reads_it_that_it_is_for(annotations, want):
+    assert read(builders.pod(annotations=annotations)).asks_to_stay is want
+
+
+def test_no_node_offers_what_a_share_of_hami_asks_for():
+    """So no room is made for it: HAMi's scheduler keeps memory and cores of devices to itself."""
+    place = world(policy(), [node("n0")])
+    made = builders.pod(schedulerName="hami-scheduler")
+    for asked, want in (({"nvidia.com/gpu": "1"}, True), ({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "9"}, False)):
+        made["spec"]["containers"][0]["resources"] = {"limits": asked}
+        gpu_pod = read(made)
+        assert bool(place.fleet.with_capacity(gpu_pod.demand, place.fleet.matching(gpu_pod.constraints))) is want
+
+
 def test_a_pod_that_says_nothing_has_the_defaults():
     tenant = read(builders.pod())
+    assert not tenant.asks_to_stay
     assert (tenant.started_at, tenant.saved_at, tenant.notice_at, tenant.leaves_at) == (0, 0, None, None)
     assert tenant.grace_seconds == 30
 
@@ -170,3 +198,9 @@ def test_a_victim_that_is_resized_gives_what_kube_scheduler_counts(reason, want)
         "containerStatuses": [{"name": "train", "allocatedResources": {"cpu": "4", "memory": "48Gi"}}],
     }
     assert dict(read(made).pod.demand.requests)["cpu"] == want
+
+
+@pytest.mark.parametrize(("written", "want"), [("true", True), ("false", False), ("True", False), ("", False)])
+def test_its_owner_says_that_it_may_be_moved(written, want):
+    found = read(builders.pod(node="gpu-1", annotations={"fairgate.dev/movable": written}))
+    assert found.is_movable is want

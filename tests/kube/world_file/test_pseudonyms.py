@@ -6,8 +6,10 @@ import pytest
 
 from tests import builders as b
 from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
+from webhook.kube.nodes.autoscalers import objects_of
 from webhook.kube.objects import keys
 from webhook.kube.world_file.pseudonyms import Pseudonyms, names_in_policy
 from webhook.kube.world_file.world_file import parse_world
@@ -249,3 +251,11 @@ def test_pods_still_refer_to_their_claims():
     assert any(each.demand.gpus % ONE_GPU for each in world(objects).pods()), "one has a part of a device"
     (key,) = [claim.key for claim in parsed(found).claims if claim.allocated is not None]
     assert world(found).claims.node_of(key, "another") == names.of("node", "secret-node")
+
+
+def test_which_autoscalers_there_are_is_kept():
+    names = Pseudonyms(names_in_policy(POLICY))
+    marks = objects_of(Autoscaler, at=0)
+    found = [names.rewritten(kept_fields(each, annotations=frozenset())) for each in marks]
+    assert found == marks
+    assert world(found).autoscalers == set(Autoscaler)

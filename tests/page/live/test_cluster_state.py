@@ -7,8 +7,11 @@ from tests.cli.sample_world import POLICY
 from tests.page.support.pages import policy_of, sample_objects, state_of
 from webhook.core.explain.likely_start import StartRange
 from webhook.core.explain.range_scores import Score
+from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.names import NodeName
 from webhook.kube.ledger.reports import RangesReport, ReplicaReport, Report
+from webhook.kube.nodes.autoscalers import found_in
+from webhook.kube.world_file.world_file import parse_objects
 
 
 def test_only_rows_that_differ_are_changed():
@@ -62,3 +65,14 @@ def test_scores_that_the_leader_publishes_are_kept_through_other_reports():
     state.note_report(Report(starts=[RangesReport(600, 3, 1, 0)]), 1_000)
     state.note_report(Report(), 1_010)
     assert state.past(1_020).scores.of(StartRange(0, 60)) == Score(3, 1, 0)
+
+
+def test_the_autoscalers_that_were_found_are_objects_that_explanations_read():
+    state = state_of()
+    state.take_dirty()
+    state.note_autoscalers(frozenset(Autoscaler), 0)
+    assert len([*state.reading.objects.of_kind("CustomResourceDefinition")]) == 2
+    assert state.take_dirty()
+    state.note_autoscalers(frozenset({Autoscaler.CLUSTER_AUTOSCALER}), 60)
+    found = parse_objects(state.reading.objects.all(), {}, name="the page").autoscaling
+    assert found_in(found) == {Autoscaler.CLUSTER_AUTOSCALER}

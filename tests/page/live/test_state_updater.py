@@ -170,7 +170,7 @@ class ForbiddenFeed:
 
     is_ending = asyncio.Event()
 
-    def __init__(self, _connection, _kinds):
+    def __init__(self, _connection, _kinds, **_more):
         self.watches = (SimpleNamespace(is_forbidden=True, problem="forbidden"),)
 
     def why_not_synced(self):

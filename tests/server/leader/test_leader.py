@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from tests import builders
 from tests.cluster.support.fake_api import Answer, Body, FakeApi, Slow
-from tests.cluster.support.stores import FAST, write_kubeconfig
+from tests.cluster.support.stores import FAST, unexpected, write_kubeconfig
 from tests.core.support import make
 from tests.server.support.harness import until
 from webhook.cluster.api.client import connect
@@ -82,7 +83,14 @@ async def staged(folder, *, guaranteed=4, more_tasks=()):
         world = make.world(make.policy(make.team(guaranteed=guaranteed, limit_=None)), nodes=[])
         api.put(NAMESPACES, "team-a")
         counts = Metrics().watch_ledger(list, teams=list)
-        ledger = ApiLedger(connection, world, reached=lambda: feed.watches[-1].reached, recorder=counts, known={}.get)
+        ledger = ApiLedger(
+            connection,
+            world,
+            reached=lambda: feed.watches[-1].reached,
+            recorder=counts,
+            known={}.get,
+            on_restored=unexpected,
+        )
         weights, shadow_labels = world.policy.resources, ShadowLabels(world)
         kinds = (
             namespace_kind(world),
@@ -102,7 +110,7 @@ async def staged(folder, *, guaranteed=4, more_tasks=()):
                 shadow_labels=shadow_labels,
                 why_stale=lambda: stage.why_stale or feed.why_not_synced(),
                 why_not_serving=lambda: None,
-                accounting=GpuTimeMetrics(),
+                accounting=GpuTimeMetrics(CollectorRegistry()),
                 runs=(),
                 timing=QUICK,
                 more_tasks=dict(more_tasks),

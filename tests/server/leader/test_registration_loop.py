@@ -11,6 +11,8 @@ from tests.cluster.support.stores import write_kubeconfig
 from tests.core.support import make
 from tests.server.support.leader_context import leader_context
 from webhook.cluster.api.client import connect
+from webhook.core.model.names import Namespace
+from webhook.core.model.pod import NamespaceFacts
 from webhook.kube.registration.guards import TENANCY, guards
 from webhook.kube.registration.registration import webhook_configurations
 from webhook.kube.registration.registration_sync import GUARD
@@ -30,7 +32,7 @@ class Scene:
         self.why_not = "world: not listed yet"
         self._log = log
         world, logs = make.world(make.policy(), nodes=[]), open_logs(LogFormat.JSON, fd=log.fileno())
-        context = leader_context(world, connection=connection, logs=logs)
+        context, self.world = leader_context(world, connection=connection, logs=logs), world
         self.registrar = RegistrationLoop(context, why_not_serving=lambda: self.why_not)
         for made in webhook_configurations(make.policy(), ca_bundle_pem=None, url="https://fairgate.test"):
             name = made["metadata"]["name"]
@@ -151,3 +153,14 @@ async def test_labels_by_which_others_exclude_namespaces_are_guarded_and_logged_
     assert "labels control-plane, fairgate.dev/exempt" in spec["validations"][0]["messageExpression"]
     said = [line for line in scene.lines() if line["event"] == "others exclude namespaces from the webhooks"]
     assert [line["labels"] for line in said] == [["control-plane"]]
+
+
+async def test_the_namespaces_of_teams_that_others_exclude_are_counted(scene):
+    for name, labels in (("team-a", {"control-plane": "mine"}), ("team-b", {}), ("stray", {"control-plane": "mine"})):
+        scene.world.set_namespace(NamespaceFacts(Namespace(name), labels))
+    await scene.registrar.sync()
+    assert [*scene.registrar.unreviewed()] == []
+    for webhook in scene.webhooks():
+        webhook["namespaceSelector"]["matchExpressions"].append({"key": "control-plane", "operator": "DoesNotExist"})
+    await scene.registrar.sync()
+    assert [*scene.registrar.unreviewed()] == ["1 namespace of team team-a"]

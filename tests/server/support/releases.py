@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tests import builders
 from tests.cluster.support.fake_api import FakeApi, Held
-from tests.cluster.support.stores import FAST, write_kubeconfig
+from tests.cluster.support.stores import FAST, unexpected, write_kubeconfig
 from tests.core.support import make
 from tests.server.support.harness import until
 from webhook.cluster.api.client import ApiConnection, connect
@@ -176,7 +176,9 @@ async def replica(folder, api, connection, *, limit=4, guaranteed=4, waits=True)
     team = make.team(guaranteed=guaranteed, limit_=limit, **QUEUES)
     world = make.world(make.policy(team, make.team("team-b", **QUEUES)), nodes=[])
     counts = Metrics().watch_ledger(list, teams=list)
-    ledger = ApiLedger(connection, world, reached=lambda: pods.reached, recorder=counts, known={}.get)
+    ledger = ApiLedger(
+        connection, world, reached=lambda: pods.reached, recorder=counts, known={}.get, on_restored=unexpected
+    )
     feed = Feed(connection, (*world_kinds(world, pods=world), ledger.kind()), pace=FAST)
     pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
     loop = asyncio.get_running_loop()

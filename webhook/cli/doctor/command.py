@@ -49,7 +49,9 @@ def doctor(options: Options) -> None:
     The checks: the API server is not too old, servers are ready and have a leader, the evictor has a leader, all
     have the same policy in force, certificates are valid and trusted by the webhooks, webhooks and guards are
     registered as the policy requires, the API server reaches Fairgate (a dry run creates a pod, which is not
-    stored), no ledger is missing or behind, no pod is too large to be evicted.
+    stored), no ledger is missing or behind, no pod is too large to be evicted, no
+    pool's `autoscaled` says something else than who owns its nodes. Other queues and schedulers that are
+    installed are named, with the section of the docs to read.
 
     The ClusterRole fairgate-viewer is enough for all but the dry run, which needs the right to create pods in a
     namespace, and the sizes of pods, which need the right to list them. Checks for which you lack a right are reported

@@ -27,6 +27,8 @@ class Check(StrEnum):
     LEDGER = "ledger"
     PODS = "pods"
     NODES = "nodes"
+    AUTOSCALERS = "autoscalers"
+    COEXISTENCE = "coexistence"
 
 
 class State(StrEnum):

@@ -66,7 +66,8 @@ def check_server(found: Processes, deployments: ReadResult[list[dict[str, Any]]]
         problems += wrong(
             check,
             ["no server reports: without one no GPU pod is created"],
-            "start one; if one runs, it lacks the right to patch reports, or cannot reach the API server",
+            "start one; if one runs, it lacks the right to patch reports, their definition is missing (`fairgate "
+            "manifests` prints it), or it cannot reach the API server",
         )
     problems += _silent(check, found.silent)
     for each in found.alive:

@@ -19,12 +19,15 @@ from webhook.core.model.text import printable
 from webhook.kube.objects import keys
 from webhook.kube.objects.server_version import ServerVersion, why_too_old
 from webhook.kube.registration import installation
+from webhook.kube.registration.held_guards import PARAMETRIC
 from webhook.kube.registration.installation import Probe, ProbeOutcome, WebhookEndpoint
-from webhook.kube.registration.registration_sync import excluding_keys
+from webhook.kube.registration.registration_sync import GUARD, excluding_keys
 
 _APPLY: Final = "apply what `fairgate manifests` prints, or `helm upgrade`; docs/operations.md#the-webhooks"
 _LATE_SHARE: Final = 6
 """Certificates are renewed in the last third of their lifetime: in the last sixth, renewal has failed."""
+_NOT_COMPARED: Final = "not compared with the policy"
+_ONCE: Final = "delete the objects or remove the files; docs/operations.md#registration-by-files"
 _NAMED: Final = 5
 """Namespaces of a team that a finding names."""
 
@@ -43,9 +46,18 @@ def check_kubernetes(version: ServerVersion | None) -> list[Finding]:
 
 
 def check_webhooks(
-    found: Mapping[str, ReadResult[_Json]], namespaces: ReadResult[list[_Json]], policy: Policy | None
+    found: Mapping[str, ReadResult[_Json]],
+    namespaces: ReadResult[list[_Json]],
+    policy: Policy | None,
+    servers: Iterable[Process],
+    *,
+    is_static: bool = False,
 ) -> list[Finding]:
-    """Check that the webhook configurations exist, match the policy, and select the namespaces of every team."""
+    """Check that the webhook configurations exist, match the policy, and select the namespaces of every team.
+
+    Where namespaces may not be listed, the leader among the servers says how many they leave out, and names none.
+    `is_static`: the API server has them from files, too, which are not compared.
+    """
     check = Check.WEBHOOKS
     unread = [part.right for part in found.values() if isinstance(part, ReadForbidden)]
     if unread:
@@ -53,6 +65,11 @@ def check_webhooks(
     if policy is None:
         return unknown(check, "not checked: the policy is unknown", "see the check `policy`, or give --policy DIR")
     existing = {name: part.value for name, part in found.items() if isinstance(part, ReadValue)}
+    if is_static:
+        named = " and ".join(name for name, each in existing.items() if each is not None)
+        twice = [f"the API server has the webhooks from files, and {named} besides: each pod is reviewed twice"]
+        text = f"from files of the API server, {_NOT_COMPARED}"
+        return wrong(check, twice if named else [], _ONCE) or ok(check, text)
     if different := wrong(check, installation.registration_problems(policy, existing), _APPLY):
         return different
     if policy.enforce is Enforcement.OFF:
@@ -63,16 +80,21 @@ def check_webhooks(
     if not labels:
         return ok(check, text)
     text += f"; others exclude namespaces by {labels}"
+    why = f"are not reviewed, as others exclude these by labels {labels}"
     if isinstance(namespaces, ReadForbidden):
-        return missing_right(check, namespaces.right, role=keys.VIEWER)
-    left_out = installation.unreviewed_namespaces(policy, present, namespaces.value or [])
-    if of_no_team := left_out.pop(UNASSIGNED, []):
-        text += f", of no team {_named(of_no_team)}"
-    problems = [
-        f"pods in {plural(len(names), 'namespace')} of team {team} are not reviewed, as others exclude these by labels "
-        f"{labels}: {_named(names)}"
-        for team, names in left_out.items()
-    ]
+        leaders = [each.report for each in servers if each.report.leading]
+        if not leaders:
+            return missing_right(check, namespaces.right, role="view")
+        problems = [f"pods in {counted} {why}" for report in leaders for counted in report.unreviewed]
+    else:
+        world = installation.world_of_namespaces(policy, namespaces.value or [])
+        left_out = installation.unreviewed_namespaces(present, world)
+        if of_no_team := left_out.pop(UNASSIGNED, []):
+            text += f", of no team {_named(of_no_team)}"
+        problems = [
+            f"pods in {plural(len(names), 'namespace')} of team {team} {why}: {_named(names)}"
+            for team, names in left_out.items()
+        ]
     remedy = "remove the label from the namespaces, or have the control plane leave the webhooks alone"
     return wrong(check, problems, remedy) or ok(check, text)
 
@@ -85,12 +107,17 @@ def check_guards(
     found: Mapping[tuple[str, str], ReadResult[_Json]],
     configurations: Mapping[str, ReadResult[_Json]],
     policy: Policy | None,
+    *,
+    is_static: bool = False,
 ) -> list[Finding]:
-    """Check that the ValidatingAdmissionPolicies exist and match the policy."""
+    """Check that the ValidatingAdmissionPolicies exist and match the policy; `is_static` as of the webhooks."""
     check = Check.GUARDS
     if policy is None:
         return unknown(check, "not checked: the policy is unknown", "see the check `policy`, or give --policy DIR")
     wanted = installation.wanted_guards(policy)
+    by_files = [key for key in wanted if key[1] not in PARAMETRIC] if is_static else []
+    twice = sorted(key[1] for key in by_files if key[0] == GUARD and _exists(found[key]))
+    wanted = [key for key in wanted if key not in by_files]
     if not wanted:
         return skipped(check, "the policy is off")
     parts = {key: found[key] for key in wanted}
@@ -101,8 +128,15 @@ def check_guards(
         text = "no guard is installed: users can forge what Fairgate writes"
         return wrong(check, [text], f"{_APPLY}; if you left them out on purpose, --skip guards")
     registered = [part.value for part in configurations.values() if isinstance(part, ReadValue) and part.value]
-    problems = wrong(check, installation.guard_problems(policy, existing, registered), _APPLY)
-    return problems or ok(check, f"{plural(len(wanted) // 2, 'guard')}, up to date with the policy")
+    problems = wrong(check, installation.guard_problems(policy, existing, registered, by_files=by_files), _APPLY)
+    both = [f"the API server has {', '.join(twice)} from files, and as objects besides"] if twice else []
+    others = f"; the others from files of the API server, {_NOT_COMPARED}" if by_files else ""
+    text = f"{plural(len(wanted) // 2, 'guard')}, up to date with the policy{others}"
+    return [*problems, *wrong(check, both, _ONCE)] or ok(check, text)
+
+
+def _exists(part: ReadResult[_Json]) -> bool:
+    return isinstance(part, ReadValue) and part.value is not None
 
 
 def check_certificates(
@@ -127,7 +161,8 @@ def check_certificates(
             findings += _trust(chains, installation.webhook_endpoints(part.value))
     if not chains and not findings:
         return unknown(check, "not checked: no server reports its certificate", "see the check `server`")
-    return findings or ok(check, f"{_until(chains)}, trusted by every webhook")
+    is_trusted = any(map(_exists, configurations.values()))
+    return findings or ok(check, f"{_until(chains)}{', trusted by every webhook' if is_trusted else ''}")
 
 
 def _validity(name: str, leaf: x509.Certificate, moment: datetime) -> list[Finding]:

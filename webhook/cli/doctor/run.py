@@ -8,9 +8,9 @@ from typing import Annotated, Final
 import click
 import msgspec
 
-from webhook.cli.doctor import pods, processes, registration
+from webhook.cli.doctor import autoscalers, pods, processes, registration
 from webhook.cli.doctor.command import Options
-from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, exit_status, missing_right
+from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, exit_status, missing_right, ok
 from webhook.cli.doctor.table import to_table
 from webhook.cli.live_cluster import published_policy
 from webhook.cli.options import columns, is_colored
@@ -28,16 +28,18 @@ from webhook.cluster.reads.installation import (
     is_exempt,
     probe,
     read_installation,
+    read_static_registration,
 )
 from webhook.core.model.policy import Policy
 from webhook.kube.ledger.reports import Report
 from webhook.kube.objects import keys
-from webhook.kube.registration.installation import Probe
+from webhook.kube.registration.installation import Probe, probe_resource
+from webhook.kube.registration.static_registration import NOT_STATIC, StaticRegistration
 from webhook.observe.process import Component
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 
-_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES)
+_OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR, Check.NODES, Check.AUTOSCALERS)
 
 
 class DoctorReport(msgspec.Struct):
@@ -49,13 +51,14 @@ class DoctorReport(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """What was read; `probe` is None if no dry run was made."""
+    """What was read; `probe` is None if no dry run was made. `static` is what the API server has from files."""
 
     evidence: InstallationState
     policy: Policy | None
     probe: Probe | ReadForbidden | None
     namespace: str
     is_exempt: bool
+    static: StaticRegistration = NOT_STATIC
 
 
 def run(options: Options) -> int:
@@ -81,7 +84,9 @@ async def _observe(options: Options) -> Observations:
         if policy is None or Check.REACHABLE in options.skip:
             return Observations(evidence, policy, None, namespace, is_exempt=False)
         found = await probe(connection, policy, namespace=namespace)
-        return Observations(evidence, policy, found, namespace, is_exempt=await is_exempt(connection, namespace))
+        exempt = await is_exempt(connection, namespace)
+        static = await read_static_registration(connection, resource=probe_resource(policy), namespace=namespace)
+        return Observations(evidence, policy, found, namespace, is_exempt=exempt, static=static)
 
 
 def _published(part: ReadResult[Report]) -> Policy | None:
@@ -113,16 +118,21 @@ def judge(observed: Observations) -> list[Finding]:
     findings += processes.check_policy(processes_alive, evidence.policy)
     findings += processes.check_room(evidence.room, now=now)
     findings += registration.check_certificates(servers, evidence.configurations, now=now)
-    findings += registration.check_webhooks(evidence.configurations, evidence.namespaces, policy)
+    findings += registration.check_webhooks(
+        evidence.configurations, evidence.namespaces, policy, servers, is_static=observed.static.webhooks
+    )
     findings += registration.check_reachable(
         observed.probe, policy, namespace=observed.namespace, is_exempt=observed.is_exempt
     )
-    findings += registration.check_guards(evidence.guards, evidence.configurations, policy)
+    findings += registration.check_guards(
+        evidence.guards, evidence.configurations, policy, is_static=observed.static.guards
+    )
     findings += processes.check_ledger(processes_alive, evidence.ledgers, policy)
     findings += pods.check_pods(evidence.large_pods)
     if not isinstance(evidence.replicas, ReadForbidden):
         findings += processes.check_nodes(servers)
-    return findings
+        findings += autoscalers.check_autoscalers(servers)
+    return findings + ok(Check.COEXISTENCE, evidence.others.text)
 
 
 def _written(findings: list[Finding], options: Options) -> str:

@@ -5,7 +5,7 @@ Each is read once; what may not be read is left out with a note, since an explan
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.cli.explain.target import Target
+from webhook.core.reclaim.failures import FailureBudget, WorkloadId
 from webhook.core.reclaim.reclaim_pod import Disruption
 from webhook.kube.objects import keys
 from webhook.kube.objects.lease import LeaseRecord, read_lease
@@ -48,10 +49,14 @@ class Evictor:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDetails:
-    """The further objects. `notes` are those that could not be read; `why_no_workload` is about the workload."""
+    """The further objects; `failures` is how many failures workloads survive.
+
+    `notes` are those that could not be read; `why_no_workload` is about the workload.
+    """
 
     evictor: Evictor = Evictor(None, "a world file does not say which evictor leads")
     budgets: tuple[Disruption, ...] = ()
+    failures: Mapping[WorkloadId, FailureBudget] = field(default_factory=dict)
     events: tuple[PastEvent, ...] = ()
     workload: Mapping[str, Any] | None = None
     why_no_workload: str = ""
@@ -62,13 +67,15 @@ class ClusterDetails:
 class DetailsRequest:
     """What to read: the object, and the namespace where Fairgate runs.
 
-    `reads_reclaim`: the objects that reclaim depends on are read, too.
+    `reads_reclaim`: the objects that reclaim depends on are read, too; `reads_failures`: and the workloads that count
+    failures, of which there may be as many as pods.
     """
 
     target: Target | None
     namespace: str
     fairgate_namespace: str
     reads_reclaim: bool = True
+    reads_failures: bool = False
 
 
 _BUDGETS: Final = WorldKind("PodDisruptionBudget", keys.BUDGET_API, f"/apis/{keys.BUDGET_API}/poddisruptionbudgets")
@@ -122,10 +129,16 @@ async def fetch_details(kubeconfig: Path | None, request: DetailsRequest) -> Clu
 
     async with await connect(kubeconfig) as connection:
         reader = _Reader(connection)
-        evictor, budgets, events, workload = await asyncio.gather(
-            reader.evictor(request), reader.budgets(request), reader.events(request), reader.workload(request)
+        evictor, budgets, failures, events, workload = await asyncio.gather(
+            reader.evictor(request),
+            reader.budgets(request),
+            reader.failures(request),
+            reader.events(request),
+            reader.workload(request),
         )
-        return ClusterDetails(evictor, budgets, events, workload, reader.why_no_workload, tuple(reader.notes))
+        return ClusterDetails(
+            evictor, budgets, failures, events, workload, reader.why_no_workload, notes=tuple(reader.notes)
+        )
 
 
 async def fetch_evictor(connection: "ApiConnection", namespace: str) -> Evictor:
@@ -180,6 +193,29 @@ class _Reader:
             except ValueError:
                 continue
         return tuple(found)
+
+    async def failures(self, request: DetailsRequest) -> dict[WorkloadId, FailureBudget]:
+        """Return how many failures each Job, and each other workload that counts them, survives."""
+        found: dict[WorkloadId, FailureBudget] = {}
+        if not request.reads_failures:
+            return found
+        from webhook.cluster.api.errors import ApiError  # noqa: PLC0415 - slow to import, and files need none of it
+        from webhook.cluster.reads.listing import load  # noqa: PLC0415
+        from webhook.cluster.watch.failures import failure_kinds  # noqa: PLC0415
+
+        def keep(workload: WorkloadId, budget: FailureBudget | None) -> None:
+            if budget is not None:
+                found[workload] = budget
+
+        refused: dict[str, ApiError] = {}
+        for kind in failure_kinds(keep):
+            try:
+                await load(self._connection, kind)
+            except ApiError as error:
+                refused[kind.name] = error
+        if refused:
+            self.notes.append(f"{', '.join(refused)} are not looked at: {next(iter(refused.values()))}")
+        return found
 
     async def events(self, request: DetailsRequest) -> tuple[PastEvent, ...]:
         if request.target is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from webhook.cli.explain.beside import ClusterDetails
+from webhook.cli.explain.other_pods import OtherPods
 from webhook.cli.explain.outcome import ExplainedSubject
 from webhook.cli.explain.reclaim import Evictions, beneficiary, node_holds_of
 from webhook.cli.explain.subjects import Subject
@@ -20,6 +21,7 @@ from webhook.core.model.decision import Deny, Queue
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.original_request import as_asked
 from webhook.core.model.reason import waits_for
+from webhook.core.reclaim.reclaim_outlook import Impossible
 from webhook.core.world.world import World
 from webhook.kube.kinds.model import Unknown
 from webhook.simulation.forecast.forecast import read_line
@@ -55,7 +57,7 @@ def explain_all(
     is_room_known = reading.coverage.is_room_known
     ample_nodes = None if is_room_known else AmpleNodes(world)
     node_holds, evictions = node_holds_of(reading.objects), None
-    line = _Line(found, now)
+    line, others = _Line(found, now), OtherPods(reading.objects, now)
     alone: list[tuple[Subject, QueueRow | None, Explanation]] = []
     for subject in found.subjects:
         if isinstance(subject, Unknown):
@@ -68,7 +70,7 @@ def explain_all(
         explanations = as_whole_gangs([subject for subject, _, _ in alone], explanations, world)
     for (subject, row, _), explanation in zip(alone, explanations, strict=True):
         uid = _uid(subject)
-        outlook = None
+        outlook = moves = None
         if (
             has_reclaim
             and reading.coverage.has_names
@@ -78,8 +80,12 @@ def explain_all(
                 fresh = world_of(reading, world.policy, name=found.name)
                 evictions = Evictions.of(reading.objects, fresh, found.details, node_holds)
             outlook = evictions.outlook(explanation, uid, now=now)
+            if outlook is None or isinstance(outlook, Impossible):
+                moves = others.room_for(subject, explanation, evictions)
         explained.append(
-            ExplainedSubject(subject, explanation, outlook, beneficiary(uid, node_holds), found.details, now, row)
+            ExplainedSubject(
+                subject, explanation, outlook, beneficiary(uid, node_holds), found.details, now, line=row, moves=moves
+            )
         )
     return explained, problems
 

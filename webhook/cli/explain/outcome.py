@@ -4,10 +4,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from webhook.cli.defragment.report import gpu_hours, hours_text
 from webhook.cli.explain.beside import ClusterDetails, Evictor, PastEvent
 from webhook.cli.explain.subjects import Existing, PodState, Subject
 from webhook.cli.explain.verdict import verdict_of
 from webhook.cli.formatting import age, plural, plural_gpus
+from webhook.core.defragment.move_plan import Move, Room
 from webhook.core.explain.explanation import Explanation
 from webhook.core.explain.likely_start import UnknownStart
 from webhook.core.explain.queue_rows import QueueRow
@@ -40,6 +42,7 @@ class ExplainedSubject:
 
     `outlook` is what reclaim can do for it, None where it needs nothing; `beneficiary` is the pod for which it is
     evicted, "" where none is known. `now` is in seconds of Unix time. `line` is the place of a pod that waits in line.
+    `moves` are moves of other pods that would make room for it, None where it needs none or there are none.
     """
 
     subject: Subject
@@ -49,6 +52,7 @@ class ExplainedSubject:
     details: ClusterDetails
     now: int
     line: QueueRow | None = None
+    moves: Room | None = None
 
     @property
     def is_held_up(self) -> bool:
@@ -93,6 +97,18 @@ def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
             yield f"no GPUs are taken back for it: {why}"
         case _ as never:
             assert_never(never)
+
+
+def move_lines(room: Room) -> Iterator[str]:
+    """Yield which moves of other pods would make room for a pod, and what they cost."""
+    moves = room.moves
+    yield f"{plural(len(moves), 'move')} would make room on {room.places[0].node}: {some(map(_move, moves))}"
+    hours = hours_text(gpu_hours(room.lost_work))
+    yield f"{hours} GPU-hours of work would be done again; no pod is moved unless an admin evicts it"
+
+
+def _move(move: Move) -> str:
+    return f"{move.pod.victim.namespace}/{move.pod.victim.name} to {move.to}"
 
 
 def line_lines(row: QueueRow, *, now: int) -> Iterator[str]:

@@ -29,10 +29,14 @@ _pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
 
 @dataclass(frozen=True, slots=True)
 class Evictions:
-    """The evictor's view of a cluster: its world, where held nodes are open, and its reclaim index with the holds."""
+    """The evictor's view of a cluster: its world, where held nodes are open, and its reclaim index with the holds.
+
+    `held` are the slots of those nodes.
+    """
 
     world: World
     reclaim_index: ReclaimIndex
+    held: int
 
     @classmethod
     def of(
@@ -43,15 +47,18 @@ class Evictions:
         reclaim_index = ReclaimIndex(policy.reclaim)
         for budget in details.budgets:
             reclaim_index.set_disruption(budget)
+        for workload, failure_budget in details.failures.items():
+            reclaim_index.set_failure_budget(workload, failure_budget)
         for each in found:
             if each.get("kind") == "Pod":
                 _index(each, reclaim_index, world, policy)
+        held = world.fleet.held_bits
         for node in list(world.fleet.nodes()):
             if node.is_held:
                 world.set_node(replace(node, taints=tuple(taint for taint in node.taints if taint.key != HELD)))
         for node_hold in node_holds:
             reclaim_index.evictions.pick_up(node_hold, noticed=lambda _: False)
-        return cls(world, reclaim_index)
+        return cls(world, reclaim_index, held)
 
     def outlook(self, explanation: Explanation, uid: str, *, now: int) -> Outlook | None:
         """Return what reclaim can do for a pod; None where it needs nothing.

@@ -4,6 +4,7 @@ from typing import Annotated, Literal, assert_never
 
 import msgspec
 
+from webhook.cli.defragment.report import MoveReport, move_report
 from webhook.cli.explain.outcome import ExplainedSubject
 from webhook.cli.explain.subjects import PodState
 from webhook.cli.explain.verdict import Word, verdict_of
@@ -166,6 +167,10 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
         UpdateReport | None, msgspec.Meta(description="where the pod would not run beside them: those it replaces")
     ]
     reclaim: ReclaimReport | None
+    moves: Annotated[
+        list[MoveReport] | None,
+        msgspec.Meta(description="moves of other pods that would make room; an admin decides on them"),
+    ]
     eviction: EvictionReport | None
     line: Annotated[WaitingReport | None, msgspec.Meta(description="of a pod that waits in line")]
     events: list[EventReport]
@@ -216,6 +221,7 @@ def report_of(explained: ExplainedSubject) -> ExplanationReport:
         elsewhere=list(explanation.elsewhere),
         update=_update(explanation.update),
         reclaim=_reclaim(explained),
+        moves=None if explained.moves is None else [move_report(move) for move in explained.moves.moves],
         eviction=_eviction(explained),
         line=None if explained.line is None else waiting_report(explained.line),
         events=[

@@ -3,7 +3,15 @@
 from collections.abc import Iterator
 from typing import Final
 
-from webhook.cli.explain.outcome import ExplainedSubject, event_lines, eviction_line, line_lines, reclaim_lines, some
+from webhook.cli.explain.outcome import (
+    ExplainedSubject,
+    event_lines,
+    eviction_line,
+    line_lines,
+    move_lines,
+    reclaim_lines,
+    some,
+)
 from webhook.cli.explain.report import in_gpus
 from webhook.cli.explain.subjects import Existing, PodState
 from webhook.cli.explain.verdict import Verdict, verdict_of
@@ -117,6 +125,8 @@ def _steps(explained: ExplainedSubject) -> Iterator[tuple[str, list[Part]]]:
         yield "line", [Text(each, style="yellow") for each in line_lines(explained.line, now=explained.now)]
     if lines := list(reclaim_lines(explained)):
         yield "reclaim", [Text(line, style="yellow") for line in lines]
+    if explained.moves is not None:
+        yield "moves", [Text(line, style="yellow") for line in move_lines(explained.moves)]
     if lines := list(event_lines(explained.details.events, now=explained.now)):
         yield "events", [Text(line) for line in lines]
     if instead := list(_instead(explanation)):

@@ -10,6 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from webhook.cli.coverage import COMPLETE, Coverage
+from webhook.cli.defragment.reading import read_fragmented
+from webhook.cli.defragment.report import report_of as moves_report_of
 from webhook.cli.explain.beside import ClusterDetails, DetailsRequest, fetch_details
 from webhook.cli.explain.explaining import Found, explain_all
 from webhook.cli.explain.outcome import eviction_line
@@ -25,6 +27,7 @@ from webhook.cli.review.review_world import ReviewWorld, add_manifests, evaluate
 from webhook.cli.review.sources import Source as Manifest
 from webhook.cli.world_source import WorldError, WorldObjects, world_of
 from webhook.cluster.reads.permitted_read import ReadScope
+from webhook.core.defragment.defragment import make_room
 from webhook.core.explain.past import NO_PAST
 from webhook.core.model.decision import Deny
 from webhook.core.model.names import Uid
@@ -36,7 +39,7 @@ from webhook.kube.kinds.model import mapping, text
 from webhook.kube.objects import keys
 from webhook.kube.objects.keys import OWN_NAMESPACE
 from webhook.kube.pod.pods import unix_seconds
-from webhook.page.http.answers import Explained, Reviewed
+from webhook.page.http.answers import Explained, MovesShown, Reviewed
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.readable import UNKNOWN, Readable
 from webhook.page.views.viewer import Viewer
@@ -46,6 +49,7 @@ _WIDTH: Final = 110
 _LONGEST: Final = 1_024
 _FORM: Final = "the form"
 _NOT_THERE: Final = Existing("", "", None, Uid(""), PodState.PENDING)
+_FOR_ALL: Final = "You may not list all of them: ask an admin."
 _WITHOUT_RECLAIM: Final = "reclaim: with so many pods, ask `fairgate explain` what it could do"
 
 
@@ -165,6 +169,33 @@ class CommandAnswers:
         now_text = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         review = evaluated(collected.entries, collected, opened, requester=Requester(user), now_text=now_text)
         return Reviewed(msgspec.json.decode(to_json(review)))
+
+    async def moves(self, readable: Readable) -> MovesShown:
+        """Return the moves that would make room for pods that wait. Raises SnapshotError."""
+        if not readable.viewer.sees_all:
+            return MovesShown(problem=f"Moves are planned from all nodes and pods. {_FOR_ALL}")
+        details = ClusterDetails()
+        if self._cluster is not None:
+            details = await fetch_details(
+                self._cluster.kubeconfig, DetailsRequest(None, "", OWN_NAMESPACE, reads_failures=True)
+            )
+        try:
+            encoded = await self._snapshots.run(lambda: msgspec.json.encode(self._moves(details)))
+        except TooLongError:
+            return MovesShown(problem="With so many pods, ask `fairgate defragment --dry-run`.")
+        return msgspec.json.decode(encoded, type=MovesShown)
+
+    def _moves(self, details: ClusterDetails) -> MovesShown:
+        reading = self._state.reading
+        read, now = WorldObjects(tuple(reading.objects.all()), self._coverage()), int(time.time())
+        try:
+            found = read_fragmented(
+                read, reading.world.policy, details, name=self._state.origin, now=now, per_workload=1
+            )
+        except WorldError as error:
+            return MovesShown(problem=str(error))
+        report = moves_report_of(make_room(found.targets, found.movement), found)
+        return MovesShown(msgspec.to_builtins(report))
 
 
 @dataclass(frozen=True, slots=True)

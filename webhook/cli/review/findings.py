@@ -7,7 +7,7 @@ from enum import StrEnum
 from webhook.cli.review.results import NOTE, PodGroup, Review, WorkloadResult
 from webhook.core.model.amount import gpus_text
 from webhook.core.model.decision import Outcome
-from webhook.core.model.reason import cause_of
+from webhook.core.model.reason import Code, cause_of
 from webhook.core.model.text import plural_gpus
 from webhook.core.model.tier import Tier
 
@@ -61,6 +61,8 @@ def findings_of(result: WorkloadResult, fail_on: frozenset[FailOn]) -> Iterator[
             yield _in_line(result, group)
         elif group.tier is Tier.PREEMPTIBLE and FailOn.PREEMPTIBLE in fail_on and group.asks_gpus:
             yield _finding(result, group, f"{result.share(group)} preemptible")
+        elif group.asks_gpus and group.reasons and (why := group.reasons[0]).code is Code.EXEMPT:
+            yield Finding(Level.NOTE, result.place.source, group.line, why.code, result.title, "", why.text)
     line = next((group.line for group in result.pods if group.asks_gpus), result.place.line)
     for warning in result.warnings:
         level = Level.ERROR if FailOn.WARNING in fail_on else Level.WARNING

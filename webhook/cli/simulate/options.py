@@ -9,7 +9,7 @@ import click
 
 from webhook.cli.command import WorldOptions, option, path_option
 from webhook.cli.options import Layout
-from webhook.simulation.task import Evictions, Refusals, Settings
+from webhook.simulation.task import Evictions, MovedTiers, Refusals, Settings
 from webhook.simulation.traces.row import MAX_SECONDS
 from webhook.simulation.traces.synthetic import DEFAULT_MIX, Size, parse_mix
 
@@ -141,6 +141,14 @@ class Options(WorldOptions):
         show_default=True,
         help="Evicted pods: created again, or lost.",
     )
+    moved: MovedTiers = option(
+        "--moved",
+        type=click.Choice(MovedTiers, case_sensitive=False),
+        default=MovedTiers.NONE,
+        show_default=True,
+        help="Pods that are moved to make room for waiting ones, every ten minutes, where `fairgate defragment` finds "
+        "moves that are worth it.",
+    )
     checkpoint_seconds: int = option(
         "--checkpoint", type=Duration(), default="0s", show_default=True, help="How often work is saved; 0s: never."
     )
@@ -193,4 +201,4 @@ class Options(WorldOptions):
     @property
     def settings(self) -> Settings:
         """What is assumed of pods."""
-        return Settings(self.refused, self.evicted, self.checkpoint_seconds)
+        return Settings(self.refused, self.evicted, self.checkpoint_seconds, moved=self.moved)

@@ -4,16 +4,17 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Final
 
+from webhook.cli.formatting import wait_text
 from webhook.cli.simulate.marks import SERIES
 from webhook.cli.simulate.plots import Plot, bar_plot, curves_of, line_plot
 from webhook.cli.simulate.results import GroupReport, PolicyReport, PurchaseReport, SimulationReport
 from webhook.cli.simulate.table import (
     COLUMNS,
     group_cells,
+    nodes_text,
     percent_cell,
     purchase_text,
     unstarted_texts,
-    wait_text,
 )
 from webhook.core.model.text import printable
 from webhook.simulation.summary import Interval
@@ -149,6 +150,7 @@ def _groups(policy: PolicyReport) -> Iterable[str]:
     rows = [(f"team {each.group}", *group_cells(each)) for each in policy.teams]
     rows += [(f"GPUs {each.group}", *group_cells(each)) for each in policy.sizes]
     yield _table(policy.policy, ("jobs of", *COLUMNS), rows)
+    yield f"<p>{_escaped(nodes_text(policy))}</p>"
     yield from (f"<p>{_escaped(text)}</p>" for text in unstarted_texts(policy))
 
 

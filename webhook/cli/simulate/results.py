@@ -35,12 +35,19 @@ class PolicyReport(msgspec.Struct, rename="camel"):
     seconds: Annotated[int, msgspec.Meta(description="from the first to the last arrival")]
     allocated: Annotated[Interval | None, msgspec.Meta(description="mean part of the GPUs that are in use")]
     fragmented: Annotated[Interval | None, msgspec.Meta(description="mean part of the free GPUs, while some are")]
+    partly_held: Annotated[Interval | None, msgspec.Meta(description="mean part of the nodes that pods hold in part")]
+    beyond_fewest: Annotated[
+        Interval | None, msgspec.Meta(description="mean part of gangs' nodes beyond the fewest that could hold them")
+    ]
     total: GroupReport
     teams: list[GroupReport]
     sizes: Annotated[list[GroupReport], msgspec.Meta(description="by GPUs of the whole job")]
     samples: Annotated[list[Sample], msgspec.Meta(description="of the first round")]
     refused: Annotated[list[UnstartedJobs], msgspec.Meta(description="for good, in the first round")]
     waiting: Annotated[list[UnstartedJobs], msgspec.Meta(description="not started at the end of the first round")]
+    moves: Annotated[
+        Interval | None, msgspec.Meta(description="pods moved to make room, which evictions count, too")
+    ] = None
 
 
 class PurchaseReport(msgspec.Struct, rename="camel"):
@@ -76,6 +83,9 @@ def policy_report(result: PolicyResult) -> PolicyReport:
         seconds=first.seconds,
         allocated=over_rounds(rounds, lambda each: each.allocated),
         fragmented=over_rounds(rounds, lambda each: each.fragmented),
+        moves=over_rounds(rounds, lambda each: each.moves),
+        partly_held=over_rounds(rounds, lambda each: each.partly_held),
+        beyond_fewest=over_rounds(rounds, lambda each: each.beyond_fewest),
         total=_group([each.total for each in rounds]),
         teams=_groups(rounds, lambda each: each.teams),
         sizes=_groups(rounds, lambda each: each.sizes),

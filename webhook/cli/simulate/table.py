@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 
-from webhook.cli.formatting import plural, span
+from webhook.cli.formatting import plural, wait_text
 from webhook.cli.grid import Column, Grid, number
 from webhook.cli.screen import Screen
 from webhook.cli.simulate.results import GroupReport, PolicyReport, PurchaseReport, SimulationReport
 from webhook.cli.terminal import Line
 from webhook.simulation.summary import Interval
 
-_MINUTE = 60
 COLUMNS = ("jobs", "wait p50", "p90", "p99", "never started", "refused", "evictions", "lost GPU-hours")
 _GOES = {"fragmented": 1, "refused": 2, "lost GPU-hours": 3, "GPUs in use": 4, "p99": 5}
 """The order in which columns are left out on a narrow terminal."""
@@ -21,18 +20,19 @@ def to_table(report: SimulationReport, *, source: str, width: int, is_colored: b
     if report.policies:
         screen.show(_side_by_side(report.policies))
     for each in report.policies:
-        screen.show("", Line(each.policy, style="bold"), _by_group(each), *map(Line, unstarted_texts(each)))
+        screen.show(
+            "",
+            Line(each.policy, style="bold"),
+            _by_group(each),
+            Line(nodes_text(each)),
+            *map(Line, unstarted_texts(each)),
+        )
+        if each.moves is not None and each.moves.mean:
+            screen.show(f"moved to make room: {number_cell(each.moves)} pods, which evictions count, too")
     for purchase in report.purchases:
         screen.show("", Line(purchase_text(purchase)), _tried(purchase))
     screen.show("", Line(source), *map(Line, report.notes))
     return screen.text
-
-
-def wait_text(seconds: float) -> str:
-    """Return a wait for a column."""
-    if seconds < 1:
-        return "0"
-    return f"{round(seconds)}s" if seconds < 2 * _MINUTE else span(seconds)
 
 
 def wait_cell(found: Interval | None) -> str:
@@ -61,6 +61,14 @@ def group_cells(group: GroupReport) -> list[str]:
     waits = (group.wait_p50, group.wait_p90, group.wait_p99)
     counts = (group.never_started, group.refused, group.evictions, group.lost_gpu_hours)
     return [number_cell(group.jobs), *map(wait_cell, waits), *map(number_cell, counts)]
+
+
+def nodes_text(policy: PolicyReport) -> str:
+    """Return how far pods and gangs were spread over nodes."""
+    return (
+        f"nodes held in part: {percent_cell(policy.partly_held)} of the nodes; "
+        f"beyond the fewest that gangs need: {percent_cell(policy.beyond_fewest)} of their nodes"
+    )
 
 
 def unstarted_texts(policy: PolicyReport) -> Iterator[str]:

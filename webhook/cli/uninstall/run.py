@@ -14,17 +14,27 @@ from webhook.cli.world_source import default_kubeconfig
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.namespace import own_namespace
+from webhook.cluster.reads.installation import read_static_registration
 from webhook.cluster.uninstall.plan import plan
 from webhook.cluster.uninstall.removal import StepResult, Uninstallation
 from webhook.cluster.uninstall.rights import missing_rights, needed_rights
 from webhook.cluster.uninstall.scope import Scope, Tempo
 from webhook.cluster.uninstall.survey import survey
 from webhook.core.model.text import plural
+from webhook.kube.registration.installation import USUAL_GPU
 from webhook.kube.registration.inventory import LEFT
 
 DONE: Final = 0
 INCOMPLETE: Final = 1
 UNREADABLE: Final = 2
+
+_PROBED: Final = "default"
+"""The namespace of two pods that are refused (`read_static_registration`): there is one in every cluster."""
+_BY_FILES: Final = (
+    "nothing was changed: an API server registers Fairgate by files (`fairgate manifests --static`), and would refuse "
+    "GPU pods once its processes have stopped; remove the files from the folders of every API server, wait a minute, "
+    "then run `fairgate uninstall` again"
+)
 
 
 def run(options: Options) -> int:
@@ -82,13 +92,16 @@ async def _carry_out(
         note(step_report(result.planned, is_over=True, failed=result.failed))
 
     found = await survey(connection, scope, tempo)
-    if options.is_dry_run:
+    is_static = any(await read_static_registration(connection, resource=USUAL_GPU, namespace=_PROBED))
+    report.problem = _BY_FILES if is_static else ""
+    if options.is_dry_run or is_static:
         for each in plan(found, scope):
             note(step_report(each, is_over=False))
     else:
         await Uninstallation(connection, scope, tempo, report=ended, waits=_wait_for).run(found)
     report.left = list(LEFT)
-    report.complete = not options.is_dry_run and not any(step.failed for step in report.steps)
+    is_over = not (options.is_dry_run or is_static)
+    report.complete = is_over and not any(step.failed for step in report.steps)
 
 
 def _wait_for(running: list[str]) -> None:

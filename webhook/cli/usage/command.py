@@ -68,6 +68,8 @@ class Options:
 def usage(options: Options) -> None:
     """Show GPU-hours: held guaranteed and borrowed, idle, waiting; and what was refused.
 
+    Then what part of the GPUs and nodes was in use, and how long jobs waited by their size.
+
     Without --history the servers of the cluster are asked: they must record a history, and you must
     have the right to list pods in all namespaces. Without that right you see what the leader published of it: the sums
     of teams for --since 1d, 7d and 30d. Times are widened to intervals of five minutes.

@@ -13,7 +13,7 @@ from webhook.cluster.api.client import connect
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.writes.reports import read_report
 from webhook.history.schema import HistoryError
-from webhook.history.summary import By, UsageSum
+from webhook.history.summary import By, Ratios, UsageSum
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import UsagePeriod
 
@@ -43,6 +43,7 @@ def read_published(kubeconfig: Path | None, *, by: By, seconds: float) -> UsageR
         observed_hours=period.observed_hours,
         usage=teams,
         total=total.rounded(),
+        ratios=Ratios(),
     )
 
 

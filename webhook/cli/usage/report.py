@@ -2,16 +2,17 @@
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from webhook.cli.formatting import wait_text
 from webhook.cli.grid import Grid, number
 from webhook.cli.screen import Screen
 from webhook.cli.terminal import Line
 from webhook.cli.usage.times import time_text
-from webhook.history.summary import By, UsageSum, merged, observed_hours, total, usage_by
+from webhook.history.summary import By, Ratios, UsageSum, merged, observed_hours, ratios, total, usage_by
 from webhook.history.usage_row import Recording
 
 _NONE: Final = "(none)"
@@ -30,6 +31,7 @@ class UsageReport(msgspec.Struct):
     observed_hours: float
     usage: list[UsageSum]
     total: UsageSum
+    ratios: Ratios
 
 
 def build(recordings: Iterable[Recording], by: By, *, since: float, until: float) -> UsageReport:
@@ -43,6 +45,7 @@ def build(recordings: Iterable[Recording], by: By, *, since: float, until: float
         observed_hours=round(observed_hours(rows), _DIGITS),
         usage=[each.rounded() for each in usage_by(rows, by)],
         total=total(rows).rounded(),
+        ratios=ratios(rows),
     )
 
 
@@ -71,7 +74,31 @@ def to_table(report: UsageReport, *, limit: int, width: int, is_colored: bool) -
         f"GPU-hours from {report.since} to {report.until}; recorded {_number(report.observed_hours)} of "
         f"{_number(report.hours)} hours. Refused: requests, and the GPUs that they asked for.",
     )
+    if report.ratios.occupancy is not None:
+        screen.show(*map(Line, _ratio_texts(report.ratios)))
+    if report.ratios.waits:
+        screen.show("", _waits(report.ratios))
     return screen.text
+
+
+def _ratio_texts(found: Ratios) -> Iterator[str]:
+    allocated, occupied = f"{found.allocation or 0:.1%}", f"{found.occupancy or 0:.1%}"
+    yield f"GPUs held: {allocated} at the end, {occupied} on average."
+    partly, beyond = f"{found.fragmentation or 0:.1%}", f"{found.beyond_fewest or 0:.1%}"
+    yield f"Nodes held in part: {partly} of the nodes. Beyond the fewest that gangs need: {beyond} of their nodes."
+
+
+def _waits(found: Ratios) -> Grid:
+    """Return how long jobs waited, by size."""
+    table = Grid("GPUs of the job", *map(number, ("started", "wait p50", "p90", "p99")))
+    for each in found.waits:
+        waits = (each.wait_p50, each.wait_p90, each.wait_p99)
+        table.add_row(*map(Line, (each.size, f"{each.jobs:,}", *map(_wait_text, waits))))
+    return table
+
+
+def _wait_text(seconds: float | None) -> str:
+    return "longer" if seconds is None else f"≤{wait_text(seconds)}"
 
 
 def _values(line: UsageSum) -> Sequence[float | None]:

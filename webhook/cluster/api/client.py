@@ -1,8 +1,9 @@
 """One authenticated connection to the API server: returns raw responses, raises every failure as a ClusterError."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -26,6 +27,9 @@ CONNECT_SECONDS: Final = 10.0
 
 SEND_SECONDS: Final = 15.0
 """How long one object's read or write may take: an eviction alone may be retried inside the server for 10 s."""
+
+CLOCK_SECONDS: Final = 5.0
+"""By how much clocks may differ before the API server's is used: its Date has whole seconds, and took a while."""
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -77,7 +81,7 @@ class ApiConnection:
         self._kubeconfig = kubeconfig
         self._service_account = service_account
         self._renewal = asyncio.Lock()
-        self._dated = ""
+        self._server_epoch: float | None = None  # the API server's time of day when the monotonic clock was 0
         self._session = aiohttp.ClientSession(headers=_HEADERS, connector=aiohttp.TCPConnector(limit=0))
 
     async def __aenter__(self) -> "ApiConnection":
@@ -92,11 +96,16 @@ class ApiConnection:
 
     @property
     def server_time(self) -> float | None:
-        """The API server's time of day at its last response; None if the response had no Date."""
-        try:
-            return parsedate_to_datetime(self._dated).timestamp()
-        except ValueError:
-            return None
+        """The API server's time of day, by its last response; None before one with a Date."""
+        return None if self._server_epoch is None else self._server_epoch + time.monotonic()
+
+    def unix_time(self) -> float:
+        """Return the time of day: the API server's, where this machine's clock differs from it by seconds.
+
+        Times of objects, and those that other processes write, are compared with it.
+        """
+        own, told = time.time(), self.server_time
+        return own if told is None or abs(told - own) < CLOCK_SECONDS else told
 
     @property
     def server(self) -> str:
@@ -192,7 +201,9 @@ class ApiConnection:
         except RuntimeError as cause:
             # uvloop: "the handler is closed", when the other side closes at this moment (aio-libs/aiohttp#12336).
             raise aiohttp.ClientConnectionError(str(cause)) from cause
-        self._dated = response.headers.get("Date", "")
+        with suppress(ValueError):
+            date = parsedate_to_datetime(response.headers.get("Date", ""))
+            self._server_epoch = date.timestamp() - time.monotonic()
         return response
 
     async def _renew(self, stale: "Credentials") -> "Credentials":

@@ -46,3 +46,15 @@ class ApiError(ClusterError):
 
 class LostTrackError(ClusterError):
     """The watch cannot continue from its resourceVersion because bytes or events are lost: list again."""
+
+
+class RestoredError(ClusterError):
+    """An object or a list has an earlier resourceVersion than was seen: etcd was restored from a backup.
+
+    What was seen since then did not happen for the cluster, so nothing that this process knows is certain.
+    """
+
+    def __init__(self, what: str, *, found: int, known: int) -> None:
+        super().__init__(
+            f"{what} at resourceVersion {found}, and {known} was seen before: etcd was restored from a backup"
+        )

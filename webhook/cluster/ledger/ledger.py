@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, NoReturn
 
 from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.errors import ClusterError, RestoredError
 from webhook.cluster.api.live_pod import read_live_pod
 from webhook.cluster.ledger.ledger_context import LedgerContext, LedgerRecorder
 from webhook.cluster.ledger.ledger_request import Asked
@@ -56,6 +56,7 @@ class ApiLedger:
 
     `reached` returns the resourceVersion of the watched pods; `known` the UID of the pod that is named
     `NAMESPACE/NAME` among them: "" if it is not recorded, None if there is no such pod. `quotas` are the watched ones.
+    `on_restored` receives the error if an object is older than it was: etcd was restored from a backup.
     """
 
     is_watched: Final = True
@@ -68,13 +69,14 @@ class ApiLedger:
         reached: Callable[[], int],
         recorder: LedgerRecorder,
         known: Callable[[str], str | None],
+        on_restored: Callable[[RestoredError], None],
         quotas: QuotaIndex | None = None,
     ) -> None:
         self._world = world
         self._quotas = quotas or QuotaIndex()
         self._known = known
         self._homes = LedgerHomes(world, reached)
-        self._context = LedgerContext(connection, world, reached, recorder, self._homes, self._wake)
+        self._context = LedgerContext(connection, world, reached, recorder, self._homes, self._wake, on_restored)
         self._writers: dict[TeamName, LedgerWriter] = {}
 
     async def commit(

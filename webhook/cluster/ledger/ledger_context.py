@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.errors import RestoredError
 from webhook.core.model.names import TeamName
 from webhook.core.world.ledger_homes import LedgerHomes
 from webhook.core.world.world import World
@@ -25,7 +26,7 @@ class LedgerRecorder(Protocol):
 class LedgerContext(NamedTuple):
     """The connection, the world, the resourceVersion that its pods have reached, the recorder, and all ledgers.
 
-    `wake` has the writer of another ledger write what is to be changed there.
+    `wake` has the writer of another ledger write what is to be changed there; `on_restored` receives that etcd was.
     """
 
     connection: ApiConnection
@@ -34,3 +35,4 @@ class LedgerContext(NamedTuple):
     recorder: LedgerRecorder
     homes: LedgerHomes
     wake: Callable[[TeamName], None]
+    on_restored: Callable[[RestoredError], None]

@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.errors import ClusterError, RestoredError
 from webhook.cluster.ledger.ledger_context import LedgerContext
 from webhook.cluster.ledger.ledger_request import Asked, LedgerRequest
 from webhook.cluster.ledger.team_ledger_client import Result, TeamLedgerClient, result_of
@@ -85,7 +85,7 @@ class LedgerWriter:
         finally:
             timer.cancel()
 
-    def observe(self, found: TeamLedger, *, is_live: bool = False) -> None:
+    def observe(self, found: TeamLedger) -> None:
         """Store the team's object as the watch, an own write or a live read returned it."""
         if found.version > self._session.version:
             self._status = found.status
@@ -93,7 +93,7 @@ class LedgerWriter:
                 self._pace.saw_rival()
         is_known = found.version == self._session.version
         record = self._session.record if is_known else self._reader.read(found)
-        self._session.see(record, version=found.version, identity=found.metadata.uid, is_live=is_live)
+        self._session.see(record, version=found.version, identity=found.metadata.uid)
         now = self._loop.time()
         flights = self._session.record.flights
         self.lingering = {uid: flight for uid, flight in self.lingering.items() if uid not in flights}
@@ -387,12 +387,14 @@ class LedgerWriter:
 
     async def _read(self) -> Result:
         try:
-            found = await self._client.read()
+            found = await self._client.read(known=self.version)
             if found is None:
                 self._session.lose()
             else:
-                self.observe(found, is_live=True)
+                self.observe(found)
         except (ClusterError, ValueError) as error:
+            if isinstance(error, RestoredError):
+                self._context.on_restored(error)
             self.problem = str(error)
             return Result.REFUSED
         return Result.WRITTEN

@@ -7,13 +7,13 @@ from http import HTTPStatus
 from typing import Final
 
 from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.api.errors import ApiError
+from webhook.cluster.api.errors import ApiError, RestoredError
 from webhook.cluster.api.live_pod import read_live_pod
 from webhook.core.explain.team_summary import TeamSummary
 from webhook.core.model.names import TeamName
 from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFlightCharge, LedgerRecord
 from webhook.kube.ledger.team_ledger import MAX_LEDGER_BYTES, RecordReader, TeamLedger, decode, encode, object_name
-from webhook.kube.objects.keys import TEAM_LEDGERS
+from webhook.kube.objects.keys import TEAM_LEDGER, TEAM_LEDGERS
 
 PATH: Final = "/apis/fairgate.dev/v1alpha1/teamledgers"
 WRITE_SECONDS: Final = 3.0
@@ -64,15 +64,18 @@ class TeamLedgerClient:
             raise ApiError(f"cannot {action}: {len(body):,} bytes are too many", status=_TOO_LARGE)
         return decode(await self.connection.send(method, path, body, action=action, seconds=WRITE_SECONDS))
 
-    async def read(self) -> TeamLedger | None:
-        """Return the current object, None if there is none."""
+    async def read(self, *, known: int) -> TeamLedger | None:
+        """Return the current object, None if there is none. Raises RestoredError if it is older than the known one."""
         try:
             body = await self.connection.send("GET", self._path, action=f"get {TEAM_LEDGERS}", seconds=WRITE_SECONDS)
         except ApiError as error:
             if not error.is_missing:
                 raise
             return None
-        return decode(body)
+        found = decode(body)
+        if found.version < known:
+            raise RestoredError(f"{TEAM_LEDGER} {self.team} is", found=found.version, known=known)
+        return found
 
     async def delete(self, *, version: int) -> None:
         """Delete the object, unless it was written since that version."""

@@ -10,6 +10,7 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.ledger.team_ledger_client import PATH as LEDGERS
 from webhook.cluster.reads.listing import list_objects, names_of_large
+from webhook.cluster.reads.other_products import ProductsFound, read_other_products
 from webhook.cluster.reads.server_version import read_version
 from webhook.cluster.writes.reports import read_report
 from webhook.core.model.policy import Policy
@@ -21,6 +22,12 @@ from webhook.kube.objects.server_version import ServerVersion
 from webhook.kube.registration import installation
 from webhook.kube.registration.installation import Probe
 from webhook.kube.registration.registration_sync import GUARD, PLURALS, excluding_keys
+from webhook.kube.registration.static_registration import (
+    StaticRegistration,
+    pod_for_guard,
+    pod_for_webhook,
+    static_registration,
+)
 from webhook.kube.registration.viewer_role import GUARDS
 from webhook.kube.world_file.world_objects import WorldKind
 
@@ -65,6 +72,7 @@ class InstallationState:
     deployments: ReadResult[list[_Json]]
     large_pods: ReadResult[list[str]]
     namespaces: ReadResult[list[_Json]]
+    others: ProductsFound
     version: ServerVersion | None
 
 
@@ -99,21 +107,43 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
         deployments=deployments,
         large_pods=large_pods,
         namespaces=namespaces,
+        others=await read_other_products(connection),
         version=await read_version(connection),
     )
 
 
 async def probe(connection: ApiConnection, policy: Policy, *, namespace: str) -> Probe | ReadForbidden:
     """Create a GPU pod as a dry run, which calls the webhooks and stores nothing. Raises ClusterError."""
-    body = msgspec.json.encode(installation.probe_pod(policy))
-    path, params = f"/api/v1/namespaces/{namespace}/pods", {"dryRun": "All"}
     try:
-        answer = await connection.send("POST", path, body, action="create pods", params=params, seconds=35)
+        answer = await _create_dry(connection, installation.probe_pod(policy), namespace)
     except ApiError as error:
         if error.is_forbidden and "cannot create resource" in str(error):
             return ReadForbidden(f"create pods in namespace {namespace}")
         return installation.refused_probe(error.status, str(error))
     return installation.created_probe(_OBJECT.decode(answer))
+
+
+async def read_static_registration(connection: ApiConnection, *, resource: str, namespace: str) -> StaticRegistration:
+    """Have two pods refused, in dry runs: refusals name what refused them. Raises ClusterError.
+
+    Without the right to create pods, and where policy is not enforced, this shows nothing.
+    """
+    by_webhook = await _refusal(connection, pod_for_webhook(resource), namespace)
+    by_guard = await _refusal(connection, pod_for_guard(), namespace)
+    return static_registration(by_webhook=by_webhook, by_guard=by_guard)
+
+
+async def _refusal(connection: ApiConnection, pod: _Json, namespace: str) -> str:
+    try:
+        await _create_dry(connection, pod, namespace)
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+async def _create_dry(connection: ApiConnection, pod: _Json, namespace: str) -> bytes:
+    path, body = f"/api/v1/namespaces/{namespace}/pods", msgspec.json.encode(pod)
+    return await connection.send("POST", path, body, action="create pods", params={"dryRun": "All"}, seconds=35)
 
 
 async def is_exempt(connection: ApiConnection, namespace: str) -> bool:

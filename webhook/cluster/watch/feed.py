@@ -1,10 +1,12 @@
-"""Runs the watches that keep the cluster's state current, and reports whether that state is synced and fresh."""
+"""Runs what keeps the cluster's state current, and reports whether that state is synced and fresh."""
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.errors import RestoredError
+from webhook.cluster.watch.autoscalers import AutoscalerWatch
 from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
 from webhook.cluster.watch.watch import Watch
 from webhook.cluster.watch.watched_kind import WatchedKind
@@ -14,7 +16,10 @@ STALE_SECONDS: Final = 120.0
 
 
 class Feed:
-    """Runs one watch per kind. Start `run` as a task."""
+    """Runs one watch per kind, and looks for autoscalers. Start `run` as a task.
+
+    A process whose other parts have their own memory of the cluster starts `end_if_restored`, too; views need not.
+    """
 
     def __init__(
         self,
@@ -23,9 +28,12 @@ class Feed:
         *,
         pace: Pace = DEFAULT_PACE,
         stale_seconds: float = STALE_SECONDS,
+        autoscalers: AutoscalerWatch | None = None,
     ) -> None:
-        self.watches = tuple(Watch(connection, kind, pace=pace) for kind in kinds)
+        self._restored: asyncio.Queue[RestoredError] = asyncio.Queue()
+        self.watches = tuple(Watch(connection, kind, pace=pace, on_restored=self.note_restored) for kind in kinds)
         self._stale_seconds = stale_seconds
+        self._autoscalers = autoscalers
         self._are_synced = False
 
     async def run(self) -> None:
@@ -33,6 +41,19 @@ class Feed:
         async with asyncio.TaskGroup() as group:
             for watch in self.watches:
                 group.create_task(watch.run(), name=f"watch {watch.kind.name}")
+            if self._autoscalers is not None:
+                group.create_task(self._autoscalers.run(), name="autoscalers")
+
+    def note_restored(self, error: RestoredError) -> None:
+        """Note that a watch, or another reader of the cluster, found that etcd was restored."""
+        self._restored.put_nowait(error)
+
+    async def end_if_restored(self) -> NoReturn:
+        """Raise RestoredError once that was found: the process is to start again.
+
+        Ledgers, Leases, pods in line and what was published last are remembered with versions that no longer exist.
+        """
+        raise await self._restored.get()
 
     def why_not_synced(self) -> str | None:
         """Return which kinds have no complete list yet, None if all have: until then nothing can be decided."""
@@ -43,9 +64,11 @@ class Feed:
         return f"not listed yet: {', '.join(names)}" if names else None
 
     async def wait_synced(self) -> None:
-        """Wait until every kind has a first complete list."""
+        """Wait until every kind has a first complete list, and autoscalers were looked for."""
         for watch in self.watches:
             await watch.listed.wait()
+        if self._autoscalers is not None:
+            await self._autoscalers.looked.wait()
 
     def readiness(self) -> str | None:
         """Return why decisions must not be made on this state; None if every kind is listed and fresh."""

@@ -2,21 +2,25 @@
 
 Steps: open a watch that begins with all existing objects (or list page by page, if the server does not support that),
 apply in time slices, remove objects that were not listed; then apply changes, and reopen the watch from the last
-version. Only an expired version (410) or a malformed stream requires another list. During a list the sink holds its
-earlier objects and those listed so far, so that no object is missing meanwhile. A watch never gives up; readiness
-reads `problem` and `last_contact`.
+version. Only an expired version (410), a malformed stream or a restored etcd requires another list. During a list the
+sink holds its earlier objects and those listed so far, so that no object is missing meanwhile. A watch never gives up;
+readiness reads `problem` and `last_contact`.
+
+A server whose etcd was restored from a backup is at an earlier version than the watch. It accepts such a watch, and
+sends nothing until it is past that version (kube-apiserver, cacheWatcher.process). So each time before a watch is
+opened again, the server's version is read.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, Generic, NoReturn
 
 import msgspec
 
 from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.api.errors import ApiError, ClusterError, LostTrackError
+from webhook.cluster.api.errors import ApiError, ClusterError, LostTrackError, RestoredError
 from webhook.cluster.api.list_page import list_page
 from webhook.cluster.api.wire import LineSplitter, ListPage, WatchEvent, any_object, status_of
 from webhook.cluster.watch.pace import Pace
@@ -34,15 +38,27 @@ _CHUNK_BYTES: Final = 65_536
 _log: Final = logging.getLogger("webhook.cluster.watch.watch")
 
 
+def _ignore(_error: RestoredError) -> None:
+    return
+
+
 class Watch(Generic[T]):
     """The list-watch of one kind. Start `run` as a task; public attributes are read only.
 
     `listed` is set once a first full list was applied. `last_contact`: loop time of the last end of a list, event or
     bookmark; objects of an unfinished list do not count. `relists` counts full lists after the first, `events` changes
     since they were listed. `problem` is the current failure, None if there is none; `is_forbidden`: RBAC forbids it.
+    `on_restored` receives the error if the server is at an earlier version than the watch; the watch lists again.
     """
 
-    def __init__(self, connection: ApiConnection, kind: WatchedKind[T], *, pace: Pace) -> None:
+    def __init__(
+        self,
+        connection: ApiConnection,
+        kind: WatchedKind[T],
+        *,
+        pace: Pace,
+        on_restored: Callable[[RestoredError], None] = _ignore,
+    ) -> None:
         self.kind = kind
         self.listed = asyncio.Event()
         self.last_contact: float | None = None
@@ -52,6 +68,7 @@ class Watch(Generic[T]):
         self.is_forbidden = False
         self._connection = connection
         self._pace = pace
+        self._on_restored = on_restored
         self._item: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind.item)
         self._event: msgspec.json.Decoder[WatchEvent[T]] = msgspec.json.Decoder(WatchEvent[kind.item])  # type: ignore[name-defined]
         self._store = ObjectStore(kind)
@@ -93,6 +110,7 @@ class Watch(Generic[T]):
             self._start = self._position.version
             try:
                 if self._start:
+                    await self._check_version()
                     await self._follow({"resourceVersion": self._start})
                 else:
                     await self._list_and_follow()
@@ -109,7 +127,10 @@ class Watch(Generic[T]):
         self.problem = str(error)
         self.is_forbidden = isinstance(error, ApiError) and error.is_forbidden
         _log.warning("watch of %s interrupted: %s", self.kind.name, error)
-        if isinstance(error, LostTrackError) or (isinstance(error, ApiError) and error.is_gone):
+        if isinstance(error, RestoredError):
+            self._position = WatchPosition()  # nothing is known to have been applied: no charge is judged on it
+            self._on_restored(error)
+        elif isinstance(error, LostTrackError) or (isinstance(error, ApiError) and error.is_gone):
             self._position.reset()
         return error.retry_after_seconds if isinstance(error, ApiError) else 0.0
 
@@ -157,8 +178,14 @@ class Watch(Generic[T]):
                 break
         await self._finish_list(version, unseen)
 
-    async def _page(self, token: str) -> ListPage:
-        params = {**self.kind.params, "limit": str(self._pace.page)}
+    async def _check_version(self) -> None:
+        """Raise RestoredError if the server is at an earlier version than this watch."""
+        found = (await self._page("", limit=1)).metadata.resource_version
+        if found.isdecimal() and int(found) < self.reached:
+            raise RestoredError(f"{self.kind.name} are", found=int(found), known=self.reached)
+
+    async def _page(self, token: str, *, limit: int = 0) -> ListPage:
+        params = {**self.kind.params, "limit": str(limit or self._pace.page)}
         if token:
             params["continue"] = token
         action, seconds = f"list {self.kind.name}", self._pace.list_timeout

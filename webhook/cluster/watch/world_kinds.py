@@ -21,7 +21,6 @@ from webhook.core.model.demand import Weights
 from webhook.core.model.names import Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
-from webhook.core.placement.rejecting_nodes import Rejection, Start
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
@@ -76,14 +75,9 @@ def note_outcome(world: World, pod: objects.Pod) -> None:
     """Note what a kubelet did with a pod, where it matters for the nodes of others."""
     if pod.status is None or not pod.spec.node_name:
         return
-    rejecting = world.rejecting_nodes
-    outcome: Rejection | Start | None = None
-    if pod.status.phase == "Failed":
-        outcome = to_rejection(pod, world.policy.resources)
-    elif rejecting.follows(pod.spec.node_name):
-        outcome = to_start(pod)
+    outcome = to_rejection(pod, world.policy.resources) if pod.status.phase == "Failed" else to_start(pod)
     if outcome is not None:
-        rejecting.note(outcome)
+        world.rejecting_nodes.note(outcome)
 
 
 class _Pods:

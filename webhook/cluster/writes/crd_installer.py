@@ -1,9 +1,9 @@
-"""Installs one CustomResourceDefinition if it is missing; one that does not fit is reported."""
+"""Installs one CustomResourceDefinition if it is missing, also later; one that does not fit is reported."""
 
 import asyncio
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -14,6 +14,9 @@ from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
 from webhook.kube.ledger.definition import why_unfit
 
 _PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CHECK_SECONDS: Final = 15.0
+"""Between two checks whether it is still there: it is deleted by hand only, and by mistake."""
+
 _POLL_SECONDS: Final = 0.1
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """Also written by `kubectl create --save-config`: without it a later `kubectl apply` warns."""
@@ -52,19 +55,22 @@ class CrdInstaller:
     pace: Pace = DEFAULT_PACE
     problem: str | None = "not checked yet"
 
-    async def ensure(self) -> None:
-        """Create it if it is missing and RBAC allows it, and return once the API server serves it."""
+    async def run(self) -> NoReturn:
+        """Create it whenever it is missing and RBAC allows it, until cancelled."""
         failures = 0
-        while self.problem is not None:
+        while True:
             try:
-                await self._create_if_missing()
-                self.problem = None
+                await self.ensure()
             except ClusterError as error:
                 self.problem = f"{error}; an admin can apply it: `fairgate manifests` prints it"
                 failures += 1
                 await asyncio.sleep(self.pace.backoff(failures))
+            else:
+                self.problem, failures = None, 0
+                await asyncio.sleep(CHECK_SECONDS)
 
-    async def _create_if_missing(self) -> None:
+    async def ensure(self) -> None:
+        """Create it if it is missing, and return once the API server serves it. Raises ClusterError."""
         path = f"{_PATH}/{self.manifest['metadata']['name']}"
         while True:
             found = await read(self.connection, path, _definition.decode, action="get customresourcedefinitions")

@@ -13,6 +13,7 @@ from webhook.kube.objects.keys import REGISTRATION_API
 from webhook.kube.registration.registration_sync import (
     PLURALS,
     aligned_with_policy,
+    excluding_keys,
     excluding_labels,
     fail_open_webhooks,
     probe_path,
@@ -32,13 +33,15 @@ class SyncResult(NamedTuple):
     """The objects that a sync changed, by name, as written, and the webhooks that fail open and should not.
 
     `probes` are the API server's proxy paths to these, for those that are called by a Service. `excluding` are the
-    labels by which others exclude namespaces from the webhooks.
+    labels by which others exclude namespaces from the webhooks, `narrowed` the configurations where anything excludes
+    any.
     """
 
     changed: dict[str, _Json]
     open: tuple[str, ...]
     probes: tuple[str, ...] = ()
     excluding: tuple[str, ...] = ()
+    narrowed: tuple[_Json, ...] = ()
 
 
 async def sync_registration(
@@ -64,7 +67,11 @@ async def sync_registration(
             changed[name] = {part: adjusted[part] for part in _CONTENT if part in adjusted}
     probes = dict.fromkeys(filter(None, map(probe_path, still)))
     return SyncResult(
-        changed, tuple(each["name"] for each in still), tuple(probes), excluding=excluding_labels(present)
+        changed,
+        tuple(each["name"] for each in still),
+        tuple(probes),
+        excluding=excluding_labels(present),
+        narrowed=tuple(each for each in present if excluding_keys([each])),
     )
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, NoReturn
@@ -77,12 +76,12 @@ class ReplicaReporter:
         *,
         identity: str,
         describe: Callable[[str], ReplicaReport],
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._writer = ReportWriter(connection, reports.REPLICAS)
         self._identity = identity
         self._describe = describe
-        self._clock = clock
+        self._clock = clock or connection.unix_time
         self._expired: list[str] = []
         self._last: ReplicaReport | None = None
         self._last_at = float("-inf")

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Sequence
 
-from webhook.core.admission.pools import EVERY_TAINT, allowed_pools
+from webhook.core.admission.pools import EVERY_TAINT, allowed_pools, grows
 from webhook.core.model.domain_request import ANYWHERE, DomainPlace, DomainRequest, asked_levels, levels_to_try
 from webhook.core.model.gang import Gang
 from webhook.core.model.names import TeamName
@@ -163,7 +163,7 @@ def _may_change(pod: Pod, key: str | None, team: TeamName, world: World) -> bool
     """
     labeled = () if key is None else (Requirement(key, Operator.EXISTS),)
     return any(
-        pool.is_autoscaled
+        grows(pool, world)
         or world.absent_nodes.capable(
             pod.demand, world.pools.joined(pod.constraints, pool).joined(requirements=labeled, tolerations=EVERY_TAINT)
         )

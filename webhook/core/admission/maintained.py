@@ -24,15 +24,6 @@ def of_unknown_devices(slots: int, world: World) -> int:
     return sum(bit for bit, node in found if not any(node.recovered.offers(weights)))
 
 
-def with_maintained(short: Statement, slots: int, world: World) -> Statement:
-    """Return why some nodes take no pods now, by `short` for those that no operator changes."""
-    maintained = maintained_among(slots, world)
-    if not maintained:
-        return short
-    said = maintenance(maintained, world)
-    return said if maintained == slots else Statement("{short}, and {others:and}", {"short": short, "others": (said,)})
-
-
 def maintenance(slots: int, world: World) -> Statement:
     """Return what is changed on the first of some nodes, all of which an operator changes."""
     name, more = world.fleet.names_of(slots & -slots)[0], slots.bit_count() - 1

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 from webhook.core.admission.assessment import Assessment
 from webhook.core.admission.external_placement import demanded_model
 from webhook.core.admission.placement_options import PlacementOption, merged, mode_for, placement_options
+from webhook.core.admission.pools import grows
 from webhook.core.admission.unplaced import waiting_reason
 from webhook.core.model.decision import NodeChoice
 from webhook.core.model.demand import Demand
@@ -100,7 +101,7 @@ def _choose(pod: Pod, assessed: Assessment, world: World) -> ChargedChoice | tup
     only = options[0] if has_model_shares else merged(options, pod, assessed, world)
     if only is not None and (has_model_shares or len(pools) == 1):
         return ChargedChoice(_node_choice(only, ()), only.model, (waits,), only.demand, only.tier)
-    growing = tuple([pool for pool in pools if pool in open_to or pool.is_autoscaled])
+    growing = tuple([pool for pool in pools if pool in open_to or grows(pool, world)])
     tier = assessed.tier(pod.demand, None)
     return ChargedChoice(node_choice_of_pools(pod, growing, world), None, (waits,), pod.demand, tier)
 
@@ -215,8 +216,9 @@ def _best(
 def _node_choice(option: PlacementOption, nodes: tuple[NodeName, ...]) -> NodeChoice:
     pool, mode = option.pool, option.mode
     terms = pool.affinity + option.requirements
-    nodes = () if mode is _OFF else nodes
-    return NodeChoice(mode, nodes, pool.name or None, pool.node_selector, (terms,) if terms else (), pool.tolerations)
+    nodes, expected = ((), nodes) if mode is _OFF else (nodes, ())
+    bound = (terms,) if terms else ()
+    return NodeChoice(mode, nodes, pool.name or None, pool.node_selector, bound, pool.tolerations, expected=expected)
 
 
 def in_domain(choice: NodeChoice, place: DomainPlace) -> NodeChoice:

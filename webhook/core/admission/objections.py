@@ -59,7 +59,7 @@ def _wait_refusal(pod: Pod, note: Reason, pools: tuple[Pool, ...], world: World)
     if never_fits and pod.requires:
         facts = {"offered": tuple(sorted(pod.requires)), "why": shortage_of(note)}
         return Reason(Code.POOL_UNFIT, "the pod is bound to pools that offer {offered}: {why}", facts)
-    if pod.pool is not None and not may_grow(pools):
+    if pod.pool is not None and not may_grow(pools, world):
         facts = {"pool": pod.pool, "why": shortage_of(note)}
         return Reason(Code.POOL_FULL, "the pod is pinned to pool {pool}: {why}", facts)
     return never_refusal(pod, pools, world) if never_fits else None

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from webhook.core.admission.assessment import Assessment
 from webhook.core.admission.external_placement import model_requirements
+from webhook.core.admission.pools import grows, may_grow
 from webhook.core.model.demand import Demand, in_slices
 from webhook.core.model.mig_slices import PRODUCT, slices_of
 from webhook.core.model.names import GpuModel, ResourceName
@@ -73,15 +74,12 @@ def mode_for(pod: Pod, pools: tuple[Pool, ...], world: World) -> Mode:
     That holds for pods with constraints that are not evaluated here or that a node list would change, and for pools
     with an autoscaler: it removes nodes, and it adds none for a pod that is bound to nodes by name.
     """
-    mode = world.policy.placement.mode
+    mode = world.policy.placement.mode_of(pod.gang)
     if not (mode is _AUTO or mode is _REQUIRE):
         return mode
     if pod.has_open_constraints or (pod.topology and any(rule.needs_all_nodes for rule in pod.topology)):
         return _PREFER
-    for pool in pools:  # one pool, mostly: a loop costs a third of `any`
-        if pool.is_autoscaled:
-            return _PREFER
-    return mode
+    return _PREFER if may_grow(pools, world) else mode
 
 
 def merged(options: list[PlacementOption], pod: Pod, assessed: Assessment, world: World) -> PlacementOption | None:
@@ -168,7 +166,7 @@ def _by_slice(pod: Pod, pool: Pool, slots: int, assessed: Assessment, world: Wor
     mode = mode_for(pod, (pool,), world)
     is_required = mode in (_AUTO, _REQUIRE)
     is_bound = is_required or len({group.label for group in groups}) == 1
-    if pool.is_autoscaled or not is_bound or (whole and not is_required):
+    if grows(pool, world) or not is_bound or (whole and not is_required):
         yield PlacementOption(pool, slots, pod.demand, assessed.tier(pod.demand, None), mode)
         return
     if whole:

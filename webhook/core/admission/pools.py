@@ -3,16 +3,22 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from webhook.core.model.autoscaler import NODE_LABELS
 from webhook.core.model.names import PoolName, TeamName
 from webhook.core.model.pod import Pod
 from webhook.core.model.policy import Policy, Pool
 from webhook.core.model.reason import Code, Reason
-from webhook.core.model.selector import HELD, Constraints, NodeTerm, Toleration
+from webhook.core.model.selector import HELD, Constraints, NodeTerm, Operator, Requirement, Toleration
 from webhook.core.model.statement import Statement
 from webhook.core.world.world import World
 
 EVERY_TAINT: Final = (Toleration(exists=True), Toleration(key=HELD, exists=True))
 """Tolerations of all taints."""
+
+_OWNERS: Final = {
+    autoscaler: tuple((Requirement(label, Operator.EXISTS),) for label in labels)
+    for autoscaler, labels in NODE_LABELS.items()
+}
 
 WHOLE_CLUSTER = Pool(PoolName(""))
 """The pool of all nodes, if policy defines no pools."""
@@ -44,10 +50,41 @@ def allowed_pools(pod: Pod, team: TeamName, world: World) -> Pools:
     return _capable(pod, permitted)
 
 
-def may_grow(pools: Sequence[Pool]) -> bool:
-    """Whether an autoscaler adds nodes to one of the pools once kube-scheduler finds no room there."""
+def grows(pool: Pool, world: World) -> bool:
+    """Whether an autoscaler adds nodes to a pool once kube-scheduler finds no room there.
+
+    If policy does not say, it does where an autoscaler that runs in the cluster owns one of the pool's GPU nodes, or
+    where the pool has none: those of a group that is scaled to zero are still to come.
+    """
+    if pool.is_autoscaled is not None or not world.autoscalers:
+        return bool(pool.is_autoscaled)
+    nodes = gpu_nodes(pool, world)
+    return not nodes or bool(nodes & owned(world))
+
+
+def gpu_nodes(pool: Pool, world: World) -> int:
+    """Return the slots of a pool's nodes that offer GPUs now; if none does, of those that have some at their best."""
+    members, gpus = world.fleet.matching(membership(pool)), world.fleet.gpus
+    if found := members & gpus.bits:
+        return found
+    for resource in gpus.tracked:
+        found |= world.fleet.offering(resource, 1, members)
+    return found
+
+
+def owned(world: World) -> int:
+    """Return the slots of the nodes that an autoscaler of the cluster owns, by their labels."""
+    found = 0
+    for autoscaler in world.autoscalers:
+        for requirement in _OWNERS[autoscaler]:
+            found |= world.fleet.meeting(requirement)
+    return found
+
+
+def may_grow(pools: Sequence[Pool], world: World) -> bool:
+    """Whether an autoscaler adds nodes to one of the pools."""
     for pool in pools:  # noqa: SIM110 - one, mostly: a loop costs a third of `any`
-        if pool.is_autoscaled:
+        if grows(pool, world):
             return True
     return False
 

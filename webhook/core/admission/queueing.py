@@ -101,7 +101,7 @@ def waits_for_room(assessed: Assessment, world: World) -> bool:
     Whatever policy says, it does where only nodes have room that reject the pods of its team, or that an operator
     changes: kube-scheduler would send it there at once, and the pod that replaces it as well.
     """
-    if may_grow(assessed.pools.allowed):
+    if may_grow(assessed.pools.allowed, world):
         return False
     if world.policy.on_no_room(assessed.team) is OnNoRoom.QUEUE:
         return True

@@ -9,14 +9,8 @@ exclude may wait.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from webhook.core.admission.maintained import (
-    maintained_among,
-    maintenance,
-    of_unknown_devices,
-    unmarked_among,
-    with_maintained,
-)
-from webhook.core.admission.pools import EVERY_TAINT, may_grow, membership
+from webhook.core.admission.maintained import maintained_among, maintenance, of_unknown_devices, unmarked_among
+from webhook.core.admission.pools import EVERY_TAINT, grows, may_grow, membership
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import PODS, NodeName, ResourceName, TeamName
 from webhook.core.model.pod import Handling, Pod
@@ -61,14 +55,15 @@ class _Reach(NamedTuple):
 def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World, *, team: TeamName) -> Reason:
     """Return why the pod of a team waits; `slots` are the nodes that it may use."""
     able = world.fleet.with_capacity(pod.demand, slots)
-    if may_grow(pools):
-        growing = tuple([pool.name for pool in pools if pool.is_autoscaled])
+    if world.maintained:  # cordoned ones are not among the slots
+        able |= maintained_among(_closed(pod, pools, world) & ~slots, world)
+    if growing := tuple([pool.name for pool in pools if grows(pool, world)]):
         devices = _listed(pod.demand, [name for name, _ in pod.demand.devices])
         none = (
             Statement(_NONE_FREE, {"resources": devices}) if devices else Statement("no node has its devices free now")
         )
         short = _why_not(pod.demand, able, team, world) if able else none
-        words = "{short}: the pod waits for the autoscaler of pool {pools}"
+        words = "{short}: the pod waits for the autoscaler" + (" of pool {pools}" if any(growing) else "")
         return Reason(Code.NO_ROOM_NOW, words, {"short": short, "pools": growing})
     if able:
         return _no_room_now(_why_not(pod.demand, able, team, world), Statement(_WHEN_FREE, {"nodes": able.bit_count()}))
@@ -76,8 +71,7 @@ def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World, 
         able_then = Statement("{nodes:node} could hold it with all of their devices", {"nodes": _number(lessened)})
         return _no_room_now(_lessened(pod.demand, lessened, world), able_then)
     if closed := _closed(pod, pools, world):
-        short = with_maintained(_CLOSED, closed, world)
-        return _no_room_now(short, Statement(_WHEN_FREE, {"nodes": _number(closed)}))
+        return _no_room_now(_CLOSED, Statement(_WHEN_FREE, {"nodes": _number(closed)}))
     if left := _recently_left(pod, pools, world):
         there = maintained_among(_present(left, world), world)
         short = maintenance(there, world) if there else _LEFT
@@ -127,7 +121,7 @@ def never_refusal(pod: Pod, pools: tuple[Pool, ...], world: World) -> Reason | N
     Never refused: pods with claims, whose devices may be published later, and shares that another scheduler assigns.
     """
     is_judged = pod.handling is Handling.MANAGED and not pod.claims and not pod.shares_by
-    if not is_judged or world.policy.placement.mode is Mode.OFF or may_grow(pools):
+    if not is_judged or world.policy.placement.mode is Mode.OFF or may_grow(pools, world):
         return None
     if not all(world.fleet.offers(name) or world.absent_nodes.offers(name) for name, _ in pod.demand.requests):
         return None

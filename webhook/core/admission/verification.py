@@ -69,6 +69,14 @@ def confirm(assessed: Assessment, world: World) -> Decision:
 def _changed_meanwhile(pod: Pod, annotation: DecisionAnnotation, world: World) -> str | None:
     if annotation.policy != world.policy.hash:
         return "the policy"
+    if (
+        world.is_live
+        and not world.autoscalers
+        and annotation.mode == _PREFER != world.policy.placement.mode
+        and not _may_be_preferred(pod, annotation, world)
+        and any(pool.is_autoscaled is None for pool in _named(annotation, world))
+    ):
+        return "what is known of autoscalers"  # another replica found one
     is_as_counted = annotation.gpus == format_gpus(pod.demand.gpus) and annotation.claims == pod.demand.claims
     return (
         "a claim of the pod" if pod.claims and not is_as_counted and annotation.demand == pod.demand.devices else None
@@ -150,10 +158,11 @@ def _alterations(assessed: Assessment, annotation: DecisionAnnotation, world: Wo
     if annotation.mode not in _MODES or annotation.code not in _CODES:
         yield _altered(Statement("annotation fairgate.dev/decision names an unknown mode or code"))
         return
-    if annotation.mode != world.policy.placement.mode and not (
-        annotation.mode == _PREFER and _may_be_preferred(pod, annotation, world)
-    ):
-        facts = {"mode": annotation.mode, "policy": str(world.policy.placement.mode)}
+    rules = world.policy.placement
+    # a server of an older version, beside this one during an upgrade, decides on pods of PodGroups as on others
+    is_usual = annotation.mode in (rules.mode_of(pod.gang), rules.mode)
+    if not is_usual and not (annotation.mode == _PREFER and _may_be_preferred(pod, annotation, world)):
+        facts = {"mode": annotation.mode, "policy": str(rules.mode_of(pod.gang))}
         yield _altered(Statement("its decision names mode {mode}, policy says {policy}", facts))
     yield from _pool_alterations(assessed, annotation)
     if team.has_model_shares and not _is_on_model(pod, annotation, world):
@@ -168,8 +177,17 @@ def _may_be_preferred(pod: Pod, annotation: DecisionAnnotation, world: World) ->
     return (
         pod.has_open_constraints
         or bool(pod.topology)
-        or any(pool.is_autoscaled and annotation.pool in (None, pool.name) for pool in world.policy.pools)
+        or any(
+            pool.is_autoscaled or (world.autoscalers and pool.is_autoscaled is None)
+            for pool in _named(annotation, world)
+        )
     )
+
+
+def _named(annotation: DecisionAnnotation, world: World) -> Iterator[Pool]:
+    """Yield the pools that a decision may be about."""
+    pools = world.policy.pools or (WHOLE_CLUSTER,)
+    return (pool for pool in pools if annotation.pool in (None, pool.name))
 
 
 def _pool_alterations(assessed: Assessment, annotation: DecisionAnnotation) -> Iterator[Reason]:

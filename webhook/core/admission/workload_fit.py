@@ -10,6 +10,7 @@ from typing import NamedTuple
 from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.domain_rules import domain_refusal
 from webhook.core.admission.ignored_requests import ignored_requests
+from webhook.core.admission.pools import may_grow
 from webhook.core.admission.queueing import can_queue, may_wait_for_borrowers
 from webhook.core.admission.unplaced import never_fits
 from webhook.core.model.amount import Units
@@ -207,7 +208,7 @@ def _without_node(part: _GpuPart, team: Team, world: World) -> Iterable[Reason]:
         yield pools.refusal
         return
     fleet, demand = world.fleet, part.pod.demand
-    if not len(fleet) or any(pool.is_autoscaled for pool in pools.allowed):
+    if not len(fleet) or may_grow(pools.allowed, world):
         return
     slots = 0
     for pool in pools.allowed:

@@ -34,7 +34,8 @@ class NodeChoice(NamedTuple):
     `node_selector` and `tolerations` are added. `pool_terms`: the pod must meet one of these besides its own terms
     (empty: no such condition; several: each pool is allowed while no node has room). `nodes`, best first, are the
     choice, written as `mode` says: REQUIRE one named node, AUTO the listed nodes plus a preference by rank, PREFER
-    the preference only, OFF nothing. `domain` is where all members of the pod's gang are.
+    the preference only, OFF nothing. `expected`, with OFF, is the best node: the pod is bound to none, and takes its
+    room there until it has one. `domain` is where all members of the pod's gang are.
     """
 
     mode: Mode
@@ -44,6 +45,7 @@ class NodeChoice(NamedTuple):
     pool_terms: tuple[tuple[Requirement, ...], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     domain: DomainPlace | None = None
+    expected: tuple[NodeName, ...] = ()
 
 
 class Charge(NamedTuple):

@@ -15,7 +15,8 @@ class Gang(NamedTuple):
     `name` is for messages. `size` is the number of pods that it declares, 0 where it declares none. `is_requested`: by
     annotation, whatever the team's policy. `is_ordered`: some of its pods may be made only once others of them run,
     whatever size it declares. `is_described`: an object in the API says more than its pods do. `domain` is the domain
-    that it asks for, None without a request.
+    that it asks for, None without a request. `is_pod_group`: it is a PodGroup of Kubernetes, whose pods kube-scheduler
+    places together.
     """
 
     id: GangId
@@ -25,3 +26,4 @@ class Gang(NamedTuple):
     is_ordered: bool = False
     is_described: bool = False
     domain: DomainRequest | None = None
+    is_pod_group: bool = False

@@ -12,6 +12,7 @@ from typing import Final
 
 from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit
 from webhook.core.model.demand import Weights
+from webhook.core.model.gang import Gang
 from webhook.core.model.names import UNASSIGNED, DepartmentName, GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.model.selector import Requirement, Toleration
 from webhook.core.model.shape import DEFAULT_PRIOR, Shape
@@ -21,8 +22,10 @@ from webhook.core.model.workload_rules import DEFAULT_RULES, WorkloadRules
 ADDED: Final = {"is_hashed_by_default": False}
 """Metadata of fields added after the first release: at its default such a field is not part of the policy's hash, so an
 upgrade does not change the hash of an unchanged policy, which pods in creation carry."""
-HASHED_AS_REJECT: Final = {"hashed_if_none": "reject"}
+HASHED_AS_REJECT: Final = {"hashed_as": {None: "reject"}}
 """Metadata of a field that was always set before: None is hashed as the value that it had then."""
+HASHED_AS_FALSE: Final = {"hashed_as": {None: False, False: "never"}}
+"""The same of a field that was false unless it was set."""
 
 
 class Enforcement(StrEnum):
@@ -208,7 +211,8 @@ class Pool:
     """A set of nodes that belong together.
 
     `teams` is None where every team may use it. A pod selected by `match` goes to this pool and nowhere else; a pool
-    with `match` takes no other pods. An autoscaler adds and removes nodes of an `is_autoscaled` pool.
+    with `match` takes no other pods. An autoscaler adds and removes nodes of an `is_autoscaled` pool; None: as
+    found in the cluster (`admission.pools.grows`).
     """
 
     name: PoolName
@@ -218,7 +222,7 @@ class Pool:
     capabilities: frozenset[str] = frozenset()
     teams: frozenset[TeamName] | None = None
     match: LabelSelector | None = None
-    is_autoscaled: bool = False
+    is_autoscaled: bool | None = field(default=None, metadata=HASHED_AS_FALSE)
 
     def admits(self, team: TeamName) -> bool:
         """Whether a team may use the pool."""
@@ -229,12 +233,22 @@ class Pool:
 class PlacementRules:
     """How pods are placed; `keep_whole` wholly free nodes are kept free of small pods while there is a choice.
 
-    `demand_mix` are the weights of the pod shapes expected before any pod came.
+    `pod_groups` is the mode for pods of PodGroups of Kubernetes. `demand_mix` are the weights of the pod shapes
+    expected before any pod came.
     """
 
     mode: Mode = Mode.AUTO
+    pod_groups: Mode = field(default=Mode.OFF, metadata=ADDED)
     keep_whole: int = 0
     demand_mix: tuple[tuple[Shape, int], ...] = DEFAULT_PRIOR
+
+    def mode_of(self, gang: Gang | None) -> Mode:
+        """Return the mode for the pods of a gang, or for a pod of its own.
+
+        kube-scheduler places all pods of a PodGroup at once: nodes that were chosen for each of them before could keep
+        it from placing them together.
+        """
+        return self.pod_groups if gang is not None and gang.is_pod_group else self.mode
 
 
 class ReclaimCost(StrEnum):

@@ -7,6 +7,10 @@ A pod of the team that starts there ends that.
 A team is kept off a node by rejections of its own pods alone: some pods are rejected for what they ask for, such as two
 replicas of a time-sliced GPU, and a tenant may create any number of them. Other teams take a node that is closed to
 some team last, until a pod of any team starts there.
+
+After a reboot kubelet admits again the pods that it had, while its device plugin offers nothing yet, and rejects them.
+That says nothing of new pods: such a rejection has the time of the pod's start, and is not counted where a pod of the
+namespace is known to have started then or later.
 """
 
 from collections.abc import Callable, Iterator
@@ -144,7 +148,7 @@ class RejectingNodes:
         self._now = 0
         self._early: dict[tuple[NodeName, Namespace], list[Rejection | Start]] = {}
         self._created: dict[NodeName, int] = {}  # of all nodes
-        self._started: dict[NodeName, int] = {}  # the latest start on a node that has records
+        self._started: dict[NodeName, dict[Namespace, int]] = {}  # the latest start of each namespace on each node
         self._avoided: dict[TeamName, AvoidedNodes] = {}  # for this fleet, until this time
         self._suspects: int | None = None
         self._fleet: Fleet | None = None
@@ -164,10 +168,6 @@ class RejectingNodes:
         if len(early) > 2 * _MOST_EARLY:
             early.sort(key=_time_of)
             del early[:-_MOST_EARLY]
-
-    def follows(self, node: NodeName) -> bool:
-        """Whether it matters that a pod started on a node: it rejected some, or that is not known yet."""
-        return not self._now or any(node in records for records in self.records.values())
 
     def try_out(self, node: NodeName, namespace: Namespace, uid: Uid) -> None:
         """Note that a pod is placed on a node: no other pod of its team tries it meanwhile."""
@@ -196,6 +196,7 @@ class RejectingNodes:
     def remove_node(self, name: NodeName) -> None:
         """Forget a node that is gone."""
         self._created.pop(name, None)
+        self._started.pop(name, None)
         for team in [team for team, records in self.records.items() if name in records]:
             self._drop(team, name)
         if self.records:
@@ -271,7 +272,7 @@ class RejectingNodes:
             self._count_start(team, outcome)
             return
         at, created = min(outcome.at, self._now), self._created.get(outcome.node)
-        if created is None or at <= created:
+        if created is None or at <= max(created, self._started.get(outcome.node, {}).get(outcome.namespace, 0)):
             return  # of a node that is gone, or of the one before: its failed pods are updated once more as they go
         records = self.records.setdefault(team, {})
         record = records.get(outcome.node)
@@ -283,11 +284,13 @@ class RejectingNodes:
             self._drop(team, min(records, key=lambda name: records[name].last))
 
     def _count_start(self, team: TeamName, start: Start) -> None:
-        if not self.follows(start.node):
+        started = self._started.setdefault(start.node, {})
+        if start.at <= started.get(start.namespace, 0):
             return
-        if start.at > self._started.get(start.node, 0):
-            self._started[start.node] = start.at
-            self._change()
+        started[start.namespace] = start.at
+        if not any(start.node in records for records in self.records.values()):
+            return
+        self._change()
         record = self.records.get(team, {}).get(start.node)
         if record is not None and record.start(start.at):
             self._change()
@@ -297,8 +300,6 @@ class RejectingNodes:
         del records[node]
         if not records:
             del self.records[team]
-        if not any(node in others for others in self.records.values()):
-            self._started.pop(node, None)
         self._change()
 
     def _change(self) -> None:
@@ -324,7 +325,7 @@ class RejectingNodes:
                     until = max(record.until, record.tried_until)
                     if now < until:
                         self._valid_until = min(self._valid_until, until)
-                    if record.times and record.last >= self._started.get(node, 0):
+                    if record.times and record.last >= max(self._started.get(node, {}).values(), default=0):
                         self._suspects |= fleet.bit(node)
         return self._suspects
 

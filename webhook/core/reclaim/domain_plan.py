@@ -1,6 +1,7 @@
 """Room for a gang inside one domain: the domain where it costs the least, whole or not at all.
 
-For each domain the whole gang is planned and undone; a plan that costs as much as the best so far is given up at once.
+For each domain the whole gang is planned and undone; of a large gang a plan that costs as much as the best so far is
+given up at once.
 Of more domains than `MAX_ROOMS` those are planned for where the fewest GPUs are missing: a plan takes milliseconds.
 """
 
@@ -14,77 +15,80 @@ from webhook.core.model.domain_request import DomainLevel, DomainRequest, asked_
 from webhook.core.model.names import NodeName, ResourceName
 from webhook.core.placement.domain_search import DomainRoom, EqualPods, domain_rooms
 from webhook.core.placement.fleet import Fleet
+from webhook.core.reclaim.cost_scale import Effort
+from webhook.core.reclaim.joint_plan import EFFORT, MOST, Outcome, is_served, plan_together, rank_of, repeat
 from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.trial import Trial
 from webhook.core.reclaim.victim import VictimIndex
-from webhook.core.reclaim.victim_cost import VictimCost
-
-Outcome = Move | NotPlanned
 
 
-def place_together(together: Sequence[ReclaimPod], trial: Trial, snapshot: ReclaimSnapshot) -> list[Outcome]:
+def place_together(together: Sequence[ReclaimPod], trial: Trial, snapshot: ReclaimSnapshot) -> Sequence[Outcome]:
     """Return the outcome for each pod of a gang, in the domain that it asks for if there is one.
 
-    If it only prefers a domain, larger ones are tried, and then all nodes. What is planned is taken in the trial.
+    If it only prefers a domain, larger ones are tried, and then all nodes. What is planned is taken in the trial. The
+    largest pods take their room first: they fit on the fewest nodes.
     """
-    request = _request(together, snapshot)
+    together = sorted(together, key=lambda each: -each.demand.gpus)
+    effort = Effort(EFFORT)
+    request = next((each for waiting in together if (each := asked_domain(waiting, snapshot)) is not None), None)
     levels = asked_levels(request, snapshot.levels)
-    if not levels or request is None:
-        return [trial.place(each) for each in together]
-    for level in levels:
-        if (found := _in_one(together, level, trial, snapshot)) is not None:
+    for level in levels if request is not None else ():
+        if (found := _in_one(together, level, trial, snapshot, effort)) is not None:
             return found
-    if request.is_required:
+    if levels and request is not None and request.is_required:
         return [NotPlanned(each, NoPlan.NO_DOMAIN) for each in together]
-    return [trial.place(each) for each in together]
+    before = trial.savepoint()
+    outcomes = [trial.place(each) for each in together]
+    return plan_together(outcomes, trial, snapshot, before=before, effort=effort)
 
 
-def _request(together: Sequence[ReclaimPod], snapshot: ReclaimSnapshot) -> DomainRequest | None:
-    own = next((each.domain for each in together if each.domain is not None), None)
-    gang = together[0].gang
-    return own if own is not None or gang is None else snapshot.group_domains.get(gang)
+def asked_domain(waiting: ReclaimPod, snapshot: ReclaimSnapshot) -> DomainRequest | None:
+    """Return the domain that a pod, or its PodGroup, asks for its gang."""
+    return waiting.domain or (None if waiting.gang is None else snapshot.group_domains.get(waiting.gang))
 
 
 def _in_one(
-    together: Sequence[ReclaimPod], level: DomainLevel, trial: Trial, snapshot: ReclaimSnapshot
-) -> list[Outcome] | None:
+    together: Sequence[ReclaimPod], level: DomainLevel, trial: Trial, snapshot: ReclaimSnapshot, effort: Effort
+) -> Sequence[Outcome] | None:
     """Place all pods in the domain of a level where that costs the least; None, and no change, where none has room."""
     fleet = snapshot.fleet
-    best: tuple[tuple[Units, ...], int] | None = None
+    best: tuple[tuple[Units, ...], int, Sequence[Outcome]] | None = None
     before = trial.savepoint()
     for room in _rooms(together, level, snapshot):
         among = fleet.meeting(room.requirements)
-        found = _placed(together, trial, among, limit=None if best is None else best[0])
+        limit = None if best is None or len(together) <= MOST else best[0]
+        found = _placed(together, trial, snapshot, among=among, limit=limit, effort=effort)
         trial.undo(before)
-        if found is not None:
-            best = (_rank(found, trial), among)
+        if found is not None and (best is None or rank_of(found, trial) < best[0]):
+            best = (rank_of(found, trial), among, found)
             if not any(best[0]):
                 break
-    return None if best is None else _placed(together, trial, best[1], limit=None)
+    if best is None:
+        return None
+    repeat(best[2], trial, among=best[1])
+    return best[2]
 
 
 def _placed(
-    together: Sequence[ReclaimPod], trial: Trial, among: int, *, limit: tuple[Units, ...] | None
-) -> list[Outcome] | None:
+    together: Sequence[ReclaimPod],
+    trial: Trial,
+    snapshot: ReclaimSnapshot,
+    *,
+    among: int,
+    limit: tuple[Units, ...] | None,
+    effort: Effort,
+) -> Sequence[Outcome] | None:
     """Place all pods on these slots; None where one finds no room, or they cost as much as the limit."""
-    found: list[Outcome] = []
+    before, found = trial.savepoint(), list[Outcome]()
     for each in together:
-        outcome = trial.place(each, among=among)
-        if isinstance(outcome, NotPlanned) and outcome.cause is not NoPlan.FITS:
-            return None
-        found.append(outcome)
-        if limit is not None and isinstance(outcome, Move) and _rank(found, trial) >= limit:
+        found.append(trial.place(each, among=among))
+        if limit is not None and isinstance(found[-1], Move) and rank_of(found, trial) >= limit:
             return None  # each further pod only adds to the cost
-    return found if limit is None or _rank(found, trial) < limit else None
-
-
-def _rank(found: Sequence[Outcome], trial: Trial) -> tuple[Units, ...]:
-    """Return the cost of all moves together: protections that they override count first."""
-    moves = [outcome for outcome in found if isinstance(outcome, Move)]
-    total = VictimCost.total(move.cost for move in moves)
-    broken, past = sum(move.breaks_workloads for move in moves), sum(move.is_past_budgets for move in moves)
-    return (broken, past, *trial.rank_of(total))
+        if not is_served(found[-1]) and len(together) > MOST:
+            return None
+    outcomes = plan_together(found, trial, snapshot, before=before, effort=effort, among=among)
+    return outcomes if all(map(is_served, outcomes)) else None
 
 
 def _rooms(together: Sequence[ReclaimPod], level: DomainLevel, snapshot: ReclaimSnapshot) -> Sequence[DomainRoom]:
@@ -120,4 +124,4 @@ class _Reclaimable:
 
     def _held(self, node: NodeName) -> int:
         victims = self.victim_index.on(node)
-        return 0 if victims is None else int(sum(gpus for _, gpus in victims.saves))
+        return 0 if victims is None else int(victims.gpus)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from webhook.core.model.amount import Units
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.reclaim.limit_victims import cheapest_under
+from webhook.core.reclaim.overrides import overrides_of
 from webhook.core.reclaim.reclaim_plan import NoPlan, NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.shared_devices import Sharing, freeing
@@ -225,7 +226,7 @@ class _Planner:
             chosen = set(choice.victims)
             savepoint = self.trial.savepoint()
             self.trial.evict(choice.victims)
-            for how in self.trial.overrides_of(each.waiting):
+            for how in overrides_of(each.waiting, self._snapshot):
                 scale = self.trial.scale(each.waiting.team, how)
                 among = [victim for victim in self._snapshot.victim_index if victim.team in teams]
                 more = cheapest_under(missing, (victim for victim in among if victim not in chosen), scale=scale)

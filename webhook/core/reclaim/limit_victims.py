@@ -1,40 +1,20 @@
 """The cheapest borrowing pods whose end makes room under a limit, wherever they run."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from webhook.core.model.amount import Units
-from webhook.core.model.demand import PerDevice
 from webhook.core.model.names import GangId, ResourceName, Uid
-from webhook.core.reclaim.victim import Victim
-from webhook.core.reclaim.victim_search import (
-    CostScale,
-    Need,
-    Unit,
-    VictimChoice,
-    cheapest,
-    departures,
-    is_more_than_needed,
-)
+from webhook.core.reclaim.cost_scale import NO_DEVICES, CostScale, Need
+from webhook.core.reclaim.victim import NOWHERE, Victim
+from webhook.core.reclaim.victim_search import Unit, VictimChoice, cheapest, departures, is_more_than_needed
 
 ROWS: Final = 24
 """Rows of equal victims that are searched, the cheapest first, and more only where these do not free enough."""
 
-_LIMIT: Final = ResourceName("limit")
-
-
-class _Anywhere:
-    """No devices matter; implements webhook.core.reclaim.victim_search.NodeDevices."""
-
-    def has_devices(self, _ask: PerDevice, _gone: Sequence[Victim]) -> bool:
-        return True
-
-    def devices_of(self, _victim: Victim) -> tuple[int, ...]:
-        return ()
-
-
-_ANYWHERE: Final = _Anywhere()
+_LIMIT: Final = (NOWHERE, ResourceName("limit"))
 
 
 @dataclass(slots=True)
@@ -83,14 +63,18 @@ def cheapest_under(missing: Units, victims: Iterable[Victim], *, scale: CostScal
             unit = _unit(group, need, scale)
             if unit.gpus and any(map(scale.is_past_minimum_runtime, group)):
                 rows[name] = [unit]
-    return cheapest(need, _enough(rows.values(), missing, scale), room=_ANYWHERE, scale=scale)
+    return cheapest(need, _enough(rows.values(), missing, scale), room=NO_DEVICES, scale=scale)
 
 
 def _unit(victims: tuple[Victim, ...], need: Need, scale: CostScale) -> Unit:
     freed = [(victim.demand.gpus,) for victim in victims]
     gpus: Units = sum(victim.demand.gpus for victim in victims)
-    is_broken = is_more_than_needed(victims, freed, need, room=_ANYWHERE)
-    return Unit(victims, (gpus,), gpus, scale.cost_of(victims, gangs=int(is_broken)), departures(victims))
+    is_broken = is_more_than_needed(victims, freed, need, room=NO_DEVICES)
+    cost, guards = (
+        scale.cost_of(victims, gangs=int(is_broken)),
+        Counter(guard for victim in victims for guard in victim.guards),
+    )
+    return Unit(victims, (gpus,), gpus, cost, departures(victims), tuple(guards.items()))
 
 
 def _enough(rows: Iterable[list[Unit]], missing: Units, scale: CostScale) -> list[list[Unit]]:

@@ -16,7 +16,7 @@ from webhook.core.reclaim.attempts import Attempts
 from webhook.core.reclaim.evictions import Evictions
 from webhook.core.reclaim.failure_count import FailureCount
 from webhook.core.reclaim.failures import FailureBudget, Remaining, WorkloadId
-from webhook.core.reclaim.reclaim_pod import Disruption, ReclaimPod, victim_of
+from webhook.core.reclaim.reclaim_pod import Disruption, ReclaimPod, evictable, victim_of
 from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
 
 _Key = TypeVar("_Key", Namespace, GangId)
@@ -115,6 +115,11 @@ class ReclaimIndex:
     def may_be_refused(self, victim: Victim) -> bool:
         """Whether a disruption budget could keep the API server from evicting a pod: one covers it, or is not read."""
         return bool(victim.guards) or len(self._budget_names.get(victim.namespace, ())) > BUDGETS
+
+    def evictable(self, gpu_pod: ReclaimPod) -> Victim | None:
+        """Return what the eviction of a pod would be, whatever its tier; None where it must never be evicted."""
+        has_budget = self._failures.has_budget(gpu_pod)
+        return evictable(gpu_pod, rules=self._rules, guards=self._guards(gpu_pod), has_budget=has_budget)
 
     def failures(self, chosen: Iterable[Uid] = ()) -> dict[WorkloadId, Remaining]:
         """Return what the victims' workloads have left of their failure budgets once `chosen` are gone."""

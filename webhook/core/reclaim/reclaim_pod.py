@@ -18,6 +18,9 @@ from webhook.core.reclaim.failures import Loss, WorkloadId
 from webhook.core.reclaim.victim import NEVER, NOWHERE, GuardId, Victim
 from webhook.core.world.waiting_pods import WaitingPod
 
+STAY_SECONDS: Final = 3600
+"""A victim that asks to stay counts as one that would lose so much more work, and no more: a user writes that."""
+
 TWO_BUDGETS: Final = GuardId("more than one budget")
 """Guards the pods that several PodDisruptionBudgets cover: the API server refuses to evict those."""
 
@@ -47,15 +50,16 @@ class Controller(NamedTuple):
 class ReclaimPod:
     """A pod that exists. Times are seconds of Unix time.
 
-    `saved_at` is its last checkpoint by its own annotation, 0 without one. `leaves_at` is when its grace period is
-    over, None while it is not deleted, and `leave_seconds` how long that grace period is. `notice_at` is the announced
-    time of its eviction. `is_gated`: a scheduling gate holds it back. `started_at` is 0 before it started. `chosen` are
-    the nodes that the webhook chose for it. Where it may run (`constraints`, `topology`, `chosen`) and why it does not
-    (`report`) is known only while it waits. `gang_size` is the declared size of its gang, 0 without one. `goes_with`
-    is the gang with which it is evicted: one that an object declares, not its own markers alone. `controller`
-    is its owner reference; `workload` is the same object as a key, and `loss` the effect of its eviction on it.
-    `domain` is the domain that it asks for its gang, None without a request. Its `scheduler` takes pods of
-    a higher `priority` first. `in_line`: it is charged, and keeps Fairgate's own gate until its room is made.
+    `saved_at` is its last checkpoint by its own annotation, 0 without one. `asks_to_stay`: another one asks not to
+    evict it. `leaves_at` is when its grace period is over, None while it is not deleted, and `leave_seconds` how long
+    that is. `notice_at` is the announced time of its eviction. `is_gated`: a scheduling gate holds it back.
+    `started_at` is 0 before it started. `chosen` are the nodes that the webhook chose for it. Where it may run
+    (`constraints`, `topology`, `chosen`) and why it does not (`report`) is known only while it waits. `gang_size` is
+    the declared size of its gang, 0 without one. `goes_with` is the gang with which it is evicted: one that an object
+    declares, not its own markers alone. `controller` is its owner reference; `workload` is the same object as a key,
+    and `loss` the effect of its eviction on it. `domain` is the domain that it asks for its gang, None without a
+    request. Its `scheduler` takes pods of a higher `priority` first. `in_line`: it is charged, and keeps Fairgate's own
+    gate until its room is made. `is_movable`: its owner says that it may be moved to another node.
     """
 
     pod: Resident
@@ -67,6 +71,7 @@ class ReclaimPod:
     goes_with: GangId | None = None
     started_at: int = 0
     saved_at: int = 0
+    asks_to_stay: bool = False
     leaves_at: int | None = None
     leave_seconds: int = 0
     notice_at: int | None = None
@@ -81,6 +86,7 @@ class ReclaimPod:
     scheduler: str = ""
     priority: int = 0
     in_line: WaitingPod | None = None
+    is_movable: bool = False
 
     @property
     def holds(self) -> Iterable[str]:
@@ -156,14 +162,25 @@ class Disruption:
 def victim_of(
     gpu_pod: ReclaimPod, *, rules: ReclaimRules, guards: tuple[GuardId, ...], has_budget: bool = False
 ) -> Victim | None:
-    """Return a pod as a possible victim; None where it must never be evicted.
+    """Return a borrowing pod as a possible victim; None where it must never be evicted.
+
+    Arguments as of `evictable`.
+    """
+    is_borrowed = gpu_pod.pod.tier is Tier.PREEMPTIBLE
+    return evictable(gpu_pod, rules=rules, guards=guards, has_budget=has_budget) if is_borrowed else None
+
+
+def evictable(
+    gpu_pod: ReclaimPod, *, rules: ReclaimRules, guards: tuple[GuardId, ...], has_budget: bool = False
+) -> Victim | None:
+    """Return what the eviction of a pod of any tier would be; None where it must never be evicted.
 
     `guards` are the budgets that cover it; a terminating pod is covered by none, and its long grace period is cut.
     `has_budget`: its workload fails after some failures. A static pod is none: kubelet runs it from a file of its node,
     and creates its object again.
     """
     pod, removal = gpu_pod.pod, removal_of(gpu_pod.pod)
-    if pod.tier is not Tier.PREEMPTIBLE or removal is RemovalWay.NEVER or gpu_pod.is_leaving(rules):
+    if removal is RemovalWay.NEVER or gpu_pod.is_leaving(rules):
         return None
     if is_protected(gpu_pod, rules):
         return None
@@ -180,7 +197,7 @@ def victim_of(
         node=pod.node or NOWHERE,
         demand=pod.demand,
         started_at=started_at,
-        saved_at=max(started_at, gpu_pod.saved_at) - grace,
+        saved_at=max(started_at, gpu_pod.saved_at) - grace - (STAY_SECONDS if gpu_pod.asks_to_stay else 0),
         until=started_at + rules.minimum_runtime_seconds if rules.minimum_runtime_seconds else 0,
         gang=gpu_pod.goes_with,
         guards=() if pod.is_terminating else guards if len(guards) <= 1 else (*guards, TWO_BUDGETS),

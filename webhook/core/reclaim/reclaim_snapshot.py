@@ -154,7 +154,7 @@ def largest_room(reclaim_index: ReclaimIndex, world: World) -> int:
     for node in world.fleet.nodes():
         if node.is_open:
             node_victims = reclaim_index.victim_index.on(node.name)
-            borrowed = 0 if node_victims is None else sum(gpus for _, gpus in node_victims.saves)
+            borrowed = 0 if node_victims is None else node_victims.gpus
             offers = node.offers(world.policy.resources)
             free = sum(max(0, world.fleet.free(node.name, offer.resource)) * offer.weight for offer in offers)
             most = max(most, borrowed + free)

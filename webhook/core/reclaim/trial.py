@@ -6,24 +6,29 @@ What one pod's victims free beyond its need, the next pod may use.
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
+from enum import Enum, auto
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from webhook.core.model.amount import Units, Unlimited
+from webhook.core.model.amount import Units
 from webhook.core.model.demand import Demand, PerDevice
-from webhook.core.model.names import DepartmentName, NodeName, TeamName, Uid
+from webhook.core.model.names import DepartmentName, GangId, NodeName, TeamName, Uid
 from webhook.core.model.policy import ReclaimCost
 from webhook.core.peers.pod_counts import PlacedPod
 from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
 from webhook.core.placement.device_slots import DeviceSlots
 from webhook.core.placement.fleet import Fleet
+from webhook.core.reclaim.cost_bounds import CostBounds
+from webhook.core.reclaim.cost_scale import CostScale, Group
 from webhook.core.reclaim.failures import FailureLimits, Remaining, WorkloadId
+from webhook.core.reclaim.overrides import Overrides, overrides_of
 from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.shared_devices import Going
+from webhook.core.reclaim.shortfall import missing_gpus, missing_on, shortfall
 from webhook.core.reclaim.victim import NOWHERE, Victim
 from webhook.core.reclaim.victim_cost import VictimCost
-from webhook.core.reclaim.victim_search import CostScale, Need, VictimChoice, clear, departures
+from webhook.core.reclaim.victim_search import VictimChoice, clear, departures
 
 
 class _Step(NamedTuple):
@@ -37,24 +42,6 @@ class _Step(NamedTuple):
     coming: int
     victim: Victim | None = None
     placed: PlacedPod | None = None
-
-
-class Overrides(NamedTuple):
-    """Protections of victims that a pod overrides after a long wait.
-
-    Disruption budgets, once it has waited as long as policy respects them. And the minimum runtime of pods that started
-    after it began to wait (`no_minimum_after`): otherwise users who delete pods and create them again would be
-    protected forever. `may_break`: failure budgets do not count, since no other choice is left: otherwise a small
-    budget would always protect. Pods of the teams `outside` are not evicted, whatever is overridden.
-    """
-
-    is_past_budgets: bool = False
-    no_minimum_after: int | None = None
-    may_break: bool = False
-    outside: frozenset[TeamName] = frozenset()
-
-
-NO_OVERRIDES: Final = Overrides()
 
 
 class Trial:
@@ -77,12 +64,13 @@ class Trial:
         place = snapshot.order.index(ReclaimCost.LOST_WORK)
         self._ahead, self._behind = (0,) * (place + 1), (0,) * (len(snapshot.order) - place - 1)
         self._offers: dict[tuple[Demand, int, Overrides, DepartmentName | None], _Offers] = {}
+        self._groups: dict[tuple[Overrides, DepartmentName | None], dict[GangId, Group]] = {}
         going = Going(snapshot.sharing, together=[leaving.uid for leaving in snapshot.leaving])
         for leaving in snapshot.leaving:
             if (node := leaving.pod.node) is not None:
                 self._give(node, leaving.uid, going.freed(leaving.uid, leaving.demand))
         for hold in snapshot.holds:
-            self._take(hold.node, hold.waiting)
+            self.take(hold.node, hold.waiting)
 
     @property
     def gone(self) -> Set[Uid]:
@@ -105,6 +93,7 @@ class Trial:
             if step.node != NOWHERE:
                 self._fleet.take(step.node, step.demand, sign=-step.sign, holder=step.uid, devices=step.devices)
         self._offers.clear()
+        self._groups.clear()
 
     def place(self, waiting: ReclaimPod, *, among: int = -1) -> Move | NotPlanned:
         """Find room for one pod, on these slots, and take it; without any, nothing changes."""
@@ -117,7 +106,7 @@ class Trial:
         fleet, demand = self._fleet, waiting.demand
         for node in self._snapshot.sharing.nodes(waiting.uid) if demand.own is not None else ():
             slots &= fleet.bit(node)
-        able = fleet.with_capacity(demand, slots & self._open_to(waiting))
+        able = self.able(waiting, slots)
         if not able:
             return NotPlanned(waiting, NoPlan.NO_NODE)
         allowed = self._allowed(waiting)
@@ -126,9 +115,9 @@ class Trial:
         if room := fleet.with_room(demand, able & allowed):
             free = room & ~self._coming
             node = self._where(waiting, free or room)
-            self._take(node, waiting)
+            self.take(node, waiting)
             return NotPlanned(waiting, NoPlan.FITS) if free else Move(waiting, node, (), VictimCost())
-        for how in self.overrides_of(waiting):
+        for how in overrides_of(waiting, self._snapshot):
             how = how._replace(outside=outside) if outside else how  # noqa: PLW2901
             best = self._best(waiting, able, allowed, how)
             if best is not None:
@@ -137,7 +126,7 @@ class Trial:
             return NotPlanned(waiting, NoPlan.NOT_ENOUGH_VICTIMS)
         node, choice = best
         self.evict(choice.victims)
-        self._take(node, waiting)
+        self.take(node, waiting)
         return Move(waiting, node, choice.victims, choice.cost, how.is_past_budgets, how.may_break)
 
     def evict(self, victims: Sequence[Victim]) -> None:
@@ -152,32 +141,20 @@ class Trial:
         able = self._fleet.with_room(waiting.demand, slots & self._open_to(waiting))
         return bool(able and able & self._allowed(waiting))
 
+    def able(self, waiting: ReclaimPod, slots: int) -> int:
+        """Return those of the slots that take pods of its team and would have room for it if they were empty."""
+        return self._fleet.with_capacity(waiting.demand, slots & self._open_to(waiting))
+
+    def is_bound_by_others(self, waiting: ReclaimPod) -> bool:
+        """Whether rules between pods say where a pod may be, or where others may be because of it."""
+        return bool(waiting.topology) or self._allowed(waiting) != -1
+
+    def is_coming(self, node: NodeName) -> bool:
+        """Whether the room of a node is not free yet, or held."""
+        return bool(self._fleet.bit(node) & self._coming)
+
     def _open_to(self, waiting: ReclaimPod) -> int:
         return self._fleet.open_bits & ~self._snapshot.closed_to.get(waiting.team, 0)
-
-    def overrides_of(self, waiting: ReclaimPod) -> Iterator[Overrides]:
-        """Yield what a pod may override, the least first: the next is tried where nothing is found."""
-        yield NO_OVERRIDES
-        how = self._long_wait(waiting)
-        if how is not NO_OVERRIDES:
-            yield how
-        if self._failures:
-            yield NO_OVERRIDES._replace(may_break=True)
-            if how is not NO_OVERRIDES:
-                yield how._replace(may_break=True)
-
-    def _long_wait(self, waiting: ReclaimPod) -> Overrides:
-        """Return what a pod may override after its wait."""
-        snapshot, since = self._snapshot, 0 if waiting.report is None else waiting.report.since
-        bound = snapshot.budget_seconds
-        is_long = not isinstance(bound, Unlimited) and bool(since) and since + bound <= snapshot.now
-        is_past_budgets = is_long and bool(snapshot.left or snapshot.refused)
-        no_minimum_after = since if snapshot.minimum_runtime and since else None
-        return (
-            Overrides(is_past_budgets, no_minimum_after)
-            if is_past_budgets or no_minimum_after is not None
-            else NO_OVERRIDES
-        )
 
     def _allowed(self, waiting: ReclaimPod) -> int:
         """Return the slots whose topology domains satisfy a pod's rules, with the pods placed so far."""
@@ -209,35 +186,31 @@ class Trial:
     def bounds(self, among: int, demand: Demand) -> Iterator[tuple[tuple[Units, ...], NodeName]]:
         """Yield the least possible cost of room on each node that has victims."""
         now, on, ahead, behind = self._snapshot.now, self._snapshot.victim_index.on, self._ahead, self._behind
-        for node, missing in self._missing_on(among, demand):
+        for node, missing in missing_on(self._fleet, among, demand):
             node_victims = on(node)
             if node_victims is not None:
                 yield (*ahead, node_victims.least_loss(missing, now), *behind), node
 
-    def bound(self, node: NodeName, demand: Demand) -> tuple[Units, ...] | None:
-        """Return the same for one node; None where there are no victims."""
+    def lower_bound(self, node: NodeName, demand: Demand, bounds: CostBounds) -> tuple[Units, ...] | None:
+        """Return the least possible cost of room on a node, by all that is known without a search."""
         node_victims = self._snapshot.victim_index.on(node)
-        return (
-            None
-            if node_victims is None
-            else self.rank(node_victims.least_loss(self._missing_gpus(node, demand), self._snapshot.now))
-        )
+        if node_victims is None:
+            return None
+        return bounds.of_one(node_victims, missing_gpus(self._fleet, node, (demand,))).ranked(self._snapshot.order)
+
+    def bounds_for(self, team: TeamName) -> CostBounds:
+        """Return lower bounds of costs for pods of a team."""
+        return CostBounds(self._snapshot, team)
 
     def rank_of(self, cost: VictimCost) -> tuple[Units, ...]:
         """Return the parts of a cost in the order in which they count."""
         return cost.ranked(self._snapshot.order)
 
-    def rank(self, lost_work: Units) -> tuple[Units, ...]:
-        """Return the rank of a cost of which only the lost work is known."""
-        return (*self._ahead, lost_work, *self._behind)
-
     def offer(self, node: NodeName, demand: Demand, scale: CostScale) -> VictimChoice | None:
         """Return the cheapest choice of victims on a node in the present state."""
-        snapshot, fleet = self._snapshot, self._fleet
-        missing = {resource: amount - fleet.free(node, resource) for resource, amount in demand.requests}
-        amounts = {resource: amount for resource, amount in missing.items() if amount > 0}
-        need = Need(amounts, self._missing_gpus(node, demand), demand.per_device)
-        return clear(need, node, snapshot.victim_index, room=_Room(fleet.device_slots(node), node), scale=scale)
+        need = shortfall(self._fleet, {node: (demand,)})
+        room = _Room(self._fleet.device_slots(node), node)
+        return clear(need, (node,), self._snapshot.victim_index, room=room, scale=scale)
 
     def scale(self, team: TeamName, how: Overrides) -> CostScale:
         """Return what victims cost in the present state, for a pod of this team."""
@@ -254,6 +227,7 @@ class Trial:
             failure_limits=FailureLimits(self._failures, may_break=how.may_break),
             departments=snapshot.department_order.costs(team),
             sharing=snapshot.sharing,
+            groups=self._groups.setdefault((how, snapshot.department_order.home(team)), {}),
         )
 
     def allows(self, choice: VictimChoice, how: Overrides) -> bool:
@@ -266,29 +240,6 @@ class Trial:
         drawn = Counter(guard for victim in choice.victims for guard in victim.guards)
         return how.is_past_budgets or all(self._left.get(guard, 0) >= count for guard, count in drawn.items())
 
-    def _missing_gpus(self, node: NodeName, demand: Demand) -> int:
-        """Return how many GPU units are missing, if the demand is of one resource; 0 is always a valid lower bound.
-
-        On slices each piece is less than the pod counts, if the pod may get whole GPUs.
-        """
-        held = demand.held
-        if len(held) != 1 or self._fleet.bit(node) & self._fleet.slices.slots:
-            return 0
-        ((resource, amount),) = held
-        return max(0, amount - self._fleet.free(node, resource)) * (demand.gpus // amount)
-
-    def _missing_on(self, among: int, demand: Demand) -> list[tuple[NodeName, int]]:
-        held = demand.held
-        if len(held) != 1:
-            return [(node, 0) for node in self._fleet.names_of(among)]
-        ((resource, amount),) = held
-        each, sliced = demand.gpus // amount, among & self._fleet.slices.slots
-        missing = [
-            (node, (amount - free) * each if free < amount else 0)
-            for node, free in self._fleet.free_on(among ^ sliced, resource)
-        ]
-        return missing + [(node, 0) for node in self._fleet.names_of(sliced)] if sliced else missing
-
     def _give(self, node: NodeName, uid: Uid, demand: Demand, victim: Victim | None = None) -> None:
         step = _Step(node, uid, demand, -1, self._fleet.devices_of(node, uid), self._coming, victim)
         self._gone.add(uid)
@@ -297,7 +248,8 @@ class Trial:
         self._coming |= self._fleet.bit(node)
         self._change(step)
 
-    def _take(self, node: NodeName, pod: ReclaimPod) -> None:
+    def take(self, node: NodeName, pod: ReclaimPod) -> None:
+        """Take room for a pod."""
         self._have_rules |= bool(pod.anti_affinity_rules)
         self._change(_Step(node, pod.uid, pod.demand, 1, (), self._coming, placed=PlacedPod(pod, node)))
 
@@ -320,6 +272,7 @@ class Trial:
         if step.node != NOWHERE:
             self._fleet.take(step.node, step.demand, sign=step.sign, holder=step.uid)
         self._steps.append(step)
+        self._groups.clear()
         for offers in self._offers.values():
             offers.note(step.node)
 
@@ -342,7 +295,14 @@ class _Room:
         return self.device_slots.devices_held_by(victim.uid)
 
 
-_Entry = tuple[tuple[Units, ...], NodeName, int, VictimChoice | None]
+class _Known(Enum):
+    """What is known of the cost of room on a node that was not searched."""
+
+    LOST_WORK = auto()
+    LOWER_BOUND = auto()
+
+
+_Entry = tuple[tuple[Units, ...], NodeName, int, VictimChoice | _Known]
 """A candidate node: rank, node, version, choice. Entries of one node and version replace each other, so choices are
 never compared."""
 
@@ -350,8 +310,9 @@ never compared."""
 class _Offers:
     """The nodes that could take pods of one demand, the cheapest on top.
 
-    A heap whose entries start as lower bounds: a node is searched only when its bound reaches the top, and again only
-    after a change there. What budgets allow only shrinks within a round, so an old offer is a lower bound too.
+    A heap whose entries start as lower bounds, of the lost work alone, then of all parts of the cost: a node is
+    searched only when its bound reaches the top, and again only after a change there. What budgets allow only shrinks
+    within a round, so an old offer is a lower bound too.
     """
 
     def __init__(self, trial: Trial, fleet: Fleet, waiting: ReclaimPod, among: int, how: Overrides) -> None:
@@ -362,15 +323,17 @@ class _Offers:
         self._team = waiting.team
         self._among = among
         self._versions: dict[NodeName, int] = {}
-        self._heap: list[_Entry] = [(rank, node, 0, None) for rank, node in trial.bounds(among, waiting.demand)]
+        self._bounds = trial.bounds_for(waiting.team)
+        known = _Known.LOST_WORK
+        self._heap: list[_Entry] = [(rank, node, 0, known) for rank, node in trial.bounds(among, waiting.demand)]
         heapify(self._heap)
 
     def note(self, node: NodeName) -> None:
         """Note that something changed on a node."""
         if self._fleet.bit(node) & self._among:
             version = self._versions[node] = self._versions.get(node, 0) + 1
-            if (rank := self._trial.bound(node, self._demand)) is not None:
-                heappush(self._heap, (rank, node, version, None))
+            if (rank := self._trial.lower_bound(node, self._demand, self._bounds)) is not None:
+                heappush(self._heap, (rank, node, version, _Known.LOWER_BOUND))
 
     def best(self, allowed: int) -> tuple[NodeName, VictimChoice] | None:
         """Return the cheapest choice on an allowed node; it stays valid until its node changes."""
@@ -387,12 +350,17 @@ class _Offers:
                 aside.append(heappop(self._heap))
                 continue
             if version == self._versions.get(node, 0):
-                if choice is not None and self._trial.allows(choice, self._how):
+                if choice is _Known.LOST_WORK:
+                    rank = self._trial.lower_bound(node, self._demand, self._bounds)
+                    if rank is not None:
+                        heapreplace(self._heap, (rank, node, version, _Known.LOWER_BOUND))
+                        continue
+                elif isinstance(choice, VictimChoice) and self._trial.allows(choice, self._how):
                     return node, choice
                 scale = self._trial.scale(self._team, self._how)
-                choice = self._trial.offer(node, self._demand, scale)
-                if choice is not None:
-                    heapreplace(self._heap, (self._trial.rank_of(choice.cost), node, version, choice))
+                found = self._trial.offer(node, self._demand, scale)
+                if found is not None:
+                    heapreplace(self._heap, (self._trial.rank_of(found.cost), node, version, found))
                     continue
             heappop(self._heap)
         return None

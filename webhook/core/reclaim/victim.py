@@ -23,10 +23,10 @@ NEVER: Final = 1 << 40
 class Victim(NamedTuple):
     """A borrowing pod. Times are seconds of Unix time.
 
-    `saved_at` is its last checkpoint, or its start, less its grace period: while it ends its GPUs do no work either.
-    Before `until` its minimum runtime protects it. `guards` are the budgets that its eviction counts against.
-    `grace_seconds` overrides its own grace period where that is too long. `workload` is set for pods whose controller
-    fails after some failures; `is_counted`: its eviction counts as one.
+    `saved_at` is its last checkpoint, or its start, less its grace period, while which its GPUs do no work either, and
+    less what a request to stay counts. Before `until` its minimum runtime protects it. `guards` are the budgets that
+    its eviction counts against. `grace_seconds` overrides its own grace period where that is too long. `workload` is
+    set for pods whose controller fails after some failures; `is_counted`: its eviction counts as one.
     """
 
     uid: Uid
@@ -59,7 +59,9 @@ class VictimGroup(NamedTuple):
 class NodeVictims:
     """The victims on one node: singles in rows of equal ones, the cheapest of a row first, and gangs with members here.
 
-    The order of a row depends neither on the time nor on other usage: the one saved last loses least.
+    `gpus` are the GPU units of all, `sizes` how many there are of each size, `latest` the start of the youngest;
+    `claims` of them may hold devices of claims, which they free or not by who else goes. The order of a row depends
+    neither on the time nor on other usage: the one saved last loses least.
     """
 
     rows: dict[VictimGroup, list[tuple[tuple[int, int, Uid], Victim]]] = field(default_factory=dict)
@@ -67,6 +69,12 @@ class NodeVictims:
     saves: list[tuple[int, Units]] = field(
         default_factory=list
     )  # when each was saved, and its GPU units; the newest last
+    gpus: Units = 0
+    sizes: dict[Units, int] = field(default_factory=dict)
+    latest: int = 0
+    claims: int = 0
+    teams: frozenset[TeamName] = frozenset()
+    _victims: dict[Uid, Victim] = field(default_factory=dict)
     _freed: dict[Units, tuple[Units, Units]] = field(default_factory=dict)
 
     def least_loss(self, gpus: Units, now: int) -> Units:
@@ -80,14 +88,31 @@ class NodeVictims:
         amount, saved = freed
         return amount * now - saved if self.saves[-1][0] <= now else self._loss_before_now(gpus, now)
 
-    def save(self, saved_at: int, gpus: Units) -> None:
-        """Add a victim's work."""
-        insort(self.saves, (saved_at, gpus))
-        self._freed.clear()
+    def add(self, victim: Victim) -> None:
+        """Add a victim."""
+        self._victims[victim.uid] = victim
+        insort(self.saves, (victim.saved_at, victim.demand.gpus))
+        self._count(victim, 1)
+        self.latest = max(self.latest, victim.started_at)
+        if victim.team not in self.teams:
+            self.teams |= {victim.team}
 
-    def unsave(self, saved_at: int, gpus: Units) -> None:
-        """Remove a victim's work."""
-        self.saves.remove((saved_at, gpus))
+    def remove(self, victim: Victim) -> None:
+        """Remove a victim."""
+        del self._victims[victim.uid]
+        self.saves.remove((victim.saved_at, victim.demand.gpus))
+        self._count(victim, -1)
+        left = self._victims.values()
+        self.latest = max((each.started_at for each in left), default=0)
+        self.teams = frozenset(each.team for each in left)
+
+    def _count(self, victim: Victim, sign: int) -> None:
+        size = victim.demand.gpus
+        self.gpus += sign * size
+        self.claims += sign * (victim.demand.own is not None)
+        self.sizes[size] = self.sizes.get(size, 0) + sign
+        if not self.sizes[size]:
+            del self.sizes[size]
         self._freed.clear()
 
     def _free(self, gpus: Units) -> tuple[Units, Units]:
@@ -185,7 +210,7 @@ class VictimIndex:
         node_victims = self._by_node.get(victim.node)
         if node_victims is None:
             node_victims = self._by_node[victim.node] = NodeVictims()
-        node_victims.save(victim.saved_at, victim.demand.gpus)
+        node_victims.add(victim)
         if victim.gang is None:
             insort(node_victims.rows.setdefault(_alike(victim), []), (_order(victim), victim))
         else:
@@ -193,7 +218,7 @@ class VictimIndex:
 
     def _remove_from_node(self, victim: Victim) -> None:
         node_victims = self._by_node[victim.node]
-        node_victims.unsave(victim.saved_at, victim.demand.gpus)
+        node_victims.remove(victim)
         if victim.gang is None:
             row = node_victims.rows[_alike(victim)]
             row.remove((_order(victim), victim))

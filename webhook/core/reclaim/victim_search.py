@@ -1,27 +1,21 @@
-"""The victim search: the cheapest victims that make room for one pod on one node.
+"""The victim search: the cheapest victims that make room for one pod on one node, or for several on a few nodes.
 
 Exact: victims that free the same are interchangeable except for their cost, so only the number of victims per row is
 searched, and a branch ends as soon as it costs more than the best so far. A node has at most a few dozen GPU pods.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Final, NamedTuple, Protocol
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain
+from typing import NamedTuple
 
 from webhook.core.model.amount import Units
-from webhook.core.model.demand import PerDevice
-from webhook.core.model.names import NodeName, ResourceName, TeamName, Uid
-from webhook.core.model.policy import ReclaimCost
-from webhook.core.reclaim.failures import Departure, FailureLimits, WorkloadId, share_used
-from webhook.core.reclaim.shared_devices import NO_SHARING, Among, Sharing, companions, freeing
-from webhook.core.reclaim.victim import GuardId, NodeVictims, Victim, VictimIndex
+from webhook.core.model.names import NodeName, Uid
+from webhook.core.reclaim.cost_scale import CostScale, Effort, Group, Need, NodeDevices
+from webhook.core.reclaim.failures import Departure, WorkloadId
+from webhook.core.reclaim.shared_devices import freeing
+from webhook.core.reclaim.victim import NOWHERE, GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_cost import VictimCost
-
-_STEPS: Final = 20_000
-"""Branches searched on one node before the best so far is taken: rows that all differ could be many."""
-
-_NO_FAILURE_LIMITS: Final = FailureLimits({}, may_break=True)
 
 
 class VictimChoice(NamedTuple):
@@ -31,91 +25,10 @@ class VictimChoice(NamedTuple):
     victims: tuple[Victim, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What is missing on a node: amounts above zero, GPU units, and room on single devices."""
-
-    amounts: Mapping[ResourceName, Units]
-    missing_gpus: Units
-    per_device: PerDevice | None = None
-
-
-class NodeDevices(Protocol):
-    """The single devices of the node."""
-
-    def has_devices(self, ask: PerDevice, gone: Sequence[Victim]) -> bool:
-        """Whether they have room for the request once some pods are gone."""
-        ...
-
-    def devices_of(self, victim: Victim) -> tuple[int, ...]:
-        """Return the devices that a pod uses."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class CostScale:
-    """The inputs of costs: the time, how far each team is over its share, the order of parts, what budgets allow.
-
-    `gone` are those that are evicted already, `spared` those that must not be; teams that are `exhausted` lose no more
-    pods for now. `left` is None where budgets do not count. Pods that started after `no_minimum_after` have no minimum
-    runtime. `failure_limits` are the workloads' failure budgets, `departments` is what a GPU unit of each team costs
-    by its departments.
-    `sharing` says which victims share devices.
-    """
-
-    now: int
-    over_share: Mapping[TeamName, Units]
-    order: tuple[ReclaimCost, ...]
-    left: Mapping[GuardId, int] | None
-    gone: Set[Uid]
-    spared: Set[Uid] = frozenset()
-    exhausted: Set[TeamName] = frozenset()
-    no_minimum_after: int | None = None
-    failure_limits: FailureLimits = field(default_factory=lambda: _NO_FAILURE_LIMITS)
-    departments: Mapping[TeamName, int] = field(default_factory=dict)
-    sharing: Sharing = NO_SHARING
-
-    def may_go(self, victim: Victim) -> bool:
-        """Whether a victim is still there and may be evicted, apart from its minimum runtime."""
-        return victim.uid not in self.gone and victim.uid not in self.spared and victim.team not in self.exhausted
-
-    def shares(self, victim: Victim) -> bool:
-        """Whether other pods use devices of a victim."""
-        return victim.demand.own is not None and bool(self.sharing.others(victim.uid))
-
-    def with_companions(self, victims: Sequence[Victim], among: Among) -> tuple[Victim, ...]:
-        """Return victims with those that go with them, each with what it frees."""
-        return companions(victims, among, self.sharing, gone=self.gone, may_go=self.may_go)
-
-    def is_past_minimum_runtime(self, victim: Victim) -> bool:
-        """Whether a victim had its minimum runtime, or is not protected by it."""
-        return victim.until <= self.now or (
-            self.no_minimum_after is not None and victim.started_at > self.no_minimum_after
-        )
-
-    def cost_of(self, victims: Sequence[Victim], *, gangs: int) -> VictimCost:
-        """Return what victims cost, without the surplus."""
-        most = max(self.over_share.values(), default=0)
-        return VictimCost(
-            departments=sum(victim.demand.gpus * self.departments.get(victim.team, 0) for victim in victims)
-            if self.departments
-            else 0,
-            gangs=gangs,
-            lost_work=sum(victim.demand.gpus * max(0, self.now - victim.saved_at) for victim in victims),
-            failures=sum(
-                share_used(self.failure_limits.left(victim.workload))
-                for victim in victims
-                if victim.is_counted and victim.workload is not None
-            ),
-            over_share=sum(victim.demand.gpus * (most - self.over_share.get(victim.team, 0)) for victim in victims),
-            age=sum(max(0, self.now - victim.started_at) for victim in victims),
-        )
-
-
 class Unit(NamedTuple):
     """Victims that are evicted together: one single, a gang, the users of a claim or a workload.
 
-    `here` is what they free on this node.
+    `here` is what they free of the need, `guards` how many of them each budget covers.
     """
 
     victims: tuple[Victim, ...]
@@ -123,24 +36,36 @@ class Unit(NamedTuple):
     gpus: Units
     cost: VictimCost
     departures: tuple[Departure, ...]
+    guards: tuple[tuple[GuardId, int], ...]
+
+
+def guarded(victim: Victim) -> tuple[tuple[GuardId, int], ...]:
+    """Return the budgets that cover a single victim."""
+    return tuple([(guard, 1) for guard in victim.guards])
 
 
 def clear(
-    need: Need, node: NodeName, victim_index: VictimIndex, *, room: NodeDevices, scale: CostScale
+    need: Need,
+    nodes: Collection[NodeName],
+    victim_index: VictimIndex,
+    *,
+    room: NodeDevices,
+    scale: CostScale,
+    effort: Effort | None = None,
 ) -> VictimChoice | None:
-    """Return the victims of the least cost; None where no choice frees enough."""
-    node_victims = victim_index.on(node)
-    if node_victims is None:
-        return None
+    """Return the victims of the least cost on these nodes together; None where no choice frees enough."""
+    there = [node for node in nodes if victim_index.on(node) is not None]
     made = (
-        *_singles(need, node_victims, room, scale),
-        *_groups(need, node, victim_index, room=room, scale=scale),
-        *_whole(need, node, victim_index, room=room, scale=scale),
+        *(row for node in there for row in _singles(need, node, victim_index, room=room, scale=scale)),
+        *_groups(need, there, victim_index, room=room, scale=scale),
+        *_whole(need, there, victim_index, room=room, scale=scale),
     )
-    return cheapest(need, made, room=room, scale=scale)
+    return cheapest(need, made, room=room, scale=scale, effort=effort)
 
 
-def cheapest(need: Need, made: Iterable[list[Unit]], *, room: NodeDevices, scale: CostScale) -> VictimChoice | None:
+def cheapest(
+    need: Need, made: Iterable[list[Unit]], *, room: NodeDevices, scale: CostScale, effort: Effort | None = None
+) -> VictimChoice | None:
     """Return the victims of the least cost among rows of units; those of a row free the same."""
 
     def order(unit: Unit) -> tuple[tuple[Units, ...], Uid]:
@@ -153,23 +78,25 @@ def cheapest(need: Need, made: Iterable[list[Unit]], *, room: NodeDevices, scale
     offered = [sum(part) for part in zip(*(unit.here for row in rows for unit in row), strict=True)]
     if not rows or any(got < want for got, want in zip(offered, wanted, strict=True)):
         return None
-    search = _Search(need, rows, room, scale)
+    search = _Search(need, rows, room, scale, Effort() if effort is None else effort)
     search.descend(0, _Branch(wanted), _copy(scale.left), {})
     return search.best
 
 
-def _singles(need: Need, node_victims: NodeVictims, room: NodeDevices, scale: CostScale) -> list[list[Unit]]:
+def _singles(
+    need: Need, node: NodeName, victim_index: VictimIndex, *, room: NodeDevices, scale: CostScale
+) -> list[list[Unit]]:
     """Return rows of single victims; those on different devices are not equal where devices matter."""
     rows: dict[object, list[Unit]] = {}
-    for alike, row in node_victims.rows.items():
-        requests = dict(alike.demand.requests)
-        here = tuple([requests.get(resource, 0) for resource in need.amounts])
+    node_victims = victim_index.on(node)
+    for alike, row in () if node_victims is None else node_victims.rows.items():
+        here = need.freed_by(alike.demand, node)
         if any(here) or need.per_device is not None:
             for _, victim in row:
                 if scale.is_past_minimum_runtime(victim) and scale.may_go(victim) and not scale.shares(victim):
                     key = (alike, room.devices_of(victim)) if need.per_device is not None else alike
                     cost = scale.cost_of((victim,), gangs=0)
-                    unit = Unit((victim,), here, victim.demand.gpus, cost, departures((victim,)))
+                    unit = Unit((victim,), here, victim.demand.gpus, cost, departures((victim,)), guarded(victim))
                     rows.setdefault(key, []).append(unit)
     return list(rows.values())
 
@@ -191,7 +118,7 @@ def _limiting(row: Sequence[Unit]) -> WorkloadId | None:
 
 
 def _groups(
-    need: Need, node: NodeName, victim_index: VictimIndex, *, room: NodeDevices, scale: CostScale
+    need: Need, nodes: Collection[NodeName], victim_index: VictimIndex, *, room: NodeDevices, scale: CostScale
 ) -> list[list[Unit]]:
     """Return a row for each gang, and for the users of each shared claim: all that go with one of them are evicted.
 
@@ -200,33 +127,53 @@ def _groups(
     """
     rows: list[list[Unit]] = []
     seen: set[Uid] = set()
-    for there in _starts(node, victim_index, scale):
-        members = [member for member in there if scale.may_go(member)]
-        if seen.isdisjoint(member.uid for member in members) and any(member.node == node for member in members):
-            group = scale.with_companions(members, victim_index)
-            seen.update(member.uid for member in group)
-            if any(map(scale.is_past_minimum_runtime, (*there, *group))):
-                rows.append([_together(group, need, node, room=room, scale=scale)])
+    for group in _groups_on(nodes, victim_index, scale):
+        if seen.isdisjoint(group.sharing) and any(node in group.on for node in nodes):
+            seen |= group.sharing
+            if group.may_go_now:
+                rows.append([_together(group, need, nodes, room=room)])
     return rows
 
 
-def _starts(node: NodeName, victim_index: VictimIndex, scale: CostScale) -> Iterator[Sequence[Victim]]:
-    """Yield the gangs on a node, then the singles there that share a claim."""
-    for gang in victim_index.gangs_on(node):
-        yield victim_index.members(gang)
-    node_victims = victim_index.on(node)
-    for row in () if node_victims is None else node_victims.rows.values():
-        yield from ((victim,) for _, victim in row if scale.shares(victim))
+def _groups_on(nodes: Collection[NodeName], victim_index: VictimIndex, scale: CostScale) -> Iterator[Group]:
+    """Yield the gangs on nodes, then the singles there that share a claim, each with what goes with it."""
+    for gang in dict.fromkeys(gang for node in nodes for gang in victim_index.gangs_on(node)):
+        group = scale.groups.get(gang)
+        if group is None:
+            group = scale.groups[gang] = _group(victim_index.members(gang), victim_index, scale)
+        yield group
+    there = [node_victims for node in nodes if (node_victims := victim_index.on(node)) is not None]
+    for row in chain.from_iterable(node_victims.rows.values() for node_victims in there):
+        yield from (_group((victim,), victim_index, scale) for _, victim in row if scale.shares(victim))
+
+
+def _group(members: Sequence[Victim], victim_index: VictimIndex, scale: CostScale) -> Group:
+    victims = scale.with_companions([member for member in members if scale.may_go(member)], victim_index)
+    may_go_now = any(map(scale.is_past_minimum_runtime, (*members, *victims)))
+    return _grouped(victims, scale, may_go_now=may_go_now)
+
+
+def _grouped(victims: tuple[Victim, ...], scale: CostScale, *, may_go_now: bool) -> Group:
+    on: dict[NodeName, list[Victim]] = {}
+    for victim in victims:
+        on.setdefault(victim.node, []).append(victim)
+    guards = Counter(guard for victim in victims for guard in victim.guards)
+    sharing = frozenset(victim.uid for victim in victims if victim.demand.own is not None)
+    gpus = sum(victim.demand.gpus for victim in victims)
+    cost = scale.cost_of(victims, gangs=0)
+    return Group(victims, on, gpus, cost, departures(victims), tuple(guards.items()), may_go_now, sharing)
 
 
 def _whole(
-    need: Need, node: NodeName, victim_index: VictimIndex, *, room: NodeDevices, scale: CostScale
+    need: Need, nodes: Collection[NodeName], victim_index: VictimIndex, *, room: NodeDevices, scale: CostScale
 ) -> list[list[Unit]]:
     """Return a row for each workload that would fail by evictions and all of whose pods may be evicted."""
-    node_victims, rows = victim_index.on(node), []
-    if node_victims is None or scale.failure_limits.may_break:
-        return []
-    for workload in dict.fromkeys(alike.workload for alike in node_victims.rows if alike.is_counted):
+    rows: list[list[Unit]] = []
+    if scale.failure_limits.may_break:
+        return rows
+    there = [node_victims for node in nodes if (node_victims := victim_index.on(node)) is not None]
+    counted = (alike.workload for node_victims in there for alike in node_victims.rows if alike.is_counted)
+    for workload in dict.fromkeys(counted):
         if workload is None or scale.failure_limits.pods(workload) <= 1:
             continue
         members = tuple(
@@ -237,24 +184,19 @@ def _whole(
             ]
         )
         is_whole = len(members) >= scale.failure_limits.pods(workload)
-        if is_whole and all(each.gang is None for each in members) and any(each.node == node for each in members):
-            rows.append(
-                [_together(freeing(members, scale.sharing, gone=scale.gone), need, node, room=room, scale=scale)]
-            )
+        if is_whole and all(each.gang is None for each in members) and any(each.node in nodes for each in members):
+            group = _grouped(freeing(members, scale.sharing, gone=scale.gone), scale, may_go_now=True)
+            rows.append([_together(group, need, nodes, room=room)])
     return rows
 
 
-def _together(members: tuple[Victim, ...], need: Need, node: NodeName, *, room: NodeDevices, scale: CostScale) -> Unit:
-    freed = [_freed(member, need) for member in members if member.node == node]
-    here = tuple([sum(part) for part in zip(*freed, strict=True)]) if freed else ()
-    gpus = sum(member.demand.gpus for member in members)
-    is_broken = len(freed) < len(members) or is_more_than_needed(members, freed, need, room=room)
-    return Unit(members, here, gpus, scale.cost_of(members, gangs=int(is_broken)), departures(members))
-
-
-def _freed(victim: Victim, need: Need) -> tuple[Units, ...]:
-    requests = dict(victim.demand.requests)
-    return tuple([requests.get(resource, 0) for resource in need.amounts])
+def _together(group: Group, need: Need, nodes: Collection[NodeName], *, room: NodeDevices) -> Unit:
+    there = [victim for node in nodes for victim in group.on.get(node, ())]
+    freed = [need.freed_by(victim.demand, victim.node) for victim in there]
+    here = tuple([sum(part) for part in zip(*freed, strict=True)])
+    is_broken = len(there) < len(group.victims) or is_more_than_needed(there, freed, need, room=room)
+    cost = group.cost.plus(VictimCost(gangs=int(is_broken)))
+    return Unit(group.victims, here, group.gpus, cost, group.departures, group.guards)
 
 
 def is_more_than_needed(
@@ -268,12 +210,15 @@ def is_more_than_needed(
     if len(members) < 2:  # noqa: PLR2004 - a pod that goes alone
         return False
     total = [sum(part) for part in zip(*freed, strict=True)]
-    for place, own in enumerate(freed):
+    places = [place for place, _ in need.amounts]
+    for number, own in enumerate(freed):
         if need.per_device is None and not any(own):
             return True
-        if any(got - part < want for got, part, want in zip(total, own, need.amounts.values(), strict=True)):
+        left = zip(places, total, own, need.amounts.values(), strict=True)
+        node = members[number].node
+        if any(place in (node, NOWHERE) and got - part < want for place, got, part, want in left):
             continue
-        rest = (*members[:place], *members[place + 1 :])
+        rest = (*members[:number], *members[number + 1 :])
         if need.per_device is None or room.has_devices(need.per_device, rest):
             return True
     return False
@@ -300,14 +245,14 @@ class _Branch(NamedTuple):
 class _Search:
     """A depth-first search over how many units of each row are evicted."""
 
-    def __init__(self, need: Need, rows: list[list[Unit]], room: NodeDevices, scale: CostScale) -> None:
+    def __init__(self, need: Need, rows: list[list[Unit]], room: NodeDevices, scale: CostScale, effort: Effort) -> None:
         self.best: VictimChoice | None = None
         self._best_rank: tuple[Units, ...] = ()
         self._need = need
         self._rows = rows
         self._room = room
         self._scale = scale
-        self._steps = 0
+        self._effort = effort
         offers = [[sum(part) for part in zip(*(unit.here for unit in row), strict=True)] for row in rows]
         zero = [0] * len(need.amounts)
         sums = accumulate(reversed(offers), lambda a, b: [x + y for x, y in zip(a, b, strict=True)], initial=zero)
@@ -329,7 +274,7 @@ class _Search:
             return
         self.descend(row + 1, branch, _copy(left), dict(failures))
         for unit in self._rows[row]:
-            if left is not None and not _draw(left, unit.victims):
+            if left is not None and not _draw(left, unit.guards):
                 return
             broken = self._scale.failure_limits.draw(failures, unit.departures)
             if broken is None:
@@ -338,8 +283,7 @@ class _Search:
             self.descend(row + 1, branch, _copy(left), dict(failures))
 
     def _is_hopeless(self, row: int, branch: _Branch) -> bool:
-        self._steps += 1
-        if self._steps > _STEPS:
+        if self._effort.is_spent():
             return True
         if self.best is not None and branch.cost.ranked(self._scale.order) >= self._best_rank:
             return True
@@ -354,11 +298,10 @@ def _copy(left: Mapping[GuardId, int] | None) -> dict[GuardId, int] | None:
     return None if left is None else dict(left)
 
 
-def _draw(left: dict[GuardId, int], victims: Sequence[Victim]) -> bool:
+def _draw(left: dict[GuardId, int], guards: Iterable[tuple[GuardId, int]]) -> bool:
     """Count victims against the budgets that guard them; False where one is used up."""
-    for victim in victims:
-        for guard in victim.guards:
-            left[guard] = left.get(guard, 0) - 1
-            if left[guard] < 0:
-                return False
+    for guard, count in guards:
+        left[guard] = left.get(guard, 0) - count
+        if left[guard] < 0:
+            return False
     return True

@@ -170,7 +170,7 @@ class AssumedStarts:
         if not world.policy.is_enforced:
             return start_unjudged(waiting, world)
         is_member = turn.gang is not None
-        nodes = turn.admit.node_choice.nodes
+        nodes = turn.admit.node_choice.nodes or turn.admit.node_choice.expected
         borrowed = BorrowedRoom(world, first=nodes[0] if nodes else None)
         return judge_pod(waiting, world, borrowed, turn.attempt, is_member=is_member, place=turn.place)
 

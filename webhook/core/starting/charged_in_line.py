@@ -36,7 +36,7 @@ def resumed(waiting: WaitingPod, flight: InFlightCharge, world: World, *, has_ro
     pools = allowed_pools(pod, charge.team, world).allowed
     choice = NodeChoice(Mode.OFF) if flight.node is None else choice_of_node(pod, flight.node, pools, world)
     demand = demand_charged(waiting, flight, world)
-    if flight.node is not None and not has_room and world.fleet.is_overbooked(flight.node, demand):
+    if flight.node is not None and choice.nodes and not has_room and world.fleet.is_overbooked(flight.node, demand):
         choice = choice._replace(mode=Mode.PREFER)
     node = None if flight.node is None else world.fleet.get(flight.node)
     if (place := place_of_node(pod.gang, node, world)) is not None:

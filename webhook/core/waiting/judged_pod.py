@@ -68,8 +68,9 @@ class Judged(NamedTuple):
             raise TypeError(f"a pod that does not start has no charge: {admit}")
         charge, pod = admit.charge, self.waiting.pod
         made = pod._replace(demand=admit.demand, team_label=charge.team, tier_label=str(charge.tier))
-        flight = flight_of(made, charge, nodes=admit.node_choice.nodes)
-        is_alone = self.takes_back and pod.gang is None and flight.node is not None
+        choice = admit.node_choice
+        flight = flight_of(made, charge, nodes=choice.nodes or choice.expected)
+        is_alone = self.takes_back and pod.gang is None and bool(choice.nodes)
         is_plain = charge.model is None and admit.demand == self.pod.demand
         if not (is_alone and is_plain):
             return flight
@@ -98,7 +99,7 @@ def judge_pod(
     match decision:
         case Admit():
             is_left_to_wait = not waits_for_room(assessed, world) and (
-                not is_member or may_grow(assessed.pools.allowed)
+                not is_member or may_grow(assessed.pools.allowed, world)
             )
             is_ahead = attempt.way is Way.BACKFILL
             may_wait = is_left_to_wait and not (is_ahead or attempt.kept)
@@ -182,7 +183,9 @@ def _admitted(
             return Judged(waiting, assessed.pod, admit, Paced(), paced)
         # its room is taken there at once: pods behind it do not start on what reclaim frees for it
         choice = admit.node_choice
-        if choice.mode is not Mode.OFF:
+        if choice.mode is Mode.OFF:
+            choice = choice._replace(expected=(node,))
+        else:
             choice = choice._replace(mode=Mode.PREFER, nodes=(node,))
         return Judged(waiting, assessed.pod, admit._replace(node_choice=choice), Fits(), takes_back=True)
     return Judged(waiting, assessed.pod, admit, NoRoom(), reason_to_wait(assessed, admit.warnings, world))

@@ -80,6 +80,7 @@ class Anonymizer:
             tuple(self._shown),
             tuple(sums),
             tuple(self._waiting),
+            tuple(sorted(self._world.autoscalers)),
         )
 
     def _note(self, pod: Resident) -> None:

@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from webhook.core.model.amount import exact_units
+from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.demand import Demand, PerDevice
 from webhook.core.model.names import GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid, User
 from webhook.core.model.node import Node
@@ -98,6 +99,7 @@ class AnonymousWorld:
     pods: tuple[AnonymousPod, ...] = ()
     sums: tuple[AnonymousSum, ...] = ()
     waiting: tuple[AnonymousWaiting, ...] = ()
+    autoscalers: tuple[str, ...] = ()
 
     @property
     def without_pods(self) -> "AnonymousWorld":
@@ -109,6 +111,7 @@ class AnonymousWorld:
 
         Raises ValueError if a number of a pod is that of nothing.
         """
+        world.autoscalers |= {each for each in Autoscaler if each in self.autoscalers}
         if not len(world.fleet):
             for node in self.nodes:
                 world.set_node(node)

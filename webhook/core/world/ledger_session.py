@@ -69,15 +69,13 @@ class LedgerSession:
 
     # -- reads
 
-    def see(self, record: LedgerRecord, *, version: int, identity: str, is_live: bool = False) -> None:
+    def see(self, record: LedgerRecord, *, version: int, identity: str) -> None:
         """Take over the object as read or watched; an older version than the known one changes nothing.
 
-        Exception: `is_live`, a read after a lost race, accepts an older version: etcd was restored from a backup.
         `identity` is the object's UID: an object that was deleted by hand and created again proves nothing about the
         charges it lacks, so they are written again.
         """
-        is_restored = is_live and self.is_stale and version < self.version
-        if version <= self.version and not is_restored:
+        if version <= self.version:
             if version == self.version:
                 self.is_stale = False
             return

@@ -12,6 +12,7 @@ from dataclasses import replace
 from webhook.core.dra.claim_spec import AllocatedAt, ClaimKey, ClaimSpec, GroupEntry
 from webhook.core.dra.dra_claims import AS_IS, Instead, ResolvedDemand
 from webhook.core.dra.dra_slices import ClassCondition, DraSlices, Slice
+from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.decision import Charge
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.domain_request import DomainRequest
@@ -62,6 +63,7 @@ class World:
         self._dra_slices = DraSlices()
         self.priority_classes: dict[str, PriorityTriple] = {}
         self.pools = PoolAccess(policy)
+        self.autoscalers: frozenset[Autoscaler] = frozenset()  # those that run in the cluster
         self._assumed: dict[Uid, Evidence] = {}
         self.stages = PodStages(self._charged, policy.reclaim)
         self.waiting = WaitingPods()

@@ -46,6 +46,8 @@ def _schema() -> _Json:
         "required": ["component", "at", "version", "policy", "enforce"],
         "properties": {
             **dict.fromkeys(("version", "policy", "enforce", "policyProblem", "election", "registration"), text),
+            **dict.fromkeys(("autoscaling", "autoscalingUnsure"), text),
+            "autoscalingProblems": texts,
             "component": {**text, "enum": ["server", "evictor"]},
             "at": {**text, "description": "Time of the update, by the process's own clock."},
             "leading": {"type": "boolean"},
@@ -54,6 +56,7 @@ def _schema() -> _Json:
             "behind": texts,
             "rejecting": texts,
             "maintained": texts,
+            "unreviewed": texts,
             "unevictable": texts,
         },
     }

@@ -37,6 +37,8 @@ MAX_TEAMS: Final = 20
 """Teams that a replica lists."""
 MAX_NODES: Final = 20
 """Nodes that a replica lists."""
+MAX_POOLS: Final = 20
+"""Pools that a replica lists."""
 MAX_CERTIFICATE_CHARACTERS: Final = 16_384
 """Characters of a certificate with its intermediates."""
 
@@ -62,9 +64,10 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
 
     `not_ready` has the reason of each readiness condition that does not hold, `behind` the teams whose ledger is newer
     than this replica's view of the pods for two reports in a row, `rejecting` the nodes that reject pods, from the
-    leader, `maintained` those that operators change, `unevictable` the first borrowing pods that the evictor cannot
-    evict, with the reason. They are lists: a merge patch replaces lists completely. `certificate` is PEM, the serving
-    certificate first.
+    leader, `maintained` those that operators change, `unreviewed` the namespaces that others exclude from the webhooks,
+    by number, `unevictable` the first borrowing pods that the evictor cannot evict, with the reason. They are lists: a
+    merge patch replaces lists completely. `certificate` is PEM, the serving certificate first. `autoscaling` and what
+    begins with it are what the leader knows of autoscalers.
     """
 
     component: str
@@ -81,7 +84,11 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     behind: list[str] = []
     rejecting: list[str] = []
     maintained: list[str] = []
+    unreviewed: list[str] = []
     unevictable: list[str] = []
+    autoscaling: str = ""
+    autoscaling_problems: list[str] = []
+    autoscaling_unsure: str = ""
 
 
 class RangesReport(msgspec.Struct, frozen=True, rename="camel"):

@@ -50,6 +50,7 @@ class _Content(msgspec.Struct, frozen=True):
     pods: tuple[AnonymousPod, ...] = ()
     sums: tuple[AnonymousSum, ...] = ()
     waiting: tuple[AnonymousWaiting, ...] = ()
+    autoscalers: tuple[str, ...] = ()
 
 
 _decoder: Final = msgspec.json.Decoder(_Content)
@@ -92,7 +93,14 @@ def read_room(report: RoomReport) -> AnonymousWorld:
     except (Base64Error, zlib.error, msgspec.MsgspecError, IndexError) as cause:
         raise ValueError(f"its content cannot be read: {cause}") from cause
     return AnonymousWorld(
-        nodes, found.priority_classes, found.teams, found.demands, found.pods, found.sums, found.waiting
+        nodes,
+        found.priority_classes,
+        found.teams,
+        found.demands,
+        found.pods,
+        found.sums,
+        found.waiting,
+        found.autoscalers,
     )
 
 
@@ -128,6 +136,7 @@ def _parts(world: AnonymousWorld, nodes: Sequence[_Node], shapes: Iterable[bytes
         "pods": world.pods,
         "sums": world.sums,
         "waiting": world.waiting,
+        "autoscalers": world.autoscalers,
     }
     for name, each in rows.items():
         yield f'],"{name}":['.encode()

@@ -44,6 +44,8 @@ TOPOLOGIES: Final = (TOPOLOGY, KUEUE_REQUIRED_TOPOLOGY, KUEUE_PREFERRED_TOPOLOGY
 """Annotations with the domain of a gang; the first that is there counts."""
 CHECKPOINTED: Final = "fairgate.dev/checkpointed-at"
 """Pod annotation: time of the workload's last checkpoint, in RFC 3339. Written by the workload."""
+MOVABLE: Final = "fairgate.dev/movable"
+"""Pod annotation: "true" says that the pod may be moved to another node, though it is guaranteed or has volumes."""
 EVICT_AT: Final = "fairgate.dev/evict-at"
 """Pod annotation: when a preemptible pod will be evicted, in RFC 3339. Written by the evictor."""
 EVICT_FOR: Final = "fairgate.dev/evict-for"
@@ -101,6 +103,12 @@ GANG_SIZES: Final = (
     "leaderworkerset.sigs.k8s.io/size",
 )
 """Annotations with the number of a gang's pods."""
+
+SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+STAY_ANNOTATIONS: Final = (SAFE_TO_EVICT, DO_NOT_DISRUPT, PREFER_NO_EVICTION)
+"""Annotations by which a pod's owner asks other products not to evict it."""
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"

@@ -25,6 +25,7 @@ READ_ANNOTATIONS: Final = (
     keys.MIRROR,
     keys.POOL,
     keys.REQUIRES,
+    *keys.STAY_ANNOTATIONS,
     *keys.TOPOLOGIES,
 )
 

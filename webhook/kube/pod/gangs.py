@@ -54,6 +54,7 @@ def gang_of(metadata: objects.ObjectMeta, spec: objects.PodSpec, *, namespace: s
             key == keys.LWS_GROUP,
             key in _DESCRIBED,
             domain,
+            key == keys.SCHEDULING_GROUP,
         )
     controller = controller_of(metadata, namespace=namespace) if asks else None
     if controller is None:

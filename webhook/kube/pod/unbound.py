@@ -18,6 +18,7 @@ _ROOM: Final = ("Insufficient ", "Too many pods", "cannot allocate all claims")
 _NODES: Final = (
     "node(s) didn't match Pod's node affinity/selector",
     "node(s) didn't match scheduler-enforced node affinity",
+    "node(s) didn't satisfy plugin(s) [NodeAffinity]",
     "node(s) had untolerated taint",
     "node(s) were unschedulable",
     "node(s) had unknown conditions",
@@ -28,6 +29,12 @@ _NODES: Final = (
     "waiting for the preemption",
 )
 """Of its filters by labels and taints, and of its gangs: nodes, or the other members, are still to come."""
+_GROUP: Final = re.compile(
+    r"minCount \(\d+\) (cannot be|is not yet) satisfied: \d+ scheduled, \d+ remaining"
+    r"|\d+/\d+ placements are available|^pod group is unschedulable"
+)
+"""In its messages on the pods of a PodGroup that fit, while others of the group do not: those say what they lack
+(kubernetes/pkg/scheduler/framework/plugins/gangscheduling, schedule_one_podgroup.go)."""
 _TAINTED: Final = "untolerated taint"
 _HEAD: Final = re.compile(r"^\d+/\d+ nodes are available: ")
 _COUNT: Final = re.compile(r"^\d+ ")
@@ -45,7 +52,8 @@ class _Condition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class Condition(NamedTuple):
     """The scheduler's report on a pod without a node.
 
-    `since` is when the pod was first without one, as RFC 3339. `is_for_room`: some node lacks what the pod requests.
+    `since` is when the pod was first without one, as RFC 3339. `is_for_room`: some node lacks what the pod requests, or
+    its PodGroup has no room together.
     `is_for_taints`: some node has a taint that it does not tolerate. `is_unschedulable`: the scheduler tried it.
     """
 
@@ -79,7 +87,7 @@ def _read(found: _Condition) -> Condition:
     if found.reason != "Unschedulable":
         obstacle = Obstacle.GATE if found.reason == "SchedulingGated" else Obstacle.OTHER
         return Condition(Unbound(obstacle, _shown(message or found.reason or "")), since, False, False, False)
-    is_for_room = any(words in message for words in _ROOM)
+    is_for_room = any(words in message for words in _ROOM) or _GROUP.search(message) is not None
     return Condition(_unbound(message), since, is_for_room, _TAINTED in message, True)
 
 
@@ -94,7 +102,7 @@ def _unbound(message: str) -> Unbound:
     parts = [_COUNT.sub("", part) for part in why.split(", ")]
     if any(words in part for part in parts for words in _ROOM):
         return Unbound(Obstacle.ROOM)
-    if all(any(words in part for words in _NODES) for part in parts):
+    if _GROUP.search(why) is not None or all(any(words in part for words in _NODES) for part in parts):
         return Unbound(Obstacle.NODES, _shown(why))
     return Unbound(Obstacle.OTHER, _shown(why))
 
@@ -108,7 +116,8 @@ def without_names(message: object) -> str:
             kept = [part for part in re.split(r", |: |\. ?", message) if any(words in part for words in _ROOM)]
             return ", ".join(kept)
         case Obstacle.NODES:
-            return "node(s) didn't match Pod's node affinity/selector"
+            group = _GROUP.search(message)
+            return "node(s) didn't match Pod's node affinity/selector" if group is None else group.group()
         case _:
             return "another reason than room"
 

@@ -1,10 +1,15 @@
-"""The format of a hold: a taint and an annotation on the node, a toleration on each beneficiary."""
+"""The format of a hold: a taint and annotations on the node, a toleration on each beneficiary.
 
+A node that is emptied for a waiting pod looks like one to remove, so the hold keeps it from its autoscaler.
+"""
+
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
+from webhook.core.model.autoscaler import NODE_LABELS, Autoscaler
 from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
 from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
 from webhook.kube.kinds.job_failures import DISRUPTION
@@ -12,6 +17,12 @@ from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import unix_seconds
 
 _EFFECT: Final = "NoSchedule"
+_KEEPING: Final = {
+    Autoscaler.KARPENTER: keys.DO_NOT_DISRUPT,
+    Autoscaler.CLUSTER_AUTOSCALER: "cluster-autoscaler.kubernetes.io/scale-down-disabled",
+}
+"""The annotation of a node by which each autoscaler does not remove it: with this value."""
+_KEPT: Final = "true"
 
 
 class _For(msgspec.Struct, frozen=True):
@@ -39,11 +50,13 @@ class _Note(msgspec.Struct, frozen=True, rename={"beneficiaries": "for", "target
     beneficiaries: tuple[_For, ...]
     targets: tuple[_Evict, ...] = ()
     since: str = ""
+    kept: str | msgspec.UnsetType = msgspec.UNSET  # the annotation that was written with it
 
 
 class _NodeMetadata(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str
     annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
 
 
 class _NodeSpec(msgspec.Struct, frozen=True):
@@ -107,11 +120,32 @@ def hold_patch(body: bytes, node_hold: NodeHold | None) -> bytes | None:
     taints = [taint for taint in before if taint.get("key") != keys.HELD]
     if node_hold is not None:
         taints.append({"key": keys.HELD, "value": node_hold.id, "effect": _EFFECT})
-    note = None if node_hold is None else _note(node_hold)
-    if taints == before and (node.metadata.annotations or {}).get(keys.HOLD) == note:
+    annotations = node.metadata.annotations or {}
+    written, key = _kept_before(annotations.get(keys.HOLD, "")), _keeping(node.metadata.labels or {})
+    kept = key if node_hold is not None and (key == written or key not in annotations) else ""
+    changed: dict[str, str | None] = {written: None} if written else {}
+    if kept:
+        changed[kept] = _KEPT
+    note = None if node_hold is None else _note(node_hold, kept)
+    if taints == before and annotations.get(keys.HOLD) == note:
         return None
-    metadata = {"resourceVersion": node.metadata.resource_version, "annotations": {keys.HOLD: note}}
+    changed[keys.HOLD] = note
+    metadata = {"resourceVersion": node.metadata.resource_version, "annotations": changed}
     return msgspec.json.encode({"metadata": metadata, "spec": {"taints": taints or None}})
+
+
+def _kept_before(note: str) -> str:
+    """Return the annotation that was written with a hold; "" if an admin's own was there, or for any other text."""
+    try:
+        kept = _note_decoder.decode(note).kept
+    except msgspec.MsgspecError:
+        return ""
+    return kept if isinstance(kept, str) and kept in _KEEPING.values() else ""
+
+
+def _keeping(labels: Mapping[str, str]) -> str:
+    """Return the annotation by which its autoscaler does not remove a node with these labels; "" if it has none."""
+    return next((key for each, key in _KEEPING.items() if any(label in labels for label in NODE_LABELS[each])), "")
 
 
 def toleration_patch(uid: Uid, hold_id: str, *, is_first: bool) -> bytes:
@@ -196,11 +230,13 @@ def _annotate(uid: Uid, annotations: dict[str, str | None]) -> bytes:
     return msgspec.json.encode({"metadata": {"uid": uid, "annotations": annotations}})
 
 
-def _note(node_hold: NodeHold) -> str:
+def _note(node_hold: NodeHold, kept: str) -> str:
     beneficiaries = tuple(_For(each.namespace, each.name, each.uid) for each in node_hold.beneficiaries)
     targets = tuple(
         _Evict(t.namespace, t.name, t.uid, rfc3339(t.at), t.beneficiary, t.gang, t.is_past_budgets, t.grace_seconds)
         for t in node_hold.targets
     )
-    note = _Note(node_hold.id, rfc3339(node_hold.until), beneficiaries, targets, rfc3339(node_hold.since))
+    note = _Note(
+        node_hold.id, rfc3339(node_hold.until), beneficiaries, targets, rfc3339(node_hold.since), kept or msgspec.UNSET
+    )
     return msgspec.json.encode(note).decode()

@@ -47,6 +47,7 @@ def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
         goes_with=None if resident.gang is None else victim_gang(metadata, spec, namespace=resident.namespace),
         started_at=unix_seconds(pod.status.start_time or "") if pod.status is not None else 0,
         saved_at=_time(annotations, keys.CHECKPOINTED) or 0,
+        asks_to_stay=_asks_to_stay(annotations),
         leaves_at=unix_seconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else None,
         leave_seconds=metadata.deletion_grace_period_seconds or 0,
         notice_at=_time(annotations, keys.EVICT_AT),
@@ -60,6 +61,7 @@ def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
         domain=domain_request(annotations) if resident.gang is not None and resident.node is None else None,
         scheduler=scheduler_of(spec),
         priority=spec.priority or 0,
+        is_movable=annotations.get(keys.MOVABLE) == "true",
     )
 
 
@@ -80,6 +82,18 @@ def _report(status: objects.PodStatus | None) -> SchedulerReport | None:
     if found is None or not found.is_unschedulable:
         return None
     return SchedulerReport(unix_seconds(found.since), is_for_room=found.is_for_room, is_for_taints=found.is_for_taints)
+
+
+def _asks_to_stay(annotations: Mapping[str, str]) -> bool:
+    """Whether an annotation asks other products to leave the pod where it is, as those read it.
+
+    The descheduler looks for the key alone (pkg/descheduler/evictions/utils). Karpenter takes "true", or for how long.
+    """
+    return (
+        annotations.get(keys.SAFE_TO_EVICT) == "false"
+        or annotations.get(keys.DO_NOT_DISRUPT, "false") != "false"
+        or keys.PREFER_NO_EVICTION in annotations
+    )
 
 
 def _time(annotations: Mapping[str, str], key: str) -> int | None:

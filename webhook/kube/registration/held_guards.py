@@ -19,6 +19,8 @@ from webhook.kube.registration.registration import claim_rule
 HELD_BINDINGS: Final = "fairgate-held-bindings"
 HELD_NODE_NAMES: Final = "fairgate-held-node-names"
 HELD_DEVICES: Final = "fairgate-held-devices"
+PARAMETRIC: Final = (HELD_BINDINGS, HELD_NODE_NAMES, HELD_DEVICES)
+"""They read HeldNodes as their parameter."""
 
 PARAM_REF: Final = {"selector": {}, "parameterNotFoundAction": "Allow"}
 """Without an object of the kind no node is held; only the evictor and administrators may create one. By name, the API

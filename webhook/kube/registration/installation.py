@@ -4,9 +4,10 @@ This module compares objects with what the policy requires; `fairgate doctor` in
 """
 
 from base64 import b64decode
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -36,7 +37,7 @@ CONFIGURATIONS: Final = (
     ("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION),
 )
 _PLACEHOLDER_URL: Final = "https://where.invalid"
-_USUAL_GPU: Final = "nvidia.com/gpu"
+USUAL_GPU: Final = "nvidia.com/gpu"
 _NEVER_REVIEWED: Final = frozenset({keys.SYSTEM_NAMESPACE, keys.OWN_NAMESPACE})
 
 
@@ -100,25 +101,28 @@ def _differences(name: str, wanted: _Json, found: _Json) -> list[str]:
     return problems
 
 
-def unreviewed_namespaces(
-    policy: Policy, found: Iterable[_Json], namespaces: Iterable[_Json]
-) -> dict[TeamName, list[Namespace]]:
+def unreviewed_namespaces(found: Iterable[_Json], world: World) -> dict[TeamName, list[Namespace]]:
     """Return the namespaces of each team whose requests do not reach a webhook, as others exclude them by a label.
 
     Those of no team are under `UNASSIGNED`, which no team is called. Exempt ones are left out.
     """
-    world = World(policy)
     selectors = [_selector(each) for configuration in found for each in configuration.get("webhooks") or ()]
     left_out: dict[TeamName, list[Namespace]] = {}
-    for each in namespaces:
-        facts = to_namespace(msgspec.convert(each, objects.Namespace))
-        world.set_namespace(facts)
+    for facts in world.namespaces():
         tenancy = world.tenancy(facts.name)
         labels = {**facts.labels, keys.NAMESPACE_NAME: facts.name}
         is_left_out = any(selector is not None and not selector.matches(labels) for selector in selectors)
         if is_left_out and not tenancy.is_exempt and facts.name not in _NEVER_REVIEWED:
             left_out.setdefault(tenancy.team_name, []).append(facts.name)
     return left_out
+
+
+def world_of_namespaces(policy: Policy, namespaces: Iterable[_Json]) -> World:
+    """Return a world with nothing but namespaces, as the API has them."""
+    world = World(policy)
+    for each in namespaces:
+        world.set_namespace(to_namespace(msgspec.convert(each, objects.Namespace)))
+    return world
 
 
 def _selector(webhook: _Json) -> LabelSelector | None:
@@ -138,15 +142,24 @@ def wanted_guards(policy: Policy) -> list[tuple[str, str]]:
 
 
 def guard_problems(
-    policy: Policy, found: Mapping[tuple[str, str], _Json | None], configurations: Iterable[_Json] = ()
+    policy: Policy,
+    found: Mapping[tuple[str, str], _Json | None],
+    configurations: Iterable[_Json] = (),
+    *,
+    by_files: Collection[tuple[str, str]] = (),
 ) -> list[str]:
-    """Return which guards are missing, or differ from those of this version, policy and webhook configurations."""
+    """Return which guards are missing, or differ from those of this version, policy and webhook configurations.
+
+    Those that the API server has from files (`by_files`) are left out.
+    """
     problems = []
     for wanted in (
         guards(policy, excluding=excluding_labels(configurations)) if policy.enforce is not Enforcement.OFF else ()
     ):
         kind, name = wanted["kind"], wanted["metadata"]["name"]
         present = found.get((kind, name))
+        if (kind, name) in by_files:
+            continue
         if present is None:
             problems.append(f"{kind} {name} is missing")
         elif kind == GUARD:
@@ -180,13 +193,22 @@ class Probe:
 
 def probe_pod(policy: Policy) -> dict[str, Any]:
     """Return a pod that requests one GPU, or one of another resource that the policy counts."""
+    return pod_with_limits({probe_resource(policy): "1"})
+
+
+def probe_resource(policy: Policy) -> str:
+    """Return the name of whole GPUs, or of another resource that the policy counts."""
     whole = [name for name, weight in policy.resources.items() if weight == ONE_GPU]
-    resource = _USUAL_GPU if _USUAL_GPU in whole else min(whole or policy.resources, default=_USUAL_GPU)
-    container = {"name": "probe", "image": "registry.k8s.io/pause:3.10", "resources": {"limits": {resource: "1"}}}
+    return USUAL_GPU if USUAL_GPU in whole else min(whole or policy.resources, default=USUAL_GPU)
+
+
+def pod_with_limits(limits: Mapping[str, str], labels: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """Return a pod for a dry run."""
+    container = {"name": "probe", "image": "registry.k8s.io/pause:3.10", "resources": {"limits": dict(limits)}}
     return {
         "apiVersion": keys.CORE_API,
         "kind": "Pod",
-        "metadata": {"generateName": "fairgate-doctor-"},
+        "metadata": {"generateName": "fairgate-doctor-", "labels": dict(labels)},
         "spec": {"containers": [container], "restartPolicy": "Never"},
     }
 

@@ -108,5 +108,6 @@ LEFT: Final = (
     "recorded usage (PersistentVolumeClaims, files) and the policy: delete them when you no longer need them",
     "the Secret with the certificates, unless --certs-secret names it",
     "Deployments, StatefulSets, Services and ServiceAccounts: `helm uninstall` removes what helm installed",
+    "files of `fairgate manifests --static` on the hosts of API servers, and their AdmissionConfiguration",
 )
 """What is left on purpose, for people."""

@@ -5,7 +5,7 @@ from typing import Any, Final
 from webhook.kube.objects import keys
 from webhook.kube.registration.device_guards import DEVICES, SOURCES, VOLUMES
 from webhook.kube.registration.guards import FORGED, GRACE, HELD_ROOM, LABELS, TENANCY
-from webhook.kube.registration.held_guards import HELD_BINDINGS, HELD_DEVICES, HELD_NODE_NAMES
+from webhook.kube.registration.held_guards import PARAMETRIC
 from webhook.kube.registration.registration import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 from webhook.kube.registration.size_guards import BINDING_SIZES, SIZES
 
@@ -13,7 +13,7 @@ _Json = dict[str, Any]
 
 GUARDS: Final = (
     *(LABELS, HELD_ROOM, TENANCY, FORGED, GRACE),
-    *(HELD_BINDINGS, HELD_NODE_NAMES, HELD_DEVICES),
+    *PARAMETRIC,
     *(DEVICES, SOURCES, VOLUMES),
     *(SIZES, BINDING_SIZES),
 )
@@ -35,7 +35,6 @@ def viewer_role() -> _Json:
                 "resources": [keys.TEAM_LEDGERS, keys.REPORTS],
                 "verbs": ["get", "list", "watch"],
             },
-            {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list"]},  # others may exclude some by a label
             _registered(["mutatingwebhookconfigurations"], [MUTATING_CONFIGURATION]),
             _registered(["validatingwebhookconfigurations"], [VALIDATING_CONFIGURATION]),
             _registered(["validatingadmissionpolicies", "validatingadmissionpolicybindings"], list(GUARDS)),

@@ -39,6 +39,9 @@ _NAMED: Final = {
 }
 """Fields of a spec that contain a name, and the kind of pseudonym; a request may name a subrequest after a slash."""
 
+_PUBLIC: Final = frozenset({"DeviceClass", "CustomResourceDefinition", "ConfigMap"})
+"""Kinds whose names say nothing of a cluster's users: a driver's, and those by which autoscalers are found."""
+
 _NUMBER_OR_WORD: Final = re.compile(r"[0-9.]*|true|false", re.IGNORECASE)
 
 
@@ -116,7 +119,7 @@ class Pseudonyms:
         metadata = dict(found.get("metadata") or {})
         made["metadata"] = metadata
         metadata["name"] = self._named(kind, str(metadata.get("name", "")))
-        if metadata.get("namespace"):
+        if metadata.get("namespace") and kind not in _PUBLIC:
             metadata["namespace"] = self.namespace(metadata["namespace"])
         if "uid" in metadata:
             metadata["uid"] = self.of("uid", metadata["uid"])
@@ -130,7 +133,7 @@ class Pseudonyms:
                 for each in metadata["ownerReferences"]
                 if isinstance(each, dict)
             ]
-        for part in ("spec", "status"):
+        for part in ("spec", "status") if kind != "CustomResourceDefinition" else ():
             if isinstance(found.get(part), Mapping):
                 made[part] = self._walk(found[part])
         return made
@@ -138,7 +141,7 @@ class Pseudonyms:
     def _named(self, kind: str, name: str) -> str:
         if kind == "Namespace":
             return self.namespace(name)
-        if kind == "DeviceClass":  # named after its driver, and in the policy
+        if kind in _PUBLIC:
             return name
         return self._class(name) if kind == "PriorityClass" else self.of(kind.lower(), name)
 

@@ -20,6 +20,7 @@ from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Resident
 from webhook.core.placement.rejecting_nodes import Rejection, Start
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
+from webhook.kube.nodes import autoscalers
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod import dra, dra_devices
@@ -60,7 +61,7 @@ class WorldFile:
     """The content of a file, without pods that use nothing (ended, or without GPUs and without a node).
 
     `waiting` are the pods that wait in line, `ended` those that asked for GPUs. `outcomes` are what kubelets did with
-    pods, ended ones included.
+    pods, ended ones included. `autoscaling` says which autoscalers the cluster has.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -72,6 +73,7 @@ class WorldFile:
     slices: list[tuple[str, Slice]] = field(default_factory=list)
     waiting: list[WaitingPod] = field(default_factory=list)
     outcomes: list[Rejection | Start] = field(default_factory=list)
+    autoscaling: list[autoscalers.Definition | autoscalers.Status] = field(default_factory=list)
     ended: list[EndedPod] = field(default_factory=list)
 
     @property
@@ -81,6 +83,7 @@ class WorldFile:
 
     def fill(self, world: World) -> None:
         """Add everything to a world: namespaces first, since pods are charged to the team of their namespace."""
+        world.autoscalers |= autoscalers.found_in(self.autoscaling)
         for namespace in self.namespaces:
             world.set_namespace(namespace)
         for priority_class in self.priority_classes:
@@ -127,6 +130,8 @@ _KINDS: Final = {
         ("ResourceClaim", keys.DEVICES_API, dra.ResourceClaim),
         ("ResourceClaimTemplate", keys.DEVICES_API, dra.ResourceClaimTemplate),
         ("ResourceSlice", keys.DEVICES_API, dra_devices.ResourceSlice),
+        ("CustomResourceDefinition", keys.EXTENSIONS_API, autoscalers.Definition),
+        ("ConfigMap", keys.CORE_API, autoscalers.Status),
     )
 }
 _head_decoder: Final = msgspec.json.Decoder(_Head)
@@ -152,6 +157,14 @@ class _Found:
                 world.namespaces.append(to_namespace(found))
             case objects.PriorityClass():
                 world.priority_classes.append(to_priority(found))
+            case autoscalers.Definition() | autoscalers.Status():
+                world.autoscaling.append(found)
+            case _:
+                self._keep_device(found)
+
+    def _keep_device(self, found: object) -> None:
+        world = self.world
+        match found:
             case dra_devices.DeviceClassObject():
                 world.device_classes.append(known_class(found))
             case dra.ResourceClaim():

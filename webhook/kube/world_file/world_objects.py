@@ -7,6 +7,7 @@ sources or foreign annotations; it contains labels, since selectors need them.
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from webhook.kube.nodes.autoscalers import UPDATED
 from webhook.kube.objects import keys
 from webhook.kube.pod.kubelet_outcomes import is_fault_of_node
 
@@ -127,6 +128,11 @@ SHAPES: Final[Mapping[str, Shape]] = {
         },
     },
     "ResourceClaimTemplate": {**_HEAD, "spec": {"spec": _CLAIM}},
+    "CustomResourceDefinition": {
+        **_HEAD,
+        "spec": {"group": _ALL, "scope": _ALL, "names": {"plural": _ALL, "kind": _ALL}},
+    },
+    "ConfigMap": _HEAD,
     "ResourceSlice": {
         **_HEAD,
         "spec": {
@@ -144,6 +150,7 @@ _READ_ANNOTATIONS: Final = frozenset(
     {
         *(keys.DECISION, *keys.LINE_ANNOTATIONS, keys.REQUIRES, keys.POOL),
         *(keys.MIRROR, keys.GPUSHARE_DEVICE, keys.RUN_TIME, keys.RUN_TIME_LIMIT),
+        UPDATED,
     }
 )
 

@@ -45,11 +45,21 @@ class Reviewed(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
+class MovesShown(msgspec.Struct, frozen=True):
+    """Moves of pods that would make room: the report of `fairgate defragment` as plain values, or why there is none."""
+
+    report: dict[str, Any] = {}
+    problem: str = ""
+
+
 class Answers(Protocol):
-    """Answers questions about the present world by the commands' own code. Both raise SnapshotError."""
+    """Answers questions about the present world by the commands' own code. All raise SnapshotError."""
 
     async def explain(self, namespace: str, name: str, readable: Readable) -> Explained | None:
         """Explain a pod from what may be read; None where that has none of this name."""
 
     async def review(self, manifest: bytes, readable: Readable, *, namespace: str, user: str) -> Reviewed:
         """Review manifests; those of namespaces that the viewer may not see are not judged."""
+
+    async def moves(self, readable: Readable) -> MovesShown:
+        """Return the moves that would make room for pods that wait; only for a viewer who sees all."""

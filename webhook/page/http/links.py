@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-VIEWS: Final = ("/", "/teams", "/line", "/decisions", "/search", "/review", "/explain")
+VIEWS: Final = ("/", "/teams", "/line", "/decisions", "/search", "/review", "/explain", "/moves")
 CHOICES: Final = ("team", "node", "group", "sort", "q", "kind", "page", "namespace", "name")
 """What a view's address may say: the team that is highlighted, grouping, filters, the page of a table, a pod."""
 

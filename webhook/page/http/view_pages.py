@@ -209,6 +209,12 @@ class ViewPages:
             return None
         return next((row for row in rows if (row.namespace, row.name) == (namespace, name)), None)
 
+    async def moves(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Show which moves of running pods would make room for pods that wait."""
+        with self._asking(viewer):
+            answer = await self._answers.moves(self._readable(viewer))
+        return self._html("moves.html", request, viewer, answer=answer)
+
     async def review_form(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Show the form of "Would this run?"."""
         return self._review(request, viewer, ("", "default", viewer.name), None)

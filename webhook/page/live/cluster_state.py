@@ -10,12 +10,14 @@ from typing import Final
 
 from webhook.core.explain.past import Past
 from webhook.core.explain.range_scores import RangeScores
+from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.names import NodeName
 from webhook.core.model.policy import Policy
 from webhook.core.model.text import natural_sort_key
 from webhook.core.world.world import World
 from webhook.kube.ledger.reports import SILENT_SECONDS, Report, evictor_leads, scores_of
-from webhook.page.live.kept_objects import KeptObjects
+from webhook.kube.nodes.autoscalers import objects_of
+from webhook.page.live.kept_objects import KeptObjects, path_of
 from webhook.page.views.decisions import DecisionLog, of_pod
 from webhook.page.views.gpu_map import MapRow, RowReader, encode
 from webhook.simulation.forecast.seen_runs import SeenRuns
@@ -110,6 +112,14 @@ class ClusterState:
         """Decide by another policy from now on."""
         self.world.set_policy(policy)
         self._reader = None
+        self.touch_all()
+
+    def note_autoscalers(self, found: frozenset[Autoscaler], now: float) -> None:
+        """Note which autoscalers the cluster has, for explanations as well: they read objects."""
+        for made in objects_of(Autoscaler, at=now):
+            self.reading.objects.remove(made["kind"], path_of(made))
+        for made in objects_of(found, at=now):
+            self.reading.objects.set(made)
         self.touch_all()
 
     def replace(self, reading: Reading) -> None:

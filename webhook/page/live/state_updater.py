@@ -8,6 +8,7 @@ from typing import Any, Final, NoReturn
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.watch.autoscalers import AutoscalerWatch
 from webhook.cluster.watch.feed import Feed
 from webhook.core.model.policy import Policy
 from webhook.page.live.cluster_state import ClusterState, Reading, is_fresh
@@ -60,7 +61,13 @@ class StateUpdater:
 
     async def _follow(self) -> None:
         """Watch everything; set `_is_forbidden` where that is not allowed."""
-        state, feed = self._state, Feed(self._connection, page_kinds(self._state))
+        state = self._state
+        autoscalers = AutoscalerWatch(
+            self._connection,
+            state.world,
+            note=lambda found: state.note_autoscalers(found.autoscalers, time.time()),
+        )
+        feed = Feed(self._connection, page_kinds(state), autoscalers=autoscalers)
         state.tick(int(time.time()))
         async with asyncio.TaskGroup() as group:
             group.create_task(feed.run())

@@ -90,14 +90,14 @@ class Leader:
         self._shadow_labels = shadow_labels
         self._bypasses = BypassReporter(context)
         self.rejections = RejectionReporter(context)
-        self._registration = RegistrationLoop(context, why_not_serving=why_not_serving)
-        self.queue = StartLoop(context)
-        self.starts = StartScorer(context, runs=runs)
+        self.registration = RegistrationLoop(context, why_not_serving=why_not_serving)
+        self.queue = StartLoop(context, clock=connection.unix_time)
+        self.starts = StartScorer(context, runs=runs, clock=connection.unix_time)
         self._world = world
         self._why_stale = why_stale
         self._logs = logs
         self._tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
-            "registration": self._registration.run,
+            "registration": self.registration.run,
             "usage": accounting.run,
             "labels": self._reconcile_on_change,
             "queue": self.queue.run,
@@ -134,11 +134,11 @@ class Leader:
 
     def is_registration_in_step(self) -> bool:
         """Return whether the webhook configurations match the policy; True on a replica that does not lead."""
-        return not self.lease.is_leading or self._registration.problem is None
+        return not self.lease.is_leading or self.registration.problem is None
 
     def registration_problem(self) -> str | None:
         """Return why the webhook configurations may not match the policy; None on a replica that does not lead."""
-        return self._registration.problem if self.lease.is_leading else None
+        return self.registration.problem if self.lease.is_leading else None
 
     async def _run_tasks(self) -> None:
         self._logs.event.info("leading", identity=self.lease.identity)

@@ -1,11 +1,14 @@
 """A task of the leader: updates existing webhook configurations and guards to match the policy."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.writes.registration_sync import SyncResult, sync_registration, why_unreachable
+from webhook.core.model.names import UNASSIGNED
+from webhook.core.model.text import plural
+from webhook.kube.registration.installation import unreviewed_namespaces
 from webhook.kube.registration.registration_sync import objects_from_policy
 from webhook.server.leader.leader_context import LeaderContext
 
@@ -38,6 +41,7 @@ class RegistrationLoop:
         self._is_open = False
         self._is_reached = False
         self._excluding: tuple[str, ...] = ()
+        self._narrowed: tuple[dict[str, Any], ...] = ()
         self._writes: dict[str, _Write] = {}
         self._paused: set[str] = set()
         self._connection = context.connection
@@ -50,6 +54,12 @@ class RegistrationLoop:
         while True:
             await self.sync()
             await asyncio.sleep(SYNC_OPEN_SECONDS if self._is_open else SYNC_SECONDS)
+
+    def unreviewed(self) -> Iterator[str]:
+        """Yield how many namespaces of each team others exclude from the webhooks."""
+        for team, names in unreviewed_namespaces(self._narrowed, self._world).items() if self._narrowed else ():
+            if team != UNASSIGNED:
+                yield f"{plural(len(names), 'namespace')} of team {team}"
 
     async def sync(self) -> None:
         """Sync once; a problem is logged once."""
@@ -99,6 +109,7 @@ class RegistrationLoop:
         if done.excluding != self._excluding:
             self._logs.event.warning("others exclude namespaces from the webhooks", labels=list(done.excluding))
             self._excluding = done.excluding
+        self._narrowed = done.narrowed
         now, paused = asyncio.get_running_loop().time(), {name: self._writes[name] for name in self._paused}
         before, self._writes = self._writes, paused
         for name, content in done.changed.items():

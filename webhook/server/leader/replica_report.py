@@ -7,9 +7,19 @@ from typing import Final
 
 from webhook import __version__
 from webhook.cluster.ledger.ledger import TeamState
+from webhook.cluster.watch.autoscalers import AutoscalerWatch
 from webhook.cluster.writes.lease import Lease
+from webhook.core.explain.autoscaling import PoolProblem, autoscaling_problems, autoscaling_text
 from webhook.core.model.names import TeamName
-from webhook.kube.ledger.reports import MAX_CERTIFICATE_CHARACTERS, MAX_NODES, MAX_TEAMS, ReplicaReport, shortened
+from webhook.core.world.world import World
+from webhook.kube.ledger.reports import (
+    MAX_CERTIFICATE_CHARACTERS,
+    MAX_NODES,
+    MAX_POOLS,
+    MAX_TEAMS,
+    ReplicaReport,
+    shortened,
+)
 from webhook.observe.process import Component
 from webhook.policy.watch import PolicyHolder
 from webhook.server.http.probes import Readiness
@@ -47,11 +57,15 @@ class ServerState:
     lag: LedgerLag
     rejecting: Callable[[], Iterable[str]]
     maintained: Callable[[], Iterable[str]]
+    unreviewed: Callable[[], Iterable[str]]
+    world: World
+    autoscalers: AutoscalerWatch
 
     def report(self, at: str) -> ReplicaReport:
         """Return the report as of now; `at` is the time of day."""
         policy, failing = self.holder.current, self.readiness.conditions().items()
         certificate, is_leading = self.certificate(), self.lease.is_leading
+        unfit = autoscaling_problems(self.world) if is_leading else ()
         return ReplicaReport(
             component=Component.SERVER,
             at=at,
@@ -67,8 +81,18 @@ class ServerState:
             behind=self.lag.behind(),
             rejecting=_listed(self.rejecting()) if is_leading else [],
             maintained=_listed(self.maintained()) if is_leading else [],
+            unreviewed=_listed(self.unreviewed()) if is_leading else [],
+            autoscaling=shortened(autoscaling_text(self.world)) if is_leading else "",
+            autoscaling_problems=[_shown(each) for each in unfit][:MAX_POOLS],
+            autoscaling_unsure=shortened(self.autoscalers.why_unsure) if is_leading else "",
         )
 
 
 def _listed(texts: Iterable[str]) -> list[str]:
     return [shortened(text) for text in islice(texts, MAX_NODES)]
+
+
+def _shown(problem: PoolProblem) -> str:
+    name = problem.pool.name
+    where = f"pools {name}: autoscaled" if name else "all nodes are one pool: autoscaled"
+    return shortened(f"{where} {problem.text}")

@@ -42,6 +42,7 @@ class RoomPublisher:
         pace: Pace = DEFAULT_PACE,
     ) -> None:
         self.writer = ReportWriter(connection, reports.ROOM)
+        self._unix_time = connection.unix_time
         self._world = world
         self._why_stale = why_stale
         self._pace = pace
@@ -64,7 +65,7 @@ class RoomPublisher:
         if not self._is_current:
             return
         now = asyncio.get_running_loop().time()
-        report = await self._look(reports.written_at(time.time()))
+        report = await self._look(reports.written_at(self._unix_time()))
         written = self._written
         is_same = written is not None and msgspec.structs.replace(written, at=report.at) == report
         if is_same and now - self._written_at < REPEAT_SECONDS:

@@ -1,6 +1,5 @@
 """Remembers how long the pods of the watch ran, for forecasts: each replica does, since any may lead next."""
 
-import time
 from collections.abc import Callable
 
 import msgspec
@@ -19,7 +18,7 @@ class RunLog:
         self,
         world: World,
         then: Callable[[str, msgspec.Struct | None, str], None],
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float],
     ) -> None:
         self.runs = SeenRuns()
         self._world = world

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final, NamedTuple, NoReturn
 
@@ -20,6 +19,7 @@ from webhook.core.starting.assumed_starts import AssumedStart, AssumedStarts, to
 from webhook.core.starting.awaited_room import FREE_SECONDS, AwaitedRoom
 from webhook.core.starting.charged_in_line import unfinished
 from webhook.core.world.waiting_pods import WaitingPod
+from webhook.kube.reclaim.holds import rfc3339
 from webhook.observe.logs import pod_fields
 from webhook.server.leader.gang_watch import GangWatch
 from webhook.server.leader.leader_context import LeaderContext
@@ -77,7 +77,7 @@ class StartLoop:
     A pass judges the line, and releases go on while the next one does: what they start is assumed in the world.
     """
 
-    def __init__(self, context: LeaderContext, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, context: LeaderContext, *, clock: Callable[[], float]) -> None:
         self.counts = QueueCounts()
         self._clock = clock
         self._context = context
@@ -304,7 +304,7 @@ class StartLoop:
                 waiting,
                 admit,
                 seen=self._world.waiting.get(waiting.uid),
-                now_text=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                now_text=rfc3339(int(self._clock())),
                 weights=self._world.policy.resources,
                 is_leading=self._context.is_leading,
             )

@@ -56,7 +56,7 @@ class _Open(NamedTuple):
 class StartScorer:
     """Forecasts and scores while `run` runs. `results` counts the ranges that this replica scored."""
 
-    def __init__(self, context: LeaderContext, *, runs: Iterable[Run], clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, context: LeaderContext, *, runs: Iterable[Run], clock: Callable[[], float]) -> None:
         self.results = NO_SCORE
         self.scores = RangeScores()
         self.writer = ReportWriter(context.connection, reports.STARTS)

@@ -1,7 +1,6 @@
 """What users see of pods that wait in line: Events, and the reason in their annotations."""
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -72,7 +71,7 @@ class WaitingReasons:
         self._written.clear()
         self._writing.clear()
         self._new.clear()
-        self._began = int(time.time())
+        self._began = int(self._context.connection.unix_time())
 
     def report(self, changed: Iterable[Uid]) -> None:
         """Write an Event for each pod that has come into the line, and waits."""

@@ -76,6 +76,7 @@ class Present:
     def world_of_its_own(self) -> World:
         """Return a new world with the same nodes, pods and line."""
         world, before = World(self.world.policy), self.world
+        world.autoscalers = before.autoscalers
         world.tick(self.now)
         for namespace in before.namespaces():
             world.set_namespace(namespace)

@@ -1,0 +1,151 @@
+"""Pods that may be moved: those that their controllers make again, and that nothing binds to their nodes.
+
+A pod is moved by its eviction; its replacement is created elsewhere. So what protects pods from reclaim protects them
+here as well, and a guaranteed pod moves only if its owner says so.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from webhook.core.admission.assessment import assess
+from webhook.core.defragment.usable_nodes import usable_nodes
+from webhook.core.model.amount import Units
+from webhook.core.model.names import NodeName, Uid
+from webhook.core.model.pod import CONTROLLER, Pod
+from webhook.core.model.tier import Tier
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.victim import GuardId, Victim
+from webhook.core.world.world import World
+
+
+class Stays(StrEnum):
+    """Why a pod on a node is not moved."""
+
+    UNDECIDED = "Undecided"
+    PLACED_ELSEWHERE = "PlacedElsewhere"
+    GUARANTEED = "Guaranteed"
+    NO_CONTROLLER = "NoController"
+    GANG = "Gang"
+    PROTECTED = "Protected"
+    ASKS_TO_STAY = "AsksToStay"
+    MINIMUM_RUNTIME = "MinimumRuntime"
+    DISRUPTION_BUDGET = "DisruptionBudget"
+    WORKLOAD_FAILS = "WorkloadFails"
+    VOLUMES = "Volumes"
+    CLAIMS = "Claims"
+    TOPOLOGY_RULES = "TopologyRules"
+    NO_OTHER_NODE = "NoOtherNode"
+
+
+WHY_IT_STAYS: Final = {
+    Stays.UNDECIDED: "Fairgate did not decide on it",
+    Stays.PLACED_ELSEWHERE: "a DaemonSet, a kubelet or another scheduler places it",
+    Stays.GUARANTEED: 'it is guaranteed, without annotation fairgate.dev/movable: "true"',
+    Stays.NO_CONTROLLER: "no controller would create it again",
+    Stays.GANG: "it is a member of a gang, which an eviction would break",
+    Stays.PROTECTED: "policy protects it from eviction",
+    Stays.ASKS_TO_STAY: "an annotation asks other programs not to evict it",
+    Stays.MINIMUM_RUNTIME: "its minimum runtime is not over",
+    Stays.DISRUPTION_BUDGET: "its PodDisruptionBudgets allow no eviction now",
+    Stays.WORKLOAD_FAILS: "its eviction would count as a failure of its workload",
+    Stays.VOLUMES: 'its volumes, claims or host ports may bind it to its node; annotation fairgate.dev/movable: "true" '
+    "says that they do not",
+    Stays.CLAIMS: "its devices are counted otherwise than it requests them",
+    Stays.TOPOLOGY_RULES: "it requires other pods near it, or away from it",
+    Stays.NO_OTHER_NODE: "no other open node of its GPU model may take it",
+}
+"""The same for people, of one pod."""
+
+
+class MovablePod(NamedTuple):
+    """A pod that may be moved: what its eviction costs, and the slots of the nodes where its replacement may go.
+
+    `workload` is its controller.
+    """
+
+    victim: Victim
+    where: int
+    workload: str
+    tier: Tier = Tier.PREEMPTIBLE
+
+    @property
+    def uid(self) -> Uid:
+        """Its UID."""
+        return self.victim.uid
+
+    @property
+    def node(self) -> NodeName:
+        """The node that it is on."""
+        return self.victim.node
+
+    @property
+    def guards(self) -> tuple[GuardId, ...]:
+        """The disruption budgets that its eviction counts against."""
+        return self.victim.guards
+
+    def lost_work(self, now: int) -> Units:
+        """Return what is done again after its eviction, in GPU units times seconds."""
+        return self.victim.demand.gpus * max(0, now - self.victim.saved_at)
+
+
+def movable_pod(
+    gpu_pod: ReclaimPod,
+    victim: Victim | None,
+    template: Callable[[], Pod | None],
+    world: World,
+    *,
+    now: int,
+    held: int = 0,
+) -> MovablePod | Stays:
+    """Return a pod on a node as one that may be moved, or why it stays.
+
+    `victim` is what its eviction would be, None where it must never be evicted. `template` gives the pod as its
+    controller would create it now, None where it cannot be read; it is called where nothing else keeps the pod. `held`
+    are the slots of nodes that are kept for others.
+    """
+    early = _stays(gpu_pod, victim, now=now)
+    if early is not None or victim is None:
+        return early or Stays.PROTECTED
+    made = template()
+    if made is None:
+        return Stays.UNDECIDED
+    if made.has_open_constraints and not gpu_pod.is_movable:
+        return Stays.VOLUMES
+    if made.has_required_topology:
+        return Stays.TOPOLOGY_RULES
+    return _placed_elsewhere(gpu_pod, victim, made, world, held)
+
+
+def _placed_elsewhere(
+    gpu_pod: ReclaimPod, victim: Victim, template: Pod, world: World, held: int
+) -> MovablePod | Stays:
+    assessed = assess(template, CONTROLLER, world)
+    if assessed.pod.demand != gpu_pod.demand or gpu_pod.demand.own is not None:
+        return Stays.CLAIMS
+    here = world.fleet.get(victim.node)
+    if here is None:
+        return Stays.NO_OTHER_NODE
+    alike = world.fleet.by_model().get((here.model, here.model_label), 0)
+    where = usable_nodes(assessed, world, held=held) & alike & ~world.fleet.bit(victim.node)
+    if not where:
+        return Stays.NO_OTHER_NODE
+    controller, tier = gpu_pod.controller, gpu_pod.pod.tier
+    return MovablePod(victim, where, "" if controller is None else controller.uid, tier or Tier.PREEMPTIBLE)
+
+
+def _stays(gpu_pod: ReclaimPod, victim: Victim | None, *, now: int) -> Stays | None:
+    """Return the first reason why a pod stays that needs no look at its template and at nodes."""
+    pod = gpu_pod.pod
+    reasons = (
+        (Stays.UNDECIDED, pod.tier is None),
+        (Stays.PLACED_ELSEWHERE, not pod.is_managed),
+        (Stays.GUARANTEED, pod.tier is Tier.GUARANTEED and not gpu_pod.is_movable),
+        (Stays.NO_CONTROLLER, gpu_pod.controller is None),
+        (Stays.GANG, gpu_pod.gang is not None),
+        (Stays.PROTECTED, victim is None),
+        (Stays.ASKS_TO_STAY, gpu_pod.asks_to_stay and not gpu_pod.is_movable),
+        (Stays.MINIMUM_RUNTIME, victim is not None and victim.until > now),
+        (Stays.WORKLOAD_FAILS, victim is not None and victim.is_counted),
+    )
+    return next((why for why, holds in reasons if holds), None)
