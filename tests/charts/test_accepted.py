@@ -31,8 +31,11 @@ def test_everything_rendered_is_accepted(strict):
             for found in render("-f", values, *WITH_UNINSTALL, with_hooks=True)
             if found["kind"] not in OPERATOR_KINDS
         ]
-        apply = ("apply", "--server-side", "--dry-run=server", "-n", NAMESPACE, "-f", "-")
-        said = strict.kubectl(*apply, stdin=manifest(made))
+        apply = ("apply", "--server-side", "--dry-run=server", "-f", "-")
+        elsewhere = [found for found in made if found["metadata"].get("namespace", NAMESPACE) != NAMESPACE]
+        of_release = [found for found in made if found not in elsewhere]
+        said = strict.kubectl(*apply, "-n", NAMESPACE, stdin=manifest(of_release))
+        said += strict.kubectl(*apply, stdin=manifest(elsewhere)) if elsewhere else ""
         assert said.count("serverside-applied") == len(made), values.name
         for found in kinds(made, "Deployment", "StatefulSet", "Job"):
             claims = [claim["metadata"]["name"] for claim in found["spec"].get("volumeClaimTemplates", ())]

@@ -45,10 +45,14 @@ def test_every_value_is_in_the_schema_and_described():
             assert f"`{name}" in described
 
 
+PAGES = ("operations", "evictor", "autoscalers")
+"""The pages that list rights."""
+
+
 @pytest.mark.cluster
 @pytest.mark.usefixtures("helm_binary")
 def test_the_documentation_lists_exactly_the_rights_that_the_chart_grants():
-    texts = [block.text for page in ("operations", "evictor") for block in blocks(ROOT / "docs" / f"{page}.md")]
+    texts = [block.text for page in PAGES for block in blocks(ROOT / "docs" / f"{page}.md")]
     documents = [found for text in texts if "name: fairgate-" in text for found in yaml.safe_load_all(text)]
     # Without the definition of ledgers in the chart the server makes it.
     rendered = kinds(render("--set", "crds.enabled=false"), "Role", "ClusterRole")

@@ -128,13 +128,15 @@ def test_the_rights_in_the_docs_are_enough_and_its_own_service_account_needs_no_
     cluster = start_control_plane()
     make_nodes(cluster, 3)
     make_namespace(cluster, "fairgate-system")
-    rules = [block.text for block in blocks(ROOT / "docs" / "operations.md") if "rbac.authorization" in block.text]
+    found = [block.text for page in ("operations", "autoscalers") for block in blocks(ROOT / "docs" / f"{page}.md")]
+    rules = [text for text in found if "rbac.authorization" in text]
     cluster.kubectl("apply", "-f", "-", stdin="---\n".join(rules))
     cluster.kubectl("create", "serviceaccount", "fairgate", "-n", "fairgate-system")
     account = "--serviceaccount=fairgate-system:fairgate"
     for name in ("fairgate-server", "fairgate-registration"):
         cluster.kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", account)
-    cluster.kubectl("create", "rolebinding", "fairgate", "--role=fairgate-server", account, "-n", "fairgate-system")
+    for role, namespace in (("fairgate-server", "fairgate-system"), ("fairgate-autoscaler", "kube-system")):
+        cluster.kubectl("create", "rolebinding", role, f"--role={role}", account, "-n", namespace)
     credentials = cluster.service_account_kubeconfig("fairgate-system", "fairgate")
     with serve_fairgate(cluster, limit_a=40, kubeconfig=credentials) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("k", gpus=10, **SIZE))
