@@ -3,13 +3,14 @@
 The harness is `test/integration/scheduler_perf` of Kubernetes 1.37: API server and scheduler in one process, etcd
 beside it, nodes and pods from templates, throughput in samples of one second. Two cases:
 `extended`  upstream's SchedulingWithExtendedResource: node i offers one `foo.com/bar-i`, pod i asks for it;
-`gpus`      nodes of eight GPUs; pods ask for 1, 1, 2, 4 or 8, each in its turn.
-Encodings: `stock` (no patch), `require` (one node), `auto` (the best few nodes, what Fairgate does unless told
-otherwise), `prefer`; `-batched` is the same with a scheduler that has no default topology spread constraints, without
-which opportunistic batching (KEP 5598) takes no pod. Encodings take turns, each run is a process of its own, and
-another begins in each round. Prints a Markdown table: medians over the rounds, with the range. The harness is built
-from its Go module the first time: about 10 minutes on two cores. Run it from the repository's root:
-`python -m benchmarks.scheduler_perf --nodes 5000 --pods 5000`.
+`gpus`      nodes of eight GPUs; pods ask for 1, 1, 2, 4 or 8, in bursts of 16 equal ones.
+Encodings of the choice of a node: `stock`, no patch; the placement modes `require` (one node), `auto` (the best few,
+what Fairgate writes unless told otherwise) and `prefer`; and those of node_encodings.py, which Fairgate does not write.
+Schedulers: `default`; `unbatched`, without the feature gate OpportunisticBatching; `batched`, without default topology
+spread constraints and with one signature for each burst, else opportunistic batching (KEP 5598) takes no pod.
+All take turns, each run is a process of its own, and another begins in each round. Prints a Markdown table: medians
+over the rounds, with the range. The harness is built from its Go module the first time: about 10 minutes on two cores.
+Run it from the repository's root: `python -m benchmarks.scheduler_perf --nodes 5000 --pods 5000`.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.node_encodings import BURST, ENCODINGS
 from benchmarks.turns import in_turn
 from tests.blackbox.api import patched as stored_as
 from tests.blackbox.in_process import InProcess
@@ -31,7 +34,6 @@ from tests.builders import Json, node, pod, review
 from tests.control_plane import build
 from tests.control_plane.versions import ETCD, SCHEDULER_PERF
 
-GPU = "nvidia.com/gpu"
 GPUS_OF_POD = (1, 1, 2, 4, 8)
 PLENTY = 1_000_000
 
@@ -46,26 +48,22 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoding:
-    """How pods name nodes, and whether the scheduler is set up so that it can batch."""
-
-    mode: str | None = None
-    can_batch: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Reading:
-    """Scheduled pods a second, and the milliseconds of an attempt."""
+    """Scheduled pods a second, and milliseconds: an attempt with its binding, and the choice of its node alone."""
 
     per_second: float
     attempt_ms: float
+    choice_ms: float
 
 
-ENCODINGS: Mapping[str, Encoding] = {
-    f"{mode or 'stock'}{'-batched' if can_batch else ''}": Encoding(mode, can_batch)
-    for can_batch in (False, True)
-    for mode in (None, "require", "auto", "prefer")
-}
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """Feature gates, configuration, and how many pods one after the other have the same signature."""
+
+    gates: Mapping[str, bool]
+    config: Json | None = None
+    equal: int = 1
+
 
 WITHOUT_SPREADING: Json = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -78,6 +76,18 @@ WITHOUT_SPREADING: Json = {
             ],
         }
     ],
+}
+
+
+SCHEDULERS: Mapping[str, Scheduler] = {
+    "default": Scheduler({}),
+    "unbatched": Scheduler({"OpportunisticBatching": False}),
+    "batched": Scheduler({"OpportunisticBatching": True}, WITHOUT_SPREADING, equal=BURST),
+}
+
+METRICS: Json = {
+    "scheduler_scheduling_attempt_duration_seconds": [{"label": "result", "values": ["scheduled"]}],
+    "scheduler_scheduling_algorithm_duration_seconds": None,
 }
 
 
@@ -100,7 +110,7 @@ def extended(nodes: int, pods: int) -> Case:
 def gpus(nodes: int, pods: int) -> Case:
     """Return a cluster of nodes of eight GPUs."""
     made = [node(f"node-{i:05}", gpus=8, cpu="96", memory="768Gi") for i in range(nodes)]
-    wanted = [GPUS_OF_POD[i % len(GPUS_OF_POD)] for i in range(pods)]
+    wanted = [GPUS_OF_POD[i // BURST % len(GPUS_OF_POD)] for i in range(pods)]
     return Case(made, [pod(name=f"pod-{i:05}", gpus=count) for i, count in enumerate(wanted)])
 
 
@@ -136,14 +146,14 @@ def _admitted(webhook: InProcess, created: Json, *, uid: str) -> Json:
     return stored
 
 
-def measure(case: Case, pods: Sequence[Json], *, can_batch: bool) -> Reading:
+def measure(case: Case, pods: Sequence[Json], scheduler: Scheduler) -> Reading:
     """Run the harness once, with objects that are written out: its templates only pick the next one of a list."""
     with tempfile.TemporaryDirectory(prefix="fairgate-scheduler-perf-") as name:
         folder = Path(name)
         for template, objects in (("node", "nodes"), ("pod", "pods")):
             (folder / f"{template}.yaml").write_text(f"{{{{index .{objects} .Index}}}}\n")
-        (folder / "scheduler.yaml").write_text(json.dumps(WITHOUT_SPREADING))
-        (folder / "cases.yaml").write_text(json.dumps([harness_case(case, pods, folder, can_batch=can_batch)]))
+        (folder / "scheduler.yaml").write_text(json.dumps(scheduler.config))
+        (folder / "cases.yaml").write_text(json.dumps([harness_case(case, pods, scheduler, folder)]))
         output = folder / "output"
         with output.open("w") as log:
             done = subprocess.run(_command(folder), env=_environment(), stdout=log, stderr=log, cwd=folder, check=False)
@@ -153,14 +163,21 @@ def measure(case: Case, pods: Sequence[Json], *, can_batch: bool) -> Reading:
         return read(json.loads(items.read_text())["dataItems"])
 
 
-def harness_case(case: Case, pods: Sequence[Json], folder: Path, *, can_batch: bool) -> Json:
+def harness_case(case: Case, pods: Sequence[Json], scheduler: Scheduler, folder: Path) -> Json:
     """Return the case as the harness reads it: one workload whose templates each pick the next of all objects."""
     texts = {"nodes": [json.dumps(each) for each in case.nodes], "pods": [json.dumps(each) for each in pods]}
     nodes = {"opcode": "createNodes", "count": len(case.nodes), "nodeTemplatePath": f"{folder}/node.yaml"}
-    created = {"opcode": "createPods", "count": len(pods), "podTemplatePath": f"{folder}/pod.yaml"}
+    created = {
+        "opcode": "createPods",
+        "count": len(pods),
+        "podTemplatePath": f"{folder}/pod.yaml",
+        "signatureBatchSize": scheduler.equal,
+    }
     return {
         "name": "Fairgate",
-        **({"schedulerConfigPath": f"{folder}/scheduler.yaml"} if can_batch else {}),
+        "featureGates": {**scheduler.gates},
+        "metricsCollectorConfig": {"metrics": METRICS},
+        **({"schedulerConfigPath": f"{folder}/scheduler.yaml"} if scheduler.config else {}),
         "workloadTemplate": [
             nodes | {"templateParams": {"nodes": texts["nodes"]}},
             created | {"namespace": "vision", "collectMetrics": True, "templateParams": {"pods": texts["pods"]}},
@@ -192,44 +209,50 @@ def _environment() -> dict[str, str]:
 
 def read(items: Sequence[Mapping[str, Any]]) -> Reading:
     """Return what the harness measured."""
-    by_metric = {item["labels"]["Metric"]: item["data"]["Average"] for item in items if _is_overall(item["labels"])}
-    return Reading(by_metric["SchedulingThroughput"], by_metric["scheduler_scheduling_attempt_duration_seconds"])
-
-
-def _is_overall(labels: Mapping[str, str]) -> bool:
-    return labels.get("result", "scheduled") == "scheduled"
+    averages = {item["labels"]["Metric"]: item["data"].get("Average") for item in items if "Metric" in item["labels"]}
+    return Reading(*(averages[name] for name in ("SchedulingThroughput", *METRICS)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=[*CASES])
-    parser.add_argument("--encodings", nargs="+", choices=ENCODINGS, default=[*ENCODINGS])
+    parser.add_argument("--encodings", nargs="+", choices=ENCODINGS, default=["stock", "require", "auto", "prefer"])
+    parser.add_argument("--schedulers", nargs="+", choices=SCHEDULERS, default=["default"])
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=5000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     build.ensure([ETCD, SCHEDULER_PERF])
-    print("| case | encoding | pods/s | beside stock | ms an attempt |\n| --- | --- | --- | --- | --- |")
+    print("| case | encoding, scheduler | pods/s | beside stock | ms an attempt | ms a choice |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    variants = [(encoding, scheduler) for scheduler in options.schedulers for encoding in options.encodings]
     for name in options.cases:
         case = CASES[name](options.nodes, options.pods)
-        readings: dict[str, list[Reading]] = defaultdict(list)
         with tempfile.TemporaryDirectory() as folder:
-            pods = {mode: patched(case, mode, Path(folder)) for mode in {ENCODINGS[e].mode for e in options.encodings}}
-        for encoding in in_turn(options.encodings, options.rounds):
-            how = ENCODINGS[encoding]
-            readings[encoding].append(measure(case, pods[how.mode], can_batch=how.can_batch))
-        show(name, readings, order=options.encodings)
+            modes = {ENCODINGS[encoding].mode for encoding in options.encodings}
+            by_mode = {mode: patched(case, mode, Path(folder)) for mode in modes}
+        readings: dict[tuple[str, str], list[Reading]] = defaultdict(list)
+        for encoding, scheduler in in_turn(variants, options.rounds):
+            made = ENCODINGS[encoding]
+            reading = measure(case, made.encode(by_mode[made.mode]), SCHEDULERS[scheduler])
+            readings[encoding, scheduler].append(reading)
+            print(name, encoding, scheduler, reading, file=sys.stderr, flush=True)
+        for variant in variants:
+            print(row(name, variant, readings), flush=True)
 
 
-def show(case: str, readings: Mapping[str, Sequence[Reading]], *, order: Sequence[str]) -> None:
-    """Print the rows of one case."""
-    rates = {encoding: statistics.median(each.per_second for each in readings[encoding]) for encoding in order}
-    for encoding in order:
-        of = readings[encoding]
-        low, high = min(each.per_second for each in of), max(each.per_second for each in of)
-        beside = f"{rates[encoding] / rates['stock']:.2f}" if "stock" in rates else ""
-        attempt = statistics.median(each.attempt_ms for each in of)
-        print(f"| {case} | {encoding} | {rates[encoding]:.0f} ({low:.0f} to {high:.0f}) | {beside} | {attempt:.2f} |")
+def row(case: str, variant: tuple[str, str], readings: Mapping[tuple[str, str], Sequence[Reading]]) -> str:
+    """Return a row of the table, beside stock pods and the same scheduler if those were measured."""
+    encoding, scheduler = variant
+    rates = [each.per_second for each in readings[variant]]
+    stock = [each.per_second for each in readings.get(("stock", scheduler), ())]
+    beside = f"{statistics.median(rates) / statistics.median(stock):.2f}" if stock else ""
+    attempt, choice = (
+        statistics.median(ms)
+        for ms in zip(*((each.attempt_ms, each.choice_ms) for each in readings[variant]), strict=True)
+    )
+    spread = f"{statistics.median(rates):.0f} ({min(rates):.0f} to {max(rates):.0f})"
+    return f"| {case} | {encoding}, {scheduler} | {spread} | {beside} | {attempt:.2f} | {choice:.2f} |"
 
 
 if __name__ == "__main__":
