@@ -9,20 +9,22 @@ what Fairgate writes unless told otherwise) and `prefer`; and those of node_enco
 Schedulers: `default`; `unbatched`, without the feature gate OpportunisticBatching; `batched`, without default topology
 spread constraints and with one signature for each burst, else opportunistic batching (KEP 5598) takes no pod.
 All take turns, each run is a process of its own, and another begins in each round. Prints a Markdown table: medians
-over the rounds, with the range. The harness is built from its Go module the first time: about 10 minutes on two cores.
-Run it from the repository's root: `python -m benchmarks.scheduler_perf --nodes 5000 --pods 5000`.
+over the rounds, with the range; CPU is that of a profile of the harness. The harness is built from its Go module the
+first time: about 10 minutes on two cores. Run it from the repository's root:
+`python -m benchmarks.scheduler_perf --nodes 5000 --pods 5000`.
 """
 
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +34,13 @@ from tests.blackbox.api import patched as stored_as
 from tests.blackbox.in_process import InProcess
 from tests.builders import Json, node, pod, review
 from tests.control_plane import build
+from tests.control_plane.assets import GOMOD, cache_root
+from tests.control_plane.toolchain import find_go
 from tests.control_plane.versions import ETCD, SCHEDULER_PERF
 
 GPUS_OF_POD = (1, 1, 2, 4, 8)
 PLENTY = 1_000_000
+SCHEDULER_CODE = "k8s.io/kubernetes/pkg/scheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +54,16 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Scheduled pods a second, and milliseconds: an attempt with its binding, and the choice of its node alone."""
+    """Scheduled pods a second, the milliseconds in which a node was chosen, and CPU milliseconds a pod.
+
+    `scheduler_cpu` is that of all that runs below a function of kube-scheduler, `cpu` that of the whole process: API
+    server, scheduler and the harness, which makes the pods.
+    """
 
     per_second: float
-    attempt_ms: float
     choice_ms: float
+    scheduler_cpu: float
+    cpu: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +95,7 @@ SCHEDULERS: Mapping[str, Scheduler] = {
     "batched": Scheduler({"OpportunisticBatching": True}, WITHOUT_SPREADING, equal=BURST),
 }
 
-METRICS: Json = {
-    "scheduler_scheduling_attempt_duration_seconds": [{"label": "result", "values": ["scheduled"]}],
-    "scheduler_scheduling_algorithm_duration_seconds": None,
-}
+CHOICE = "scheduler_scheduling_algorithm_duration_seconds"
 
 
 def extended(nodes: int, pods: int) -> Case:
@@ -156,11 +163,14 @@ def measure(case: Case, pods: Sequence[Json], scheduler: Scheduler) -> Reading:
         (folder / "cases.yaml").write_text(json.dumps([harness_case(case, pods, scheduler, folder)]))
         output = folder / "output"
         with output.open("w") as log:
-            done = subprocess.run(_command(folder), env=_environment(), stdout=log, stderr=log, cwd=folder, check=False)
-        (items,) = [*folder.glob("BenchmarkPerfScheduling_*.json")] or [None]
-        if done.returncode or items is None:
+            done = subprocess.run(
+                _command(folder), env=_environment(folder), stdout=log, stderr=log, cwd=folder, check=False
+            )
+        if done.returncode:
             raise SystemExit(f"scheduler_perf ended with {done.returncode}:\n{output.read_text()[-4000:]}")
-        return read(json.loads(items.read_text())["dataItems"])
+        (items,), (profile,) = folder.glob("BenchmarkPerfScheduling_*.json"), folder.glob("*-cpu.prof")
+        used = [samples_seconds(top(profile, focus)) * 1000 / len(pods) for focus in (SCHEDULER_CODE, ".")]
+        return Reading(*read(json.loads(items.read_text())["dataItems"]), *used)
 
 
 def harness_case(case: Case, pods: Sequence[Json], scheduler: Scheduler, folder: Path) -> Json:
@@ -176,7 +186,7 @@ def harness_case(case: Case, pods: Sequence[Json], scheduler: Scheduler, folder:
     return {
         "name": "Fairgate",
         "featureGates": {**scheduler.gates},
-        "metricsCollectorConfig": {"metrics": METRICS},
+        "metricsCollectorConfig": {"metrics": {CHOICE: None}},
         **({"schedulerConfigPath": f"{folder}/scheduler.yaml"} if scheduler.config else {}),
         "workloadTemplate": [
             nodes | {"templateParams": {"nodes": texts["nodes"]}},
@@ -192,6 +202,7 @@ def _command(folder: Path) -> list[str]:
         "-test.bench=.",
         "-test.benchtime=1x",
         "-test.timeout=1h",
+        "-perf-cpuprofile",
         "-perf-scheduling-label-filter=",
     )
     return [
@@ -202,15 +213,43 @@ def _command(folder: Path) -> list[str]:
     ]
 
 
-def _environment() -> dict[str, str]:
+def _environment(folder: Path) -> dict[str, str]:
+    """Return variables with etcd on the path, and with the folder in which the API server puts its certificate.
+
+    The harness finds that folder by the path of its own source, which a build with -trimpath does not have whole.
+    """
+    source = f"k8s.io/kubernetes@v{SCHEDULER_PERF.version}/cmd/kube-apiserver/app/testing"
+    (folder / source / "testdata").mkdir(parents=True)
     etcd = build.binary_path(ETCD, "etcd").parent
-    return {**os.environ, "PATH": f"{etcd}:{os.environ['PATH']}", "KUBE_CACHE_MUTATION_DETECTOR": "false"}
+    return {
+        **os.environ,
+        "PATH": f"{etcd}:{os.environ['PATH']}",
+        "TEST_SRCDIR": str(folder.parent),
+        "TEST_WORKSPACE": folder.name,
+        "KUBE_CACHE_MUTATION_DETECTOR": "false",
+    }
 
 
-def read(items: Sequence[Mapping[str, Any]]) -> Reading:
-    """Return what the harness measured."""
+def read(items: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return what the harness measured: pods a second, and the milliseconds in which a node was chosen."""
     averages = {item["labels"]["Metric"]: item["data"].get("Average") for item in items if "Metric" in item["labels"]}
-    return Reading(*(averages[name] for name in ("SchedulingThroughput", *METRICS)))
+    return [averages[name] for name in ("SchedulingThroughput", CHOICE)]
+
+
+def top(profile: Path, focus: str) -> str:
+    """Return pprof's list of the functions of samples in whose stack a function matches."""
+    go = find_go(cache_root(), say=build.say_on_stderr)
+    options = [f"-focus={focus}", "-nodefraction=0", "-nodecount=1000000"]
+    command: list[str | Path] = [go, "tool", "pprof", "-top", *options, profile]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=GOMOD / SCHEDULER_PERF.name).stdout
+
+
+def samples_seconds(listed: str) -> float:
+    """Return the CPU seconds that a list of pprof accounts for."""
+    found = re.search(r"nodes accounting for ([\d.]+)(ms|s|mins|hrs)?,", listed)
+    if found is None:
+        raise SystemExit(f"pprof's list has no sum:\n{listed[:500]}")
+    return float(found[1]) * {None: 0, "ms": 0.001, "s": 1, "mins": 60, "hrs": 3600}[found[2]]
 
 
 def main() -> None:
@@ -223,8 +262,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     build.ensure([ETCD, SCHEDULER_PERF])
-    print("| case | encoding, scheduler | pods/s | beside stock | ms an attempt | ms a choice |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    print("| case | encoding, scheduler | pods/s | beside stock | ms a choice | scheduler's CPU, ms | all CPU, ms |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
     variants = [(encoding, scheduler) for scheduler in options.schedulers for encoding in options.encodings]
     for name in options.cases:
         case = CASES[name](options.nodes, options.pods)
@@ -247,12 +286,11 @@ def row(case: str, variant: tuple[str, str], readings: Mapping[tuple[str, str], 
     rates = [each.per_second for each in readings[variant]]
     stock = [each.per_second for each in readings.get(("stock", scheduler), ())]
     beside = f"{statistics.median(rates) / statistics.median(stock):.2f}" if stock else ""
-    attempt, choice = (
-        statistics.median(ms)
-        for ms in zip(*((each.attempt_ms, each.choice_ms) for each in readings[variant]), strict=True)
-    )
     spread = f"{statistics.median(rates):.0f} ({min(rates):.0f} to {max(rates):.0f})"
-    return f"| {case} | {encoding}, {scheduler} | {spread} | {beside} | {attempt:.2f} | {choice:.2f} |"
+    rest = [statistics.median(values) for values in zip(*map(astuple, readings[variant]), strict=True)][1:]
+    return (
+        f"| {case} | {encoding}, {scheduler} | {spread} | {beside} | {' | '.join(f'{value:.2f}' for value in rest)} |"
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks.node_encodings import BURST, ENCODINGS
-from benchmarks.scheduler_perf import CASES, SCHEDULERS, Reading, harness_case, patched, read, row
+from benchmarks.scheduler_perf import CASES, SCHEDULERS, Reading, harness_case, patched, read, row, samples_seconds
 from webhook.kube.objects.keys import TIER
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -84,18 +84,28 @@ def item(metric, average, **labels):
 def test_what_the_harness_measured_is_read():
     items = [
         item("SchedulingThroughput", 181.5),
-        item("scheduler_scheduling_attempt_duration_seconds", 4.5, result="scheduled"),
         item("scheduler_scheduling_algorithm_duration_seconds", 3.5),
         item("SchedulingDuration", None),
     ]
-    assert read(items) == Reading(per_second=181.5, attempt_ms=4.5, choice_ms=3.5)
+    assert read(items) == [181.5, 3.5]
+
+
+@pytest.mark.parametrize(
+    ("words", "want"), [("1.84s, 19.7% of 9.34s total", 1.84), ("40ms, 1% of 4s total", 0.04), ("0, 0% of 0 total", 0)]
+)
+def test_seconds_of_a_profile_are_those_of_the_functions_in_focus(words, want):
+    assert samples_seconds(f"Type: cpu\nShowing nodes accounting for {words}\n") == pytest.approx(want)
+
+
+def test_a_profile_without_a_sum_is_an_error():
+    with pytest.raises(SystemExit, match="no sum"):
+        samples_seconds("main.go: file not found")
 
 
 def test_a_row_has_the_median_its_range_and_the_ratio_to_stock_with_the_same_scheduler():
     def readings(*rates):
-        return [Reading(rate, attempt_ms=2.0, choice_ms=1.0) for rate in rates]
+        return [Reading(rate, choice_ms=2.0, scheduler_cpu=0.5, cpu=4) for rate in rates]
 
     measured = {("stock", "default"): readings(90, 100, 130), ("auto", "default"): readings(250, 310, 240)}
-    assert row("gpus", ("auto", "default"), measured) == (
-        "| gpus | auto, default | 250 (240 to 310) | 2.50 | 2.00 | 1.00 |"
-    )
+    want = "| gpus | auto, default | 250 (240 to 310) | 2.50 | 2.00 | 0.50 | 4.00 |"
+    assert row("gpus", ("auto", "default"), measured) == want
