@@ -7,10 +7,11 @@ Nodes of 8 GPUs, all of them borrowed by one team; then another team requests GP
 `job`     the same where all borrowed GPUs belong to one Job, which survives its evictions;
 `free`    the same without borrowed GPUs: the time of everything but the reclaim;
 `gang`    one Job of as many pods, which are a gang;
+`hero`    a Job of pods of 8 GPUs, a gang that asks for one of two zones and for all GPUs there, as KAI-Scheduler's;
 `seed`    8 GPUs on one node of 10, where all 40 GPUs of four nodes are borrowed by pods of one GPU, or of five.
 Fake pods end at once, so these times contain no grace period. Run it from the repository's root:
 `python benchmarks/reclaim.py`; docs/benchmarks.md used `--nodes 50 --pods 200`, and
-`--works one gang jobs --nodes 500 --pods 4000 --gang 512`, and `--works whole --nodes 128`.
+`--works one gang jobs --nodes 500 --pods 4000 --gang 512`, `--works whole --nodes 128`, and `--works hero --nodes 512`.
 """
 
 import argparse
@@ -31,12 +32,13 @@ from tests.control_plane import build
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import job, pod
 from tests.control_plane.versions import CONTROL_PLANE
-from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_for
+from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_nodes, wait_for
 from tests.scenarios.evictor import Evictor, alive, evictor, held_nodes
 from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
 
 SMALL = {"cpu": "100m", "memory": "1Gi"}
 HEAD = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
+ZONE = "topology.kubernetes.io/zone"
 QUEUE = "defaults: {onNoRoom: queue}\nqueue: {depth: 100000}\n"
 
 
@@ -119,6 +121,12 @@ def gang(there: Borrowed, count: int) -> dict[str, Any]:
     return _submit(there, "gang", [job("asks", pods=count, labels=labels, gpus=1, **SMALL)], count)
 
 
+def hero(there: Borrowed, count: int) -> dict[str, Any]:
+    """Create one Job whose pods of 8 GPUs take all of one zone."""
+    body = job("asks", pods=count, annotations={"fairgate.dev/topology": f"required={ZONE}"}, gpus=8, **SMALL)
+    return _submit(there, "hero", [body], count)
+
+
 def _submit(there: Borrowed, work: str, bodies: list[dict[str, Any]], count: int) -> dict[str, Any]:
     space = there.fairgate.team_b
     with cpu_of(there.cluster, lambda name: name == there.evictor.name) as used:
@@ -126,6 +134,9 @@ def _submit(there: Borrowed, work: str, bodies: list[dict[str, Any]], count: int
         asyncio.run(_create(there.cluster, f"/apis/batch/v1/namespaces/{space}/jobs", bodies))
         ended = wait_bound(there.cluster, [space], count, timeout=900)
         found = report(there, work, pods=count, seconds=ended - began, cpu=used())
+    names = {each["spec"]["nodeName"].rpartition("-")[0] for each in list_pods(there.cluster, space)}
+    if work == "hero" and len(names) > 1:
+        raise SystemExit(f"the gang that asks for one zone is in {', '.join(sorted(names))}")
     delete_all(there.cluster, f"/apis/batch/v1/namespaces/{space}/jobs", {"propagationPolicy": "Background"})
     return found
 
@@ -157,9 +168,15 @@ def measure(cluster: ControlPlane, options: argparse.Namespace) -> Iterator[dict
         "job": lambda there: [jobs(there, options.pods, name="job")],
         "free": lambda there: [jobs(there, options.pods, name="free")],
         "gang": lambda there: [gang(there, options.gang or options.pods)],
+        "hero": lambda there: [hero(there, options.nodes // 2)],
     }
     if set(works) & set(options.works):
-        nodes = make_nodes(cluster, options.nodes, gpus=8, timeout=900)
+        half = options.nodes // 2
+        nodes = [
+            name
+            for zone, count in (("east", options.nodes - half), ("west", half))
+            for name in make_nodes(cluster, count, prefix=zone, gpus=8, labels={ZONE: zone}, timeout=900)
+        ]
         for name in (work for work in options.works if work in works):
             borrowed = 0 if name == "free" else full
             with filled(cluster, borrowed=borrowed, is_job=name == "job", has_queue=options.queue) as there:
