@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -84,16 +85,22 @@ def filled(
         clear(cluster, [fairgate.team_a, fairgate.team_b])
 
 
-def report(there: Borrowed, work: str, *, pods: int, seconds: float, cpu: float) -> dict[str, Any]:
-    """Return the result of a scenario."""
+def report(there: Borrowed, work: str, *, pods: int, seconds: float, cpu: float, since: float) -> dict[str, Any]:
+    """Return the result of a scenario that began at the time `since`."""
     evicted = there.evictor.said("evicted")
     first = [line["seconds"] for line in there.evictor.said("placed")]
+    after = {
+        event: [datetime.fromisoformat(line["time"]).timestamp() - since for line in there.evictor.said(event)]
+        for event in ("plan", "evicted")
+    }
     return {
         "work": work,
         "pods": pods,
         "seconds": round(seconds, 2),
         "victims": there.borrowed - len(alive(there.cluster, there.fairgate.team_a)),
         "evictions": len(evicted),
+        "planned_after": round(min(after["plan"], default=0.0), 2),
+        "evicted_after": round(max(after["evicted"], default=0.0), 2),
         "plan_to_bound_max": round(max(first, default=0.0), 2),
         "evictor_cpu_seconds": round(cpu, 2),
     }
@@ -102,11 +109,11 @@ def report(there: Borrowed, work: str, *, pods: int, seconds: float, cpu: float)
 def one(there: Borrowed, work: str, *, gpus: int = 1) -> dict[str, Any]:
     """Create one pod."""
     with cpu_of(there.cluster, lambda name: name == there.evictor.name) as used:
-        began = time.perf_counter()
+        since, began = time.time(), time.perf_counter()
         create_pod(there.cluster, there.fairgate.team_b, pod("asks", gpus=gpus, **SMALL))
         while not get_pod(there.cluster, there.fairgate.team_b, "asks")["spec"].get("nodeName"):
             time.sleep(0.01)
-        return report(there, work, pods=1, seconds=time.perf_counter() - began, cpu=used())
+        return report(there, work, pods=1, seconds=time.perf_counter() - began, cpu=used(), since=since)
 
 
 def jobs(there: Borrowed, count: int, *, name: str = "jobs") -> dict[str, Any]:
@@ -130,10 +137,10 @@ def hero(there: Borrowed, count: int) -> dict[str, Any]:
 def _submit(there: Borrowed, work: str, bodies: list[dict[str, Any]], count: int) -> dict[str, Any]:
     space = there.fairgate.team_b
     with cpu_of(there.cluster, lambda name: name == there.evictor.name) as used:
-        began = time.perf_counter()
+        since, began = time.time(), time.perf_counter()
         asyncio.run(_create(there.cluster, f"/apis/batch/v1/namespaces/{space}/jobs", bodies))
         ended = wait_bound(there.cluster, [space], count, timeout=900)
-        found = report(there, work, pods=count, seconds=ended - began, cpu=used())
+        found = report(there, work, pods=count, seconds=ended - began, cpu=used(), since=since)
     names = {each["spec"]["nodeName"].rpartition("-")[0] for each in list_pods(there.cluster, space)}
     if work == "hero" and len(names) > 1:
         raise SystemExit(f"the gang that asks for one zone is in {', '.join(sorted(names))}")

@@ -1,9 +1,10 @@
 """kube-scheduler in upstream's own harness, with pods as Fairgate patches them, beside the same pods without a patch.
 
 The harness is `test/integration/scheduler_perf` of Kubernetes 1.37: API server and scheduler in one process, etcd
-beside it, nodes and pods from templates, throughput in samples of one second. Two cases:
+beside it, nodes and pods from templates, throughput in samples of one second. Three cases:
 `extended`  upstream's SchedulingWithExtendedResource: node i offers one `foo.com/bar-i`, pod i asks for it;
-`gpus`      nodes of eight GPUs; pods ask for 1, 1, 2, 4 or 8, in bursts of 16 equal ones.
+`gpus`      nodes of eight GPUs; pods ask for 1, 1, 2, 4 or 8, in bursts of 16 equal ones;
+`full`      the same where nine of ten nodes are full before.
 Encodings of the choice of a node: `stock`, no patch; the placement modes `require` (one node), `auto` (the best few,
 what Fairgate writes unless told otherwise) and `prefer`; and those of node_encodings.py, which Fairgate does not write.
 Schedulers: `default`; `unbatched`, without the feature gate OpportunisticBatching; `batched`, without default topology
@@ -24,7 +25,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +41,18 @@ from tests.control_plane.versions import ETCD, SCHEDULER_PERF
 
 GPUS_OF_POD = (1, 1, 2, 4, 8)
 PLENTY = 1_000_000
+FULL = "full"
 SCHEDULER_CODE = "k8s.io/kubernetes/pkg/scheduler"
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Nodes, pods that all fit, and the resource names that the policy counts as one GPU each."""
+    """Nodes, pods that all fit, the resource names that the policy counts as one GPU each, and pods that run before."""
 
     nodes: list[Json]
     pods: list[Json]
     resources: tuple[str, ...] = ()
+    running: Sequence[Json] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,14 @@ def gpus(nodes: int, pods: int) -> Case:
     return Case(made, [pod(name=f"pod-{i:05}", gpus=count) for i, count in enumerate(wanted)])
 
 
-CASES: Mapping[str, Callable[[int, int], Case]] = {"extended": extended, "gpus": gpus}
+def full(nodes: int, pods: int) -> Case:
+    """Return such a cluster where only every tenth node is free."""
+    free = gpus(nodes, pods)
+    taken = [each["metadata"]["name"] for number, each in enumerate(free.nodes) if number % 10]
+    return replace(free, running=[pod(f"on-{name}", namespace=FULL, gpus=8, node=name) for name in taken])
+
+
+CASES: Mapping[str, Callable[[int, int], Case]] = {"extended": extended, "gpus": gpus, "full": full}
 
 
 def patched(case: Case, mode: str | None, folder: Path) -> list[Json]:
@@ -136,7 +146,7 @@ def patched(case: Case, mode: str | None, folder: Path) -> list[Json]:
         "placement": {"mode": mode},
         "resources": {name: {"gpus": 1} for name in case.resources},
     }
-    webhook = InProcess(folder, policy, case.nodes)
+    webhook = InProcess(folder, policy, [*case.nodes, *case.running])
     return [_admitted(webhook, each, uid=f"uid-{i}") for i, each in enumerate(case.pods)]
 
 
@@ -157,8 +167,7 @@ def measure(case: Case, pods: Sequence[Json], scheduler: Scheduler) -> Reading:
     """Run the harness once, with objects that are written out: its templates only pick the next one of a list."""
     with tempfile.TemporaryDirectory(prefix="fairgate-scheduler-perf-") as name:
         folder = Path(name)
-        for template, objects in (("node", "nodes"), ("pod", "pods")):
-            (folder / f"{template}.yaml").write_text(f"{{{{index .{objects} .Index}}}}\n")
+        (folder / "template.yaml").write_text("{{index .objects .Index}}\n")
         (folder / "scheduler.yaml").write_text(json.dumps(scheduler.config))
         (folder / "cases.yaml").write_text(json.dumps([harness_case(case, pods, scheduler, folder)]))
         output = folder / "output"
@@ -175,25 +184,23 @@ def measure(case: Case, pods: Sequence[Json], scheduler: Scheduler) -> Reading:
 
 def harness_case(case: Case, pods: Sequence[Json], scheduler: Scheduler, folder: Path) -> Json:
     """Return the case as the harness reads it: one workload whose templates each pick the next of all objects."""
-    texts = {"nodes": [json.dumps(each) for each in case.nodes], "pods": [json.dumps(each) for each in pods]}
-    nodes = {"opcode": "createNodes", "count": len(case.nodes), "nodeTemplatePath": f"{folder}/node.yaml"}
-    created = {
-        "opcode": "createPods",
-        "count": len(pods),
-        "podTemplatePath": f"{folder}/pod.yaml",
-        "signatureBatchSize": scheduler.equal,
-    }
+    template = f"{folder}/template.yaml"
+    nodes = {"opcode": "createNodes", "nodeTemplatePath": template, **_written_out(case.nodes)}
+    create = {"opcode": "createPods", "podTemplatePath": template}
+    before = [create | {"namespace": FULL, **_written_out(case.running)}] if case.running else []
+    measured = {"namespace": "vision", "collectMetrics": True, "signatureBatchSize": scheduler.equal}
     return {
         "name": "Fairgate",
         "featureGates": {**scheduler.gates},
         "metricsCollectorConfig": {"metrics": {CHOICE: None}},
         **({"schedulerConfigPath": f"{folder}/scheduler.yaml"} if scheduler.config else {}),
-        "workloadTemplate": [
-            nodes | {"templateParams": {"nodes": texts["nodes"]}},
-            created | {"namespace": "vision", "collectMetrics": True, "templateParams": {"pods": texts["pods"]}},
-        ],
+        "workloadTemplate": [nodes, *before, create | measured | _written_out(pods)],
         "workloads": [{"name": "measured", "params": {}}],
     }
+
+
+def _written_out(objects: Sequence[Json]) -> Json:
+    return {"count": len(objects), "templateParams": {"objects": [json.dumps(each) for each in objects]}}
 
 
 def _command(folder: Path) -> list[str]:
