@@ -12,6 +12,7 @@ from webhook.cluster.writes.owners import OwnerLookup
 from webhook.core.idle.idle_clock import Candidate
 from webhook.core.model.idle_rules import IdleRules
 from webhook.core.model.names import Uid
+from webhook.core.model.notify_rules import NotifyKind
 from webhook.core.model.text import plural_gpus
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import own_target
@@ -132,6 +133,7 @@ class IdleEvictions:
         self._context.logs.event.info("idle pod evicted", **pod_fields(gpu_pod.pod), notebook=name)
         more = f". Notebook {name} is stopped: start it again when you need it" if name else ""
         self._context.report(gpu_pod, EventReason.IDLE_EVICTED, f"evicted: {_why(gpu_pod)}{more}")
+        self._context.notify_people(NotifyKind.EVICTIONS, gpu_pod, f"{_why(gpu_pod)}{more}")
         return True
 
     async def _notebook(self, gpu_pod: ReclaimPod) -> ObjectRef | None:
@@ -149,4 +151,4 @@ class IdleEvictions:
 
 def _why(gpu_pod: ReclaimPod) -> str:
     since = f" since {rfc3339(gpu_pod.pod.idle_since)}" if gpu_pod.pod.idle_since else ""
-    return f"its {plural_gpus(gpu_pod.demand.gpus)} are not used{since}"
+    return f"it has not used its {plural_gpus(gpu_pod.demand.gpus)}{since}"
