@@ -81,14 +81,13 @@ class IdleEvictions:
 
     async def _announce(self, gpu_pod: ReclaimPod, victim: Victim, rules: IdleRules, *, now: int) -> None:
         self._at[gpu_pod.uid] = at = now + rules.notice_seconds
-        if not rules.notice_seconds:
-            return
         try:
             await holds.give_notice(self._context.connection, own_target(victim, at=at), None)
         except ClusterError as error:  # it is evicted without, at the same time
             self._context.logs.event.warning("no notice", **pod_fields(gpu_pod.pod), why=str(error))
-        text = f"will be evicted at {rfc3339(at)}: {_why(gpu_pod)}. Use them or save your work until then"
-        self._context.report(gpu_pod, EventReason.EVICTION_PLANNED, text)
+        if rules.notice_seconds:
+            text = f"will be evicted at {rfc3339(at)}: {_why(gpu_pod)}. Use them or save your work until then"
+            self._context.report(gpu_pod, EventReason.EVICTION_PLANNED, text)
 
     async def _withdraw(self, uids: Iterable[Uid]) -> None:
         for uid in list(uids):
