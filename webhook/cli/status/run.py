@@ -69,10 +69,12 @@ async def _watch(options: Options, policy: Policy) -> None:
         origin = origin_of(options.source)
         with contextlib.suppress(ForbiddenError):  # watching is not allowed: read what is allowed at each interval
             async with watch_world(options.source.kubeconfig, policy) as watched:
+                watched.coverage.print_note()
                 while True:
                     watched.world.tick(int(time.time()))
                     unknown = await idle.read(watched.world.policy)
-                    _redraw(options, Reading(View(watched.world), origin, watched.why_stale()), unknown)
+                    view = View(watched.world, watched.coverage)
+                    _redraw(options, Reading(view, origin, watched.why_stale()), unknown)
                     await asyncio.sleep(options.interval)
     follower = Follower(options.source, lambda: _read(options, policy))
     reading = await asyncio.to_thread(follower.look)

@@ -36,7 +36,7 @@ Json = Mapping[str, Any]
 UNKNOWN: Final = "you may not list all nodes and pods"
 """Why what depends on all nodes and pods is not said; as the commands say it."""
 
-_OF_NAMESPACES: Final = frozenset({"Pod", "ResourceClaim", "ResourceClaimTemplate"})
+_OF_NAMESPACES: Final = frozenset({"Pod", "ResourceClaim", "ResourceClaimTemplate", "HorizontalPodAutoscaler"})
 _OF_NODES: Final = frozenset({"Node", "ResourceSlice"})
 
 
