@@ -216,7 +216,7 @@ async def watch_world(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[
         try:
             await _wait_synced(feed)
             world.sort_nodes()
-            missing = tuple([ReadScope(kind, is_all=False) for kind in feed.left_out])
+            missing = tuple([ReadScope(kind, is_all=False) for kind in feed.left_out()])
             yield WatchedWorld(world, feed.readiness, Coverage(missing))
         finally:
             feeding.cancel()

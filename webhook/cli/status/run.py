@@ -19,7 +19,7 @@ from webhook.cli.status.follow import Follower, Reading
 from webhook.cli.status.idle import IdleProblem
 from webhook.cli.status.notify_problems import notify_problems
 from webhook.cli.status.report import report_of
-from webhook.cli.status.table import Look, to_lines, to_screenful
+from webhook.cli.status.table import MINIMUMS, Look, to_lines, to_screenful
 from webhook.cli.world_source import (
     ForbiddenError,
     View,
@@ -111,6 +111,7 @@ def _written(
         is_plain=not _can_draw(),
         has_node_rows=view.coverage.is_room_known or not view.coverage.is_partial("nodes"),
         nodes=most_rows(options.limit),
+        minimums=options.limit or MINIMUMS,
     )
     source = describe_world(reading.origin, view.world)
     if reading.why_stale is not None:

@@ -68,9 +68,8 @@ class Feed:
         """A watch of a kind that is needed and that RBAC forbids, None if there is none."""
         return next((each for each in self.watches if each.is_forbidden and each.kind.needs_right), None)
 
-    @property
     def left_out(self) -> list[str]:
-        """The kinds that RBAC forbids and that count as kinds without objects."""
+        """Return the kinds that RBAC forbids and that count as kinds without objects."""
         return [each.kind.name for each in self.watches if each.is_forbidden and not each.kind.needs_right]
 
     async def wait_synced(self) -> None:

@@ -33,9 +33,19 @@ class Replicas(NamedTuple):
         return self.pods > self.minimum
 
     @property
+    def is_below(self) -> bool:
+        """Whether it has fewer pods ready than its minimum."""
+        return self.ready < self.minimum
+
+    @property
     def spare(self) -> int:
         """How many ready pods it may lose."""
         return max(0, self.ready - self.minimum)
+
+    @property
+    def may_go(self) -> int:
+        """How many of its pods go before other pods: none where the minimum does not count."""
+        return self.spare if self.has_surplus else 0
 
     @property
     def statement(self) -> Statement:

@@ -78,7 +78,7 @@ class StateUpdater:
                 if problem := next((watch.problem for watch in feed.watches if watch.problem), None):
                     state.problem = f"{READING} {problem}"
                 await asyncio.sleep(_POLL_SECONDS)
-            for kind in feed.left_out:
+            for kind in feed.left_out():
                 self._note(f"you may not list {kind}")
             state.world.sort_nodes()
             state.why_stale = feed.readiness
