@@ -3,6 +3,7 @@
 Pure: the time is an argument, in seconds of Unix time. docs/usage.md defines both amounts.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -43,6 +44,7 @@ class _Warned:
     """A pod whose eviction is announced or under way: what it held, its start, and its checkpoints.
 
     `before` is the last checkpoint before the warning, or its start; `saved` the last one, and `text` as it was stated.
+    `is_idle`: it was evicted since it did not use its GPUs; what it did before is not known to be done again.
     """
 
     key: UsageKey
@@ -50,7 +52,9 @@ class _Warned:
     before: float
     saved: float
     text: str
-    is_evicted: bool
+    is_evicted: bool = False
+    is_moved: bool = False
+    is_idle: bool = False
 
 
 class EvictedWork:
@@ -76,8 +80,15 @@ class EvictedWork:
         elif text != warned.text:
             warned.saved, warned.text = max(warned.saved, _checkpoint(text, now)), text
         if warned is not None:
-            warned.is_evicted = warned.is_evicted or is_evicted
+            if is_evicted and not warned.is_evicted:
+                warned.is_evicted, warned.is_idle = True, _is_idle(annotations)
+            warned.is_moved = warned.is_moved or self._is_moved(uid)
         return ()
+
+    def _is_moved(self, uid: Uid) -> bool:
+        """Whether a node keeps a place for the replacement of a pod, which no user can have it do."""
+        nodes = filter(None, map(self._world.fleet.get, self._world.keeping))
+        return any(place.replaces == uid for node in nodes for place in node.kept)
 
     def _begin(self, found: objects.Pod, uid: Uid, text: str, now: float) -> _Warned | None:
         """Follow a pod that holds GPUs and has started; any other one has no work to lose."""
@@ -86,7 +97,7 @@ class EvictedWork:
         if holding is None or holding.node is None or not started:
             return None
         before = max(started, _checkpoint(text, now))
-        self._warned[uid] = _Warned(holding.key, holding.gpus, before, before, text, is_evicted=False)
+        self._warned[uid] = _Warned(holding.key, holding.gpus, before, before, text)
         return self._warned[uid]
 
 
@@ -101,6 +112,11 @@ def _is_evicted(status: objects.PodStatus | None) -> bool:
     return any(each.type == DISRUPTION and each.status == "True" for each in conditions or ())
 
 
+def _is_idle(annotations: Mapping[str, str]) -> bool:
+    """Whether an eviction that was announced for no team is that of a pod that does not use its GPUs."""
+    return {keys.IDLE_SINCE, keys.EVICT_AT} <= annotations.keys() and keys.EVICT_FOR not in annotations
+
+
 def _checkpoint(text: str, now: float) -> float:
     """Return the time of a checkpoint as its pod states it, never later than now; 0 for one that cannot be."""
     at = unix_seconds(text)
@@ -108,8 +124,10 @@ def _checkpoint(text: str, now: float) -> float:
 
 
 def _work(warned: _Warned, now: float) -> tuple[Work, ...]:
-    gpus = float(warned.gpus / ONE_GPU)
-    amounts = ((UsageKind.LOST, now - warned.saved), (UsageKind.SAVED, warned.saved - warned.before))
+    if warned.is_idle and not warned.is_moved:
+        return ()
+    gpus, again = float(warned.gpus / ONE_GPU), UsageKind.MOVED if warned.is_moved else UsageKind.LOST
+    amounts = ((again, now - warned.saved), (UsageKind.SAVED, warned.saved - warned.before))
     return tuple(
         Work(warned.key._replace(kind=kind), gpus * seconds) for kind, seconds in amounts if seconds > 0 and gpus
     )

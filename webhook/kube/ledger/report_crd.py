@@ -79,7 +79,7 @@ def _schema() -> _Json:
             "omitted": {**text, "description": "What is left out."},
         },
     }
-    hours = ("guaranteed", "borrowed", "idle", "waiting", "lost", "saved", "refusedGpus", "heldIdle")
+    hours = ("guaranteed", "borrowed", "idle", "waiting", "lost", "moved", "saved", "refusedGpus", "heldIdle")
     amounts = {key: {"type": "number"} for key in hours}
     team = {"type": "object", "required": ["name"], "properties": {"name": text, "refused": number, **amounts}}
     period = {

@@ -144,6 +144,7 @@ class TeamHours(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     idle: float | None = None
     waiting: float = 0.0
     lost: float = 0.0
+    moved: float = 0.0
     saved: float = 0.0
     refused: int = 0
     refused_gpus: float = 0.0
