@@ -55,7 +55,7 @@ class SimulatedCluster:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.index = ReclaimIndex(world.policy.reclaim)
+        self.index = ReclaimIndex(world.policy.reclaim, world.minimums)
         self.pods: dict[Uid, PodOf] = {}
         self.unbound: dict[Uid, PodOf] = {}
         self.changes = 0
