@@ -163,7 +163,9 @@ class WaitingEntries:
 
 def _level(usage: DepartmentUsage) -> DepartmentStanding:
     department = usage.department
-    return DepartmentStanding(department.gpus.guaranteed, usage.guaranteed, usage.preemptible, department.weight)
+    return DepartmentStanding(
+        department.gpus.guaranteed, usage.guaranteed, usage.preemptible, department.weight, department.name
+    )
 
 
 def _ignore() -> None:
