@@ -9,7 +9,7 @@ from webhook.kube.workloads.scalers import SCALER_API, SCALERS
 
 _RIGHT: Final = (
     f"apply `fairgate manifests` or the chart again: they grant list and watch of {SCALERS} in "
-    f"{SCALER_API.partition('/')[0]}; docs/doctor.md#checks"
+    f"{SCALER_API.partition('/')[0]}; docs/doctor.md#the-checks"
 )
 
 

@@ -155,6 +155,11 @@ class Minimums:
             self.on_scaled(workload)
         return True
 
+    def copy_scalers(self, of: "Minimums") -> None:
+        """Set what scales workloads elsewhere here, too."""
+        for handle, workload in of._of_scaler.items():
+            self.set_scaler(handle, workload, of._workloads[workload].scalers[handle])
+
     def remove_scaler(self, handle: str) -> bool:
         """Remove such an object; return whether it was there."""
         if (workload := self._of_scaler.pop(handle, None)) is None:
