@@ -115,7 +115,7 @@ def table_of(shares, used, borrowed):
 
 @given(pods, st.tuples(*[st.integers(0, 8)] * 3), st.lists(st.tuples(st.integers(0, 19), st.booleans()), max_size=12))
 @examples(200)
-def test_after_starts_the_order_is_as_if_it_were_looked_at_anew(drawn, shares, starts):
+def test_after_starts_the_order_is_that_of_a_new_pass(drawn, shares, starts):
     used, borrowed = Counter(), Counter()
     table, queue = table_of(shares, used, borrowed), PodQueue()
     for number, (team, gpus, created, user, priority) in enumerate(drawn):
