@@ -6,7 +6,7 @@ beside it, nodes and pods from templates, throughput in samples of one second. T
 `gpus`      nodes of eight GPUs; pods ask for 1, 1, 2, 4 or 8, in bursts of 16 equal ones;
 `full`      the same where nine of ten nodes are full before.
 Encodings of the choice of a node: `stock`, no patch; the placement modes `require` (one node), `auto` (the best few,
-what Fairgate writes unless told otherwise) and `prefer`; and those of node_encodings.py, which Fairgate does not write.
+which is the default) and `prefer`; and those of node_encodings.py, which Fairgate does not write.
 Schedulers: `default`; `unbatched`, without the feature gate OpportunisticBatching; `batched`, without default topology
 spread constraints and with one signature for each burst, else opportunistic batching (KEP 5598) takes no pod.
 All take turns, each run is a process of its own, and another begins in each round. Prints a Markdown table: medians

@@ -114,6 +114,7 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
                 candidate.moving,
                 idle_problem=candidate.idle_problem,
                 notify_problems=notifier.problems,
+                left_out=feed.left_out,
             )
             reporter = ReplicaReporter(connection, identity=candidate.lease.identity, describe=state.report)
             tasks += [
@@ -181,26 +182,23 @@ class _Candidate:
             cluster_view=cluster_view,
             connection=self._connection,
             events=self.events,
+            notify_owner=self.owner_events.take,
+            notify=self.notifier.note,
             logs=logs,
             metrics=self._metrics,
             why_stale=why_stale,
             is_leading=lambda: self.lease.is_leading,
             clock=self._connection.unix_time,
         )
-        moves = MoveReporter(context, self._move_metrics, notify_owner=self.owner_events.take)
-        reporter = EvictionReporter(
-            context, notify_owner=self.owner_events.take, notify=self.notifier.note, moves=moves
-        )
+        moves = MoveReporter(context, self._move_metrics)
+        reporter = EvictionReporter(context, moves=moves)
         manager = self._manager = HoldManager(context, reporter, new_id=lambda: secrets.token_hex(ID_BYTES))
         executor = Executor(context)
         mover = self._mover = Mover(context, manager, executor, moves)
         reclaimer = Reclaimer(context, manager, executor, reporter, mover)
         repair = Repair(context, after_seconds=self._repair_after_seconds)
         lost_pods = LostPods(context)
-        idle_evictions = IdleEvictions(context, self._owners)
-        idle = self._idle = IdleGpus(
-            context, idle_evictions, notify_owner=self.owner_events.take, notify=self.notifier.note
-        )
+        idle = self._idle = IdleGpus(context, IdleEvictions(context, self._owners))
         dry_run = DryRun(
             cluster_view,
             why_stale=why_stale,

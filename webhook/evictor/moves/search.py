@@ -51,7 +51,6 @@ class MoveSearch:
     ) -> None:
         world = context.cluster_view.world
         self._world = world
-        self._index = context.cluster_view.reclaim_index
         self._candidates = Candidates(context.cluster_view, manager, Templates(context.connection, world))
         self._reporter = reporter
         self._record = record
@@ -73,7 +72,7 @@ class MoveSearch:
             fleet=self._world.fleet,
             movable=movable.pods,
             now=now,
-            left=self._index.allowances(self._index.evictions.listed()),
+            left=movable.left,
             weights=self._world.policy.resources,
             per_workload=rules.moves_per_workload,
             levels=self._world.policy.topology.levels,
