@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -21,6 +21,7 @@ from benchmarks.side_by_side.loads import Order
 from tests.chaos.client import session
 from tests.control_plane.cluster import ControlPlane
 
+PAUSE_SECONDS = 0.5
 _JOB = "batch.kubernetes.io/job-name"
 
 
@@ -163,9 +164,11 @@ async def watching(cluster: ControlPlane) -> AsyncIterator[Sightings]:
 
 async def _watch(api: aiohttp.ClientSession, seen: Sightings) -> None:
     query = {"watch": "true", "timeoutSeconds": "3600"}
-    while True:  # the API server ends a slow watch; a new one starts with all objects
-        async with api.get("/api/v1/pods", params=query, timeout=aiohttp.ClientTimeout()) as answer:
-            answer.raise_for_status()
-            async for line in answer.content:
-                change = msgspec.json.decode(line, type=_Change)
-                seen.see(change.type, change.object)
+    while True:  # the API server ends a slow watch, or refuses one for a moment; a new one starts with all objects
+        with suppress(aiohttp.ClientError):
+            async with api.get("/api/v1/pods", params=query, timeout=aiohttp.ClientTimeout()) as answer:
+                answer.raise_for_status()
+                async for line in answer.content:
+                    change = msgspec.json.decode(line, type=_Change)
+                    seen.see(change.type, change.object)
+        await asyncio.sleep(PAUSE_SECONDS)
