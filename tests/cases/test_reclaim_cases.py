@@ -1,4 +1,4 @@
-"""Reclaim as data: a policy, a full node of pods that borrow, and which of them a guaranteed pod of so many GPUs evicts.
+"""Reclaim as data: a policy, a full node of pods that borrow, and which of these a guaranteed pod of n GPUs evicts.
 
 `running` are Deployments of one GPU for each replica, which run for so many hours; `annotation` is their own minimum,
 `autoscaler` that of what scales them. `want` has how many replicas of each go, by the evictor's plan on the world file.
