@@ -21,10 +21,11 @@ from webhook.evictor.backoff import LONG_SECONDS
 from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HOLD_SECONDS, HoldManager
-from webhook.evictor.moves.candidates import key_of
+from webhook.evictor.moves.candidates import Candidates, LeftAlone, key_of
 from webhook.evictor.moves.move_reporter import MoveReporter
 from webhook.evictor.moves.record import MoveRecord
 from webhook.evictor.moves.search import Found, MoveSearch
+from webhook.evictor.moves.templates import Templates
 from webhook.kube.ledger.reports import MoveEntry, written_at
 from webhook.observe.moves import Stopped
 
@@ -68,7 +69,8 @@ class Mover:
         self._executor = executor
         self._reporter = reporter
         self._record = MoveRecord(context.connection, context.clock)
-        self._search = MoveSearch(context, manager, reporter, self._record)
+        candidates = Candidates(self._view, self._left_alone, Templates(context.connection, self._view.world))
+        self._search = MoveSearch(self._view, candidates, self._record, report=reporter.not_made, clock=context.clock)
         self._clock = context.clock
         self._plan: _Plan | None = None
         self._arrivals: set[Uid] = set()  # replacements that are on a node, while places are kept for others
@@ -270,6 +272,11 @@ class Mover:
         self._reporter.planned(found.room, found.wanted.values(), at=at)
 
     # -- queries
+
+    def _left_alone(self) -> LeftAlone:
+        manager = self._manager
+        paused = manager.unevictable.paused(), manager.waiting.paused(), manager.teams.paused()
+        return LeftAlone(manager.node_holds, *paused)
 
     @property
     def _notice_seconds(self) -> int:
