@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.core.support import make
 from tests.history.support import T0
 from webhook.core.model.kept_place import KeptPlace
-from webhook.core.model.names import NodeName, TeamName, Uid
+from webhook.core.model.names import NodeName, TeamName, Uid, WorkloadName
+from webhook.core.model.replica import Replica
 from webhook.history.evicted_work import AHEAD_SECONDS, EvictedWork
 from webhook.kube.objects import keys, objects
 from webhook.kube.reclaim.holds import rfc3339
@@ -69,6 +70,29 @@ def test_a_save_after_the_notice_keeps_what_was_done_since_the_save_before_it():
     cluster.save(20)
     cluster.evict(100)
     assert cluster.end(5) == {"lost": 105, "saved": 620}
+
+
+REPLICA = {"replica": Replica(WorkloadName("team-a/Deployment/web"), 1), "is_ready": True}
+
+
+@pytest.mark.parametrize(
+    ("pod", "others", "lost"),
+    [
+        pytest.param(REPLICA, 1, 0, id="a replica of a workload with a minimum"),
+        pytest.param(REPLICA, 0, 3720, id="a minimum that counts for nothing"),
+        pytest.param({**REPLICA, "is_ready": False}, 1, 3720, id="one that is not ready"),
+        pytest.param({**REPLICA, "gang": "g"}, 1, 3720, id="a member of a gang"),
+    ],
+)
+def test_a_replica_that_may_go_loses_no_work(pod, others, lost):
+    cluster = Cluster()
+    for number in range(others):
+        cluster.world.set_pod(make.resident(uid=f"other{number}", node=NodeName("n0"), **REPLICA))
+    cluster.world.set_pod(make.resident(GPUS, uid=UID, node=NodeName("n0"), created=START, **pod))
+    cluster.notice()
+    cluster.world.set_pod(make.resident(GPUS, uid=UID, node=NodeName("n0"), is_terminating=True, **pod))
+    cluster.evict(120)
+    assert cluster.end(0) == ({"lost": lost} if lost else {})
 
 
 def test_without_a_notice_the_eviction_is_the_warning_and_a_save_in_the_grace_period_counts():

@@ -14,6 +14,7 @@ from webhook.core.reclaim.reclaim_outlook import WHY_NOT
 from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget
+from webhook.core.reclaim.surplus import loses_no_work
 from webhook.core.reclaim.victim import Victim
 from webhook.core.world.world import World
 from webhook.evictor.evictor_context import EvictorContext
@@ -99,8 +100,11 @@ class EvictionReporter:
                 elif gpu_pod is not None:
                     since = max(gpu_pod.started_at or gpu_pod.pod.created, gpu_pod.saved_at)
                     lost = gpu_pod.demand.gpus * max(0, now - since)
-                    replicas = self._world.minimums.of(gpu_pod.pod.replica.workload)
-                    is_surplus = replicas is not None and replicas.has_surplus and replicas.spare > 0
+                    minimums = self._world.minimums
+                    replicas = minimums.of(gpu_pod.pod.replica.workload)
+                    is_surplus = replicas is not None and replicas.may_go > 0
+                    if loses_no_work(gpu_pod.pod, minimums):
+                        lost = 0
                     self._metrics.victim(gpu_pod.team, gpu_unit_seconds=lost, is_surplus=is_surplus)
                     if waiting is not None:
                         why = _reason(waiting, gpu_pod.team, gpu_pod.demand.gpus, self._sums())

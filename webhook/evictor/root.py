@@ -116,6 +116,7 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
                 candidate.moving,
                 idle_problem=candidate.idle_problem,
                 notify_problems=notifier.problems,
+                left_out=feed.left_out,
             )
             reporter = ReplicaReporter(connection, identity=candidate.lease.identity, describe=state.report)
             tasks += [

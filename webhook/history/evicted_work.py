@@ -11,6 +11,7 @@ import msgspec
 
 from webhook.core.model.amount import ONE_GPU, Units
 from webhook.core.model.names import Uid
+from webhook.core.reclaim.surplus import loses_no_work
 from webhook.core.world.world import World
 from webhook.history.meter import holding_of
 from webhook.history.usage_row import UsageKey, UsageKind
@@ -45,6 +46,7 @@ class _Warned:
 
     `before` is the last checkpoint before the warning, or its start; `saved` the last one, and `text` as it was stated.
     `is_idle`: it was evicted since it did not use its GPUs; what it did before is not known to be done again.
+    `is_replica`: of a workload with a minimum, as reclaim counts it: nothing is done again.
     """
 
     key: UsageKey
@@ -55,6 +57,7 @@ class _Warned:
     is_evicted: bool = False
     is_moved: bool = False
     is_idle: bool = False
+    is_replica: bool = False
 
 
 class EvictedWork:
@@ -97,7 +100,9 @@ class EvictedWork:
         if holding is None or holding.node is None or not started:
             return None
         before = max(started, _checkpoint(text, now))
-        self._warned[uid] = _Warned(holding.key, holding.gpus, before, before, text)
+        pod = self._world.pod(uid)
+        is_replica = pod is not None and loses_no_work(pod, self._world.minimums)
+        self._warned[uid] = _Warned(holding.key, holding.gpus, before, before, text, is_replica=is_replica)
         return self._warned[uid]
 
 
@@ -124,7 +129,7 @@ def _checkpoint(text: str, now: float) -> float:
 
 
 def _work(warned: _Warned, now: float) -> tuple[Work, ...]:
-    if warned.is_idle and not warned.is_moved:
+    if (warned.is_idle or warned.is_replica) and not warned.is_moved:
         return ()
     gpus, again = float(warned.gpus / ONE_GPU), UsageKind.MOVED if warned.is_moved else UsageKind.LOST
     amounts = ((again, now - warned.saved), (UsageKind.SAVED, warned.saved - warned.before))

@@ -11,6 +11,7 @@ from webhook.core.model.kept_place import KeptPlace
 from webhook.core.model.names import GangId, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.policy import Policy
 from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
+from webhook.core.world.minimums import Replicas
 from webhook.core.world.world import World
 from webhook.kube.nodes.autoscalers import objects_of
 from webhook.kube.objects import keys
@@ -310,6 +311,22 @@ def test_pods_still_refer_to_their_claims():
     assert any(each.demand.gpus % ONE_GPU for each in world(objects).pods()), "one has a part of a device"
     (key,) = [claim.key for claim in parsed(found).claims if claim.allocated is not None]
     assert world(found).claims.node_of(key, "another") == names.of("node", "secret-node")
+
+
+@pytest.mark.parametrize("hash_", ["5d8f", "5784"], ids=["letters", "digits alone"])
+def test_a_minimum_is_still_that_of_its_workload(hash_):
+    objects = [
+        b.node("secret-node", gpus=8),
+        *b.replicas("secret-web", 3, hash_=hash_, node="secret-node"),
+        b.pod("old", controller=("ReplicaSet", "secret-web-f2"), labels={"pod-template-hash": "f2"}, uid="old"),
+        b.autoscaler("secret-web", minimum=2),
+    ]
+    names = Pseudonyms(names_in_policy(POLICY))
+    found = [names.rewritten(kept_fields(each, annotations=frozenset())) for each in objects]
+    assert "secret" not in json.dumps(found)
+    there, before = world(found).minimums, world(objects).minimums
+    [workload], [named] = there.workloads(), before.workloads()
+    assert there.of(workload) == before.of(named) == Replicas(2, 4, 3, is_scaled=True)
 
 
 def test_which_autoscalers_there_are_is_kept():

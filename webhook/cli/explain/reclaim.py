@@ -43,12 +43,9 @@ class Evictions:
     ) -> "Evictions":
         """Return the evictor's view of the objects of a world; `world` is made of them, and is changed."""
         policy = world.policy
-        reclaim_index = ReclaimIndex(policy.reclaim)
+        reclaim_index = ReclaimIndex(policy.reclaim, world.minimums)
         for budget in details.budgets:
             reclaim_index.set_disruption(budget)
-        for number, scaling in enumerate(details.scalings):
-            world.minimums.set_scaler(str(number), scaling.workload, scaling.minimum)
-            reclaim_index.set_scaled(scaling.workload, is_scaled=True, pods=())
         for workload, failure_budget in details.failures.items():
             reclaim_index.set_failure_budget(workload, failure_budget)
         for each in found:

@@ -17,7 +17,7 @@ from webhook.cli.status.command import Options
 from webhook.cli.status.follow import Follower, Reading
 from webhook.cli.status.process_reports import ProcessReports, Reported
 from webhook.cli.status.report import report_of
-from webhook.cli.status.table import Look, to_lines, to_screenful
+from webhook.cli.status.table import MINIMUMS, Look, to_lines, to_screenful
 from webhook.cli.world_source import (
     ForbiddenError,
     View,
@@ -64,10 +64,12 @@ async def _watch(options: Options, policy: Policy) -> None:
         origin = origin_of(options.source)
         with contextlib.suppress(ForbiddenError):  # watching is not allowed: read what is allowed at each interval
             async with watch_world(options.source.kubeconfig, policy) as watched:
+                watched.coverage.print_note()
                 while True:
                     watched.world.tick(int(time.time()))
                     reported = await processes.read(policy)
-                    _redraw(options, Reading(View(watched.world), origin, watched.why_stale()), reported)
+                    view = View(watched.world, watched.coverage)
+                    _redraw(options, Reading(view, origin, watched.why_stale()), reported)
                     await asyncio.sleep(options.interval)
     follower = Follower(options.source, lambda: _read(options, policy))
     reading = await asyncio.to_thread(follower.look)
@@ -102,6 +104,7 @@ def _written(options: Options, reading: Reading, reported: Reported, *, height: 
         is_plain=not _can_draw(),
         has_node_rows=view.coverage.is_room_known or not view.coverage.is_partial("nodes"),
         nodes=most_rows(options.limit),
+        minimums=options.limit or MINIMUMS,
     )
     source = describe_world(reading.origin, view.world)
     if reading.why_stale is not None:

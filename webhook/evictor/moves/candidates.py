@@ -15,6 +15,7 @@ from webhook.core.model.reason import Code
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reclaim_snapshot import is_growing
 from webhook.core.reclaim.reservation import NodeHold
+from webhook.core.reclaim.victim import GuardId
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.moves.templates import Templates
@@ -90,13 +91,16 @@ class Candidates:
         await self._templates.read(able, kept=(each.uid for each in index.unplaced()))
         pods: list[MovablePod] = []
         stays: Counter[Stays] = Counter()
+        left: dict[GuardId, int] = {}
         waiting, template = iter(gpu_pods), lambda each: self._templates.get(each.uid)
         while part := list(islice(waiting, PODS_AT_ONCE)):
             judged = movable_pods(part, template, index, world, now=now, held=self.held)
             pods += judged.pods
             stays += judged.stays
+            left.update(judged.left)
             await asyncio.sleep(0)
-        return MovablePods([each for each in pods if index.staying(each.uid) is not None], stays)  # some went meanwhile
+        there = [each for each in pods if index.staying(each.uid) is not None]  # some went meanwhile
+        return MovablePods(there, stays, left)
 
     def _oldest(self, gpu_pods: Iterable[ReclaimPod], without: Collection[TeamName]) -> Iterator[ReclaimPod]:
         by_team: dict[TeamName, list[ReclaimPod]] = {}

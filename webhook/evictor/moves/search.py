@@ -56,7 +56,6 @@ class MoveSearch:
         clock: Callable[[], float],
     ) -> None:
         self._world = cluster_view.world
-        self._index = cluster_view.reclaim_index
         self._candidates = candidates
         self._report = report
         self._record = record
@@ -78,7 +77,7 @@ class MoveSearch:
             fleet=self._world.fleet,
             movable=movable.pods,
             now=now,
-            left=self._index.allowances(self._index.evictions.listed()),
+            left=movable.left,
             weights=self._world.policy.resources,
             per_workload=rules.moves_per_workload,
             levels=self._world.policy.topology.levels,

@@ -19,6 +19,7 @@ from webhook.core.model.policy import Policy
 from webhook.core.model.selector import NODE_NAME_FIELD
 from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget
 from webhook.kube.objects import keys
+from webhook.kube.pod.replicas import revision_of
 from webhook.kube.pod.unbound import without_names
 from webhook.kube.reclaim.holds import hold_text, parse_hold
 
@@ -128,20 +129,29 @@ class Pseudonyms:
             metadata["namespace"] = self.namespace(metadata["namespace"])
         if "uid" in metadata:
             metadata["uid"] = self.of("uid", metadata["uid"])
-        if isinstance(metadata.get("labels"), Mapping):
-            metadata["labels"] = self._labels(metadata["labels"])
-        if isinstance(metadata.get("annotations"), Mapping):
-            metadata["annotations"] = self._annotations(metadata["annotations"])
+        labels = metadata.get("labels")
         if isinstance(metadata.get("ownerReferences"), list):
             metadata["ownerReferences"] = [
-                each | {"name": self.of(str(each.get("kind", "owner")).lower(), str(each.get("name", "")))}
+                each | {"name": self._owner(each, labels if isinstance(labels, Mapping) else {})}
                 for each in metadata["ownerReferences"]
                 if isinstance(each, dict)
             ]
+        if isinstance(labels, Mapping):
+            metadata["labels"] = self._labels(labels)
+        if isinstance(metadata.get("annotations"), Mapping):
+            metadata["annotations"] = self._annotations(metadata["annotations"])
         for part in ("spec", "status") if kind != "CustomResourceDefinition" else ():
             if isinstance(found.get(part), Mapping):
                 made[part] = self._walk(found[part])
         return made
+
+    def _owner(self, owner: Json, labels: Json) -> str:
+        """Return the pseudonym of a controller; that of a ReplicaSet still names the Deployment that made it."""
+        kind, name = str(owner.get("kind", "owner")), str(owner.get("name", ""))
+        revision = revision_of(kind, name, labels)
+        if revision is None:
+            return self.of(kind.lower(), name)
+        return f"{self.of(revision.kind.lower(), revision.name)}-{self._label(revision.label, labels[revision.label])}"
 
     def _named(self, kind: str, name: str) -> str:
         if kind == "Namespace":
@@ -248,6 +258,8 @@ class Pseudonyms:
             return {name: each for name, each in value.items() if name.rpartition("/")[2] not in _UNIQUE}
         if key == "schedulingGates" and isinstance(value, list):
             return [each | {"name": self._gate(str(each.get("name", "")))} for each in value if isinstance(each, dict)]
+        if key == "scaleTargetRef" and isinstance(value, Mapping):
+            return {**value, "name": self._owner(value, {})}
         if key == "nodeName":
             return self.of("node", value)
         if key == "priorityClassName":

@@ -85,6 +85,7 @@ class Present:
         for node in before.fleet.nodes():
             world.set_node(node.unheld)
         world.sort_nodes()
+        world.minimums.copy_scalers(before.minimums)
         for each in self.running:
             world.set_pod(each.resident)
         for waiting in self.line:
@@ -155,4 +156,4 @@ def _running(resident: Resident, run: Run | None, world: World, now: int) -> Run
 
 def as_created(resident: Resident) -> Pod:
     """Return what the controller of a pod would create again, as far as the world knows it."""
-    return Pod(resident.namespace, resident.demand, name=resident.name, owner=resident.owner)
+    return Pod(resident.namespace, resident.demand, name=resident.name, owner=resident.owner, replica=resident.replica)
