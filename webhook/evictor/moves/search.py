@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.core.defragment.defragment import Movement, grow, separate_plans
+from webhook.core.defragment.free_room import free_room
 from webhook.core.defragment.movable_pod import Stays
 from webhook.core.defragment.move_bounds import Bound, bound_on, moved_pods, moves_left
 from webhook.core.defragment.move_plan import NoMoves, NotPlanned, Room
@@ -67,7 +68,7 @@ class MoveSearch:
         now, rules = int(self._clock()), self._world.policy.defragment
         await self._record.read()
         wanted = await self._candidates.wanted(now=now) if rules.on_demand else []
-        is_open = rules.window is not None and rules.window.is_open(now)
+        is_open = rules.window is not None and rules.window.is_open(now) and self._could_grow()
         if not (wanted or is_open):
             self._report((), {})
             return None
@@ -120,6 +121,13 @@ class MoveSearch:
                 return None
         self._sought.clear()
         return None
+
+    def _could_grow(self) -> bool:
+        """Whether a node could have more devices free than any has now; often one has all of them."""
+        fleet, weights = self._world.fleet, self._world.policy.resources
+        usable = fleet.open_bits & ~(self._candidates.held | fleet.held_bits)
+        free = free_room(fleet, weights, among=usable)
+        return any(fleet.largest_amount(name, usable) > free.largest(name) for name in weights)
 
     def _grown(self, movement: Movement, left: int) -> Room | None:
         """Return the moves after which one node has more devices free than any has now, if policy allows them."""
