@@ -137,7 +137,7 @@ class Sightings:
             sight.released = sight.released or now
         if pod.spec.nodeName:
             sight.bound = sight.bound or now
-        if pod.status.phase == "Running" and not sight.running:
+        if pod.status.phase in {"Running", "Succeeded"} and not sight.running:  # a new watch begins with the present
             sight.running = now
             self.running[sight.part] += 1
         if pod.status.phase == "Succeeded" and not sight.ended:
