@@ -160,6 +160,7 @@ async def watching(cluster: ControlPlane) -> AsyncIterator[Sightings]:
         finally:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
+    await asyncio.sleep(PAUSE_SECONDS)  # a TLS connection is closed some time after its session
 
 
 async def _watch(api: aiohttp.ClientSession, seen: Sightings) -> None:
