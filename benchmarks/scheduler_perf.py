@@ -10,7 +10,8 @@ Schedulers: `default`; `unbatched`, without the feature gate OpportunisticBatchi
 spread constraints and with one signature for each burst, else opportunistic batching (KEP 5598) takes no pod.
 All take turns, each run is a process of its own, and another begins in each round. Prints a Markdown table: medians
 over the rounds, with the range; CPU is that of a profile of the harness. The harness is built from its Go module the
-first time: about 10 minutes on two cores. Run it from the repository's root:
+first time: about 10 minutes on two cores. Take more nodes than pods: stock spreads the small ones, and pods of eight GPUs
+then find no free node. Run it from the repository's root:
 `python -m benchmarks.scheduler_perf --nodes 5000 --pods 5000`.
 """
 
