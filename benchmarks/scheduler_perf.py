@@ -10,9 +10,9 @@ Schedulers: `default`; `unbatched`, without the feature gate OpportunisticBatchi
 spread constraints and with one signature for each burst, else opportunistic batching (KEP 5598) takes no pod.
 All take turns, each run is a process of its own, and another begins in each round. Prints a Markdown table: medians
 over the rounds, with the range; CPU is that of a profile of the harness. The harness is built from its Go module the
-first time: about 10 minutes on two cores. Take more nodes than pods: stock spreads the small ones, and pods of eight GPUs
+first time: about 10 minutes on two cores. Take more nodes than pods: stock spreads small ones, and pods of eight GPUs
 then find no free node. Run it from the repository's root:
-`python -m benchmarks.scheduler_perf --nodes 5000 --pods 5000`.
+`python -m benchmarks.scheduler_perf --nodes 5000 --pods 2000`.
 """
 
 import argparse
@@ -255,7 +255,7 @@ def main() -> None:
     parser.add_argument("--encodings", nargs="+", choices=ENCODINGS, default=["stock", "require", "auto", "prefer"])
     parser.add_argument("--schedulers", nargs="+", choices=SCHEDULERS, default=["default"])
     parser.add_argument("--nodes", type=int, default=5000)
-    parser.add_argument("--pods", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     build.ensure([ETCD, SCHEDULER_PERF])
