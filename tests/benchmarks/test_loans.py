@@ -70,9 +70,7 @@ def test_returns_are_not_learned_before_two_days_were_seen():
     ("name", "want_lost", "want_first"),
     [
         pytest.param("present", 8 * 1.0, 0, id="present policy: started at once, evicted after an hour"),
-        pytest.param(
-            "hold-known", 0, 2.5, id="true returns: waits until the owner ended, in half hours"
-        ),
+        pytest.param("hold-known", 0, 2.5, id="true returns: waits until the owner ended, in half hours"),
     ],
 )
 def test_a_task_that_would_be_evicted_is_held(name, want_lost, want_first):
