@@ -25,6 +25,7 @@ from webhook.core.queue.verdict import Fits, NoRoom, OverLimit, Verdict, Way
 
 NOW = 1_800_000_000
 SIZES = (1, 1, 1, 2, 4, 8)
+BURST = 32
 USERS = 10
 RULES = QueueRules()
 
@@ -108,6 +109,19 @@ def release(bench: Bench) -> None:
     room.free = 0
 
 
+def many(bench: Bench) -> None:
+    """Many pods ended: as many entries start, the smallest number that a pass is made for."""
+    queue, shares, room, _ = bench
+    room.free = 10_000 * ONE_GPU
+    a_pass, found = QueuePass(queue, shares, RULES, now=NOW), []
+    while len(found) < BURST and (following := a_pass.next(room)) is not None:
+        queue.remove(following.entry.key)
+        found.append(following.entry)
+    room.free = 0
+    for each in found:
+        queue.add(each)
+
+
 def nothing(bench: Bench) -> None:
     """One pod ended, and nothing may start."""
     if QueuePass(bench.queue, bench.shares, RULES, now=NOW).next(bench.room) is not None:
@@ -140,17 +154,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--changes", type=int, default=200, help="changes of each kind")
     options = parser.parse_args()
-    print(f"{'ms a change: median, p99; judged':40} {'3 teams':>22} {'100 teams':>22}")
+    print(f"{'ms a change: median, p99; judged':40} {'3 teams':>22} {'100 teams':>22} {'1,000 teams':>22}")
     for size in (100, 1_000, 10_000):
         rows: tuple[tuple[str, Change, dict[str, bool]], ...] = (
             ("a pod is added", add, {}),
             ("one starts", release, {}),
+            (f"{BURST} start in one pass", many, {}),
             ("no room", nothing, {}),
             ("every team is over its limit", nothing, {"over": True}),
             ("no room, odd sizes", nothing, {"is_odd": True}),
         )
         for name, change, more in rows:
-            cells = (measure(change, size, teams, options.changes, **more) for teams in (3, 100))
+            cells = (measure(change, size, teams, options.changes, **more) for teams in (3, 100, 1000))
             print(f"{size:>6} wait: {name:28} {'   '.join(cells)}")
 
 

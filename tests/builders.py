@@ -114,6 +114,35 @@ def node(
     }
 
 
+def autoscaler(target: str, *, namespace="vision", minimum: int | None = 1, kind="Deployment", **more: Any) -> Json:
+    """A HorizontalPodAutoscaler of a Deployment, named as that; further keywords are fields of the object."""
+    least = {} if minimum is None else {"minReplicas": minimum}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": target, "namespace": namespace},
+        "spec": {"scaleTargetRef": {"kind": kind, "name": target}, "maxReplicas": 9, **least},
+        **more,
+    }
+
+
+def replicas(name: str, count: int, *, namespace="vision", hash_="5d8f", **more: Any) -> list[Json]:
+    """Ready pods of a Deployment; further keywords as for `pod`, with more labels."""
+    labels = {"pod-template-hash": hash_, **more.pop("labels", {})}
+    return [
+        pod(
+            f"{name}-{hash_}-{number}",
+            namespace=namespace,
+            uid=f"{namespace}-{name}-{number}",
+            controller=("ReplicaSet", f"{name}-{hash_}"),
+            labels=labels,
+            phase="Running",
+            **more,
+        )
+        for number in range(count)
+    ]
+
+
 def review(
     of: Json | None = None,
     *,

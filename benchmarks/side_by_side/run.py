@@ -68,7 +68,7 @@ def run(system: System, work: Work, sizes: Sizes, *, connections: int, timeout: 
 
 
 async def _measure(cluster: ControlPlane, system: System, load: Load, *, connections: int, seconds: float) -> Reading:
-    async with watching(cluster, namespaces(load)) as seen:
+    async with watching(cluster) as seen:
         client = _Client(cluster, system, seen, connections)
         await client.create(load.before, Part.BEFORE)
         expected = len(load.before)

@@ -1,4 +1,4 @@
-"""What a client sees of the pods of some namespaces, by watches: when each was created, released, bound, ran and ended.
+"""What a client sees of all pods, by one watch: when each was created, released, bound, ran and ended.
 
 All times are this client's, so they include the delays of the watch, which are the same for every system.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -21,11 +21,13 @@ from benchmarks.side_by_side.loads import Order
 from tests.chaos.client import session
 from tests.control_plane.cluster import ControlPlane
 
+PAUSE_SECONDS = 0.5
 _JOB = "batch.kubernetes.io/job-name"
 
 
 class _Metadata(msgspec.Struct):
     uid: str
+    namespace: str
     name: str
     labels: dict[str, str] = {}
     deletionTimestamp: str = ""  # noqa: N815 - the API's name
@@ -124,9 +126,9 @@ class Sightings:
             return False
         return True
 
-    def see(self, team: str, kind: str, pod: _Pod) -> None:
+    def see(self, kind: str, pod: _Pod) -> None:
         """Note what is new about a pod."""
-        known = self._orders.get((team, pod.metadata.labels.get(_JOB, pod.metadata.name)))
+        known = self._orders.get((pod.metadata.namespace, pod.metadata.labels.get(_JOB, pod.metadata.name)))
         if known is None:
             return
         now = time.perf_counter()
@@ -135,7 +137,7 @@ class Sightings:
             sight.released = sight.released or now
         if pod.spec.nodeName:
             sight.bound = sight.bound or now
-        if pod.status.phase == "Running" and not sight.running:
+        if pod.status.phase in {"Running", "Succeeded"} and not sight.running:  # a new watch begins with the present
             sight.running = now
             self.running[sight.part] += 1
         if pod.status.phase == "Succeeded" and not sight.ended:
@@ -148,25 +150,26 @@ class Sightings:
 
 
 @asynccontextmanager
-async def watching(cluster: ControlPlane, namespaces: Sequence[str]) -> AsyncIterator[Sightings]:
-    """Watch the pods of namespaces until the end of the block."""
+async def watching(cluster: ControlPlane) -> AsyncIterator[Sightings]:
+    """Watch all pods until the end of the block."""
     seen = Sightings()
-    async with session(cluster, connections=len(namespaces)) as api:
-        watches = [asyncio.create_task(_watch(api, name, seen)) for name in namespaces]
+    async with session(cluster, connections=1) as api:
+        watch = asyncio.create_task(_watch(api, seen))
         try:
             yield seen
         finally:
-            for each in watches:
-                each.cancel()
-            await asyncio.gather(*watches, return_exceptions=True)
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+    await asyncio.sleep(PAUSE_SECONDS)  # a TLS connection is closed some time after its session
 
 
-async def _watch(api: aiohttp.ClientSession, namespace: str, seen: Sightings) -> None:
+async def _watch(api: aiohttp.ClientSession, seen: Sightings) -> None:
     query = {"watch": "true", "timeoutSeconds": "3600"}
-    while True:  # the API server ends a slow watch; a new one starts with all objects
-        path = f"/api/v1/namespaces/{namespace}/pods"
-        async with api.get(path, params=query, timeout=aiohttp.ClientTimeout()) as answer:
-            answer.raise_for_status()
-            async for line in answer.content:
-                change = msgspec.json.decode(line, type=_Change)
-                seen.see(namespace, change.type, change.object)
+    while True:  # the API server ends a slow watch, or refuses one for a moment; a new one starts with all objects
+        with suppress(aiohttp.ClientError):
+            async with api.get("/api/v1/pods", params=query, timeout=aiohttp.ClientTimeout()) as answer:
+                answer.raise_for_status()
+                async for line in answer.content:
+                    change = msgspec.json.decode(line, type=_Change)
+                    seen.see(change.type, change.object)
+        await asyncio.sleep(PAUSE_SECONDS)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+MOST = 600
+"""Characters of a reason."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option."""
@@ -28,22 +31,30 @@ class Retries:
 
     def __init__(self, limit: int):
         self.limit = limit
-        self.names: set[str] = set()
+        self.reasons: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record a test that failed and is rerun."""
         if report.outcome == "rerun":  # type: ignore[comparison-overlap]  # pytest-rerunfailures adds this outcome
-            self.names.add(report.nodeid)
+            self.reasons.setdefault(report.nodeid, _reason(report))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail the run if too many tests were rerun."""
-        if len(self.names) > self.limit and session.exitstatus == pytest.ExitCode.OK:
+        if len(self.reasons) > self.limit and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Report which tests were rerun, and that the run failed for it."""
-        if len(self.names) > self.limit:
-            names = ", ".join(sorted(self.names))
-            counted = f"{len(self.names)} tests needed a second try, the limit is {self.limit}"
+        """Report which tests were rerun and why, and that the run failed for it."""
+        for name, reason in sorted(self.reasons.items()):
+            terminalreporter.line(f"second try: {name}: {reason}")
+        if len(self.reasons) > self.limit:
+            names = ", ".join(sorted(self.reasons))
+            counted = f"{len(self.reasons)} tests needed a second try, the limit is {self.limit}"
             terminalreporter.line(f"FAILED: {counted}: {names}", red=True)
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """Why a test failed, in one line that says as much as the first lines of its error."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return " ".join(str(report.longrepr if crash is None else crash.message).split())[:MOST]

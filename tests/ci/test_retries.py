@@ -13,7 +13,7 @@ def test_flaky(number, request):
     seen = pathlib.Path(str(request.config.rootpath), f"seen-{number}")
     first = not seen.exists()
     seen.touch()
-    assert not first
+    assert not first, "two\\nlines"
 
 def test_steady(): pass
 """
@@ -28,6 +28,7 @@ def test_more_reruns_than_allowed_fail_a_run_that_passed(pytester, monkeypatch, 
     ran = pytester.runpytest_subprocess(*plugins, *workers, "--reruns=1", f"--limit-reruns={limit}")
     assert ran.ret == want
     ran.assert_outcomes(passed=3)
+    ran.stdout.fnmatch_lines(["second try: test_flaky.py::test_flaky?0?: AssertionError: two lines*"])
     message = "*FAILED: 2 tests needed a second try, the limit is 1: test_flaky.py::test_flaky?0?, *"
     if want == pytest.ExitCode.OK:
         ran.stdout.no_fnmatch_line(message)

@@ -120,6 +120,8 @@ async def test_without_any_rights_the_command_fails_at_once(api, fairgate):
     forbid(api, LEDGERS, "/api/v1/namespaces/default/pods", "/api/v1/namespaces/nlp/pods")
     for kind in ("resourceclaims", "resourceclaimtemplates"):
         forbid(api, *(f"/apis/resource.k8s.io/v1/namespaces/{each}/{kind}" for each in ("default", "nlp")))
+    scalers = "/apis/autoscaling/v2/{}horizontalpodautoscalers"
+    forbid(api, *(scalers.format(each) for each in ("", "namespaces/default/", "namespaces/nlp/")))
     api.faults["get /api/v1/namespaces/default"] = deque([Answer(403)])
     api.faults["get /api/v1/namespaces/nlp"] = deque([Answer(403)])
     api.missing.add("/apis/scheduling.k8s.io/v1beta1/podgroups")

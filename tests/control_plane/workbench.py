@@ -173,7 +173,14 @@ def describe(control_plane: ControlPlane) -> str:
         return "\n".join([*dead, f"pods: {error!r}"])
     lines = (
         f"  {pod['metadata']['namespace']}/{pod['metadata']['name']}: {pod['status'].get('phase')}"
-        f" on {pod['spec'].get('nodeName', 'no node')} {unschedulable_message(pod)}"
+        f" on {pod['spec'].get('nodeName', 'no node')} {_why_pending(pod)}"
         for pod in itertools.islice(pods, 40)
     )
     return "\n".join([*dead, f"{len(pods)} pods:", *lines])
+
+
+def _why_pending(pod: dict[str, Any]) -> str:
+    """The gates of a pod, what it waits for, and what the scheduler says."""
+    gates = [gate["name"] for gate in pod["spec"].get("schedulingGates", ())]
+    waiting = pod["metadata"].get("annotations", {}).get("fairgate.dev/waiting", "")
+    return " ".join(filter(None, (*gates, waiting, unschedulable_message(pod))))

@@ -52,6 +52,10 @@ async def test_an_idle_pod_is_announced_and_then_evicted(stage):
         assert stage.real_evictions() == 1
         assert stage.reasons() == ["EvictionPlanned", "IdleEvicted"]
         assert found.value("fairgate_idle_evictions_total", team="team-a") == 1
+        ((subject, told),) = stage.messages
+        assert subject == ("evictions", "team-a")
+        assert (told.namespace, told.name, told.gpus) == ("team-a", "a", "1")
+        assert told.text.startswith("it has not used its 1 GPU since 20")
 
 
 async def test_a_pod_that_uses_its_gpus_again_keeps_them(stage):

@@ -1,5 +1,7 @@
 """What evictions lost, and what saves after their warning kept, whatever a tenant writes on its pods."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -7,7 +9,9 @@ from hypothesis import strategies as st
 
 from tests.core.support import make
 from tests.history.support import T0
-from webhook.core.model.names import NodeName
+from webhook.core.model.kept_place import KeptPlace
+from webhook.core.model.names import NodeName, TeamName, Uid, WorkloadName
+from webhook.core.model.replica import Replica
 from webhook.history.evicted_work import AHEAD_SECONDS, EvictedWork
 from webhook.kube.objects import keys, objects
 from webhook.kube.reclaim.holds import rfc3339
@@ -68,11 +72,75 @@ def test_a_save_after_the_notice_keeps_what_was_done_since_the_save_before_it():
     assert cluster.end(5) == {"lost": 105, "saved": 620}
 
 
+REPLICA = {"replica": Replica(WorkloadName("team-a/Deployment/web"), 1), "is_ready": True}
+
+
+@pytest.mark.parametrize(
+    ("pod", "others", "lost"),
+    [
+        pytest.param(REPLICA, 1, 0, id="a replica of a workload with a minimum"),
+        pytest.param(REPLICA, 0, 3720, id="a minimum that counts for nothing"),
+        pytest.param({**REPLICA, "is_ready": False}, 1, 3720, id="one that is not ready"),
+        pytest.param({**REPLICA, "gang": "g"}, 1, 3720, id="a member of a gang"),
+    ],
+)
+def test_a_replica_that_may_go_loses_no_work(pod, others, lost):
+    cluster = Cluster()
+    for number in range(others):
+        cluster.world.set_pod(make.resident(uid=f"other{number}", node=NodeName("n0"), **REPLICA))
+    cluster.world.set_pod(make.resident(GPUS, uid=UID, node=NodeName("n0"), created=START, **pod))
+    cluster.notice()
+    cluster.world.set_pod(make.resident(GPUS, uid=UID, node=NodeName("n0"), is_terminating=True, **pod))
+    cluster.evict(120)
+    assert cluster.end(0) == ({"lost": lost} if lost else {})
+
+
 def test_without_a_notice_the_eviction_is_the_warning_and_a_save_in_the_grace_period_counts():
     cluster = Cluster()
     cluster.evict(0)
     cluster.save(10)
     assert cluster.end(5) == {"lost": 5, "saved": 3610}
+
+
+def test_a_pod_whose_place_is_kept_is_moved_also_once_its_replacement_has_taken_the_place():
+    cluster = Cluster()
+    place = KeptPlace("ReplicaSet team-a/train", "team-a/p", TeamName("team-a"), (), replaces=Uid(UID))
+    cluster.world.set_node(replace(make.node("n1"), kept=(place,)))
+    cluster.annotations[keys.IDLE_SINCE] = rfc3339(T0 - 60)
+    cluster.notice()
+    cluster.evict(2)
+    cluster.world.set_node(make.node("n1"))
+    assert cluster.end(30) == {"moved": 3632}
+
+
+def test_the_move_of_another_pod_is_none_of_its_own():
+    cluster = Cluster()
+    place = KeptPlace("ReplicaSet team-a/train", "team-a/q", TeamName("team-a"), (), replaces=Uid("u2"))
+    cluster.world.set_node(replace(make.node("n1"), kept=(place,)))
+    cluster.notice()
+    cluster.evict(2)
+    assert cluster.end(0) == {"lost": 3602}
+
+
+def test_a_pod_that_is_evicted_since_it_is_idle_loses_nothing_also_if_its_mark_goes_meanwhile():
+    cluster = Cluster()
+    cluster.annotations[keys.IDLE_SINCE] = rfc3339(T0 - 60)
+    cluster.notice()
+    cluster.evict(120)
+    del cluster.annotations[keys.IDLE_SINCE]
+    cluster.event(5)
+    assert cluster.end(5) == {}
+
+
+def test_an_idle_pod_that_a_share_is_taken_back_from_loses_its_work_and_so_does_one_that_is_drained():
+    reclaimed, drained = Cluster(), Cluster()
+    for cluster in (reclaimed, drained):
+        cluster.annotations[keys.IDLE_SINCE] = rfc3339(T0 - 60)
+    reclaimed.annotations[keys.EVICT_FOR] = "team-b"
+    reclaimed.notice()
+    for cluster in (reclaimed, drained):
+        cluster.evict(10)
+        assert cluster.end(0) == {"lost": 3610}
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])

@@ -23,7 +23,7 @@ from webhook.observe.logs import LogFormat, open_logs
 
 N0 = NodeName("n0")
 HELD = ("guaranteed", "team-a", "", A100)
-NO_EVICTION = {EvictedGpus("team-a", "lost"): 0, EvictedGpus("team-a", "saved"): 0}
+NO_EVICTION = {EvictedGpus("team-a", work): 0 for work in ("lost", "moved", "saved")}
 
 
 @pytest.fixture

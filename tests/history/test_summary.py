@@ -28,6 +28,7 @@ ROWS = [
     row("refused", 5, team="nlp", user="ada"),
     row("refused_gpus", 40, team="nlp", user="ada"),
     row("lost", 3 * HOUR, team="nlp", user="ada", model=A100),
+    row("moved", 1 * HOUR, team="nlp", user="ada", model=A100),
     row("saved", 2 * HOUR, team="nlp", user="ada", model=A100),
 ]
 
@@ -57,17 +58,17 @@ def test_usage_is_summed_by_what_is_asked_those_that_held_most_first(by, want):
 @pytest.mark.parametrize(
     ("by", "want"),
     [
-        (By.TEAM, {"nlp": (3, 2)}),
-        (By.USER, {"ada": (3, 2)}),
-        (By.MODEL, {A100: (3, 2)}),
+        (By.TEAM, {"nlp": (3, 1, 2)}),
+        (By.USER, {"ada": (3, 1, 2)}),
+        (By.MODEL, {A100: (3, 1, 2)}),
         (By.TIER, {}),
-        (By.DEPARTMENT, {"": (3, 2)}),
+        (By.DEPARTMENT, {"": (3, 1, 2)}),
     ],
 )
-def test_what_evictions_lost_and_saved_is_summed_like_what_pods_held_except_by_tier(by, want):
-    found = {each.name: (each.lost, each.saved) for each in usage_by(ROWS, by)}
+def test_what_evictions_and_moves_lost_and_saved_is_summed_like_what_pods_held_except_by_tier(by, want):
+    found = {each.name: (each.lost, each.moved, each.saved) for each in usage_by(ROWS, by)}
     assert {name: amounts for name, amounts in found.items() if any(amounts)} == want
-    assert (total(ROWS).lost, total(ROWS).saved) == (3, 2)
+    assert (total(ROWS).lost, total(ROWS).moved, total(ROWS).saved) == (3, 1, 2)
 
 
 def test_the_total_has_the_free_gpus_of_the_cluster_as_idle():

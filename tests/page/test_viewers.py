@@ -117,6 +117,13 @@ PODS = st.builds(
     tier=st.sampled_from(["guaranteed", "preemptible"]),
 )
 QUEUED = st.builds(queued, st.sampled_from(NAMESPACES[:3]), st.integers(0, 2), gpus=st.sampled_from([2, 8, 16]))
+SCALED = st.builds(
+    lambda namespace, number: b.autoscaler(
+        f"job-{namespace.removeprefix('ns-')}-{number}", namespace=namespace, kind="Job"
+    ),
+    st.sampled_from(NAMESPACES),
+    st.integers(0, 3),
+)
 EVENTS = st.builds(event, st.sampled_from(NAMESPACES), st.sampled_from(["Reclaimed", "Refused", "EvictionPlanned"]))
 SOME = st.frozensets(st.sampled_from(NAMESPACES))
 VIEWERS = st.builds(
@@ -175,7 +182,7 @@ def shown_by_the_api(viewer, pods, events, nodes):
 
 
 @pytest.mark.slow
-@given(st.lists(PODS | QUEUED, max_size=10), st.lists(EVENTS, max_size=4), VIEWERS)
+@given(st.lists(PODS | QUEUED | SCALED, max_size=10), st.lists(EVENTS, max_size=4), VIEWERS)
 @examples(15)
 def test_no_answer_has_a_name_that_the_api_server_would_not_have_shown(pods, events, viewer):
     pods = unique(pods)
@@ -190,7 +197,7 @@ def test_no_answer_has_a_name_that_the_api_server_would_not_have_shown(pods, eve
 @pytest.mark.slow
 @given(
     st.lists(PODS | QUEUED, max_size=8),
-    st.lists(PODS | QUEUED, max_size=6),
+    st.lists(PODS | QUEUED | SCALED, max_size=6),
     st.lists(EVENTS, max_size=3),
     st.booleans(),
 )

@@ -82,6 +82,14 @@ class FairgateServer:
         """How many GPUs a replica counts for a team, over both tiers."""
         return self.metric("fairgate_gpus_charged", replica=replica, team=team)
 
+    def wait_seen(self, team: str) -> None:
+        """Wait until a replica has seen each pod of a team that it admitted: until then they are reserved, not used."""
+        wait_for(
+            self.cluster,
+            lambda: self.metric("fairgate_team_gpus_reserved", team=team) == 0,
+            what=f"all pods of team {team} are seen",
+        )
+
     def refused(self, code: str) -> float:
         """How many pods were refused for a reason, at either webhook."""
         return self.metric("fairgate_decisions_total", code=code, outcome="deny")

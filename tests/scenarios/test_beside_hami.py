@@ -69,6 +69,7 @@ def test_what_hami_assigns_is_what_is_charged(cluster):
                 what=f"{name} is adopted",
             )
         create_pod(cluster, mine, share("whole", gpu=19))
+        fairgate.wait_seen("a")
         with pytest.raises(ApiError, match=r"requested 0.2, limit 20, used 19.85.*\(TeamLimitExceeded\)"):
             create_pod(cluster, mine, share("more", gpu=1, gpumem=16384, gpucores=5))
         create_pod(cluster, mine, share("rest", gpu=1, gpumem=12288, gpucores=5))

@@ -57,6 +57,7 @@ def test_pods_of_volcano_are_counted_limited_and_never_patched(cluster):
         assert_not_patched(found)
         assert (found["metadata"]["labels"][TEAM], found["metadata"]["labels"][TIER]) == ("a", "guaranteed")
         assert fairgate.charged("a") == 5
+        fairgate.wait_seen("a")
         with pytest.raises(ApiError, match=r"requested 16, limit 20, used 5.*\(TeamLimitExceeded\)"):
             create_pod(cluster, mine, pod("two", gpus=16, **VOLCANOS))
         assert fairgate.charged("a") == 5

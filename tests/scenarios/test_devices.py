@@ -126,6 +126,7 @@ def test_an_extended_resource_of_a_class_counts_once_beside_the_claim_that_kube_
             True
         ]
         wait_for(cluster, lambda: fairgate.charged("a") == 3, what="three charged")
+        fairgate.wait_seen("a")
         decided = decision_of(get_pod(cluster, fairgate.team_a, "plain"))
         assert decided["nodes"] == [with_devices]
         refused = refusal(cluster, fairgate.team_a, pod("more", gpus=18))

@@ -40,6 +40,7 @@ def test_the_21st_gpu_is_refused_with_the_numbers_and_the_other_team_gets_its_20
         run = ["run", "bare", "--image=example.invalid/train:1", "-n", fairgate.team_a, f"--overrides={overrides}"]
         cluster.kubectl(*run)
         wait_for(cluster, lambda: fairgate.charged("a") == 20, what="20 GPUs charged")
+        fairgate.wait_seen("a")
 
         refused = cluster.kubectl.run(*(word if word != "bare" else "one-more" for word in run))
         assert refused.returncode != 0

@@ -44,5 +44,6 @@ def test_a_pod_can_request_never_to_borrow(cluster):
     with serve_fairgate(cluster, limit_a=40) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("half", gpus=10, **SIZE))
         create_pod(cluster, fairgate.team_a, pod("most", gpus=8, **SIZE))
+        fairgate.wait_seen("a")
         with pytest.raises(ApiError, match=r"exceeded quota: team a, guaranteed share: requested 3, limit 20, used 18"):
             create_pod(cluster, fairgate.team_a, pod("firm", gpus=3, labels={TIER: "guaranteed"}, **SIZE))

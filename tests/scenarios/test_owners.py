@@ -51,6 +51,7 @@ def test_a_deployment_gets_an_event_why_it_has_no_pods_and_gets_them_once_there_
         team = fairgate.team_a
         for name in ("h1", "h2"):
             create_pod(cluster, team, pod(name, gpus=10, **SIZE))
+        fairgate.wait_seen("a")
         cluster.kubectl.apply([deployment("web", 2, gpus=5)], "-n", team)
         wait_for(cluster, lambda: fairgate.refused("TeamLimitExceeded") >= TRIES, what="refused again and again")
         [event] = wait_for(

@@ -15,8 +15,13 @@ _RECENT_SECONDS = 30
 ASK = f"ask an admin for `kubectl create clusterrolebinding fairgate-NAME --clusterrole={keys.VIEWER} --user=NAME`"
 """What a person does who lacks the right to read what Fairgate publishes."""
 
-_RARE = frozenset({"podgroups", "resourceclaimtemplates", "resourceclaims", "deviceclasses", "resourceslices"})
-"""Kinds that few clusters use: notes name them only if no other kind is missing."""
+_RARE = frozenset(
+    {
+        *("podgroups", "resourceclaimtemplates", "resourceclaims", "deviceclasses", "resourceslices"),
+        "horizontalpodautoscalers",
+    }
+)
+"""Kinds that few pods depend on: notes name them only if no other kind is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class Coverage:
         some = [extent for extent in self.missing if extent.namespaces]
         parts = [_all_of(none)] if none else []
         parts += (
-            [f"{_names(e.resource for e in some)} outside of namespace {_names(some[0].namespaces)}"] if some else []
+            [f"{_all_of([e.resource for e in some])} outside of namespace {_names(some[0].namespaces)}"] if some else []
         )
         notes = [f"you may not list {'; '.join(parts)}"]
         if self.is_partial("pods") and not self.has_totals:

@@ -18,7 +18,7 @@ _EXAMPLES = """\b
 Examples:
   fairgate world > world.yaml
   fairgate world --policy policies --pseudonyms --names names.json > world.yaml
-  kubectl get nodes,pods,namespaces,priorityclasses -A -o json > all.json
+  kubectl get nodes,pods,namespaces,priorityclasses,hpa -A -o json > all.json
   fairgate world --policy policies --world all.json -o json > world.json
 
 \b
@@ -49,6 +49,8 @@ class Options(PolicyOptions):
 @command(Options, epilog=_EXAMPLES, short_help="Save a world for bug reports and CI.")
 def world(options: Options) -> None:
     """Print nodes, pods, namespaces and priority classes as a world file for --world; by default of the cluster.
+
+    HorizontalPodAutoscalers are in it, too, for the minimums of what they scale.
 
     Only the fields that decisions read are kept: no images, commands, environment, volumes, Secrets or annotations of
     others. Labels are kept for selectors. Finished pods are left out, but for those that their nodes rejected.

@@ -13,6 +13,7 @@ import msgspec
 
 from webhook.cli.coverage import COMPLETE, Coverage
 from webhook.cli.formatting import age, plural
+from webhook.cluster.reads.permitted_read import ReadScope
 from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.core.model.policy import Mode, Policy
 from webhook.core.world.hidden_usage import NOTHING, Unnamed, is_hidden_usage
@@ -90,6 +91,7 @@ class WatchedWorld:
 
     world: World
     why_stale: Callable[[], str | None]
+    coverage: Coverage = COMPLETE
 
 
 def origin_of(source: Source) -> Origin:
@@ -214,7 +216,8 @@ async def watch_world(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[
         try:
             await _wait_synced(feed)
             world.sort_nodes()
-            yield WatchedWorld(world, feed.readiness)
+            missing = tuple([ReadScope(kind, is_all=False) for kind in feed.left_out()])
+            yield WatchedWorld(world, feed.readiness, Coverage(missing))
         finally:
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
@@ -227,7 +230,7 @@ async def _wait_synced(feed: "Feed") -> None:
         async with asyncio.timeout(LIST_SECONDS):
             while not synced.done():
                 await asyncio.wait({synced}, timeout=_POLL_SECONDS)
-                if refused := next((watch for watch in feed.watches if watch.is_forbidden), None):
+                if refused := feed.forbidden:
                     raise ForbiddenError(refused.problem or "")
     except TimeoutError:
         raise WorldError(f"the cluster was not read within {LIST_SECONDS:g} s: {feed.readiness()}") from None

@@ -28,7 +28,7 @@ class ClusterView:
 
     def __init__(self, policy: Policy) -> None:
         self.world = World(policy, is_live=True)
-        self.reclaim_index = ReclaimIndex(policy.reclaim)
+        self.reclaim_index = ReclaimIndex(policy.reclaim, self.world.minimums)
         self.marked: dict[NodeName, NodeHold | None] = {}
         self.changed = asyncio.Event()
         self._shadow_labels = ShadowLabels(self.world)

@@ -12,6 +12,7 @@ from webhook.cluster.writes.owners import OwnerLookup
 from webhook.core.idle.idle_clock import Candidate
 from webhook.core.model.idle_rules import IdleRules
 from webhook.core.model.names import Uid
+from webhook.core.model.notify_rules import NotifyKind
 from webhook.core.model.text import plural_gpus
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import own_target
@@ -80,14 +81,13 @@ class IdleEvictions:
 
     async def _announce(self, gpu_pod: ReclaimPod, victim: Victim, rules: IdleRules, *, now: int) -> None:
         self._at[gpu_pod.uid] = at = now + rules.notice_seconds
-        if not rules.notice_seconds:
-            return
         try:
             await holds.give_notice(self._context.connection, own_target(victim, at=at), None)
         except ClusterError as error:  # it is evicted without, at the same time
             self._context.logs.event.warning("no notice", **pod_fields(gpu_pod.pod), why=str(error))
-        text = f"will be evicted at {rfc3339(at)}: {_why(gpu_pod)}. Use them or save your work until then"
-        self._context.report(gpu_pod, EventReason.EVICTION_PLANNED, text)
+        if rules.notice_seconds:
+            text = f"will be evicted at {rfc3339(at)}: {_why(gpu_pod)}. Use them or save your work until then"
+            self._context.report(gpu_pod, EventReason.EVICTION_PLANNED, text)
 
     async def _withdraw(self, uids: Iterable[Uid]) -> None:
         for uid in list(uids):
@@ -132,6 +132,7 @@ class IdleEvictions:
         self._context.logs.event.info("idle pod evicted", **pod_fields(gpu_pod.pod), notebook=name)
         more = f". Notebook {name} is stopped: start it again when you need it" if name else ""
         self._context.report(gpu_pod, EventReason.IDLE_EVICTED, f"evicted: {_why(gpu_pod)}{more}")
+        self._context.notify_people(NotifyKind.EVICTIONS, gpu_pod, f"{_why(gpu_pod)}{more}")
         return True
 
     async def _notebook(self, gpu_pod: ReclaimPod) -> ObjectRef | None:
@@ -149,4 +150,4 @@ class IdleEvictions:
 
 def _why(gpu_pod: ReclaimPod) -> str:
     since = f" since {rfc3339(gpu_pod.pod.idle_since)}" if gpu_pod.pod.idle_since else ""
-    return f"its {plural_gpus(gpu_pod.demand.gpus)} are not used{since}"
+    return f"it has not used its {plural_gpus(gpu_pod.demand.gpus)}{since}"

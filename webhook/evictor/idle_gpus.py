@@ -5,30 +5,26 @@ usage counts it. Evictions are in idle_evictions.py. Without a reading nothing f
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.reads.utilization import UtilizationError, read_utilization
 from webhook.cluster.writes.idle_marks import mark_idle
-from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.idle.candidates import candidates
 from webhook.core.idle.idle_clock import Candidate, IdleClock, Verdicts
 from webhook.core.idle.idle_window import Reading
 from webhook.core.idle.utilization import GpuSeries, utilization_by_pod
-from webhook.core.model.amount import format_gpus
 from webhook.core.model.idle_rules import IdleAction, IdleRules
 from webhook.core.model.names import Uid
 from webhook.core.model.notify_rules import NotifyKind
 from webhook.core.model.text import duration, plural_gpus
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.evictor.backoff import LONG_SECONDS, PodBackoff
-from webhook.evictor.evictor_context import EvictorContext, controller_ref
+from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.idle_evictions import IdleEvictions
 from webhook.kube.objects.events import EventReason
-from webhook.kube.reclaim.holds import rfc3339
-from webhook.notify.message import Item, Subject, item
 from webhook.observe.idle import JudgedPod
 from webhook.observe.logs import pod_fields
 
@@ -54,20 +50,11 @@ _WHAT_FOLLOWS: Final = {
 class IdleGpus:
     """Looks for such pods while this evictor leads. `problem` is why utilization is not known, "" if it is."""
 
-    def __init__(
-        self,
-        context: EvictorContext,
-        evictions: IdleEvictions,
-        *,
-        notify_owner: Callable[[OwnerEvent], None],
-        notify: Callable[[Subject, Item], None],
-    ) -> None:
+    def __init__(self, context: EvictorContext, evictions: IdleEvictions) -> None:
         self.problem = ""
         self._context = context
         self._metrics = context.metrics.idle
         self._evictions = evictions
-        self._notify_owner = notify_owner
-        self._notify = notify
         self._clock = IdleClock()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._backoff: PodBackoff[Uid] = PodBackoff(context.clock)
@@ -189,12 +176,9 @@ class IdleGpus:
     def _report(self, gpu_pod: ReclaimPod, candidate: Candidate, rules: IdleRules) -> None:
         text = idle_text(candidate, rules)
         self._context.report(gpu_pod, EventReason.IDLE, f"its {text}")
-        if (owner := controller_ref(gpu_pod)) is not None:
-            message = f"pod {gpu_pod.name}: its {text}"
-            self._notify_owner(OwnerEvent(owner, EventReason.IDLE, message, EventReason.IDLE))
-        pod, gpus = gpu_pod.pod, format_gpus(candidate.gpus)
-        told = item(text, at=rfc3339(int(self._context.clock())), namespace=pod.namespace, name=pod.name, gpus=gpus)
-        self._notify(Subject(NotifyKind.IDLE, gpu_pod.team), told)
+        message = f"pod {gpu_pod.name}: its {text}"
+        self._context.report_on_controller(gpu_pod, EventReason.IDLE, message, series=EventReason.IDLE)
+        self._context.notify_people(NotifyKind.IDLE, gpu_pod, text)
 
 
 def idle_text(candidate: Candidate, rules: IdleRules) -> str:

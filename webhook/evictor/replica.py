@@ -21,6 +21,7 @@ class EvictorState:
     moving: Callable[[], str]
     idle_problem: Callable[[], str]
     notify_problems: Callable[[], list[str]]
+    left_out: Callable[[], list[str]]
 
     def report(self, at: str) -> ReplicaReport:
         """Return the evictor's state now; `at` is the time of day."""
@@ -39,4 +40,5 @@ class EvictorState:
             moving=shortened(self.moving()),
             idle_problem=shortened(self.idle_problem()),
             notify=[shortened(text) for text in self.notify_problems()],
+            left_out=self.left_out(),
         )

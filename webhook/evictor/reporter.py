@@ -1,12 +1,11 @@
 """Reports each eviction, its beneficiary and the reason: in the log before any action, as Events, as metrics."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Outcome, Refused
-from webhook.cluster.writes.owner_events import OwnerEvent
-from webhook.core.model.amount import Units, format_gpus, gpu_number, gpus_text
+from webhook.core.model.amount import Units, gpu_number, gpus_text
 from webhook.core.model.names import TeamName, Uid, WorkloadName
 from webhook.core.model.notify_rules import NotifyKind
 from webhook.core.model.text import plural_gpus
@@ -15,13 +14,13 @@ from webhook.core.reclaim.reclaim_outlook import WHY_NOT
 from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget
+from webhook.core.reclaim.surplus import loses_no_work
 from webhook.core.reclaim.victim import Victim
 from webhook.core.world.world import World
-from webhook.evictor.evictor_context import EvictorContext, controller_ref
+from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.moves.move_reporter import MoveReporter
 from webhook.kube.objects.events import EventReason
 from webhook.kube.reclaim.holds import rfc3339
-from webhook.notify.message import Item, Subject, item
 
 _WHAT_FAILED: Final = {
     EvictionObstacle.BUDGET: "its disruption budget does not allow it",
@@ -34,25 +33,15 @@ _NAMED = 5
 
 
 class EvictionReporter:
-    """Reports what one evictor does.
+    """Reports what one evictor does; `moves` reports moves."""
 
-    `notify_owner` queues Events on owners of victims, `notify` messages to people; `moves` reports moves.
-    """
-
-    def __init__(
-        self,
-        context: EvictorContext,
-        *,
-        notify_owner: Callable[[OwnerEvent], None],
-        notify: Callable[[Subject, Item], None],
-        moves: MoveReporter,
-    ) -> None:
-        self._notify = notify
+    def __init__(self, context: EvictorContext, *, moves: MoveReporter) -> None:
+        self._notify_people = context.notify_people
         self._publish = context.report
+        self._publish_on_controller = context.report_on_controller
         self._world = context.cluster_view.world
         self._reclaim_index = context.cluster_view.reclaim_index
         self._logs = context.logs
-        self._notify_owner = notify_owner
         self._moves = moves
         self._metrics = context.metrics
         self._reported: dict[Uid, NoPlan] = {}
@@ -106,12 +95,16 @@ class EvictionReporter:
                 self._metrics.eviction("deleted" if is_deleted else "evicted")
                 self._logs.event.info("evicted", **named, claim=target.beneficiary, is_deleted=is_deleted)
                 if gpu_pod is not None and target.is_moved:
-                    self._notify_people(target, gpu_pod, self._moves.moved(target, gpu_pod, now=now), now=now)
+                    why = self._moves.moved(target, gpu_pod, now=now)
+                    self._notify_people(NotifyKind.EVICTIONS, gpu_pod, why)
                 elif gpu_pod is not None:
                     since = max(gpu_pod.started_at or gpu_pod.pod.created, gpu_pod.saved_at)
                     lost = gpu_pod.demand.gpus * max(0, now - since)
-                    replicas = self._world.minimums.of(gpu_pod.pod.replica.workload)
-                    is_surplus = replicas is not None and replicas.has_surplus and replicas.spare > 0
+                    minimums = self._world.minimums
+                    replicas = minimums.of(gpu_pod.pod.replica.workload)
+                    is_surplus = replicas is not None and replicas.may_go > 0
+                    if loses_no_work(gpu_pod.pod, minimums):
+                        lost = 0
                     self._metrics.victim(gpu_pod.team, gpu_unit_seconds=lost, is_surplus=is_surplus)
                     if waiting is not None:
                         why = _reason(waiting, gpu_pod.team, gpu_pod.demand.gpus, self._sums())
@@ -119,7 +112,7 @@ class EvictionReporter:
                         self._publish(target, EventReason.RECLAIMED, f"evicted: {why}")
                         text, series = f"pod {target.name} was evicted: {why}", f"for team {waiting.team}"
                         self._publish_on_controller(gpu_pod, EventReason.RECLAIMED, text, series=series)
-                        self._notify_people(target, gpu_pod, why, now=now)
+                        self._notify_people(NotifyKind.EVICTIONS, gpu_pod, why)
             case Evicted.GONE:
                 self._metrics.eviction("gone")
             case Refused():
@@ -128,12 +121,6 @@ class EvictionReporter:
             case Later(why):
                 self._metrics.eviction("later")
                 self._logs.event.info("eviction put off", **named, why=why)
-
-    def _notify_people(self, target: EvictionTarget, gpu_pod: ReclaimPod, why: str, *, now: int) -> None:
-        """Have people of the victim's team get a message."""
-        gpus = format_gpus(gpu_pod.demand.gpus)
-        pod = item(why, at=rfc3339(now), namespace=target.namespace, name=target.name, gpus=gpus)
-        self._notify(Subject(NotifyKind.EVICTIONS, gpu_pod.team), pod)
 
     def refused(self, target: EvictionTarget, refused: Refused, *, pause_seconds: float) -> None:
         """Report that the API server does not evict a victim, and when it is tried again."""
@@ -202,11 +189,6 @@ class EvictionReporter:
         """Report what a pod waits for, on it and on its controller."""
         self._publish(waiting, reason, text)
         self._publish_on_controller(waiting, reason, text, series=reason)
-
-    def _publish_on_controller(self, gpu_pod: ReclaimPod, reason: EventReason, text: str, *, series: str) -> None:
-        """Report on the controller of a pod; the Events of one series become one with a count."""
-        if (owner := controller_ref(gpu_pod)) is not None:
-            self._notify_owner(OwnerEvent(owner, reason, text, series))
 
     def _sums(self) -> "_Sums":
         return _Sums(self._world)

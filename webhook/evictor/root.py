@@ -33,6 +33,7 @@ from webhook.evictor.loop import Reclaimer
 from webhook.evictor.lost_pods import LostPods
 from webhook.evictor.moves.move_reporter import MoveReporter
 from webhook.evictor.moves.mover import Mover
+from webhook.evictor.moves.preview import MovePreview
 from webhook.evictor.repair import Repair
 from webhook.evictor.replica import EvictorState
 from webhook.evictor.reporter import EvictionReporter
@@ -98,7 +99,8 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
             Watchdog(metrics, logs).run(),
         ]
         if settings.is_dry_run:
-            dry_run = DryRun(cluster_view, why_stale=feed.readiness, show=show, clock=connection.unix_time)
+            moves = MovePreview(cluster_view, connection, clock=connection.unix_time)
+            dry_run = DryRun(cluster_view, moves, why_stale=feed.readiness, show=show, clock=connection.unix_time)
             tasks.append(dry_run.run())
         else:
             namespace = settings.namespace or await own_namespace(settings.kubeconfig)
@@ -114,6 +116,7 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
                 candidate.moving,
                 idle_problem=candidate.idle_problem,
                 notify_problems=notifier.problems,
+                left_out=feed.left_out,
             )
             reporter = ReplicaReporter(connection, identity=candidate.lease.identity, describe=state.report)
             tasks += [
@@ -181,28 +184,26 @@ class _Candidate:
             cluster_view=cluster_view,
             connection=self._connection,
             events=self.events,
+            notify_owner=self.owner_events.take,
+            notify=self.notifier.note,
             logs=logs,
             metrics=self._metrics,
             why_stale=why_stale,
             is_leading=lambda: self.lease.is_leading,
             clock=self._connection.unix_time,
         )
-        moves = MoveReporter(context, self._move_metrics, notify_owner=self.owner_events.take)
-        reporter = EvictionReporter(
-            context, notify_owner=self.owner_events.take, notify=self.notifier.note, moves=moves
-        )
+        moves = MoveReporter(context, self._move_metrics)
+        reporter = EvictionReporter(context, moves=moves)
         manager = self._manager = HoldManager(context, reporter, new_id=lambda: secrets.token_hex(ID_BYTES))
         executor = Executor(context)
         mover = self._mover = Mover(context, manager, executor, moves)
         reclaimer = Reclaimer(context, manager, executor, reporter, mover)
         repair = Repair(context, after_seconds=self._repair_after_seconds)
         lost_pods = LostPods(context)
-        idle_evictions = IdleEvictions(context, self._owners)
-        idle = self._idle = IdleGpus(
-            context, idle_evictions, notify_owner=self.owner_events.take, notify=self.notifier.note
-        )
+        idle = self._idle = IdleGpus(context, IdleEvictions(context, self._owners))
         dry_run = DryRun(
             cluster_view,
+            MovePreview(cluster_view, self._connection, clock=self._connection.unix_time),
             why_stale=why_stale,
             show=lambda line: logs.event.info("rehearsed", message=line),
             is_due=lambda: not cluster_view.world.policy.is_enforced,

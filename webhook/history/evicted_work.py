@@ -3,6 +3,7 @@
 Pure: the time is an argument, in seconds of Unix time. docs/usage.md defines both amounts.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -10,6 +11,7 @@ import msgspec
 
 from webhook.core.model.amount import ONE_GPU, Units
 from webhook.core.model.names import Uid
+from webhook.core.reclaim.surplus import loses_no_work
 from webhook.core.world.world import World
 from webhook.history.meter import holding_of
 from webhook.history.usage_row import UsageKey, UsageKind
@@ -43,6 +45,8 @@ class _Warned:
     """A pod whose eviction is announced or under way: what it held, its start, and its checkpoints.
 
     `before` is the last checkpoint before the warning, or its start; `saved` the last one, and `text` as it was stated.
+    `is_idle`: it was evicted since it did not use its GPUs; what it did before is not known to be done again.
+    `is_replica`: of a workload with a minimum, as reclaim counts it: nothing is done again.
     """
 
     key: UsageKey
@@ -50,7 +54,10 @@ class _Warned:
     before: float
     saved: float
     text: str
-    is_evicted: bool
+    is_evicted: bool = False
+    is_moved: bool = False
+    is_idle: bool = False
+    is_replica: bool = False
 
 
 class EvictedWork:
@@ -76,8 +83,15 @@ class EvictedWork:
         elif text != warned.text:
             warned.saved, warned.text = max(warned.saved, _checkpoint(text, now)), text
         if warned is not None:
-            warned.is_evicted = warned.is_evicted or is_evicted
+            if is_evicted and not warned.is_evicted:
+                warned.is_evicted, warned.is_idle = True, _is_idle(annotations)
+            warned.is_moved = warned.is_moved or self._is_moved(uid)
         return ()
+
+    def _is_moved(self, uid: Uid) -> bool:
+        """Whether a node keeps a place for the replacement of a pod, which no user can have it do."""
+        nodes = filter(None, map(self._world.fleet.get, self._world.keeping))
+        return any(place.replaces == uid for node in nodes for place in node.kept)
 
     def _begin(self, found: objects.Pod, uid: Uid, text: str, now: float) -> _Warned | None:
         """Follow a pod that holds GPUs and has started; any other one has no work to lose."""
@@ -86,7 +100,9 @@ class EvictedWork:
         if holding is None or holding.node is None or not started:
             return None
         before = max(started, _checkpoint(text, now))
-        self._warned[uid] = _Warned(holding.key, holding.gpus, before, before, text, is_evicted=False)
+        pod = self._world.pod(uid)
+        is_replica = pod is not None and loses_no_work(pod, self._world.minimums)
+        self._warned[uid] = _Warned(holding.key, holding.gpus, before, before, text, is_replica=is_replica)
         return self._warned[uid]
 
 
@@ -101,6 +117,11 @@ def _is_evicted(status: objects.PodStatus | None) -> bool:
     return any(each.type == DISRUPTION and each.status == "True" for each in conditions or ())
 
 
+def _is_idle(annotations: Mapping[str, str]) -> bool:
+    """Whether an eviction that was announced for no team is that of a pod that does not use its GPUs."""
+    return {keys.IDLE_SINCE, keys.EVICT_AT} <= annotations.keys() and keys.EVICT_FOR not in annotations
+
+
 def _checkpoint(text: str, now: float) -> float:
     """Return the time of a checkpoint as its pod states it, never later than now; 0 for one that cannot be."""
     at = unix_seconds(text)
@@ -108,8 +129,10 @@ def _checkpoint(text: str, now: float) -> float:
 
 
 def _work(warned: _Warned, now: float) -> tuple[Work, ...]:
-    gpus = float(warned.gpus / ONE_GPU)
-    amounts = ((UsageKind.LOST, now - warned.saved), (UsageKind.SAVED, warned.saved - warned.before))
+    if (warned.is_idle or warned.is_replica) and not warned.is_moved:
+        return ()
+    gpus, again = float(warned.gpus / ONE_GPU), UsageKind.MOVED if warned.is_moved else UsageKind.LOST
+    amounts = ((again, now - warned.saved), (UsageKind.SAVED, warned.saved - warned.before))
     return tuple(
         Work(warned.key._replace(kind=kind), gpus * seconds) for kind, seconds in amounts if seconds > 0 and gpus
     )

@@ -38,8 +38,8 @@ class UsageSum(msgspec.Struct):
     """GPU-hours of one team, user, model, tier or department, or of the cluster: of pods that held GPUs or waited.
 
     `idle` were not held, None where no GPU can be attributed. `lost` is work of evicted pods that is done again,
-    `saved` what they saved after their warning. `refused` are requests, `refused_gpus` what they asked for.
-    `held_idle` were held and not used, None where that is not known.
+    `moved` that of pods that were moved, `saved` what they saved after their warning. `refused` are requests,
+    `refused_gpus` what they asked for. `held_idle` were held and not used, None where that is not known.
     """
 
     name: str
@@ -48,6 +48,7 @@ class UsageSum(msgspec.Struct):
     idle: float | None = None
     waiting: float = 0.0
     lost: float = 0.0
+    moved: float = 0.0
     saved: float = 0.0
     refused: int = 0
     refused_gpus: float = 0.0
@@ -233,29 +234,25 @@ _HELD: Final = (UsageKind.HELD_GUARANTEED, UsageKind.HELD_BORROWED)
 _TIERS: Final = {UsageKind.HELD_GUARANTEED: "guaranteed", UsageKind.HELD_BORROWED: "preemptible"}
 
 
+_HOURS: Final = {
+    UsageKind.HELD_GUARANTEED: "guaranteed",
+    UsageKind.HELD_BORROWED: "borrowed",
+    UsageKind.HELD_IDLE: "held_idle",
+    UsageKind.WAITING: "waiting",
+    UsageKind.UNUSED: "idle",
+    UsageKind.FREE: "idle",
+} | {kind: kind.value for kind in OF_EVICTIONS}
+"""The field of UsageSum that a kind of GPU-seconds counts to."""
+
+
 def _add(found: UsageSum, row: UsageRow) -> None:
-    hours = row.amount / HOUR_SECONDS
-    match row.key.kind:
-        case UsageKind.HELD_GUARANTEED:
-            found.guaranteed += hours
-        case UsageKind.HELD_BORROWED:
-            found.borrowed += hours
-        case UsageKind.HELD_IDLE:
-            found.held_idle = (found.held_idle or 0.0) + hours
-        case UsageKind.WAITING:
-            found.waiting += hours
-        case UsageKind.LOST:
-            found.lost += hours
-        case UsageKind.SAVED:
-            found.saved += hours
-        case UsageKind.UNUSED | UsageKind.FREE:
-            found.idle = (found.idle or 0.0) + hours
-        case UsageKind.REFUSED:
-            found.refused += round(row.amount)
-        case UsageKind.REFUSED_GPUS:
-            found.refused_gpus += row.amount
-        case _:
-            pass
+    kind = row.key.kind
+    if (name := _HOURS.get(kind)) is not None:
+        setattr(found, name, (getattr(found, name) or 0.0) + row.amount / HOUR_SECONDS)
+    elif kind is UsageKind.REFUSED:
+        found.refused += round(row.amount)
+    elif kind is UsageKind.REFUSED_GPUS:
+        found.refused_gpus += row.amount
 
 
 def whole_intervals(since: float, until: float) -> tuple[int, int]:

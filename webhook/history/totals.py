@@ -15,7 +15,7 @@ _TIERS: Final = {UsageKind.HELD_GUARANTEED: Tier.GUARANTEED, UsageKind.HELD_BORR
 
 
 def gpu_seconds_of(meter: Meter) -> dict[GpuHolder | EvictedGpus, float]:
-    """Return what pods held on nodes, by team, model and tier, and what evictions lost and saved, by team."""
+    """Return what pods held on nodes, by team, model and tier, and what evictions of pods lost and saved, by team."""
     found: dict[GpuHolder | EvictedGpus, float] = {}
     for key, amount in list(meter.totals.items()):
         if (tier := _TIERS.get(key.kind)) is not None:

@@ -30,8 +30,8 @@ class UsageKind(StrEnum):
     FREE are free GPUs of schedulable nodes, by model. REFUSED are requests, REFUSED_GPUS what they asked for, in GPUs.
     OBSERVED are seconds in which the recorder saw the cluster's events as they came. The USE kinds are the amounts of
     ClusterUse, times seconds. STARTED are jobs that started, by the class of their size and the group of their wait.
-    LOST is work of evicted pods that is done again, SAVED work that would be, had they not saved it after their
-    warning.
+    LOST is work of evicted pods that is done again, MOVED that of pods that were moved to make room, SAVED work that
+    would be, had they not saved it after their warning.
     """
 
     HELD_GUARANTEED = "guaranteed"
@@ -51,6 +51,7 @@ class UsageKind(StrEnum):
     USE_BEYOND = "use_beyond"
     STARTED = "started"
     LOST = "lost"
+    MOVED = "moved"
     SAVED = "saved"
 
 
@@ -65,7 +66,7 @@ OF_USE: Final = (
 """The kinds of ClusterUse's amounts, in its order."""
 
 
-OF_EVICTIONS: Final = (UsageKind.LOST, UsageKind.SAVED)
+OF_EVICTIONS: Final = (UsageKind.LOST, UsageKind.MOVED, UsageKind.SAVED)
 """The kinds that are known once an evicted pod has ended, and count in the interval of its end."""
 
 

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Final
 
+from webhook.core.explain.minimum_rows import workloads_below
 from webhook.core.explain.team_summary import TeamSummary, department_summary, summaries
 from webhook.core.explain.unusual_pods import unusual_pods
 from webhook.core.model.amount import ONE_GPU, Units, Unlimited
@@ -62,6 +63,10 @@ UNUSUAL: Final = {
     "(the same on lost nodes, so they count for no limit)."
 }
 
+BELOW: Final = {
+    "fairgate_workloads_below_minimum": "Workloads of the team with fewer pods ready than their minimum of replicas."
+}
+
 
 def charged_rows(world: World) -> Iterable[Row]:
     """Yield each team's charged GPUs by tier."""
@@ -116,6 +121,13 @@ def unusual_rows(world: World) -> Iterable[Row]:
     found = {each.stage: each.gpus for each in unusual_pods(world)}
     for stage in sorted(STAGES):
         yield Row((stage,), (_gpus(found.get(stage, 0)),))
+
+
+def below_rows(world: World) -> Iterable[Row]:
+    """Yield how many workloads of each team are below their minimum of replicas."""
+    found = workloads_below(world)
+    for team in dict.fromkeys([*(team.name for team in world.policy.teams), *sorted(found)]):
+        yield Row((team,), (found[team],))
 
 
 def _gpus(units: Units | float) -> float:

@@ -42,7 +42,7 @@ class GpuHolder(NamedTuple):
 
 
 class EvictedGpus(NamedTuple):
-    """The labels of a sum: work of a team's evicted pods, lost or saved."""
+    """The labels of a sum: work of a team's evicted pods, lost, moved or saved."""
 
     team: str
     work: str
@@ -144,7 +144,8 @@ def _families() -> tuple[CounterMetricFamily, CounterMetricFamily, GaugeMetricFa
         CounterMetricFamily(
             "fairgate_evicted_gpu_seconds",
             "GPU-seconds of evicted pods, counted by the leader only, once they have ended: sum over replicas. `work`: "
-            "lost (since the last checkpoint or the start), saved (by a checkpoint after the warning).",
+            "lost (since the last checkpoint or the start), moved (the same, of pods that were moved to make room), "
+            "saved (by a checkpoint after the warning).",
             labels=list(EvictedGpus._fields),
         ),
         GaugeMetricFamily(

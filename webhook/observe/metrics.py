@@ -96,6 +96,7 @@ class Metrics(ProcessMetrics):
         self.add_table(gpu_rows.NODES, lambda: gpu_rows.node_rows(world), labels=["model", "resource"])
         self.add_table(gpu_rows.MAINTENANCE, lambda: gpu_rows.maintenance_rows(world), labels=["model"])
         self.add_table(gpu_rows.REJECTING, lambda: gpu_rows.rejecting_rows(world), labels=["node"])
+        self.add_table(gpu_rows.BELOW, lambda: gpu_rows.below_rows(world), labels=["team"])
         self.add_table(gpu_rows.UNUSUAL, lambda: gpu_rows.unusual_rows(world), labels=["stage"])
 
     def watch_history(self, problem: Callable[[], str | None], dropped: Callable[[], int]) -> None:

@@ -16,7 +16,6 @@ from webhook.cluster.reads.server_version import refuse_too_old
 from webhook.cluster.watch.autoscalers import AutoscalerWatch, FoundAutoscalers
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.quotas import quota_kind
-from webhook.cluster.watch.scalers import scaler_kind
 from webhook.cluster.watch.world_kinds import followed, world_kinds
 from webhook.cluster.writes.crd_installer import CrdInstaller
 from webhook.core.model.autoscaler import Autoscaler
@@ -102,12 +101,7 @@ class LiveWorld:
         autoscalers = AutoscalerWatch(connection, world, note=_noting(logs, note))
         feed = Feed(
             connection,
-            (
-                quota_kind(quotas),
-                *kinds,
-                scaler_kind(world.minimums, lambda *_: world.on_usage_changed()),
-                ledger.kind(),
-            ),
+            (quota_kind(quotas), *kinds, ledger.kind()),
             autoscalers=autoscalers,
         )
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")

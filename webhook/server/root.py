@@ -233,6 +233,7 @@ def _publish_reports(
         unreviewed=leader.registration.unreviewed,
         world=live.world,
         autoscalers=live.autoscalers,
+        left_out=live.feed.left_out,
         refused=notifications.refused,
         notify_problems=notifications.notifier.problems,
     )

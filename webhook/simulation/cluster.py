@@ -55,7 +55,7 @@ class SimulatedCluster:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.index = ReclaimIndex(world.policy.reclaim)
+        self.index = ReclaimIndex(world.policy.reclaim, world.minimums)
         self.pods: dict[Uid, PodOf] = {}
         self.unbound: dict[Uid, PodOf] = {}
         self.changes = 0
@@ -108,7 +108,7 @@ class SimulatedCluster:
             self.world.fleet.take(promise[0], promise[1], holder=uid)
         pod_of.since = now
         found = pod_of.resident or flight_of(pod_of.pod, _NO_CHARGE, is_watched=False).pod._replace(created=now)
-        pod_of.resident = bound = found._replace(node=node, promised=None, unbound=None)
+        pod_of.resident = bound = found._replace(node=node, promised=None, unbound=None, is_ready=True)
         self.world.set_pod(bound)
         if bound.demand.gpus:
             self.index.set(replace(self._reclaimable(pod_of, bound), started_at=now))
@@ -157,10 +157,10 @@ class SimulatedCluster:
         found = self.world.fleet.get(node)
         if found is None:
             return
-        taints = tuple(taint for taint in found.taints if taint.key != HELD)
+        found = found.unheld
         if held is not None and held.beneficiaries:
-            taints = (*taints, Taint(HELD, Effect.NO_SCHEDULE, held.id))
-        self.world.set_node(replace(found, taints=taints))
+            found = replace(found, taints=(*found.taints, Taint(HELD, Effect.NO_SCHEDULE, held.id)))
+        self.world.set_node(found)
 
     @contextmanager
     def as_bound(self) -> Iterator[None]:

@@ -6,16 +6,15 @@ evictor looks every minute, and carries out one plan.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from webhook.core.defragment.defragment import Movement, make_room, separate_plans
-from webhook.core.defragment.movable_pod import MovablePod, movable_pod
+from webhook.core.defragment.movable_pod import movable_pods
 from webhook.core.defragment.move_bounds import PastMove, bound_on, moved_pods, moves_left, recent
 from webhook.core.defragment.move_plan import NotPlanned, Room, Target
 from webhook.core.defragment.waiting_targets import target_in_line, target_of_scheduler, target_to_come
 from webhook.core.model.names import Uid
-from webhook.core.model.pod import CONTROLLER, Pod
+from webhook.core.model.pod import CONTROLLER
 from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod
 from webhook.simulation.cluster import PodOf, SimulatedCluster
 from webhook.simulation.refused_pods import RefusedPods
@@ -58,11 +57,13 @@ class SimulatedMoves:
             self._looked_at = world.now
             rules, now = world.policy.defragment, world.now
             self._past = recent(self._past, now=now)
+            pods, index = self._cluster.pods, self._cluster.index
+            movable = movable_pods(self._as_tasks(), lambda each: pods[each.uid].pod, index, world, now=now, held=0)
             movement = Movement(
                 fleet=world.fleet,
-                movable=list(self._movable()),
+                movable=movable.pods,
                 now=now,
-                left={},
+                left=movable.left,
                 weights=world.policy.resources,
                 per_workload=rules.moves_per_workload if rules.on_demand else 1,
                 levels=world.policy.topology.levels,
@@ -111,17 +112,11 @@ class SimulatedMoves:
             target = target_to_come(pod_of.pod, CONTROLLER, world)
             yield None if target is None else target._replace(since=pod_of.record.task.created)
 
-    def _movable(self) -> Iterator[MovablePod]:
-        world, index = self._cluster.world, self._cluster.index
+    def _as_tasks(self) -> Iterator[ReclaimPod]:
         for uid, pod_of in self._cluster.pods.items():
-            gpu_pod = index.get(uid) if pod_of.is_bound else None
-            if gpu_pod is None:
-                continue
-            as_task = self._as_task(gpu_pod, pod_of)
-            template = partial(_pod, pod_of)
-            judged = movable_pod(as_task, index.evictable(as_task), template, world, now=world.now)
-            if isinstance(judged, MovablePod):
-                yield judged
+            gpu_pod = self._cluster.index.get(uid) if pod_of.is_bound else None
+            if gpu_pod is not None:
+                yield self._as_task(gpu_pod, pod_of)
 
     def _as_task(self, gpu_pod: ReclaimPod, pod_of: PodOf) -> ReclaimPod:
         """Return a pod with what is assumed of tasks: they come again, and save their work at equal times."""
@@ -135,7 +130,3 @@ class SimulatedMoves:
             is_movable=self._settings.moved is MovedTiers.ALL,
             grace_seconds=0,
         )
-
-
-def _pod(pod_of: PodOf) -> Pod:
-    return pod_of.pod

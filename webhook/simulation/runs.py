@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from webhook.core.model.names import GangId, NodeName, Uid
 from webhook.core.model.tier import Tier
+from webhook.core.reclaim.surplus import loses_no_work
 from webhook.simulation.cluster import PodOf, SimulatedCluster
 from webhook.simulation.task import TaskRecord, TaskState
 
@@ -78,14 +79,16 @@ class Runs:
 
     def evict(self, uid: Uid) -> TaskRecord | None:
         """Evict a pod; return the record of its task, None for a pod that was there from the beginning."""
-        pod_of = self._cluster.pods.get(uid)
+        pod_of, world = self._cluster.pods.get(uid), self._cluster.world
+        resident = None if pod_of is None else pod_of.resident
+        is_spared = resident is not None and loses_no_work(resident, world.minimums)
         self._stop(uid, pod_of)
         if pod_of is None:
             return None
         record = pod_of.record
-        ran = 0 if pod_of.since is None else self._cluster.world.now - pod_of.since
+        ran = 0 if pod_of.since is None else world.now - pod_of.since
         every = self._checkpoint_seconds
-        lost = ran % every if every else ran
+        lost = 0 if is_spared else ran % every if every else ran
         record.evictions += 1
         record.lost_seconds += lost
         record.saved_seconds += ran - lost

@@ -361,6 +361,31 @@ def test_the_leader_says_what_it_knows_of_autoscalers(said, want):
     assert all(bool(each.remedy) == (each.state != "ok") for each in checks)
 
 
+TOLD = "workloads: 3 with a minimum; 1 below it (vision 1)"
+
+
+@pytest.mark.parametrize(
+    ("more", "want"),
+    [
+        ({}, [("ok", "no workload has a minimum")]),
+        ({"pod-1_a": process(leading=True, minimums=TOLD)}, [("ok", TOLD)]),
+        (
+            {"pod-2_d": process("evictor", left_out=["horizontalpodautoscalers"])},
+            [
+                (
+                    "wrong",
+                    "pod-2_d may not list horizontalpodautoscalers: of workloads that one scales, it knows no minimum",
+                )
+            ],
+        ),
+    ],
+)
+def test_each_process_is_to_read_what_states_minimums(more, want):
+    found = [each for each in findings(**replicas(**more)) if each.check == Check.MINIMUMS]
+    assert [(each.state, each.message) for each in found] == want
+    assert [bool(each.remedy) for each in found] == [state == "wrong" for state, _ in want]
+
+
 NOTIFYING = stage.parse(
     {"p.yaml": stage.DOCUMENT + b"notify: {targets: [{name: on-call, url: 'https://h/'}]}"}, origin="p"
 )

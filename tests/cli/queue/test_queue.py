@@ -373,3 +373,23 @@ async def test_a_user_who_is_not_known_gets_a_clear_error(api, tmp_path, live):
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("fairgate: cannot list ")
     assert "401" in result.stderr
+
+
+def test_a_replica_in_line_says_how_many_of_its_minimum_are_ready(tmp_path):
+    waits = gated("web-5d8f-9", gpus=8)
+    waits["metadata"]["labels"]["pod-template-hash"] = "5d8f"
+    waits["metadata"]["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d8f", "uid": "r", "controller": True}
+    ]
+    found = [
+        b.node("gpu-1", gpus=16),
+        *b.replicas("web", 1, node="gpu-1", gpus=8),
+        waits,
+        gated("plain"),
+        b.autoscaler("web", minimum=2),
+    ]
+    pods = {each["name"]: each for each in json.loads(queue(tmp_path, "-o", "json", found=found).stdout)["pods"]}
+    assert (pods["web-5d8f-9"]["minimum"], pods["web-5d8f-9"]["minimumReady"]) == (2, 1)
+    assert (pods["plain"]["minimum"], pods["plain"]["minimumReady"]) == (None, None)
+    shown = " ".join(queue(tmp_path, found=found).stdout.split())
+    assert shown.count("; of its workload's minimum of 2, 1 is ready") == 1

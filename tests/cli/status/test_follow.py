@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.cli import sample_world
-from tests.cluster.support.fake_api import FakeApi
+from tests.cluster.support.fake_api import Answer, FakeApi
 from tests.cluster.support.stores import until, write_kubeconfig
 from webhook.cli.status.follow import Follower
 from webhook.cli.world_source import read_once, watch_world
@@ -34,6 +34,16 @@ async def test_a_pod_that_ends_in_time_is_not_overdue_in_a_watched_world(tmp_pat
         async with watch_world(write_kubeconfig(tmp_path / "kubeconfig", api.url), Policy()) as watched:
             [pod] = watched.world.pods()
             assert watched.world.stages.of(pod.uid) is Stage.ENDING
+
+
+async def test_without_the_right_to_watch_autoscalers_the_rest_is_watched_and_a_note_says_so(tmp_path):
+    async with FakeApi().serving() as api:
+        api.put("/api/v1/nodes", "n0", spec={}, status={"allocatable": {"nvidia.com/gpu": "8"}})
+        api.faults["list /apis/autoscaling/v2/horizontalpodautoscalers"].extend([Answer(403)] * 50)
+        async with watch_world(write_kubeconfig(tmp_path / "kubeconfig", api.url), Policy()) as watched:
+            assert len(watched.world.fleet) == 1
+            assert watched.coverage.notes() == ["you may not list horizontalpodautoscalers"]
+            assert watched.coverage.has_names
 
 
 @pytest.fixture

@@ -97,6 +97,54 @@ def test_the_source_is_printed_with_its_age(run, tmp_path):
     assert run().stdout.splitlines()[-1].startswith(f"world {tmp_path / 'world.json'}, ")
 
 
+def services(number, *, ready=3):
+    """Services of three pods and a minimum of two, by an autoscaler."""
+    found = [b.node("gpu-1", gpus=99)]
+    for each in range(number):
+        pods = b.replicas(f"web{each}", 3, node="gpu-1")
+        for pod in pods[ready:]:
+            pod["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+        found += [*pods, b.autoscaler(f"web{each}", minimum=2)]
+    return found
+
+
+def test_workloads_with_a_minimum_are_listed_each_with_what_it_means(tmp_path):
+    run = CliRunner().invoke
+    options = sample_world.write(tmp_path, [*services(1, ready=1), *services(25)[5:]])
+    shown = run(main, ["status", *options]).stdout.splitlines()
+    [heading] = [line for line in shown if line.startswith("workload ")]
+    assert heading.split() == ["workload", "team", "minimum", "pods", "ready", "may", "go"]
+    first = shown[shown.index(heading) + 1]
+    assert first.split()[:6] == ["vision/Deployment/web0", "vision", "2", "3", "1", "0"]
+    assert first.endswith("its workload has no more than its minimum of 2 ready: it goes after other pods")
+    assert "+5 workloads: --limit or -o json shows them" in shown
+    assert "vision/Deployment/web24 " in run(main, ["status", *options, "--limit", "25"]).stdout
+    minimums = json.loads(run(main, ["status", *options, "-o", "json"]).stdout)["minimums"]
+    assert len(minimums) == 25
+    assert minimums[1] == {
+        "workload": "vision/Deployment/web1",
+        "team": "vision",
+        "minimum": 2,
+        "pods": 3,
+        "ready": 3,
+        "spare": 1,
+        "state": "3 pods of its workload are ready and 2 are to stay: 1 may go before others",
+    }
+
+
+def test_a_screen_keeps_room_for_teams_and_nodes_beside_minimums():
+    board = board_of(world_of(WorldObjects(tuple(services(20))), POLICY, name="w"))
+    lines = to_screenful(board, Look(width=100), 24, source="world w")
+    assert len(lines) <= 24
+    assert lines[0].startswith("team")
+    assert "+17 workloads" in lines
+
+
+def test_without_a_minimum_there_is_no_such_table(run):
+    assert "workload" not in run().stdout
+    assert "minimums" not in json.loads(run("-o", "json").stdout)
+
+
 def test_a_cluster_without_gpus_says_so(tmp_path):
     options = sample_world.write(tmp_path, [])
     assert "no node has GPUs that the policy counts" in CliRunner().invoke(main, ["status", *options]).stdout

@@ -23,6 +23,7 @@ ROWS = [
     row("refused", 3, team="nlp", user="bob"),
     row("refused_gpus", 24, team="nlp", user="bob"),
     row("lost", 0.25 * HOUR, team="nlp", user="bob"),
+    row("moved", 0.5 * HOUR, team="nlp", user="bob"),
     row("saved", 0.1 * HOUR, team="nlp", user="bob"),
 ]
 
@@ -46,13 +47,13 @@ def run(*arguments):
 def test_a_table_says_what_its_numbers_cover(path):
     done = run("--history", path, *RANGE)
     assert done.output == (
-        "team    guaranteed  borrowed  idle  waiting  lost  saved  refused  GPUs refused\n"
-        "vision        12.0      0.00  3.00     0.00  0.00   0.00        0          0.00\n"
-        "nlp           0.00      0.50     -     0.00  0.25   0.10        3          24.0\n"
-        "total         12.0      0.50  2.00     0.00  0.25   0.10        3          24.0\n"
+        "team    guaranteed  borrowed  idle  waiting  lost  moved  saved  refused  GPUs refused\n"
+        "vision        12.0      0.00  3.00     0.00  0.00   0.00   0.00        0          0.00\n"
+        "nlp           0.00      0.50     -     0.00  0.25   0.50   0.10        3          24.0\n"
+        "total         12.0      0.50  2.00     0.00  0.25   0.50   0.10        3          24.0\n"
         "\n"
         "GPU-hours from 2023-11-14T22:15:00Z to 2023-11-14T22:30:00Z; recorded 0.08 of 0.25 hours. "
-        "Lost: to evictions; saved: by checkpoints after their warning. "
+        "Lost: to evictions; moved: to moves that make room; saved: by checkpoints after their warning. "
         "Refused: requests, and the GPUs that they asked for.\n"
     )
 
@@ -101,7 +102,8 @@ def test_json_has_the_same_numbers(path):
         ("nlp", 0, 0.5, None),
     ]
     assert found["total"]["refused_gpus"] == 24
-    assert [(each["lost"], each["saved"]) for each in (found["usage"][1], found["total"])] == [(0.25, 0.1)] * 2
+    both = (found["usage"][1], found["total"])
+    assert [(each["lost"], each["moved"], each["saved"]) for each in both] == [(0.25, 0.5, 0.1)] * 2
 
 
 def test_csv_has_no_name_that_a_spreadsheet_computes(path):
@@ -149,10 +151,10 @@ def test_what_was_held_and_not_used_comes_first(tmp_path):
     path = history(tmp_path / "idle.db", [*ROWS, held])
     lines = run("--history", path, *RANGE).output.splitlines()
     assert lines[:4] == [
-        "team    held idle  guaranteed  borrowed  idle  waiting  lost  saved  refused  GPUs refused",
-        "vision       3.00        12.0      0.00  3.00     0.00  0.00   0.00        0          0.00",
-        "nlp             -        0.00      0.50     -     0.00  0.25   0.10        3          24.0",
-        "total        3.00        12.0      0.50  2.00     0.00  0.25   0.10        3          24.0",
+        "team    held idle  guaranteed  borrowed  idle  waiting  lost  moved  saved  refused  GPUs refused",
+        "vision       3.00        12.0      0.00  3.00     0.00  0.00   0.00   0.00        0          0.00",
+        "nlp             -        0.00      0.50     -     0.00  0.25   0.50   0.10        3          24.0",
+        "total        3.00        12.0      0.50  2.00     0.00  0.25   0.50   0.10        3          24.0",
     ]
     assert "Held idle: GPUs of pods that did not use them, 24.0% of what was held." in lines
     (vision, _) = csv.DictReader(io.StringIO(run("--history", path, *RANGE, "-o", "csv").output))

@@ -60,7 +60,7 @@ class Book:
         del self.held[uid]  # a removal of what was never set, or twice, is a bug
         self.log.append(f"remove {uid}")
 
-    def kind(self, *, path: str = PODS, is_optional: bool = False) -> WatchedKind[Thing]:
+    def kind(self, *, path: str = PODS, is_optional: bool = False, needs_right: bool = True) -> WatchedKind[Thing]:
         return WatchedKind(
             name=path.rsplit("/", 1)[1],
             path=path,
@@ -71,6 +71,7 @@ class Book:
             remove=self.remove,
             params={"fieldSelector": "status.phase!=Succeeded"},
             is_optional=is_optional,
+            needs_right=needs_right,
         )
 
 

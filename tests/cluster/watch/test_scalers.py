@@ -34,8 +34,8 @@ def replicas_of(index):
 def test_pods_are_replicas_of_a_minimum_for_as_long_as_something_scales_their_workload():
     world = World(make.policy())
     world.set_node(make.node())
-    index = ReclaimIndex(world.policy.reclaim)
-    kind = scaler_kind(world.minimums, index.set_scaled)
+    index = ReclaimIndex(world.policy.reclaim, world.minimums)
+    kind = scaler_kind(world)
     kind.apply(scaler("web", 1, kind=kind))
     for each in (borrower("w", WEB), borrower("c", CHAT), borrower("own", CHAT, 1)):
         take(each, index, world)

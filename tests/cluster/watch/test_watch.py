@@ -296,6 +296,20 @@ async def test_a_missing_optional_kind_is_ignored(api, connection, book):
         assert watch.problem is None
 
 
+async def test_a_kind_that_needs_no_right_counts_as_empty_where_it_may_not_be_read(api, connection, book):
+    fill(api, 2)
+    api.always["list"] = Answer(403)
+    watch = Watch(connection, book.kind(needs_right=False), pace=FAST)
+    async with running(watch):
+        await until(lambda: watch.synced and watch.is_forbidden)
+        assert ("403" in watch.problem, book.held) == (True, {})
+        assert watch.last_contact is not None, "it never counts as silent"
+        del api.always["list"]  # the right is granted
+        await until(lambda: book.held == truth(api))
+        await until(lambda: api.watchers)
+        assert (watch.problem, watch.is_forbidden) == (None, False)
+
+
 async def test_a_required_kind_that_is_missing_is_a_problem(api, watch):
     api.missing.add(PODS)
     async with running(watch):

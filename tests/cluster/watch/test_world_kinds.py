@@ -25,7 +25,7 @@ from webhook.kube.objects import objects
 from webhook.kube.pod import kubelet_outcomes
 from webhook.kube.pod.pods import unix_seconds
 
-BOUNDS = {"jobs", "poddisruptionbudgets", "horizontalpodautoscalers"} | {
+BOUNDS = {"jobs", "poddisruptionbudgets"} | {
     f"{framework}jobs" for framework in ("jax", "mx", "paddle", "pytorch", "tf", "xgboost")
 }
 

@@ -3,14 +3,24 @@
 import pytest
 
 from tests.core.support.make import node, pod, policy, pool, requirement, resident, team, world
+from tests.core.support.moves import target
 from tests.core.support.scenes import NOW
-from webhook.core.defragment.movable_pod import WHY_IT_STAYS, MovablePod, Stays, movable_pod, stays_early
-from webhook.core.model.names import GpuModel, WorkloadName
-from webhook.core.model.policy import LabelSelector
+from webhook.core.defragment.defragment import Movement, make_room
+from webhook.core.defragment.movable_pod import (
+    WHY_IT_STAYS,
+    MovablePod,
+    Stays,
+    movable_pod,
+    movable_pods,
+    stays_early,
+)
+from webhook.core.model.names import GpuModel, NodeName, WorkloadName
+from webhook.core.model.policy import BUILT_IN_RESOURCES, LabelSelector
 from webhook.core.model.replica import Replica
 from webhook.core.model.topology import AffinityRule
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod
+from webhook.core.reclaim.reservation import EvictionTarget, NodeHold
 
 WEB = {"app": "web"}
 APART = AffinityRule(("host",), True, LabelSelector((requirement("app", "In", "web"),)))
@@ -77,6 +87,31 @@ def test_a_workload_keeps_its_minimum_ready(ready, want):
     gpu_pod = ReclaimPod(running, controller=Controller("apps/v1", "ReplicaSet", "r", "uid-r"))
     index.set(gpu_pod)
     assert stays_early(gpu_pod, index.evictable(gpu_pod), there, now=NOW) is want
+
+
+@pytest.mark.parametrize(("ready", "listed", "most"), [(4, (), 2), (3, (), 1), (4, ("a3",), 1), (2, (), 0)])
+def test_no_plan_moves_more_pods_of_a_workload_than_it_has_beyond_its_minimum(ready, listed, most):
+    """However many moves policy allows for one workload: the replacements are not ready at once."""
+    there = world(nodes=[node(f"n{n}", gpus=4) for n in range(3)])
+    index = ReclaimIndex(there.policy.reclaim, there.minimums)
+    replica, controller = Replica(WorkloadName("team-a/web")), Controller("apps/v1", "ReplicaSet", "r", "uid-r")
+    there.minimums.set_scaler("team-a/web", replica.workload, 2)
+    for number in range(4):
+        running = resident(uid=f"a{number}", tier="preemptible", node="n0", replica=replica, is_ready=number < ready)
+        there.set_pod(running)
+        index.set(ReclaimPod(running, controller=controller))
+    targets = tuple(EvictionTarget(uid, "team-a", uid, "need", NOW) for uid in listed)
+    index.evictions.pick_up(NodeHold("h", "n0", NOW + 60, (), targets), noticed=lambda _: True)
+    leaves = (each for each in index.on_nodes() if each.uid not in listed and each.pod.is_ready)
+    found = movable_pods(leaves, lambda each: pod(name=each.uid), index, there, now=NOW, held=0)
+    assert len(found.pods) == (ready - len(listed) if most else 0)
+    assert found.stays[Stays.MINIMUM_REPLICAS] == (0 if most else ready)
+    movement = Movement(
+        fleet=there.fleet, movable=found.pods, now=NOW, left=found.left, weights=BUILT_IN_RESOURCES, per_workload=9
+    )
+    here = there.fleet.bit(NodeName("n0"))
+    moves = [[len(room.moves) for room in make_room([target(gpus, slots=here)], movement).rooms] for gpus in (1, 2, 3)]
+    assert moves == [[gpus] if gpus <= most else [] for gpus in (1, 2, 3)]
 
 
 def test_what_its_eviction_loses_counts_from_the_last_checkpoint():

@@ -1,5 +1,7 @@
 """The order between teams, and what it does not depend on."""
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,7 +10,7 @@ from tests.examples import examples
 from webhook.core.queue.order import Order, Skipped
 from webhook.core.queue.pod_queue import PodQueue
 from webhook.core.queue.queue_pass import QueuePass
-from webhook.core.queue.standing import Standing
+from webhook.core.queue.standing import DepartmentStanding, Standing
 
 
 def order(*entries, skipped=None, **standings):
@@ -92,3 +94,45 @@ def test_no_team_waits_while_one_that_borrows_more_gets_new_gpus(drawn, weights,
         cluster.queue.remove(release.entry.key)
         cluster.start(release)
     assert len(cluster.log) == min(free, len(drawn))
+
+
+def table_of(shares, used, borrowed):
+    """Standings in which teams a and b are below one department, and c below another one, of what was started."""
+    department_of = {"a": "x", "b": "x", "c": "y"}
+
+    def level(name):
+        below = [team for team, department in department_of.items() if department == name]
+        sums = (sum(counts[team] for team in below) for counts in (used, borrowed))
+        return DepartmentStanding(10, *sums, name=name)
+
+    return Table(
+        {
+            team: Standing(team, guaranteed, used[team], borrowed[team], departments=(level(department_of[team]),))
+            for team, guaranteed in zip("abc", shares, strict=True)
+        }
+    )
+
+
+@given(pods, st.tuples(*[st.integers(0, 8)] * 3), st.lists(st.tuples(st.integers(0, 19), st.booleans()), max_size=12))
+@examples(200)
+def test_after_starts_the_order_is_that_of_a_new_pass(drawn, shares, starts):
+    used, borrowed = Counter(), Counter()
+    table, queue = table_of(shares, used, borrowed), PodQueue()
+    for number, (team, gpus, created, user, priority) in enumerate(drawn):
+        queue.add(entry(f"x{number}", team, gpus, created=created, user=user, priority=priority))
+    known = Order(queue, table)
+
+    def walked(order):
+        return [(turn.rank, turn.age, turn.head.entry.key) for turn in order.walk(Skipped())]
+
+    for place, is_borrowing in starts:
+        turns = list(known.walk(Skipped()))
+        assert walked(known) == walked(Order(queue, table))
+        if not turns:
+            break
+        started = turns[place % len(turns)].head.entry
+        known.note_start(started.team)
+        (borrowed if is_borrowing else used)[started.team] += started.gpus
+        table.standings = table_of(shares, used, borrowed).standings
+        queue.remove(started.key)
+    assert walked(known) == walked(Order(queue, table))

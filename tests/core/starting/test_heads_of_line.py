@@ -180,3 +180,12 @@ class TestAHeadThatCannotStart:
         assert due(None, now=10, starts=starts) == ["small0"], "on the node that is not kept for the first"
         assert due(None, now=3609, starts=starts) == []
         assert due(None, now=3610, starts=starts) == ["small1"]
+
+
+def test_a_pass_that_ends_early_goes_on_with_the_next_in_order():
+    place = place_for(nodes=2)
+    for number in range(4):
+        place.set_waiting(waiting(f"p{number}", 1, created=number))
+    starts = AssumedStarts(place)
+    names = [[turn.waiting.pod.name for turn in starts.due(now=10, count=9, is_enough=lambda: True)] for _ in range(5)]
+    assert names == [["p0"], ["p1"], ["p2"], ["p3"], []]

@@ -23,6 +23,18 @@ def test_entries_follow_the_pods_and_leave_out_those_of_the_ledger():
     assert keys(view) == set()
 
 
+def test_so_many_at_a_time_are_taken_note_of_and_none_is_forgotten():
+    place = world()
+    for name in "abcde":
+        place.set_waiting(waiting(name))
+    view = WaitingEntries(place)
+    sizes = []
+    while not view.is_synced:
+        view.sync(most=2)
+        sizes.append(len(view.queue))
+    assert sizes == [2, 4, 5]
+
+
 def test_a_change_calls_who_listens():
     place, calls = world(), []
     view = WaitingEntries(place)

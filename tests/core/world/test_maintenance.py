@@ -6,7 +6,7 @@ from tests.core.support.maintained import DRIVER, MIG, live
 from tests.core.support.make import GPU, demand, gpus, node, pod, policy, resident, team
 from tests.core.support.outcomes import outcome_of
 from tests.core.support.reclaim_pods import NOW, asker, borrower, indexed
-from webhook.core.explain.board import node_row
+from webhook.core.explain.node_rows import node_row
 from webhook.core.model.names import GpuModel
 from webhook.core.model.policy import Share
 from webhook.core.reclaim.reclaim import plan

@@ -39,11 +39,13 @@ def test_pods_that_state_none_follow_an_autoscaler_and_the_smaller_of_two_statem
 
 def test_an_autoscaler_that_turns_to_another_workload_leaves_the_first():
     found = filled("a", "b")
-    found.set_scaler("team-a/web", WEB, 1)
-    found.set_scaler("team-a/web", CHAT, 1)
-    assert (found.of(WEB), found.is_scaled(WEB), found.scaled_by("team-a/web")) == (None, False, CHAT)
-    assert found.remove_scaler("team-a/web") == CHAT
-    assert found.remove_scaler("team-a/web") is None
+    turned = []
+    found.on_scaled = lambda workload: turned.append((workload, found.is_scaled(workload)))
+    assert [found.set_scaler("team-a/web", WEB, minimum) for minimum in (1, 1, 2)] == [True, False, True]
+    assert found.set_scaler("team-a/web", CHAT, 1)
+    assert (found.of(WEB), found.is_scaled(WEB), found.is_scaled(CHAT)) == (None, False, True)
+    assert [found.remove_scaler("team-a/web") for _ in range(2)] == [True, False]
+    assert turned == [(WEB, True), (WEB, False), (CHAT, True), (CHAT, False)]
 
 
 def test_few_of_many_autoscalers_of_one_workload_are_kept():
@@ -52,7 +54,7 @@ def test_few_of_many_autoscalers_of_one_workload_are_kept():
         found.set_scaler(f"team-a/{number}", WEB, 5)
     found.set_scaler("team-a/0", WEB, 3)
     assert found.of(WEB).minimum == 3
-    assert sum(found.remove_scaler(f"team-a/{number}") is not None for number in range(1000)) == MOST_SCALERS
+    assert sum(found.remove_scaler(f"team-a/{number}") for number in range(1000)) == MOST_SCALERS
 
 
 def test_each_state_says_what_it_means():

@@ -31,10 +31,7 @@ class Watching:
         self.metrics = ReclaimMetrics()
         logs = Logs(LineWriter(os.open(os.devnull, os.O_WRONLY)), log_format=LogFormat.JSON)
         context = stage.context(self.view, logs, metrics=self.metrics, why_stale=self.feed.readiness)
-        evictions = IdleEvictions(context, OwnerLookup(stage.connection))
-        self.idle = IdleGpus(
-            context, evictions, notify_owner=stage.notices.append, notify=lambda *each: stage.messages.append(each)
-        )
+        self.idle = IdleGpus(context, IdleEvictions(context, OwnerLookup(stage.connection)))
 
     @asynccontextmanager
     async def running(self):

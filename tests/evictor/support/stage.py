@@ -154,6 +154,8 @@ class Stage:
             cluster_view=cluster_view,
             connection=self.connection,
             events=self,
+            notify_owner=self.notices.append,
+            notify=lambda *each: self.messages.append(each),
             logs=logs,
             is_leading=lambda: self.is_leading,
             **parts,
@@ -167,13 +169,8 @@ class Stage:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         logs = Logs(LineWriter(nowhere), log_format=LogFormat.JSON)
         context = self.context(cluster_view, logs, metrics=self.metrics, why_stale=feed.readiness)
-        moves = MoveReporter(context, MoveMetrics(self.metrics.registry), notify_owner=self.notices.append)
-        reporter = EvictionReporter(
-            context,
-            notify_owner=self.notices.append,
-            notify=lambda *each: self.messages.append(each),
-            moves=moves,
-        )
+        moves = MoveReporter(context, MoveMetrics(self.metrics.registry))
+        reporter = EvictionReporter(context, moves=moves)
         manager = HoldManager(context, reporter, new_id=lambda: f"h{next(self._ids)}")
         executor = Executor(context)
         work = Reclaimer(context, manager, executor, reporter, Mover(context, manager, executor, moves))

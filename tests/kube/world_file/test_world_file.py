@@ -153,7 +153,8 @@ BAD = {
         "world.yaml: items[1]: got apps/v1 Deployment; expected one of v1 Node, v1 Pod, v1 Namespace, "
         "scheduling.k8s.io/v1 PriorityClass, resource.k8s.io/v1 DeviceClass, resource.k8s.io/v1 ResourceClaim, "
         "resource.k8s.io/v1 ResourceClaimTemplate, resource.k8s.io/v1 ResourceSlice, "
-        "apiextensions.k8s.io/v1 CustomResourceDefinition, v1 ConfigMap, or a v1 List of them",
+        "apiextensions.k8s.io/v1 CustomResourceDefinition, v1 ConfigMap, autoscaling/v2 HorizontalPodAutoscaler, "
+        "or a v1 List of them",
     ),
     "another version": (
         yaml.safe_dump({**PRIORITY, "apiVersion": "scheduling.k8s.io/v1beta1"}),

@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 
 from tests import builders as b
 from tests.realistic import realistic_pod
-from webhook.core.model.policy import BUILT_IN_RESOURCES
+from webhook.core.model.names import WorkloadName
+from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy
+from webhook.core.world.minimums import Replicas
+from webhook.core.world.world import World
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod import dra, dra_devices
+from webhook.kube.workloads import scalers
 from webhook.kube.world_file.world_file import parse_world
 from webhook.kube.world_file.world_objects import SHAPES, has_ended_for_good, kept_fields
 
@@ -27,6 +31,7 @@ STRUCTS = {
     "ResourceClaim": dra.ResourceClaim,
     "ResourceClaimTemplate": dra.ResourceClaimTemplate,
     "ResourceSlice": dra_devices.ResourceSlice,
+    scalers.KIND: scalers.Autoscaler,
 }
 
 
@@ -83,12 +88,24 @@ OBJECTS = [
     b.pod("plain", node="n0", uid="u1", controller=("Job", "train"), annotations={keys.DECISION: '{"user":"alice"}'}),
     {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision", "annotations": {"owner": "alice"}}},
     {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 7},
+    b.autoscaler("web", namespace="vision", minimum=2, status={"currentReplicas": 3}),
 ]
 
 
 def test_a_world_is_the_same_after_reduction():
     stripped = [kept_fields(found, annotations=frozenset({"owner"})) for found in OBJECTS]
     assert world_of(*stripped) == world_of(*OBJECTS)
+
+
+def test_autoscalers_say_what_is_to_stay_in_either_version():
+    replicas = b.replicas("web", 2, node="n0")
+    for version in ("v2", "v1"):
+        found = world_of(*replicas, {**b.autoscaler("web", minimum=None), "apiVersion": f"autoscaling/{version}"})
+        there = World(Policy())
+        found.fill(there)
+        assert there.minimums.of(WorkloadName("vision/Deployment/web")) == Replicas(1, 2, 2, is_scaled=True)
+    too_long = b.autoscaler("w" * 400)
+    assert world_of(too_long).scalings == [], "nothing else is refused for it"
 
 
 def test_foreign_annotations_and_fields_are_dropped():

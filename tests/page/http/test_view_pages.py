@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli import sample_world
 from tests.page.support.pages import policy_of, served, state_of
-from tests.page.views.test_teams import idle_state
+from tests.page.views.test_teams import idle_state, scaled_state
 from webhook.page.views.usage_history import Point
 from webhook.page.views.waiting_row import COLUMNS
 
@@ -135,3 +135,16 @@ def test_pods_that_do_not_use_their_gpus_are_listed_where_that_is_measured(page)
         assert "Held and not used" in body
         assert all(name in body for name in ("train-0", "eval"))
         assert '<td class="number" data-label="held idle">8</td>' in body
+
+
+def test_the_teams_view_has_the_workloads_that_are_to_keep_some_replicas():
+    with served(scaled_state()) as scaled:
+        scaled.enter()
+        body = scaled.get("/teams")[1]
+        assert "Minimums of replicas" in body
+        assert body.count('<td class="number" data-label="may go">1</td>') == 2
+        assert "3 pods of its workload are ready and 2 are to stay: 1 may go before others" in body
+
+
+def test_without_a_minimum_the_teams_view_has_no_such_table(page):
+    assert "Minimums of replicas" not in page.get("/teams")[1]

@@ -24,6 +24,7 @@ from webhook.page.views.gpu_map import ZONE
 from webhook.page.views.viewer import EVERYTHING
 
 NODES, PODS, EVENTS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/events", "/api/v1/namespaces"
+SCALERS = "/apis/autoscaling/v2/horizontalpodautoscalers"
 REPORTS = "/apis/fairgate.dev/v1alpha1/reports"
 
 
@@ -137,6 +138,34 @@ async def test_without_events_the_rest_is_shown_and_a_note_says_so(api, keep):
     assert "you may not list Events" in kept.state.reading.notes[0]
 
 
+async def test_minimums_follow_autoscalers_and_their_status_changes_nothing(api, keep):
+    put(api, NODES, b.node("n1", gpus=8))
+    for each in b.replicas("web", 3, node="n1"):
+        put(api, PODS, each)
+    kept = await keep()
+    await kept.until(lambda: not kept.state.problem and kept.state.rows)
+    put(api, SCALERS, b.autoscaler("web", minimum=2))
+    minimums = kept.state.world.minimums
+    await kept.until(lambda: [minimums.of(each).minimum for each in minimums.workloads()] == [2])
+    assert kept.state.reading.objects.get("HorizontalPodAutoscaler", "vision/web")["spec"]["minReplicas"] == 2
+    changes = []
+    kept.state.on_change = lambda: changes.append(1)
+    put(api, SCALERS, b.autoscaler("web", minimum=2, status={"currentReplicas": 3}))
+    put(api, NODES, b.node("n2", gpus=8))
+    await kept.until(lambda: "n2" in kept.state.rows)
+    put(api, SCALERS, b.autoscaler("web", minimum=1))
+    await kept.until(lambda: minimums.of(next(iter(minimums.workloads()))).minimum == 1)
+    assert len(changes) == 2, "a node, and a minimum"
+
+
+async def test_without_the_right_to_watch_autoscalers_the_rest_is_watched_and_a_note_says_so(api, keep):
+    put(api, NODES, b.node("n1", gpus=8))
+    api.faults[f"list {SCALERS}"].extend([Answer(403)] * 50)
+    kept = await keep()
+    await kept.until(lambda: not kept.state.problem and kept.state.rows)
+    assert kept.state.reading.notes == ("you may not list horizontalpodautoscalers",)
+
+
 async def test_where_watching_is_not_allowed_what_may_be_read_is_read_again(api, keep, monkeypatch):
     monkeypatch.setattr(state_updater, "AGAIN_SECONDS", 0.05)
     api.faults[f"list {NODES}"].extend([Answer(403)] * 50)
@@ -165,7 +194,7 @@ class ForbiddenFeed:
     is_ending = asyncio.Event()
 
     def __init__(self, _connection, _kinds, **_more):
-        self.watches = (SimpleNamespace(is_forbidden=True, problem="forbidden"),)
+        self.forbidden = SimpleNamespace(is_forbidden=True, problem="forbidden")
 
     def why_not_synced(self):
         return "not listed yet"

@@ -1,8 +1,9 @@
 """Teams and departments as rows, their bars, and who sees which."""
 
+from tests import builders as b
 from tests.cli import sample_world
 from tests.page.support.pages import policy_of, sample_objects, state_of
-from webhook.page.views.teams import Bar, idle_rows, share_rows
+from webhook.page.views.teams import Bar, idle_rows, minimums_of, share_rows
 from webhook.page.views.viewer import EVERYTHING, Viewer
 
 TREE = """
@@ -64,3 +65,20 @@ def test_idle_pods_are_listed_those_that_hold_most_first():
     assert [row.gpus for row in idle_rows(world, EVERYTHING, most=1)] == [rows[0].gpus]
     assert by_name(share_rows(world, EVERYTHING))["vision"].idle == "8"
     assert idle_rows(world, Viewer("x", frozenset({"nlp"})), most=10) == []
+
+
+def scaled_state():
+    """The sample world with two services of three pods each, of which two are to stay."""
+    objects = sample_objects()
+    for namespace in ("vision", "nlp"):
+        pods = b.replicas("web", 3, namespace=namespace, node="gpu-1")
+        objects += [*pods, b.autoscaler("web", namespace=namespace, minimum=2)]
+    return state_of(objects)
+
+
+def test_minimums_are_listed_of_namespaces_that_a_viewer_sees():
+    world = scaled_state().world
+    rows, more = minimums_of(world, EVERYTHING, most=1)
+    assert ([row.workload for row in rows], more) == (["nlp/Deployment/web"], 1)
+    rows, more = minimums_of(world, Viewer("v", frozenset({"vision"})), most=9)
+    assert ([row.workload for row in rows], more) == (["vision/Deployment/web"], 0)

@@ -1,6 +1,5 @@
 """`fairgate defragment`: options and help; run.py implements it."""
 
-import sys
 from dataclasses import dataclass
 
 import click
@@ -69,4 +68,4 @@ def defragment(options: Options) -> None:
         raise click.UsageError("--resource is for --gpus and --largest")
     from webhook.cli.defragment.run import run  # noqa: PLC0415 - slow to import, and --help needs none of it
 
-    sys.exit(run(options))
+    run(options)

@@ -73,7 +73,7 @@ def read_movement(
         fleet=world.fleet,
         movable=found.pods,
         now=now,
-        left=index.allowances(index.evictions.listed()),
+        left=found.left,
         weights=policy.resources,
         per_workload=per_workload,
         levels=policy.topology.levels,

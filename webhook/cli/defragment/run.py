@@ -1,7 +1,6 @@
 """Runs `fairgate defragment`."""
 
 import time
-from typing import Final
 
 import click
 
@@ -12,42 +11,32 @@ from webhook.cli.defragment.table import to_table
 from webhook.cli.options import columns, is_colored
 from webhook.cli.screen import progress
 from webhook.cli.serialization import to_data
-from webhook.cli.terminal import print_error, print_problems
+from webhook.cli.terminal import print_error
 from webhook.cli.world_source import WorldError, choose_policy, describe_world, origin_of, read_objects
 from webhook.core.defragment.defragment import Defragmentation, grow, imagined, make_room
 from webhook.core.model.names import ResourceName
-from webhook.policy.problems import PolicyError, PolicyUnreadable
-
-SHOWN: Final = 0
-UNREADABLE: Final = 2
 
 
-def run(options: Options) -> int:
-    """Show the moves, and return the exit status."""
-    now = int(time.time())
-    try:
-        origin = origin_of(options.source)
-        with progress("Reading"):
-            policy = choose_policy(options.policy, options.source)
-            found = read_objects(options.source, namespaces=options.namespaces, has_room=False)
-            details = details_of(options.source)
-            fragmented = read_fragmented(
-                found, policy, details, name=origin.name, now=now, per_workload=options.per_workload
-            )
-        with progress("Planning"):
-            plans = _plans(options, fragmented)
-    except (PolicyError, PolicyUnreadable, WorldError) as error:
-        print_problems(error)
-        return UNREADABLE
+def run(options: Options) -> None:
+    """Show the moves."""
+    now, origin = int(time.time()), origin_of(options.source)
+    with progress("Reading"):
+        policy = choose_policy(options.policy, options.source)
+        found = read_objects(options.source, namespaces=options.namespaces, has_room=False)
+        details = details_of(options.source)
+        fragmented = read_fragmented(
+            found, policy, details, name=origin.name, now=now, per_workload=options.per_workload
+        )
+    with progress("Planning"):
+        plans = _plans(options, fragmented)
     report = report_of(plans, fragmented)
     if options.layout.is_data:
         click.echo(to_data(report, options.layout), nl=False)
-        return SHOWN
+        return
     source = describe_world(origin, fragmented.world)
     click.echo(to_table(report, source=source, width=columns(), is_colored=is_colored()), nl=False)
     for note in fragmented.notes:
         print_error(note)
-    return SHOWN
 
 
 def _plans(options: Options, fragmented: Fragmented) -> Defragmentation:

@@ -56,7 +56,8 @@ def doctor(options: Options) -> None:
     have the same policy in force, certificates are valid and trusted by the webhooks, webhooks and guards are
     registered as the policy requires, the API server reaches Fairgate (a dry run creates a pod, which is not
     stored), no ledger is missing or behind, no pod is too large to be evicted, no pool's `autoscaled` says something
-    else than who owns its nodes, targets of messages to people are reached. Other queues and schedulers that are
+    else than who owns its nodes, all may read what states minimums of replicas, targets of messages to people are
+    reached. Other queues and schedulers that are
     installed are named, with the section of the docs to read.
 
     The ClusterRole fairgate-viewer is enough for all but the dry run, which needs the right to create pods in a

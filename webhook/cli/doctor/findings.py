@@ -29,6 +29,7 @@ class Check(StrEnum):
     NODES = "nodes"
     IDLE = "idle"
     AUTOSCALERS = "autoscalers"
+    MINIMUMS = "minimums"
     NOTIFY = "notify"
     COEXISTENCE = "coexistence"
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import click
 import msgspec
 
-from webhook.cli.doctor import autoscalers, pods, processes, registration
+from webhook.cli.doctor import autoscalers, minimums, pods, processes, registration
 from webhook.cli.doctor.command import Options
 from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, exit_status, missing_right, ok
 from webhook.cli.doctor.table import to_table
@@ -47,6 +47,7 @@ _OF_REPORTS: Final = (
     Check.NODES,
     Check.IDLE,
     Check.AUTOSCALERS,
+    Check.MINIMUMS,
     Check.NOTIFY,
 )
 
@@ -150,6 +151,7 @@ def judge(observed: Observations) -> list[Finding]:
         findings += processes.check_nodes(servers)
         findings += processes.check_idle(evictors_alive, policy)
         findings += autoscalers.check_autoscalers(servers)
+        findings += minimums.check_minimums(processes_alive)
         findings += processes.check_notify(processes_alive, policy)
     return findings + ok(Check.COEXISTENCE, evidence.others.text)
 

@@ -4,11 +4,11 @@ Each is read once; what may not be read is left out with a note, since an explan
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -19,14 +19,10 @@ from webhook.kube.objects import keys
 from webhook.kube.objects.lease import LeaseRecord, read_lease
 from webhook.kube.pod.pods import unix_seconds
 from webhook.kube.reclaim.disruptions import DisruptionBudget, to_disruption
-from webhook.kube.workloads.scalers import KIND as SCALER_KIND
-from webhook.kube.workloads.scalers import SCALER_API, SCALERS, Autoscaler, Scaling, scaling_of
 from webhook.kube.world_file.world_objects import WorldKind
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import ApiConnection
-
-_T = TypeVar("_T")
 
 LEASE: Final = keys.EVICTOR_LEASE
 EVENTS: Final = "200"
@@ -53,14 +49,13 @@ class Evictor:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDetails:
-    """The further objects; `failures` is how many failures workloads survive, `scalings` to what others are scaled.
+    """The further objects; `failures` is how many failures workloads survive.
 
     `notes` are those that could not be read; `why_no_workload` is about the workload.
     """
 
     evictor: Evictor = Evictor(None, "a world file does not say which evictor leads")
     budgets: tuple[Disruption, ...] = ()
-    scalings: tuple[Scaling, ...] = ()
     failures: Mapping[WorkloadId, FailureBudget] = field(default_factory=dict)
     events: tuple[PastEvent, ...] = ()
     workload: Mapping[str, Any] | None = None
@@ -83,7 +78,6 @@ class DetailsRequest:
     reads_failures: bool = False
 
 
-_SCALERS: Final = WorldKind(SCALER_KIND, SCALER_API, f"/apis/{SCALER_API}/{SCALERS}")
 _BUDGETS: Final = WorldKind("PodDisruptionBudget", keys.BUDGET_API, f"/apis/{keys.BUDGET_API}/poddisruptionbudgets")
 
 
@@ -135,16 +129,15 @@ async def fetch_details(kubeconfig: Path | None, request: DetailsRequest) -> Clu
 
     async with await connect(kubeconfig) as connection:
         reader = _Reader(connection)
-        evictor, budgets, scalings, failures, events, workload = await asyncio.gather(
+        evictor, budgets, failures, events, workload = await asyncio.gather(
             reader.evictor(request),
             reader.budgets(request),
-            reader.scalings(request),
             reader.failures(request),
             reader.events(request),
             reader.workload(request),
         )
         return ClusterDetails(
-            evictor, budgets, scalings, failures, events, workload, reader.why_no_workload, notes=tuple(reader.notes)
+            evictor, budgets, failures, events, workload, reader.why_no_workload, notes=tuple(reader.notes)
         )
 
 
@@ -183,29 +176,21 @@ class _Reader:
         return None
 
     async def budgets(self, request: DetailsRequest) -> tuple[Disruption, ...]:
-        return await self._read(request, _BUDGETS, lambda each: to_disruption(msgspec.convert(each, DisruptionBudget)))
-
-    async def scalings(self, request: DetailsRequest) -> tuple[Scaling, ...]:
-        return await self._read(request, _SCALERS, lambda each: scaling_of(msgspec.convert(each, Autoscaler)))
-
-    async def _read(
-        self, request: DetailsRequest, kind: WorldKind, read: Callable[[dict[str, Any]], _T]
-    ) -> tuple[_T, ...]:
-        """Return all objects of a kind on which reclaim depends; those that cannot be read are left out."""
+        """Return all disruption budgets; those that cannot be read are left out."""
         if not request.reads_reclaim:
             return ()
         from webhook.cluster.api.errors import ApiError  # noqa: PLC0415 - slow to import, and files need none of it
         from webhook.cluster.reads.listing import list_objects  # noqa: PLC0415
 
         try:
-            listed = await list_objects(self._connection, kind)
+            listed = await list_objects(self._connection, _BUDGETS)
         except ApiError as error:
-            self.notes.append(f"{kind.kind}s are not looked at: {error}")
+            self.notes.append(f"{_BUDGETS.kind}s are not looked at: {error}")
             return ()
         found = []
         for each in listed:
             try:
-                found.append(read(each))
+                found.append(to_disruption(msgspec.convert(each, DisruptionBudget)))
             except ValueError:
                 continue
         return tuple(found)

@@ -60,8 +60,6 @@ def explain_all(
     node_holds, evictions = node_holds_of(reading.objects), None
     line, others = _Line(found, now), OtherPods(reading.objects, now)
     alone: list[tuple[Subject, QueueRow | None, Explanation]] = []
-    for number, scaling in enumerate(found.details.scalings):
-        world.minimums.set_scaler(str(number), scaling.workload, scaling.minimum)
     replicas = {subject.title: _replicas(subject, world) for subject in found.subjects if isinstance(subject, Subject)}
     for subject in found.subjects:
         if isinstance(subject, Unknown):

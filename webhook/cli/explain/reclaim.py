@@ -12,7 +12,6 @@ from webhook.core.model.decision import Admit
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import Policy
-from webhook.core.model.selector import HELD
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, RoomKept, outlook
@@ -44,12 +43,9 @@ class Evictions:
     ) -> "Evictions":
         """Return the evictor's view of the objects of a world; `world` is made of them, and is changed."""
         policy = world.policy
-        reclaim_index = ReclaimIndex(policy.reclaim)
+        reclaim_index = ReclaimIndex(policy.reclaim, world.minimums)
         for budget in details.budgets:
             reclaim_index.set_disruption(budget)
-        for number, scaling in enumerate(details.scalings):
-            world.minimums.set_scaler(str(number), scaling.workload, scaling.minimum)
-            reclaim_index.set_scaled(scaling.workload, is_scaled=True, pods=())
         for workload, failure_budget in details.failures.items():
             reclaim_index.set_failure_budget(workload, failure_budget)
         for each in found:
@@ -58,7 +54,7 @@ class Evictions:
         held = world.fleet.held_bits
         for node in list(world.fleet.nodes()):
             if node.is_held:
-                world.set_node(replace(node, taints=tuple(taint for taint in node.taints if taint.key != HELD)))
+                world.set_node(replace(node.unheld, kept=node.kept))
         for node_hold in node_holds:
             reclaim_index.evictions.pick_up(node_hold, noticed=lambda _: False)
         return cls(world, reclaim_index, held)

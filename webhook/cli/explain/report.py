@@ -280,7 +280,7 @@ def _eviction(explained: ExplainedSubject) -> EvictionReport | None:
 def _replicas(found: Replicas | None) -> ReplicasReport | None:
     if found is None:
         return None
-    return ReplicasReport(found.minimum, found.pods, found.ready, found.spare if found.has_surplus else 0)
+    return ReplicasReport(found.minimum, found.pods, found.ready, found.may_go)
 
 
 def _update(old: OldPods | None) -> UpdateReport | None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from rich.text import Text
 
-from webhook.core.explain.board import DeviceGroup, DeviceRow, HeldPart
+from webhook.core.explain.node_rows import DeviceGroup, DeviceRow, HeldPart
 from webhook.core.model.names import TeamName
 from webhook.core.model.tier import Tier
 

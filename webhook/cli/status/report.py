@@ -5,7 +5,9 @@ from typing import Annotated
 
 import msgspec
 
-from webhook.core.explain.board import Board, DepartmentRow, DeviceGroup, FreeRow, HeldPart, ModelRow, NodeRow, TeamRow
+from webhook.core.explain.board import Board, DepartmentRow, FreeRow, ModelRow, TeamRow
+from webhook.core.explain.minimum_rows import MinimumRow
+from webhook.core.explain.node_rows import DeviceGroup, HeldPart, NodeRow
 from webhook.core.model.amount import format_gpus, format_limit
 from webhook.kube.ledger.reports import written_at
 from webhook.page.views.waiting_row import HolderReport
@@ -140,6 +142,18 @@ class IdleReport(msgspec.Struct):
     since: str
 
 
+class MinimumReport(msgspec.Struct):
+    """A workload that is to keep some replicas."""
+
+    workload: Annotated[str, msgspec.Meta(description="NAMESPACE/KIND/NAME")]
+    team: str
+    minimum: int
+    pods: Annotated[int, msgspec.Meta(description="that exist or wait in line; the minimum counts if they are more")]
+    ready: int
+    spare: Annotated[int, msgspec.Meta(description="ready ones that may go before other pods")]
+    state: str
+
+
 class StatusReport(msgspec.Struct, rename="camel", omit_defaults=True):
     """The output of `fairgate status`."""
 
@@ -161,6 +175,10 @@ class StatusReport(msgspec.Struct, rename="camel", omit_defaults=True):
     idle_unknown: Annotated[
         str, msgspec.Meta(description="why it is not known which pods use their GPUs; left out if it is")
     ] = ""
+    minimums: Annotated[
+        list[MinimumReport],
+        msgspec.Meta(description="workloads with a minimum of replicas; left out if there are none"),
+    ] = []
     notify: Annotated[
         list[str], msgspec.Meta(description="targets that messages to people do not reach; left out if there are none")
     ] = []
@@ -194,8 +212,15 @@ def report_of(
             for pod in each.pods
         ],
         idle_unknown,
+        [_minimum(row) for row in board.minimums],
         list(unreached),
     )
+
+
+def _minimum(row: MinimumRow) -> MinimumReport:
+    workload, team, found = row
+    state = found.statement.text
+    return MinimumReport(workload, team, found.minimum, found.pods, found.ready, found.may_go, state)
 
 
 def _department(row: DepartmentRow) -> DepartmentReport:

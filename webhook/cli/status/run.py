@@ -5,7 +5,6 @@ import contextlib
 import shutil
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,10 +15,9 @@ from webhook.cli.screen import progress
 from webhook.cli.serialization import to_data
 from webhook.cli.status.command import Options
 from webhook.cli.status.follow import Follower, Reading
-from webhook.cli.status.idle import IdleProblem
-from webhook.cli.status.notify_problems import notify_problems
+from webhook.cli.status.process_reports import ProcessReports, Reported
 from webhook.cli.status.report import report_of
-from webhook.cli.status.table import Look, to_lines, to_screenful
+from webhook.cli.status.table import MINIMUMS, Look, to_lines, to_screenful
 from webhook.cli.world_source import (
     ForbiddenError,
     View,
@@ -51,12 +49,9 @@ def run(options: Options) -> None:
 def _show_once(options: Options, policy: Policy) -> None:
     with progress("Reading"):
         reading = Reading(_read(options, policy), origin_of(options.source))
-        unreached = notify_problems(options.source, policy)
+        reported = asyncio.run(ProcessReports(options.source).read(policy))
     reading.view.coverage.print_note()
-    unknown = asyncio.run(IdleProblem(options.source).read(reading.view.world.policy))
-    click.echo(
-        _written(options, reading, unknown, unreached), nl=False
-    )  # rich hides standard output while it shows a status
+    click.echo(_written(options, reading, reported), nl=False)  # rich hides standard output while it shows a status
 
 
 def _read(options: Options, policy: Policy) -> View:
@@ -64,44 +59,44 @@ def _read(options: Options, policy: Policy) -> View:
 
 
 async def _watch(options: Options, policy: Policy) -> None:
-    idle = IdleProblem(options.source)
+    processes = ProcessReports(options.source)
     if isinstance(options.source, LiveCluster):
         origin = origin_of(options.source)
         with contextlib.suppress(ForbiddenError):  # watching is not allowed: read what is allowed at each interval
             async with watch_world(options.source.kubeconfig, policy) as watched:
+                watched.coverage.print_note()
                 while True:
                     watched.world.tick(int(time.time()))
-                    unknown = await idle.read(watched.world.policy)
-                    _redraw(options, Reading(View(watched.world), origin, watched.why_stale()), unknown)
+                    reported = await processes.read(policy)
+                    view = View(watched.world, watched.coverage)
+                    _redraw(options, Reading(view, origin, watched.why_stale()), reported)
                     await asyncio.sleep(options.interval)
     follower = Follower(options.source, lambda: _read(options, policy))
     reading = await asyncio.to_thread(follower.look)
     reading.view.coverage.print_note()
     while True:
-        _redraw(options, reading, await idle.read(reading.view.world.policy))
+        _redraw(options, reading, await processes.read(policy))
         await asyncio.sleep(options.interval)
         reading = await asyncio.to_thread(follower.look)
 
 
-def _redraw(options: Options, reading: Reading, unknown: str) -> None:
+def _redraw(options: Options, reading: Reading, reported: Reported) -> None:
     """Replace the content of a terminal; in a pipe append."""
     if can_move(sys.stdout):
         height = max(1, shutil.get_terminal_size().lines - 1)
-        click.echo(_CLEAR + _written(options, reading, unknown, height=height), nl=False, color=True)
+        click.echo(_CLEAR + _written(options, reading, reported, height=height), nl=False, color=True)
     else:
-        click.echo(_written(options, reading, unknown), nl=False)
+        click.echo(_written(options, reading, reported), nl=False)
 
 
-def _written(
-    options: Options, reading: Reading, unknown: str, unreached: Sequence[str] = (), *, height: int | None = None
-) -> str:
-    """Return the status; `height` is how many lines a table may have, `unreached` are targets of messages."""
+def _written(options: Options, reading: Reading, reported: Reported, *, height: int | None = None) -> str:
+    """Return the status; `height` is how many lines a table may have."""
     view = reading.view
     board, notes = board_of(view.world), view.coverage.notes()
     if not view.coverage.is_room_known:
         board = replace(board, free=())
     if options.layout.is_data:
-        return to_data(report_of(board, notes, unreached, idle_unknown=unknown), options.layout)
+        return to_data(report_of(board, notes, reported.unreached, idle_unknown=reported.idle_unknown), options.layout)
     look = Look(
         width=columns(),
         is_colored=is_colored(),
@@ -109,13 +104,14 @@ def _written(
         is_plain=not _can_draw(),
         has_node_rows=view.coverage.is_room_known or not view.coverage.is_partial("nodes"),
         nodes=most_rows(options.limit),
+        minimums=options.limit or MINIMUMS,
     )
     source = describe_world(reading.origin, view.world)
     if reading.why_stale is not None:
         source += f"\nSTALE: {reading.why_stale}"
-    if unknown:
-        source += f"\nIDLE: it is not known which pods use their GPUs: {unknown}"
-    source += "".join(f"\nmessages to people: {text}" for text in unreached)
+    if reported.idle_unknown:
+        source += f"\nIDLE: it is not known which pods use their GPUs: {reported.idle_unknown}"
+    source += "".join(f"\nmessages to people: {text}" for text in reported.unreached)
     lines = to_lines(board, look, source=source) if height is None else to_screenful(board, look, height, source=source)
     return "\n".join(lines) + "\n"
 

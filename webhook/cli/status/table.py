@@ -14,13 +14,19 @@ from webhook.cli.options import UNBOUNDED
 from webhook.cli.screen import Screen
 from webhook.cli.status.gpu_picture import GpuPicture
 from webhook.cli.terminal import Line
-from webhook.core.explain.board import Board, DepartmentRow, ModelRow, NodeRow, TeamRow
+from webhook.core.explain.board import Board, DepartmentRow, ModelRow, TeamRow
+from webhook.core.explain.minimum_rows import MinimumRow
+from webhook.core.explain.node_rows import NodeRow
 from webhook.core.model.amount import Units, exact_units, format_limit
 from webhook.core.model.names import GpuModel, ResourceName
 
 _VENDORS: Final = ("NVIDIA-", "AMD-", "nvidia-", "amd-")
 _LONG: Final = 10
 """Nodes beyond which their table has a total: free room below it has the same by model."""
+
+MINIMUMS: Final = 20
+_FEW: Final = 3
+"""Workloads with a minimum that are shown, and how many on a screen that is too small for all."""
 
 _HELD: Final = "held for waiting pods"
 
@@ -30,8 +36,8 @@ class Look:
     """How a status is drawn.
 
     `is_wide` adds teams' GPU models, the pods of each node, and the number of free nodes; `is_plain` is for terminals
-    that support only ASCII. `has_node_rows`: nodes were read. `nodes` and `teams` are how many are shown; `more` says
-    how to see the others.
+    that support only ASCII. `has_node_rows`: nodes were read. `nodes`, `teams` and `minimums` are how many are shown;
+    `more` says how to see the others.
     """
 
     width: int = UNBOUNDED
@@ -41,6 +47,7 @@ class Look:
     has_node_rows: bool = True
     nodes: int = sys.maxsize
     teams: int = sys.maxsize
+    minimums: int = MINIMUMS
     more: str = ": --limit or -o json shows them"
 
 
@@ -59,6 +66,9 @@ def to_lines(board: Board, look: Look, *, source: str) -> list[str]:
             screen.show("", _free(board, is_wide=look.is_wide))
     elif look.has_node_rows:
         screen.show("no node has GPUs that the policy counts")
+    if board.minimums:
+        rest = _rest(len(board.minimums) - look.minimums, "workload", look)
+        screen.show("", _minimums(board.minimums[: look.minimums]), *rest)
     notes = [each.text for each in board.unusual] + [each.text for each in board.idle]
     if notes:
         screen.show("", *[Line(text, style="yellow") for text in notes])
@@ -71,6 +81,9 @@ def to_screenful(board: Board, look: Look, height: int, *, source: str) -> list[
     lines = to_lines(board, look, source=source)
     if (over := len(lines) - height) <= 0:
         return lines
+    if board.minimums[_FEW:]:
+        look = replace(look, minimums=_FEW, more="")
+        over = max(0, len(to_lines(board, look, source=source)) - height)
     nodes = board.nodes[: look.nodes]
     kept, rows = 0, sum(len(node.groups) for node in nodes) - over - 1
     while kept < len(nodes) and (rows := rows - len(nodes[kept].groups)) >= 0:
@@ -193,6 +206,22 @@ def _pods(nodes: Iterable[NodeRow]) -> Grid:
                 sums[key] = sums.get(key, 0) + allocation.pieces
             for key, pieces in sums.items():
                 table.add_row(*map(Line, (*key, node.name, _tail(group.resource), str(pieces))))
+    return table
+
+
+def _minimums(rows: Iterable[MinimumRow]) -> Grid:
+    """Return a table of workloads that are to keep some replicas."""
+    numbers = (number(name) for name in ("minimum", "pods", "ready", "may go"))
+    table = Grid("workload", Column("team", goes=1), *numbers, prose("", goes=2))
+    for workload, team, found in rows:
+        counts = (found.minimum, found.pods, found.ready, found.may_go)
+        style = "yellow" if found.is_below else ""
+        table.add_row(
+            Line(workload),
+            Line(team),
+            *(Line(str(count)) for count in counts),
+            Line(found.statement.text, style=style),
+        )
     return table
 
 

@@ -1,6 +1,5 @@
 """`fairgate usage`: read the flags, find the source, print the report, say in one line what is wrong."""
 
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +18,6 @@ from webhook.history.reader import read_usage, recorded_range
 from webhook.history.schema import HistoryError
 from webhook.history.summary import By, whole_intervals
 from webhook.history.usage_row import INTERVAL_SECONDS
-
-_UNREADABLE: Final = 2
-
 
 _EXAMPLES: Final = """\b
 Examples:
@@ -78,11 +74,7 @@ def usage(options: Options) -> None:
     history = options.history
     if history and options.kubeconfig is not None:
         raise click.UsageError("--history and --kubeconfig exclude each other")
-    try:
-        report = _of_files(options, start, end) if history else _of_cluster(options, start, end)
-    except HistoryError as error:
-        print_error(str(error))
-        sys.exit(_UNREADABLE)
+    report = _of_files(options, start, end) if history else _of_cluster(options, start, end)
     match options.layout:
         case "csv":
             click.echo(to_csv(report), nl=False)
@@ -106,11 +98,7 @@ def _range(since: str, until: str) -> tuple[int, int]:
 
 def _note_range(files: tuple[Path, ...]) -> None:
     """Say on standard error when the files record, where they have nothing in the time that was asked for."""
-    try:
-        ranges = [recorded_range(path) for path in files]
-    except HistoryError as error:
-        print_error(error)
-        return
+    ranges = [recorded_range(path) for path in files]
     first, last = min(start for start, _ in ranges), max(end for _, end in ranges)
     print_error(f"nothing is recorded in this time: the history is from {time_text(first)} to {time_text(last)}")
 

@@ -54,12 +54,7 @@ async def _read(kubeconfig: Path | None) -> dict[str, UsagePeriod]:
 
 
 def _add(total: UsageSum, each: UsageSum) -> None:
-    total.guaranteed += each.guaranteed
-    total.borrowed += each.borrowed
-    total.waiting += each.waiting
-    total.lost += each.lost
-    total.saved += each.saved
-    total.refused += each.refused
-    total.refused_gpus += each.refused_gpus
-    if each.held_idle is not None:
-        total.held_idle = (total.held_idle or 0.0) + each.held_idle
+    """Add the amounts of a team; the total's `idle` would be free GPUs, which are not published."""
+    for name, amount in msgspec.structs.asdict(each).items():
+        if name not in {"name", "idle"} and amount is not None:
+            setattr(total, name, (getattr(total, name) or 0) + amount)

@@ -66,9 +66,8 @@ def to_table(report: UsageReport, *, limit: int, width: int, is_colored: bool) -
     refused = (number("refused", goes=2), number("GPUs refused", goes=1))
     is_measured = report.total.held_idle is not None
     first = ("held idle",) if is_measured else ()
-    table = Grid(
-        report.by, *map(number, (*first, "guaranteed", "borrowed", "idle", "waiting", "lost", "saved")), *refused
-    )
+    amounts = ("guaranteed", "borrowed", "idle", "waiting", "lost", "moved", "saved")
+    table = Grid(report.by, *map(number, (*first, *amounts)), *refused)
     for each in (*report.usage[:limit], report.total):
         values = (*((each.held_idle,) if is_measured else ()), *_values(each))
         table.add_row(Line(each.name or _NONE), *(Line(_number(value)) for value in values))
@@ -77,7 +76,8 @@ def to_table(report: UsageReport, *, limit: int, width: int, is_colored: bool) -
     screen.show(
         "",
         f"GPU-hours from {report.since} to {report.until}; recorded {_number(report.observed_hours)} of "
-        f"{_number(report.hours)} hours. Lost: to evictions; saved: by checkpoints after their warning. "
+        f"{_number(report.hours)} hours. Lost: to evictions; moved: to moves that make room; saved: by "
+        "checkpoints after their warning. "
         "Refused: requests, and the GPUs that they asked for.",
     )
     if report.total.held_idle is not None:

@@ -6,7 +6,10 @@ from typing import Final, NamedTuple
 from webhook.cluster.api.errors import ApiError
 
 _NAMESPACED: Final = frozenset(
-    {"pods", "resourceclaims", "resourceclaimtemplates", "podgroups", "namespaces", "events"}
+    {
+        *("pods", "resourceclaims", "resourceclaimtemplates", "podgroups", "horizontalpodautoscalers"),
+        *("namespaces", "events"),
+    }
 )
 """Kinds that can be read by namespace, and namespaces themselves."""
 

@@ -63,6 +63,15 @@ class Feed:
         self._are_synced = not names
         return f"not listed yet: {', '.join(names)}" if names else None
 
+    @property
+    def forbidden(self) -> Watch[Any] | None:
+        """A watch of a kind that is needed and that RBAC forbids, None if there is none."""
+        return next((each for each in self.watches if each.is_forbidden and each.kind.needs_right), None)
+
+    def left_out(self) -> list[str]:
+        """Return the kinds that RBAC forbids and that count as kinds without objects."""
+        return [each.kind.name for each in self.watches if each.is_forbidden and not each.kind.needs_right]
+
     async def wait_synced(self) -> None:
         """Wait until every kind has a first complete list, and autoscalers were looked for."""
         for watch in self.watches:

@@ -193,6 +193,7 @@ def grouped_kind(
     remove: Callable[[str], None],
     handle: Callable[[ObjectT], str] = path_of,
     is_optional: bool = True,
+    needs_right: bool = True,
 ) -> WatchedKind[ObjectT]:
     """Watch a kind of an API group, by namespace/name unless `handle` says otherwise; most servers lack some group."""
     return WatchedKind(
@@ -205,6 +206,7 @@ def grouped_kind(
         apply=apply,
         remove=remove,
         is_optional=is_optional,
+        needs_right=needs_right,
     )
 
 

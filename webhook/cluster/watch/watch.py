@@ -119,6 +119,8 @@ class Watch(Generic[T]):
                     await self._try_other_version()
                     continue
                 retry_after = self._note(error)
+                if self.is_forbidden and not self.kind.needs_right:
+                    await self._apply_empty_list()
             failures = self._failures(failures)
             await asyncio.sleep(self._pace.backoff(failures, retry_after=retry_after))
 
@@ -307,15 +309,15 @@ class Watch(Generic[T]):
         self._paths = (*self._paths[1:], self._paths[0])
         self._missing += 1
         if self._missing % len(self._paths) == 0:
-            await self._apply_missing_api()
+            await self._apply_empty_list()
+            self.problem = None
             await asyncio.sleep(self._pace.missing_api_backoff)
 
-    async def _apply_missing_api(self) -> None:
-        """Treat an API that the server does not have as a complete, empty list."""
+    async def _apply_empty_list(self) -> None:
+        """Treat an API that the server does not have, or that may not be read, as a complete, empty list."""
         await self._forget_all(await self._all_keys())
         self._position.reset()
         self.listed.set()
-        self.problem = None
         self.last_contact = self._now()
 
     async def _all_keys(self) -> set[str]:

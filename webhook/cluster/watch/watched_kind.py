@@ -42,3 +42,5 @@ class WatchedKind(Generic[T]):
     """Cuts a large object down before it is decoded, for kinds that tenants write: decoding all of it takes long."""
     is_optional: bool = False
     """Whether a server without this API (404) counts as one without such objects."""
+    needs_right: bool = True
+    """False: where RBAC forbids the kind, it counts as one without objects; the rest is of use without it."""

@@ -57,6 +57,7 @@ def world_kinds(
         namespace_kind(world),
         priority_class_kind(world),
         *device_kinds(world),
+        scaler_kind(world),
         pod_kind(
             _Pods(world, pods),
             lambda pod: to_resident(pod, weights()) or to_waiting(pod, weights()),
@@ -129,7 +130,7 @@ def reclaim_kinds(
     bounds = (
         *failure_kinds(reclaim_index.set_failure_budget),
         disruption_kind(reclaim_index.set_disruption, reclaim_index.remove_disruption),
-        scaler_kind(world.minimums, reclaim_index.set_scaled),
+        scaler_kind(world),
     )
     return (
         followed(node_kind(world, _opened), node),

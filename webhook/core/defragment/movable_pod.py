@@ -5,7 +5,7 @@ here as well, and a guaranteed pod moves only if its owner says so.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import partial
 from typing import Final, NamedTuple
@@ -66,13 +66,14 @@ WHY_IT_STAYS: Final = {
 class MovablePod(NamedTuple):
     """A pod that may be moved: what its eviction costs, and the slots of the nodes where its replacement may go.
 
-    `workload` is its controller.
+    `workload` is its controller, `minimum` the bound of what that is to keep, where it is ready and one counts.
     """
 
     victim: Victim
     where: int
     workload: str
     tier: Tier = Tier.PREEMPTIBLE
+    minimum: tuple[GuardId, ...] = ()
 
     @property
     def uid(self) -> Uid:
@@ -86,8 +87,8 @@ class MovablePod(NamedTuple):
 
     @property
     def guards(self) -> tuple[GuardId, ...]:
-        """The disruption budgets that its eviction counts against."""
-        return self.victim.guards
+        """The bounds that its eviction counts against: disruption budgets, and what its workload is to keep."""
+        return self.victim.guards + self.minimum
 
     def lost_work(self, now: int) -> Units:
         """Return what is done again after its eviction, in GPU units times seconds."""
@@ -95,10 +96,11 @@ class MovablePod(NamedTuple):
 
 
 class MovablePods(NamedTuple):
-    """The pods that may move, and how many on nodes stay for each reason."""
+    """The pods that may move, how many on nodes stay for each reason, and how many evictions each bound allows."""
 
     pods: list[MovablePod]
     stays: Counter[Stays]
+    left: Mapping[GuardId, int]
 
 
 def movable_pods(
@@ -110,20 +112,32 @@ def movable_pods(
     now: int,
     held: int,
 ) -> MovablePods:
-    """Return which of these pods on nodes may move: budgets that allow no eviction now keep theirs, too."""
+    """Return which of these pods on nodes may move: budgets that allow no eviction now keep theirs, too.
+
+    A workload may lose as many ready pods at a time as it has beyond its minimum: those that leave already count.
+    """
     pods: list[MovablePod] = []
     stays: Counter[Stays] = Counter()
-    left = reclaim_index.allowances(reclaim_index.evictions.listed())
+    evictions = reclaim_index.evictions
+    left = reclaim_index.allowances(evictions.listed())
+    leaving = {*evictions.listed(), *evictions.listed_for_limits(), *evictions.awaited()}
+    there = (pod for uid in leaving if (pod := world.pod(uid)) is not None)
+    going = Counter(pod.replica.workload for pod in there if _stays_ready(pod))
     for gpu_pod in gpu_pods:
-        victim = reclaim_index.evictable(gpu_pod)
+        victim, workload = reclaim_index.evictable(gpu_pod), gpu_pod.pod.replica.workload
         judged = movable_pod(gpu_pod, victim, partial(template, gpu_pod), world, now=now, held=held)
-        if isinstance(judged, MovablePod) and any(left.get(guard, 0) <= 0 for guard in judged.guards):
-            judged = Stays.DISRUPTION_BUDGET
+        if isinstance(judged, MovablePod):
+            if (spare := _spare(gpu_pod.pod, world)) is not None:
+                judged = judged._replace(minimum=(GuardId(f"minimum {workload}"),))
+                left[judged.minimum[0]] = spare - going[workload]
+            used_up = tuple(guard for guard in judged.guards if left.get(guard, 0) <= 0)
+            if used_up:
+                judged = Stays.MINIMUM_REPLICAS if used_up == judged.minimum else Stays.DISRUPTION_BUDGET
         if isinstance(judged, MovablePod):
             pods.append(judged)
         else:
             stays[judged] += 1
-    return MovablePods(pods, stays)
+    return MovablePods(pods, stays, left)
 
 
 def movable_pod(
@@ -187,13 +201,17 @@ def stays_early(gpu_pod: ReclaimPod, victim: Victim | None, world: World, *, now
             Stays.MINIMUM_RUNTIME,
             victim is not None and max(victim.until, victim.started_at + least_seconds) > now,
         ),
-        (Stays.MINIMUM_REPLICAS, _is_at_minimum(pod, world)),
+        (Stays.MINIMUM_REPLICAS, _spare(pod, world) == 0),
         (Stays.WORKLOAD_FAILS, victim is not None and victim.is_counted),
     )
     return next((why for why, holds in reasons if holds), None)
 
 
-def _is_at_minimum(pod: Resident, world: World) -> bool:
-    """Whether its workload would have fewer pods ready than its minimum until the replacement is."""
-    replicas = world.minimums.of(pod.replica.workload) if pod.is_ready else None
-    return replicas is not None and replicas.has_surplus and not replicas.spare
+def _stays_ready(pod: Resident) -> bool:
+    return pod.is_ready and not pod.is_terminating
+
+
+def _spare(pod: Resident, world: World) -> int | None:
+    """Return how many ready pods its workload may lose; None where it is not one of them, or no minimum counts."""
+    replicas = world.minimums.of(pod.replica.workload) if _stays_ready(pod) else None
+    return replicas.spare if replicas is not None and replicas.has_surplus else None

@@ -29,6 +29,7 @@ from webhook.core.quota.team import is_hidden
 from webhook.core.waiting.borrowed_room import BorrowedRoom
 from webhook.core.waiting.judged_pod import Judged, judge_pod
 from webhook.core.waiting.waiting_entries import queued_pod
+from webhook.core.world.minimums import Replicas
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
@@ -50,7 +51,7 @@ class QueueRow:
 
     `reason` says what it waits for, in numbers; `holders` hold most of that. `gates` are those of other controllers.
     `score` is how ranges as wide as its likely start came true, `earlier` how long the last pods like it waited, `said`
-    what its user said of its run.
+    what its user said of its run, `replicas` those of its workload, where it has a minimum.
     """
 
     waiting: WaitingPod
@@ -63,6 +64,7 @@ class QueueRow:
     score: Score = NO_SCORE
     earlier: EarlierStarts | None = None
     said: Said | None = None
+    replicas: Replicas | None = None
 
     @property
     def code(self) -> Code:
@@ -150,7 +152,8 @@ class QueueReader:
     def _row(self, waiting: WaitingPod) -> QueueRow:
         pod, place = waiting.pod, self._places.get(waiting.uid)
         gpus = (self._world.with_claims(pod).demand if pod.needs_resolution else pod.demand).gpus
-        row = QueueRow(waiting, gpus, written_reason(waiting), place)
+        replicas = self._world.minimums.of(pod.replica.workload)
+        row = QueueRow(waiting, gpus, written_reason(waiting), place, replicas=replicas)
         if waiting.is_terminating:
             return replace(row, reason=_DELETED, start=_ENDS)
         if waiting.is_held:

@@ -4,11 +4,11 @@ It follows from the queue and the standings alone. Ties end at the entries' age,
 were added nor the replica that asks makes a difference.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from heapq import heapify, heappop, heapreplace
-from itertools import chain
+from heapq import heappop, heapreplace
 from typing import NamedTuple
 
 from webhook.core.model.names import TeamName
@@ -31,65 +31,106 @@ class Skipped:
 
 
 class Turn(NamedTuple):
-    """A team's next entry of one class; `rest` are those that follow."""
+    """A team's next entry of one class; `rest` are those that follow, None before the first of them is looked at."""
 
     rank: Rank
     age: Age
     head: RowHead
     team: TeamQueue
-    rest: Iterator[RowHead]
+    rest: Iterator[RowHead] | None = None
 
 
-class _KnownLanes(NamedTuple):
-    team: TeamQueue
-    version: int
+class _KnownTeam(NamedTuple):
+    """A team as the pass left it: its lanes in order, the class of each lot, and the first turn of each class."""
+
     lanes: list[Lane]
+    classes: Mapping[LotNumber, int]
+    firsts: list[Turn]
+    departments: frozenset[str]
+
+    @property
+    def is_in_own_share(self) -> bool:
+        """Whether all that waits fits inside the team's own share, so that no department matters."""
+        return not any(turn.rank[0] for turn in self.firsts)
+
+    def heads(self, rank_class: int, skipped: Skipped) -> Iterator[RowHead]:
+        """Return the first entry of each row of a class, in the order of the lanes."""
+        heads = _heads(self.lanes, skipped)
+        if not self.classes:
+            return heads
+        return (head for head in heads if self.classes[head.lot] == rank_class)
 
 
 class Order:
-    """The order of one pass, in which nothing changes but by the starts that it finds."""
+    """The order of one pass, in which nothing changes but by the starts that it finds.
+
+    A start changes where its own team stands, and those of its departments: the others are not looked at again.
+    """
 
     def __init__(self, queue: PodQueue, standings: Standings) -> None:
         self._queue = queue
         self._standings = standings
-        self._lanes: dict[TeamName, _KnownLanes] = {}
+        self._known: dict[TeamName, _KnownTeam] = {}
+        self._below: dict[str, set[TeamName]] = {}
+        self._firsts: list[Turn] | None = None
 
     def walk(self, skipped: Skipped) -> Iterator[Turn]:
         """Yield the first entry of every row in the order in which they are to start."""
-        turns = list(chain.from_iterable(self._turns(team, skipped) for team in self._queue.teams()))
-        heapify(turns)
+        turns = self._first_turns()  # sorted, so it is a heap
         while turns:
             turn = turns[0]
             if turn.head.lot not in skipped.lots and turn.team.team not in skipped.teams:
                 yield turn
-            following = None if skipped.has(turn.team) else next(turn.rest, None)
+            rest = turn.rest or self._rest(turn, skipped)
+            following = None if skipped.has(turn.team) else next(rest, None)
             if following is None:
                 heappop(turns)
             else:
-                heapreplace(turns, turn._replace(age=following.entry.age, head=following))
+                heapreplace(turns, turn._replace(age=following.entry.age, head=following, rest=rest))
 
-    def _turns(self, team: TeamQueue, skipped: Skipped) -> Iterator[Turn]:
-        """Yield the first turn of each class of a team's entries."""
+    def note_start(self, team: TeamName) -> None:
+        """Note that an entry of a team starts: the caller charges and removes it, or only removes it."""
+        if self._firsts is None or (known := self._known.get(team)) is None:
+            return
+        for name in {team}.union(*(self._below[name] for name in known.departments)):
+            other = self._known.get(name)
+            if other is None or (name != team and other.is_in_own_share):
+                continue
+            del self._known[name]
+            for turn in other.firsts:
+                del self._firsts[bisect_left(self._firsts, turn)]
+
+    def _first_turns(self) -> list[Turn]:
+        """Return the first turn of each class of each team, in order; the list is the caller's."""
+        fresh = [team for team in self._queue.teams() if team.team not in self._known]
+        found = [turn for team in fresh for turn in self._look(team).firsts]
+        if self._firsts is None or len(found) > len(self._firsts):
+            self._firsts = sorted([*(self._firsts or ()), *found])
+        else:
+            for turn in found:
+                insort(self._firsts, turn)
+        return self._firsts.copy()
+
+    def _look(self, team: TeamQueue) -> _KnownTeam:
         standing = self._standings.of(team.team)
-        lanes = self._lanes_of(team)
+        lanes = team.lanes(partial(self._standings.held, team.team))
         classes = {}
         if standing.has_guarantee_for(team.smallest):
             classes = {number: standing.rank_class(lot) for number, lot in _lots(team, lanes)}
-        found = set(classes.values()) or {NO_GUARANTEE}
-        for rank_class in found:
-            heads = _heads(lanes, skipped)
-            rest = heads if len(found) == 1 else _of_class(heads, rank_class, classes)
-            head = next(rest, None)
+        names = frozenset(level.name for level in standing.departments)
+        known = self._known[team.team] = _KnownTeam(lanes, classes, [], names)
+        for name in names:
+            self._below.setdefault(name, set()).add(team.team)
+        for rank_class in set(classes.values()) or {NO_GUARANTEE}:
+            head = next(known.heads(rank_class, Skipped()), None)
             if head is not None:
-                yield Turn(rank(standing, rank_class), head.entry.age, head, team, rest)
+                known.firsts.append(Turn(rank(standing, rank_class), head.entry.age, head, team))
+        return known
 
-    def _lanes_of(self, team: TeamQueue) -> list[Lane]:
-        """Return a team's lanes in order; what its users hold changes only where an entry started."""
-        known = self._lanes.get(team.team)
-        if known is None or known.team is not team or known.version != team.version:
-            lanes = team.lanes(partial(self._standings.held, team.team))
-            known = self._lanes[team.team] = _KnownLanes(team, team.version, lanes)
-        return known.lanes
+    def _rest(self, turn: Turn, skipped: Skipped) -> Iterator[RowHead]:
+        """Return the entries of a first turn's class that follow."""
+        heads = self._known[turn.team.team].heads(turn.rank[0], skipped)
+        return (head for head in heads if head is not turn.head)
 
 
 def _lots(team: TeamQueue, lanes: Sequence[Lane]) -> Iterable[tuple[LotNumber, Lot]]:
@@ -106,7 +147,3 @@ def _heads(lanes: Iterable[Lane], skipped: Skipped) -> Iterator[RowHead]:
                 break
             if head.lot not in skipped.lots:
                 yield head
-
-
-def _of_class(heads: Iterator[RowHead], rank_class: int, classes: dict[LotNumber, int]) -> Iterator[RowHead]:
-    return (head for head in heads if classes[head.lot] == rank_class)

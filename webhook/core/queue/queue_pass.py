@@ -74,6 +74,7 @@ class QueuePass:
             way, verdict = self._judge(turn.head, walk, judge)
             match verdict:
                 case Fits():
+                    self._order.note_start(entry.team)
                     return NextEntry(entry, way)
                 case OverLimit(limit):
                     self._wait_for_limit(limit, turn, walk)

@@ -33,6 +33,7 @@ class DepartmentStanding(NamedTuple):
     used: Units = 0
     borrowed: Units = 0
     weight: Units = 1
+    name: str = ""
 
 
 class Standing(NamedTuple):

@@ -18,6 +18,7 @@ from webhook.core.reclaim.failure_count import FailureCount
 from webhook.core.reclaim.failures import FailureBudget, Remaining, WorkloadId
 from webhook.core.reclaim.reclaim_pod import Disruption, ReclaimPod, evictable, victim_of
 from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
+from webhook.core.world.minimums import Minimums
 
 _Key = TypeVar("_Key", Namespace, GangId)
 
@@ -30,9 +31,12 @@ STUCK_SECONDS: Final = 30
 
 
 class ReclaimIndex:
-    """Every GPU pod, by its roles in reclaim, the table of evictions, and what schedulers came to."""
+    """Every GPU pod, by its roles in reclaim, the table of evictions, and what schedulers came to.
 
-    def __init__(self, rules: ReclaimRules) -> None:
+    `minimums` are those of the world of its pods.
+    """
+
+    def __init__(self, rules: ReclaimRules, minimums: Minimums | None = None) -> None:
         self.victim_index = VictimIndex()
         self.evictions = Evictions()
         self.attempts = Attempts()
@@ -48,7 +52,8 @@ class ReclaimIndex:
         self._gangs: dict[GangId, set[Uid]] = {}
         self._by_namespace: dict[Namespace, set[Uid]] = {}
         self._failures = FailureCount()
-        self._scaled: set[WorkloadName] = set()
+        self._minimums = Minimums() if minimums is None else minimums
+        self._minimums.on_scaled = self._sort_replicas
 
     # -- what plans read
 
@@ -203,12 +208,6 @@ class ReclaimIndex:
         if self._failures.set_budget(workload, budget):
             self._sort_again(map(self._pods.__getitem__, self._failures.pods(workload)))
 
-    def set_scaled(self, workload: WorkloadName, is_scaled: bool, pods: Iterable[Uid]) -> None:
-        """Note whether something scales a workload, which has these pods, by a minimum of its own."""
-        if is_scaled is not (workload in self._scaled):
-            (self._scaled.add if is_scaled else self._scaled.discard)(workload)
-            self._sort_again(gpu_pod for uid in pods if (gpu_pod := self._pods.get(uid)) is not None)
-
     def accept(self, uid: Uid, *, now: float, was_there: bool = True) -> None:
         """Expect a pod to leave: the API server accepted its eviction, and the watch will show that.
 
@@ -263,13 +262,13 @@ class ReclaimIndex:
 
     def _sort(self, gpu_pod: ReclaimPod) -> None:
         if gpu_pod.uid not in self.evictions.awaited():
-            has_budget = self._failures.has_budget(gpu_pod)
+            has_budget, replica = self._failures.has_budget(gpu_pod), gpu_pod.pod.replica
             victim = victim_of(
                 gpu_pod,
                 rules=self._rules,
                 guards=self._guards(gpu_pod),
                 has_budget=has_budget,
-                has_minimum=gpu_pod.pod.replica.minimum is not None or gpu_pod.pod.replica.workload in self._scaled,
+                has_minimum=replica.minimum is not None or self._minimums.is_scaled(replica.workload),
             )
             if victim is not None:
                 self.victim_index.add(victim)
@@ -277,6 +276,10 @@ class ReclaimIndex:
     def _sort_again(self, gpu_pods: Iterable[ReclaimPod]) -> None:
         for gpu_pod in list(gpu_pods):
             self.set(gpu_pod)
+
+    def _sort_replicas(self, workload: WorkloadName) -> None:
+        """Sort the pods of a workload again, which something begins or ceases to scale by a minimum of its own."""
+        self._sort_again(gpu_pod for uid in self._minimums.pods(workload) if (gpu_pod := self.get(uid)) is not None)
 
     def _guards(self, gpu_pod: ReclaimPod) -> tuple[GuardId, ...]:
         known = self._budgets(gpu_pod.namespace)

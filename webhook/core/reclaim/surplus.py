@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from webhook.core.model.names import WorkloadName
+from webhook.core.model.pod import Resident
 from webhook.core.reclaim.failures import share_used
 from webhook.core.reclaim.victim import Victim
 from webhook.core.reclaim.victim_cost import VictimCost
@@ -89,6 +90,12 @@ class Surplus:
             failures += sum(share_used(spare - number) for number in range(before, after))
             below += before <= spare < after
         return VictimCost(below=below, failures=failures)
+
+
+def loses_no_work(pod: Resident, minimums: Minimums) -> bool:
+    """Whether a pod that was evicted is a ready replica of a workload with a minimum that counts, and of no gang."""
+    replicas = minimums.of(pod.replica.workload) if pod.is_ready and pod.gang is None else None
+    return replicas is not None and replicas.has_surplus
 
 
 NO_SURPLUS: Final = Surplus(Minimums())

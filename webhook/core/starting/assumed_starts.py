@@ -28,6 +28,11 @@ from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
 
+def _goes_on() -> bool:
+    """Return that a pass is not to end early."""
+    return False
+
+
 def _lists_none(_team: TeamName, _uid: Uid) -> None:
     """Return that no charge is listed."""
 
@@ -82,16 +87,23 @@ class AssumedStarts:
         self._hold_backs = HoldBacks()
         self._reasons_behind = ReasonsBehind(world, self.entries.queue)
 
-    def due(self, *, now: int, count: int) -> list[AssumedStart]:
-        """Return at most so many pods that start now, in order, and assume their charges. `now` is in Unix seconds."""
+    def due(self, *, now: int, count: int, is_enough: Callable[[], bool] = _goes_on) -> list[AssumedStart]:
+        """Return at most so many pods that start now, in order, and assume their charges. `now` is in Unix seconds.
+
+        After each one `is_enough` may end the pass early: what else may start does with the next one.
+        """
         self.sync(now=now)
         self.changed, self._noted = self._noted, {}
-        return self._due(now=now, count=count)
+        return self._due(now=now, count=count, is_enough=is_enough)
 
-    def sync(self, *, now: int) -> None:
-        """Take note of the time and of the pods that came, went or changed; `due` does so, too."""
+    def sync(self, *, now: int, most: int | None = None) -> bool:
+        """Take note of the time and of pods that came, went or changed, at `most` so many; return whether of all.
+
+        `due` does so, too.
+        """
         self._world.tick(now)
-        self._noted |= dict.fromkeys(self.entries.sync(now=now))
+        self._noted |= dict.fromkeys(self.entries.sync(now=now, most=most))
+        return self.entries.is_synced
 
     def close(self) -> None:
         """End: drop what was assumed and is not known to the ledger, and listen no longer."""
@@ -99,7 +111,7 @@ class AssumedStarts:
             self.drop_assumed(turn)
         self.entries.close()
 
-    def _due(self, *, now: int, count: int) -> list[AssumedStart]:
+    def _due(self, *, now: int, count: int, is_enough: Callable[[], bool]) -> list[AssumedStart]:
         self._pauses.begin(now=now)
         self.entries.note_use(now=now)
         world, queue = self._world, self.entries.queue
@@ -118,6 +130,8 @@ class AssumedStarts:
                 if judged.takes_back:
                     self._pace.note(following.entry.team, pod.uid, now=now)
                 found += self._assumed(judged, gang=pod.gang)
+            if is_enough():
+                break
         self.blocked = {uid: judged for uid, judged in judge.judged.items() if not isinstance(judged.verdict, Fits)}
         for late, cause in self.entries.gangs.late(now=now):
             self.blocked[late.uid] = Judged(late, late.pod, _NO_LONGER, Never(), Reason(Code.WAITS_FOR_GANG, *cause))

@@ -1,6 +1,7 @@
 """The queue as the world has it: entries of the waiting pods, kept by events, and the standing of each team."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable
+from itertools import islice
 from typing import Final
 
 from webhook.core.admission.pools import allowed_pools
@@ -91,8 +92,13 @@ class WaitingEntries:
         self._paused.discard(uid)
         self.put_back(uid)
 
-    def sync(self, *, now: int = 0) -> Iterable[Uid]:
-        """Add, replace and remove the entries of the pods that changed, and return these pods.
+    @property
+    def is_synced(self) -> bool:
+        """Whether `sync` has nothing to do."""
+        return not self._changed
+
+    def sync(self, *, now: int = 0, most: int | None = None) -> Iterable[Uid]:
+        """Add, replace and remove the entries of the pods that changed, at `most` so many, and return these pods.
 
         After an edit of the policy that is all of them.
         """
@@ -102,10 +108,11 @@ class WaitingEntries:
             self._changed = dict.fromkeys(pod.uid for pod in world.waiting.all())
         back = [uid for uid in self._starting if not self.is_starting(uid)]
         self._starting.difference_update(back)
-        changed = self._changed | dict.fromkeys(back)
+        waiting = self._changed | dict.fromkeys(back)
+        changed = dict.fromkeys(islice(waiting, most))
         for uid in changed:
             self._sync_one(uid, now=now)
-        self._changed = {}
+        self._changed = dict.fromkeys(islice(waiting, len(changed), None))
         for gang, entries in self.gangs.changed(now=now):
             self._set_gang(gang, entries)
         return changed
@@ -163,7 +170,9 @@ class WaitingEntries:
 
 def _level(usage: DepartmentUsage) -> DepartmentStanding:
     department = usage.department
-    return DepartmentStanding(department.gpus.guaranteed, usage.guaranteed, usage.preemptible, department.weight)
+    return DepartmentStanding(
+        department.gpus.guaranteed, usage.guaranteed, usage.preemptible, department.weight, department.name
+    )
 
 
 def _ignore() -> None:

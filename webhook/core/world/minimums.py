@@ -4,7 +4,7 @@ A minimum is a tenant's own word. It counts only while the workload has more pod
 what has nothing to give up gets nothing for saying so. The minimum of an autoscaler counts where pods state none.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -33,9 +33,19 @@ class Replicas(NamedTuple):
         return self.pods > self.minimum
 
     @property
+    def is_below(self) -> bool:
+        """Whether it has fewer pods ready than its minimum."""
+        return self.ready < self.minimum
+
+    @property
     def spare(self) -> int:
         """How many ready pods it may lose."""
         return max(0, self.ready - self.minimum)
+
+    @property
+    def may_go(self) -> int:
+        """How many of its pods go before other pods: none where the minimum does not count."""
+        return self.spare if self.has_surplus else 0
 
     @property
     def statement(self) -> Statement:
@@ -67,10 +77,18 @@ class _Workload:
 _NOTHING: Final = _Workload()
 
 
+def _ignore(_workload: WorkloadName) -> None:
+    return
+
+
 class Minimums:
-    """The replicas of every workload, kept by events."""
+    """The replicas of every workload, kept by events.
+
+    `on_scaled` is called with each workload that something begins or ceases to scale.
+    """
 
     def __init__(self) -> None:
+        self.on_scaled: Callable[[WorkloadName], None] = _ignore
         self._workloads: dict[WorkloadName, _Workload] = {}
         self._of_pod: dict[Uid, WorkloadName] = {}
         self._of_scaler: dict[str, WorkloadName] = {}
@@ -88,10 +106,6 @@ class Minimums:
         if there.replicas is None:
             there.replicas = _replicas(there)
         return there.replicas
-
-    def scaled_by(self, handle: str) -> WorkloadName | None:
-        """Return the workload that an object scales."""
-        return self._of_scaler.get(handle)
 
     def is_scaled(self, workload: WorkloadName) -> bool:
         """Whether something scales a workload by a minimum of its own."""
@@ -127,23 +141,35 @@ class Minimums:
             there.stated -= there.members.pop(uid).minimum is not None
             self._changed(workload, there)
 
-    def set_scaler(self, handle: str, workload: WorkloadName, minimum: int) -> None:
-        """Set what an object that scales a workload says; it may have scaled another one before."""
+    def set_scaler(self, handle: str, workload: WorkloadName, minimum: int) -> bool:
+        """Set what an object says that scales a workload, earlier maybe another one; return whether that is news."""
         if self._of_scaler.get(handle, workload) != workload:
             self.remove_scaler(handle)
         there = self._workloads.setdefault(workload, _Workload())
-        if handle in there.scalers or len(there.scalers) < MOST_SCALERS:
-            there.scalers[handle] = minimum
-            self._of_scaler[handle] = workload
+        before = len(there.scalers)
+        if there.scalers.get(handle) == minimum or (handle not in there.scalers and before >= MOST_SCALERS):
+            return False
+        there.scalers[handle], self._of_scaler[handle] = minimum, workload
         self._changed(workload, there)
+        if not before:
+            self.on_scaled(workload)
+        return True
 
-    def remove_scaler(self, handle: str) -> WorkloadName | None:
-        """Remove such an object; return the workload that it scaled."""
-        if (workload := self._of_scaler.pop(handle, None)) is not None:
-            there = self._workloads[workload]
-            del there.scalers[handle]
-            self._changed(workload, there)
-        return workload
+    def copy_scalers(self, of: "Minimums") -> None:
+        """Set what scales workloads elsewhere here, too."""
+        for handle, workload in of._of_scaler.items():
+            self.set_scaler(handle, workload, of._workloads[workload].scalers[handle])
+
+    def remove_scaler(self, handle: str) -> bool:
+        """Remove such an object; return whether it was there."""
+        if (workload := self._of_scaler.pop(handle, None)) is None:
+            return False
+        there = self._workloads[workload]
+        del there.scalers[handle]
+        self._changed(workload, there)
+        if not there.scalers:
+            self.on_scaled(workload)
+        return True
 
     def _changed(self, workload: WorkloadName, there: _Workload) -> None:
         there.replicas = None

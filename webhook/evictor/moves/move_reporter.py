@@ -1,10 +1,9 @@
 """Reports moves: in the log before any action, as Events on the pods and their controllers, as metrics."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.defragment.movable_pod import WHY_IT_STAYS, Stays
 from webhook.core.defragment.move_bounds import WHY_NOT_NOW, Bound
 from webhook.core.defragment.move_plan import WHY_NO_MOVES, Move, NoMoves, Room
@@ -13,7 +12,7 @@ from webhook.core.model.names import Uid
 from webhook.core.model.text import plural
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import EvictionTarget, own_target
-from webhook.evictor.evictor_context import EvictorContext, controller_ref
+from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.moves.wanted import Wanted
 from webhook.kube.ledger.reports import MoveEntry
 from webhook.kube.objects.events import EventReason
@@ -38,16 +37,14 @@ class NotMade(NamedTuple):
 
 
 class MoveReporter:
-    """Reports what one evictor moves. `notify_owner` queues Events on the controllers of pods."""
+    """Reports what one evictor moves."""
 
-    def __init__(
-        self, context: EvictorContext, metrics: MoveMetrics, *, notify_owner: Callable[[OwnerEvent], None]
-    ) -> None:
+    def __init__(self, context: EvictorContext, metrics: MoveMetrics) -> None:
         self._publish = context.report
+        self._publish_on_controller = context.report_on_controller
         self._index = context.cluster_view.reclaim_index
         self._logs = context.logs
         self._metrics = metrics
-        self._notify_owner = notify_owner
         self._reported: dict[Uid, NoMoves | Bound] = {}
 
     def planned(self, room: Room, wanted: Iterable[Wanted], *, at: int) -> None:
@@ -57,10 +54,7 @@ class MoveReporter:
         moves = [{"pod": _name(move), "from": move.pod.node, "to": move.to} for move in room.moves]
         lost = gpu_number(room.lost_work)
         self._logs.event.info("moves planned", room_for=names, node=node, moves=moves, lost_gpu_seconds=lost)
-        listed = ", ".join(f"{_name(move)} to {move.to}" for move in room.moves[:_NAMED])
-        more = len(room.moves) - _NAMED
-        text = f"room is made on node {node} by {plural(len(room.moves), 'move')}: {listed}"
-        text += f" and {more} more" if more > 0 else ""
+        text = f"room is made on node {node} by {moves_text(room)}"
         for each in wanted:
             self._publish_on(each, EventReason.MAKING_ROOM, text)
         for move in room.moves:
@@ -94,7 +88,8 @@ class MoveReporter:
         made_for = f"room for pod {waiting.namespace}/{waiting.name}" if waiting is not None else "room for larger pods"
         why = f"it made {made_for} on node {gpu_pod.pod.node}, and {where}"
         self._publish(target, EventReason.MOVED, f"evicted to be moved: {why}")
-        self._on_controller(gpu_pod, EventReason.MOVED, f"pod {target.name} was evicted to be moved: {why}")
+        text = f"pod {target.name} was evicted to be moved: {why}"
+        self._publish_on_controller(gpu_pod, EventReason.MOVED, text, series=EventReason.MOVED)
         return why
 
     def came(self, gpu_pod: ReclaimPod, node: str, move: MoveEntry | None) -> None:
@@ -117,13 +112,16 @@ class MoveReporter:
     def _publish_on(self, wanted: Wanted, reason: EventReason, text: str) -> None:
         if wanted.gpu_pod is not None:
             self._publish(wanted.gpu_pod, reason, text)
-            self._on_controller(wanted.gpu_pod, reason, text)
+            self._publish_on_controller(wanted.gpu_pod, reason, text, series=reason)
         elif wanted.waiting is not None:
             self._publish(own_target(wanted.waiting.pod), reason, text)
 
-    def _on_controller(self, gpu_pod: ReclaimPod, reason: EventReason, text: str) -> None:
-        if (owner := controller_ref(gpu_pod)) is not None:
-            self._notify_owner(OwnerEvent(owner, reason, text, str(reason)))
+
+def moves_text(room: Room) -> str:
+    """Return the moves of a plan, the first ones by name."""
+    listed = ", ".join(f"{_name(move)} to {move.to}" for move in room.moves[:_NAMED])
+    more = len(room.moves) - _NAMED
+    return f"{plural(len(room.moves), 'move')}: {listed}" + (f" and {more} more" if more > 0 else "")
 
 
 def _name(move: Move) -> str:

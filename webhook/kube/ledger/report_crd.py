@@ -46,8 +46,8 @@ def _schema() -> _Json:
         "required": ["component", "at", "version", "policy", "enforce"],
         "properties": {
             **dict.fromkeys(("version", "policy", "enforce", "policyProblem", "election", "registration"), text),
-            **dict.fromkeys(("autoscaling", "autoscalingUnsure", "moving", "idleProblem"), text),
-            "autoscalingProblems": texts,
+            **dict.fromkeys(("autoscaling", "autoscalingUnsure", "moving", "idleProblem", "minimums"), text),
+            **dict.fromkeys(("autoscalingProblems", "leftOut"), texts),
             "component": {**text, "enum": ["server", "evictor"]},
             "at": {**text, "description": "Time of the update, by the process's own clock."},
             "leading": {"type": "boolean"},
@@ -79,7 +79,7 @@ def _schema() -> _Json:
             "omitted": {**text, "description": "What is left out."},
         },
     }
-    hours = ("guaranteed", "borrowed", "idle", "waiting", "lost", "saved", "refusedGpus", "heldIdle")
+    hours = ("guaranteed", "borrowed", "idle", "waiting", "lost", "moved", "saved", "refusedGpus", "heldIdle")
     amounts = {key: {"type": "number"} for key in hours}
     team = {"type": "object", "required": ["name"], "properties": {"name": text, "refused": number, **amounts}}
     period = {

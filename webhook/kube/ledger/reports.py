@@ -80,7 +80,8 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     cannot plan moves. They are lists: a merge patch replaces lists completely. `certificate` is PEM, the serving
     certificate first. `autoscaling` and what begins with it are what the leader knows of autoscalers. `refused` are
     counts, where policy has messages of refusals; `notify` says why messages to people do not reach a target.
-    `idle_problem` is why the evictor does not know the use of GPUs.
+    `idle_problem` is why the evictor does not know the use of GPUs, `minimums` how many workloads are to keep some
+    replicas, from the leading server, `left_out` the kinds that the process may not read and works without.
     """
 
     component: str
@@ -104,6 +105,8 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     autoscaling: str = ""
     autoscaling_problems: list[str] = []
     autoscaling_unsure: str = ""
+    minimums: str = ""
+    left_out: list[str] = []
     refused: list[RefusedReport] = []
     notify: list[str] = []
 
@@ -141,6 +144,7 @@ class TeamHours(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     idle: float | None = None
     waiting: float = 0.0
     lost: float = 0.0
+    moved: float = 0.0
     saved: float = 0.0
     refused: int = 0
     refused_gpus: float = 0.0

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -19,7 +19,8 @@ _SHOWN: Final = 20
 MAX_NAME: Final = 253
 
 _HASH, _ROLLOUT_HASH = "pod-template-hash", "rollouts-pod-template-hash"
-"""Labels whose value ends the name of a ReplicaSet; the second is of Argo Rollouts."""
+_REVISIONS: Final = {_HASH: "Deployment", _ROLLOUT_HASH: "Rollout"}
+"""Labels whose value ends the name of a ReplicaSet, and what makes such a ReplicaSet; the second is of Argo."""
 _RAY_GROUP, _ROLE = "ray.io/group", "training.kubeflow.org/replica-type"
 """Labels that tell the pods of one controller apart: a minimum is one of each group or role."""
 _LWS, _SET = keys.LWS_GROUP, keys.JOBSET_NAME
@@ -56,6 +57,22 @@ def name_of(namespace: str, kind: str, name: str) -> WorkloadName:
     return WorkloadName(f"{namespace}/{kind}/{name}")
 
 
+class Revision(NamedTuple):
+    """The kind and name of what made a ReplicaSet, and the label whose value ends the name of that."""
+
+    kind: str
+    name: str
+    label: str
+
+
+def revision_of(kind: str, name: str, labels: Mapping[str, str | None]) -> Revision | None:
+    """Return what made the controller of a pod with these labels; None where that is no ReplicaSet of a revision."""
+    for label, made_by in _REVISIONS.items() if kind == "ReplicaSet" else ():
+        if (ending := labels.get(label)) and name.endswith(f"-{ending}"):
+            return Revision(made_by, name.removesuffix(f"-{ending}"), label)
+    return None
+
+
 def is_ready(status: objects.PodStatus | None) -> bool:
     """Whether a pod runs, and its kubelet does not say that it is not ready."""
     if status is None or status.phase != "Running":
@@ -76,11 +93,9 @@ def _shared(namespace: str, kind: str, name: str, text: str | None, *labels: str
     template, rollout, group, role, *goes_whole = labels
     if any(goes_whole):
         return NO_REPLICA if text is None else _useless(text, "the pods of its group go together")
-    if kind == "ReplicaSet":
-        for ending, made_by in ((template, "Deployment"), (rollout, "Rollout")):
-            if ending and name.endswith(f"-{ending}"):
-                kind, name = made_by, name.removesuffix(f"-{ending}")
-                break
+    revision = revision_of(kind, name, {_HASH: template, _ROLLOUT_HASH: rollout})
+    if revision is not None:
+        kind, name, _ = revision
     part = group or role
     workload = name_of(namespace, kind, f"{name}/{part}" if part else name)
     if text is None:

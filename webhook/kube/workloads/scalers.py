@@ -37,10 +37,10 @@ class Scaling(NamedTuple):
     minimum: int
 
 
-def scaling_of(found: Autoscaler) -> Scaling:
-    """Return what an autoscaler says; the API server's default minimum is 1. Raises ValueError for names too long."""
+def scaling_of(found: Autoscaler) -> Scaling | None:
+    """Return what an autoscaler says; None for names that no workload has. The API server's default minimum is 1."""
     target, least = found.spec.scale_target_ref, found.spec.min_replicas
     if max(len(target.kind), len(target.name)) > MAX_NAME:
-        raise ValueError("spec.scaleTargetRef: a name is too long")
+        return None
     minimum = min(max(0, 1 if least is None else least), MAX_MINIMUM)
     return Scaling(name_of(found.metadata.namespace, target.kind, target.name), minimum)

@@ -28,6 +28,7 @@ from webhook.kube.pod import dra, dra_devices
 from webhook.kube.pod.existing_pods import EndedPod, to_ended, to_resident
 from webhook.kube.pod.kubelet_outcomes import to_rejection, to_start
 from webhook.kube.pod.waiting_pods import to_waiting
+from webhook.kube.workloads import scalers
 from webhook.yaml_reader import DocumentError, read_documents
 
 MAX_PROBLEMS: Final = 20
@@ -58,7 +59,8 @@ class WorldFile:
     """The content of a file, without pods that use nothing (ended, or without GPUs and without a node).
 
     `waiting` are the pods that wait in line, `ended` those that asked for GPUs. `outcomes` are what kubelets did with
-    pods, ended ones included. `autoscaling` says which autoscalers the cluster has.
+    pods, ended ones included. `autoscaling` says which autoscalers of nodes the cluster has, `scalings` what scales
+    workloads, by namespace and name.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -72,6 +74,7 @@ class WorldFile:
     outcomes: list[Rejection | Start] = field(default_factory=list)
     autoscaling: list[autoscalers.Definition | autoscalers.Status] = field(default_factory=list)
     ended: list[EndedPod] = field(default_factory=list)
+    scalings: list[tuple[str, scalers.Scaling]] = field(default_factory=list)
 
     @property
     def taken_at(self) -> int:
@@ -85,14 +88,11 @@ class WorldFile:
             world.set_namespace(namespace)
         for priority_class in self.priority_classes:
             world.set_priority_class(priority_class)
-        for device_class, conditions in self.device_classes:
-            world.set_device_class(device_class.name, device_class, *conditions)
-        for claim in self.claims:
-            world.set_claim(claim.key, claim.spec, allocated=claim.allocated)
-        for name, found in self.slices:
-            world.set_slice(name, found)
+        self._fill_devices(world)
         for node in self.nodes:
             world.set_node(node)
+        for handle, scaling in self.scalings:
+            world.minimums.set_scaler(handle, scaling.workload, scaling.minimum)
         for pod in self.pods:
             world.set_pod(pod)
         for waiting in self.waiting:
@@ -101,6 +101,14 @@ class WorldFile:
             world.rejecting_nodes.note(outcome)
         world.rejecting_nodes.tick(self.taken_at)
         world.sort_nodes()
+
+    def _fill_devices(self, world: World) -> None:
+        for device_class, conditions in self.device_classes:
+            world.set_device_class(device_class.name, device_class, *conditions)
+        for claim in self.claims:
+            world.set_claim(claim.key, claim.spec, allocated=claim.allocated)
+        for name, found in self.slices:
+            world.set_slice(name, found)
 
 
 class _Head(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -115,9 +123,13 @@ class _Kind(NamedTuple):
     decoder: "msgspec.json.Decoder[object]"
 
 
-_DEVICES_APIS: Final = tuple(f"{keys.DEVICES_GROUP}/{version}" for version in keys.DEVICES_VERSIONS)
+_APIS: Final = {
+    keys.DEVICES_API: tuple(f"{keys.DEVICES_GROUP}/{version}" for version in keys.DEVICES_VERSIONS),
+    scalers.SCALER_API: (scalers.SCALER_API, "autoscaling/v1"),
+}
+"""The versions of an API that are read, if more than one is."""
 _KINDS: Final = {
-    kind: _Kind(_DEVICES_APIS if api_version == keys.DEVICES_API else (api_version,), msgspec.json.Decoder(fields))
+    kind: _Kind(_APIS.get(api_version, (api_version,)), msgspec.json.Decoder(fields))
     for kind, api_version, fields in (
         ("Node", keys.CORE_API, objects.Node),
         ("Pod", keys.CORE_API, objects.Pod),
@@ -129,6 +141,7 @@ _KINDS: Final = {
         ("ResourceSlice", keys.DEVICES_API, dra_devices.ResourceSlice),
         ("CustomResourceDefinition", keys.EXTENSIONS_API, autoscalers.Definition),
         ("ConfigMap", keys.CORE_API, autoscalers.Status),
+        (scalers.KIND, scalers.SCALER_API, scalers.Autoscaler),
     )
 }
 _head_decoder: Final = msgspec.json.Decoder(_Head)
@@ -156,6 +169,9 @@ class _Found:
                 world.priority_classes.append(to_priority(found))
             case autoscalers.Definition() | autoscalers.Status():
                 world.autoscaling.append(found)
+            case scalers.Autoscaler():
+                if (scaling := scalers.scaling_of(found)) is not None:
+                    world.scalings.append((f"{found.metadata.namespace}/{found.metadata.name}", scaling))
             case _:
                 self._keep_device(found)
 
@@ -295,6 +311,7 @@ def _duplicates(found: WorldFile, where: str) -> Iterator[str]:
             f"{each.key.namespace}/{each.key.name} ({each.key.kind})" for each in found.claims
         ],
         "ResourceSlice": [name for name, _ in found.slices],
+        scalers.KIND: [name for name, _ in found.scalings],
     }
     for kind, names in named.items():
         for name, times in Counter(names).items():

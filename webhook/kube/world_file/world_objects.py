@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from webhook.kube.nodes.autoscalers import UPDATED
 from webhook.kube.objects import keys
 from webhook.kube.pod.kubelet_outcomes import is_fault_of_node
+from webhook.kube.workloads.scalers import KIND, SCALER_API, SCALERS
 
 Json = Mapping[str, Any]
 
@@ -30,6 +31,7 @@ WORLD_KINDS: Final = (
     WorldKind("ResourceClaim", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceclaims"),
     WorldKind("ResourceClaimTemplate", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceclaimtemplates"),
     WorldKind("ResourceSlice", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceslices"),
+    WorldKind(KIND, SCALER_API, f"/apis/{SCALER_API}/{SCALERS}"),
     WorldKind("Node", keys.CORE_API, "/api/v1/nodes"),
     WorldKind("Pod", keys.CORE_API, "/api/v1/pods", "status.phase!=Succeeded,status.phase!=Failed"),
 )
@@ -128,6 +130,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
         },
     },
     "ResourceClaimTemplate": {**_HEAD, "spec": {"spec": _CLAIM}},
+    KIND: {**_HEAD, "spec": {"scaleTargetRef": {"kind": _ALL, "name": _ALL}, "minReplicas": _ALL}},
     "CustomResourceDefinition": {
         **_HEAD,
         "spec": {"group": _ALL, "scope": _ALL, "names": {"plural": _ALL, "kind": _ALL}},
@@ -150,7 +153,7 @@ _READ_ANNOTATIONS: Final = frozenset(
     {
         *(keys.DECISION, keys.IDLE_SINCE, *keys.LINE_ANNOTATIONS, keys.REQUIRES, keys.POOL),
         *(keys.MIRROR, keys.GPUSHARE_DEVICE, keys.RUN_TIME, keys.RUN_TIME_LIMIT, keys.MINIMUM),
-        UPDATED,
+        *(UPDATED, keys.HOLD),
     }
 )
 

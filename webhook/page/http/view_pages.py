@@ -135,6 +135,7 @@ class ViewPages:
             viewer,
             rows=rows,
             idle=readable.idle(most=ROWS),
+            minimums=readable.minimums(most=ROWS),
             no_history=why_not,
         )
 

@@ -19,6 +19,7 @@ from webhook.core.world.world import World
 from webhook.kube.ledger.reports import Report
 from webhook.kube.objects import keys
 from webhook.kube.pod.run_times import to_run
+from webhook.kube.workloads.scalers import SCALERS
 from webhook.kube.world_file.world_objects import WORLD_KINDS
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.kept_objects import path_of
@@ -109,9 +110,9 @@ def _others(kind: WatchedKind[Any], state: ClusterState) -> WatchedKind[Any]:
         path = path_of(found)
         before = _team(kind.name, path, state.world)
         is_kept = kind.apply(_read(kind, found))
-        if is_kept:
-            state.reading.objects.set(_headed(found, kind.name))
-        touched(path, before)
+        is_new = not is_kept or state.reading.objects.set(_headed(found, kind.name))
+        if is_new or kind.name != SCALERS:  # of these only the status changes, several times a minute
+            touched(path, before)
         return is_kept
 
     def remove(path: str) -> None:
@@ -127,7 +128,7 @@ def _touched_by(name: str, state: ClusterState) -> Callable[[str, str], None]:
     def touched(path: str, team: str) -> None:
         if name == "nodes":
             state.touch(NodeName(path))
-        elif name == "namespaces" and team == _team(name, path, state.world):
+        elif name == SCALERS or (name == "namespaces" and team == _team(name, path, state.world)):
             state.touch()
         elif name == "priorityclasses":
             return

@@ -37,19 +37,22 @@ class KeptObjects:
     def __len__(self) -> int:
         return len(self._found)
 
-    def set(self, found: Json) -> None:
-        """Keep the present version of an object."""
+    def set(self, found: Json) -> bool:
+        """Keep the present version of an object; return False where what is kept is as it was."""
         kept = kept_fields(found, annotations=self._annotations)
         if kept is None:
-            return
+            return True
         encoded = msgspec.json.encode(_with_state(found, kept))
         key = _key(found)
+        if self._found.get(key) == encoded:
+            return False
         self.remove(*key)
         if len(encoded) > LARGEST or self._bytes + len(encoded) > MOST:
             self.left_out += 1
-            return
+            return True
         self._found[key] = encoded
         self._bytes += len(encoded)
+        return True
 
     def remove(self, kind: str, path: str) -> None:
         """Forget an object; one that is not there changes nothing."""

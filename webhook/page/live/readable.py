@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from webhook.core.explain.minimum_rows import MinimumRow
 from webhook.core.model.names import UNASSIGNED, PoolName, TeamName
 from webhook.core.model.policy import Policy, Pool
 from webhook.core.placement.gpu_inventory import GpuInventory, gpu_inventory
@@ -27,7 +28,7 @@ from webhook.page.views.decisions import Decision
 from webhook.page.views.gpu_map import MapRow, seen_by
 from webhook.page.views.search import Hit, search
 from webhook.page.views.summary import Summary, summary_of
-from webhook.page.views.teams import IdlePod, ShareRow, idle_rows, own_teams, share_rows
+from webhook.page.views.teams import IdlePod, ShareRow, idle_rows, minimums_of, own_teams, share_rows
 from webhook.page.views.viewer import Viewer
 from webhook.page.views.waiting_row import WaitingReport
 
@@ -36,7 +37,7 @@ Json = Mapping[str, Any]
 UNKNOWN: Final = "you may not list all nodes and pods"
 """Why what depends on all nodes and pods is not said; as the commands say it."""
 
-_OF_NAMESPACES: Final = frozenset({"Pod", "ResourceClaim", "ResourceClaimTemplate"})
+_OF_NAMESPACES: Final = frozenset({"Pod", "ResourceClaim", "ResourceClaimTemplate", "HorizontalPodAutoscaler"})
 _OF_NODES: Final = frozenset({"Node", "ResourceSlice"})
 
 
@@ -78,6 +79,10 @@ class Readable:
         """Return the pods that do not use their GPUs; None where policy does not measure that."""
         world = self._state.world
         return None if world.policy.idle is None else idle_rows(world, self.viewer, most=most)
+
+    def minimums(self, *, most: int) -> tuple[list[MinimumRow], int]:
+        """Return the workloads that are to keep some replicas, and how many more there are."""
+        return minimums_of(self._state.world, self.viewer, most=most)
 
     def summary(self) -> Summary:
         """Return the numbers of the cluster; of the teams of the viewer where not all pods may be seen."""

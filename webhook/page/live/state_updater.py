@@ -72,12 +72,14 @@ class StateUpdater:
         async with asyncio.TaskGroup() as group:
             group.create_task(feed.run())
             while feed.why_not_synced() is not None:
-                if any(watch.is_forbidden for watch in feed.watches):
+                if feed.forbidden is not None:
                     self._is_forbidden.set()
                     return
                 if problem := next((watch.problem for watch in feed.watches if watch.problem), None):
                     state.problem = f"{READING} {problem}"
                 await asyncio.sleep(_POLL_SECONDS)
+            for kind in feed.left_out():
+                self._note(f"you may not list {kind}")
             state.world.sort_nodes()
             state.why_stale = feed.readiness
             state.tick(int(time.time()))
@@ -92,7 +94,7 @@ class StateUpdater:
         async with asyncio.TaskGroup() as group:
             group.create_task(feed.run())
             while feed.why_not_synced() is not None:
-                if any(watch.is_forbidden for watch in feed.watches):
+                if feed.forbidden is not None:
                     self._note(_NO_EVENTS)
                     break
                 await asyncio.sleep(_POLL_SECONDS)

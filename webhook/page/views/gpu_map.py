@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from webhook.core.admission.pools import membership
-from webhook.core.explain.board import DeviceGroup, NodeRow, node_row
+from webhook.core.explain.node_rows import DeviceGroup, NodeRow, node_row
 from webhook.core.model.amount import gpu_number
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from webhook.core.explain.board import DepartmentRow, TeamRow, shares_of
 from webhook.core.explain.idle_pods import idle_pods
+from webhook.core.explain.minimum_rows import MinimumRow, minimum_rows
 from webhook.core.model.amount import ONE_GPU, Limit, Units, Unlimited, format_limit, gpus_text
 from webhook.core.model.names import UNASSIGNED, TeamName
 from webhook.core.world.world import World
@@ -72,6 +73,12 @@ def idle_rows(world: World, viewer: Viewer, *, most: int) -> list[IdlePod]:
         IdlePod(pod.namespace, pod.name, team, pod.tier_label or "", gpus_text(pod.demand.gpus), pod.idle_since)
         for team, pod in found[:most]
     ]
+
+
+def minimums_of(world: World, viewer: Viewer, *, most: int) -> tuple[list[MinimumRow], int]:
+    """Return the workloads with a minimum that a viewer may list, and how many there are beyond `most`."""
+    rows = minimum_rows(world, sees=viewer.sees)
+    return rows[:most], max(0, len(rows) - most)
 
 
 def own_teams(world: World, viewer: Viewer) -> set[TeamName]:

@@ -98,6 +98,10 @@ class WaitingReport(msgspec.Struct, rename="camel"):
         EarlierReport | None, msgspec.Meta(description="null where no start of the team and size is known")
     ] = None
     stated_run_time: Annotated[StatedReport | None, msgspec.Meta(description="null where nothing is stated")] = None
+    minimum: Annotated[
+        int | None, msgspec.Meta(description="replicas that its workload is to keep; null where nothing says so")
+    ] = None
+    minimum_ready: Annotated[int | None, msgspec.Meta(description="its workload's pods that are ready")] = None
 
 
 def waiting_report(row: QueueRow) -> WaitingReport:
@@ -122,6 +126,8 @@ def waiting_report(row: QueueRow) -> WaitingReport:
         earlier_ranges=ScoreReport(row.score.inside, row.score.total) if row.score.total else None,
         earlier_starts=None if row.earlier is None else EarlierReport(*row.earlier),
         stated_run_time=None if row.said is None else StatedReport(*row.said),
+        minimum=None if row.replicas is None else row.replicas.minimum,
+        minimum_ready=None if row.replicas is None else row.replicas.ready,
     )
 
 
@@ -190,6 +196,14 @@ def short(text: str) -> str:
     return shortened(printable(text), _LONGEST)
 
 
+def _waits_for(report: WaitingReport) -> str:
+    cause = short(report.cause)
+    if report.minimum is None:
+        return cause
+    are = "is" if report.minimum_ready == 1 else "are"
+    return f"{cause}; of its workload's minimum of {report.minimum}, {report.minimum_ready} {are} ready"
+
+
 def _place(place: int | None) -> str:
     return "-" if place is None else f"{place:,}"
 
@@ -206,7 +220,7 @@ COLUMNS: Final = (
     Column("user", lambda row, _: short(row.user or "-")),
     Column("GPUs", lambda row, _: column_gpus(parse_amount(row.gpus)), is_number=True),
     Column("waits", _waits, is_number=True),
-    Column("waits for", lambda row, _: short(row.cause), is_cause=True),
+    Column("waits for", lambda row, _: _waits_for(row), is_cause=True),
     Column("held by", lambda row, _: holders_text(row) or "-"),
     Column("likely start", lambda row, _: start_cell(row)),
 )

@@ -10,6 +10,7 @@ from webhook.cluster.ledger.ledger import TeamState
 from webhook.cluster.watch.autoscalers import AutoscalerWatch
 from webhook.cluster.writes.lease import Lease
 from webhook.core.explain.autoscaling import PoolProblem, autoscaling_problems, autoscaling_text
+from webhook.core.explain.minimum_rows import minimums_text
 from webhook.core.model.names import TeamName
 from webhook.core.world.world import World
 from webhook.kube.ledger.reports import (
@@ -61,6 +62,7 @@ class ServerState:
     unreviewed: Callable[[], Iterable[str]]
     world: World
     autoscalers: AutoscalerWatch
+    left_out: Callable[[], list[str]]
     refused: Callable[[], list[RefusedReport]]
     notify_problems: Callable[[], Iterable[str]]
 
@@ -88,6 +90,8 @@ class ServerState:
             autoscaling=shortened(autoscaling_text(self.world)) if is_leading else "",
             autoscaling_problems=[_shown(each) for each in unfit][:MAX_POOLS],
             autoscaling_unsure=shortened(self.autoscalers.why_unsure) if is_leading else "",
+            minimums=shortened(minimums_text(self.world)) if is_leading else "",
+            left_out=self.left_out(),
             refused=self.refused(),
             notify=_listed(self.notify_problems()),
         )

@@ -37,6 +37,12 @@ SETTLE_SECONDS: Final = 0.02
 GATHER_SECONDS: Final = 0.1
 """The same while releases are under way: many slots come free, and fewer passes and ledger writes serve them."""
 
+PASS_SECONDS: Final = 0.02
+"""After so long a pass judges no further entry: reviews wait for it. The next one goes on."""
+
+SYNC_AT_ONCE: Final = 200
+"""Pods that are taken note of in one turn of the event loop."""
+
 _PAUSES: Final = 4
 """For so many times as long as the last pass judged there is no other: a line of odd sizes leaves time for reviews."""
 
@@ -139,7 +145,8 @@ class StartLoop:
         self._put_back()
         self._released = {uid for uid in self._released if uid in self._world.waiting}
         self._held = {uid: version for uid, version in self._held.items() if uid in self._world.waiting}
-        self._starts.sync(now=now)
+        while not self._starts.sync(now=now, most=SYNC_AT_ONCE):  # noqa: ASYNC110 - others have their turn
+            await asyncio.sleep(0)
         self._start_with_room(group)
         unfinished_charges = await self._unfinished()
         charged = {flight.pod.uid for flight in self._in_line()}
@@ -149,8 +156,10 @@ class StartLoop:
         if (room := AT_ONCE - len(self._active)) < _ROOM_FOR_PASS:
             return False  # the end of a release begins the next pass
         began = time.perf_counter()
-        turns = self._starts.due(now=now, count=room)
+        turns = self._starts.due(now=now, count=room, is_enough=lambda: time.perf_counter() >= began + PASS_SECONDS)
         self._judged_seconds = time.perf_counter() - began
+        if self._judged_seconds >= PASS_SECONDS:
+            self.wake()
         for members in together(turns):
             self._active |= {turn.waiting.uid for turn in members}
             group.create_task(self._start(group, members))

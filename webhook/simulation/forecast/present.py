@@ -74,7 +74,7 @@ class Present:
         return self.now - running.since
 
     def world_of_its_own(self) -> World:
-        """Return a new world with the same nodes, pods and line."""
+        """Return a new world with the same nodes, pods and line; room that nodes keep for a moment is open in it."""
         world, before = World(self.world.policy), self.world
         world.autoscalers = before.autoscalers
         world.tick(self.now)
@@ -83,8 +83,9 @@ class Present:
         for priority_class in before.priority_classes.values():
             world.set_priority_class(priority_class)
         for node in before.fleet.nodes():
-            world.set_node(node)
+            world.set_node(node.unheld)
         world.sort_nodes()
+        world.minimums.copy_scalers(before.minimums)
         for each in self.running:
             world.set_pod(each.resident)
         for waiting in self.line:
@@ -155,4 +156,4 @@ def _running(resident: Resident, run: Run | None, world: World, now: int) -> Run
 
 def as_created(resident: Resident) -> Pod:
     """Return what the controller of a pod would create again, as far as the world knows it."""
-    return Pod(resident.namespace, resident.demand, name=resident.name, owner=resident.owner)
+    return Pod(resident.namespace, resident.demand, name=resident.name, owner=resident.owner, replica=resident.replica)
