@@ -223,10 +223,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=8, help="nodes of 8 GPUs (default 8)")
     parser.add_argument("--days", type=int, default=7, help="for which jobs come (default 7)")
     parser.add_argument("--settled", type=int, default=2, help="the first days, which are not counted (default 2)")
-    parser.add_argument(
-        "--owners", type=float, default=0.55, help="part of the GPUs that owners ask for (default 0.55)"
-    )
-    parser.add_argument("--borrowers", type=float, default=0.30, help="part that borrowers ask for (default 0.3)")
+    parser.add_argument("--owners", type=float, default=0.5, help="part of the GPUs that owners ask for (default 0.5)")
+    parser.add_argument("--borrowers", type=float, default=0.25, help="part that borrowers ask for (default 0.25)")
     parser.add_argument("--checkpoint", type=int, default=0, help="seconds between checkpoints (default 0: none)")
     parser.add_argument("--patience", type=int, default=24, help="hours for which a task is held at most (default 24)")
     parser.add_argument("--trace", type=Path, help="tasks with times, as `fairgate simulate` reads them")
@@ -237,8 +235,10 @@ def main() -> None:
         parser.error("--trace and --nodes go together")
     found: dict[str, list[Outcome]] = {}
     for name in dict.fromkeys(["present", *options.rules]):
-        found[name] = [run(load_of(options, seed), RULES[name], options, seed) for seed in options.seeds]
-        for seed, outcome in zip(options.seeds, found[name], strict=True):
+        found[name] = []
+        for seed in options.seeds:
+            outcome = run(load_of(options, seed), RULES[name], options, seed)
+            found[name].append(outcome)
             print(name, seed, " ".join(f"{key}={value:.2f}" for key, value in outcome._asdict().items()), flush=True)
     print(f"| rule | {' | '.join(Outcome._fields)} | a third less lost |")
     print("| --- " * (len(Outcome._fields) + 2) + "|")

@@ -4,7 +4,7 @@ Put between a simulation and the decisions of the core: what they would start is
 held keeps no other one waiting.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch
 
@@ -47,6 +47,7 @@ class Holds:
         self._patience_seconds = patience_seconds
         self._simulation = simulation
         self._starting: dict[str, float] = {}  # released, and not on a node yet
+        self._known: tuple[tuple[float, ...], list[float]] = (), []
 
     def look(self) -> None:
         """Note the present moment, and look again later while pods wait."""
@@ -72,6 +73,12 @@ class Holds:
         owners = self._returns.ahead(world)
         if not owners:
             return []
+        state = (world.now, self._simulation.cluster.version, len(self._starting), owners[0])
+        if self._known[0] != state:
+            self._known = state, self._found_free(owners, world)
+        return self._known[1]
+
+    def _found_free(self, owners: Sequence[float], world: World) -> list[float]:
         ends = [0.0] * (CELLS + 1)
         for pod_of in self._simulation.cluster.pods.values():
             resident, name = pod_of.resident, pod_of.record.task.name
