@@ -46,7 +46,7 @@ class Holds:
         self._gpus = gpus
         self._patience_seconds = patience_seconds
         self._simulation = simulation
-        self._starting: dict[str, float] = {}  # released, and not on a node yet
+        self._starting: dict[str, float] = {}  # what starts in the present pass
         self._known: tuple[tuple[float, ...], list[float]] = (), []
 
     def look(self) -> None:
@@ -73,6 +73,8 @@ class Holds:
         owners = self._returns.ahead(world)
         if not owners:
             return []
+        if self._known[0][:1] != (world.now,):
+            self._starting.clear()
         state = (world.now, self._simulation.cluster.version, len(self._starting), owners[0])
         if self._known[0] != state:
             self._known = state, self._found_free(owners, world)
@@ -81,11 +83,11 @@ class Holds:
     def _found_free(self, owners: Sequence[float], world: World) -> list[float]:
         ends = [0.0] * (CELLS + 1)
         for pod_of in self._simulation.cluster.pods.values():
-            resident, name = pod_of.resident, pod_of.record.task.name
-            if pod_of.since is not None and resident is not None:
-                self._starting.pop(name, None)
-                if resident.tier is Tier.PREEMPTIBLE:
-                    ends[self._last_cell(name, world.now - pod_of.since)] += gpus_of(pod_of.record.task)
+            resident, task = pod_of.resident, pod_of.record.task
+            self._starting.pop(task.name, None)
+            if resident is not None and resident.tier is Tier.PREEMPTIBLE:
+                age = 0 if pod_of.since is None else world.now - pod_of.since
+                ends[self._last_cell(task.name, age)] += gpus_of(task)
         for name, gpus in self._starting.items():
             ends[self._last_cell(name, 0)] += gpus
         borrowed = sum(ends)

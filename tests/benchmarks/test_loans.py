@@ -103,3 +103,13 @@ def test_a_task_is_held_no_longer_than_the_patience(patience, want_lost, want_fi
     found = run(load, RULES["hold-known"], Namespace(checkpoint=0, patience=patience), 0)
     assert found.lost == pytest.approx(want_lost, abs=0.05)
     assert found.first_mean == pytest.approx(want_first, abs=0.01)
+
+
+def test_a_task_that_ended_keeps_no_room():
+    jobs = [
+        Row(1, "short", 8, 0, 1, team=BORROWERS),
+        Row(2, "next", 8, 60, HOUR, team=BORROWERS),
+        Row(3, "owns", 1, 90 * HOUR, HOUR, team=OWNERS[0]),
+    ]
+    load = Load([NodeRow("node", 8)], jobs, 0, {}, is_shared=False)
+    assert run(load, RULES["hold-known"], Namespace(checkpoint=0, patience=24), 0).first_mean == 0
