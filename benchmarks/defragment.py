@@ -5,7 +5,7 @@ tried again whenever a task ends. With moves, the planner of `fairgate defragmen
 comes and every few minutes then; its moves are carried out at once. A task that is moved does the work since its last
 checkpoint again. All other tasks that find no node are lost. With `--bounded`, moves are made as the evictor makes
 them: each minute, within the default bounds of policy section `defragment`, once as much GPU time was waited for as is
-done again.
+done again. With `--ahead` they are also made while no task waits, as in a window that is always open.
 
 `packed` is the bound that moves could reach: which share of the largest tasks would find a node if all tasks that run
 were placed again from empty, the largest first.
@@ -137,13 +137,24 @@ class Cluster:
 
     def make_room(self, task: Task, now: float, stay: float, *, since: float) -> bool:
         """Move tasks so that one more fits, and start it."""
-        self.tried_at = now
         fleet, demand = self.placer.world.fleet, self.placer.demand(task)
-        began = time.perf_counter()
+        target = Target("large", TEAM, demand, fleet.open_bits, since=max(1, int(since)))
+        return self.make_moves(target, task, now) and self.start(task, now, stay)
+
+    def make_room_ahead(self, now: float) -> None:
+        """Move tasks so that one node has the most GPUs free that a task asks for, though none waits for them."""
+        fleet, largest = self.placer.world.fleet, max(self.tasks, key=lambda task: task.gpus)
+        demand = self.placer.demand(replace(largest, cpu=0, memory=0, models=()))
+        if not (self.waiting or now < self.tried_at + BOUNDED_SECONDS or fleet.with_room(demand, fleet.open_bits)):
+            self.make_moves(Target("ahead", TEAM, demand, fleet.open_bits), largest, now)
+
+    def make_moves(self, target: Target, task: Task, now: float) -> bool:
+        """Carry out the cheapest moves that make room for a task, if there are any that may be made."""
+        self.tried_at = now
+        fleet, began = self.placer.world.fleet, time.perf_counter()
         self.past = recent(self.past, now=int(now))
         moved = moved_pods(self.past, now=int(now)) if self.options.bounded else {}
         tried = TriedMoves(fleet, self.movable(now), left={}, per_workload=1, moved=moved)
-        target = Target("large", TEAM, demand, fleet.open_bits, since=max(1, int(since)))
         found = cheapest_moves(target, tried, now=int(now))
         self.result.milliseconds.append(1000 * (time.perf_counter() - began))
         if not isinstance(found, Moves):
@@ -160,7 +171,7 @@ class Cluster:
         if now >= SETTLING * self.options.lifetime:
             self.result.moves += len(found.moves)
             self.result.done_again += work
-        return self.start(task, now, stay)
+        return True
 
     def move(self, pod: MovablePod, to: str, now: float) -> None:
         world, running = self.placer.world, self.running[pod.uid]
@@ -220,6 +231,8 @@ def _arrive(arrival: Arrival, cluster: Cluster) -> None:
     options, result, task = cluster.options, cluster.result, arrival.task
     now, stay = arrival.at * options.lifetime, arrival.stay * options.lifetime
     cluster.end_until(now)
+    if options.moves and options.ahead:
+        cluster.make_room_ahead(now)
     if task.gpus < cluster.largest:
         cluster.start(task, now, stay)
         return
@@ -255,6 +268,7 @@ def main() -> None:
         "--scattered", type=float, default=0, help="percent of the smaller tasks that another scheduler puts anywhere"
     )
     parser.add_argument("--bounded", action="store_true", help="within the default bounds of the policy")
+    parser.add_argument("--ahead", action="store_true", help="with --bounded: also before tasks wait (an open window)")
     parser.add_argument("--per-hour", type=int, default=RULES.moves_per_hour, help="with --bounded: movesPerHour")
     parser.add_argument("--whole-gpus", action="store_true", help="a task that takes a part of a GPU takes a whole one")
     parser.add_argument("--packed", action="store_true", help="also measure the bound, which takes a second for each")

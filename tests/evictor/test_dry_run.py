@@ -1,15 +1,36 @@
 """Evictions that are tried in a dry run first, and what comes of it."""
 
 import asyncio
-import time
+from contextlib import asynccontextmanager
 from dataclasses import replace
+
+import pytest
 
 from tests.cluster.support.fake_api import Answer
 from tests.evictor.support.line import borrowed, in_line, tree
+from tests.evictor.support.moving import rules, scatter, wide
 from tests.evictor.support.stage import NO_ROOM, fill
+from webhook.core.model.defragment_rules import Window
 from webhook.core.model.policy import Enforcement
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.dry_run import DryRun
+from webhook.evictor.moves.preview import MovePreview
+
+
+@asynccontextmanager
+async def dry_running(stage, policy, shown):
+    """Show what an evictor would do until the end of the block."""
+    view = ClusterView(policy)
+    feed = view.feed(stage.connection)
+    moves = MovePreview(view, stage.connection, clock=stage.now)
+    dry_run = DryRun(view, moves, why_stale=feed.readiness, show=shown.append, clock=stage.now)
+    tasks = [asyncio.create_task(feed.run()), asyncio.create_task(dry_run.run())]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_a_victim_refused_by_the_dry_run_is_replaced_before_any_write(stage):
@@ -67,29 +88,59 @@ async def test_a_dry_run_uses_the_tiers_that_pods_would_have(stage):
         stage.bare(f"a{number}", team="team-a", node="n0")
     stage.bare("b", team="team-b", status=NO_ROOM)
     shown = []
-    cluster_view = ClusterView(replace(stage.policy, enforce=Enforcement.SHADOW))
-    feed = cluster_view.feed(stage.connection)
-    dry_run = DryRun(cluster_view, why_stale=feed.readiness, show=shown.append, clock=time.time)
-    tasks = [asyncio.create_task(feed.run()), asyncio.create_task(dry_run.run())]
-    await stage.until(lambda: any("would get room on n0, 1 evicted: team-a/a" in line for line in shown))
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    async with dry_running(stage, replace(stage.policy, enforce=Enforcement.SHADOW), shown):
+        await stage.until(lambda: any("would get room on n0, 1 evicted: team-a/a" in line for line in shown))
 
 
 async def test_a_dry_run_shows_what_would_go_for_a_pod_in_line(stage):
     borrowed(stage)
     in_line(stage)
     in_line(stage, "beyond", gpus=5)
-    view, shown = ClusterView(tree()), []
-    feed = view.feed(stage.connection)
-    dry_run = DryRun(view, why_stale=feed.readiness, show=shown.append, clock=time.time)
-    tasks = [asyncio.create_task(feed.run()), asyncio.create_task(dry_run.run())]
-    await stage.until(lambda: any(line.startswith("team-b/b ") for line in shown))
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    shown = []
+    async with dry_running(stage, tree(), shown):
+        await stage.until(lambda: any(line.startswith("team-b/b ") for line in shown))
     assert shown[-1].startswith(
         "team-b/b (1 GPU, team team-b): would get room under the limits of department left, 1 evicted: team-a/a"
     )
     assert stage.api.evictions == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "want"),
+    [
+        pytest.param(rules(), "team-b/wide", id="for a pod that waits"),
+        pytest.param(rules(on_demand=False, window=Window(0, 1440)), "a pod of 4 nvidia.com/gpu", id="in a window"),
+    ],
+)
+async def test_a_dry_run_shows_the_moves_that_the_evictor_would_make_next(stage, policy, want):
+    scatter(stage, "n0", "n1", "n2")
+    wide(stage)
+    shown = []
+    async with dry_running(stage, policy, shown):
+        await stage.until(lambda: any("would get room on" in line for line in shown))
+    [line] = [line for line in shown if "would get room on" in line]
+    assert line.startswith(f"{want}: would get room on n0 by 1 move: team-a/j-n0 to n")
+    assert stage.api.evictions == []
+    assert [stage.taints(f"n{number}") for number in range(3)] == [[], [], []]
+
+
+async def test_a_dry_run_says_why_no_pods_would_be_moved(stage):
+    scatter(stage, "n0", "n1", "n2")
+    wide(stage)
+    shown = []
+    async with dry_running(stage, rules(moves_per_hour=0), shown):
+        await stage.until(lambda: any("no pods would be moved" in line for line in shown))
+    assert (
+        "team-b/wide: no pods would be moved for it: it takes more moves than policy still allows in this hour" in shown
+    )
+    assert stage.api.evictions == []
+
+
+async def test_a_dry_run_without_moves_in_policy_shows_none(stage):
+    scatter(stage, "n0", "n1", "n2")
+    wide(stage)
+    shown = []
+    async with dry_running(stage, stage.policy, shown):
+        await stage.until(lambda: shown != [])
+        await asyncio.sleep(30)
+    assert not any("moved" in line or "would get room" in line for line in shown)

@@ -46,7 +46,7 @@ class Options:
         "--kubeconfig", help="The cluster to watch. Without it: the cluster this pod runs in."
     )
     dry_run: bool = option(
-        "--dry-run", is_flag=True, help="Only print which pods would be evicted for which; write nothing."
+        "--dry-run", is_flag=True, help="Only print which pods would be evicted for which, or moved; write nothing."
     )
     namespace: str | None = option(
         "--namespace",

@@ -1,4 +1,4 @@
-"""Dry run: shows which pods would be evicted for which, each time that changes."""
+"""Dry run: shows which pods would be evicted for which, or moved, each time that changes."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from webhook.core.reclaim.reclaim_plan import Move, NoPlan, Round
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
 from webhook.evictor.cluster_view import ClusterView
+from webhook.evictor.moves.preview import MovePreview
 
 SETTLE_SECONDS: Final = 0.25
 """Pause before each look: a dry run is not urgent."""
@@ -29,6 +30,7 @@ class DryRun:
     def __init__(
         self,
         cluster_view: ClusterView,
+        moves: MovePreview,
         *,
         why_stale: Callable[[], str | None],
         show: Callable[[str], None],
@@ -38,6 +40,7 @@ class DryRun:
         self._is_due = is_due
         self._clock = clock
         self._cluster_view = cluster_view
+        self._moves = moves
         self._why_stale = why_stale
         self._show = show
 
@@ -47,7 +50,7 @@ class DryRun:
         while True:
             self._cluster_view.changed.clear()
             if self._is_due() and self._why_stale() is None and self._cluster_view.world.knows_all_namespaces:
-                lines = self._lines()
+                lines = await self._lines()
                 if lines != shown:
                     shown = lines
                     for line in lines:
@@ -57,7 +60,7 @@ class DryRun:
                     await self._cluster_view.changed.wait()
             await asyncio.sleep(SETTLE_SECONDS)
 
-    def _lines(self) -> list[str]:
+    async def _lines(self) -> list[str]:
         self._cluster_view.update_tiers()
         reclaim_index, world = self._cluster_view.reclaim_index, self._cluster_view.world
         now = int(self._clock())
@@ -74,6 +77,7 @@ class DryRun:
             for each in found.refused + in_line.refused
             if each.cause is not NoPlan.FITS
         ]
+        lines += [] if found.moves else await self._moves.lines()  # reclaim goes first
         return lines or ["no pod waits for borrowed GPUs"]
 
 

@@ -33,6 +33,7 @@ from webhook.evictor.loop import Reclaimer
 from webhook.evictor.lost_pods import LostPods
 from webhook.evictor.moves.move_reporter import MoveReporter
 from webhook.evictor.moves.mover import Mover
+from webhook.evictor.moves.preview import MovePreview
 from webhook.evictor.repair import Repair
 from webhook.evictor.replica import EvictorState
 from webhook.evictor.reporter import EvictionReporter
@@ -98,7 +99,8 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
             Watchdog(metrics, logs).run(),
         ]
         if settings.is_dry_run:
-            dry_run = DryRun(cluster_view, why_stale=feed.readiness, show=show, clock=connection.unix_time)
+            moves = MovePreview(cluster_view, connection, clock=connection.unix_time)
+            dry_run = DryRun(cluster_view, moves, why_stale=feed.readiness, show=show, clock=connection.unix_time)
             tasks.append(dry_run.run())
         else:
             namespace = settings.namespace or await own_namespace(settings.kubeconfig)
@@ -201,6 +203,7 @@ class _Candidate:
         idle = self._idle = IdleGpus(context, IdleEvictions(context, self._owners))
         dry_run = DryRun(
             cluster_view,
+            MovePreview(cluster_view, self._connection, clock=self._connection.unix_time),
             why_stale=why_stale,
             show=lambda line: logs.event.info("rehearsed", message=line),
             is_due=lambda: not cluster_view.world.policy.is_enforced,

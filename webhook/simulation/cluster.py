@@ -157,10 +157,10 @@ class SimulatedCluster:
         found = self.world.fleet.get(node)
         if found is None:
             return
-        taints = tuple(taint for taint in found.taints if taint.key != HELD)
+        found = found.unheld
         if held is not None and held.beneficiaries:
-            taints = (*taints, Taint(HELD, Effect.NO_SCHEDULE, held.id))
-        self.world.set_node(replace(found, taints=taints))
+            found = replace(found, taints=(*found.taints, Taint(HELD, Effect.NO_SCHEDULE, held.id)))
+        self.world.set_node(found)
 
     @contextmanager
     def as_bound(self) -> Iterator[None]:

@@ -68,6 +68,17 @@ async def test_in_its_window_the_largest_pod_grows_without_anyone_waiting(stage)
         assert stage.real_evictions() == 1
 
 
+async def test_in_an_open_window_no_pods_are_judged_while_a_whole_node_is_free(stage):
+    scatter(stage, "n0", "n1")
+    stage.node("n2")
+    async with stage.leader(rules(on_demand=False, window=WHOLE_DAY)):
+        await turns(60)
+        read = [each for each in stage.api.asked if each.verb == "get" and each.path.endswith("/pods/j-n0")]
+        assert (read, stage.real_evictions()) == ([], 0)
+        stage._pod("taken", "team-a", "guaranteed", gpus=1, node="n2")
+        await stage.until(lambda: stage.real_evictions() == 1)
+
+
 async def test_outside_of_its_window_nothing_moves(stage):
     scatter(stage, "n0", "n1")
     now = int(stage.now()) // 60 % (24 * 60)

@@ -7,16 +7,21 @@ import pytest
 from tests import builders as b
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.autoscaler import Autoscaler
+from webhook.core.model.kept_place import KeptPlace
+from webhook.core.model.names import GangId, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.policy import Policy
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
 from webhook.core.world.minimums import Replicas
 from webhook.core.world.world import World
 from webhook.kube.nodes.autoscalers import objects_of
 from webhook.kube.objects import keys
+from webhook.kube.reclaim.holds import hold_text, parse_hold
 from webhook.kube.world_file.pseudonyms import Pseudonyms, names_in_policy
 from webhook.kube.world_file.world_file import parse_world
 from webhook.kube.world_file.world_objects import kept_fields
 from webhook.policy.load import parse
 
+GPU = ResourceName("nvidia.com/gpu")
 POLICY = parse(
     {
         "p.yaml": b"""
@@ -173,6 +178,60 @@ def gated(text, *gates):
     )
     found["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
     return found
+
+
+HELD = NodeHold(
+    "h1",
+    NodeName("secret-node"),
+    until=1_700_000_060,
+    since=1_700_000_000,
+    beneficiaries=(Beneficiary(Uid("secret-uid"), Namespace("vision-secret"), "secret-pod"),),
+    targets=(
+        EvictionTarget(
+            Uid("secret-u2"), Namespace("secret"), "secret-two", Uid("secret-uid"), 1_700_000_030, GangId("secret-gang")
+        ),
+    ),
+    places=(
+        KeptPlace("Job vision-secret/secret-job", "vision-secret/secret-pod", TeamName("vision"), ((GPU, 1),)),
+        KeptPlace("secret-u3", "secret/secret-three", TeamName("nlp"), ((GPU, 2),), replaces=Uid("secret-uid")),
+        KeptPlace("", f"a pod of 8 {GPU}", TeamName(""), ((GPU, 8),)),
+    ),
+)
+
+
+def held(annotation):
+    node = next(each for each in OBJECTS if each["kind"] == "Node")
+    metadata = node["metadata"] | {"annotations": {keys.HOLD: annotation}}
+    taint = {"key": keys.HELD, "value": "h1", "effect": "NoSchedule"}
+    found = [node | {"metadata": metadata, "spec": {"taints": [taint]}}, *(each for each in OBJECTS if each != node)]
+    names = Pseudonyms(names_in_policy(POLICY))
+    return [names.rewritten(kept_fields(each, annotations=frozenset())) for each in found]
+
+
+def test_a_node_keeps_its_room_for_the_same_pods_under_their_pseudonyms():
+    found = held(hold_text(HELD))
+    assert "secret" not in json.dumps(found)
+    [node] = parsed(found).nodes
+    pod = next(each for each in found if each["metadata"].get("namespace") == "vision-namespace-1")
+    name, owner = pod["metadata"]["name"], pod["metadata"]["ownerReferences"][0]["name"]
+    hold = parse_hold(found[0]["metadata"]["annotations"][keys.HOLD], node.name)
+    assert hold.beneficiaries == ((pod["metadata"]["uid"], "vision-namespace-1", name, ""),)
+    assert [(each.beneficiary, each.at, each.gang) for each in hold.targets] == [
+        (pod["metadata"]["uid"], 1_700_000_030, None)
+    ]
+    assert (node.is_held, node.kept) == (True, hold.places)
+    job, in_line, largest = node.kept
+    assert (job.key, job.name) == (f"Job vision-namespace-1/{owner}", f"vision-namespace-1/{name}")
+    assert (in_line.replaces, in_line.requests, in_line.team) == (pod["metadata"]["uid"], ((GPU, 2),), "nlp")
+    assert in_line.key.startswith("uid-")
+    assert largest == HELD.places[2]
+
+
+@pytest.mark.parametrize("text", ["secret", "[]", '{"id": "secret"}', '{"secret": 1}'])
+def test_a_malformed_hold_is_removed(text):
+    found = held(text)
+    assert "secret" not in json.dumps(found)
+    assert parsed(found).nodes[0].kept == ()
 
 
 def test_a_waiting_pod_still_waits_and_its_text_which_names_holders_is_dropped():

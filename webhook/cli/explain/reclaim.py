@@ -12,7 +12,6 @@ from webhook.core.model.decision import Admit
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import Policy
-from webhook.core.model.selector import HELD
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, RoomKept, outlook
@@ -55,7 +54,7 @@ class Evictions:
         held = world.fleet.held_bits
         for node in list(world.fleet.nodes()):
             if node.is_held:
-                world.set_node(replace(node, taints=tuple(taint for taint in node.taints if taint.key != HELD)))
+                world.set_node(replace(node.unheld, kept=node.kept))
         for node_hold in node_holds:
             reclaim_index.evictions.pick_up(node_hold, noticed=lambda _: False)
         return cls(world, reclaim_index, held)

@@ -93,7 +93,9 @@ class Worlds:
         return parse_objects(listed, world.policy.resources, name=self._name)
 
     def _fill(self, world: World) -> None:
-        self._parsed(self._objects, world).fill(world)
+        found = self._parsed(self._objects, world)
+        found.nodes = [node.unheld for node in found.nodes]  # no one gives up later what is kept for a moment
+        found.fill(world)
         if not self._keeps_pods:
             waiting = [pod.uid for pod in world.waiting.all()]
             for uid in [*waiting, *(pod.uid for pod in world.pods() if pod.demand.gpus)]:

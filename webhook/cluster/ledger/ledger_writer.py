@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from webhook.cluster.api.errors import ClusterError, RestoredError
+from webhook.cluster.ledger.charge_ages import ChargeAges
 from webhook.cluster.ledger.ledger_context import LedgerContext
 from webhook.cluster.ledger.ledger_request import Asked, LedgerRequest
 from webhook.cluster.ledger.team_ledger_client import Result, TeamLedgerClient, result_of
@@ -54,7 +55,6 @@ class LedgerWriter:
         self._reader = team_ledger.RecordReader()
         self._client = TeamLedgerClient(context.connection, team)
         self._status: team_ledger.Status | None = None  # as on the API
-        self._first_seen: dict[Uid, float] = {}
         self.lingering: dict[Uid, InFlightCharge] = {}  # found by this replica, and not in the object yet
         self._max_charges = MAX_CHARGES
         self._allowed: set[Uid] = set()  # charges in the object whose request was allowed
@@ -64,6 +64,7 @@ class LedgerWriter:
         self._is_writing = False
         self._work: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
+        self._ages = ChargeAges(self._loop.time)
 
     # -- requests and watch events
 
@@ -94,12 +95,11 @@ class LedgerWriter:
         is_known = found.version == self._session.version
         record = self._session.record if is_known else self._reader.read(found)
         self._session.see(record, version=found.version, identity=found.metadata.uid)
-        now = self._loop.time()
         flights = self._session.record.flights
         self.lingering = {uid: flight for uid, flight in self.lingering.items() if uid not in flights}
         listed = (*flights, *self.lingering)
-        self._first_seen = {uid: self._first_seen.get(uid, now) for uid in listed}
-        self._allowed.intersection_update(self._first_seen)
+        self._ages.keep(listed)
+        self._allowed.intersection_update(listed)
         self.drop_released()
 
     def forget(self, identity: str) -> None:
@@ -111,7 +111,7 @@ class LedgerWriter:
     def drop_released(self) -> None:
         """Drop charges that left the object, if the watched pods have caught up, and expired lingering charges."""
         self._session.drop_released(self._context.reached())
-        for uid in [uid for uid, flight in self.lingering.items() if self._is_late(flight)]:
+        for uid in [uid for uid, flight in self.lingering.items() if self._ages.is_late(flight)]:
             del self.lingering[uid]
             self._context.world.drop_reservation(uid)
 
@@ -119,7 +119,7 @@ class LedgerWriter:
         """Keep an assumed charge for as long as its pod may still run on its node."""
         if flight.pod.uid not in self._session.record.flights:
             self.lingering[flight.pod.uid] = flight
-            self._first_seen[flight.pod.uid] = self._loop.time()
+            self._ages.begin(flight.pod.uid)
 
     def write_lingering(self) -> None:
         """Write lingering charges to the object soon, so that other replicas and later ones count them."""
@@ -186,21 +186,12 @@ class LedgerWriter:
     async def drop_orphans(self, unseen_seconds: float) -> AsyncIterator[InFlightCharge]:
         """Read the pods charged so long ago and not seen since, nor in line; drop and yield charges of missing pods."""
         for flight in self._session.unseen():
-            if self._is_late(flight, unseen_seconds) and flight.pod.uid not in self._context.world.waiting:
+            if self._ages.is_late(flight, unseen_seconds) and flight.pod.uid not in self._context.world.waiting:
                 evidence = ENDED if flight.lingers else await self._client.pod_evidence(flight)
                 self._session.note(flight.pod.uid, evidence)
                 self.refresh()
                 if evidence is ENDED and not flight.lingers:
                     yield flight
-
-    def _is_late(self, flight: InFlightCharge, unseen_seconds: float = 0.0) -> bool:
-        """Return whether, by this process's clock, it is too late for a charge's pod to appear, or to linger.
-
-        Room that is kept for a pod gets so long besides: the leader's start loop ends it in its time, and reports that.
-        """
-        now = self._loop.time()
-        grace = unseen_seconds if flight.until else 0.0
-        return now - self._first_seen.get(flight.pod.uid, now) > (flight.lingers or unseen_seconds) + grace
 
     async def remove(self) -> None:
         """Delete the object of a removed team, unless it was just written."""
@@ -289,7 +280,7 @@ class LedgerWriter:
         for request in answered:
             if request.is_sent and request.charged in ended and not request.asked.is_kept:
                 self._session.withdraw(request.charged)
-                if request.charged in self._first_seen:
+                if request.charged in self._ages:
                     self._context.recorder.withdrew()
 
     async def _await_view(self) -> bool:

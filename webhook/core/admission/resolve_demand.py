@@ -24,7 +24,7 @@ def resolve_demand(pod: Pod, requester: Requester, world: World) -> Pod | Deny |
     for node in claimed_nodes(pod, world) if pod.claims else ():
         pod = pod._replace(constraints=pod.constraints.on_node(node))
     is_sliced = pod.slices or (pod.node_name and world.fleet.slices.slots)
-    if not (pod.claims or pod.shares_by or is_sliced) and world.are_ordinary(pod.demand.strange):
+    if not (pod.claims or pod.shares_by or is_sliced) and world.claims.classes.are_ordinary(pod.demand.strange):
         return pod
     resolved = world.with_claims(pod)
     bypasses = pod.node_name is not None and pod.shares_by in world.policy.defaults.share_schedulers

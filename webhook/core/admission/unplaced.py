@@ -56,7 +56,7 @@ def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World, 
     """Return why the pod of a team waits; `slots` are the nodes that it may use."""
     able = world.fleet.with_capacity(pod.demand, slots)
     if maintained := world.fleet.maintained_bits & ~slots:  # cordoned ones are not among the slots
-        able |= maintained & _closed(pod, pools, world)
+        able |= maintained & could_hold(pod, pools, world)
     if may_grow(pools, world):
         growing = tuple([pool.name for pool in pools if grows(pool, world)])
         devices = _listed(pod.demand, [name for name, _ in pod.demand.devices])
@@ -71,7 +71,7 @@ def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World, 
     if lessened := world.fleet.could_hold(pod.demand, slots):
         able_then = Statement("{nodes:node} could hold it with all of their devices", {"nodes": _number(lessened)})
         return _no_room_now(_lessened(pod.demand, lessened, world), able_then)
-    if closed := _closed(pod, pools, world):
+    if closed := could_hold(pod, pools, world):
         return _no_room_now(_CLOSED, Statement(_WHEN_FREE, {"nodes": _number(closed)}))
     if left := _recently_left(pod, pools, world):
         there = _present(left, world) & world.fleet.maintained_bits
@@ -169,7 +169,7 @@ def _reach(pod: Pod, pools: tuple[Pool, ...], world: World) -> _Reach:
     return _Reach(members, allowed, fleet.could_hold(pod.demand, allowed))
 
 
-def _closed(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
+def could_hold(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
     """Return the nodes that could hold the pod at their best, temporary taints ignored."""
     fleet, matching = world.fleet, 0
     for pool in pools:

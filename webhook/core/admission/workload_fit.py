@@ -12,7 +12,7 @@ from webhook.core.admission.domain_rules import domain_refusal
 from webhook.core.admission.ignored_requests import ignored_requests
 from webhook.core.admission.pools import may_grow
 from webhook.core.admission.queueing import can_queue, may_wait_for_borrowers
-from webhook.core.admission.unplaced import never_fits
+from webhook.core.admission.unplaced import could_hold, never_fits
 from webhook.core.model.amount import Units
 from webhook.core.model.decision import Deny
 from webhook.core.model.demand import in_slices
@@ -210,10 +210,7 @@ def _without_node(part: _GpuPart, team: Team, world: World) -> Iterable[Reason]:
     fleet, demand = world.fleet, part.pod.demand
     if not len(fleet) or may_grow(pools.allowed, world):
         return
-    slots = 0
-    for pool in pools.allowed:
-        slots |= fleet.matching(world.pools.joined(part.pod.constraints, pool))
-    able = fleet.could_hold(demand, slots)
+    able = could_hold(part.pod, pools.allowed, world)
     if not able:
         yield Reason(Code.NEVER_FITS, *never_fits(part.pod, pools.allowed, world, what=part.label))
         return

@@ -64,6 +64,10 @@ class DeviceClasses:
         self._by_resource = {known.extended_resource: known for known in ordered if known.extended_resource}
         return True
 
+    def are_ordinary(self, resources: tuple[ResourceName, ...]) -> bool:
+        """Whether none of these resources, which policy does not weigh, can be a GPU."""
+        return not any(self.knows(name) or looks_like_gpu(name) for name in resources)
+
     def knows(self, name: ResourceName) -> bool:
         """Whether a class provides this resource, or may provide it."""
         return name in self._by_resource or name.startswith(DEVICE_CLASS)

@@ -124,6 +124,13 @@ class Node:
         return any(taint.key == HELD for taint in self.taints)
 
     @property
+    def unheld(self) -> "Node":
+        """The node as one that keeps no room."""
+        if not (self.is_held or self.kept):
+            return self
+        return replace(self, taints=tuple(taint for taint in self.taints if taint.key != HELD), kept=())
+
+    @property
     def is_open(self) -> bool:
         """Whether new pods may be placed there at all."""
         return self.is_ready and not self.is_cordoned and self.maintenance is None

@@ -4,6 +4,7 @@ Slots are in the order of names at the time of the last sort; a node that joins 
 placement go to the lowest slot, so the same events give the same choices.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from webhook.core.model.demand import Demand, PerDevice
@@ -16,10 +17,10 @@ from webhook.core.model.topology import Domains
 from webhook.core.placement.demand_mix import DemandMix
 from webhook.core.placement.device_slots import DeviceIndex, DeviceSlots
 from webhook.core.placement.gpu_index import GpuIndex
+from webhook.core.placement.keyed_slots import KeyedSlots
 from webhook.core.placement.missing_devices import MissingDevices
 from webhook.core.placement.node_groups import NodeGroups
 from webhook.core.placement.node_labels import NodeLabelIndex
-from webhook.core.placement.slice_slots import SliceSlots
 from webhook.core.placement.slot_index import AmountIndex, with_amounts
 from webhook.core.placement.standing_use import StandingUse
 from webhook.core.placement.tier_mix import TierMix
@@ -34,20 +35,20 @@ class Fleet:
         self._names: list[NodeName] = []
         self._free_slots: list[int] = []
         self._used: dict[NodeName, dict[ResourceName, int]] = {}  # also of nodes that are unknown (yet, or no longer)
-        self._free: dict[ResourceName, AmountIndex] = {}
-        self._capacity: dict[ResourceName, AmountIndex] = {}
+        self._free: dict[ResourceName, AmountIndex] = defaultdict(AmountIndex)
+        self._capacity: dict[ResourceName, AmountIndex] = defaultdict(AmountIndex)
         self._standing = StandingUse()
         self._missing = MissingDevices()
         self._device_slots: dict[NodeName, DeviceSlots] = {}  # single devices and their holders; also of unknown nodes
         self._device_room = DeviceIndex()
         self._tier_mix = company or TierMix()
         self.gpus = GpuIndex(demand_mix or DemandMix(), self._free, self._device_slots, self._tier_mix)
-        self._by_model: dict[tuple[GpuModel, str], int] = {}
+        self._models: KeyedSlots[tuple[GpuModel, str]] = KeyedSlots()
+        self.slices: KeyedSlots[ResourceName] = KeyedSlots()  # of nodes whose `nvidia.com/gpu` are parts of GPUs
         self._labels = NodeLabelIndex(self._nodes, self._slots)
         self.open_bits = 0
         self.maintained_bits = 0  # nodes that operators change
         self.unmarked_bits = 0  # of these, those that kube-scheduler takes for nodes like others
-        self.slices = SliceSlots()
         self._counts_replicas = False
 
     def __len__(self) -> int:
@@ -78,17 +79,14 @@ class Fleet:
             return
         self._nodes[slot] = node
         bit = 1 << slot
-        if before is not None:
-            self._leave_model(before, bit)
-        model = (node.model, node.model_label)
-        self._by_model[model] = self._by_model.get(model, 0) | bit
+        self._models.change(bit, None if before is None else _model(before), _model(node))
+        self.slices.change(bit, None if before is None else before.slice, node.slice)
         self._leave_states(bit)
         if node.is_open:
             self.open_bits |= bit
         elif node.maintenance is not None:
             self.maintained_bits |= bit
             self.unmarked_bits |= bit if node.is_ready and not node.is_cordoned else 0
-        self.slices.change(bit, before, node)
         if before is None or before.labels != node.labels or before.taints != node.taints:
             self._labels.change(slot, before, node)
         known = frozenset() if before is None else before.allocatable.keys() | before.at_best.keys()
@@ -107,14 +105,14 @@ class Fleet:
         self._nodes[slot] = None
         self._free_slots.append(slot)
         self._leave_states(1 << slot)
-        self._leave_model(node, 1 << slot)
+        self._models.change(1 << slot, _model(node), None)
+        self.slices.change(1 << slot, node.slice, None)
         self._labels.change(slot, node, None)
         gone = Node(name=name, allocatable={})
         for resource in node.allocatable:
             self._update_indexes(slot, gone, resource)
         self._set_devices(slot, name, NO_DEVICES)
         self._missing.change(slot, node, gone)
-        self.slices.change(1 << slot, node, gone)
         self.gpus.remove(slot)
 
     def take(
@@ -268,23 +266,20 @@ class Fleet:
     def are_replicas(self, replicas: int) -> bool:
         """Whether there are nodes labelled with so many replicas, and a piece of each of them is one of so many."""
         labelled = self._labels.meeting((Requirement(REPLICAS, Operator.IN, (str(replicas),)),))
-        return bool(labelled) and not labelled & ~self.slices.by_name.get(replica_slice(replicas), 0)
+        return bool(labelled) and not labelled & ~self.slices.by_key.get(replica_slice(replicas), 0)
 
     def by_model(self) -> dict[tuple[GpuModel, str], int]:
         """Return the slots of each GPU model, with the label that names the model."""
-        return self._by_model
+        return self._models.by_key
 
     def names_of(self, bits: int) -> list[NodeName]:
         """Return the names of the nodes of a bitmap, in slot order."""
-        return [self._names[slot] for slot, bit in enumerate(reversed(f"{bits:b}")) if bit == "1"]
+        return [self._names[slot] for slot in self.slots_of(bits)]
 
     def free_on(self, bits: int, resource: ResourceName) -> list[tuple[NodeName, int]]:
         """Return the free amount of a resource on the nodes of a bitmap, in slot order."""
-        index = self._free.get(resource)
-        if index is None:
-            return [(name, 0) for name in self.names_of(bits)]
-        names = self._names
-        return [(names[slot], index.held(slot)) for slot, bit in enumerate(reversed(f"{bits:b}")) if bit == "1"]
+        slots = self.slots_of(bits)
+        return list(zip(self.names(slots), self.free_at(slots, resource), strict=True))
 
     def slots_of(self, bits: int) -> list[int]:
         """Return the slots of a bitmap, in order."""
@@ -387,25 +382,15 @@ class Fleet:
         self.maintained_bits &= ~bit
         self.unmarked_bits &= ~bit
 
-    def _leave_model(self, node: Node, bit: int) -> None:
-        model = (node.model, node.model_label)
-        left = self._by_model[model] & ~bit
-        if left:
-            self._by_model[model] = left
-        else:
-            del self._by_model[model]
-
     def _update_indexes(self, slot: int, node: Node, resource: ResourceName) -> None:
         """Update the indexes of one resource of one slot."""
         bit = 1 << slot
         capacity = node.allocatable.get(resource, 0)
         free = capacity - self._used.get(node.name, {}).get(resource, 0) if capacity else 0
-        index = self._free.get(resource)
-        if index is None:
-            index = self._free[resource] = AmountIndex()
-        index.change(slot, bit, free)
-        whole = self._capacity.get(resource)
-        if whole is None:
-            whole = self._capacity[resource] = AmountIndex()
-        whole.change(slot, bit, capacity)
+        self._free[resource].change(slot, bit, free)
+        self._capacity[resource].change(slot, bit, capacity)
         self._standing.update(slot, node, resource)
+
+
+def _model(node: Node) -> tuple[GpuModel, str]:
+    return node.model, node.model_label

@@ -16,8 +16,7 @@ from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.decision import Charge
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.domain_request import DomainRequest
-from webhook.core.model.gpu_names import looks_like_gpu
-from webhook.core.model.names import GangId, Namespace, NodeName, ResourceName, TeamName, Uid
+from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
 from webhook.core.model.node import Maintenance, Node
 from webhook.core.model.pod import NamespaceFacts, Pod, PriorityTriple, Resident
 from webhook.core.model.policy import Policy
@@ -177,10 +176,6 @@ class World:
     def with_claims(self, pod: Pod | Resident, *, instead: Instead = AS_IS) -> ResolvedDemand:
         """Resolve a pod's demand: its claims, the device classes of its resources, and its shares of devices."""
         return self._charged.resolve(pod, instead=instead)
-
-    def are_ordinary(self, resources: tuple[ResourceName, ...]) -> bool:
-        """Whether none of these resources, which policy does not weigh, can be a GPU."""
-        return not any(self.claims.classes.knows(name) or looks_like_gpu(name) for name in resources)
 
     # -- events
 

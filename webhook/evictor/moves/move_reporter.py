@@ -54,10 +54,7 @@ class MoveReporter:
         moves = [{"pod": _name(move), "from": move.pod.node, "to": move.to} for move in room.moves]
         lost = gpu_number(room.lost_work)
         self._logs.event.info("moves planned", room_for=names, node=node, moves=moves, lost_gpu_seconds=lost)
-        listed = ", ".join(f"{_name(move)} to {move.to}" for move in room.moves[:_NAMED])
-        more = len(room.moves) - _NAMED
-        text = f"room is made on node {node} by {plural(len(room.moves), 'move')}: {listed}"
-        text += f" and {more} more" if more > 0 else ""
+        text = f"room is made on node {node} by {moves_text(room)}"
         for each in wanted:
             self._publish_on(each, EventReason.MAKING_ROOM, text)
         for move in room.moves:
@@ -118,6 +115,13 @@ class MoveReporter:
             self._publish_on_controller(wanted.gpu_pod, reason, text, series=reason)
         elif wanted.waiting is not None:
             self._publish(own_target(wanted.waiting.pod), reason, text)
+
+
+def moves_text(room: Room) -> str:
+    """Return the moves of a plan, the first ones by name."""
+    listed = ", ".join(f"{_name(move)} to {move.to}" for move in room.moves[:_NAMED])
+    more = len(room.moves) - _NAMED
+    return f"{plural(len(room.moves), 'move')}: {listed}" + (f" and {more} more" if more > 0 else "")
 
 
 def _name(move: Move) -> str:

@@ -6,7 +6,7 @@ stopped, and the next one is made from what is there then.
 
 import asyncio
 import logging
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,10 +21,11 @@ from webhook.evictor.backoff import LONG_SECONDS
 from webhook.evictor.evictor_context import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HOLD_SECONDS, HoldManager
-from webhook.evictor.moves.candidates import key_of
+from webhook.evictor.moves.candidates import Candidates, LeftAlone, key_of
 from webhook.evictor.moves.move_reporter import MoveReporter
 from webhook.evictor.moves.record import MoveRecord
 from webhook.evictor.moves.search import Found, MoveSearch
+from webhook.evictor.moves.templates import Templates
 from webhook.kube.ledger.reports import MoveEntry, written_at
 from webhook.observe.moves import Stopped
 
@@ -68,7 +69,8 @@ class Mover:
         self._executor = executor
         self._reporter = reporter
         self._record = MoveRecord(context.connection, context.clock)
-        self._search = MoveSearch(context, manager, reporter, self._record)
+        candidates = Candidates(self._view, self._left_alone, Templates(context.connection, self._view.world))
+        self._search = MoveSearch(self._view, candidates, self._record, report=reporter.not_made, clock=context.clock)
         self._clock = context.clock
         self._plan: _Plan | None = None
         self._arrivals: set[Uid] = set()  # replacements that are on a node, while places are kept for others
@@ -104,11 +106,12 @@ class Mover:
         holds = [each for each in self._manager.node_holds.values() if each.places]
         self._arrivals = self._arrivals if holds else set()
         taken = self._kept() | self._arrivals
+        new = self._new_since(min(hold.since for hold in holds)) if holds else {}
         for hold in holds:
             kept: list[KeptPlace] = []
             came: list[Beneficiary] = []
             for place in hold.places:
-                gpu_pod = self._who_came(place, hold, taken)
+                gpu_pod = self._who_came(place, hold, new, taken)
                 if gpu_pod is None:
                     kept.append(place)
                     continue
@@ -126,10 +129,20 @@ class Mover:
                 changed = replace(hold, places=tuple(kept), beneficiaries=(*hold.beneficiaries, *came))
                 self._manager.replace(replace(changed, until=max(hold.until, until)))
 
-    def _who_came(self, place: KeptPlace, hold: NodeHold, taken: Set[Uid]) -> ReclaimPod | None:
+    def _new_since(self, since: int) -> dict[str, list[ReclaimPod]]:
+        """Return the pods that were created later, by the key of their controller."""
+        found: dict[str, list[ReclaimPod]] = {}
+        for gpu_pod in (*self._index.unplaced(), *self._index.on_nodes()):
+            if gpu_pod.pod.created > since:
+                found.setdefault(key_of(gpu_pod), []).append(gpu_pod)
+        return found
+
+    def _who_came(
+        self, place: KeptPlace, hold: NodeHold, new: Mapping[str, list[ReclaimPod]], taken: Set[Uid]
+    ) -> ReclaimPod | None:
         """Return the pod that a place is kept for, if it is there; a pod that comes at the same time may have it.
 
-        Pods that are `taken` came for other places.
+        `new` are the pods that came, by controller; those that are `taken` came for other places.
         """
         if not place.key:
             return None
@@ -137,11 +150,9 @@ class Mover:
             return in_line if in_line.is_unplaced or in_line.pod.node is not None else None
         if place.replaces and not self._index.is_going(place.replaces):
             return None
-        for gpu_pod in (*self._index.unplaced(), *self._index.on_nodes()):
-            is_new = (
-                gpu_pod.pod.created > hold.since and gpu_pod.uid not in taken
-            )  # no replacement comes before a notice
-            if is_new and key_of(gpu_pod) == place.key and place.has_room_for(gpu_pod.demand):
+        for gpu_pod in new.get(place.key, ()):
+            is_new = gpu_pod.pod.created > hold.since  # no replacement comes before a notice
+            if is_new and gpu_pod.uid not in taken and place.has_room_for(gpu_pod.demand):
                 return gpu_pod
         return None
 
@@ -261,6 +272,11 @@ class Mover:
         self._reporter.planned(found.room, found.wanted.values(), at=at)
 
     # -- queries
+
+    def _left_alone(self) -> LeftAlone:
+        manager = self._manager
+        paused = manager.unevictable.paused(), manager.waiting.paused(), manager.teams.paused()
+        return LeftAlone(manager.node_holds, *paused)
 
     @property
     def _notice_seconds(self) -> int:

@@ -1,20 +1,21 @@
 """Seeks the next plan of moves that policy allows, and says for which waiting pods there is none."""
 
 import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from webhook.core.defragment.defragment import Movement, grow, separate_plans
+from webhook.core.defragment.free_room import free_room
+from webhook.core.defragment.movable_pod import Stays
 from webhook.core.defragment.move_bounds import Bound, bound_on, moved_pods, moves_left
 from webhook.core.defragment.move_plan import NoMoves, NotPlanned, Room
 from webhook.core.model.names import Uid
 from webhook.core.reclaim.cost_scale import STEPS
-from webhook.evictor.evictor_context import EvictorContext
-from webhook.evictor.hold_manager import HoldManager
+from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.moves.candidates import Candidates
-from webhook.evictor.moves.move_reporter import MoveReporter, NotMade
+from webhook.evictor.moves.move_reporter import NotMade
 from webhook.evictor.moves.record import MoveRecord
-from webhook.evictor.moves.templates import Templates
 from webhook.evictor.moves.wanted import Wanted
 
 SEARCH_SECONDS: Final = 0.3
@@ -44,17 +45,22 @@ class Found:
 
 
 class MoveSearch:
-    """Makes one plan at a time, from what is there."""
+    """Makes one plan at a time, from what is there; `report` takes the pods for which there is none, and who stays."""
 
     def __init__(
-        self, context: EvictorContext, manager: HoldManager, reporter: MoveReporter, record: MoveRecord
+        self,
+        cluster_view: ClusterView,
+        candidates: Candidates,
+        record: MoveRecord,
+        *,
+        report: Callable[[Iterable[NotMade], Mapping[Stays, int]], None],
+        clock: Callable[[], float],
     ) -> None:
-        world = context.cluster_view.world
-        self._world = world
-        self._candidates = Candidates(context.cluster_view, manager, Templates(context.connection, world))
-        self._reporter = reporter
+        self._world = cluster_view.world
+        self._candidates = candidates
+        self._report = report
         self._record = record
-        self._clock = context.clock
+        self._clock = clock
         self._sought: set[str] = set()  # no moves were found for these since the last pass over all
 
     async def next(self) -> Found | None:
@@ -62,9 +68,9 @@ class MoveSearch:
         now, rules = int(self._clock()), self._world.policy.defragment
         await self._record.read()
         wanted = await self._candidates.wanted(now=now) if rules.on_demand else []
-        is_open = rules.window is not None and rules.window.is_open(now)
+        is_open = rules.window is not None and rules.window.is_open(now) and self._could_grow()
         if not (wanted or is_open):
-            self._reporter.not_made((), {})
+            self._report((), {})
             return None
         away, teams = self._record.away.paused(), self._record.teams.paused()
         movable = await self._candidates.movable(now=now, away=away, teams=teams)
@@ -85,7 +91,7 @@ class MoveSearch:
         room = self._first(by_name, movement, left, refused)
         if room is None and is_open:
             room = self._grown(movement, left)
-        self._reporter.not_made(refused, movable.stays)
+        self._report(refused, movable.stays)
         if room is None:
             return None
         named = {place.target.name for place in room.places}
@@ -115,6 +121,13 @@ class MoveSearch:
                 return None
         self._sought.clear()
         return None
+
+    def _could_grow(self) -> bool:
+        """Whether a node could have more devices free than any has now; often one has all of them."""
+        fleet, weights = self._world.fleet, self._world.policy.resources
+        usable = fleet.open_bits & ~(self._candidates.held | fleet.held_bits)
+        free = free_room(fleet, weights, among=usable)
+        return any(fleet.largest_amount(name, usable) > free.largest(name) for name in weights)
 
     def _grown(self, movement: Movement, left: int) -> Room | None:
         """Return the moves after which one node has more devices free than any has now, if policy allows them."""

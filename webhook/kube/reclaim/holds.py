@@ -82,15 +82,18 @@ _node_decoder: Final = msgspec.json.Decoder(_Node)
 def read_node_hold(metadata: objects.ObjectMeta) -> NodeHold | None:
     """Return the hold that a node states; None where there is none, or the annotation has another format."""
     text = (metadata.annotations or {}).get(keys.HOLD)
-    if text is None:
-        return None
+    return None if text is None else parse_hold(text, NodeName(metadata.name))
+
+
+def parse_hold(text: str, node: NodeName) -> NodeHold | None:
+    """Return the hold of a node from its annotation; None where it has another format."""
     try:
         note = _note_decoder.decode(text)
     except msgspec.MsgspecError:
         return None
     return NodeHold(
         id=note.id,
-        node=NodeName(metadata.name),
+        node=node,
         until=unix_seconds(note.until),
         beneficiaries=tuple(
             Beneficiary(each.uid, each.namespace, each.name, each.purpose) for each in note.beneficiaries
@@ -137,7 +140,7 @@ def hold_patch(body: bytes, node_hold: NodeHold | None) -> bytes | None:
     changed: dict[str, str | None] = {written: None} if written else {}
     if kept:
         changed[kept] = _KEPT
-    note = None if node_hold is None else _note(node_hold, kept)
+    note = None if node_hold is None else hold_text(node_hold, kept)
     if taints == before and annotations.get(keys.HOLD) == note:
         return None
     changed[keys.HOLD] = note
@@ -241,7 +244,8 @@ def _annotate(uid: Uid, annotations: dict[str, str | None]) -> bytes:
     return msgspec.json.encode({"metadata": {"uid": uid, "annotations": annotations}})
 
 
-def _note(node_hold: NodeHold, kept: str) -> str:
+def hold_text(node_hold: NodeHold, kept: str = "") -> str:
+    """Return the annotation of a hold; `kept` is the annotation that is written with it."""
     beneficiaries = tuple(_For(each.namespace, each.name, each.uid, each.purpose) for each in node_hold.beneficiaries)
     targets = tuple(
         _Evict(

@@ -8,19 +8,24 @@ of labels that vendors and Kubernetes define.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from string import ascii_lowercase
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from webhook.core.model.kept_place import KeptPlace
+from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.policy import Policy
 from webhook.core.model.selector import NODE_NAME_FIELD
+from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget
 from webhook.kube.objects import keys
 from webhook.kube.pod.replicas import revision_of
 from webhook.kube.pod.unbound import without_names
+from webhook.kube.reclaim.holds import hold_text, parse_hold
 
 Json = Mapping[str, Any]
 
+_Named = TypeVar("_Named", Beneficiary, EvictionTarget)
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _KNOWN_DOMAINS: Final = re.compile(
     r"(^|\.)(kubernetes\.io|k8s\.io|x-k8s\.io|nvidia\.com|amd\.com|intel\.com|habana\.ai|google\.com|aws|azure\.com"
@@ -178,6 +183,8 @@ class Pseudonyms:
             made[key] = self.of("user", made[key])
         if keys.DECISION in made:
             made[keys.DECISION] = self._decision(made[keys.DECISION])
+        if keys.HOLD in made:
+            made[keys.HOLD] = self._hold(str(made[keys.HOLD]))
         for key in (keys.WAITING, keys.WAITING_FACTS):  # with names of holders
             made.pop(key, None)
         return made
@@ -192,6 +199,38 @@ class Pseudonyms:
             return json.dumps(decision, separators=(",", ":"))
         except (ValueError, KeyError, TypeError):
             return ""
+
+    def _hold(self, annotation: str) -> str:
+        """Return the hold of a node with pseudonyms; empty if it cannot be parsed, since it may contain any text."""
+        hold = parse_hold(annotation, NodeName(""))
+        if hold is None:
+            return ""
+        beneficiaries, targets = map(self._renamed, hold.beneficiaries), map(self._renamed, hold.targets)
+        return hold_text(
+            replace(
+                hold,
+                beneficiaries=tuple(beneficiaries),
+                targets=tuple(each._replace(beneficiary=self._uid(each.beneficiary), gang=None) for each in targets),
+                places=tuple(map(self._place, hold.places)),
+            )
+        )
+
+    def _renamed(self, pod: _Named) -> _Named:
+        namespace, name = Namespace(self.namespace(pod.namespace)), self.of("pod", pod.name)
+        return pod._replace(uid=self._uid(pod.uid), namespace=namespace, name=name)
+
+    def _place(self, place: KeptPlace) -> KeptPlace:
+        kind, _, controller = place.key.partition(" ")
+        key = f"{kind} {self._within(kind.lower(), controller)}" if controller else self.of("uid", place.key)
+        return place._replace(key=key, name=self._within("pod", place.name), replaces=self._uid(place.replaces))
+
+    def _within(self, kind: str, named: str) -> str:
+        """Return the pseudonym of a name with its namespace; "a pod of 8 nvidia.com/gpu" is none."""
+        namespace, _, name = named.partition("/")
+        return named if " " in namespace else f"{self.namespace(namespace)}/{self.of(kind, name)}"
+
+    def _uid(self, uid: Uid) -> Uid:
+        return Uid(self.of("uid", uid))
 
     def _walk(self, value: Any, under: str = "") -> Any:  # noqa: ANN401 - JSON values have no common type
         """Return a value with pseudonyms in selectors, affinity, taints and names, at any depth."""

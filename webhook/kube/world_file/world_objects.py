@@ -153,7 +153,7 @@ _READ_ANNOTATIONS: Final = frozenset(
     {
         *(keys.DECISION, keys.IDLE_SINCE, *keys.LINE_ANNOTATIONS, keys.REQUIRES, keys.POOL),
         *(keys.MIRROR, keys.GPUSHARE_DEVICE, keys.RUN_TIME, keys.RUN_TIME_LIMIT, keys.MINIMUM),
-        UPDATED,
+        *(UPDATED, keys.HOLD),
     }
 )
 

@@ -74,7 +74,7 @@ class Present:
         return self.now - running.since
 
     def world_of_its_own(self) -> World:
-        """Return a new world with the same nodes, pods and line."""
+        """Return a new world with the same nodes, pods and line; room that nodes keep for a moment is open in it."""
         world, before = World(self.world.policy), self.world
         world.autoscalers = before.autoscalers
         world.tick(self.now)
@@ -83,7 +83,7 @@ class Present:
         for priority_class in before.priority_classes.values():
             world.set_priority_class(priority_class)
         for node in before.fleet.nodes():
-            world.set_node(node)
+            world.set_node(node.unheld)
         world.sort_nodes()
         world.minimums.copy_scalers(before.minimums)
         for each in self.running:
