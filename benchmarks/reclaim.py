@@ -7,10 +7,11 @@ Nodes of 8 GPUs, all of them borrowed by one team; then another team requests GP
 `job`     the same where all borrowed GPUs belong to one Job, which survives its evictions;
 `free`    the same without borrowed GPUs: the time of everything but the reclaim;
 `gang`    one Job of as many pods, which are a gang;
+`hero`    a Job of pods of 8 GPUs, a gang that asks for one of two zones and for all GPUs there, as KAI-Scheduler's;
 `seed`    8 GPUs on one node of 10, where all 40 GPUs of four nodes are borrowed by pods of one GPU, or of five.
 Fake pods end at once, so these times contain no grace period. Run it from the repository's root:
 `python benchmarks/reclaim.py`; docs/benchmarks.md used `--nodes 50 --pods 200`, and
-`--works one gang jobs --nodes 500 --pods 4000 --gang 512`, and `--works whole --nodes 128`.
+`--works one gang jobs --nodes 500 --pods 4000 --gang 512`, `--works whole --nodes 128`, and `--works hero --nodes 512`.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -31,12 +33,13 @@ from tests.control_plane import build
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import job, pod
 from tests.control_plane.versions import CONTROL_PLANE
-from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_for
+from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_nodes, wait_for
 from tests.scenarios.evictor import Evictor, alive, evictor, held_nodes
 from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
 
 SMALL = {"cpu": "100m", "memory": "1Gi"}
 HEAD = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
+ZONE = "topology.kubernetes.io/zone"
 QUEUE = "defaults: {onNoRoom: queue}\nqueue: {depth: 100000}\n"
 
 
@@ -82,16 +85,22 @@ def filled(
         clear(cluster, [fairgate.team_a, fairgate.team_b])
 
 
-def report(there: Borrowed, work: str, *, pods: int, seconds: float, cpu: float) -> dict[str, Any]:
-    """Return the result of a scenario."""
+def report(there: Borrowed, work: str, *, pods: int, seconds: float, cpu: float, since: float) -> dict[str, Any]:
+    """Return the result of a scenario that began at the time `since`."""
     evicted = there.evictor.said("evicted")
     first = [line["seconds"] for line in there.evictor.said("placed")]
+    after = {
+        event: [datetime.fromisoformat(line["time"]).timestamp() - since for line in there.evictor.said(event)]
+        for event in ("plan", "evicted")
+    }
     return {
         "work": work,
         "pods": pods,
         "seconds": round(seconds, 2),
         "victims": there.borrowed - len(alive(there.cluster, there.fairgate.team_a)),
         "evictions": len(evicted),
+        "planned_after": round(min(after["plan"], default=0.0), 2),
+        "evicted_after": round(max(after["evicted"], default=0.0), 2),
         "plan_to_bound_max": round(max(first, default=0.0), 2),
         "evictor_cpu_seconds": round(cpu, 2),
     }
@@ -100,11 +109,11 @@ def report(there: Borrowed, work: str, *, pods: int, seconds: float, cpu: float)
 def one(there: Borrowed, work: str, *, gpus: int = 1) -> dict[str, Any]:
     """Create one pod."""
     with cpu_of(there.cluster, lambda name: name == there.evictor.name) as used:
-        began = time.perf_counter()
+        since, began = time.time(), time.perf_counter()
         create_pod(there.cluster, there.fairgate.team_b, pod("asks", gpus=gpus, **SMALL))
         while not get_pod(there.cluster, there.fairgate.team_b, "asks")["spec"].get("nodeName"):
             time.sleep(0.01)
-        return report(there, work, pods=1, seconds=time.perf_counter() - began, cpu=used())
+        return report(there, work, pods=1, seconds=time.perf_counter() - began, cpu=used(), since=since)
 
 
 def jobs(there: Borrowed, count: int, *, name: str = "jobs") -> dict[str, Any]:
@@ -119,13 +128,22 @@ def gang(there: Borrowed, count: int) -> dict[str, Any]:
     return _submit(there, "gang", [job("asks", pods=count, labels=labels, gpus=1, **SMALL)], count)
 
 
+def hero(there: Borrowed, count: int) -> dict[str, Any]:
+    """Create one Job whose pods of 8 GPUs take all of one zone."""
+    body = job("asks", pods=count, annotations={"fairgate.dev/topology": f"required={ZONE}"}, gpus=8, **SMALL)
+    return _submit(there, "hero", [body], count)
+
+
 def _submit(there: Borrowed, work: str, bodies: list[dict[str, Any]], count: int) -> dict[str, Any]:
     space = there.fairgate.team_b
     with cpu_of(there.cluster, lambda name: name == there.evictor.name) as used:
-        began = time.perf_counter()
+        since, began = time.time(), time.perf_counter()
         asyncio.run(_create(there.cluster, f"/apis/batch/v1/namespaces/{space}/jobs", bodies))
         ended = wait_bound(there.cluster, [space], count, timeout=900)
-        found = report(there, work, pods=count, seconds=ended - began, cpu=used())
+        found = report(there, work, pods=count, seconds=ended - began, cpu=used(), since=since)
+    names = {each["spec"]["nodeName"].rpartition("-")[0] for each in list_pods(there.cluster, space)}
+    if work == "hero" and len(names) > 1:
+        raise SystemExit(f"the gang that asks for one zone is in {', '.join(sorted(names))}")
     delete_all(there.cluster, f"/apis/batch/v1/namespaces/{space}/jobs", {"propagationPolicy": "Background"})
     return found
 
@@ -157,9 +175,15 @@ def measure(cluster: ControlPlane, options: argparse.Namespace) -> Iterator[dict
         "job": lambda there: [jobs(there, options.pods, name="job")],
         "free": lambda there: [jobs(there, options.pods, name="free")],
         "gang": lambda there: [gang(there, options.gang or options.pods)],
+        "hero": lambda there: [hero(there, options.nodes // 2)],
     }
     if set(works) & set(options.works):
-        nodes = make_nodes(cluster, options.nodes, gpus=8, timeout=900)
+        half = options.nodes // 2
+        nodes = [
+            name
+            for zone, count in (("east", options.nodes - half), ("west", half))
+            for name in make_nodes(cluster, count, prefix=zone, gpus=8, labels={ZONE: zone}, timeout=900)
+        ]
         for name in (work for work in options.works if work in works):
             borrowed = 0 if name == "free" else full
             with filled(cluster, borrowed=borrowed, is_job=name == "job", has_queue=options.queue) as there:

@@ -16,7 +16,7 @@ import json
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from benchmarks.clusters.load import spread
@@ -24,17 +24,11 @@ from benchmarks.side_by_side.loads import GPUS_PER_NODE, Sizes, Work
 from benchmarks.side_by_side.run import Reading, run
 from benchmarks.side_by_side.systems import SYSTEMS, System, skipped
 from benchmarks.side_by_side.tables import tables
+from benchmarks.turns import in_turn
 from tests.control_plane import build
 from tests.control_plane.versions import CONTROL_PLANE
 
 JOBS_PER_QUOTA = 4
-
-
-def in_turn(systems: Sequence[System], rounds: int) -> Iterator[System]:
-    """Yield every system once a round; each round begins with the next one."""
-    for number in range(rounds):
-        first = number % len(systems)
-        yield from (*systems[first:], *systems[:first])
 
 
 def compare(systems: Sequence[System], work: Work, options: argparse.Namespace) -> dict[str, list[Reading]]:

@@ -137,7 +137,7 @@ class Sightings:
             sight.released = sight.released or now
         if pod.spec.nodeName:
             sight.bound = sight.bound or now
-        if pod.status.phase == "Running" and not sight.running:
+        if pod.status.phase in {"Running", "Succeeded"} and not sight.running:  # a new watch begins with the present
             sight.running = now
             self.running[sight.part] += 1
         if pod.status.phase == "Succeeded" and not sight.ended:
@@ -160,6 +160,7 @@ async def watching(cluster: ControlPlane) -> AsyncIterator[Sightings]:
         finally:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
+    await asyncio.sleep(PAUSE_SECONDS)  # a TLS connection is closed some time after its session
 
 
 async def _watch(api: aiohttp.ClientSession, seen: Sightings) -> None:

@@ -9,6 +9,7 @@ from benchmarks.side_by_side.loads import Work
 from benchmarks.side_by_side.run import Reading, api_writes
 from benchmarks.side_by_side.systems import SYSTEMS, skipped
 from benchmarks.side_by_side.tables import tables
+from benchmarks.turns import in_turn
 
 METRICS = """
 # TYPE apiserver_request_total counter
@@ -30,7 +31,7 @@ def reading(**more):
 
 
 def test_systems_take_turns_and_another_begins_in_each_round():
-    names = [system.name for system in rivals.in_turn(list(SYSTEMS.values())[:3], 3)]
+    names = [system.name for system in in_turn(list(SYSTEMS.values())[:3], 3)]
     assert names == ["stock", "fairgate", "kueue", "fairgate", "kueue", "stock", "kueue", "stock", "fairgate"]
 
 

@@ -134,6 +134,7 @@ CONTROL_PLANE = tuple(dict.fromkeys((ETCD, KWOK, KUBERNETES, MINORS[MINOR])))
 """What a control plane is made of; binaries of a later recipe take the place of those of an earlier one."""
 TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER, KARPENTER, KUEUE, VOLCANO, DESCHEDULER = OPERATORS
 HELM, CERT_MANAGER, PROMETHEUS = TOOLS
+(SCHEDULER_PERF,) = _GROUPS["harnesses"]
 (CERT_MANAGER_MODULE,) = _GROUPS["modules"]
 
 FOR_TEST = (*CONTROL_PLANE, HELM)

@@ -15,10 +15,10 @@ BORROW = {TIER: "preemptible"}
 SERVICES = ("chat", "draw", "talk")
 
 
-def service(name, *, replicas, minimum=None):
+def service(name, *, replicas, minimum=None, asks=BORROW):
     """A Deployment of replicas of one GPU, which borrow by choice."""
     labels = {"app": name}
-    template = {"metadata": {"labels": {**labels, **BORROW}}, "spec": pod_spec(gpus=1, cpu="1", memory="4Gi")}
+    template = {"metadata": {"labels": {**labels, **asks}}, "spec": pod_spec(gpus=1, cpu="1", memory="4Gi")}
     annotations = {} if minimum is None else {"fairgate.dev/minimum": str(minimum)}
     return {
         "apiVersion": "apps/v1",
@@ -71,3 +71,29 @@ def test_three_services_lose_a_replica_each_and_none_goes_below_its_minimum(clus
         ask(cluster, theirs, "b3", gpus=3)
         wait_bound(cluster, theirs, "b3")
         assert ready(cluster, mine) == {}, "where only minimums are left, the owner's share comes back all the same"
+
+
+def tiers(cluster, namespace, name):
+    """How many pods of a service have each tier."""
+    there = list_pods(cluster, namespace, labelSelector=f"app={name}")
+    return Counter(each["metadata"]["labels"].get(TIER) for each in there)
+
+
+def test_a_minimum_takes_the_place_of_a_surplus_in_its_teams_share(cluster):
+    make_nodes(cluster, 3)
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate:
+        mine = fairgate.team_a
+        cluster.kubectl.apply([service("large", replicas=20, minimum=5, asks={})], "-n", mine)
+        wait_for(cluster, lambda: tiers(cluster, mine, "large") == {"guaranteed": 20}, what="it has all", timeout=60)
+        cluster.kubectl.apply([service("small", replicas=3, minimum=2, asks={})], "-n", mine)
+        wait_for(
+            cluster,
+            lambda: tiers(cluster, mine, "small") == {"guaranteed": 2, "preemptible": 1},
+            what="the minimum is guaranteed",
+            timeout=60,
+        )
+        wait_for(
+            cluster,
+            lambda: tiers(cluster, mine, "large") == {"guaranteed": 18, "preemptible": 2},
+            what="a surplus gave way",
+        )

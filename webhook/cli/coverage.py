@@ -71,7 +71,7 @@ class Coverage:
         some = [extent for extent in self.missing if extent.namespaces]
         parts = [_all_of(none)] if none else []
         parts += (
-            [f"{_names(e.resource for e in some)} outside of namespace {_names(some[0].namespaces)}"] if some else []
+            [f"{_all_of([e.resource for e in some])} outside of namespace {_names(some[0].namespaces)}"] if some else []
         )
         notes = [f"you may not list {'; '.join(parts)}"]
         if self.is_partial("pods") and not self.has_totals:

@@ -2,7 +2,10 @@
 
 import time
 
+from tests import builders as b
 from webhook.cluster.uninstall import survey
+from webhook.cluster.uninstall.plan import plan
+from webhook.cluster.uninstall.scope import Scope, Tempo
 from webhook.cluster.uninstall.survey import SILENT_SECONDS, running
 from webhook.kube.ledger import reports
 
@@ -21,6 +24,16 @@ def put(api, **ages):
         for name, age in ages.items()
     }
     api.put(reports.PATH, reports.REPLICAS, replicas=entries)
+
+
+async def test_minimums_leave_nothing_to_take_away(api, connection):
+    """They are words of users, on their own objects."""
+    for made in (*b.replicas("web", 2, annotations={"fairgate.dev/minimum": "1"}), b.autoscaler("web")):
+        metadata, is_pod = made["metadata"], made["kind"] == "Pod"
+        path = "/api/v1/pods" if is_pod else "/apis/autoscaling/v2/horizontalpodautoscalers"
+        api.put(path, metadata["name"], namespace=metadata["namespace"], metadata=metadata, spec=made["spec"])
+    found = await survey.survey(connection, Scope(), Tempo())
+    assert [step.objects for step in plan(found, Scope()) if step.objects] == []
 
 
 async def test_without_a_report_no_process_runs(connection):

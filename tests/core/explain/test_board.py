@@ -1,8 +1,5 @@
 """What the status shows of a world: devices one by one, teams, the largest pods that fit."""
 
-from fractions import Fraction
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import to_builtins
@@ -21,7 +18,6 @@ from webhook.core.model.selector import HELD, Effect, Taint
 from webhook.core.model.tier import Tier
 
 MEMORY = ResourceName("aliyun.com/gpu-mem")
-SHARED = ResourceName("nvidia.com/gpu.shared")
 
 
 def group(board, *, resource=GPU):
@@ -31,19 +27,6 @@ def group(board, *, resource=GPU):
 
 def sizes(found):
     return [(device.pieces, device.used) for device in found.devices]
-
-
-def test_pods_are_assigned_to_devices_in_the_order_of_their_names():
-    place = world(
-        nodes=[node("n", gpus=4)], residents=[resident(2, name="b", node="n"), resident(1, name="a", node="n")]
-    )
-    devices = group(board_of(place)).devices
-    assert [[allocation.pod for allocation in device.allocations] for device in devices] == [
-        ["team-a/a"],
-        ["team-a/b"],
-        ["team-a/b"],
-        [],
-    ]
 
 
 def test_shares_of_memory_are_on_the_devices_that_they_have():
@@ -88,32 +71,6 @@ def test_what_is_held_for_waiting_pods_is_not_free_for_others():
     assert [each.is_held for each in board.nodes] == [True, False]
     assert (row.pieces, row.free, row.held, row.closed) == (16, 2, 5, 0)
     assert (row.largest, row.guaranteed_pod, row.whole_nodes) == (2, 2, 0)
-
-
-@pytest.mark.parametrize(
-    ("resource", "weight", "labels", "offered", "want"),
-    [
-        pytest.param(SHARED, ONE_GPU, {"nvidia.com/gpu.replicas": "4"}, 8, [4, 4], id="replicas by label"),
-        pytest.param(GPU, ONE_GPU, {"nvidia.com/gpu.replicas": "4"}, 8, [4, 4], id="replicas under the plain name"),
-        pytest.param(SHARED, ONE_GPU // 8, {}, 12, [8, 4], id="shares by their weight, with a rest"),
-        pytest.param("nvidia.com/mig-1g.5gb", ONE_GPU // 7, {}, 3, [1, 1, 1], id="instances are devices"),
-        pytest.param(GPU, ONE_GPU, {}, 2, [1, 1], id="whole GPUs"),
-        pytest.param(MEMORY, Fraction(ONE_GPU, 23), {}, 46, [23, 23], id="shares that units do not divide by"),
-        pytest.param(GPU, ONE_GPU, {}, 1000, [1000], id="more than can be drawn"),
-    ],
-)
-def test_pieces_of_a_device(resource, weight, labels, offered, want):
-    resource = ResourceName(resource)
-    place = world(policy(resources={resource: weight}), [])
-    made = node("n", gpus=0, labels=labels)
-    place.set_node(type(made)(made.name, {**made.allocatable, resource: offered}, labels))
-    assert [device.pieces for device in group(board_of(place), resource=resource).devices] == want
-
-
-def test_more_than_a_nodes_allocatable_is_shown():
-    place = world(nodes=[node("n", gpus=2)], residents=[resident(3, node="n")])
-    found = group(board_of(place))
-    assert (found.over, found.used, found.pieces) == (1, 3, 2)
 
 
 def test_pods_that_bypassed_the_webhook_count_as_guaranteed():

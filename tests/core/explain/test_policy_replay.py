@@ -7,8 +7,10 @@ import pytest
 from tests.core.support.make import gpus, node, pod, policy, pool, resident, team, world
 from tests.core.support.waiting import waiting
 from webhook.core.explain.policy_replay import PolicyOutcome, Running, line_outcomes, policy_outcomes
+from webhook.core.model.names import WorkloadName
 from webhook.core.model.policy import Defaults, OnLimit, OnNoRoom, UnknownTeam
 from webhook.core.model.reason import Code
+from webhook.core.model.replica import Replica
 from webhook.core.model.tier import Tier
 
 G, P = Tier.GUARANTEED, Tier.PREEMPTIBLE
@@ -29,6 +31,21 @@ def test_pods_that_are_guaranteed_stay_so_while_there_is_a_share_for_them():
     assert {name: outcome.tier for name, outcome in found.items()} == {"a": P, "b": G, "c": G}
     found = outcomes(pods, policy(team(guaranteed=4)))
     assert {name: outcome.tier for name, outcome in found.items()} == {"a": P, "b": P, "c": G}
+
+
+@pytest.mark.parametrize("is_scaled", [True, False], ids=["an autoscaler", "an annotation"])
+def test_under_a_smaller_share_replicas_of_a_minimum_keep_it_and_those_beyond_one_lose_it_first(is_scaled):
+    web = WorkloadName("team-a/Deployment/web")
+    replica = Replica(web, None if is_scaled else 1)
+    pods = [running(1, f"w{n}", created=10 + n) for n in range(3)]
+    pods = [replace(each, resident=each.resident._replace(replica=replica)) for each in pods]
+    pods += [running(1, f"o{n}", created=n) for n in range(2)]
+    for share, want in ((5, "w0 w1 w2 o0 o1"), (3, "w0 o0 o1"), (2, "w0 o0"), (1, "w0")):
+        there = world(policy(team(guaranteed=share)))
+        if is_scaled:
+            there.minimums.set_scaler("team-a/web", web, 1)
+        found = policy_outcomes(pods, there)
+        assert {name for name, outcome in found.items() if outcome.tier is G} == set(want.split())
 
 
 def test_pods_beyond_the_limit_are_refused_and_take_nothing_from_smaller_ones():

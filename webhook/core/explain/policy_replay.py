@@ -1,7 +1,8 @@
 """Policy replay: the outcome of a policy for the pods that exist. Pure.
 
-Each running pod is assessed on the node that it has. Pods that are guaranteed now come first, then older ones, so that
-an unchanged policy changes no tier. A pod that is refused or would wait is not charged to those after it.
+Each running pod is assessed on the node that it has. Pods that are guaranteed now come first, of these the replicas of
+minimums, then older ones, so that an unchanged policy changes no tier. A pod that is refused or would wait is not
+charged to those after it.
 
 Of the pods in line those start that the leader would release now, beside the pods that run.
 """
@@ -20,7 +21,9 @@ from webhook.core.model.pod import CONTROLLER, Pod, Requester, Resident
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
 from webhook.core.starting.assumed_starts import AssumedStarts
+from webhook.core.tiers.minimum_first import Rank, Ranks, ranks_within
 from webhook.core.waiting.judged_pod import NO_REQUESTER
+from webhook.core.world.minimums import Minimums
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
@@ -56,7 +59,9 @@ def requester_of(pod: Pod, user: str) -> Requester:
 def policy_outcomes(running: Iterable[Running], world: World) -> dict[Uid, PolicyOutcome]:
     """Return the outcome of each pod; the world has nodes and namespaces, and the pods are added in order."""
     outcomes: dict[Uid, PolicyOutcome] = {}
-    for each in sorted(running, key=_order):
+    pods = [*running]
+    ranks = _ranks(pods, world)
+    for each in sorted(pods, key=lambda each: _order(each.resident, ranks)):
         outcome = _outcome(each, world)
         outcomes[each.resident.uid] = outcome
         if not outcome.refusals and outcome.queued is None:
@@ -99,9 +104,18 @@ def _outcome_in_line(waiting: WaitingPod, reader: QueueReader, world: World) -> 
     return PolicyOutcome(waiting.team, queued=row.reason)
 
 
-def _order(running: Running) -> tuple[bool, int, str, str]:
-    resident = running.resident
-    return resident.tier_label != Tier.GUARANTEED, resident.created, resident.namespace, resident.name
+def _ranks(running: Iterable[Running], world: World) -> Ranks:
+    """Return which of these pods are part of a minimum, and which are beyond one; the world has none of them yet."""
+    there, minimums = {each.resident.uid: each.resident for each in running}, Minimums()
+    minimums.copy_scalers(world.minimums)
+    for pod in there.values():
+        minimums.set_pod(pod.uid, pod.replica, is_ready=pod.is_ready)
+    return ranks_within(minimums.workloads(), minimums, there.get)
+
+
+def _order(pod: Resident, ranks: Ranks) -> tuple[bool, int, int, str, str]:
+    rank = ranks.get(pod.uid, Rank.OTHER)
+    return pod.tier_label != Tier.GUARANTEED, rank, pod.created, pod.namespace, pod.name
 
 
 def _outcome(running: Running, world: World) -> PolicyOutcome:

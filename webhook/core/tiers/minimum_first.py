@@ -4,14 +4,15 @@ A team's pods that belong to a minimum take the place of pods of the same team t
 workloads without a minimum neither give way nor displace any: a minimum costs others nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Final
 
-from webhook.core.model.names import Uid
+from webhook.core.model.names import Uid, WorkloadName
 from webhook.core.model.pod import Resident
 from webhook.core.model.tier import Tier
 from webhook.core.quota.usage import TeamUsage
+from webhook.core.world.minimums import Minimums
 from webhook.core.world.world import World
 
 _GUARANTEED: Final = Tier.GUARANTEED
@@ -32,18 +33,26 @@ NO_RANKS: Final[Ranks] = {}
 
 
 def ranks_of(book: TeamUsage, world: World) -> Ranks:
-    """Return the ranks of a team's pods.
+    """Return the ranks of a team's pods."""
+    minimums = world.minimums
+    if not minimums.workloads():
+        return {}
+    workloads = dict.fromkeys(minimums.workload_of(uid) for uid, _ in book.entries())
+    return ranks_within(filter(None, workloads), minimums, world.pod)
+
+
+def ranks_within(
+    workloads: Iterable[WorkloadName], minimums: Minimums, pod_of: Callable[[Uid], Resident | None]
+) -> Ranks:
+    """Return the ranks of the pods of workloads.
 
     Of a workload the oldest are its minimum, whatever their tiers, so that a change of tier changes no rank.
     """
     ranks: dict[Uid, Rank] = {}
-    minimums = world.minimums
-    if not minimums.workloads():
-        return ranks
-    for workload in dict.fromkeys(minimums.workload_of(uid) for uid, _ in book.entries()):
-        replicas = None if workload is None else minimums.of(workload)
-        if workload is not None and replicas is not None and replicas.has_surplus:
-            pods = [pod for uid in minimums.pods(workload) if (pod := world.pod(uid)) is not None]
+    for workload in workloads:
+        replicas = minimums.of(workload)
+        if replicas is not None and replicas.has_surplus:
+            pods = [pod for uid in minimums.pods(workload) if (pod := pod_of(uid)) is not None]
             for number, pod in enumerate(sorted(pods, key=_age)):
                 ranks[pod.uid] = Rank.MINIMUM if number < replicas.minimum else Rank.SURPLUS
     return ranks

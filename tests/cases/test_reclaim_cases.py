@@ -1,0 +1,77 @@
+"""Reclaim as data: a policy, a full node of pods that borrow, and which of these a guaranteed pod of n GPUs evicts.
+
+`running` are Deployments of one GPU for each replica, which run for so many hours; `annotation` is their own minimum,
+`autoscaler` that of what scales them. `want` has how many replicas of each go, by the evictor's plan on the world file.
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests import builders as b
+from webhook.cli.explain.beside import ClusterDetails
+from webhook.cli.explain.reclaim import Evictions
+from webhook.core.model.names import Uid
+from webhook.core.reclaim.reclaim_outlook import Possible, outlook
+from webhook.core.world.world import World
+from webhook.kube.objects import keys
+from webhook.kube.reclaim.holds import rfc3339
+from webhook.kube.world_file.world_file import parse_objects
+from webhook.policy.load import parse
+
+NOW = 1_764_000_000
+FOLDER = Path(__file__).parent / "reclaim"
+CASES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(FOLDER.glob("*.yaml"))}
+NO_ROOM = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+    "lastTransitionTime": rfc3339(NOW - 60),
+}
+
+
+def borrowing(given):
+    """The pods of a Deployment, and what scales it."""
+    name, labels = given["name"], {keys.TEAM: "mine", keys.TIER: "preemptible"}
+    pods = b.replicas(name, given["replicas"], namespace="mine", node="n0", labels=labels)
+    since = rfc3339(NOW - 3600 * given["hours"])
+    for pod in pods:
+        pod["metadata"] |= {"creationTimestamp": since, "annotations": {keys.DECISION: "{}"}}
+        pod["status"] |= {"startTime": since}
+        if "annotation" in given:
+            pod["metadata"]["annotations"][keys.MINIMUM] = str(given["annotation"])
+    scaled = [b.autoscaler(name, namespace="mine", minimum=given["autoscaler"])] if "autoscaler" in given else []
+    return [*pods, *scaled]
+
+
+def asking(gpus):
+    labels = {keys.TEAM: "theirs", keys.TIER: "guaranteed"}
+    made = b.pod("asks", namespace="theirs", uid="asks", gpus=gpus, labels=labels, annotations={keys.DECISION: "{}"})
+    made["metadata"]["creationTimestamp"] = rfc3339(NOW - 120)
+    return made | {"status": {"phase": "Pending", "conditions": [NO_ROOM]}}
+
+
+@pytest.mark.parametrize(
+    ("case", "number"), [(name, n) for name in CASES for n in range(len(CASES[name]["reclaimed"]))]
+)
+def test_reclaim(case, number):
+    given = CASES[case]
+    asked = given["reclaimed"][number]
+    document = {"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy", **given["policy"]}
+    policy = parse({"policy.yaml": json.dumps(document).encode()}, origin=case)
+    found = [
+        b.node("n0", gpus=given["gpus"], cpu="640"),
+        *(each for row in given["running"] for each in borrowing(row)),
+    ]
+    found.append(asking(asked["gpus"]))
+    world = World(policy)
+    parse_objects(found, policy.resources, name=case).fill(world)
+    world.tick(NOW)
+    evictions = Evictions.of(found, world, ClusterDetails(), ())
+    planned = outlook(evictions.reclaim_index.get(Uid("asks")), evictions.reclaim_index, world, now=NOW)
+    assert isinstance(planned, Possible), planned
+    assert Counter(victim.name.partition("-")[0] for victim in planned.move.victims) == asked["want"]
