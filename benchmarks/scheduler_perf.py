@@ -1,10 +1,9 @@
 """kube-scheduler in upstream's own harness, with pods as Fairgate patches them, beside the same pods without a patch.
 
 The harness is `test/integration/scheduler_perf` of Kubernetes 1.37: API server and scheduler in one process, etcd
-beside it, nodes and pods from templates, throughput in samples of one second. Three cases:
+beside it, nodes and pods from templates, throughput in samples of one second. Two cases:
 `extended`  upstream's SchedulingWithExtendedResource: node i offers one `foo.com/bar-i`, pod i asks for it;
-`gpus`      nodes of eight GPUs; pods ask for 1, 1, 2, 4 or 8, in bursts of 16 equal ones;
-`full`      the same where nine of ten nodes are full before.
+`gpus`      nodes of eight GPUs; pods ask for 1, 1, 2, 4 or 8, in bursts of 16 equal ones.
 Encodings of the choice of a node: `stock`, no patch; the placement modes `require` (one node), `auto` (the best few,
 which is the default) and `prefer`; and those of node_encodings.py, which Fairgate does not write.
 Schedulers: `default`; `unbatched`, without the feature gate OpportunisticBatching; `batched`, without default topology
@@ -25,7 +24,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,18 +40,16 @@ from tests.control_plane.versions import ETCD, SCHEDULER_PERF
 
 GPUS_OF_POD = (1, 1, 2, 4, 8)
 PLENTY = 1_000_000
-FULL = "full"
 SCHEDULER_CODE = "k8s.io/kubernetes/pkg/scheduler"
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Nodes, pods that all fit, the resource names that the policy counts as one GPU each, and pods that run before."""
+    """Nodes, pods that all fit, and the resource names that the policy counts as one GPU each."""
 
     nodes: list[Json]
     pods: list[Json]
     resources: tuple[str, ...] = ()
-    running: Sequence[Json] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +121,7 @@ def gpus(nodes: int, pods: int) -> Case:
     return Case(made, [pod(name=f"pod-{i:05}", gpus=count) for i, count in enumerate(wanted)])
 
 
-def full(nodes: int, pods: int) -> Case:
-    """Return such a cluster where only every tenth node is free."""
-    free = gpus(nodes, pods)
-    taken = [each["metadata"]["name"] for number, each in enumerate(free.nodes) if number % 10]
-    return replace(free, running=[pod(f"on-{name}", namespace=FULL, gpus=8, node=name) for name in taken])
-
-
-CASES: Mapping[str, Callable[[int, int], Case]] = {"extended": extended, "gpus": gpus, "full": full}
+CASES: Mapping[str, Callable[[int, int], Case]] = {"extended": extended, "gpus": gpus}
 
 
 def patched(case: Case, mode: str | None, folder: Path) -> list[Json]:
@@ -146,7 +136,7 @@ def patched(case: Case, mode: str | None, folder: Path) -> list[Json]:
         "placement": {"mode": mode},
         "resources": {name: {"gpus": 1} for name in case.resources},
     }
-    webhook = InProcess(folder, policy, [*case.nodes, *case.running])
+    webhook = InProcess(folder, policy, case.nodes)
     return [_admitted(webhook, each, uid=f"uid-{i}") for i, each in enumerate(case.pods)]
 
 
@@ -187,14 +177,13 @@ def harness_case(case: Case, pods: Sequence[Json], scheduler: Scheduler, folder:
     template = f"{folder}/template.yaml"
     nodes = {"opcode": "createNodes", "nodeTemplatePath": template, **_written_out(case.nodes)}
     create = {"opcode": "createPods", "podTemplatePath": template}
-    before = [create | {"namespace": FULL, **_written_out(case.running)}] if case.running else []
     measured = {"namespace": "vision", "collectMetrics": True, "signatureBatchSize": scheduler.equal}
     return {
         "name": "Fairgate",
         "featureGates": {**scheduler.gates},
         "metricsCollectorConfig": {"metrics": {CHOICE: None}},
         **({"schedulerConfigPath": f"{folder}/scheduler.yaml"} if scheduler.config else {}),
-        "workloadTemplate": [nodes, *before, create | measured | _written_out(pods)],
+        "workloadTemplate": [nodes, create | measured | _written_out(pods)],
         "workloads": [{"name": "measured", "params": {}}],
     }
 
