@@ -20,8 +20,12 @@ from webhook.http.connections import Connections
 LINGERING_SECONDS: Final = 1.0
 """How long to keep reading a rejected body, so that its sender receives the response."""
 
-LARGE_BLOCK_BYTES: Final = 128 * 1024
-"""Blocks of memory from this size on go back to the system when they are freed."""
+LARGE_BLOCK_BYTES: Final = 512 * 1024
+"""Blocks of memory from this size on go back to the system when they are freed.
+
+uvloop reads from TLS into blocks of 256 KiB: with a mapping of its own for each, three system calls a read took 7 % of
+a server's processor time.
+"""
 
 _MMAP_THRESHOLD: Final = -3
 """`M_MMAP_THRESHOLD` of mallopt(3)."""

@@ -298,3 +298,14 @@ def test_the_user_who_applies_it_counts_for_limits_per_user(run):
 def test_an_object_without_pods_has_nothing_to_explain(run):
     result = run("-", input="apiVersion: v1\nkind: Service\nmetadata: {name: s}")
     assert (result.exit_code, len(result.stdout.splitlines())) == (0, 1)
+
+
+def test_an_autoscaler_of_a_world_file_says_how_many_replicas_may_go(run, tmp_path):
+    labels = {"fairgate.dev/team": "vision", "fairgate.dev/tier": "preemptible"}
+    pods = b.replicas("web", 3, node="gpu-1", labels=labels)
+    sample_world.write(tmp_path, [b.node("gpu-1", gpus=8), *pods, b.autoscaler("web", minimum=2)])
+    words = ("pod/web-5d8f-0", "-n", "vision")
+    assert "3 pods of its workload are ready and 2 are to stay: 1 may go before others" in " ".join(
+        run(*words).stdout.split()
+    )
+    assert json.loads(run(*words, "-o", "json").stdout)[0]["replicas"]["spare"] == 1

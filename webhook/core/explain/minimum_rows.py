@@ -38,8 +38,13 @@ def minimums_text(world: World) -> str:
 
     It names teams alone: who reads it may not know the names of workloads.
     """
-    teams, below = Counter(row.team for row in _rows(world)), workloads_below(world)
-    useless = Counter(row.team for row in _rows(world) if not row.replicas.has_surplus)
+    teams, below, useless = Counter[TeamName](), Counter[TeamName](), Counter[TeamName]()
+    for _, team, replicas in _rows(world):
+        teams[team] += 1
+        if replicas.is_below:
+            below[team] += 1
+        if not replicas.has_surplus:
+            useless[team] += 1
     parts = [f"{teams.total()} with a minimum"]
     if below:
         parts.append(f"{below.total()} below it ({_teams(below)})")

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.writes.registration_sync import SyncResult, sync_registration, why_unreachable
 from webhook.core.model.names import UNASSIGNED
+from webhook.core.model.policy import Policy
 from webhook.core.model.text import plural
 from webhook.kube.registration.installation import unreviewed_namespaces
 from webhook.kube.registration.registration_sync import objects_from_policy
@@ -38,6 +39,7 @@ class RegistrationLoop:
 
     def __init__(self, context: LeaderContext, *, why_not_serving: Callable[[], str | None]) -> None:
         self.problem: str | None = None
+        self._made: tuple[Policy, tuple[str, ...], list[dict[str, Any]]] | None = None
         self._is_open = False
         self._is_reached = False
         self._excluding: tuple[str, ...] = ()
@@ -84,7 +86,7 @@ class RegistrationLoop:
 
     async def _sync(self) -> tuple[SyncResult, str]:
         """Sync what is possible now; return the result, and why a webhook still fails open, if any does."""
-        wanted = objects_from_policy(self._world.policy, excluding=self._excluding)
+        wanted = self._wanted()
         why_not = self._why_not_serving()
         if why_not is not None:
             cause = f"this server is not ready: {why_not}"
@@ -98,6 +100,13 @@ class RegistrationLoop:
             closed = await self._write(wanted, is_served=True)
             done = closed._replace(changed=done.changed | closed.changed)
         return done, "there is no caBundle yet"
+
+    def _wanted(self) -> list[dict[str, Any]]:
+        """Return the objects as they are to be; they are made again only for another policy, or other exclusions."""
+        policy, excluding = self._world.policy, self._excluding
+        if self._made is None or self._made[0] is not policy or self._made[1] != excluding:
+            self._made = policy, excluding, objects_from_policy(policy, excluding=excluding)
+        return self._made[2]
 
     async def _write(self, wanted: list[dict[str, Any]], *, is_served: bool) -> SyncResult:
         now = asyncio.get_running_loop().time()

@@ -1,0 +1,1 @@
+"""The load, the knowledge and the rule that loans.py compares."""
