@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.kueue_fixture import CONFIGS, blocked, policy_of, teams_of
+from benchmarks.kueue_fixture import CONFIGS, blocked, policy_of, teams_of, waits_of
 from webhook.core.model.amount import format_gpus
 from webhook.policy.load import parse
 
@@ -34,3 +34,8 @@ def test_a_team_has_the_quota_of_its_queue_and_its_department_that_of_the_cohort
 def test_turns_of_the_event_loop_are_listed_by_what_ran():
     assert blocked(METRICS) == "ledger 2 times, 0.1 s; stall 1 times, 0.5 s"
     assert blocked("") == "never"
+
+
+def test_a_pod_waits_from_its_creation_until_it_runs():
+    pod = {"metadata": {"creationTimestamp": "2026-01-01T00:00:05Z"}, "status": {"startTime": "2026-01-01T00:01:00Z"}}
+    assert waits_of([pod | {"spec": {"priorityClassName": "large"}}]) == {"large": [55]}
