@@ -188,10 +188,8 @@ def measure(cluster: ControlPlane, fairgate: FairgateServer, config: Config, *, 
     waits = waits_of(all_pods(cluster))
     lines = ["| | Kueue, as published | Fairgate |", "| --- | --- | --- |"]
     lines.append(f"| pods per second | {rate} | {config.pods / lasted:.1f} |")
-    for kind in config.classes:
-        lines.append(
-            f"| {kind.name}, mean wait | {published[kind.name]} s | {statistics.mean(waits[kind.name]):.1f} s |"
-        )
+    means = {kind.name: statistics.mean(waits[kind.name]) for kind in config.classes}
+    lines += [f"| {name}, mean wait | {published[name]} s | {mean:.1f} s |" for name, mean in means.items()]
     lines += ["", f"{config.pods} pods in {lasted:.0f} s, created in {created - began:.0f} s; CPU in ms a pod: {used}."]
     return [*lines, f"Event loop over 50 ms: {blocked(fairgate.get('/metrics'))}."]
 
