@@ -83,7 +83,7 @@ def test_a_force_deleted_pod_is_charged_while_its_node_may_run_it(fairgate, atta
         what="written, for other replicas",
     )
     assert {entry["lingers"] for entry in entries} == {11}
-    wait_for(attacker.cluster, lambda: attacker.create(sized("r", 1)).returncode == 0, what="room again", timeout=40)
+    wait_for(attacker.cluster, lambda: attacker.create(sized("r", 1)).returncode == 0, what="room again")
 
 
 def test_a_pod_that_kubelet_ended_leaves_no_charge(fairgate, attacker):

@@ -26,7 +26,7 @@ def test_no_minimum_keeps_borrowed_gpus_from_their_owner_nor_changes_on_a_pod(cl
             done = attacker.create(each)
             assert done.returncode == 0, done.stderr
         full = {**{f"one{number}": 1 for number in range(4)}, "huge": 2, "negative": 1, "scaled": 2}
-        wait_for(cluster, lambda: full.items() <= ready(cluster, mine).items(), what="all run", timeout=60)
+        wait_for(cluster, lambda: full.items() <= ready(cluster, mine).items(), what="all run")
         held = sum(ready(cluster, mine).values())
         fill(cluster, mine, 10 - held, prefix="rest", labels=BORROW)
         pod = next(each for each in list_pods(cluster, mine) if each["metadata"]["labels"].get("app") == "huge")

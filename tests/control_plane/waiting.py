@@ -20,7 +20,7 @@ def wait_for(
     predicate: Callable[[], T],
     *,
     what: str,
-    timeout: float = 60,
+    timeout: float = 120,
     poll: float = POLL_SECONDS,
     describe: Callable[[], str] = str,
 ) -> T:

@@ -25,7 +25,7 @@ def wait_for(
     predicate: Callable[[], T],
     *,
     what: str,
-    timeout: float = 60,
+    timeout: float = 120,
     poll: float = waiting.POLL_SECONDS,
 ) -> T:
     """As `waiting.wait_for`; a failure shows every pod, its node and why it is not scheduled, and dead components."""
@@ -112,7 +112,7 @@ def wait_second_after(cluster: ControlPlane, at: str) -> None:
     wait_for(cluster, lambda: f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}" > at, what="a later second")
 
 
-def wait_bound(control_plane: ControlPlane, namespace: str, name: str, *, timeout: float = 60) -> str:
+def wait_bound(control_plane: ControlPlane, namespace: str, name: str, *, timeout: float = 120) -> str:
     """Wait until the scheduler bound the pod and return the node's name."""
     return wait_for(
         control_plane,
@@ -135,7 +135,7 @@ def wait_phase(
     return wait_for(control_plane, in_phase, what=f"pod {namespace}/{name} {phase}", timeout=timeout)
 
 
-def wait_unschedulable(control_plane: ControlPlane, namespace: str, name: str, *, timeout: float = 60) -> str:
+def wait_unschedulable(control_plane: ControlPlane, namespace: str, name: str, *, timeout: float = 120) -> str:
     """Wait until the scheduler reports that it cannot place the pod, and return its message."""
     return wait_for(
         control_plane,

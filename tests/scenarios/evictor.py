@@ -31,7 +31,7 @@ class Evictor:
         """Start it and wait until it leads."""
         terms = len(self.said("leading"))
         self.cluster.processes.start(self.name, self.command, cwd=ROOT)
-        wait_for(self.cluster, lambda: len(self.said("leading")) > terms, what="it leads", timeout=40)
+        wait_for(self.cluster, lambda: len(self.said("leading")) > terms, what="it leads")
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Stop it, on request with SIGKILL."""
@@ -60,7 +60,7 @@ def node_of(cluster: ControlPlane, namespace: str, name: str) -> str | None:
     return get_pod(cluster, namespace, name)["spec"].get("nodeName")
 
 
-def wait_bound(cluster: ControlPlane, namespace: str, *names: str, timeout: float = 60) -> float:
+def wait_bound(cluster: ControlPlane, namespace: str, *names: str, timeout: float = 120) -> float:
     """Wait until pods are on nodes; returns the seconds until then."""
     began = time.monotonic()
     for name in names:

@@ -109,7 +109,7 @@ def assert_survives_an_eviction(
     def is_replaced() -> bool:
         return all(pod["metadata"]["uid"] != uid for pod in all_running())
 
-    wait_for(cluster, is_replaced, what=f"{workload.kind} {workload.name} has another pod for {name}", timeout=60)
+    wait_for(cluster, is_replaced, what=f"{workload.kind} {workload.name} has another pod for {name}")
     group = workload.api_version.partition("/")[0]
     found = cluster.kubectl.json("get", f"{workload.kind}.{group}", workload.name, "-n", fairgate.team_a)
     failed = [each for each in found.get("status", {}).get("conditions", ()) if each["type"] == "Failed"]

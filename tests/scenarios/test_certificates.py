@@ -90,12 +90,12 @@ def test_a_ca_bundle_that_is_deleted_comes_back_and_a_foreign_ca_in_it_stays(clu
         foreign = cluster.authority.pem.decode()
         cluster.kubectl("delete", "validatingwebhookconfiguration", "fairgate")
         cluster.kubectl("apply", "-f", "-", stdin=running.manifests())
-        wait_for(cluster, lambda: running.trusted() == ours, what="the caBundle filled in again", timeout=60)
+        wait_for(cluster, lambda: running.trusted() == ours, what="the caBundle filled in again")
         webhooks = cluster.api.get(path)["webhooks"]
         for webhook in webhooks:
             webhook["clientConfig"]["caBundle"] = base64.b64encode(foreign.encode()).decode()
         cluster.api.patch(path, {"webhooks": webhooks})
-        wait_for(cluster, lambda: ours in running.trusted(), what="Fairgate's CA added", timeout=60)
+        wait_for(cluster, lambda: ours in running.trusted(), what="Fairgate's CA added")
         assert foreign in running.trusted()
 
 

@@ -101,7 +101,7 @@ def test_with_the_limit_and_the_node_full_one_eviction_serves_a_pod_inside_its_s
             text = get_pod(cluster, spaces["nlp"], "own")["metadata"]["annotations"][WAITING]
             assert "holds 10 of 10, 6 of them borrowed" in text
             assert f"it is inside team {spaces['nlp']}'s guaranteed share, so 1 GPU can be taken back" in text
-            wait_bound(cluster, spaces["nlp"], "own", timeout=60)
+            wait_bound(cluster, spaces["nlp"], "own")
         assert let_in == []
         (victim,) = evicted(cluster, spaces["vision"], near)
         assert len(running.said("evicted")) == 1
@@ -124,7 +124,7 @@ async def test_a_team_gets_its_whole_share_back_and_no_more(cluster):
         def take_back():
             for name in names:
                 ask(cluster, spaces["nlp"], name)
-            wait_bound(cluster, spaces["nlp"], *names, timeout=60)
+            wait_bound(cluster, spaces["nlp"], *names)
 
         async with observed(cluster, spaces) as observer:
             with returning(cluster, spaces["vision"]) as let_in:
@@ -152,7 +152,7 @@ async def test_a_gang_gets_room_for_all_of_its_pods_at_once_and_starts_whole(clu
 
         def take_back():
             cluster.api.create(f"/apis/batch/v1/namespaces/{spaces['nlp']}/jobs", train)
-            wait_for(cluster, lambda: len(started()) == 3, what="the gang runs", timeout=60)
+            wait_for(cluster, lambda: len(started()) == 3, what="the gang runs")
 
         async with observed(cluster, spaces) as observer:
             with returning(cluster, spaces["vision"]) as let_in:

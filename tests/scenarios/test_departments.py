@@ -42,7 +42,7 @@ def test_a_department_takes_its_share_back_from_the_other_one(cluster):
         names = [f"own-{number}" for number in range(5)]
         for name in names:
             ask(cluster, spaces["nlp"], name)
-        wait_bound(cluster, spaces["nlp"], *names, timeout=60)
+        wait_bound(cluster, spaces["nlp"], *names)
         assert len(evicted(cluster, spaces["search"], far)) == 5
         assert evicted(cluster, spaces["vision"], near) == []
         assert len(running.said("evicted")) == 5

@@ -88,9 +88,9 @@ def test_a_policy_edit_is_in_force_soon_and_a_broken_one_is_not(cluster):
                 return "limit 3" in str(refused)
             return False
 
-        wait_for(cluster, is_refused, what="the lower limit in force", timeout=30)
+        wait_for(cluster, is_refused, what="the lower limit in force")
         file.write_text("teams: [")
-        wait_for(cluster, lambda: "broken edit" in fairgate.get("/readyz"), what="the broken edit", timeout=30)
+        wait_for(cluster, lambda: "broken edit" in fairgate.get("/readyz"), what="the broken edit")
         assert is_refused(), "the last good policy stays"
 
         def events():

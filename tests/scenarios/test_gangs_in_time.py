@@ -57,7 +57,7 @@ def test_room_is_kept_for_pods_of_a_stateful_set_until_their_time_is_up(cluster)
         wait_for(cluster, lambda: fairgate.ledger("a")["status"]["reserved"] == "8", what="the ledger has it")
         create_pod(cluster, fairgate.team_a, pod("other", gpus=9, **SIZE))
         assert started(cluster, fairgate.team_a) == ["ranks-0"]
-        wait_for(cluster, lambda: fairgate.charged("a") == 13, what="the room is kept no longer", timeout=40)
+        wait_for(cluster, lambda: fairgate.charged("a") == 13, what="the room is kept no longer")
         wait_bound(cluster, fairgate.team_a, "other")
         said = wait_for(cluster, lambda: warnings(cluster, fairgate.team_a, "GangTimedOut"), what="the Event")
         assert said == ["2 pods of its gang did not come within 10s: their room is kept no longer"]
@@ -110,8 +110,8 @@ def test_a_leader_that_is_killed_while_it_releases_a_gang_of_200_leaves_no_part_
         fairgate.stop(signal.SIGKILL, replica=leader)
         assert in_line(cluster, fairgate.team_a), "it was killed too late: all are released"
         others = [number for number in range(3) if number != leader]
-        wait_for(cluster, lambda: in_line(cluster, fairgate.team_a) == 0, what="all are released", timeout=60)
-        wait_for(cluster, lambda: len(started(cluster, fairgate.team_a)) == count, what="all started", timeout=60)
+        wait_for(cluster, lambda: in_line(cluster, fairgate.team_a) == 0, what="all are released")
+        wait_for(cluster, lambda: len(started(cluster, fairgate.team_a)) == count, what="all started")
         for number in others:
             wait_for(
                 cluster, lambda n=number: fairgate.charged("a", replica=n) == count, what=f"replica {number} agrees"

@@ -59,7 +59,7 @@ def test_a_job_whose_borrowed_gpus_are_reclaimed_continues_on_its_guaranteed_one
         firm = {uid for uid, tier in before.items() if tier == "guaranteed"}
         assert len(firm) == 20
         ask(cluster, theirs, "b0", gpus=8)
-        wait_bound(cluster, theirs, "b0", timeout=60)
+        wait_bound(cluster, theirs, "b0")
         _wait_counted(cluster, mine, "sweep", left=32)
         assert firm <= running(cluster, mine).keys()
         assert conditions(cluster, mine, "sweep") == []
@@ -79,11 +79,11 @@ def test_a_job_that_counts_evictions_loses_no_more_pods_than_it_survives_while_o
         cluster.kubectl("patch", "job", "counting", "-n", mine, "-p", '{"spec": {"parallelism": 30}}')
         wait_for(cluster, lambda: len(running(cluster, mine)) == 40, what="the Job borrows node-2")
         ask(cluster, theirs, "b0", gpus=8)
-        wait_bound(cluster, theirs, "b0", timeout=60)
+        wait_bound(cluster, theirs, "b0")
         assert len(evicted(cluster, mine, others)) == 8
         assert len(running(cluster, mine, **{"job-name": "counting"})) == 30
         ask(cluster, theirs, "b1", gpus=8)
-        wait_bound(cluster, theirs, "b1", timeout=60)
+        wait_bound(cluster, theirs, "b1")
         assert [line.get("breaks_workloads") for line in evicting.said("plan")] == [False, True]
 
 
@@ -97,7 +97,7 @@ def test_deletions_that_override_a_budget_count_no_failure_of_the_job(cluster):
         wait_for(cluster, lambda: len(running(cluster, mine)) == 10, what="the Job runs")
         budget(cluster, mine, "keep", {"app": "kept"})
         ask(cluster, theirs, "b", gpus=8)
-        wait_bound(cluster, theirs, "b", timeout=60)
+        wait_bound(cluster, theirs, "b")
         assert [line["is_deleted"] for line in evicting.said("evicted")] == [True] * 8
         _wait_counted(cluster, mine, "kept", left=2)
         assert (status(cluster, mine, "kept").get("failed", 0), conditions(cluster, mine, "kept")) == (0, [])

@@ -54,7 +54,7 @@ def test_three_services_lose_a_replica_each_and_none_goes_below_its_minimum(clus
         by_autoscaler = [service(SERVICES[2], replicas=3), autoscaler(SERVICES[2], least=1, most=5)]
         cluster.kubectl.apply([*by_annotation, *by_autoscaler], "-n", mine)
         full = dict.fromkeys(SERVICES, 3)
-        wait_for(cluster, lambda: ready(cluster, mine) == full, what="all replicas are ready", timeout=60)
+        wait_for(cluster, lambda: ready(cluster, mine) == full, what="all replicas are ready")
         ask(cluster, theirs, "b0", gpus=3)
         wait_bound(cluster, theirs, "b0")
         assert ready(cluster, mine) == dict.fromkeys(SERVICES, 2)
@@ -84,7 +84,7 @@ def test_a_minimum_takes_the_place_of_a_surplus_in_its_teams_share(cluster):
     with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate:
         mine = fairgate.team_a
         cluster.kubectl.apply([service("large", replicas=20, minimum=5, asks={})], "-n", mine)
-        wait_for(cluster, lambda: tiers(cluster, mine, "large") == {"guaranteed": 20}, what="it has all", timeout=60)
+        wait_for(cluster, lambda: tiers(cluster, mine, "large") == {"guaranteed": 20}, what="it has all")
         cluster.kubectl.apply([service("small", replicas=3, minimum=2, asks={})], "-n", mine)
         wait_for(
             cluster,

@@ -37,7 +37,7 @@ def test_borrowers_whose_volume_does_not_exist_keep_no_gpus_from_a_pod_in_line(c
             assert 'persistentvolumeclaim "missing" not found' in message
         assert fairgate.charged("a") == 20
         create_pod(cluster, fairgate.team_b, pod("owner", gpus=8, **SIZE))
-        wait_bound(cluster, fairgate.team_b, "owner", timeout=60)
+        wait_bound(cluster, fairgate.team_b, "owner")
         assert get_pod(cluster, fairgate.team_b, "owner")["metadata"]["labels"][TIER] == "guaranteed"
         assert fairgate.charged("a") == 20, "they may be bound at any moment"
 
@@ -52,7 +52,7 @@ def test_borrowers_that_never_are_bound_make_room_under_a_limit(cluster):
         for number in range(2):
             wait_unschedulable(cluster, nlp, f"never-{number}")
         create_pod(cluster, vision, pod("owner", gpus=4, **SIZE))
-        wait_bound(cluster, vision, "owner", timeout=60)
+        wait_bound(cluster, vision, "owner")
         assert len(alive(cluster, nlp)) == 1, "no more than was needed"
         reasons = {each["reason"] for each in cluster.api.list(f"/api/v1/namespaces/{nlp}/events")}
         assert {"EvictionPlanned", "Reclaimed"} <= reasons, "with the notice that others get"
@@ -124,7 +124,7 @@ def test_a_deleted_pod_counts_until_its_node_reports_its_end_or_is_lost(cluster)
             wait_for(cluster, lambda: fairgate.charged("a") == 8, what="its node is back")
         finally:
             cluster.resume("kwok")
-        wait_for(cluster, lambda: not list_pods(cluster, fairgate.team_a), what="its end is reported", timeout=60)
+        wait_for(cluster, lambda: not list_pods(cluster, fairgate.team_a), what="its end is reported")
         wait_for(cluster, lambda: fairgate.charged("a") == 0, what="it has ended")
 
 

@@ -61,7 +61,7 @@ def test_evictions_and_refusals_arrive_once(cluster, tmp_path):
             ask(cluster, theirs, "b1", gpus=10)
             wait_bound(cluster, theirs, "b1")
             refuse(cluster, theirs, 8)
-            wait_for(cluster, lambda: on_call.of("refusals"), what="a message of the refusals", timeout=60)
+            wait_for(cluster, lambda: on_call.of("refusals"), what="a message of the refusals")
             wait_for(cluster, lambda: on_call.of("limits"), what="a message of the limit", timeout=90)
             [lost] = channel.messages
             assert (lost["subject"], lost["count"], lost["cluster"]) == ({"kind": "evictions", "name": "a"}, 10, "east")

@@ -88,7 +88,7 @@ def test_reclaim_is_explained_in_advance_and_owners_of_victims_get_events(cluste
         assert before.returncode == 1
         assert "10 GPUs can be taken back from a on" in before.stdout
         with evictor(fairgate):
-            wait_bound(cluster, theirs, "b0", timeout=60)
+            wait_bound(cluster, theirs, "b0")
             [event] = wait_for(
                 cluster, lambda: events_of(cluster, mine, "Deployment", "Reclaimed"), what="an Event on the owner"
             )

@@ -239,7 +239,7 @@ def test_a_leader_that_is_killed_while_it_releases_200_pods_leaves_none_uncharge
         fairgate.stop(signal.SIGKILL, replica=leader)
         assert in_line(cluster, fairgate.team_a), "it was killed too late: all are released"
         others = [number for number in range(3) if number != leader]
-        wait_for(cluster, lambda: in_line(cluster, fairgate.team_a) == 0, what="all are released", timeout=60)
+        wait_for(cluster, lambda: in_line(cluster, fairgate.team_a) == 0, what="all are released")
         for number in range(200):
             wait_bound(cluster, fairgate.team_a, f"p-{number}")
         for number in others:

@@ -31,7 +31,7 @@ def test_a_pod_in_line_keeps_its_gate_until_its_room_is_taken_back(cluster):
         tried = cluster.api.list(f"/api/v1/namespaces/{fairgate.team_b}/events")
         assert not [event for event in tried if event["reason"] == "FailedScheduling"], "it does not know them yet"
         for name in names:
-            wait_bound(cluster, fairgate.team_b, name, timeout=60)
+            wait_bound(cluster, fairgate.team_b, name)
         wait_for(cluster, lambda: not held_nodes(cluster), what="no node keeps room any more")
         assert len(running.said("evicted")) == 12
         for name in names:
@@ -63,12 +63,12 @@ def test_a_borrower_that_is_created_again_at_once_gets_no_room_that_was_made_for
         cluster.api.create(
             f"/apis/batch/v1/namespaces/{fairgate.team_a}/jobs", job("borrows", pods=8, gpus=1, **tolerant, **SIZE)
         )
-        wait_for(cluster, lambda: len(bound(cluster, fairgate.team_a)) == 8, what="all GPUs are borrowed", timeout=60)
+        wait_for(cluster, lambda: len(bound(cluster, fairgate.team_a)) == 8, what="all GPUs are borrowed")
         for number in range(3):
             create_pod(cluster, fairgate.team_b, pod(f"asks-{number}", gpus=2, **SIZE))
         for number in range(3):
-            wait_bound(cluster, fairgate.team_b, f"asks-{number}", timeout=60)
-        wait_for(cluster, lambda: len(bound(cluster, fairgate.team_a)) == 2, what="two are left", timeout=60)
+            wait_bound(cluster, fairgate.team_b, f"asks-{number}")
+        wait_for(cluster, lambda: len(bound(cluster, fairgate.team_a)) == 2, what="two are left")
 
 
 def bound(cluster, namespace):

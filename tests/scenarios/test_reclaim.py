@@ -33,7 +33,7 @@ def test_the_third_scenario_a_share_is_reclaimed_exactly(cluster):
         }
         assert len(borrowed) == 20
         ask(cluster, theirs, "b0", gpus=8)
-        wait_bound(cluster, theirs, "b0", timeout=60)
+        wait_bound(cluster, theirs, "b0")
         gone = evicted(cluster, mine, names)
         assert len(gone) == 8
         assert set(gone) <= borrowed
@@ -98,7 +98,7 @@ def test_no_pod_is_evicted_on_a_node_whose_anti_affinity_excludes_the_waiting_po
         time.sleep(1.1)  # start times are in whole seconds
         names += fill(cluster, mine, 9, prefix="young", **borrowing[1])
         ask(cluster, theirs, "w1", **serving)
-        wait_bound(cluster, theirs, "w1", timeout=60)
+        wait_bound(cluster, theirs, "w1")
         ask(cluster, theirs, "w2", **serving)
         wait_for(cluster, lambda: running.said("no plan"), what="a log line for w2")
         assert [line["cause"] for line in running.said("no plan")] == ["TopologyUnmet"]
@@ -119,7 +119,7 @@ def test_the_room_is_not_taken_by_the_replacement_of_a_victim(cluster):
         cluster.api.create(f"/apis/apps/v1/namespaces/{mine}/replicasets", body)
         wait_for(cluster, lambda: sum(_runs(each) for each in list_pods(cluster, mine)) == 11, what="all GPUs borrowed")
         ask(cluster, fairgate.team_b, "b", gpus=4)
-        wait_bound(cluster, fairgate.team_b, "b", timeout=60)
+        wait_bound(cluster, fairgate.team_b, "b")
         assert len(running.said("evicted")) == 4
         wait_for(cluster, lambda: len(_unbound(cluster, mine)) == 4, what="the replacements wait")
 

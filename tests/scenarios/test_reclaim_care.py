@@ -40,7 +40,7 @@ def test_a_disruption_budget_that_allows_none_is_respected_until_it_goes(cluster
         )
         assert not running.said("evicted")
         cluster.api.delete(f"/apis/policy/v1/namespaces/{fairgate.team_a}/poddisruptionbudgets/keep")
-        wait_bound(cluster, fairgate.team_b, "b", timeout=60)
+        wait_bound(cluster, fairgate.team_b, "b")
         assert len(running.said("evicted")) == 1
 
 
@@ -52,7 +52,7 @@ def test_pods_under_two_budgets_are_not_chosen(cluster):
         kept = fill(cluster, fairgate.team_a, 5, labels={**BORROW, "app": "kept"})
         free = fill(cluster, fairgate.team_a, 5, prefix="free", labels=BORROW)
         ask(cluster, fairgate.team_b, "b", gpus=5)
-        wait_bound(cluster, fairgate.team_b, "b", timeout=60)
+        wait_bound(cluster, fairgate.team_b, "b")
         assert evicted(cluster, fairgate.team_a, kept) == []
         assert evicted(cluster, fairgate.team_a, free) == free
         assert not running.said("eviction refused")
@@ -76,7 +76,7 @@ def test_victims_get_a_notice_before_their_eviction(cluster):
                 what="and gets an Event",
             )
             assert len(alive(cluster, fairgate.team_a)) == 10
-            wait_bound(cluster, fairgate.team_b, "b", timeout=60)
+            wait_bound(cluster, fairgate.team_b, "b")
             assert len(alive(cluster, fairgate.team_a)) == 9
 
 
@@ -91,7 +91,7 @@ def test_a_notice_is_withdrawn_when_no_pod_waits_any_more(cluster):
             wait_for(cluster, lambda: not _noticed(cluster, fairgate.team_a), what="it may stay after all")
             wait_for(cluster, lambda: not held_nodes(cluster), what="the hold is taken off")
             ask(cluster, fairgate.team_b, "next")
-            wait_bound(cluster, fairgate.team_b, "next", timeout=60)
+            wait_bound(cluster, fairgate.team_b, "next")
             assert len(running.said("evicted")) == 1
             assert len(alive(cluster, fairgate.team_a)) == 9
 
@@ -122,7 +122,7 @@ def test_a_leader_killed_while_it_evicts_leaves_no_second_victim(cluster):
         gang = fill(cluster, fairgate.team_a, 40, labels={**BORROW, RAY: "train"}, owners=[owner])
         with evictor(fairgate) as first:
             ask(cluster, fairgate.team_b, "b", gpus=2)
-            wait_for(cluster, lambda: first.said("evicted"), what="the first eviction of the gang", timeout=60)
+            wait_for(cluster, lambda: first.said("evicted"), what="the first eviction of the gang")
             first.stop(signal.SIGKILL)
         ask(cluster, fairgate.team_a, "bystander", labels=BORROW)
         with evictor(fairgate) as second:
@@ -143,11 +143,11 @@ def test_a_gang_of_the_training_operator_is_evicted_whole(cluster):
         gang = sorted(_running(cluster, mine))
         singles = fill(cluster, mine, 8, prefix="single", labels=BORROW)
         ask(cluster, fairgate.team_b, "b2", gpus=2)
-        wait_bound(cluster, fairgate.team_b, "b2", timeout=60)
+        wait_bound(cluster, fairgate.team_b, "b2")
         assert len(evicted(cluster, mine, singles)) == 2
         assert evicted(cluster, mine, gang) == []
         ask(cluster, fairgate.team_b, "b8", gpus=8)
-        wait_bound(cluster, fairgate.team_b, "b8", timeout=60)
+        wait_bound(cluster, fairgate.team_b, "b8")
         assert len({line["name"] for line in running.said("evicted")} & set(gang)) in (0, 4)
         assert node_of(cluster, fairgate.team_b, "b8")
 

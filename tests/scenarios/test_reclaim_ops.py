@@ -39,7 +39,7 @@ def test_the_rights_in_the_docs_are_enough(start_control_plane):
         fill(cluster, fairgate.team_a, 10, labels=BORROW)
         with evictor(fairgate, *options) as running:
             ask(cluster, fairgate.team_b, "b")
-            wait_bound(cluster, fairgate.team_b, "b", timeout=60)
+            wait_bound(cluster, fairgate.team_b, "b")
             described = lambda: cluster.kubectl("describe", "pod", "b", "-n", fairgate.team_b)  # noqa: E731
             wait_for(cluster, lambda: "Reclaiming" in described(), what="the Event")
             assert "forbidden" not in cluster.processes.log(running.name, lines=1000)

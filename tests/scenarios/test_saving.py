@@ -107,7 +107,7 @@ def test_a_loop_saves_at_the_notice_states_it_and_goes_on_and_usage_shows_what_t
                 what="a checkpoint",
             )
             assert lines(container, "saves") == ["1"]
-            wait_bound(cluster, fairgate.team_b, "b", timeout=60)
+            wait_bound(cluster, fairgate.team_b, "b")
             process.send_signal(signal.SIGTERM)  # kubelet's, at the eviction
             assert process.wait(60) == 128 + signal.SIGTERM
         assert lines(container, "saves") == ["1", "2"]

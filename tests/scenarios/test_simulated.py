@@ -89,7 +89,7 @@ class Comparison:
                 assert self.fairgate.charged(team) == units / ONE_GPU, team
             return not held_nodes(self.cluster)
 
-        wait_for(self.cluster, is_same, what=what, timeout=30)
+        wait_for(self.cluster, is_same, what=what)
 
     def end(self, planned, *, at):
         planned.is_over = True

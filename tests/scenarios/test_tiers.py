@@ -41,7 +41,7 @@ def leader(fairgate):
 
 
 def wait_for_leader(fairgate):
-    wait_for(fairgate.cluster, lambda: leader(fairgate) is not None, what="one replica leads", timeout=40)
+    wait_for(fairgate.cluster, lambda: leader(fairgate) is not None, what="one replica leads")
     return leader(fairgate)
 
 
@@ -100,7 +100,7 @@ def test_a_paused_leader_is_replaced_and_repeats_nothing_when_it_resumes(start_c
         first = wait_for_leader(fairgate)
         fairgate.pause(first)
         cluster.kubectl("delete", "pod", "k", "-n", mine, "--wait=true")
-        wait_for(cluster, lambda: tier(cluster, mine, "p") == "guaranteed", what="the other promotes", timeout=60)
+        wait_for(cluster, lambda: tier(cluster, mine, "p") == "guaranteed", what="the other promotes")
         fairgate.resume(first)
         wait_for(cluster, lambda: leader(fairgate) == 1 - first, what="the paused leader has lost its Lease")
         create_pod(cluster, mine, pod("next", gpus=8, **SIZE))

@@ -25,7 +25,7 @@ def test_a_borrower_with_a_finalizer_counts_nothing_once_its_containers_ended(cl
         cluster.api.patch(path, {"metadata": {"finalizers": ["example.org/never"]}})
         try:
             ask(cluster, fairgate.team_b, "b", gpus=4)
-            wait_bound(cluster, fairgate.team_b, "b", timeout=60)
+            wait_bound(cluster, fairgate.team_b, "b")
             assert cluster.api.exists(path), "nothing removes its finalizer"
             assert len(running.said("plan")) == 1
             wait_for(cluster, lambda: fairgate.charged("a") == 0, what="its charge ends")
@@ -45,7 +45,7 @@ def test_the_room_of_a_namespace_that_is_deleted_is_awaited_and_nothing_else_is_
             cluster, lambda: "deletionTimestamp" in get_pod(cluster, mine, "a00")["metadata"], what="it is deleted"
         )
         ask(cluster, theirs, "b", gpus=4)
-        wait_bound(cluster, theirs, "b", timeout=60)
+        wait_bound(cluster, theirs, "b")
         assert evicted(cluster, theirs, kept) == []
         assert not running.said("evicted")
 
@@ -59,7 +59,7 @@ def test_a_borrower_in_phase_unknown_is_a_victim_like_others(cluster):
         cluster.api.patch(f"{path}/status", {"status": {"phase": "Unknown"}}, content_type=STRATEGIC_PATCH)
         assert fairgate.charged("a") == 4
         ask(cluster, fairgate.team_b, "b", gpus=4)
-        wait_bound(cluster, fairgate.team_b, "b", timeout=60)
+        wait_bound(cluster, fairgate.team_b, "b")
 
 
 def test_a_victim_that_is_deleted_by_force_during_its_notice_costs_no_second_one(cluster):
@@ -72,7 +72,7 @@ def test_a_victim_that_is_deleted_by_force_during_its_notice_costs_no_second_one
             (victim,) = plan["victims"]
             name = victim.rpartition("/")[2]
             cluster.api.delete(path_of(fairgate.team_a, name), {"gracePeriodSeconds": 0})
-            wait_bound(cluster, fairgate.team_b, "b", timeout=60)
+            wait_bound(cluster, fairgate.team_b, "b")
             assert not running.said("evicted"), "its room is free before its notice is over"
             assert evicted(cluster, fairgate.team_a, names) == [name]
             assert len(running.said("plan")) == 1
