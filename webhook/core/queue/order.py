@@ -72,7 +72,7 @@ class Order:
         self._standings = standings
         self._known: dict[TeamName, _KnownTeam] = {}
         self._below: dict[str, set[TeamName]] = {}
-        self._firsts: list[Turn] | None = None
+        self._firsts: list[Turn] = []  # of all known teams, in order
 
     def walk(self, skipped: Skipped) -> Iterator[Turn]:
         """Yield the first entry of every row in the order in which they are to start."""
@@ -90,7 +90,7 @@ class Order:
 
     def note_start(self, team: TeamName) -> None:
         """Note that an entry of a team starts: the caller charges and removes it, or only removes it."""
-        if self._firsts is None or (known := self._known.get(team)) is None:
+        if (known := self._known.get(team)) is None:
             return
         for name in {team}.union(*(self._below[name] for name in known.departments)):
             other = self._known.get(name)
@@ -103,12 +103,8 @@ class Order:
     def _first_turns(self) -> list[Turn]:
         """Return the first turn of each class of each team, in order; the list is the caller's."""
         fresh = [team for team in self._queue.teams() if team.team not in self._known]
-        found = [turn for team in fresh for turn in self._look(team).firsts]
-        if self._firsts is None or len(found) > len(self._firsts):
-            self._firsts = sorted([*(self._firsts or ()), *found])
-        else:
-            for turn in found:
-                insort(self._firsts, turn)
+        for turn in (turn for team in fresh for turn in self._look(team).firsts):
+            insort(self._firsts, turn)
         return self._firsts.copy()
 
     def _look(self, team: TeamQueue) -> _KnownTeam:

@@ -108,11 +108,11 @@ class WaitingEntries:
             self._changed = dict.fromkeys(pod.uid for pod in world.waiting.all())
         back = [uid for uid in self._starting if not self.is_starting(uid)]
         self._starting.difference_update(back)
-        waiting = self._changed | dict.fromkeys(back)
-        changed = dict.fromkeys(islice(waiting, most))
+        self._changed |= dict.fromkeys(back)
+        changed = [*islice(self._changed, most)]
         for uid in changed:
+            del self._changed[uid]
             self._sync_one(uid, now=now)
-        self._changed = dict.fromkeys(islice(waiting, len(changed), None))
         for gang, entries in self.gangs.changed(now=now):
             self._set_gang(gang, entries)
         return changed
