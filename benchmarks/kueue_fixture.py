@@ -38,7 +38,7 @@ from benchmarks.side_by_side.loads import Order, Team
 from tests.chaos.client import ask, session
 from tests.control_plane import build
 from tests.control_plane.cluster import ControlPlane
-from tests.control_plane.commands import API_SERVER, SCHEDULER
+from tests.control_plane.commands import API_SERVER, CONTROLLER_MANAGER, SCHEDULER
 from tests.control_plane.versions import CONTROL_PLANE
 from tests.control_plane.workbench import make_namespace, make_nodes, wait_for
 from tests.scenarios import serving
@@ -47,6 +47,8 @@ from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
 GUARANTEED, LIMIT = 20, 120
 NODE_GPUS = 20
 CONNECTIONS = 100
+KEEP_ENDED = ("--terminated-pod-gc-threshold=0",)
+"""Else it deletes pods that ended, beyond 12,500, before their waits are read."""
 PODS = "/api/v1/pods"
 PROCESSES = {"Fairgate": lambda name: name.startswith("fairgate-"), "API server": API_SERVER.__eq__}
 PROCESSES |= {"scheduler": SCHEDULER.__eq__, "all": lambda _: True}
@@ -137,7 +139,7 @@ def policy_of(teams: Sequence[Team], config: Config) -> str:
 def prepared(config: Config) -> Iterator[tuple[ControlPlane, FairgateServer]]:
     """Yield a control plane with nodes, namespaces and priorities, and Fairgate on it."""
     teams = teams_of(config)
-    with ControlPlane() as cluster:
+    with ControlPlane(extra_args={CONTROLLER_MANAGER: KEEP_ENDED}) as cluster:
         make_nodes(cluster, len(teams) * GUARANTEED // NODE_GPUS, gpus=NODE_GPUS, timeout=900)
         for team in teams:
             make_namespace(cluster, team.name)
@@ -181,7 +183,7 @@ def measure(cluster: ControlPlane, fairgate: FairgateServer, config: Config, *, 
         asyncio.run(create(cluster, config))
         created = time.perf_counter()
         print(f"created after {created - began:.0f} s", file=sys.stderr, flush=True)
-        wait_for(cluster, is_done, what="all pods ended", timeout=seconds, poll=1)
+        wait_for(cluster, is_done, what="all pods ended", timeout=seconds, poll=2)
         lasted = time.perf_counter() - began
         used = ", ".join(f"{name} {each() * 1000 / config.pods:.2f}" for name, each in spent.items())
     rate, published = config.published

@@ -10,6 +10,7 @@ from tests.examples import examples
 from webhook.core.queue.order import Order, Skipped
 from webhook.core.queue.pod_queue import PodQueue
 from webhook.core.queue.queue_pass import QueuePass
+from webhook.core.queue.share_claims import ShareClaims
 from webhook.core.queue.standing import DepartmentStanding, Standing
 
 
@@ -117,17 +118,19 @@ def table_of(shares, used, borrowed):
 @examples(200)
 def test_after_starts_the_order_is_that_of_a_new_pass(drawn, shares, starts):
     used, borrowed = Counter(), Counter()
-    table, queue = table_of(shares, used, borrowed), PodQueue()
+    table, queue, claims = table_of(shares, used, borrowed), PodQueue(), ShareClaims()
     for number, (team, gpus, created, user, priority) in enumerate(drawn):
-        queue.add(entry(f"x{number}", team, gpus, created=created, user=user, priority=priority))
-    known = Order(queue, table)
+        added = entry(f"x{number}", team, gpus, created=created, user=user, priority=priority)
+        queue.add(added)
+        claims.note(added, is_claim=created == 0)
+    known = Order(queue, table, claims)
 
     def walked(order):
         return [(turn.rank, turn.age, turn.head.entry.key) for turn in order.walk(Skipped())]
 
     for place, is_borrowing in starts:
         turns = list(known.walk(Skipped()))
-        assert walked(known) == walked(Order(queue, table))
+        assert walked(known) == walked(Order(queue, table, claims))
         if not turns:
             break
         started = turns[place % len(turns)].head.entry
@@ -135,4 +138,4 @@ def test_after_starts_the_order_is_that_of_a_new_pass(drawn, shares, starts):
         (borrowed if is_borrowing else used)[started.team] += started.gpus
         table.standings = table_of(shares, used, borrowed).standings
         queue.remove(started.key)
-    assert walked(known) == walked(Order(queue, table))
+    assert walked(known) == walked(Order(queue, table, claims))

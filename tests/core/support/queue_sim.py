@@ -9,6 +9,7 @@ from webhook.core.queue.kept_nodes import KeepableNode, kept_nodes
 from webhook.core.queue.pod_queue import PodQueue
 from webhook.core.queue.queue_pass import NextEntry, QueuePass
 from webhook.core.queue.queued_pod import QueuedPod, QueueEntry, entry_of
+from webhook.core.queue.share_claims import ShareClaims
 from webhook.core.queue.standing import Standing
 from webhook.core.queue.verdict import Fits, NoRoom, OverLimit, Way
 
@@ -61,6 +62,7 @@ class Cluster:
     run_times: dict = field(default_factory=dict)
     running: list = field(default_factory=list)
     queue: PodQueue = field(default_factory=PodQueue)
+    claims: ShareClaims = field(default_factory=ShareClaims)
     now: int = 0
     log: list = field(default_factory=list)
     kept: frozenset = frozenset()
@@ -132,7 +134,7 @@ class Cluster:
 
     def release_all(self):
         """Release what may start now."""
-        judged = QueuePass(self.queue, self, self.rules, now=self.now)
+        judged = QueuePass(self.queue, self, self.rules, now=self.now, claims=self.claims)
         while (release := judged.next(self.judge)) is not None:
             self.queue.remove(release.entry.key)
             self.start(release)

@@ -5,16 +5,21 @@ were added nor the replica that asks makes a difference.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heapreplace
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from webhook.core.model.names import TeamName
 from webhook.core.queue.pod_queue import ROWS_PER_USER, Lane, LaneKey, LotNumber, PodQueue, RowHead, TeamQueue
 from webhook.core.queue.queued_pod import Age, Lot
-from webhook.core.queue.standing import NO_GUARANTEE, Rank, Standings, rank
+from webhook.core.queue.share_claims import ShareClaims
+from webhook.core.queue.standing import NO_GUARANTEE, Rank, Standing, Standings, rank
+
+CLAIMS: Final = 256
+"""Entries of a team among which one is looked for that its share accumulates for."""
 
 
 @dataclass(slots=True)
@@ -41,12 +46,16 @@ class Turn(NamedTuple):
 
 
 class _KnownTeam(NamedTuple):
-    """A team as the pass left it: its lanes in order, the class of each lot, and the first turn of each class."""
+    """A team as the pass left it: its lanes in order, the class of each lot, and the first turn of each class.
+
+    Where the share accumulates for an entry, `claim` has what is ahead of it in the order of the team, and its class.
+    """
 
     lanes: list[Lane]
     classes: Mapping[LotNumber, int]
     firsts: list[Turn]
     departments: frozenset[str]
+    claim: tuple[frozenset[Hashable], int] | None
 
     @property
     def is_in_own_share(self) -> bool:
@@ -58,7 +67,13 @@ class _KnownTeam(NamedTuple):
         heads = _heads(self.lanes, skipped)
         if not self.classes:
             return heads
-        return (head for head in heads if self.classes[head.lot] == rank_class)
+        if self.claim is None:
+            return (head for head in heads if self.classes[head.lot] == rank_class)
+        return (head for head in heads if self._behind_claim(head, *self.claim) == rank_class)
+
+    def _behind_claim(self, head: RowHead, ahead: frozenset[Hashable], claimed: int) -> int:
+        own = self.classes[head.lot]
+        return own if own or head.entry.key in ahead else claimed
 
 
 class Order:
@@ -67,9 +82,10 @@ class Order:
     A start changes where its own team stands, and those of its departments: the others are not looked at again.
     """
 
-    def __init__(self, queue: PodQueue, standings: Standings) -> None:
+    def __init__(self, queue: PodQueue, standings: Standings, claims: ShareClaims | None = None) -> None:
         self._queue = queue
         self._standings = standings
+        self._claims = claims or ShareClaims()
         self._known: dict[TeamName, _KnownTeam] = {}
         self._below: dict[str, set[TeamName]] = {}
         self._firsts: list[Turn] = []  # of all known teams, in order
@@ -114,7 +130,8 @@ class Order:
         if standing.has_guarantee_for(team.smallest):
             classes = {number: standing.rank_class(lot) for number, lot in _lots(team, lanes)}
         names = frozenset(level.name for level in standing.departments)
-        known = self._known[team.team] = _KnownTeam(lanes, classes, [], names)
+        claim = self._claim(lanes, classes, standing)
+        known = self._known[team.team] = _KnownTeam(lanes, classes, [], names, claim)
         for name in names:
             self._below.setdefault(name, set()).add(team.team)
         for rank_class in set(classes.values()) or {NO_GUARANTEE}:
@@ -122,6 +139,20 @@ class Order:
             if head is not None:
                 known.firsts.append(Turn(rank(standing, rank_class), head.entry.age, head, team))
         return known
+
+    def _claim(
+        self, lanes: Sequence[Lane], classes: Mapping[LotNumber, int], standing: Standing
+    ) -> tuple[frozenset[Hashable], int] | None:
+        """Return what is ahead of the first entry for which the team's share accumulates, and the class of that one."""
+        claimants = self._claims.of(standing.team)
+        if not claimants or 0 not in classes.values():
+            return None
+        ahead: set[Hashable] = set()
+        for head in islice(_heads(lanes, Skipped()), CLAIMS):
+            if head.entry.key in claimants and classes[head.lot] and standing.could_have_share_for(head.entry.lot):
+                return frozenset(ahead), classes[head.lot]
+            ahead.add(head.entry.key)
+        return None
 
     def _rest(self, turn: Turn, skipped: Skipped) -> Iterator[RowHead]:
         """Return the entries of a first turn's class that follow."""

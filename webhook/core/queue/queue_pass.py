@@ -15,6 +15,7 @@ from webhook.core.queue.hold_backs import HoldBacks
 from webhook.core.queue.order import Order, Skipped, Turn
 from webhook.core.queue.pod_queue import LaneKey, LotNumber, PodQueue, RowHead
 from webhook.core.queue.queued_pod import QueueEntry
+from webhook.core.queue.share_claims import ShareClaims
 from webhook.core.queue.standing import Standings
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced, Verdict, Way
 
@@ -49,8 +50,11 @@ class QueuePass:
         *,
         now: int,
         hold_backs: HoldBacks | None = None,
+        claims: ShareClaims | None = None,
     ) -> None:
-        self._order = Order(queue, standings)
+        self._claims = claims or ShareClaims()
+        self._claims.keep(queue)
+        self._order = Order(queue, standings, self._claims)
         self._rules = rules
         self._now = now
         self._hold_backs = hold_backs or HoldBacks()
@@ -70,8 +74,10 @@ class QueuePass:
         for turn in self._order.walk(walk.skipped):
             entry = turn.head.entry
             if not walk.closed.isdisjoint(entry.limits):
+                self._note_claim(turn, next(OverLimit(limit) for limit in entry.limits if limit in walk.closed))
                 continue
             way, verdict = self._judge(turn.head, walk, judge)
+            self._note_claim(turn, verdict)
             match verdict:
                 case Fits():
                     self._order.note_start(entry.team)
@@ -79,6 +85,7 @@ class QueuePass:
                 case OverLimit(limit):
                     self._wait_for_limit(limit, turn, walk)
                 case NoRoom() if self._is_passed_over(entry, way, verdict):
+                    self._claims.note(entry, is_claim=False)
                     walk.skipped.lots.add(turn.head.lot)
                 case NoRoom(keep, reach):
                     walk.wait_for_room(turn.head, keep=keep if way is Way.IN_TURN else _NOWHERE, reach=reach)
@@ -108,6 +115,18 @@ class QueuePass:
         if not entry.can_run_ahead:
             return Way.BACKFILL, beside
         return Way.BACKFILL, self._verdict(head, Way.BACKFILL, walk.kept, judge)
+
+    def _note_claim(self, turn: Turn, verdict: Verdict | None) -> None:
+        """Note whether an entry waits for long, and for no limit but those that count all of its team."""
+        entry = turn.head.entry
+        match verdict:
+            case None:
+                return
+            case OverLimit(limit):
+                is_claim = turn.team.is_covered_by(limit)
+            case _:
+                is_claim = isinstance(verdict, NoRoom)
+        self._claims.note(entry, is_claim=is_claim and self._is_strict_for(entry))
 
     def _is_passed_over(self, entry: QueueEntry, way: Way, verdict: NoRoom) -> bool:
         """Whether an entry that waits for room has held those behind it back for too long."""

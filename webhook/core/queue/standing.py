@@ -59,6 +59,11 @@ class Standing(NamedTuple):
         share = self.models.get(lot.model) if lot.model is not None else None
         return share is None or share.used + lot.gpus <= share.guaranteed
 
+    def could_have_share_for(self, lot: Lot) -> bool:
+        """Whether an entry would fit inside the guaranteed share if none of it were used."""
+        models = {model: share._replace(used=0) for model, share in self.models.items()}
+        return self._replace(used=0, models=models).has_share_for(lot)
+
     def has_guarantee_for(self, gpus: Units) -> bool:
         """Whether any guarantee has room for an entry of this size, the team's own or that of a department."""
         if self.used + gpus <= self.guaranteed:

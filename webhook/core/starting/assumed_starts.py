@@ -15,6 +15,7 @@ from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
 from webhook.core.queue.hold_backs import HoldBacks
 from webhook.core.queue.queue_pass import QueuePass
+from webhook.core.queue.share_claims import ShareClaims
 from webhook.core.queue.verdict import IN_TURN, Attempt, Fits, Never, NoRoom
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.starting.charged_in_line import resumed
@@ -85,6 +86,7 @@ class AssumedStarts:
         self._pauses = GangPauses()
         self._pace = ReclaimPace(world)
         self._hold_backs = HoldBacks()
+        self._claims = ShareClaims()
         self._reasons_behind = ReasonsBehind(world, self.entries.queue)
 
     def due(self, *, now: int, count: int, is_enough: Callable[[], bool] = _goes_on) -> list[AssumedStart]:
@@ -122,7 +124,9 @@ class AssumedStarts:
             return [turn for pod in waiting for turn in self._assumed(start_unjudged(pod, world))]
         found += self._of_reservations()
         self._hold_backs.begin()
-        turns = QueuePass(queue, self.entries, world.policy.queue, now=now, hold_backs=self._hold_backs)
+        turns = QueuePass(
+            queue, self.entries, world.policy.queue, now=now, hold_backs=self._hold_backs, claims=self._claims
+        )
         while len(found) < count and (following := turns.next(judge)) is not None:
             queue.remove(following.entry.key)
             for pod in following.entry.pods:

@@ -1,0 +1,38 @@
+"""For which entries the share of their team accumulates: else smaller ones behind them would use it up without end.
+
+An entry that asks for more than is left of its team's share borrows, so it comes after all that fits inside the share,
+also after entries behind it in the order of its own team. Once it has waited for long, those are behind it again.
+"""
+
+from collections.abc import Hashable, Set
+
+from webhook.core.model.names import TeamName
+from webhook.core.queue.pod_queue import PodQueue
+from webhook.core.queue.queued_pod import QueueEntry
+
+_NONE: frozenset[Hashable] = frozenset()
+
+
+class ShareClaims:
+    """The keys of these entries by team, as they were judged last; one pass after the other."""
+
+    def __init__(self) -> None:
+        self._claims: dict[TeamName, set[Hashable]] = {}
+
+    def of(self, team: TeamName) -> Set[Hashable]:
+        """Return the keys of a team's entries."""
+        return self._claims.get(team, _NONE)
+
+    def keep(self, queue: PodQueue) -> None:
+        """Keep those that still are in the queue."""
+        for team, keys in [*self._claims.items()]:
+            keys.difference_update([key for key in keys if queue.get(key) is None])
+            if not keys:
+                del self._claims[team]
+
+    def note(self, entry: QueueEntry, *, is_claim: bool) -> None:
+        """Record how an entry was judged: whether it waits, and has done so for long."""
+        if is_claim:
+            self._claims.setdefault(entry.team, set()).add(entry.key)
+        elif entry.key in self.of(entry.team):
+            self._claims[entry.team].remove(entry.key)
