@@ -17,10 +17,11 @@ from typing import NamedTuple
 from webhook.core.model.amount import ONE_GPU, Units
 from webhook.core.model.names import Namespace, NodeName, TeamName, Uid, User
 from webhook.core.model.policy import QueueRules
+from webhook.core.queue.order import Order
 from webhook.core.queue.pod_queue import PodQueue
 from webhook.core.queue.queue_pass import QueuePass
 from webhook.core.queue.queued_pod import QueuedPod, QueueEntry, entry_of
-from webhook.core.queue.standing import Standing
+from webhook.core.queue.standing import Standing, Version
 from webhook.core.queue.verdict import Fits, NoRoom, OverLimit, Verdict, Way
 
 NOW = 1_800_000_000
@@ -36,6 +37,9 @@ class Shares:
 
     teams: dict[TeamName, Standing]
     holdings: dict[tuple[TeamName, User | None], Units] = field(default_factory=dict)
+
+    def version(self, team: TeamName) -> Version:
+        return Version(team)
 
     def of(self, team: TeamName) -> Standing:
         return self.teams[team]
@@ -63,7 +67,7 @@ class Bench(NamedTuple):
     """What a change works on; `new` is the pod that may be added."""
 
     queue: PodQueue
-    shares: Shares
+    order: Order
     room: Room
     new: QueueEntry
 
@@ -100,9 +104,9 @@ def add(bench: Bench) -> None:
 
 def release(bench: Bench) -> None:
     """One pod ended: one starts in its place, and the next one does not."""
-    queue, shares, room, _ = bench
+    queue, order, room, _ = bench
     room.free = ONE_GPU
-    a_pass = QueuePass(queue, shares, RULES, now=NOW)
+    a_pass = QueuePass(order, RULES, now=NOW)
     while (found := a_pass.next(room)) is not None:
         queue.remove(found.entry.key)
         room.free -= found.entry.gpus
@@ -111,9 +115,9 @@ def release(bench: Bench) -> None:
 
 def many(bench: Bench) -> None:
     """Many pods ended: as many entries start, the smallest number that a pass is made for."""
-    queue, shares, room, _ = bench
+    queue, order, room, _ = bench
     room.free = 10_000 * ONE_GPU
-    a_pass, found = QueuePass(queue, shares, RULES, now=NOW), []
+    a_pass, found = QueuePass(order, RULES, now=NOW), []
     while len(found) < BURST and (following := a_pass.next(room)) is not None:
         queue.remove(following.entry.key)
         found.append(following.entry)
@@ -124,7 +128,7 @@ def many(bench: Bench) -> None:
 
 def nothing(bench: Bench) -> None:
     """One pod ended, and nothing may start."""
-    if QueuePass(bench.queue, bench.shares, RULES, now=NOW).next(bench.room) is not None:
+    if QueuePass(bench.order, RULES, now=NOW).next(bench.room) is not None:
         raise AssertionError("an entry without room was released")
 
 
@@ -135,12 +139,14 @@ def measure(change: Change, size: int, teams: int, changes: int, *, is_odd: bool
     """Return the median, the 99th percentile in ms, and the judgments of a change."""
     dice = random.Random(7)
     queue, shares = filled(size, teams, dice, is_odd=is_odd)
+    order = Order(queue, shares)
+    order.look()
     room = Room(is_over_limit=over)
     times = []
     for number in range(changes):
         new = entry(size + number, teams, dice, is_odd=is_odd)
         begun = time.process_time()
-        change(Bench(queue, shares, room, new))
+        change(Bench(queue, order, room, new))
         times.append((time.process_time() - begun) * 1000)
         if len(queue) < size:
             queue.add(new)

@@ -10,13 +10,17 @@ from tests.examples import examples
 from webhook.core.queue.order import Order, Skipped
 from webhook.core.queue.pod_queue import PodQueue
 from webhook.core.queue.queue_pass import QueuePass
-from webhook.core.queue.share_claims import ShareClaims
 from webhook.core.queue.standing import DepartmentStanding, Standing
+
+
+def a_walk(order, skipped=None):
+    order.look()
+    return order.walk(skipped or Skipped())
 
 
 def order(*entries, skipped=None, **standings):
     table = Table({name: Standing(name, **numbers) for name, numbers in standings.items()})
-    walk = Order(PodQueue(entries), table).walk(skipped or Skipped())
+    walk = a_walk(Order(PodQueue(entries), table), skipped)
     return [turn.head.entry.pods[0].name for turn in walk]
 
 
@@ -87,7 +91,7 @@ def test_no_team_waits_while_one_that_borrows_more_gets_new_gpus(drawn, weights,
     cluster = Cluster({"n": free}, standings)
     for number, (team, _, created, user, _) in enumerate(drawn):
         cluster.queue.add(entry(f"x{number}", team, created=created, user=user))
-    a_pass = QueuePass(cluster.queue, cluster, cluster.rules, now=0)
+    a_pass = QueuePass(Order(cluster.queue, cluster), cluster.rules, now=0)
     while (release := a_pass.next(cluster.judge)) is not None:
         waiting = {each.team for each in cluster.queue.entries()}
         part = {team: cluster.of(team).borrowed / cluster.of(team).weight for team in waiting}
@@ -114,28 +118,81 @@ def table_of(shares, used, borrowed):
     )
 
 
-@given(pods, st.tuples(*[st.integers(0, 8)] * 3), st.lists(st.tuples(st.integers(0, 19), st.booleans()), max_size=12))
-@examples(200)
-def test_after_starts_the_order_is_that_of_a_new_pass(drawn, shares, starts):
-    used, borrowed = Counter(), Counter()
-    table, queue, claims = table_of(shares, used, borrowed), PodQueue(), ShareClaims()
-    for number, (team, gpus, created, user, priority) in enumerate(drawn):
-        added = entry(f"x{number}", team, gpus, created=created, user=user, priority=priority)
-        queue.add(added)
-        claims.note(added, is_claim=created == 0)
-    known = Order(queue, table, claims)
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("start"), st.integers(0, 19), st.booleans()),
+        st.tuples(st.just("use"), st.sampled_from("abc"), st.integers(1, 9)),
+        st.tuples(st.just("add"), st.sampled_from("abc"), st.integers(1, 4)),
+        st.tuples(st.just("remove"), st.integers(0, 19), st.none()),
+        st.tuples(st.just("claim"), st.integers(0, 19), st.booleans()),
+    ),
+    max_size=12,
+)
+
+
+class Changing:
+    """A queue and its order as things happen; `fresh` is a new order of the same state."""
+
+    def __init__(self, drawn, shares):
+        self.shares, self.used, self.borrowed = shares, Counter(), Counter()
+        self.queue = PodQueue()
+        for number, (team, gpus, created, user, priority) in enumerate(drawn):
+            self.queue.add(entry(f"x{number}", team, gpus, created=created, user=user, priority=priority))
+        self.table = table_of(shares, self.used, self.borrowed)
+        self.kept = Order(self.queue, self.table)
+        self.kept.look()
+
+    def start(self, place, is_borrowing):
+        if turns := list(self.kept.walk(Skipped())):
+            started = turns[place % len(turns)].head.entry
+            self.kept.note_start(started.team)
+            (self.borrowed if is_borrowing else self.used)[started.team] += started.gpus
+            self.queue.remove(started.key)
+
+    def use(self, team, gpus):
+        self.used[team] = gpus
+
+    def add(self, team, gpus):
+        self.queue.add(entry(f"y{len(self.queue)}-{gpus}", team, gpus, created=9))
+
+    def some(self, place):
+        entries = sorted(self.queue.entries(), key=lambda each: each.key)
+        return entries[place % len(entries)] if entries else None
+
+    def remove(self, place, _):
+        if (gone := self.some(place)) is not None:
+            self.queue.remove(gone.key)
+
+    def claim(self, place, is_claim):
+        if (claimed := self.some(place)) is not None:
+            self.kept.note_claim(claimed, is_claim=is_claim)
+
+    def fresh(self):
+        order = Order(self.queue, self.table)
+        for claimed in list(self.queue.entries()):
+            order.note_claim(claimed, is_claim=claimed.key in self.kept.claims.of(claimed.team))
+        order.look()
+        return order
+
+
+@given(pods, st.tuples(*[st.integers(0, 8)] * 3), EVENTS)
+@examples(300)
+def test_whatever_happens_the_order_is_that_of_a_new_one(drawn, shares, events):
+    there = Changing(drawn, shares)
 
     def walked(order):
         return [(turn.rank, turn.age, turn.head.entry.key) for turn in order.walk(Skipped())]
 
-    for place, is_borrowing in starts:
-        turns = list(known.walk(Skipped()))
-        assert walked(known) == walked(Order(queue, table, claims))
-        if not turns:
-            break
-        started = turns[place % len(turns)].head.entry
-        known.note_start(started.team)
-        (borrowed if is_borrowing else used)[started.team] += started.gpus
-        table.standings = table_of(shares, used, borrowed).standings
-        queue.remove(started.key)
-    assert walked(known) == walked(Order(queue, table, claims))
+    for what, which, how in events:
+        getattr(there, what)(which, how)
+        there.table.standings = table_of(shares, there.used, there.borrowed).standings
+        if what not in ("start", "claim"):  # both are noted; a pass begins with a look at all else
+            assert there.kept.look()
+        assert walked(there.kept) == walked(there.fresh())
+
+
+def test_a_look_may_be_made_in_parts():
+    queue = PodQueue([entry(f"x{number}", f"t{number}", created=number) for number in range(5)])
+    kept = Order(queue, Table())
+    assert [kept.look(most=2), kept.look(most=2), kept.look(most=2)] == [False, False, True]
+    assert [turn.head.entry.team for turn in kept.walk(Skipped())] == [f"t{number}" for number in range(5)]

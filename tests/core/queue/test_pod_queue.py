@@ -10,7 +10,7 @@ from webhook.core.queue.pod_queue import PodQueue
 
 def names(queue, held=None, team="a"):
     """Return the first entry of each row in the order of a team."""
-    (found,) = [each for each in queue.teams() if each.team == team]
+    (found,) = [each for each in queue.teams().values() if each.team == team]
     holdings = held or {}
     return [head.entry.pods[0].name for lane in found.lanes(lambda user: holdings.get(user, 0)) for head in lane.heads]
 
@@ -58,7 +58,7 @@ def test_what_is_not_there_is_not_removed():
 
 def test_a_team_knows_its_smallest_entry_and_what_limits_count_all_of_it():
     queue = PodQueue([entry("x", gpus=4, user="ada"), entry("y", gpus=2, user="bob")])
-    (team,) = queue.teams()
+    (team,) = queue.teams().values()
     assert (team.smallest, team.is_covered_by(("team", "a")), team.is_covered_by(("user", "a", "ada"))) == (
         2,
         True,
@@ -93,7 +93,7 @@ def test_any_events_leave_the_order_that_a_new_queue_has(changes):
             queue.remove(f"uid-x{number}")
             left.pop(number, None)
     fresh = PodQueue(left[number] for number in sorted(left))
-    teams = sorted(team.team for team in fresh.teams())
-    assert sorted(team.team for team in queue.teams()) == teams
+    teams = sorted(team.team for team in fresh.teams().values())
+    assert sorted(team.team for team in queue.teams().values()) == teams
     for team in teams:
         assert names(queue, team=team) == names(fresh, team=team)

@@ -8,6 +8,7 @@ from tests.examples import examples
 from webhook.core.model.amount import UNLIMITED
 from webhook.core.model.policy import QueueRules
 from webhook.core.model.tier import Tier
+from webhook.core.queue.order import Order
 from webhook.core.queue.pod_queue import PodQueue
 from webhook.core.queue.queue_pass import MAX_BLOCKED, QueuePass
 from webhook.core.queue.queued_pod import entry_of
@@ -31,7 +32,7 @@ class Judging:
 def released(judge, *entries, standings=None, now=0, rules=None):
     """Return the names and ways of all that one pass releases."""
     queue = PodQueue(entries)
-    found, a_pass = [], QueuePass(queue, standings or Table(), rules or QueueRules(), now=now)
+    found, a_pass = [], QueuePass(Order(queue, standings or Table()), rules or QueueRules(), now=now)
     while (release := a_pass.next(judge)) is not None:
         found.append((release.entry.pods[0].name, release.way.value))
         queue.remove(release.entry.key)
@@ -125,7 +126,7 @@ def test_an_entry_that_can_never_start_delays_no_other_entry():
 
 def test_a_gang_is_released_whole():
     members = [queued(f"w{n}", gpus=4, gang="run", created=n) for n in range(3)]
-    a_pass = QueuePass(PodQueue([entry_of(members)]), Table(), QueueRules(), now=9)
+    a_pass = QueuePass(Order(PodQueue([entry_of(members)]), Table()), QueueRules(), now=9)
     release = a_pass.next(Judging())
     assert release is not None
     assert ([pod.name for pod in release.entry.pods], release.entry.gpus) == (["w0", "w1", "w2"], 12)

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from webhook.core.model.policy import QueueRules
 from webhook.core.model.tier import Tier
 from webhook.core.queue.kept_nodes import KeepableNode, kept_nodes
+from webhook.core.queue.order import Order
 from webhook.core.queue.pod_queue import PodQueue
 from webhook.core.queue.queue_pass import NextEntry, QueuePass
 from webhook.core.queue.queued_pod import QueuedPod, QueueEntry, entry_of
-from webhook.core.queue.share_claims import ShareClaims
-from webhook.core.queue.standing import Standing
+from webhook.core.queue.standing import Standing, Version
 from webhook.core.queue.verdict import Fits, NoRoom, OverLimit, Way
 
 
@@ -24,12 +24,20 @@ def entry(name, team="a", gpus=1, **more) -> QueueEntry:
     return entry_of([queued(name, team, gpus, **more)])
 
 
+def version_of(standing, held):
+    own = standing._replace(departments=())
+    return Version((own, held), hash(standing.departments))
+
+
 @dataclass
 class Table:
     """Standings as data."""
 
     standings: dict = field(default_factory=dict)
     holdings: dict = field(default_factory=dict)
+
+    def version(self, team):
+        return version_of(self.of(team), tuple(self.holdings.items()))
 
     def of(self, team):
         return self.standings.get(team, Standing(team))
@@ -62,10 +70,14 @@ class Cluster:
     run_times: dict = field(default_factory=dict)
     running: list = field(default_factory=list)
     queue: PodQueue = field(default_factory=PodQueue)
-    claims: ShareClaims = field(default_factory=ShareClaims)
+    order: Order | None = None
     now: int = 0
     log: list = field(default_factory=list)
     kept: frozenset = frozenset()
+
+    def version(self, team):
+        held = tuple((e.entry.user, e.entry.gpus) for e in self.running if e.entry.team == team)
+        return version_of(self.of(team), held)
 
     def of(self, team):
         used, borrowed = (
@@ -134,7 +146,8 @@ class Cluster:
 
     def release_all(self):
         """Release what may start now."""
-        judged = QueuePass(self.queue, self, self.rules, now=self.now, claims=self.claims)
+        self.order = self.order or Order(self.queue, self)
+        judged = QueuePass(self.order, self.rules, now=self.now)
         while (release := judged.next(self.judge)) is not None:
             self.queue.remove(release.entry.key)
             self.start(release)

@@ -8,15 +8,15 @@ from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from heapq import heappop, heapreplace
-from itertools import islice
+from heapq import heappop, heappush, heapreplace
+from itertools import count, islice
 from typing import Final, NamedTuple
 
 from webhook.core.model.names import TeamName
 from webhook.core.queue.pod_queue import ROWS_PER_USER, Lane, LaneKey, LotNumber, PodQueue, RowHead, TeamQueue
-from webhook.core.queue.queued_pod import Age, Lot
+from webhook.core.queue.queued_pod import Age, Lot, QueueEntry
 from webhook.core.queue.share_claims import ShareClaims
-from webhook.core.queue.standing import NO_GUARANTEE, Rank, Standing, Standings, rank
+from webhook.core.queue.standing import NO_GUARANTEE, Rank, Standing, Standings, Version, rank
 
 CLAIMS: Final = 256
 """Entries of a team among which one is looked for that its share accumulates for."""
@@ -36,26 +36,39 @@ class Skipped:
 
 
 class Turn(NamedTuple):
-    """A team's next entry of one class; `rest` are those that follow, None before the first of them is looked at."""
+    """A team's next entry of one class, of the state of the team that is `known`.
+
+    `serial` is different for every turn. `rest` are those that follow, None before the first of them is looked at.
+    """
 
     rank: Rank
     age: Age
+    serial: int
     head: RowHead
-    team: TeamQueue
+    known: "_KnownTeam"
     rest: Iterator[RowHead] | None = None
 
+    @property
+    def team(self) -> TeamQueue:
+        """Return the entries of its team."""
+        return self.known.queue
 
-class _KnownTeam(NamedTuple):
-    """A team as the pass left it: its lanes in order, the class of each lot, and the first turn of each class.
+
+@dataclass(slots=True)
+class _KnownTeam:
+    """A team as it was looked at: its lanes in order, the class of each lot, and the first turn of each class.
 
     Where the share accumulates for an entry, `claim` has what is ahead of it in the order of the team, and its class.
     """
 
+    queue: TeamQueue
+    queue_version: int
+    version: Version
     lanes: list[Lane]
     classes: Mapping[LotNumber, int]
-    firsts: list[Turn]
-    departments: frozenset[str]
+    departments: tuple[str, ...]
     claim: tuple[frozenset[Hashable], int] | None
+    firsts: list[Turn] = field(default_factory=list)
 
     @property
     def is_in_own_share(self) -> bool:
@@ -77,25 +90,51 @@ class _KnownTeam(NamedTuple):
 
 
 class Order:
-    """The order of one pass, in which nothing changes but by the starts that it finds.
+    """The order between the teams of a queue, kept from pass to pass: only teams that changed are looked at again.
 
-    A start changes where its own team stands, and those of its departments: the others are not looked at again.
+    `look` before each pass. During a pass nothing changes but by the starts that it finds: where their own team stands
+    (`note_start`), and the teams below the same departments.
     """
 
-    def __init__(self, queue: PodQueue, standings: Standings, claims: ShareClaims | None = None) -> None:
-        self._queue = queue
+    def __init__(self, queue: PodQueue, standings: Standings) -> None:
+        self.queue = queue
+        self.claims = ShareClaims()
         self._standings = standings
-        self._claims = claims or ShareClaims()
         self._known: dict[TeamName, _KnownTeam] = {}
         self._below: dict[str, set[TeamName]] = {}
         self._firsts: list[Turn] = []  # of all known teams, in order
+        self._changed: set[TeamName] = set()  # to be looked at again before the next walk
+        self._behind: set[TeamName] = set()  # to be looked at again once it would be their turn
+        self._serials = count()
+
+    def look(self, *, most: int | None = None) -> bool:
+        """Look again at the teams of which something changed, at `most` so many; return whether at all of them."""
+        self.claims.keep(self.queue)
+        self._drop({name for name, known in self._known.items() if not self._is_current(known)} | self._changed)
+        self._changed.clear()
+        self._behind.clear()
+        unknown = [team for name, team in self.queue.teams().items() if name not in self._known]
+        for team in unknown[:most]:
+            self._look(team)
+        return most is None or len(unknown) <= most
 
     def walk(self, skipped: Skipped) -> Iterator[Turn]:
         """Yield the first entry of every row in the order in which they are to start."""
-        turns = self._first_turns()  # sorted, so it is a heap
+        for team in self._teams_of(self._changed):
+            self._look(team)
+        turns = self._firsts.copy()  # sorted, so it is a heap
         while turns:
             turn = turns[0]
-            if turn.head.lot not in skipped.lots and turn.team.team not in skipped.teams:
+            name = turn.team.team
+            if self._known.get(name) is not turn.known:
+                heappop(turns)
+                continue
+            if name in self._behind:
+                for team in self._teams_of(self._behind, only=name):
+                    for found in self._look(team).firsts:
+                        heappush(turns, found)
+                continue
+            if turn.head.lot not in skipped.lots and name not in skipped.teams:
                 yield turn
             rest = turn.rest or self._rest(turn, skipped)
             following = None if skipped.has(turn.team) else next(rest, None)
@@ -105,23 +144,44 @@ class Order:
                 heapreplace(turns, turn._replace(age=following.entry.age, head=following, rest=rest))
 
     def note_start(self, team: TeamName) -> None:
-        """Note that an entry of a team starts: the caller charges and removes it, or only removes it."""
+        """Note that an entry of a team starts: the caller charges and removes it, or only removes it.
+
+        A charge improves the rank of no team: those below the same departments come no earlier than they would before.
+        """
         if (known := self._known.get(team)) is None:
             return
-        for name in {team}.union(*(self._below[name] for name in known.departments)):
-            other = self._known.get(name)
-            if other is None or (name != team and other.is_in_own_share):
-                continue
-            del self._known[name]
-            for turn in other.firsts:
-                del self._firsts[bisect_left(self._firsts, turn)]
+        for name in set[TeamName]().union(*(self._below[each] for each in known.departments)):
+            if not self._known[name].is_in_own_share:
+                self._behind.add(name)
+        self._changed.add(team)
 
-    def _first_turns(self) -> list[Turn]:
-        """Return the first turn of each class of each team, in order; the list is the caller's."""
-        fresh = [team for team in self._queue.teams() if team.team not in self._known]
-        for turn in (turn for team in fresh for turn in self._look(team).firsts):
-            insort(self._firsts, turn)
-        return self._firsts.copy()
+    def note_claim(self, entry: QueueEntry, *, is_claim: bool) -> None:
+        """Note whether an entry waits for long, so that its team's share accumulates for it if it could have it."""
+        if self.claims.note(entry, is_claim=is_claim):
+            self._changed.add(entry.team)
+
+    def _is_current(self, known: _KnownTeam) -> bool:
+        name = known.queue.team
+        if self.queue.teams().get(name) is not known.queue or known.queue.version != known.queue_version:
+            return False
+        version = self._standings.version(name)
+        return version == known.version or (version.own == known.version.own and known.is_in_own_share)
+
+    def _teams_of(self, names: set[TeamName], *, only: TeamName | None = None) -> list[TeamQueue]:
+        """Drop what is known of these teams, or of one of them; return those that still have entries."""
+        found = {only} if only is not None else names.copy()
+        names -= found
+        self._behind -= found
+        self._drop(found)
+        return [team for name in found if (team := self.queue.teams().get(name)) is not None]
+
+    def _drop(self, names: Iterable[TeamName]) -> None:
+        for name in names:
+            if (known := self._known.pop(name, None)) is not None:
+                for department in known.departments:
+                    self._below[department].discard(name)
+                for turn in known.firsts:
+                    del self._firsts[bisect_left(self._firsts, turn)]
 
     def _look(self, team: TeamQueue) -> _KnownTeam:
         standing = self._standings.of(team.team)
@@ -129,22 +189,25 @@ class Order:
         classes = {}
         if standing.has_guarantee_for(team.smallest):
             classes = {number: standing.rank_class(lot) for number, lot in _lots(team, lanes)}
-        names = frozenset(level.name for level in standing.departments)
+        names = tuple([level.name for level in standing.departments])
         claim = self._claim(lanes, classes, standing)
-        known = self._known[team.team] = _KnownTeam(lanes, classes, [], names, claim)
+        version = self._standings.version(team.team)
+        known = self._known[team.team] = _KnownTeam(team, team.version, version, lanes, classes, names, claim)
         for name in names:
             self._below.setdefault(name, set()).add(team.team)
-        for rank_class in set(classes.values()) or {NO_GUARANTEE}:
+        for rank_class in set(classes.values()) or (NO_GUARANTEE,):
             head = next(known.heads(rank_class, Skipped()), None)
             if head is not None:
-                known.firsts.append(Turn(rank(standing, rank_class), head.entry.age, head, team))
+                turn = Turn(rank(standing, rank_class), head.entry.age, next(self._serials), head, known)
+                known.firsts.append(turn)
+                insort(self._firsts, turn)
         return known
 
     def _claim(
         self, lanes: Sequence[Lane], classes: Mapping[LotNumber, int], standing: Standing
     ) -> tuple[frozenset[Hashable], int] | None:
         """Return what is ahead of the first entry for which the team's share accumulates, and the class of that one."""
-        claimants = self._claims.of(standing.team)
+        claimants = self.claims.of(standing.team)
         if not claimants or 0 not in classes.values():
             return None
         ahead: set[Hashable] = set()
@@ -156,7 +219,7 @@ class Order:
 
     def _rest(self, turn: Turn, skipped: Skipped) -> Iterator[RowHead]:
         """Return the entries of a first turn's class that follow."""
-        heads = self._known[turn.team.team].heads(turn.rank[0], skipped)
+        heads = turn.known.heads(turn.rank[0], skipped)
         return (head for head in heads if head is not turn.head)
 
 

@@ -5,7 +5,7 @@ team at one priority, so that the order of users can follow what they hold witho
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from webhook.core.model.amount import Units
@@ -181,9 +181,9 @@ class PodQueue:
         """Yield all entries, in no order."""
         yield from self._entries.values()
 
-    def teams(self) -> Iterable[TeamQueue]:
+    def teams(self) -> Mapping[TeamName, TeamQueue]:
         """Return the teams that have entries."""
-        return self._teams.values()
+        return self._teams
 
     def add(self, entry: QueueEntry) -> None:
         """Add an entry; one with the same key, such as a gang that grew, is replaced."""

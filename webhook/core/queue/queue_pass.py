@@ -13,10 +13,8 @@ from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.policy import QueueRules
 from webhook.core.queue.hold_backs import HoldBacks
 from webhook.core.queue.order import Order, Skipped, Turn
-from webhook.core.queue.pod_queue import LaneKey, LotNumber, PodQueue, RowHead
+from webhook.core.queue.pod_queue import LaneKey, LotNumber, RowHead
 from webhook.core.queue.queued_pod import QueueEntry
-from webhook.core.queue.share_claims import ShareClaims
-from webhook.core.queue.standing import Standings
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced, Verdict, Way
 
 MAX_BLOCKED: Final = 256
@@ -42,19 +40,9 @@ class NextEntry(NamedTuple):
 class QueuePass:
     """Finds the entries that may start, one after the other."""
 
-    def __init__(
-        self,
-        queue: PodQueue,
-        standings: Standings,
-        rules: QueueRules,
-        *,
-        now: int,
-        hold_backs: HoldBacks | None = None,
-        claims: ShareClaims | None = None,
-    ) -> None:
-        self._claims = claims or ShareClaims()
-        self._claims.keep(queue)
-        self._order = Order(queue, standings, self._claims)
+    def __init__(self, order: Order, rules: QueueRules, *, now: int, hold_backs: HoldBacks | None = None) -> None:
+        order.look()
+        self._order = order
         self._rules = rules
         self._now = now
         self._hold_backs = hold_backs or HoldBacks()
@@ -85,7 +73,7 @@ class QueuePass:
                 case OverLimit(limit):
                     self._wait_for_limit(limit, turn, walk)
                 case NoRoom() if self._is_passed_over(entry, way, verdict):
-                    self._claims.note(entry, is_claim=False)
+                    self._order.note_claim(entry, is_claim=False)
                     walk.skipped.lots.add(turn.head.lot)
                 case NoRoom(keep, reach):
                     walk.wait_for_room(turn.head, keep=keep if way is Way.IN_TURN else _NOWHERE, reach=reach)
@@ -126,7 +114,7 @@ class QueuePass:
                 is_claim = turn.team.is_covered_by(limit)
             case _:
                 is_claim = isinstance(verdict, NoRoom)
-        self._claims.note(entry, is_claim=is_claim and self._is_strict_for(entry))
+        self._order.note_claim(entry, is_claim=is_claim and self._is_strict_for(entry))
 
     def _is_passed_over(self, entry: QueueEntry, way: Way, verdict: NoRoom) -> bool:
         """Whether an entry that waits for room has held those behind it back for too long."""

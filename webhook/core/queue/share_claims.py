@@ -30,9 +30,12 @@ class ShareClaims:
             if not keys:
                 del self._claims[team]
 
-    def note(self, entry: QueueEntry, *, is_claim: bool) -> None:
-        """Record how an entry was judged: whether it waits, and has done so for long."""
+    def note(self, entry: QueueEntry, *, is_claim: bool) -> bool:
+        """Record whether an entry waits, and has done so for long; return whether that is news."""
+        if is_claim is (entry.key in self.of(entry.team)):
+            return False
         if is_claim:
             self._claims.setdefault(entry.team, set()).add(entry.key)
-        elif entry.key in self.of(entry.team):
+        else:
             self._claims[entry.team].remove(entry.key)
+        return True

@@ -3,7 +3,7 @@
 The order between teams follows from these numbers alone. They are integers and fractions, never floats.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -105,8 +105,18 @@ def _ratio(part: Units, whole: Units) -> int:
     return int(part * _ONE // whole)
 
 
+class Version(NamedTuple):
+    """Stands for a state: `own` of a team and its users, `above` of the departments above it."""
+
+    own: Hashable
+    above: int = 0
+
+
 class Standings(Protocol):
     """What the order is made from: the standing of each team, and what each of its users holds."""
+
+    def version(self, team: TeamName) -> Version:
+        """Return what differs once the standing of a team, or what its users hold, has changed."""
 
     def of(self, team: TeamName) -> Standing:
         """Return a team's standing."""

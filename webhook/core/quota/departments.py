@@ -19,6 +19,7 @@ class DepartmentUsage:
         "_by_model",
         "_guaranteed_by_model",
         "_teams",
+        "changes",
         "department",
         "guaranteed",
         "kept",
@@ -32,6 +33,7 @@ class DepartmentUsage:
         self._by_model: dict[GpuModel, Holders] = {}
         self._guaranteed_by_model: dict[GpuModel, Units] = {}
         self.kept = KeptRoom()
+        self.changes = 0  # how often a charge was added or subtracted
         self.reserved: Units = 0
         self.guaranteed: Units = 0
         self.waiting: Units = 0
@@ -64,6 +66,7 @@ class DepartmentUsage:
         is_guaranteed: bool,
     ) -> None:
         """Add a charge of a team, or (negative `gpus`) subtract it."""
+        self.changes += 1
         self._teams.change(charge.team, gpus)
         if charge.model is not None:
             held = self._by_model.get(charge.model)

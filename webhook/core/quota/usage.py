@@ -67,6 +67,7 @@ class TeamUsage:
         "_of_known",
         "_rankings",
         "_revisions",
+        "changes",
         "guaranteed",
         "kept",
         "levels",
@@ -87,6 +88,7 @@ class TeamUsage:
         self._rankings: _Rankings | None = None
         self._changes_unasked = 0
         self.kept = KeptRoom()
+        self.changes = 0  # how often a charge was added or subtracted
         self.total: Units = 0
         self.reserved: Units = 0
         self.guaranteed: Units = 0
@@ -192,6 +194,7 @@ class TeamUsage:
     def _add(self, entry: UsageEntry, sign: int) -> None:
         charge = entry.charge
         gpus = sign * charge.gpus
+        self.changes += 1
         self.total += gpus
         if entry.is_reserved:
             self.reserved += gpus

@@ -14,8 +14,8 @@ from webhook.core.model.names import GangId, NodeName, TeamName, Uid
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
 from webhook.core.queue.hold_backs import HoldBacks
+from webhook.core.queue.order import Order
 from webhook.core.queue.queue_pass import QueuePass
-from webhook.core.queue.share_claims import ShareClaims
 from webhook.core.queue.verdict import IN_TURN, Attempt, Fits, Never, NoRoom
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.starting.charged_in_line import resumed
@@ -86,7 +86,7 @@ class AssumedStarts:
         self._pauses = GangPauses()
         self._pace = ReclaimPace(world)
         self._hold_backs = HoldBacks()
-        self._claims = ShareClaims()
+        self._order = Order(self.entries.queue, self.entries)
         self._reasons_behind = ReasonsBehind(world, self.entries.queue)
 
     def due(self, *, now: int, count: int, is_enough: Callable[[], bool] = _goes_on) -> list[AssumedStart]:
@@ -99,13 +99,13 @@ class AssumedStarts:
         return self._due(now=now, count=count, is_enough=is_enough)
 
     def sync(self, *, now: int, most: int | None = None) -> bool:
-        """Take note of the time and of pods that came, went or changed, at `most` so many; return whether of all.
+        """Take note of the time, of pods that came, went or changed, and of teams; return whether of all.
 
-        `due` does so, too.
+        At `most` so many pods, or teams. `due` does so, too.
         """
         self._world.tick(now)
         self._noted |= dict.fromkeys(self.entries.sync(now=now, most=most))
-        return self.entries.is_synced
+        return self.entries.is_synced and self._order.look(most=most)
 
     def close(self) -> None:
         """End: drop what was assumed and is not known to the ledger, and listen no longer."""
@@ -124,9 +124,7 @@ class AssumedStarts:
             return [turn for pod in waiting for turn in self._assumed(start_unjudged(pod, world))]
         found += self._of_reservations()
         self._hold_backs.begin()
-        turns = QueuePass(
-            queue, self.entries, world.policy.queue, now=now, hold_backs=self._hold_backs, claims=self._claims
-        )
+        turns = QueuePass(self._order, world.policy.queue, now=now, hold_backs=self._hold_backs)
         while len(found) < count and (following := turns.next(judge)) is not None:
             queue.remove(following.entry.key)
             for pod in following.entry.pods:

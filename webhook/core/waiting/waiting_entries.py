@@ -13,7 +13,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.queue.past_use import PastUses
 from webhook.core.queue.pod_queue import PodQueue
 from webhook.core.queue.queued_pod import QueuedPod, entry_of
-from webhook.core.queue.standing import DepartmentStanding, ModelShare, Standing
+from webhook.core.queue.standing import DepartmentStanding, ModelShare, Standing, Version
 from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.reclaim.reclaim_pod import is_protected_by
 from webhook.core.world.waiting_pods import WaitingPod
@@ -56,6 +56,7 @@ class WaitingEntries:
         self.past = PastUses()
         self._world = world
         self._policy = world.policy
+        self._edition = 0  # of the policy
         self._changed: dict[Uid, None] = dict.fromkeys(pod.uid for pod in world.waiting.all())
         self._active = active
         self._starting: set[Uid] = set()
@@ -105,6 +106,7 @@ class WaitingEntries:
         world = self._world
         if self._policy is not world.policy:
             self._policy = world.policy
+            self._edition += 1
             self._changed = dict.fromkeys(pod.uid for pod in world.waiting.all())
         back = [uid for uid in self._starting if not self.is_starting(uid)]
         self._starting.difference_update(back)
@@ -143,8 +145,20 @@ class WaitingEntries:
 
     def note_use(self, *, now: int) -> None:
         """Record what each team borrows, for the order by past use; `now` is in Unix seconds."""
+        half_life = self._world.policy.queue.half_life_seconds
+        if not half_life:
+            self.past = PastUses()
+            return
         borrowed = {team: usage.preemptible for team, usage in self._world.usage_by_team().items()}
-        self.past.note(borrowed, now=now, half_life=self._world.policy.queue.half_life_seconds)
+        self.past.note(borrowed, now=now, half_life=half_life)
+
+    def version(self, team: TeamName) -> Version:
+        """Return what differs once the standing of a team, or what its users hold, has changed."""
+        usage = self._world.usage(team)
+        above = 0
+        for level in usage.levels:
+            above += level.changes
+        return Version((self._edition, usage, usage.changes, self.past.average(team)), above)
 
     def of(self, team: TeamName) -> Standing:
         """Return a team's standing."""
