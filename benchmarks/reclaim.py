@@ -8,10 +8,13 @@ Nodes of 8 GPUs, all of them borrowed by one team; then another team requests GP
 `free`    the same without borrowed GPUs: the time of everything but the reclaim;
 `gang`    one Job of as many pods, which are a gang;
 `hero`    a Job of pods of 8 GPUs, a gang that asks for one of two zones and for all GPUs there, as KAI-Scheduler's;
+`trim`    a Job of one pod of 8 GPUs a node borrows everything and states half of its pods as its minimum; then as many
+          Jobs of one such pod come as it can lose, as in KAI-Scheduler's test of a trimmed elastic gang;
 `seed`    8 GPUs on one node of 10, where all 40 GPUs of four nodes are borrowed by pods of one GPU, or of five.
 Fake pods end at once, so these times contain no grace period. Run it from the repository's root:
 `python benchmarks/reclaim.py`; docs/benchmarks.md used `--nodes 50 --pods 200`, and
-`--works one gang jobs --nodes 500 --pods 4000 --gang 512`, `--works whole --nodes 128`, and `--works hero --nodes 512`.
+`--works one gang jobs --nodes 500 --pods 4000 --gang 512`, `--works whole --nodes 128`, `--works hero --nodes 512`, and
+`--works trim --nodes 500`.
 """
 
 import argparse
@@ -55,9 +58,18 @@ class Borrowed:
 
 @contextmanager
 def filled(
-    cluster: ControlPlane, *, borrowed: int, each: int = 1, is_job: bool = False, has_queue: bool = False
+    cluster: ControlPlane,
+    *,
+    borrowed: int,
+    each: int = 1,
+    is_job: bool = False,
+    minimum: int = 0,
+    has_queue: bool = False,
 ) -> Iterator[Borrowed]:
-    """Create `borrowed` borrowing pods of `each` GPUs, bare ones or those of one Job, and start the evictor."""
+    """Create `borrowed` borrowing pods of `each` GPUs, bare ones or those of one Job, and start the evictor.
+
+    With a `minimum` the Job is a gang that may lose pods down to it.
+    """
     with serve_fairgate(cluster) as fairgate:
         shares = [("a", fairgate.team_a, 0), ("b", fairgate.team_b, 1_000_000)]
         teams = [{"name": n, "namespaces": [space], "gpus": {"guaranteed": g}} for n, space, g in shares]
@@ -65,7 +77,8 @@ def filled(
         time.sleep(3)  # an edit is in force within two seconds
         own = f"/apis/batch/v1/namespaces/{fairgate.team_a}/jobs"
         if is_job:
-            cluster.api.create(own, job("borrowed", pods=borrowed, gpus=each, **SMALL))
+            elastic = {"fairgate.dev/gang": "true", "fairgate.dev/minimum": str(minimum)} if minimum else {}
+            cluster.api.create(own, job("borrowed", pods=borrowed, annotations=elastic, gpus=each, **SMALL))
         elif each == 1:
             made = asyncio.run(create(cluster, [fairgate.team_a], borrowed, prefix="borrowed"))
             if failures := made.failures():
@@ -116,9 +129,9 @@ def one(there: Borrowed, work: str, *, gpus: int = 1) -> dict[str, Any]:
         return report(there, work, pods=1, seconds=time.perf_counter() - began, cpu=used(), since=since)
 
 
-def jobs(there: Borrowed, count: int, *, name: str = "jobs") -> dict[str, Any]:
+def jobs(there: Borrowed, count: int, *, name: str = "jobs", gpus: int = 1) -> dict[str, Any]:
     """Create many Jobs of one pod at once."""
-    bodies = [job(f"asks-{number}", gpus=1, **SMALL) for number in range(count)]
+    bodies = [job(f"asks-{number}", gpus=gpus, **SMALL) for number in range(count)]
     return _submit(there, name, bodies, count)
 
 
@@ -167,7 +180,9 @@ def rest(there: Borrowed, seconds: float) -> dict[str, Any]:
 
 def measure(cluster: ControlPlane, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Run the requested scenarios one by one, each on a newly filled cluster."""
-    full = options.nodes * 8
+    full, half = options.nodes * 8, options.nodes // 2
+    fills = {"job": {"borrowed": full, "is_job": True}, "free": {"borrowed": 0}}
+    fills["trim"] = {"borrowed": options.nodes, "each": 8, "is_job": True, "minimum": half}
     works = {
         "one": lambda there: [rest(there, 5), one(there, "one")],
         "whole": lambda there: [one(there, "whole", gpus=8)],
@@ -175,18 +190,17 @@ def measure(cluster: ControlPlane, options: argparse.Namespace) -> Iterator[dict
         "job": lambda there: [jobs(there, options.pods, name="job")],
         "free": lambda there: [jobs(there, options.pods, name="free")],
         "gang": lambda there: [gang(there, options.gang or options.pods)],
-        "hero": lambda there: [hero(there, options.nodes // 2)],
+        "hero": lambda there: [hero(there, half)],
+        "trim": lambda there: [jobs(there, half, name="trim", gpus=8)],
     }
     if set(works) & set(options.works):
-        half = options.nodes // 2
         nodes = [
             name
             for zone, count in (("east", options.nodes - half), ("west", half))
             for name in make_nodes(cluster, count, prefix=zone, gpus=8, labels={ZONE: zone}, timeout=900)
         ]
         for name in (work for work in options.works if work in works):
-            borrowed = 0 if name == "free" else full
-            with filled(cluster, borrowed=borrowed, is_job=name == "job", has_queue=options.queue) as there:
+            with filled(cluster, **fills.get(name, {"borrowed": full}), has_queue=options.queue) as there:
                 yield from works[name](there)
         for name in nodes:
             cluster.api.delete(f"/api/v1/nodes/{name}")
