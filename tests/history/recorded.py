@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from tests import builders as b
 from tests.history.support import T0, row
 from webhook.history.store import Batch, HistoryStore
 from webhook.history.trace_row import ObjectRow, PodRow, PolicyRow, Trace
@@ -70,6 +71,21 @@ def refused(namespace, name, gpus, *, at, times=1):
         times=times,
         object=pod_object(namespace, name, gpus),
     )
+
+
+def replica(workload, name, gpus, *, at):
+    """A pod of a Deployment that was bound at once."""
+    row = came("vision", name, gpus, at=at)
+    made = json.loads(row.object)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{workload}-5d8f", "uid": "r", "controller": True}
+    made["metadata"] |= {"ownerReferences": [owner], "labels": {"pod-template-hash": "5d8f"}}
+    return row._replace(object=json.dumps(made))
+
+
+def scaler(workload, *, minimum):
+    """What scales a Deployment."""
+    made = b.autoscaler(workload, minimum=minimum)
+    return ObjectRow(made["kind"], f"vision/{workload}", T0, object=json.dumps(made))
 
 
 def node(name, gpus=8):

@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from tests import builders as b
 from tests.core.support import make
 from tests.history.support import T0, Clock
 from webhook.cli.replay.recorded import world_of
@@ -14,10 +15,11 @@ from webhook.history import pod_log
 from webhook.history.pod_log import MAX_REFUSALS, PodLog
 from webhook.history.reader import read_trace
 from webhook.history.store import Batch, HistoryStore
-from webhook.history.trace_row import MAX_OBJECT_BYTES, PodRow
+from webhook.history.trace_row import MAX_OBJECT_BYTES, SCALERS_OF_NAMESPACE, PodRow
 from webhook.history.trace_store import prune_trace
 from webhook.kube.nodes.autoscalers import API, marks_of
 from webhook.kube.objects import objects
+from webhook.kube.workloads import scalers
 
 N0 = NodeName("n0")
 REFUSED = PodRow("", "team-a", "job-1", "Job/job", "team-a", "ada", gpus=8.0, code="TeamLimitExceeded")
@@ -197,3 +199,60 @@ def test_the_autoscalers_of_a_cluster_are_objects_of_its_history(world, log, clo
 
     assert found(0, 5) == set(Autoscaler)
     assert found(15, 20) == {Autoscaler.CLUSTER_AUTOSCALER}
+
+
+def scaler(path, *, least=2):
+    namespace, _, name = path.partition("/")
+    written = b.autoscaler(name, namespace=namespace, minimum=least)
+    written["metadata"]["annotations"] = {"long": "x" * 50_000}
+    return msgspec.json.decode(msgspec.json.encode(written), type=scalers.Autoscaler)
+
+
+def test_what_scales_workloads_is_an_object_of_the_history(world, log, clock, tmp_path):
+    store, web = HistoryStore(tmp_path / "h.db"), "team-a/Deployment/web"
+    for found in (scaler("team-a/web", least=3), scaler("team-a/web"), None):
+        log.note(scalers.SCALERS, found, "team-a/web")
+        store.write(Batch([], clock(), log.take().trace()))
+        clock.seconds += 10
+    store.close()
+    for since, until, want in ((0, 5, {web}), (30, 40, set())):
+        trace = read_trace(tmp_path / "h.db", T0 + since, T0 + until)
+        minimums = world_of(trace, world.policy).minimums
+        assert {each for each in (web,) if minimums.is_scaled(each)} == want
+    [row] = read_trace(tmp_path / "h.db", T0, T0 + 5).objects
+    assert json.loads(row.object)["spec"]["minReplicas"] == 2
+    assert len(row.object) < 300, "what tenants size is not kept"
+
+
+def test_a_tenant_who_makes_autoscalers_without_end_displaces_neither_nodes_nor_those_of_others(log, clock, tmp_path):
+    store, most = HistoryStore(tmp_path / "h.db"), SCALERS_OF_NAMESPACE
+    log.note(scalers.SCALERS, scaler("team-b/web"), "team-b/web")
+    for batch in range(3):
+        paths = [f"team-a/w{batch}-{number}" for number in range(2 * most)]
+        for path in paths:
+            log.note(scalers.SCALERS, scaler(path), path)
+        taken = log.take()
+        assert len(taken.objects) == most + (batch == 0)
+        store.write(Batch([], clock(), taken.trace()))
+        for path in paths[:most]:
+            log.note(scalers.SCALERS, None, path)
+        clock.seconds += 10
+        store.write(Batch([], clock(), log.take().trace()))
+    log.note(scalers.SCALERS, scaler("team-a/stays"), "team-a/stays")
+    store.write(Batch([], clock(), log.take().trace()))
+    prune_trace(store._connection, 0)
+    store.close()
+    names = {each.name for each in read_trace(tmp_path / "h.db", 0, 2**40).objects}
+    assert {"team-b/web", "team-a/stays"} <= names
+    assert len(names) == most + 1
+    assert log.dropped
+
+
+def test_autoscalers_leave_room_for_nodes_in_a_batch(log, monkeypatch):
+    monkeypatch.setattr(pod_log, "MAX_PENDING", 10)
+    for number in range(20):
+        log.note(scalers.SCALERS, scaler(f"team-{number}/web"), f"team-{number}/web")
+    node = msgspec.json.decode(b'{"metadata": {"name": "n0"}}', type=objects.Node)
+    log.note("nodes", node, "n0")
+    assert [row.kind for row, _ in log.take().objects] == ["HorizontalPodAutoscaler"] * 5 + ["Node"]
+    assert log.dropped == 15

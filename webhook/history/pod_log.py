@@ -1,8 +1,9 @@
-"""Notes what comes on the event loop, cheaply and in bounded number: pods, refused requests, nodes and namespaces.
+"""Notes what comes on the event loop, cheaply and in bounded number: pods, refused requests, what surrounds them.
 
 A note keeps the decoded object; it becomes JSON in the writing thread.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -10,13 +11,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from webhook.core.model.amount import ONE_GPU, Units
-from webhook.core.model.names import Uid
+from webhook.core.model.names import Namespace, Uid
 from webhook.core.world.world import World
 from webhook.history.object_json import object_json
-from webhook.history.trace_row import ObjectRow, PodRow, PolicyRow, Trace
+from webhook.history.trace_row import SCALERS_OF_NAMESPACE, ObjectRow, PodRow, PolicyRow, Trace
 from webhook.history.usage_row import bounded
 from webhook.kube.nodes import autoscalers
 from webhook.kube.objects import keys, objects
+from webhook.kube.workloads import scalers
 
 MAX_PENDING: Final = 20_000
 """Pods, and objects, between two batches."""
@@ -28,6 +30,7 @@ _KINDS: Final = {
     "namespaces": ("Namespace", keys.CORE_API),
     "priorityclasses": ("PriorityClass", keys.PRIORITY_API),
     **{api.plural: (api.kind, api.version) for api in autoscalers.API.values()},
+    scalers.SCALERS: (scalers.KIND, scalers.SCALER_API),
 }
 PODS: Final = "pods"
 
@@ -57,6 +60,7 @@ class PodLog:
         self._lives: dict[str, _Life] = {}
         self._pods: dict[str, _Note] = {}
         self._objects: dict[tuple[str, str], tuple[ObjectRow, msgspec.Struct | None]] = {}
+        self._scalers_of: Counter[str] = Counter()  # new ones, by namespace
         self._refusals: dict[str, _Note] = {}
         self._refusals_of: dict[str, int] = {}
         self._policy = ""
@@ -69,6 +73,8 @@ class PodLog:
                 self._end(handle)
             elif isinstance(found, objects.Pod):
                 self._note_pod(found, Uid(handle))
+        elif kind == scalers.SCALERS:
+            self._note_scaler(found if isinstance(found, scalers.Autoscaler) else None, handle)
         elif kind in _KINDS:
             self._note_object(kind, found, handle)
 
@@ -98,6 +104,7 @@ class PodLog:
             (*self._pods.values(), *self._refusals.values()), tuple(self._objects.values()), (*self._policies,)
         )
         self._pods, self._objects, self._refusals, self._refusals_of, self._policies = {}, {}, {}, {}, []
+        self._scalers_of.clear()
         return taken
 
     # -- pods
@@ -148,6 +155,17 @@ class PodLog:
         noted = self._pods.get(uid)
         row = noted.row if noted is not None else PodRow(bounded(uid), "", "", created=life.created, bound=life.bound)
         self._pods[uid] = _Note(row._replace(ended=self._clock()), None if noted is None else noted.found)
+
+    def _note_scaler(self, found: scalers.Autoscaler | None, path: str) -> None:
+        """Note what scales a workload; tenants make any number of them, which displace no nodes."""
+        namespace, _, name = path.partition("/")
+        if (scalers.KIND, path) not in self._objects:
+            if self._scalers_of[namespace] >= SCALERS_OF_NAMESPACE or len(self._objects) >= MAX_PENDING // 2:
+                self.dropped += 1
+                return
+            self._scalers_of[namespace] += 1
+        bare = objects.ObjectMeta(name=name, namespace=Namespace(namespace))
+        self._note_object(scalers.SCALERS, found and msgspec.structs.replace(found, metadata=bare), path)
 
     def _note_object(self, kind: str, found: msgspec.Struct | None, name: str) -> None:
         key, now = (_KINDS[kind][0], name), self._clock()

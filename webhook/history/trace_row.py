@@ -1,4 +1,4 @@
-"""The rows of what came: pods and refused requests, the nodes and namespaces around them, the policies in force.
+"""The rows of what came: pods and refused requests, the objects around them, the policies in force.
 
 `fairgate replay` decides them again. Objects are kept as JSON with the fields that Fairgate reads, as in a world file.
 """
@@ -9,6 +9,9 @@ from webhook.kube.objects.keys import RUN_TIME, RUN_TIME_LIMIT
 
 MAX_OBJECT_BYTES: Final = 16_384
 """A larger pod or node is kept without its object: usage counts it, and replay names how many it leaves out."""
+
+SCALERS_OF_NAMESPACE: Final = 100
+"""HorizontalPodAutoscalers of one namespace in a file, and in one batch."""
 
 
 class PodRow(NamedTuple):
@@ -60,7 +63,10 @@ class EndedRow(NamedTuple):
 
 
 class ObjectRow(NamedTuple):
-    """A node, namespace or PriorityClass as it was last; `until` is 0 while it exists."""
+    """What surrounds pods, as it was last: a node, say, or what scales a workload; `until` is 0 while it exists.
+
+    `name` is namespace/name for kinds in namespaces.
+    """
 
     kind: str
     name: str

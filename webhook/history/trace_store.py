@@ -6,8 +6,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from webhook.history.trace_row import EndedRow, ObjectRow, PodRow, PolicyRow, Trace
+from webhook.history.trace_row import SCALERS_OF_NAMESPACE, EndedRow, ObjectRow, PodRow, PolicyRow, Trace
 from webhook.kube.objects.keys import RUN_TIME, RUN_TIME_LIMIT
+from webhook.kube.workloads.scalers import KIND
 
 _Row = TypeVar("_Row", PodRow, EndedRow, ObjectRow, PolicyRow)
 
@@ -68,10 +69,16 @@ def end_missing(connection: sqlite3.Connection, alive: Iterable[str], at: float)
 
 
 def prune_trace(connection: sqlite3.Connection, before: float) -> None:
-    """Delete what is too old, and pods beyond their number."""
+    """Delete what is too old, and pods and autoscalers beyond their number."""
     connection.execute("DELETE FROM pods WHERE ended > 0 AND ended < ?", (before,))
     connection.execute("DELETE FROM objects WHERE until > 0 AND until < ?", (before,))
     connection.execute("DELETE FROM policies WHERE since < ? AND since < (SELECT max(since) FROM policies)", (before,))
+    connection.execute(
+        "DELETE FROM objects WHERE kind = :kind AND name IN (SELECT name FROM (SELECT name, row_number() OVER "
+        "(PARTITION BY substr(name, 1, instr(name, '/')) ORDER BY until > 0, since DESC, name) AS place "
+        "FROM objects WHERE kind = :kind) WHERE place > :most)",
+        {"kind": KIND, "most": SCALERS_OF_NAMESPACE},
+    )
     (count,) = connection.execute("SELECT count(*) FROM pods").fetchone()
     while count > MAX_PODS:
         largest = "SELECT team FROM pods GROUP BY team ORDER BY count(*) DESC, team LIMIT 1"

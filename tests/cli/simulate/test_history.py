@@ -86,6 +86,21 @@ def test_a_namespace_has_the_team_of_its_recorded_labels(folder):
     assert teams(found.policies[0])["vision"] == (3, 0)
 
 
+@pytest.mark.parametrize(("minimums", "lost"), [((), True), ((1,), False)], ids=["no autoscaler", "a minimum of 1"])
+def test_the_minimums_of_recorded_autoscalers_count(folder, minimums, lost):
+    """An evicted replica of a workload with a minimum loses no work."""
+    pods = [recorded.replica("web", f"web-{number}", 4, at=10 * number) for number in (0, 1)]
+    pods.append(recorded.came("nlp", "own", 4, at=300))
+    around = [recorded.node("n0"), *(recorded.scaler("web", minimum=each) for each in minimums)]
+    recorded.write(folder / "replicas.db", pods, objects=around)
+    (folder / "borrowing.yaml").write_text(recorded.POLICY.replace("guaranteed: 8, limit: 16", "guaranteed: 0"))
+    for world in ("replicas.db", "one-node.csv"):
+        (folder / "one-node.csv").write_text("name,gpus,count\nnode,8,1\n")
+        [found] = data("--policy", "borrowing.yaml", trace="replicas.db", world=world).policies
+        assert found.total.evictions.mean == 1
+        assert bool(found.total.lost_gpu_hours.mean) == lost
+
+
 def test_a_pod_from_before_the_record_comes_at_its_beginning_for_the_rest_of_its_time(folder):
     old = recorded.came("vision", "old", 8, at=-86_400, seconds=86_400 + 600)
     recorded.write(folder / "old.db", [old, recorded.came("vision", "next", 8, at=60)])

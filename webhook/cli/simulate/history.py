@@ -14,11 +14,12 @@ from webhook.core.model.policy import Policy
 from webhook.history.reader import read_trace, recorded_range
 from webhook.history.schema import HistoryError
 from webhook.history.trace_row import Trace
+from webhook.kube.workloads.scalers import KIND
 from webhook.simulation.traces.row import MAX_SECONDS, Row, TraceError
 
 _MAGIC: Final = b"SQLite"
 _WHOLE: Final = 1000
-_SURROUNDINGS: Final = frozenset({"Namespace", "PriorityClass"})
+_SURROUNDINGS: Final = frozenset({"Namespace", "PriorityClass", KIND})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def read_history(path: Path, *, otherwise: Policy) -> TraceInput:
 
 
 def objects_of(path: Path) -> Objects:
-    """Return the recorded nodes, namespaces and PriorityClasses. Raises HistoryError."""
+    """Return the recorded nodes, namespaces, PriorityClasses and autoscalers. Raises HistoryError."""
     return _objects(read_trace(path, *recorded_range(path)))
 
 

@@ -79,7 +79,7 @@ class Worlds:
         return world
 
     def _surround(self, world: World) -> None:
-        """Add the namespaces and PriorityClasses around recorded pods that the world does not have itself."""
+        """Add what is around recorded pods that the world does not have itself: namespaces, classes, minimums."""
         found = self._parsed(self._surroundings, world) if self._surroundings else WorldObjects()
         known = {each.name for each in world.namespaces()}
         for namespace in found.namespaces:
@@ -88,6 +88,9 @@ class Worlds:
         for priority_class in found.priority_classes:
             if priority_class.name not in world.priority_classes:
                 world.set_priority_class(priority_class)
+        for handle, scaling in found.scalings:
+            if not world.minimums.is_scaled(scaling.workload):
+                world.minimums.set_scaler(handle, scaling.workload, scaling.minimum)
 
     def _parsed(self, listed: Objects, world: World) -> WorldObjects:
         return parse_objects(listed, world.policy.resources, name=self._name)
