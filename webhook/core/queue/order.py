@@ -73,7 +73,7 @@ class _KnownTeam:
     @property
     def is_in_own_share(self) -> bool:
         """Whether all that waits fits inside the team's own share, so that no department matters."""
-        return not any(turn.rank[0] for turn in self.firsts)
+        return not self.firsts[-1].rank[0]
 
     def heads(self, rank_class: int, skipped: Skipped) -> Iterator[RowHead]:
         """Return the first entry of each row of a class, in the order of the lanes."""
@@ -195,7 +195,7 @@ class Order:
         known = self._known[team.team] = _KnownTeam(team, team.version, version, lanes, classes, names, claim)
         for name in names:
             self._below.setdefault(name, set()).add(team.team)
-        for rank_class in set(classes.values()) or (NO_GUARANTEE,):
+        for rank_class in sorted(set(classes.values())) or (NO_GUARANTEE,):
             head = next(known.heads(rank_class, Skipped()), None)
             if head is not None:
                 turn = Turn(rank(standing, rank_class), head.entry.age, next(self._serials), head, known)
