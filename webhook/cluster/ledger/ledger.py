@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Final, NamedTuple, NoReturn
 
 from webhook.cluster.api.client import ApiConnection
@@ -180,9 +180,9 @@ class ApiLedger:
         listing = map(self._homes.session, self._listing(reservation.charge.team, uid))
         return all(session.shows_gang_of(uid, reached) for session in listing)
 
-    def charged(self) -> Iterable[InFlightCharge]:
-        """Return the charges of all replicas whose pods were not seen to use anything yet."""
-        return [flight for session in map(self._homes.session, self._writers) for flight in session.pending()]
+    def charged(self, among: Container[Uid]) -> Iterable[InFlightCharge]:
+        """Return the charges, of all replicas, of those of these pods that were not seen to use anything yet."""
+        return [flight for session in map(self._homes.session, self._writers) for flight in session.pending(among)]
 
     def listed(self, team: TeamName, uid: Uid) -> InFlightCharge | None:
         """Return the charge of a pod that an object lists, as it was last read; None where none does."""

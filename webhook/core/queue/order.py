@@ -109,7 +109,7 @@ class Order:
 
     def look(self, *, most: int | None = None) -> bool:
         """Look again at the teams of which something changed, at `most` so many; return whether at all of them."""
-        self.claims.keep(self.queue)
+        self.claims.keep_teams(self.queue.teams())
         self._drop({name for name, known in self._known.items() if not self._is_current(known)} | self._changed)
         self._changed.clear()
         self._behind.clear()
@@ -207,6 +207,7 @@ class Order:
         self, lanes: Sequence[Lane], classes: Mapping[LotNumber, int], standing: Standing
     ) -> tuple[frozenset[Hashable], int] | None:
         """Return what is ahead of the first entry for which the team's share accumulates, and the class of that one."""
+        self.claims.keep(self.queue, standing.team)
         claimants = self.claims.of(standing.team)
         if not claimants or 0 not in classes.values():
             return None

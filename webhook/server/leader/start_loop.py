@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -177,12 +177,12 @@ class StartLoop:
             self._active.add(waiting.uid)
             group.create_task(self._remove_gate(waiting, admit, Way.IN_TURN))
 
-    def _in_line(self) -> list[InFlightCharge]:
+    def _in_line(self) -> Iterable[InFlightCharge]:
         """Return the charges of pods that still have the gate."""
         waiting = self._world.waiting
         if not len(waiting):
             return []  # mostly no pod waits: look at no charge
-        return [flight for flight in self._ledger.charged() if flight.pod.uid in waiting]
+        return self._ledger.charged(waiting)
 
     async def _unfinished(self) -> list[InFlightCharge]:
         """Return the charges with which to go on, once it is certain that they are listed and stay so.
