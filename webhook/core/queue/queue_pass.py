@@ -38,10 +38,10 @@ class NextEntry(NamedTuple):
 
 
 class QueuePass:
-    """Finds the entries that may start, one after the other."""
+    """Finds the entries that may start, one after the other, in the order as it was looked at last."""
 
     def __init__(self, order: Order, rules: QueueRules, *, now: int, hold_backs: HoldBacks | None = None) -> None:
-        order.look()
+        order.look_at_entries()
         self._order = order
         self._rules = rules
         self._now = now
