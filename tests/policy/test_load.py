@@ -15,12 +15,11 @@ from webhook.core.model.policy import (
     Policy,
     QueueRules,
     UnknownTeam,
-    UserKey,
-    UserSource,
 )
 from webhook.core.model.selector import Effect, Operator, Requirement, Toleration
 from webhook.core.model.shape import Shape
 from webhook.core.model.tier import Tier
+from webhook.core.model.user_rules import UserKey, UserSource
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 

@@ -36,11 +36,11 @@ from webhook.core.model.policy import (
     Share,
     Team,
     TopologyRules,
-    UserKey,
 )
 from webhook.core.model.selector import Operator, Requirement, Toleration
 from webhook.core.model.shape import Shape
 from webhook.core.model.tier import Tier
+from webhook.core.model.user_rules import UserKey
 from webhook.core.model.workload_rules import PodPath, WorkloadKind, WorkloadRules
 from webhook.policy import idle, schema, selectors, teams
 from webhook.policy.builtin import built_in

@@ -6,16 +6,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_v
 from pydantic.alias_generators import to_camel
 
 from webhook.core.model.amount import UNLIMITED, Limit, exceeds, format_gpus, format_limit
-from webhook.core.model.policy import (
-    DeviceAccess,
-    MigWeight,
-    OnLimit,
-    OnNoRoom,
-    UnknownGpu,
-    UnknownTeam,
-    UnknownUser,
-    UserSource,
-)
+from webhook.core.model.policy import DeviceAccess, MigWeight, OnLimit, OnNoRoom, UnknownGpu, UnknownTeam
+from webhook.core.model.user_rules import UnknownUser, UserSource
 from webhook.policy.field_types import (
     ClassName,
     GpuLimit,

@@ -11,9 +11,8 @@ from tests.cli.doctor.stage import HEALTHY, ISSUER, POLICY, findings, process, r
 from webhook.cli.doctor.findings import Check, State, exit_status
 from webhook.cluster.reads.installation import ReadForbidden, ReadValue
 from webhook.cluster.reads.other_products import ProductsFound
-from webhook.core.model.policy import Enforcement, Share
+from webhook.core.model.policy import Share
 from webhook.kube.objects.server_version import ServerVersion
-from webhook.kube.registration.installation import Probe, ProbeOutcome
 
 
 def registered(**changes):
@@ -224,42 +223,6 @@ def test_each_problem_is_reported_with_a_remedy_and_nothing_else_is(name):
     assert exit_status(found) == 1
 
 
-PROBES = {
-    "failed": (Probe(ProbeOutcome.FAILED, "x509: unknown authority"), State.WRONG, "cannot reach Fairgate: x509"),
-    "not called": (Probe(ProbeOutcome.NOT_CALLED, "without asking"), State.WRONG, "without asking"),
-    "refused by others": (Probe(ProbeOutcome.UNKNOWN, "403 no"), State.UNKNOWN, "did not get to Fairgate"),
-    "not allowed": (ReadForbidden("create pods in namespace vision"), State.UNKNOWN, "right to create pods"),
-}
-
-
-@pytest.mark.parametrize("name", PROBES)
-def test_the_connection_from_the_api_server_is_checked_by_a_dry_run(name):
-    probe, state, words = PROBES[name]
-    [found] = [each for each in findings(replace(HEALTHY, probe=probe)) if each.check is Check.REACHABLE]
-    assert found.state is state
-    assert words in found.message
-    assert found.remedy
-
-
-def test_a_dry_run_that_would_wait_in_line_is_healthy_and_says_so():
-    queued = Probe(ProbeOutcome.YES, "queued: waits: team vision holds 8 of 8")
-    [found] = [each for each in findings(replace(HEALTHY, probe=queued)) if each.check is Check.REACHABLE]
-    assert (found.state, found.remedy) == (State.OK, "")
-    assert "team vision holds 8 of 8" in found.message
-
-
-def test_a_dry_run_shows_nothing_if_fairgate_is_not_to_be_called():
-    unasked = replace(HEALTHY, probe=Probe(ProbeOutcome.NOT_CALLED, "without asking"))
-    shadow = replace(POLICY, enforce=Enforcement.SHADOW)
-    for seen, want in (
-        (replace(unasked, is_exempt=True), State.UNKNOWN),
-        (replace(unasked, namespace="kube-system"), State.UNKNOWN),
-        (replace(unasked, policy=shadow), State.SKIPPED),
-    ):
-        [found] = [each for each in findings(seen) if each.check is Check.REACHABLE]
-        assert found.state is want
-
-
 def test_a_process_replaced_by_another_in_its_pod_is_not_missed():
     assert exit_status(findings(**replicas(**{"pod-2_old": process(age=200)}))) == 0
 
@@ -317,93 +280,6 @@ def test_pods_that_are_too_large_to_be_evicted_are_named():
     [hidden] = [each for each in findings(large_pods=ReadForbidden("list pods")) if each.check is Check.PODS]
     assert hidden.state is State.SKIPPED
     assert hidden.message == "for admins: you lack the right to list pods of all namespaces"
-
-
-def test_nodes_that_reject_pods_are_named_by_the_leader():
-    text = "node gpu-0: the last 120 pods of team vision were rejected there (UnexpectedAdmissionError)"
-    found = findings(**replicas(**{"pod-1_a": process(leading=True, rejecting=[text])}))
-    [node] = [each for each in found if each.check == "nodes"]
-    assert (node.state, node.message) == ("wrong", text)
-    assert "cordon the node" in node.remedy
-
-
-def test_nodes_in_maintenance_are_named_and_are_no_problem():
-    found = findings(
-        **replicas(**{"pod-1_a": process(leading=True, maintained=["gpu-0 (its driver is being upgraded)"])})
-    )
-    [node] = [each for each in found if each.check == "nodes"]
-    assert node.state == "ok"
-    assert node.message.endswith("; in maintenance: gpu-0 (its driver is being upgraded)")
-
-
-def test_without_a_leader_nodes_are_not_checked():
-    assert [each for each in findings(**replicas(**{"pod-1_a": process()})) if each.check == "nodes"] == []
-
-
-@pytest.mark.parametrize(
-    ("said", "want"),
-    [
-        ({"autoscaling": "Karpenter; pools that grow: a; others: none"}, [("ok", "Karpenter; pools that grow: a")]),
-        ({"autoscaling": "x", "autoscaling_problems": ["pools a: no"]}, [("wrong", "pools a: no")]),
-        (
-            {"autoscaling": "x", "autoscaling_unsure": "forbidden"},
-            [("unknown", "not all could be looked for: forbidden")],
-        ),
-        ({}, []),
-    ],
-    ids=["found", "policy says something else", "not allowed to look", "a leader of an older version"],
-)
-def test_the_leader_says_what_it_knows_of_autoscalers(said, want):
-    found = findings(**replicas(**{"pod-1_a": process(leading=True, **said)}))
-    checks = [each for each in found if each.check == "autoscalers"]
-    assert [each.state for each in checks] == [state for state, _ in want]
-    assert all(each.message.startswith(text) for each, (_, text) in zip(checks, want, strict=True))
-    assert all(bool(each.remedy) == (each.state != "ok") for each in checks)
-
-
-TOLD = "workloads: 3 with a minimum; 1 below it (vision 1)"
-
-
-@pytest.mark.parametrize(
-    ("more", "want"),
-    [
-        ({}, [("ok", "no workload has a minimum")]),
-        ({"pod-1_a": process(leading=True, minimums=TOLD)}, [("ok", TOLD)]),
-        (
-            {"pod-2_d": process("evictor", left_out=["horizontalpodautoscalers"])},
-            [
-                (
-                    "wrong",
-                    "pod-2_d may not list horizontalpodautoscalers: of workloads that one scales, it knows no minimum",
-                )
-            ],
-        ),
-    ],
-)
-def test_each_process_is_to_read_what_states_minimums(more, want):
-    found = [each for each in findings(**replicas(**more)) if each.check == Check.MINIMUMS]
-    assert [(each.state, each.message) for each in found] == want
-    assert [bool(each.remedy) for each in found] == [state == "wrong" for state, _ in want]
-
-
-NOTIFYING = stage.parse(
-    {"p.yaml": stage.DOCUMENT + b"notify: {targets: [{name: on-call, url: 'https://h/'}]}"}, origin="p"
-)
-
-
-@pytest.mark.parametrize(
-    ("policy", "said", "want"),
-    [
-        (POLICY, [], [("ok", "policy names no target of messages to people")]),
-        (NOTIFYING, [], [("ok", "messages reach on-call")]),
-        (NOTIFYING, ["target on-call: HTTP 401"], [("wrong", "target on-call: HTTP 401 (from pod-1_a)")]),
-    ],
-    ids=["no targets", "reached", "not reached"],
-)
-def test_targets_of_messages_are_checked_where_policy_has_some(policy, said, want):
-    alive = replicas(**{"pod-1_a": process(leading=True, notify=said)})
-    found = [each for each in findings(replace(HEALTHY, policy=policy), **alive) if each.check == "notify"]
-    assert [(each.state, each.message) for each in found] == want
 
 
 def test_another_queue_is_named_and_is_no_problem():

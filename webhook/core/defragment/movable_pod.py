@@ -102,6 +102,46 @@ class MovablePods(NamedTuple):
     stays: Counter[Stays]
     left: Mapping[GuardId, int]
 
+    @classmethod
+    def of(cls, judged: Iterable[MovablePod | Stays], left: Mapping[GuardId, int]) -> "MovablePods":
+        """Return pods that were judged; `left` may be filled while they are."""
+        pods: list[MovablePod] = []
+        stays: Counter[Stays] = Counter()
+        for each in judged:
+            if isinstance(each, Stays):
+                stays[each] += 1
+            else:
+                pods.append(each)
+        return cls(pods, stays, left)
+
+
+class Allowances:
+    """How many evictions each bound allows, counted once: `left` has disruption budgets, and minimums once read.
+
+    A workload may lose as many ready pods at a time as it has beyond its minimum: those that leave already count.
+    """
+
+    def __init__(self, reclaim_index: ReclaimIndex, world: World) -> None:
+        evictions = reclaim_index.evictions
+        self.left = reclaim_index.allowances(evictions.listed())
+        self._world = world
+        leaving = {*evictions.listed(), *evictions.listed_for_limits(), *evictions.awaited()}
+        there = (pod for uid in leaving if (pod := world.pod(uid)) is not None)
+        self._going = Counter(pod.replica.workload for pod in there if _stays_ready(pod))
+
+    def bounded(self, gpu_pod: ReclaimPod, found: MovablePod | Stays) -> MovablePod | Stays:
+        """Return a pod with its minimum, or why it stays: one with a bound that allows no eviction now does, too."""
+        if isinstance(found, Stays):
+            return found
+        workload = gpu_pod.pod.replica.workload
+        if (spare := _spare(gpu_pod.pod, self._world)) is not None:
+            found = found._replace(minimum=(GuardId(f"minimum {workload}"),))
+            self.left[found.minimum[0]] = spare - self._going[workload]
+        used_up = tuple(guard for guard in found.guards if self.left.get(guard, 0) <= 0)
+        if used_up:
+            return Stays.MINIMUM_REPLICAS if used_up == found.minimum else Stays.DISRUPTION_BUDGET
+        return found
+
 
 def movable_pods(
     gpu_pods: Iterable[ReclaimPod],
@@ -112,32 +152,13 @@ def movable_pods(
     now: int,
     held: int,
 ) -> MovablePods:
-    """Return which of these pods on nodes may move: budgets that allow no eviction now keep theirs, too.
-
-    A workload may lose as many ready pods at a time as it has beyond its minimum: those that leave already count.
-    """
-    pods: list[MovablePod] = []
-    stays: Counter[Stays] = Counter()
-    evictions = reclaim_index.evictions
-    left = reclaim_index.allowances(evictions.listed())
-    leaving = {*evictions.listed(), *evictions.listed_for_limits(), *evictions.awaited()}
-    there = (pod for uid in leaving if (pod := world.pod(uid)) is not None)
-    going = Counter(pod.replica.workload for pod in there if _stays_ready(pod))
-    for gpu_pod in gpu_pods:
-        victim, workload = reclaim_index.evictable(gpu_pod), gpu_pod.pod.replica.workload
-        judged = movable_pod(gpu_pod, victim, partial(template, gpu_pod), world, now=now, held=held)
-        if isinstance(judged, MovablePod):
-            if (spare := _spare(gpu_pod.pod, world)) is not None:
-                judged = judged._replace(minimum=(GuardId(f"minimum {workload}"),))
-                left[judged.minimum[0]] = spare - going[workload]
-            used_up = tuple(guard for guard in judged.guards if left.get(guard, 0) <= 0)
-            if used_up:
-                judged = Stays.MINIMUM_REPLICAS if used_up == judged.minimum else Stays.DISRUPTION_BUDGET
-        if isinstance(judged, MovablePod):
-            pods.append(judged)
-        else:
-            stays[judged] += 1
-    return MovablePods(pods, stays, left)
+    """Return which of these pods on nodes may move, and how many of them may go."""
+    allowances = Allowances(reclaim_index, world)
+    judged = (
+        (each, movable_pod(each, reclaim_index.evictable(each), partial(template, each), world, now=now, held=held))
+        for each in gpu_pods
+    )
+    return MovablePods.of((allowances.bounded(*each) for each in judged), allowances.left)
 
 
 def movable_pod(

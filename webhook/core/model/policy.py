@@ -20,6 +20,7 @@ from webhook.core.model.notify_rules import NotifyRules
 from webhook.core.model.selector import Requirement, Toleration
 from webhook.core.model.shape import DEFAULT_PRIOR, Shape
 from webhook.core.model.tier import Tier
+from webhook.core.model.user_rules import UnknownUser, UserKey, UserSource
 from webhook.core.model.workload_rules import DEFAULT_RULES, WorkloadRules
 
 ADDED: Final = {"is_hashed_by_default": False}
@@ -61,13 +62,6 @@ class UnknownTeam(StrEnum):
     PREEMPTIBLE = "preemptible"
 
 
-class UnknownUser(StrEnum):
-    """How the limit per user applies where the user of a pod is not known."""
-
-    IGNORE = "ignore"
-    NAMESPACE = "namespace"
-
-
 class UnknownGpu(StrEnum):
     """The effect on pods that request a resource that looks like a GPU and that policy does not name."""
 
@@ -97,15 +91,6 @@ class Mode(StrEnum):
     REQUIRE = "require"
     PREFER = "prefer"
     OFF = "off"
-
-
-class UserSource(StrEnum):
-    """Where the user behind a controller's pod is read from."""
-
-    NAMESPACE_ANNOTATION = "namespaceAnnotation"
-    NAMESPACE_LABEL = "namespaceLabel"
-    POD_ANNOTATION = "podAnnotation"
-    POD_LABEL = "podLabel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +163,6 @@ class Team:
 
 NO_TEAM = Team(UNASSIGNED)
 """The team charged for namespaces without a team: guaranteed nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class UserKey:
-    """One source for the user of a controller's pod: the first one present counts."""
-
-    source: UserSource
-    key: str
 
 
 @dataclass(frozen=True, slots=True)

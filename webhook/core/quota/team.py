@@ -6,8 +6,9 @@ from typing import Final
 
 from webhook.core.model.names import Namespace, TeamName, User
 from webhook.core.model.pod import NamespaceFacts, Pod, Requester
-from webhook.core.model.policy import Policy, Team, UnknownUser, UserSource
+from webhook.core.model.policy import Policy, Team
 from webhook.core.model.reason import Code, Reason
+from webhook.core.model.user_rules import UnknownUser, UserSource
 
 EXEMPT_LABEL: Final = "fairgate.dev/exempt"
 

@@ -1,13 +1,12 @@
 """What a plan of moves is made from in the evictor: the pods that wait for room, and those that may move."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Set
+from functools import partial
 from heapq import nsmallest
-from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from webhook.core.defragment.movable_pod import MovablePod, MovablePods, Stays, movable_pods, stays_early
+from webhook.core.defragment.movable_pod import Allowances, MovablePods, movable_pod, stays_early
 from webhook.core.defragment.waiting_targets import target_in_line, target_of_scheduler
 from webhook.core.model.kept_place import controller_key
 from webhook.core.model.names import NodeName, TeamName, Uid
@@ -15,11 +14,12 @@ from webhook.core.model.reason import Code
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reclaim_snapshot import is_growing
 from webhook.core.reclaim.reservation import NodeHold
-from webhook.core.reclaim.victim import GuardId
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.moves.templates import Templates
 from webhook.evictor.moves.wanted import Wanted
+
+T = TypeVar("T")
 
 OF_A_TEAM: Final = 20
 """Waiting pods of one team that moves are sought for at once, the oldest ones: a tenant may create any number."""
@@ -87,20 +87,22 @@ class Candidates:
         gpu_pods = [
             each for each in index.on_nodes() if not (each.uid in refused or each.team in teams or key_of(each) in away)
         ]
-        able = (each for each in gpu_pods if stays_early(each, index.evictable(each), world, now=now) is None)
+        able = [
+            each
+            async for each in _in_turns(gpu_pods)
+            if stays_early(each, index.evictable(each), world, now=now) is None
+        ]
         await self._templates.read(able, kept=(each.uid for each in index.unplaced()))
-        pods: list[MovablePod] = []
-        stays: Counter[Stays] = Counter()
-        left: dict[GuardId, int] = {}
-        waiting, template = iter(gpu_pods), lambda each: self._templates.get(each.uid)
-        while part := list(islice(waiting, PODS_AT_ONCE)):
-            judged = movable_pods(part, template, index, world, now=now, held=self.held)
-            pods += judged.pods
-            stays += judged.stays
-            left.update(judged.left)
-            await asyncio.sleep(0)
-        there = [each for each in pods if index.staying(each.uid) is not None]  # some went meanwhile
-        return MovablePods(there, stays, left)
+        template, held = self._templates.get, self.held
+        judged = [
+            (each, movable_pod(each, index.evictable(each), partial(template, each.uid), world, now=now, held=held))
+            async for each in _in_turns(gpu_pods)
+        ]
+        allowances = Allowances(index, world)  # of what is there by now
+        there = [
+            allowances.bounded(*each) async for each in _in_turns(judged) if index.staying(each[0].uid) is not None
+        ]
+        return MovablePods.of(there, allowances.left)
 
     def _oldest(self, gpu_pods: Iterable[ReclaimPod], without: Collection[TeamName]) -> Iterator[ReclaimPod]:
         by_team: dict[TeamName, list[ReclaimPod]] = {}
@@ -124,6 +126,14 @@ class Candidates:
             return True
         members = list(self._view.reclaim_index.members(gpu_pod.gang))
         return len(members) >= max(each.gang_size for each in members) and not is_growing(members, now=now)
+
+
+async def _in_turns(pods: Iterable[T]) -> AsyncIterator[T]:
+    """Yield pods, PODS_AT_ONCE in one turn of the event loop."""
+    for number, each in enumerate(pods, 1):
+        yield each
+        if number % PODS_AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 def key_of(gpu_pod: ReclaimPod) -> str:

@@ -110,8 +110,7 @@ def _others(kind: WatchedKind[Any], state: ClusterState) -> WatchedKind[Any]:
         path = path_of(found)
         before = _team(kind.name, path, state.world)
         is_kept = kind.apply(_read(kind, found))
-        is_new = not is_kept or state.reading.objects.set(_headed(found, kind.name))
-        if is_new or kind.name != SCALERS:  # of these only the status changes, several times a minute
+        if not is_kept or _is_new(found, kind.name, state):
             touched(path, before)
         return is_kept
 
@@ -152,11 +151,12 @@ def _pods(kind: WatchedKind[Any], state: ClusterState) -> WatchedKind[Any]:
         before = world.pod(uid)
         is_kept = kind.apply(_read(kind, found))
         after = world.pod(uid)
+        is_new = not is_kept or _is_new(found, kind.name, state)
         if is_kept:
             names[uid] = path_of(found)
-            state.reading.objects.set(_headed(found, kind.name))
             note_pod(found, state)
-        state.touch(before.node if before is not None else None, after.node if after is not None else None)
+        if is_new:
+            state.touch(before.node if before is not None else None, after.node if after is not None else None)
         return is_kept
 
     def remove(uid: str) -> None:
@@ -189,9 +189,12 @@ def _read(kind: WatchedKind[Any], found: Json) -> object:
         return item
 
 
-def _headed(found: Json, name: str) -> Json:
-    """Return an object with its apiVersion and kind, which lists leave out."""
-    return {**_HEADS.get(name, {"kind": ""}), **found}
+def _is_new(found: Json, name: str, state: ClusterState) -> bool:
+    """Keep an object; return False where what Fairgate reads of it is as it was, as at most changes of a status.
+
+    Lists leave out its apiVersion and kind.
+    """
+    return state.reading.objects.set({**_HEADS.get(name, {"kind": ""}), **found})
 
 
 def _uid(found: Json) -> str:
