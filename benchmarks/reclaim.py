@@ -8,13 +8,15 @@ Nodes of 8 GPUs, all of them borrowed by one team; then another team requests GP
 `free`    the same without borrowed GPUs: the time of everything but the reclaim;
 `gang`    one Job of as many pods, which are a gang;
 `hero`    a Job of pods of 8 GPUs, a gang that asks for one of two zones and for all GPUs there, as KAI-Scheduler's;
+`bare`    the floor of `hero`: without Fairgate a client that knows the victims evicts them, all at once, and stock
+          kube-scheduler binds the same Job, whose pods ask for the zone by nodeSelector;
 `trim`    a Job of one pod of 8 GPUs a node borrows everything and states half of its pods as its minimum; then as many
           Jobs of one such pod come as it can lose, as in KAI-Scheduler's test of a trimmed elastic gang;
 `seed`    8 GPUs on one node of 10, where all 40 GPUs of four nodes are borrowed by pods of one GPU, or of five.
 Fake pods end at once, so these times contain no grace period. Run it from the repository's root:
 `python benchmarks/reclaim.py`; docs/benchmarks.md used `--nodes 50 --pods 200`, and
-`--works one gang jobs --nodes 500 --pods 4000 --gang 512`, `--works whole --nodes 128`, `--works hero --nodes 512`, and
-`--works trim --nodes 500`.
+`--works one gang jobs --nodes 500 --pods 4000 --gang 512`, `--works whole --nodes 128`,
+`--works bare hero --nodes 512` and `--works trim --nodes 500`.
 """
 
 import argparse
@@ -36,9 +38,10 @@ from tests.control_plane import build
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import job, pod
 from tests.control_plane.versions import CONTROL_PLANE
-from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_nodes, wait_for
+from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_namespace, make_nodes, wait_for
 from tests.scenarios.evictor import Evictor, alive, evictor, held_nodes
 from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
+from webhook.evictor.executor import AT_ONCE
 
 SMALL = {"cpu": "100m", "memory": "1Gi"}
 HEAD = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
@@ -161,6 +164,36 @@ def _submit(there: Borrowed, work: str, bodies: list[dict[str, Any]], count: int
     return found
 
 
+def bare(cluster: ControlPlane, nodes: int) -> dict[str, Any]:
+    """Evict the pods of one zone and create the Job at the same time, in a cluster without Fairgate."""
+    space = make_namespace(cluster, "bare")
+    made = asyncio.run(create(cluster, [space], nodes * 8, prefix="borrowed"))
+    if failures := made.failures():
+        raise SystemExit(f"{len(failures)} creations failed, one with: {failures[0]}")
+    wait_running(cluster, [space], nodes * 8, timeout=900)
+    victims = [each for each in list_pods(cluster, space) if each["spec"]["nodeName"].startswith("west-")]
+    asks = make_namespace(cluster, "asks")
+    body = job("asks", pods=nodes // 2, gpus=8, nodeSelector={ZONE: "west"}, **SMALL)
+    with cpu_of(cluster, lambda _: True) as used:
+        began = time.perf_counter()
+        cluster.api.create(f"/apis/batch/v1/namespaces/{asks}/jobs", body)
+        asyncio.run(_evict(cluster, space, victims))
+        evicted = time.perf_counter() - began
+        seconds = wait_bound(cluster, [asks], nodes // 2, timeout=900) - began
+        found = {"seconds": round(seconds, 2), "evicted_after": round(evicted, 2), "cpu_seconds": round(used(), 1)}
+    delete_all(cluster, f"/apis/batch/v1/namespaces/{asks}/jobs", {"propagationPolicy": "Background"})
+    clear(cluster, [space, asks])
+    return {"work": "bare", "pods": nodes // 2, "victims": len(victims), **found}
+
+
+async def _evict(cluster: ControlPlane, space: str, victims: list[dict[str, Any]]) -> None:
+    async with session(cluster, connections=AT_ONCE) as api, asyncio.TaskGroup() as group:
+        for each in victims:
+            name = each["metadata"]["name"]
+            body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": space}}
+            group.create_task(ask(api, "POST", f"/api/v1/namespaces/{space}/pods/{name}/eviction", body))
+
+
 async def _create(cluster: ControlPlane, path: str, bodies: list[dict[str, Any]]) -> None:
     async with session(cluster, connections=50) as api:
         answers = await asyncio.gather(*(ask(api, "POST", path, body) for body in bodies))
@@ -193,12 +226,14 @@ def measure(cluster: ControlPlane, options: argparse.Namespace) -> Iterator[dict
         "hero": lambda there: [hero(there, half)],
         "trim": lambda there: [jobs(there, half, name="trim", gpus=8)],
     }
-    if set(works) & set(options.works):
+    if {*works, "bare"} & set(options.works):
         nodes = [
             name
             for zone, count in (("east", options.nodes - half), ("west", half))
             for name in make_nodes(cluster, count, prefix=zone, gpus=8, labels={ZONE: zone}, timeout=900)
         ]
+        if "bare" in options.works:
+            yield bare(cluster, options.nodes)
         for name in (work for work in options.works if work in works):
             with filled(cluster, **fills.get(name, {"borrowed": full}), has_queue=options.queue) as there:
                 yield from works[name](there)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import click
 import uvloop
 
+from webhook.cli.garbage import leave_out_what_stays
 from webhook.cli.options import PATH
 from webhook.cluster.api.errors import RestoredError
 from webhook.observe.logs import LogFormat
@@ -43,6 +44,7 @@ def listen_address(_ctx: click.Context, _param: click.Parameter, value: str | No
 
 def run_service(main: Coroutine[Any, Any, None]) -> None:
     """Run a service on uvloop until it ends."""
+    leave_out_what_stays()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main)
 

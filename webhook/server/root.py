@@ -1,14 +1,13 @@
 """The composition root: the only place that knows every part of `fairgate serve` and wires them together."""
 
 import asyncio
-import gc
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.namespace import own_namespace
@@ -44,10 +43,6 @@ from webhook.server.review.ledger_protocol import Ledger
 from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import AdmissionReviewer
 from webhook.server.settings import FileWorld, LiveCluster, ServerSettings, StartupError
-
-_COLLECT_AFTER: Final = 20_000
-"""New objects after which the collector looks at young ones. Its default of 700 comes every few pods, and finds little:
-what a review makes has no cycles."""
 
 
 async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] | None = None) -> None:
@@ -104,7 +99,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
                 unix_time = live.connection.unix_time
                 tasks = [
                     *live.background_tasks(
-                        logs, on_synced=lambda: _freeze(world, logs), is_leader=leader.should_clean_up
+                        logs, on_synced=lambda: _log_world(world, logs), is_leader=leader.should_clean_up
                     ),
                     leader.run(),
                     leader.events.run(),
@@ -158,7 +153,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
         def announce(url: str) -> None:
             _log_policy(world.policy, logs)
             if is_embedded:
-                _freeze(world, logs)
+                _log_world(world, logs)
             if on_listening is not None:
                 on_listening(url)
 
@@ -300,11 +295,7 @@ def _read_world_file(path: Path, world: World, metrics: Metrics) -> None:
     metrics.watch_queue(world)
 
 
-def _freeze(world: World, logs: Logs) -> None:
-    """Exclude a complete world from garbage collection: traversing it would delay decisions."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER, 20, 20)
+def _log_world(world: World, logs: Logs) -> None:
     logs.event.info("world loaded", nodes=len(world.fleet), pods=sum(1 for _ in world.pods()))
 
 

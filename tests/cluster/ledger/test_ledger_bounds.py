@@ -7,8 +7,9 @@ import pytest
 from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.replica import PODS, YES, A, beside, in_flight
 from tests.cluster.support.stores import until
-from tests.core.support.make import gpus, resident
+from tests.core.support.make import gpus, policy, resident, team
 from webhook.cluster.api.errors import ApiError
+from webhook.cluster.ledger.ledger import UPDATES_AT_ONCE
 from webhook.cluster.ledger.team_ledger_client import PATH, Result, result_of
 from webhook.core.model.decision import Charge
 from webhook.core.model.reason import Code
@@ -101,3 +102,11 @@ async def test_an_object_that_would_be_too_large_is_not_sent(api, one, monkeypat
 def test_etcds_message_for_a_large_write_is_recognized():
     assert result_of(ApiError("500 etcdserver: request is too large", status=500), is_new=False) is Result.TOO_LARGE
     assert result_of(ApiError("500 something else", status=500), is_new=False) is Result.UNKNOWN
+
+
+async def test_objects_of_many_teams_are_updated_some_at_a_time_and_all_in_the_end(api, one):
+    one.world.set_policy(policy(*(team(f"team-{number}") for number in range(2 * UPDATES_AT_ONCE + 5))))
+    async with beside(one.ledger.reconcile(is_leader=lambda: True)):
+        await until(lambda: len(one.counts.results) >= UPDATES_AT_ONCE, seconds=30)
+        assert len(one.counts.results) == UPDATES_AT_ONCE, "the others wait for the next look"
+        await until(lambda: len(api.objects[PATH]) == 2 * UPDATES_AT_ONCE + 5, seconds=30)

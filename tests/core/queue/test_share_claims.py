@@ -101,7 +101,10 @@ def test_claims_end_with_their_entries():
     claims.note(entry("x"), is_claim=False)
     assert claims.of("a") == {"uid-y"}
     queue.remove("uid-y")
-    claims.keep(queue)
+    claims.keep(queue, "a")
+    assert claims.of("a") == set()
+    claims.note(entry("x"), is_claim=True)
+    claims.keep_teams({"b": 1})
     assert claims.of("a") == set()
 
 

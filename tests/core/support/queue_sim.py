@@ -147,6 +147,7 @@ class Cluster:
     def release_all(self):
         """Release what may start now."""
         self.order = self.order or Order(self.queue, self)
+        self.order.look()
         judged = QueuePass(self.order, self.rules, now=self.now)
         while (release := judged.next(self.judge)) is not None:
             self.queue.remove(release.entry.key)

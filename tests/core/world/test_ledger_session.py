@@ -181,10 +181,10 @@ def test_a_charge_is_taken_back_only_while_its_reason_holds():
     one.finish()
     one.ledger_session.withdraw(Uid("u0"), if_still=lambda: holds)
     assert one.ledger_session.must_write
-    assert not list(one.ledger_session.pending())
+    assert not list(one.ledger_session.pending({Uid("u0")}))
     holds = False
     assert not one.ledger_session.must_write
-    assert list(one.ledger_session.pending())
+    assert list(one.ledger_session.pending({Uid("u0")}))
     assert set(one.ledger_session.next_record().flights) == {"u0"}
 
 

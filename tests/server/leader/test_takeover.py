@@ -169,7 +169,7 @@ async def test_what_an_earlier_leader_took_back_is_not_released_by_a_view_of_the
     async with staged(tmp_path, limit=2) as old:
         held = await old.held_release()
         async with next_leader(tmp_path, old, behind=TEAM_LEDGERS, limit=2) as new:
-            await until(lambda: [each.pod.name for each in new.ledger.charged()] == ["p"])
+            await until(lambda: [each.pod.name for each in new.ledger.charged(new.world.waiting)] == ["p"])
             now = old.pod()
             old.api.put(PODS, "p", namespace="team-a", **(now | {"spec": now["spec"] | {"nodeSelector": {"no": "x"}}}))
             held.go.set()

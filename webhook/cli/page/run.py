@@ -14,6 +14,7 @@ import click
 import uvloop
 
 from webhook.cli.coverage import COMPLETE, Coverage
+from webhook.cli.garbage import leave_out_what_stays
 from webhook.cli.live_cluster import policy_of_report, read_ended, read_policy
 from webhook.cli.live_cluster import read_objects as read_live
 from webhook.cli.output import is_of_output
@@ -50,6 +51,7 @@ def _settings(options: Options) -> PageSettings:
 def run(options: Options) -> None:
     """Serve until Ctrl-C or a signal."""
     try:
+        leave_out_what_stays()
         with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_until_stopped(options))
     except OSError as error:

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Final, NamedTuple, NoReturn
 
 from webhook.cluster.api.client import ApiConnection
@@ -36,8 +36,14 @@ _RECONCILE_SECONDS: Final = 1.0
 """Between two checks for outdated objects …"""
 
 _MIN_WRITE_INTERVAL_SECONDS: Final = 2.0
-"""… and the least time between two writes that no request caused."""
+"""… and the least time between two writes of one object that no request caused."""
 
+UPDATES_AT_ONCE: Final = 30
+"""Most such writes after one check, those first that were written longest ago: with a thousand busy teams they would
+otherwise be as many as all other requests together."""
+
+_CHECKED_AT_ONCE: Final = 50
+"""Objects that are checked in one turn of the event loop."""
 
 _MOVE_SECONDS: Final = 0.005
 """How often a charge is tried again while its team moves to another ledger, which takes two or three writes."""
@@ -174,9 +180,9 @@ class ApiLedger:
         listing = map(self._homes.session, self._listing(reservation.charge.team, uid))
         return all(session.shows_gang_of(uid, reached) for session in listing)
 
-    def charged(self) -> Iterable[InFlightCharge]:
-        """Return the charges of all replicas whose pods were not seen to use anything yet."""
-        return [flight for session in map(self._homes.session, self._writers) for flight in session.pending()]
+    def charged(self, among: Container[Uid]) -> Iterable[InFlightCharge]:
+        """Return the charges, of all replicas, of those of these pods that were not seen to use anything yet."""
+        return [flight for session in map(self._homes.session, self._writers) for flight in session.pending(among)]
 
     def listed(self, team: TeamName, uid: Uid) -> InFlightCharge | None:
         """Return the charge of a pod that an object lists, as it was last read; None where none does."""
@@ -229,13 +235,22 @@ class ApiLedger:
                     self._writer(ledger)
                 for ledger in self._homes.tidy(asyncio.get_running_loop().time()):
                     self._wake(ledger)
-                for writer in [*self._writers.values()]:
-                    await self._update_if_outdated(writer)
+                await self._update_outdated()
 
-    async def _update_if_outdated(self, writer: LedgerWriter) -> None:
+    async def _update_outdated(self) -> None:
+        updates = 0
+        for number, writer in enumerate(sorted(self._writers.values(), key=lambda each: each.wrote_at)):
+            if number % _CHECKED_AT_ONCE == _CHECKED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            updates += await self._update_if_outdated(writer)
+            if updates == UPDATES_AT_ONCE:
+                return
+
+    async def _update_if_outdated(self, writer: LedgerWriter) -> bool:
+        """Update an object if that is due; return whether it is written."""
         may_write = asyncio.get_running_loop().time() - writer.wrote_at >= _MIN_WRITE_INTERVAL_SECONDS
         if not (writer.is_idle and writer.is_current and may_write):
-            return
+            return False
         is_in_policy = (
             writer.team == UNASSIGNED
             or self._world.policy.team(writer.team) is not None
@@ -249,6 +264,8 @@ class ApiLedger:
                 self._homes.drop(writer.team)
         elif writer.is_outdated and (is_in_policy or writer.version):
             writer.refresh()
+            return True
+        return False
 
     # -- metrics and shutdown
 

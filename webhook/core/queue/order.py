@@ -73,7 +73,11 @@ class _KnownTeam:
     @property
     def is_in_own_share(self) -> bool:
         """Whether all that waits fits inside the team's own share, so that no department matters."""
-        return not any(turn.rank[0] for turn in self.firsts)
+        return not self.firsts[-1].rank[0]
+
+    def has(self, queue: TeamQueue | None) -> bool:
+        """Whether the entries are still these."""
+        return queue is self.queue and queue.version == self.queue_version
 
     def heads(self, rank_class: int, skipped: Skipped) -> Iterator[RowHead]:
         """Return the first entry of each row of a class, in the order of the lanes."""
@@ -92,8 +96,8 @@ class _KnownTeam:
 class Order:
     """The order between the teams of a queue, kept from pass to pass: only teams that changed are looked at again.
 
-    `look` before each pass. During a pass nothing changes but by the starts that it finds: where their own team stands
-    (`note_start`), and the teams below the same departments.
+    `look` before each pass, in parts where others are to have a turn in between. During a pass nothing changes but by
+    the starts that it finds: where their own team stands (`note_start`), and the teams below the same departments.
     """
 
     def __init__(self, queue: PodQueue, standings: Standings) -> None:
@@ -109,18 +113,26 @@ class Order:
 
     def look(self, *, most: int | None = None) -> bool:
         """Look again at the teams of which something changed, at `most` so many; return whether at all of them."""
-        self.claims.keep(self.queue)
-        self._drop({name for name, known in self._known.items() if not self._is_current(known)} | self._changed)
-        self._changed.clear()
+        return self._look_at([name for name, known in self._known.items() if not self._is_current(known)], most=most)
+
+    def look_at_entries(self) -> None:
+        """Look again at the teams whose entries changed; where others stand is taken as it was."""
+        teams = self.queue.teams()
+        self._look_at([name for name, known in self._known.items() if not known.has(teams.get(name))])
+
+    def _look_at(self, changed: Iterable[TeamName], *, most: int | None = None) -> bool:
+        teams = self.queue.teams()
+        self.claims.keep_teams(teams)
+        self._changed.update(changed)
+        self._changed.update(teams.keys() - self._known.keys())
         self._behind.clear()
-        unknown = [team for name, team in self.queue.teams().items() if name not in self._known]
-        for team in unknown[:most]:
+        for team in self._take(self._changed, most=most):
             self._look(team)
-        return most is None or len(unknown) <= most
+        return not self._changed
 
     def walk(self, skipped: Skipped) -> Iterator[Turn]:
         """Yield the first entry of every row in the order in which they are to start."""
-        for team in self._teams_of(self._changed):
+        for team in self._take(self._changed):
             self._look(team)
         turns = self._firsts.copy()  # sorted, so it is a heap
         while turns:
@@ -130,9 +142,9 @@ class Order:
                 heappop(turns)
                 continue
             if name in self._behind:
-                for team in self._teams_of(self._behind, only=name):
-                    for found in self._look(team).firsts:
-                        heappush(turns, found)
+                self._behind.discard(name)
+                for found in self._look(turn.team).firsts:
+                    heappush(turns, found)
                 continue
             if turn.head.lot not in skipped.lots and name not in skipped.teams:
                 yield turn
@@ -161,41 +173,48 @@ class Order:
             self._changed.add(entry.team)
 
     def _is_current(self, known: _KnownTeam) -> bool:
-        name = known.queue.team
-        if self.queue.teams().get(name) is not known.queue or known.queue.version != known.queue_version:
+        name, seen = known.queue.team, known.version
+        if not known.has(self.queue.teams().get(name)):
             return False
         version = self._standings.version(name)
-        return version == known.version or (version.own == known.version.own and known.is_in_own_share)
+        return version.own == seen.own and (version.above == seen.above or known.is_in_own_share)
 
-    def _teams_of(self, names: set[TeamName], *, only: TeamName | None = None) -> list[TeamQueue]:
-        """Drop what is known of these teams, or of one of them; return those that still have entries."""
-        found = {only} if only is not None else names.copy()
-        names -= found
-        self._behind -= found
-        self._drop(found)
-        return [team for name in found if (team := self.queue.teams().get(name)) is not None]
+    def _take(self, names: set[TeamName], *, most: int | None = None) -> Iterator[TeamQueue]:
+        """Take these names out, at `most` so many, and yield the teams that have entries; the others are forgotten."""
+        for name in [*islice(names, most)]:
+            names.discard(name)
+            self._behind.discard(name)
+            team = self.queue.teams().get(name)
+            if team is not None:
+                yield team
+            elif (known := self._known.pop(name, None)) is not None:
+                self._forget(known)
 
-    def _drop(self, names: Iterable[TeamName]) -> None:
-        for name in names:
-            if (known := self._known.pop(name, None)) is not None:
-                for department in known.departments:
-                    self._below[department].discard(name)
-                for turn in known.firsts:
-                    del self._firsts[bisect_left(self._firsts, turn)]
+    def _forget(self, known: _KnownTeam) -> None:
+        for department in known.departments:
+            self._below[department].discard(known.queue.team)
+        for turn in known.firsts:
+            del self._firsts[bisect_left(self._firsts, turn)]
 
     def _look(self, team: TeamQueue) -> _KnownTeam:
-        standing = self._standings.of(team.team)
-        lanes = team.lanes(partial(self._standings.held, team.team))
+        name = team.team
+        standing, version = self._standings.of(name), self._standings.version(name)
+        before = self._known.pop(name, None)
+        if before is not None:
+            self._forget(before)
+        if before is not None and before.has(team) and before.version.own == version.own:
+            lanes = before.lanes
+        else:
+            lanes = team.lanes(partial(self._standings.held, name))
         classes = {}
         if standing.has_guarantee_for(team.smallest):
             classes = {number: standing.rank_class(lot) for number, lot in _lots(team, lanes)}
         names = tuple([level.name for level in standing.departments])
         claim = self._claim(lanes, classes, standing)
-        version = self._standings.version(team.team)
-        known = self._known[team.team] = _KnownTeam(team, team.version, version, lanes, classes, names, claim)
-        for name in names:
-            self._below.setdefault(name, set()).add(team.team)
-        for rank_class in set(classes.values()) or (NO_GUARANTEE,):
+        known = self._known[name] = _KnownTeam(team, team.version, version, lanes, classes, names, claim)
+        for department in names:
+            self._below.setdefault(department, set()).add(name)
+        for rank_class in sorted(set(classes.values())) or (NO_GUARANTEE,):
             head = next(known.heads(rank_class, Skipped()), None)
             if head is not None:
                 turn = Turn(rank(standing, rank_class), head.entry.age, next(self._serials), head, known)
@@ -207,6 +226,7 @@ class Order:
         self, lanes: Sequence[Lane], classes: Mapping[LotNumber, int], standing: Standing
     ) -> tuple[frozenset[Hashable], int] | None:
         """Return what is ahead of the first entry for which the team's share accumulates, and the class of that one."""
+        self.claims.keep(self.queue, standing.team)
         claimants = self.claims.of(standing.team)
         if not claimants or 0 not in classes.values():
             return None

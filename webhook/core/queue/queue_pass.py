@@ -38,10 +38,10 @@ class NextEntry(NamedTuple):
 
 
 class QueuePass:
-    """Finds the entries that may start, one after the other."""
+    """Finds the entries that may start, one after the other, in the order as it was looked at last."""
 
     def __init__(self, order: Order, rules: QueueRules, *, now: int, hold_backs: HoldBacks | None = None) -> None:
-        order.look()
+        order.look_at_entries()
         self._order = order
         self._rules = rules
         self._now = now
@@ -114,7 +114,8 @@ class QueuePass:
                 is_claim = turn.team.is_covered_by(limit)
             case _:
                 is_claim = isinstance(verdict, NoRoom)
-        self._order.note_claim(entry, is_claim=is_claim and self._is_strict_for(entry))
+        is_outside = turn.rank[0] > 0  # of the team's own share
+        self._order.note_claim(entry, is_claim=is_claim and is_outside and self._is_strict_for(entry))
 
     def _is_passed_over(self, entry: QueueEntry, way: Way, verdict: NoRoom) -> bool:
         """Whether an entry that waits for room has held those behind it back for too long."""

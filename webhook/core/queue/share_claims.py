@@ -4,7 +4,7 @@ An entry that asks for more than is left of its team's share borrows, so it come
 also after entries behind it in the order of its own team. Once it has waited for long, those are behind it again.
 """
 
-from collections.abc import Hashable, Set
+from collections.abc import Container, Hashable, Set
 
 from webhook.core.model.names import TeamName
 from webhook.core.queue.pod_queue import PodQueue
@@ -23,12 +23,17 @@ class ShareClaims:
         """Return the keys of a team's entries."""
         return self._claims.get(team, _NONE)
 
-    def keep(self, queue: PodQueue) -> None:
-        """Keep those that still are in the queue."""
-        for team, keys in [*self._claims.items()]:
+    def keep(self, queue: PodQueue, team: TeamName) -> None:
+        """Keep those of a team that still are in the queue."""
+        if (keys := self._claims.get(team)) is not None:
             keys.difference_update([key for key in keys if queue.get(key) is None])
             if not keys:
                 del self._claims[team]
+
+    def keep_teams(self, teams: Container[TeamName]) -> None:
+        """Forget those of all other teams."""
+        for team in [team for team in self._claims if team not in teams]:
+            del self._claims[team]
 
     def note(self, entry: QueueEntry, *, is_claim: bool) -> bool:
         """Record whether an entry waits, and has done so for long; return whether that is news."""

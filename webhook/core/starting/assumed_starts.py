@@ -89,12 +89,17 @@ class AssumedStarts:
         self._order = Order(self.entries.queue, self.entries)
         self._reasons_behind = ReasonsBehind(world, self.entries.queue)
 
-    def due(self, *, now: int, count: int, is_enough: Callable[[], bool] = _goes_on) -> list[AssumedStart]:
+    def due(
+        self, *, now: int, count: int, is_enough: Callable[[], bool] = _goes_on, is_looked_at: bool = False
+    ) -> list[AssumedStart]:
         """Return at most so many pods that start now, in order, and assume their charges. `now` is in Unix seconds.
 
-        After each one `is_enough` may end the pass early: what else may start does with the next one.
+        After each one `is_enough` may end the pass early: what else may start does with the next one. `is_looked_at`:
+        `sync` was through with all teams just now, and where they stand is taken from then.
         """
-        self.sync(now=now)
+        self._sync_entries(now=now)
+        if not is_looked_at:
+            self._order.look()
         self.changed, self._noted = self._noted, {}
         return self._due(now=now, count=count, is_enough=is_enough)
 
@@ -103,9 +108,12 @@ class AssumedStarts:
 
         At `most` so many pods, or teams. `due` does so, too.
         """
+        self._sync_entries(now=now, most=most)
+        return self.entries.is_synced and self._order.look(most=most)
+
+    def _sync_entries(self, *, now: int, most: int | None = None) -> None:
         self._world.tick(now)
         self._noted |= dict.fromkeys(self.entries.sync(now=now, most=most))
-        return self.entries.is_synced and self._order.look(most=most)
 
     def close(self) -> None:
         """End: drop what was assumed and is not known to the ledger, and listen no longer."""

@@ -8,7 +8,7 @@ A charge is drafted as soon as its pod is judged, also during a write. The draft
 made from: a version that another process wrote ends it, and its pods are judged again.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import replace
 
 from webhook.core.model.names import Namespace, Uid
@@ -224,14 +224,14 @@ class LedgerSession:
 
     def promotions(self) -> Iterable[InFlightCharge]:
         """Return the promotions in the object that are still to be carried out."""
-        return self._pending(is_promotion=True)
+        return self._pending([flight for flight in self.record.flights.values() if flight.is_promotion])
 
-    def pending(self) -> Iterable[InFlightCharge]:
-        """Return the charges in the object without any evidence yet that are not withdrawn; promotions left out."""
-        return self._pending(is_promotion=False)
+    def pending(self, among: Container[Uid]) -> Iterable[InFlightCharge]:
+        """Return the charges of these pods in the object without any evidence yet, but for those that are withdrawn."""
+        found = [flight for uid, flight in self.record.flights.items() if uid in among]
+        return self._pending([flight for flight in found if not flight.is_promotion])
 
-    def _pending(self, *, is_promotion: bool) -> Iterable[InFlightCharge]:
-        listed = [flight for flight in self.record.flights.values() if flight.is_promotion is is_promotion]
+    def _pending(self, listed: Iterable[InFlightCharge]) -> Iterable[InFlightCharge]:
         unseen = [flight for flight in listed if isinstance(self._evidence(flight.pod.uid), Unseen)]
         return [flight for flight in unseen if not self._is_withdrawn(flight.pod.uid)]
 

@@ -93,7 +93,7 @@ class WaitingPods:
             return True
         return bool(self.wanted) if node is None else node in self.wanted
 
-    def __contains__(self, uid: Uid) -> bool:
+    def __contains__(self, uid: object) -> bool:
         return uid in self._pods
 
     def get(self, uid: Uid) -> WaitingPod | None:

@@ -150,7 +150,8 @@ def _volumes() -> _Json:
 
 
 def _validation(found: str, broken: str) -> _Json:
-    return {"expression": f"{EXEMPT_LABEL} || !({broken})", "message": f"{found} ({Code.UNCOUNTED_DEVICE})"}
+    # what holds for nearly all pods first: the rest is not evaluated then
+    return {"expression": f"!({broken}) || {EXEMPT_LABEL}", "message": f"{found} ({Code.UNCOUNTED_DEVICE})"}
 
 
 def _has(path: str) -> str:

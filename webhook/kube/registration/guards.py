@@ -4,6 +4,7 @@ They allow users by RBAC permission, not by name: a user who may write TeamLedge
 nodes could also remove a taint. The API server evaluates them itself, without a call to Fairgate.
 """
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -149,7 +150,7 @@ def _forged(policy: Policy, trusted_users: Iterable[str]) -> _Json:
         of=policy,
         rules=[core_rule(["pods"], "CREATE")],
         conditions={
-            "carries-fairgate-keys": changed_keys_expression(_GUARDED),
+            "carries-fairgate-keys": has_keys_expression(_GUARDED),
             "asks-for-no-gpu": f"!({gpu_pod_expression(policy)})",
         },
         allowed=trusted_expression(trusted_users, EXEMPT_LABEL),
@@ -191,6 +192,14 @@ def changed_keys_expression(guarded: Iterable[tuple[str, Iterable[str]]]) -> str
         f"{metadata_value('object', at, key)} != {metadata_value('oldObject', at, key)}"
         for at, names in guarded
         for key in names
+    )
+
+
+def has_keys_expression(guarded: Iterable[tuple[str, Iterable[str]]]) -> str:
+    """Return a CEL expression: the object has one of these labels or annotations."""
+    return " || ".join(
+        f"(has(object.metadata.{at}) && {json.dumps([*names])}.exists(k, k in object.metadata.{at}))"
+        for at, names in guarded
     )
 
 

@@ -114,7 +114,7 @@ def _of(root: str, measure: _Measure) -> str:
 
 def _validation(measure: _Measure, trusted_users: Iterable[str]) -> _Json:
     size = f"variables.{measure.name}"
-    holds = f"{EXEMPT_LABEL} || {size} <= {measure.maximum} || {size} <= {size}Before || {own_expression()}"
+    holds = f"{size} <= {measure.maximum} || {size} <= {size}Before || {EXEMPT_LABEL} || {own_expression()}"
     return {
         "expression": trusted_expression(trusted_users, holds),
         "message": f"{measure.what} would be more than {measure.maximum:,}, as Fairgate counts them: such a pod could "

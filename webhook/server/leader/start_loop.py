@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -38,7 +38,7 @@ GATHER_SECONDS: Final = 0.1
 """The same while releases are under way: many slots come free, and fewer passes and ledger writes serve them."""
 
 PASS_SECONDS: Final = 0.02
-"""After so long a pass judges no further entry: reviews wait for it. The next one goes on."""
+"""So long after its first start a pass judges no further entry: reviews wait for it. The next one goes on."""
 
 SYNC_AT_ONCE: Final = 200
 """Pods that are taken note of in one turn of the event loop."""
@@ -67,6 +67,23 @@ class QueueCounts:
     released: dict[tuple[TeamName, Way], int] = field(default_factory=dict)
     timed_out: dict[TeamName, int] = field(default_factory=dict)
     on_wait: Callable[[TeamName, float], None] = lambda _team, _seconds: None
+
+
+class _Bound:
+    """A time that begins with the first question whether it is over."""
+
+    def __init__(self, seconds: float) -> None:
+        self.was_over = False
+        self._seconds = seconds
+        self._end: float | None = None
+
+    def is_over(self) -> bool:
+        """Return whether the time is over."""
+        now = time.perf_counter()
+        if self._end is None:
+            self._end = now + self._seconds
+        self.was_over = now >= self._end
+        return self.was_over
 
 
 class _Charged(NamedTuple):
@@ -148,17 +165,17 @@ class StartLoop:
         while not self._starts.sync(now=now, most=SYNC_AT_ONCE):  # noqa: ASYNC110 - others have their turn
             await asyncio.sleep(0)
         self._start_with_room(group)
-        unfinished_charges = await self._unfinished()
-        charged = {flight.pod.uid for flight in self._in_line()}
-        for waiting, admit in unfinished(self._world, unfinished_charges):
-            self._continue(group, waiting, admit, charged=charged, now=now)
+        if unfinished_charges := await self._unfinished():
+            charged = {flight.pod.uid for flight in self._in_line()}
+            for waiting, admit in unfinished(self._world, unfinished_charges):
+                self._continue(group, waiting, admit, charged=charged, now=now)
         await self._gangs.read(self._starts.entries.gangs, now=now)
         if (room := AT_ONCE - len(self._active)) < _ROOM_FOR_PASS:
             return False  # the end of a release begins the next pass
-        began = time.perf_counter()
-        turns = self._starts.due(now=now, count=room, is_enough=lambda: time.perf_counter() >= began + PASS_SECONDS)
+        began, bound = time.perf_counter(), _Bound(PASS_SECONDS)
+        turns = self._starts.due(now=now, count=room, is_enough=bound.is_over, is_looked_at=True)
         self._judged_seconds = time.perf_counter() - began
-        if self._judged_seconds >= PASS_SECONDS:
+        if bound.was_over:
             self.wake()
         for members in together(turns):
             self._active |= {turn.waiting.uid for turn in members}
@@ -177,12 +194,12 @@ class StartLoop:
             self._active.add(waiting.uid)
             group.create_task(self._remove_gate(waiting, admit, Way.IN_TURN))
 
-    def _in_line(self) -> list[InFlightCharge]:
+    def _in_line(self) -> Iterable[InFlightCharge]:
         """Return the charges of pods that still have the gate."""
         waiting = self._world.waiting
         if not len(waiting):
             return []  # mostly no pod waits: look at no charge
-        return [flight for flight in self._ledger.charged() if flight.pod.uid in waiting]
+        return self._ledger.charged(waiting)
 
     async def _unfinished(self) -> list[InFlightCharge]:
         """Return the charges with which to go on, once it is certain that they are listed and stay so.
