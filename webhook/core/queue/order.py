@@ -5,7 +5,7 @@ were added nor the replica that asks makes a difference.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush, heapreplace
@@ -54,11 +54,18 @@ class Turn(NamedTuple):
         return self.known.queue
 
 
+class _Claim(NamedTuple):
+    """The priority of the first entry for which the share of its team accumulates, and its class."""
+
+    priority: int
+    rank_class: int
+
+
 @dataclass(slots=True)
 class _KnownTeam:
     """A team as it was looked at: its lanes in order, the class of each lot, and the first turn of each class.
 
-    Where the share accumulates for an entry, `claim` has what is ahead of it in the order of the team, and its class.
+    With a `claim` entries of lower priority are of no better class.
     """
 
     queue: TeamQueue
@@ -67,7 +74,7 @@ class _KnownTeam:
     lanes: list[Lane]
     classes: Mapping[LotNumber, int]
     departments: tuple[str, ...]
-    claim: tuple[frozenset[Hashable], int] | None
+    claim: _Claim | None
     firsts: list[Turn] = field(default_factory=list)
 
     @property
@@ -86,11 +93,11 @@ class _KnownTeam:
             return heads
         if self.claim is None:
             return (head for head in heads if self.classes[head.lot] == rank_class)
-        return (head for head in heads if self._behind_claim(head, *self.claim) == rank_class)
+        return (head for head in heads if self._behind(head, self.claim) == rank_class)
 
-    def _behind_claim(self, head: RowHead, ahead: frozenset[Hashable], claimed: int) -> int:
+    def _behind(self, head: RowHead, claim: _Claim) -> int:
         own = self.classes[head.lot]
-        return own if own or head.entry.key in ahead else claimed
+        return own if own or head.entry.priority >= claim.priority else claim.rank_class
 
 
 class Order:
@@ -222,19 +229,16 @@ class Order:
                 insort(self._firsts, turn)
         return known
 
-    def _claim(
-        self, lanes: Sequence[Lane], classes: Mapping[LotNumber, int], standing: Standing
-    ) -> tuple[frozenset[Hashable], int] | None:
-        """Return what is ahead of the first entry for which the team's share accumulates, and the class of that one."""
+    def _claim(self, lanes: Sequence[Lane], classes: Mapping[LotNumber, int], standing: Standing) -> _Claim | None:
+        """Return the claim on the team's share, where anything else would use it."""
         self.claims.keep(self.queue, standing.team)
         claimants = self.claims.of(standing.team)
         if not claimants or 0 not in classes.values():
             return None
-        ahead: set[Hashable] = set()
         for head in islice(_heads(lanes, Skipped()), CLAIMS):
-            if head.entry.key in claimants and classes[head.lot] and standing.could_have_share_for(head.entry.lot):
-                return frozenset(ahead), classes[head.lot]
-            ahead.add(head.entry.key)
+            entry, own = head.entry, classes[head.lot]
+            if own and entry.key in claimants and standing.could_have_share_for(entry.lot):
+                return _Claim(entry.priority, own)
         return None
 
     def _rest(self, turn: Turn, skipped: Skipped) -> Iterator[RowHead]:

@@ -73,7 +73,6 @@ class QueuePass:
                 case OverLimit(limit):
                     self._wait_for_limit(limit, turn, walk)
                 case NoRoom() if self._is_passed_over(entry, way, verdict):
-                    self._order.note_claim(entry, is_claim=False)
                     walk.skipped.lots.add(turn.head.lot)
                 case NoRoom(keep, reach):
                     walk.wait_for_room(turn.head, keep=keep if way is Way.IN_TURN else _NOWHERE, reach=reach)
@@ -105,17 +104,10 @@ class QueuePass:
         return Way.BACKFILL, self._verdict(head, Way.BACKFILL, walk.kept, judge)
 
     def _note_claim(self, turn: Turn, verdict: Verdict | None) -> None:
-        """Note whether an entry waits for long, and for no limit but those that count all of its team."""
-        entry = turn.head.entry
-        match verdict:
-            case None:
-                return
-            case OverLimit(limit):
-                is_claim = turn.team.is_covered_by(limit)
-            case _:
-                is_claim = isinstance(verdict, NoRoom)
-        is_outside = turn.rank[0] > 0  # of the team's own share
-        self._order.note_claim(entry, is_claim=is_claim and is_outside and self._is_strict_for(entry))
+        """Note whether an entry outside of its team's share waits for long for a limit that counts all of the team."""
+        if verdict is not None:
+            waits = isinstance(verdict, OverLimit) and turn.team.is_covered_by(verdict.limit) and turn.rank[0] > 0
+            self._order.note_claim(turn.head.entry, is_claim=waits and self._is_strict_for(turn.head.entry))
 
     def _is_passed_over(self, entry: QueueEntry, way: Way, verdict: NoRoom) -> bool:
         """Whether an entry that waits for room has held those behind it back for too long."""

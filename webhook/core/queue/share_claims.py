@@ -1,7 +1,7 @@
-"""For which entries the share of their team accumulates: else smaller ones behind them would use it up without end.
+"""For which entries the share of their team accumulates: else others of lower priority would use it up without end.
 
 An entry that asks for more than is left of its team's share borrows, so it comes after all that fits inside the share,
-also after entries behind it in the order of its own team. Once it has waited for long, those are behind it again.
+also after entries of its own team that have a lower priority. Once it has waited for long, those are behind it again.
 """
 
 from collections.abc import Container, Hashable, Set
