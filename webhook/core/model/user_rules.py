@@ -1,4 +1,4 @@
-"""What policy says of the users behind pods, which user limits per user count."""
+"""What policy says of the users behind pods: limits per user count them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
