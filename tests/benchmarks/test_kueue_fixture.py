@@ -36,6 +36,7 @@ def test_turns_of_the_event_loop_are_listed_by_what_ran():
     assert blocked("") == "never"
 
 
-def test_a_pod_waits_from_its_creation_until_it_runs():
-    pod = {"metadata": {"creationTimestamp": "2026-01-01T00:00:05Z"}, "status": {"startTime": "2026-01-01T00:01:00Z"}}
+def test_a_pod_waits_from_its_creation_until_it_is_bound():
+    bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}
+    pod = {"metadata": {"creationTimestamp": "2026-01-01T00:00:05Z"}, "status": {"conditions": [bound]}}
     assert waits_of([pod | {"spec": {"priorityClassName": "large"}}]) == {"large": [55]}
