@@ -129,6 +129,14 @@ def test_a_workload_fails_only_if_evicted_whole_or_as_planned(scene_, sizes):
         assert lost <= left or lost == pods
 
 
+def test_a_workload_that_goes_whole_for_several_pods_leaves_none_of_its_pods():
+    made = [victim(f"v{number}", 1, on="n0", workload=JOB, is_counted=True) for number in range(3)]
+    there = _full(scene(made, nodes=2, size=16, failures={JOB: Remaining(0, 3)}))
+    found = plan([waiting(f"b{number}", 1, since=number) for number in range(2)], there)
+    went = {each.uid for move in found.moves for each in move.victims}
+    assert len(went) == 3 or any(move.breaks_workloads for move in found.moves)
+
+
 @given(crowds(), st.integers(1, 4))
 def test_budgets_for_failures_never_keep_a_pod_from_its_room(scene_, count):
     full = _full(scene_)

@@ -342,4 +342,10 @@ def _carry_out(pods: Sequence[ReclaimPod], found: _Found, trial: Trial, snapshot
         if mine:
             cost, extra = cost.plus(extra), VictimCost()
         outcomes.append(NotPlanned(each, NoPlan.FITS) if fits else Move(each, node, tuple(mine), cost))
+    if left:  # of a workload that goes whole, since it would fail of less
+        rest = tuple(left.values())
+        trial.evict(rest)
+        place, last = next((n, made) for n, made in reversed([*enumerate(outcomes)]) if isinstance(made, Move))
+        cost = last.cost.plus(scale.cost_of(rest, gangs=0))
+        outcomes[place] = last._replace(victims=(*last.victims, *rest), cost=cost)
     return outcomes
