@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-import uvloop
 
 from webhook.cli.coverage import COMPLETE, Coverage
-from webhook.cli.garbage import leave_out_what_stays
 from webhook.cli.live_cluster import policy_of_report, read_ended, read_policy
 from webhook.cli.live_cluster import read_objects as read_live
 from webhook.cli.output import is_of_output
@@ -23,6 +21,7 @@ from webhook.cli.page.command import Options
 from webhook.cli.page.events import read_events
 from webhook.cli.page.recorded import RecordedUsage, of_cluster, of_files
 from webhook.cli.page.world_file import FollowedFile
+from webhook.cli.service import run_service
 from webhook.cli.world_source import WorldError, WorldObjects, choose_policy, read_objects, world_of
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.api.errors import ClusterError
@@ -51,9 +50,8 @@ def _settings(options: Options) -> PageSettings:
 def run(options: Options) -> None:
     """Serve until Ctrl-C or a signal."""
     try:
-        leave_out_what_stays()
-        with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_until_stopped(options))
+        with contextlib.suppress(KeyboardInterrupt):
+            run_service(_until_stopped(options))
     except OSError as error:
         if is_of_output(error):
             raise

@@ -120,7 +120,9 @@ class Order:
 
     def look(self, *, most: int | None = None) -> bool:
         """Look again at the teams of which something changed, at `most` so many; return whether at all of them."""
-        return self._look_at([name for name, known in self._known.items() if not self._is_current(known)], most=most)
+        changed = [name for name, known in self._known.items() if not self._is_current(known)]
+        self._behind.clear()  # those are among them
+        return self._look_at(changed, most=most)
 
     def look_at_entries(self) -> None:
         """Look again at the teams whose entries changed; where others stand is taken as it was."""
@@ -132,7 +134,6 @@ class Order:
         self.claims.keep_teams(teams)
         self._changed.update(changed)
         self._changed.update(teams.keys() - self._known.keys())
-        self._behind.clear()
         for team in self._take(self._changed, most=most):
             self._look(team)
         return not self._changed
