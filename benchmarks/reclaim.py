@@ -10,13 +10,15 @@ Nodes of 8 GPUs, all of them borrowed by one team; then another team requests GP
 `hero`    a Job of pods of 8 GPUs, a gang that asks for one of two zones and for all GPUs there, as KAI-Scheduler's;
 `bare`    the floor of `hero`: without Fairgate a client that knows the victims evicts them, all at once, and stock
           kube-scheduler binds the same Job, whose pods ask for the zone by nodeSelector;
+`floor`   the same of `jobs`;
 `trim`    a Job of one pod of 8 GPUs a node borrows everything and states half of its pods as its minimum; then as many
           Jobs of one such pod come as it can lose, as in KAI-Scheduler's test of a trimmed elastic gang;
 `seed`    8 GPUs on one node of 10, where all 40 GPUs of four nodes are borrowed by pods of one GPU, or of five.
 Fake pods end at once, so these times contain no grace period. Run it from the repository's root:
 `python benchmarks/reclaim.py`; docs/benchmarks.md used `--nodes 50 --pods 200`, and
 `--works one gang jobs --nodes 500 --pods 4000 --gang 512`, `--works whole --nodes 128`,
-`--works bare hero --nodes 512` and `--works trim --nodes 500`.
+`--works bare hero --nodes 512`, `--works trim --nodes 500` and
+`--works floor jobs free --nodes 500 --pods 4000 --queue`.
 """
 
 import argparse
@@ -134,8 +136,11 @@ def one(there: Borrowed, work: str, *, gpus: int = 1) -> dict[str, Any]:
 
 def jobs(there: Borrowed, count: int, *, name: str = "jobs", gpus: int = 1) -> dict[str, Any]:
     """Create many Jobs of one pod at once."""
-    bodies = [job(f"asks-{number}", gpus=gpus, **SMALL) for number in range(count)]
-    return _submit(there, name, bodies, count)
+    return _submit(there, name, _single(count, gpus), count)
+
+
+def _single(count: int, gpus: int = 1) -> list[dict[str, Any]]:
+    return [job(f"asks-{number}", gpus=gpus, **SMALL) for number in range(count)]
 
 
 def gang(there: Borrowed, count: int) -> dict[str, Any]:
@@ -164,26 +169,40 @@ def _submit(there: Borrowed, work: str, bodies: list[dict[str, Any]], count: int
     return found
 
 
-def bare(cluster: ControlPlane, nodes: int) -> dict[str, Any]:
-    """Evict the pods of one zone and create the Job at the same time, in a cluster without Fairgate."""
+def bare(
+    cluster: ControlPlane, work: str, bodies: list[dict[str, Any]], *, borrowed: int, zone: str = "", pods: int
+) -> dict[str, Any]:
+    """Evict the pods, of one zone if there is one, and create Jobs at the same time, in a cluster without Fairgate.
+
+    The Jobs have so many pods.
+    """
     space = make_namespace(cluster, "bare")
-    made = asyncio.run(create(cluster, [space], nodes * 8, prefix="borrowed"))
+    made = asyncio.run(create(cluster, [space], borrowed, prefix="borrowed"))
     if failures := made.failures():
         raise SystemExit(f"{len(failures)} creations failed, one with: {failures[0]}")
-    wait_running(cluster, [space], nodes * 8, timeout=900)
-    victims = [each for each in list_pods(cluster, space) if each["spec"]["nodeName"].startswith("west-")]
+    wait_running(cluster, [space], borrowed, timeout=900)
+    victims = [each for each in list_pods(cluster, space) if each["spec"]["nodeName"].startswith(zone)]
     asks = make_namespace(cluster, "asks")
-    body = job("asks", pods=nodes // 2, gpus=8, nodeSelector={ZONE: "west"}, **SMALL)
+    path = f"/apis/batch/v1/namespaces/{asks}/jobs"
     with cpu_of(cluster, lambda _: True) as used:
         began = time.perf_counter()
-        cluster.api.create(f"/apis/batch/v1/namespaces/{asks}/jobs", body)
-        asyncio.run(_evict(cluster, space, victims))
-        evicted = time.perf_counter() - began
-        seconds = wait_bound(cluster, [asks], nodes // 2, timeout=900) - began
+        evicted = asyncio.run(_replace(cluster, space, victims, path, bodies)) - began
+        seconds = wait_bound(cluster, [asks], pods, timeout=900) - began
         found = {"seconds": round(seconds, 2), "evicted_after": round(evicted, 2), "cpu_seconds": round(used(), 1)}
-    delete_all(cluster, f"/apis/batch/v1/namespaces/{asks}/jobs", {"propagationPolicy": "Background"})
+    delete_all(cluster, path, {"propagationPolicy": "Background"})
     clear(cluster, [space, asks])
-    return {"work": "bare", "pods": nodes // 2, "victims": len(victims), **found}
+    return {"work": work, "pods": pods, "victims": len(victims), **found}
+
+
+async def _replace(
+    cluster: ControlPlane, space: str, victims: list[dict[str, Any]], path: str, bodies: list[dict[str, Any]]
+) -> float:
+    """Create Jobs and evict pods at the same time; return when the last of those was evicted."""
+    created = asyncio.create_task(_create(cluster, path, bodies))
+    await _evict(cluster, space, victims)
+    evicted = time.perf_counter()
+    await created
+    return evicted
 
 
 async def _evict(cluster: ControlPlane, space: str, victims: list[dict[str, Any]]) -> None:
@@ -226,14 +245,17 @@ def measure(cluster: ControlPlane, options: argparse.Namespace) -> Iterator[dict
         "hero": lambda there: [hero(there, half)],
         "trim": lambda there: [jobs(there, half, name="trim", gpus=8)],
     }
-    if {*works, "bare"} & set(options.works):
+    if {*works, "bare", "floor"} & set(options.works):
         nodes = [
             name
             for zone, count in (("east", options.nodes - half), ("west", half))
             for name in make_nodes(cluster, count, prefix=zone, gpus=8, labels={ZONE: zone}, timeout=900)
         ]
         if "bare" in options.works:
-            yield bare(cluster, options.nodes)
+            whole = job("asks", pods=half, gpus=8, nodeSelector={ZONE: "west"}, **SMALL)
+            yield bare(cluster, "bare", [whole], borrowed=full, zone="west-", pods=half)
+        if "floor" in options.works:
+            yield bare(cluster, "floor", _single(options.pods), borrowed=full, pods=options.pods)
         for name in (work for work in options.works if work in works):
             with filled(cluster, **fills.get(name, {"borrowed": full}), has_queue=options.queue) as there:
                 yield from works[name](there)

@@ -82,6 +82,28 @@ async def test_a_pod_with_tolerations_of_its_own_keeps_them(stage):
     assert len(tolerates(stage)) == 1
 
 
+async def test_room_is_made_for_a_gang_whole_and_only_once_all_of_it_is_charged(stage):
+    fill(stage, "n0", "n1", "n2")
+    async with stage.leader():
+        uids = [in_line(stage, name, 4, whole=2) for name in ("b0", "b1")]
+        charge(stage, uids[0], gpus=4)
+        await asyncio.sleep(0.1)
+        assert (stage.real_evictions(), tolerates(stage, "b0")) == (0, []), "the next write may charge the others"
+        charge(stage, *uids, gpus=4)
+        await stage.until(lambda: stage.real_evictions() == 8)
+        assert all(len(tolerates(stage, name)) == 1 for name in ("b0", "b1"))
+        await asyncio.sleep(20)
+        assert stage.real_evictions() == 8
+
+
+async def test_nothing_is_evicted_for_a_gang_that_finds_room_for_a_part_alone(stage):
+    fill(stage, "n0")
+    async with stage.leader():
+        charge(stage, *(in_line(stage, name, 4, whole=2) for name in ("b0", "b1")), gpus=4)
+        await asyncio.sleep(20)
+        assert (stage.real_evictions(), tolerates(stage, "b0"), tolerates(stage, "b1")) == (0, [], [])
+
+
 async def test_nothing_is_evicted_for_a_charge_that_needs_no_reclaim_or_borrows(stage):
     fill(stage, "n0")
     async with stage.leader():
@@ -159,6 +181,21 @@ async def test_a_user_who_changes_a_pod_whenever_its_room_is_made_makes_no_more_
             charge(stage)
             await asyncio.sleep(1)
         assert stage.real_evictions() <= 4
+
+
+async def test_a_user_whose_charged_gangs_never_start_makes_no_more_evictions(stage):
+    """Its pods are deleted once the victims are gone, before the gang can start, and the next one comes."""
+    fill(stage, "n0", "n1", "n2", "n3")
+    async with stage.leader():
+        for number in range(8):
+            names = [f"b{number}-{each}" for each in range(2)]
+            charge(stage, *[in_line(stage, name, 1, whole=2) for name in names])
+            await asyncio.sleep(TOGETHER_SECONDS + 3)
+            for name in names:
+                stage.api.delete(PODS, name, namespace="team-b")
+            charge(stage)
+            await asyncio.sleep(1)
+        assert stage.real_evictions() <= 8, "of 16: as for pods alone"
 
 
 async def test_room_that_no_leader_uses_is_given_up_and_is_not_the_pods_fault(stage):

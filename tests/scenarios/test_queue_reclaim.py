@@ -1,6 +1,7 @@
 """Pods in line for which reclaim makes room: `onNoRoom: queue` with an evictor."""
 
 import json
+import signal
 import time
 
 import pytest
@@ -38,6 +39,37 @@ def test_a_pod_in_line_keeps_its_gate_until_its_room_is_taken_back(cluster):
             found = get_pod(cluster, fairgate.team_b, name)
             assert found["metadata"]["labels"][TIER] == "guaranteed"
             assert f'["{found["spec"]["nodeName"]}"]' in json.dumps(found["spec"]["affinity"]), "bound by the webhook"
+
+
+def test_a_gang_keeps_its_gates_until_the_room_of_all_its_pods_is_taken_back_whoever_leads(cluster):
+    """One of its ten pods may have room already. The server and the evictor are killed meanwhile."""
+    make_nodes(cluster, 4)
+    policy = f"{QUEUES}reclaim: {{notice: 20s}}\n"
+    with serve_fairgate(cluster, limit_a=40, limit_b=20, policy=policy) as fairgate, evictor(fairgate) as running:
+        fill(cluster, fairgate.team_a, 38)
+        train = job("train", pods=10, gpus=2, annotations={"fairgate.dev/gang": "true"}, **SIZE)
+        cluster.kubectl.apply([train], "-n", fairgate.team_b)
+
+        def names():
+            return [each["metadata"]["name"] for each in list_pods(cluster, fairgate.team_b)]
+
+        def held():
+            return sum(tolerates_hold(cluster, fairgate, name) for name in names())
+
+        wait_for(cluster, lambda: held() >= 9, what="nodes keep room")
+        assert fairgate.charged("b") == 20, "all count from now on"
+        causes = {each["cause"] for each in line_of(fairgate, pods=10)["pods"]}
+        assert causes == {"borrowed GPUs are taken back for its gang, which starts once all of them are free"}
+        fairgate.stop(signal.SIGKILL)
+        fairgate.start()
+        running.stop(signal.SIGKILL)
+        running.start()
+        assert not bound(cluster, fairgate.team_b)
+        wait_for(cluster, lambda: len(bound(cluster, fairgate.team_b)) == 10, what="it runs whole", timeout=120)
+        assert len(running.said("evicted")) == 18
+        tried = cluster.api.list(f"/api/v1/namespaces/{fairgate.team_b}/events")
+        assert not [event for event in tried if event["reason"] == "FailedScheduling"], "room was there for each"
+        wait_for(cluster, lambda: not held_nodes(cluster), what="no node keeps room any more")
 
 
 def tolerates_hold(cluster, fairgate, name):

@@ -1,6 +1,7 @@
 """The evictor's view of the cluster: the world, the index of its GPU pods, and the holds that nodes state."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -24,9 +25,12 @@ from webhook.kube.reclaim.holds import is_marked, read_node_hold
 
 
 class ClusterView:
-    """The view, updated by watch events. `changed` is set with each; `marked` are the nodes that carry a hold."""
+    """The view, updated by watch events. `changed` is set with each; `marked` are the nodes that carry a hold.
 
-    def __init__(self, policy: Policy) -> None:
+    `clock` returns Unix seconds.
+    """
+
+    def __init__(self, policy: Policy, *, clock: Callable[[], float] = time.time) -> None:
         self.world = World(policy, is_live=True)
         self.reclaim_index = ReclaimIndex(policy.reclaim, self.world.minimums)
         self.marked: dict[NodeName, NodeHold | None] = {}
@@ -37,7 +41,9 @@ class ClusterView:
             set()
         )  # of those, pods that the world counts otherwise now: another user came or went
         self.world.notify_of_pods(self._note_recounted)
+        self._clock = clock
         self._in_line: dict[Uid, WaitingPod] = {}
+        self._charged_at: dict[Uid, int] = {}  # of those, the charged ones
         self._charges: dict[str, Mapping[Uid, InFlightCharge]] = {}  # of pods in line, by the ledger that lists them
 
     def feed(self, connection: ApiConnection, *, note: Callable[[FoundAutoscalers], None] = lambda _: None) -> Feed:
@@ -79,14 +85,14 @@ class ClusterView:
             self._in_line[gpu_pod.uid] = gpu_pod
             self._set_in_line(gpu_pod)
             return
-        self._in_line.pop(gpu_pod.uid, None)
+        self._leave_line(gpu_pod.uid)
         self._shadow_labels.set_pod(gpu_pod.pod)
         self._index(gpu_pod)
         self._index_recounted()
 
     def remove_pod(self, uid: Uid) -> None:
         """Remove a pod that ended."""
-        self._in_line.pop(uid, None)
+        self._leave_line(uid)
         self._shadow_labels.remove_pod(uid)
         self.reclaim_index.remove(uid)
         self._claiming.discard(uid)
@@ -102,15 +108,22 @@ class ClusterView:
             if before.get(uid) != charges.get(uid) and (waiting := self._in_line.get(uid)) is not None:
                 self._set_in_line(waiting)
 
+    def _leave_line(self, uid: Uid) -> None:
+        self._in_line.pop(uid, None)
+        self._charged_at.pop(uid, None)
+
     def _set_in_line(self, waiting: WaitingPod) -> None:
         """Add or update a pod in line: one that is charged waits like a pod without a gate, any other for its turn."""
         uid = waiting.uid
         flight = next((charges[uid] for charges in self._charges.values() if uid in charges), None)
-        charged = None if flight is None else as_charged(waiting, flight, self.world)
+        since = self._charged_at.get(uid) or int(self._clock())
+        charged = None if flight is None else as_charged(waiting, flight, self.world, since=since)
         if charged is not None:
+            self._charged_at[uid] = since
             self._shadow_labels.set_pod(charged.pod)
             self._index(charged)
             return
+        self._charged_at.pop(uid, None)
         if self.reclaim_index.get(uid) is not None:
             self._shadow_labels.remove_pod(uid)
             self.reclaim_index.remove(uid)

@@ -36,7 +36,7 @@ LONG_BURST_SECONDS: Final = 0.8
 BURST_END_SECONDS: Final = 2.0
 """… until nothing was planned for so long."""
 
-LOOK_SHARE: Final = 2
+LOOK_SHARE: Final = 4
 """Pause after any look, as a multiple of its duration: with thousands of pods each look costs more, and so do the
 writes that it causes. Fewer looks decide the same …"""
 

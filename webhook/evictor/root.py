@@ -83,12 +83,13 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
     logs = open_logs(settings.log_format)
     logs.capture_libraries()
     holder = PolicyHolder(settings.policy, enforce=settings.enforce)
-    cluster_view, metrics = ClusterView(holder.current), ReclaimMetrics()
+    metrics = ReclaimMetrics()
     metrics.policy_reload(is_success=True)
-    metrics.watch_policy(lambda: cluster_view.world.policy.hash)
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(stop_signals(logs.stop_at_once))
         connection = await stack.enter_async_context(await connect(settings.kubeconfig))
+        cluster_view = ClusterView(holder.current, clock=connection.unix_time)
+        metrics.watch_policy(lambda: cluster_view.world.policy.hash)
         feed = cluster_view.feed(connection, note=lambda found: logs.autoscalers(*found))
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
         tasks: list[Coroutine[Any, Any, None]] = [

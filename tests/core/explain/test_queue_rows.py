@@ -157,6 +157,18 @@ def test_a_charged_pod_for_which_a_node_keeps_room_waits_for_that(is_charged):
     assert causes["b"][0] != causes["a"][0], "no node keeps room for it any more"
 
 
+def test_all_of_a_gang_wait_for_the_room_that_is_taken_back_for_some_of_them():
+    held_back, free = member("a", size=2, holds=("h1",)), member("b", size=2)
+    there = line(held_back, free, member("c", "other"))
+    there.set_node(node("n0", taints=(Taint(HELD, Effect.NO_SCHEDULE, "h1"),)))
+    for each in (held_back, free):
+        there.assume(flight_of(each.pod, Charge(each.team, Tier.GUARANTEED, each.pod.demand.gpus)))
+    causes = {row.waiting.pod.name: row.cause for row in rows(there)}
+    assert causes["a"] == causes["b"]
+    assert causes["a"] == "borrowed GPUs are taken back for its gang, which starts once all of them are free"
+    assert causes["c"] != causes["a"]
+
+
 def test_where_policy_is_not_enforced_every_pod_is_about_to_be_released():
     [row] = rows(line(waiting("a", 30), enforce=Enforcement.SHADOW))
     assert row.cause == "it is about to be released"

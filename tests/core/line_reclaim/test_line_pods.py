@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.core.support.make import node, policy, pool, team, world
-from tests.core.support.waiting import waiting
+from tests.core.support.waiting import member, waiting
 from webhook.core.line_reclaim.line_pods import as_charged
 from webhook.core.model.decision import Charge
+from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.names import NodeName, TeamName, User
 from webhook.core.model.selector import Effect, Taint, Toleration
 from webhook.core.model.tier import Tier
@@ -74,6 +75,14 @@ def test_the_tolerations_of_its_pool_are_not_on_the_object_yet():
 def test_nothing_is_evicted_for_one_that_may_not_start(changed):
     found = replace(waiting("p"), **changed)
     assert as_charged(found, charge_on(found, "n0"), place()) is None
+
+
+def test_a_member_of_a_gang_is_planned_for_with_the_others_in_the_domain_that_they_ask_for():
+    rack = DomainRequest("rack", is_required=True)
+    found = member("p", size=4, domain=rack)
+    pod = as_charged(found, charge_on(found, "n0"), place(), since=9)
+    assert (pod.gang, pod.domain, pod.chosen, pod.report.since) == ("team-a/g", rack, ("n0",), 9)
+    assert not pod.gang_size, "the leader charged as many as start together"
 
 
 def test_nothing_is_evicted_for_one_that_borrows_or_starts_without_reclaim():

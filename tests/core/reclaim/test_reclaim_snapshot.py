@@ -10,12 +10,14 @@ from tests.core.support import make
 from tests.core.support.idle import rules
 from tests.core.support.make import gpus
 from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed, reclaim_pod, take
+from tests.core.support.waiting import member
 from webhook.core.model.names import NodeName
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Move, NoPlan
 from webhook.core.reclaim.reclaim_pod import Disruption, SchedulerReport
 from webhook.core.reclaim.reclaim_snapshot import (
+    CHARGED_SECONDS,
     GROWING_SECONDS,
     largest_room,
     over_share,
@@ -136,6 +138,17 @@ def test_a_gang_is_planned_for_when_it_stopped_growing():
     assert select_pods(pods_within_share(reclaim_index, world), reclaim_index, now=NOW).is_growing
     take(asker("b2", gang="g", created=NOW - GROWING_SECONDS), reclaim_index, world)
     assert asked(reclaim_index, world) == (["b0", "b1", "b2"], {})
+
+
+def test_a_gang_that_keeps_its_gates_is_planned_for_once_the_leader_has_charged_all_of_it():
+    def charged(name, since):
+        found = member(name)
+        return asker(name, gang="g", created=NOW, in_line=found, report=SchedulerReport(since, is_for_room=True))
+
+    reclaim_index, world = indexed(charged("b0", NOW - 60), charged("b1", NOW))
+    assert asked(reclaim_index, world) == ([], {})
+    take(charged("b1", NOW - CHARGED_SECONDS), reclaim_index, world)
+    assert asked(reclaim_index, world) == (["b0", "b1"], {})
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.line import LIMITED, due, place_for
-from tests.core.support.make import flight, gpus, pod, policy, resident, team
+from tests.core.support.make import flight, gpus, node, pod, policy, requirement, resident, team, world
 from tests.core.support.rejecting import started
 from tests.core.support.waiting import member, waiting
 from tests.examples import examples
 from webhook.core.model.decision import Admit, Charge, Retry
 from webhook.core.model.names import Namespace, NodeName, Uid
-from webhook.core.model.policy import Enforcement, QueueRules
+from webhook.core.model.policy import Enforcement, LabelSelector, Mode, PlacementRules, QueueRules
 from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
+from webhook.core.model.topology import SpreadRule
 from webhook.core.placement.rejecting_nodes import FIRST_SECONDS, STRIKES, Rejection
 from webhook.core.queue.verdict import NoRoom, OverLimit, Way
 from webhook.core.starting.assumed_starts import AssumedStarts
@@ -215,6 +216,65 @@ def test_no_order_of_releases_passes_a_limit_or_fills_a_node_twice(sizes, limits
     for each in teams:
         assert place.usage(each.name).total <= each.gpus.limit
     assert all(place.fleet.free(f"n{number}", "nvidia.com/gpu") >= 0 for number in range(2))
+
+
+class TestWhoKeepsItsGate:
+    """Of the pods that start on room that reclaim is to make."""
+
+    def charges(self, *pods, borrowed=8, **more):
+        """What the ledger is to list of each pod: two nodes of eight GPUs, of which borrowers hold so many."""
+        borrowers = [
+            resident(1, uid=f"b{number}", node=f"n{number // 8}", namespace="team-b", tier="preemptible")
+            for number in range(borrowed)
+        ]
+        nodes = [node("n0", gpus=8), node("n1", gpus=8)]
+        teams = (team(guaranteed=16, limit_=None, **LIMITED), team("team-b"))
+        place = world(policy(*teams, **more), nodes=nodes, residents=borrowers)
+        for found in pods:
+            place.set_waiting(found)
+        starts = AssumedStarts(place)
+        listed = {}
+        for turn in starts.due(now=0, count=100):
+            listed[turn.waiting.pod.name] = found = starts.judge_again(turn).flight
+            place.assume(found)
+        return listed
+
+    def test_a_pod_alone_and_its_listed_charge_has_no_labels_of_its_owner(self):
+        app = {"app": "x" * 500}
+        selects = LabelSelector((requirement("app", "In", app["app"]),))
+        spread = (SpreadRule("kubernetes.io/hostname", 1, is_hard=False, selector=selects),)
+        listed = self.charges(waiting("a", labels=app, topology=spread), borrowed=16)["a"]
+        assert (listed.takes_back, listed.node, listed.pod.labels) == (True, "n0", {})
+        free = self.charges(waiting("a", labels=app, topology=spread))["a"]
+        assert (free.takes_back, free.node) == (False, "n1")
+        assert free.pod.labels
+
+    def test_all_of_a_gang_if_one_of_them_lacks_room(self):
+        listed = self.charges(*(member(name, count=8, size=2) for name in "ab"))
+        assert {name: (each.node, each.takes_back) for name, each in listed.items()} == {
+            "a": ("n1", True),
+            "b": ("n0", True),
+        }
+        listed = self.charges(*(member(name, count=4, size=2) for name in "ab"))
+        assert [(each.node, each.takes_back) for each in listed.values()] == [("n1", False)] * 2
+
+    def test_none_of_a_gang_where_no_nodes_are_chosen(self):
+        members = [member(name, count=8, size=2) for name in "ab"]
+        listed = self.charges(*members, placement=PlacementRules(mode=Mode.OFF))
+        assert [each.takes_back for each in listed.values()] == [False] * 2
+
+    def test_no_pod_that_follows_a_gang_that_has_started(self):
+        """It stays in the domain of the others, which the evictor does not know of a pod in line."""
+        place = world(
+            policy(team(guaranteed=16, limit_=None, **LIMITED), team("team-b")),
+            nodes=[node("n0", gpus=8)],
+            residents=[resident(1, uid=f"b{n}", node="n0", namespace="team-b", tier="preemptible") for n in range(7)],
+        )
+        place.set_pod(resident(1, uid="first", node="n0", gang="team-a/g"))
+        place.set_waiting(member("late", size=2))
+        starts = AssumedStarts(place)
+        [turn] = starts.due(now=0, count=1)
+        assert (turn.admit.node_choice.mode, starts.judge_again(turn).flight.takes_back) == (Mode.PREFER, False)
 
 
 def test_at_its_end_what_was_assumed_and_not_charged_is_dropped():

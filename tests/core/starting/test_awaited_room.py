@@ -1,14 +1,17 @@
 """Charged pods that keep their gate until reclaim has made their room."""
 
 from dataclasses import replace
+from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support import make
 from tests.core.support.make import node, policy, resident, team, world
-from tests.core.support.waiting import waiting
+from tests.core.support.waiting import member, waiting
 from webhook.core.model.decision import Charge
+from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.names import NodeName
 from webhook.core.model.policy import Enforcement, Mode, ReclaimRules
 from webhook.core.model.selector import HELD, Effect, Taint
@@ -37,9 +40,10 @@ def place_for(*nodes, borrowers=8, **more):
     )
 
 
-def charged(place, room, name, *, count=1, on="n0", now=0.0, holds=(), **more):
-    """A pod in line that the leader has charged on a node."""
-    found = waiting(name, count, holds=tuple(holds), **more)
+def charged(place, room, name, *, count=1, on="n0", now=0.0, holds=(), gang=None, **more):
+    """A pod in line that the leader has charged on a node; a member of a gang with so many of them."""
+    make_waiting = waiting if gang is None else partial(member, size=gang)
+    found = make_waiting(name, count=count, holds=tuple(holds), **more)
     place.set_waiting(found)
     labeled = found.pod._replace(team_label="team-a", tier_label="guaranteed")
     charge = Charge(found.team, Tier.GUARANTEED, found.pod.demand.gpus)
@@ -198,6 +202,104 @@ def test_no_more_than_asked_for_start_and_the_others_stay():
     assert taken(room, count=2) == ["p", "q"]
     assert taken(room, count=0) == []
     assert taken(room) == ["r"]
+
+
+def test_it_starts_where_it_is_charged_once_room_is_free_there_though_no_node_keeps_any():
+    place = place_for()
+    room = AwaitedRoom(place)
+    charged(place, room, "p")
+    assert taken(room) == []
+    place.remove_pod("b0")
+    ((_, admit),) = started(room)
+    assert (admit.node_choice.nodes, admit.node_choice.mode) == (("n0",), Mode.AUTO)
+
+
+@pytest.mark.parametrize("closed", [held("n0", "of others"), node("n0", gpus=8, is_cordoned=True)])
+def test_free_room_of_a_node_that_keeps_it_for_others_or_takes_no_pods_is_not_its(closed):
+    place = place_for(closed, node("n1", gpus=8), borrowers=0)
+    room = AwaitedRoom(place)
+    charged(place, room, "p")
+    assert taken(room, now=UNHELD_SECONDS - 1) == []
+    assert taken(room, now=UNHELD_SECONDS) == ["p"]
+
+
+class TestGangs:
+    def place(self):
+        return place_for(held("n0", "h1"), node("n1", gpus=8))
+
+    def test_the_pods_of_a_gang_start_once_all_of_them_have_room(self):
+        """One of them has it where it is charged, and no node keeps any for it."""
+        place = self.place()
+        room = AwaitedRoom(place)
+        for name in "pq":
+            charged(place, room, name, holds=("h1",), gang=3)
+        charged(place, room, "free", on="n1", gang=3)
+        place.remove_pod("b0")
+        assert (taken(room), room.is_settling) == ([], False)
+        assert taken(room, now=UNHELD_SECONDS + 5) == [], "its room is there, and a node keeps that of the others"
+        place.remove_pod("b1")
+        assert (room.take(now=100.0, count=ALL), room.is_settling) == ([], True)
+        found = room.take(now=100 + FREE_SECONDS, count=1)
+        assert {each.pod.name: admit.node_choice.nodes for each, admit in found} == {
+            "p": ("n0",),
+            "q": ("n0",),
+            "free": ("n1",),
+        }, "whole, though fewer were asked for"
+        assert {admit.node_choice.mode for _, admit in found} == {Mode.AUTO}
+
+    def test_why_its_domain_was_chosen_is_said_where_it_requires_one(self):
+        racks = [
+            replace(held(name, hold), labels={"rack": rack})
+            for name, hold, rack in (("n0", "h1", "a"), ("n1", "h2", "b"))
+        ]
+        place = place_for(*racks, borrowers=0)
+        room = AwaitedRoom(place)
+        for name in "pq":
+            charged(place, room, name, count=4, holds=("h2",), gang=2, domain=DomainRequest("rack", is_required=True))
+        domains = {admit.node_choice.domain for _, admit in started(room)}
+        (domain,) = domains
+        assert (domain.name, domain.why) == ("rack=b", "8 GPUs were kept there for 2 pods that start together")
+
+    def test_a_pod_alone_does_not_wait_for_a_gang(self):
+        place = self.place()
+        room = AwaitedRoom(place)
+        for name in "pq":
+            charged(place, room, name, count=4, holds=("h1",), gang=2)
+        charged(place, room, "alone", holds=("h1",))
+        place.remove_pod("b0")
+        assert taken(room) == ["alone"]
+
+    def test_all_start_without_room_after_a_while_if_a_node_keeps_none_for_one_of_them(self):
+        place = self.place()
+        room = AwaitedRoom(place)
+        charged(place, room, "p", holds=("h1",), gang=2)
+        charged(place, room, "q", gang=2)
+        assert taken(room, now=UNHELD_SECONDS - 1) == []
+        assert taken(room, now=UNHELD_SECONDS) == ["p", "q"]
+
+    def test_those_that_are_left_of_a_gang_start_alone_once_the_others_have(self):
+        """A new leader goes on: the one before it had removed some of the gates."""
+        place = self.place()
+        room = AwaitedRoom(place)
+        for name in "pq":
+            charged(place, room, name, holds=("h1",), gang=3)
+        place.set_pod(resident(1, uid="first", node="n1", gang="team-a/g"))
+        place.remove_pod("b0")
+        assert taken(room) == ["p"]
+
+    @pytest.mark.parametrize("change", ["deleted", "gone"])
+    def test_a_pod_that_is_deleted_meanwhile_does_not_hold_up_the_others(self, change):
+        place = self.place()
+        room = AwaitedRoom(place)
+        charged(place, room, "p", holds=("h1",), gang=2)
+        ended = charged(place, room, "q", on="n1", gang=2)
+        place.remove_pod("b0")
+        if change == "gone":
+            place.remove_pod(ended.uid)
+            assert taken(room) == ["p"]
+        else:
+            place.set_waiting(replace(ended, is_terminating=True))
+            assert sorted(taken(room)) == ["p", "q"], "its release takes its charge back"
 
 
 @given(

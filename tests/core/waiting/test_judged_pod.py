@@ -3,11 +3,10 @@
 import pytest
 
 from tests.core.support.departments import department, tree_policy
-from tests.core.support.make import node, policy, pool, requirement, resident, team, world
-from tests.core.support.waiting import member, waiting
+from tests.core.support.make import node, policy, pool, resident, team, world
+from tests.core.support.waiting import waiting
 from webhook.core.model.decision import Admit
-from webhook.core.model.policy import LabelSelector, Mode, OnLimit, OnNoRoom, PlacementRules
-from webhook.core.model.topology import SpreadRule
+from webhook.core.model.policy import Mode, OnLimit, OnNoRoom, PlacementRules
 from webhook.core.queue.verdict import Attempt, Fits, Never, NoRoom, OverLimit, Way
 from webhook.core.waiting.borrowed_room import BorrowedRoom
 from webhook.core.waiting.judged_pod import KEPT, judge_pod
@@ -62,35 +61,29 @@ def full_of_borrowers(*teams, **more):
     return world(policy(*teams, **more), nodes=[node("n0", gpus=8)], residents=borrowers)
 
 
-class TestWhoKeepsItsGate:
+class TestWhoMayKeepItsGate:
     """Of the pods that start on room that reclaim is to make."""
 
-    def test_a_pod_alone_and_its_listed_charge_has_no_labels_of_its_owner(self):
-        place, app = full_of_borrowers(), {"app": "x" * 500}
-        selects = LabelSelector((requirement("app", "In", app["app"]),))
-        spread = (SpreadRule("kubernetes.io/hostname", 1, is_hard=False, selector=selects),)
-        found = judged(waiting("a", labels=app, topology=spread), place)
-        assert (found.takes_back, found.flight.takes_back, found.flight.node) == (True, True, "n0")
-        assert not found.flight.pod.labels
+    def test_a_pod_that_reclaim_makes_room_for_on_one_node(self):
+        found = judged(waiting("a"), full_of_borrowers())
+        assert (found.takes_back, found.may_await_room, found.flight.node) == (True, True, "n0")
 
-    def test_none_whose_room_is_there(self):
+    def test_nothing_is_taken_back_where_its_room_is_there(self):
         place = full_of_borrowers()
         place.remove_pod("b0")
-        assert not judged(waiting("a"), place).flight.takes_back
-
-    def test_none_of_a_gang(self):
-        found = judged(member("a"), full_of_borrowers(), is_member=True)
-        assert (found.takes_back, found.flight.takes_back) == (True, False)
+        assert not judged(waiting("a"), place).takes_back
 
     def test_none_where_no_node_is_chosen(self):
         placement = PlacementRules(mode=Mode.OFF)
         found = judged(waiting("a"), full_of_borrowers(placement=placement))
-        assert (found.takes_back, found.flight.takes_back) == (True, False)
+        assert (found.takes_back, found.may_await_room) == (True, False)
 
     def test_of_a_pod_that_does_not_start_there_is_no_charge(self):
         place = world(policy(team(**LIMITED, limit_=0, guaranteed=0)))
+        found = judged(waiting("a"), place)
+        assert not found.may_await_room
         with pytest.raises(TypeError, match="no charge"):
-            _ = judged(waiting("a"), place).flight
+            _ = found.flight
 
 
 def test_a_pod_judged_again_stays_with_its_node_while_that_can_hold_it():

@@ -164,7 +164,7 @@ class Stage:
     @asynccontextmanager
     async def leader(self, policy: Policy = POOR):
         """Lead until the end of the block, where the process ends without cleanup."""
-        cluster_view, self.metrics = ClusterView(policy), ReclaimMetrics()
+        cluster_view, self.metrics = ClusterView(policy, clock=self.now), ReclaimMetrics()
         feed = cluster_view.feed(self.connection)
         nowhere = os.open(os.devnull, os.O_WRONLY)
         logs = Logs(LineWriter(nowhere), log_format=LogFormat.JSON)

@@ -79,7 +79,7 @@ class QueueRow:
     @property
     def needs_evictor(self) -> bool:
         """Whether it waits for borrowed GPUs, which an evictor takes back if one leads."""
-        return self.code is Code.WAITS_FOR_BORROWERS or self.reason in (_AWAITS_ROOM, _TAKEN_BACK)
+        return self.code is Code.WAITS_FOR_BORROWERS or self.reason in (_AWAITS_ROOM, _AWAITS_GANG, _TAKEN_BACK)
 
 
 _NOT_KNOWN: Final = Reason(Code.WAITS_IN_LINE, "not known")
@@ -89,6 +89,9 @@ _RELEASED: Final = Reason(Code.WAITS_IN_LINE, "it is about to be released")
 _LEAVING: Final = UnknownStart("borrowing pods have to leave the node that keeps its room")
 _AWAITS_ROOM: Final = Reason(
     Code.WAITS_IN_LINE, "borrowed GPUs are taken back for it, and it starts once they are free"
+)
+_AWAITS_GANG: Final = Reason(
+    Code.WAITS_IN_LINE, "borrowed GPUs are taken back for its gang, which starts once all of them are free"
 )
 _TAKEN_BACK: Final = Reason(Code.WAITS_IN_LINE, "borrowed GPUs are taken back for it, with one of the next releases")
 
@@ -129,6 +132,7 @@ class QueueReader:
         self._places = places(world)
         self._borrowed = BorrowedRoom(world)
         self._held_room = world.fleet.tainted(HELD)
+        self._awaiting_gangs: dict[GangId, bool] = {}
         self._causes: dict[Hashable, _Cause] = {}
 
     def rows(self, team: TeamName | None = None) -> list[QueueRow]:
@@ -165,11 +169,26 @@ class QueueReader:
             return replace(row, reason=problem, start=_UNREADABLE)
         if not self._world.policy.is_enforced:
             return replace(row, reason=_RELEASED, start=_NOW)
-        if not self._held_room.keys().isdisjoint(waiting.holds):
+        gang = gang_in_line(waiting, self._world)
+        if gang is not None and self._gang_awaits_room(gang):
+            return replace(row, reason=_AWAITS_GANG, start=_LEAVING)
+        if self._awaits_room(waiting):
             return replace(row, reason=_AWAITS_ROOM, start=_LEAVING)
         if place is None:
             return replace(row, reason=_RELEASED, start=_NOW)
         return self._in_line(row, place)
+
+    def _awaits_room(self, waiting: WaitingPod) -> bool:
+        return not self._held_room.keys().isdisjoint(waiting.holds)
+
+    def _gang_awaits_room(self, gang: GangId) -> bool:
+        """Whether room is taken back for a gang, which starts once all of it is free."""
+        found = self._awaiting_gangs.get(gang)
+        if found is None:
+            world = self._world
+            members = () if world.gangs.has_started(gang) else world.waiting.of_gang(gang)
+            found = self._awaiting_gangs[gang] = any(map(self._awaits_room, members))
+        return found
 
     def _in_line(self, row: QueueRow, place: Place) -> QueueRow:
         waiting = row.waiting

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from webhook.core.admission.domain_rules import request_of
 from webhook.core.admission.pools import allowed_pools
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import TeamName, User
@@ -27,11 +28,12 @@ def as_guaranteed(waiting: WaitingPod, pod: Pod, *, team: TeamName, user: User |
     )
 
 
-def as_charged(waiting: WaitingPod, flight: InFlightCharge, world: World) -> ReclaimPod | None:
+def as_charged(waiting: WaitingPod, flight: InFlightCharge, world: World, *, since: int = 0) -> ReclaimPod | None:
     """Return a pod in line that is charged inside its team's share and starts once reclaim has made its room.
 
-    It is bound to the pool of the node that was chosen for it, if it may use that, or else to its first one. None where
-    it is not such a pod now.
+    It is bound to the pool of the node that was chosen for it, if it may use that, or else to its first one, and where
+    that node has room, it has it there. `since` is when its charge was seen first, in Unix seconds. None where it is
+    not such a pod now.
     """
     charge, pod, fleet = flight.charge, waiting.pod, world.fleet
     pools = [world.pools.joined(pod.constraints, pool) for pool in allowed_pools(pod, charge.team, world).allowed]
@@ -41,4 +43,13 @@ def as_charged(waiting: WaitingPod, flight: InFlightCharge, world: World) -> Rec
     bit = 0 if flight.node is None else fleet.bit(flight.node)
     constraints = next((each for each in pools if fleet.matching(each) & bit), pools[0])
     found = as_guaranteed(waiting, pod, team=charge.team, user=charge.user)
-    return replace(found, constraints=constraints, in_line=waiting)
+    gang = pod.gang
+    return replace(
+        found,
+        constraints=constraints,
+        gang=None if gang is None else gang.id,
+        domain=None if gang is None else request_of(gang, world),
+        chosen=() if flight.node is None else (flight.node,),
+        report=SchedulerReport(max(since, waiting.created), is_for_room=True),
+        in_line=waiting,
+    )

@@ -21,7 +21,7 @@ from webhook.core.placement.keyed_slots import KeyedSlots
 from webhook.core.placement.missing_devices import MissingDevices
 from webhook.core.placement.node_groups import NodeGroups
 from webhook.core.placement.node_labels import NodeLabelIndex
-from webhook.core.placement.slot_index import AmountIndex, with_amounts
+from webhook.core.placement.slot_index import AmountIndex, lowest_slot, with_amounts
 from webhook.core.placement.standing_use import StandingUse
 from webhook.core.placement.tier_mix import TierMix
 
@@ -181,8 +181,7 @@ class Fleet:
 
     def tainted(self, key: str) -> dict[str, NodeName]:
         """Return one node by each value that a taint with this key has."""
-        found = ((value, self.names_of(bits)) for value, bits in self._labels.tainted(key))
-        return {value: names[0] for value, names in found if names}
+        return {value: self._names[lowest_slot(bits)] for value, bits in self._labels.tainted(key) if bits}
 
     def fits(self, name: NodeName, demand: Demand) -> bool:
         """Whether a node is open and has room for the whole demand."""

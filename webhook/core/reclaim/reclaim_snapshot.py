@@ -21,6 +21,9 @@ GROWING_SECONDS: Final = 3
 """A gang is planned for when its last pod was created so long ago, in whole seconds of the API server's clock: its pods
 are created some tenths of a second apart, and a plan for half of a gang evicts for nothing."""
 
+CHARGED_SECONDS: Final = 1
+"""The same after its last pod was charged, for one that keeps its gates: the leader charges a whole gang at once."""
+
 
 def pods_within_share(reclaim_index: ReclaimIndex, world: World) -> list[ReclaimPod]:
     """Return the waiting pods whose teams' guaranteed shares have room for them, the longest waiting first.
@@ -83,7 +86,14 @@ def select_pods(
 
 def is_growing(members: Iterable[ReclaimPod], *, now: int) -> bool:
     """Whether a gang got a pod just now: more may follow."""
-    return any(0 <= now - member.pod.created < GROWING_SECONDS for member in members)
+    return any(0 <= now - came < seconds for came, seconds in map(_came, members))
+
+
+def _came(member: ReclaimPod) -> tuple[int, int]:
+    """Return when a pod came to its gang, and for how long others may follow it."""
+    if member.in_line is not None and member.report is not None:
+        return member.report.since, CHARGED_SECONDS
+    return member.pod.created, GROWING_SECONDS
 
 
 def _is_complete(members: Iterable[ReclaimPod], ready: Set[Uid]) -> bool:

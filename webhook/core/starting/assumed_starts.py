@@ -18,6 +18,7 @@ from webhook.core.queue.order import Order
 from webhook.core.queue.queue_pass import QueuePass
 from webhook.core.queue.verdict import IN_TURN, Attempt, Fits, Never, NoRoom
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
+from webhook.core.starting.awaited_room import awaiting
 from webhook.core.starting.charged_in_line import resumed
 from webhook.core.waiting.borrowed_room import BorrowedRoom
 from webhook.core.waiting.judged_entry import EntryJudge
@@ -47,7 +48,8 @@ class AssumedStart:
 
     The turns of a `gang` follow one another, and start together or not at all, in the domain `place` if there is one.
     `reservation` is the room that was kept for the pod: its charge ends with the write that charges the pod.
-    `is_reservation`: there is no pod yet, and its room is to be kept.
+    `is_reservation`: there is no pod yet, and its room is to be kept. `awaits_room`: all of its gang keep their gates
+    until reclaim has made the room that they lack.
     """
 
     waiting: WaitingPod
@@ -57,6 +59,7 @@ class AssumedStart:
     reservation: InFlightCharge | None = None
     is_reservation: bool = False
     place: DomainPlace | None = None
+    awaits_room: bool = False
 
 
 class AssumedStarts:
@@ -135,11 +138,13 @@ class AssumedStarts:
         turns = QueuePass(self._order, world.policy.queue, now=now, hold_backs=self._hold_backs)
         while len(found) < count and (following := turns.next(judge)) is not None:
             queue.remove(following.entry.key)
-            for pod in following.entry.pods:
-                judged = judge.judged.pop(pod.uid)
+            members = [judge.judged.pop(pod.uid) for pod in following.entry.pods]
+            gang = following.entry.pods[0].gang
+            awaits_room = gang is not None and self._await_room(members)
+            for judged in members:
                 if judged.takes_back:
-                    self._pace.note(following.entry.team, pod.uid, now=now)
-                found += self._assumed(judged, gang=pod.gang)
+                    self._pace.note(following.entry.team, judged.waiting.uid, now=now)
+                found += self._assumed(judged, gang=gang, awaits_room=awaits_room)
             if is_enough():
                 break
         self.blocked = {uid: judged for uid, judged in judge.judged.items() if not isinstance(judged.verdict, Fits)}
@@ -184,10 +189,23 @@ class AssumedStarts:
             self.keep_reservation(turn)
             return LedgerDecision(_NO_LONGER, None)
         flight = judged.flight
+        if turn.is_reservation:
+            flight = as_reservation(flight, world)
+        elif turn.awaits_room or (judged.waiting.pod.gang is None and self._await_room([judged])):
+            flight = awaiting(flight)
         replaces = None if turn.reservation is None else turn.reservation.pod.uid
-        return LedgerDecision(
-            judged.decision, as_reservation(flight, world) if turn.is_reservation else flight, replaces
-        )
+        return LedgerDecision(judged.decision, flight, replaces)
+
+    def _await_room(self, members: Sequence[Judged]) -> bool:
+        """Whether pods that start together keep their gates until reclaim has made the room that some of them lack.
+
+        kube-scheduler would try them again and again meanwhile. Not those whose charge depends on the nodes that they
+        are bound to: these are planned for as they are bound. So are gangs of which some pods come later, to the room
+        that is kept for them near the others, and the pods that follow a gang.
+        """
+        if any(each.waiting.uid in self._world.waiting.expected for each in members):
+            return False
+        return any(each.takes_back for each in members) and all(each.may_await_room for each in members)
 
     def _judged_alone(self, waiting: WaitingPod, turn: AssumedStart) -> Judged:
         world = self._world
@@ -198,13 +216,21 @@ class AssumedStarts:
         borrowed = BorrowedRoom(world, first=nodes[0] if nodes else None)
         return judge_pod(waiting, world, borrowed, turn.attempt, is_member=is_member, place=turn.place)
 
-    def _assumed(self, judged: Judged, *, gang: GangId | None = None) -> Iterator[AssumedStart]:
+    def _assumed(
+        self, judged: Judged, *, gang: GangId | None = None, awaits_room: bool = False
+    ) -> Iterator[AssumedStart]:
         if isinstance(judged.decision, Admit):
             world, flight = self._world, judged.flight
             is_expected = judged.waiting.uid in world.waiting.expected
             world.assume(as_reservation(flight, world) if is_expected else flight)
             turn = AssumedStart(
-                judged.waiting, judged.decision, judged.attempt, gang, is_reservation=is_expected, place=judged.place
+                judged.waiting,
+                judged.decision,
+                judged.attempt,
+                gang,
+                is_reservation=is_expected,
+                place=judged.place,
+                awaits_room=awaits_room,
             )
             self._open[judged.waiting.uid] = turn
             yield turn

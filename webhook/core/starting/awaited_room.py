@@ -2,24 +2,28 @@
 
 The leader of the webhook charges such a pod; the evictor, which sees the charge, keeps room for it on a node, lets it
 tolerate the taint of that node, and evicts. Then the leader removes the gate: kube-scheduler comes to the pod once.
-Until then the pod is assumed on the node that keeps its room. Without an evictor, it starts after a while as it is.
+Until then the pod is assumed on the node that keeps its room, or where it was charged if it has room there. The pods of
+a gang start once all of them have room. Without an evictor, pods start after a while as they are.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from webhook.core.model.decision import Admit
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import NodeName, ResourceName, Uid
+from webhook.core.model.names import GangId, NodeName, ResourceName, Uid
+from webhook.core.model.pod import NO_LABELS
 from webhook.core.model.selector import HELD
+from webhook.core.model.text import plural_gpus
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.starting.charged_in_line import demand_charged, resumed
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
 UNHELD_SECONDS: Final = 30.0
-"""A pod for which no node keeps room for so long starts all the same, and waits for room in kube-scheduler: the evictor
-does not run, or may not evict anything for it now."""
+"""A pod without room for which no node keeps any for so long starts all the same, with its gang, and waits for room in
+kube-scheduler: the evictor does not run, or may not evict anything for it now."""
 
 FREE_SECONDS: Final = 0.1
 """Room must be free for so long: kube-scheduler may see a victim go later than this replica, and pauses for a
@@ -29,16 +33,25 @@ LONGEST_SECONDS: Final = 330.0
 """So long after notice and grace periods a pod starts in any case. The evictor keeps no room for longer than 300 s."""
 
 
+def awaiting(flight: InFlightCharge) -> InFlightCharge:
+    """Return the charge of a pod that keeps its gate until its room is there.
+
+    It may be listed for long, and tenants choose the length of labels: those are left out.
+    """
+    return flight._replace(pod=flight.pod._replace(packed=NO_LABELS), takes_back=True)
+
+
 @dataclass(slots=True)
 class _Awaiting:
-    """A pod as it was charged, and as it was `seen` last."""
+    """A pod as it was charged, and as it was `seen` last. On `node` it is assumed; `is_held`: that keeps its room."""
 
     waiting: WaitingPod
     seen: WaitingPod
     flight: InFlightCharge
     since: float
-    unheld_since: float
+    without_since: float
     node: NodeName | None = None
+    is_held: bool = False
     free_since: float | None = None
 
 
@@ -46,13 +59,10 @@ class AwaitedRoom:
     """The pods that are charged and keep their gate. Times are in seconds of any clock."""
 
     def __init__(self, world: World) -> None:
+        self.is_settling = False
+        """Whether the room of a pod, or of all of its gang, is free, and it starts soon."""
         self._world = world
         self._pods: dict[Uid, _Awaiting] = {}
-
-    @property
-    def is_settling(self) -> bool:
-        """Whether the room of a pod is free, and it starts soon."""
-        return any(each.free_since is not None for each in self._pods.values())
 
     def __contains__(self, uid: Uid) -> bool:
         return uid in self._pods
@@ -61,65 +71,116 @@ class AwaitedRoom:
         """Add a pod whose charge is listed."""
         demand = demand_charged(waiting, flight, self._world)
         flight = flight._replace(pod=flight.pod._replace(demand=demand))
-        self._pods[waiting.uid] = _Awaiting(waiting, waiting, flight, since=now, unheld_since=now)
+        self._pods[waiting.uid] = _Awaiting(waiting, waiting, flight, since=now, without_since=now)
 
     def take(self, *, now: float, count: int) -> list[tuple[WaitingPod, Admit]]:
-        """Return at most so many pods that start now, those that were charged first before others; forget them."""
+        """Return the pods that start now, those that were charged first before others; forget them.
+
+        Once there are `count` no others follow: a gang makes them more.
+        """
+        self.is_settling = False
         if not self._pods:
             return []
-        held, free = self._world.fleet.tainted(HELD), _Free(self._world)
+        free = _Free(self._world)
         for uid, each in list(self._pods.items()):
-            self._follow(uid, each, held, free, now=now)
+            self._follow(uid, each, free, now=now)
         found: list[tuple[WaitingPod, Admit]] = []
-        for uid, each in list(self._pods.items()):
-            if len(found) < count and self._starts(each, free, now=now):
-                del self._pods[uid]
-                has_room = each.node is not None
-                found.append((each.waiting, resumed(each.seen, each.flight, self._world, has_room=has_room)))
+        for together in self._groups():
+            if len(found) >= count:
+                break
+            if self._start(together, free, now=now):
+                why = _why(together)
+                for each in together:
+                    del self._pods[each.waiting.uid]
+                    has_room = each.is_held or each.free_since is not None
+                    admit = resumed(each.seen, each.flight, self._world, has_room=has_room)
+                    if (place := admit.node_choice.domain) is not None and why:
+                        choice = admit.node_choice._replace(domain=place._replace(why=why))
+                        admit = admit._replace(node_choice=choice)
+                    found.append((each.waiting, admit))
         return found
 
-    def _follow(self, uid: Uid, each: _Awaiting, held: dict[str, NodeName], free: "_Free", *, now: float) -> None:
-        """Assume a pod on the node that keeps its room now; forget one that is gone or no longer has a gate."""
+    def _groups(self) -> Sequence[Sequence[_Awaiting]]:
+        """Return the pods by gang. Those of one that has started are alone, and those that may no longer start."""
+        groups: dict[GangId | Uid, list[_Awaiting]] = {}
+        for uid, each in self._pods.items():
+            gang = each.waiting.pod.gang
+            is_together = gang is not None and each.seen.has_turn and not self._world.gangs.has_started(gang.id)
+            groups.setdefault(gang.id if gang is not None and is_together else uid, []).append(each)
+        return [*groups.values()]
+
+    def _follow(self, uid: Uid, each: _Awaiting, free: "_Free", *, now: float) -> None:
+        """Assume a pod on the node that keeps its room now; forget one that is gone or no longer has a gate.
+
+        Where none does, it may have its room where it is charged, if that node keeps none for others.
+        """
         waiting = self._world.waiting.get(uid)
         if waiting is None:
             del self._pods[uid]
             return
         each.seen = waiting
-        each.node = next((node for hold in reversed(waiting.holds) if (node := held.get(hold)) is not None), None)
-        if each.node is None:
-            return
-        each.unheld_since = now
-        if each.flight.node != each.node:
-            each.flight = each.flight._replace(node=each.node)
-            self._world.drop_reservation(uid)
-            self._world.assume(each.flight)
-        free.add(each.node, each.flight.pod.demand)
+        keeps = next((node for hold in reversed(waiting.holds) if (node := free.held.get(hold)) is not None), None)
+        each.node, each.is_held = keeps or each.flight.node, keeps is not None
+        if keeps is not None:
+            each.without_since = now
+            if each.flight.node != keeps:
+                each.flight = each.flight._replace(node=keeps)
+                self._world.drop_reservation(uid)
+                self._world.assume(each.flight)
+        elif each.node is None or not free.is_for_any(each.node):
+            each.node = None
+        if each.node is not None:
+            free.add(each.node, each.flight.pod.demand)
 
-    def _starts(self, each: _Awaiting, free: "_Free", *, now: float) -> bool:
+    def _start(self, together: Sequence[_Awaiting], free: "_Free", *, now: float) -> bool:
+        """Whether pods start now, all of them."""
         policy = self._world.policy
-        if not (policy.is_enforced and each.seen.has_turn):
+        if not (policy.is_enforced and together[0].seen.has_turn):
             return True  # the release finds out what became of it
+        for each in together:
+            is_free = each.node is not None and free.takes(each.node, each.flight.pod.demand)
+            each.free_since = None if not is_free else now if each.free_since is None else each.free_since
+            each.without_since = now if is_free else each.without_since
+        free_since = [each.free_since for each in together if each.free_since is not None]
+        if len(free_since) == len(together):
+            is_over = now >= max(free_since) + FREE_SECONDS
+            self.is_settling |= not is_over
+            return is_over
         rules = policy.reclaim
-        is_free = each.node is not None and free.takes(each.node, each.flight.pod.demand)
-        each.free_since = None if not is_free else now if each.free_since is None else each.free_since
-        if each.free_since is not None:
-            return now >= each.free_since + FREE_SECONDS
-        if now >= each.since + rules.notice_seconds + rules.longest_grace_seconds + LONGEST_SECONDS:
-            return True
-        return each.node is None and now >= each.unheld_since + UNHELD_SECONDS
+        longest = rules.notice_seconds + rules.longest_grace_seconds + LONGEST_SECONDS
+        return any(
+            now >= each.since + longest or now >= each.without_since + UNHELD_SECONDS
+            for each in together
+            if each.free_since is None
+        )
+
+
+def _why(together: Sequence[_Awaiting]) -> str:
+    """Return why a gang is in its domain; "" if no node keeps room for it."""
+    kept = sum(each.flight.charge.gpus for each in together if each.is_held)
+    return f"{plural_gpus(kept)} were kept there for {len(together)} pods that start together" if kept else ""
 
 
 class _Free:
-    """What is free on the nodes that keep room, but for the pods that it is kept for, which are assumed there."""
+    """What is free on the nodes of pods that await room, but for these pods, which are assumed there.
+
+    `held` are the nodes that keep room, by the values of their taints.
+    """
 
     def __init__(self, world: World) -> None:
-        self._world = world
+        self.held = world.fleet.tainted(HELD)
+        self._kept = frozenset(self.held.values())
+        self._fleet = world.fleet
         self._amounts: dict[tuple[NodeName, ResourceName], int] = {}
+
+    def is_for_any(self, node: NodeName) -> bool:
+        """Whether a node takes pods, and keeps no room."""
+        return node not in self._kept and bool(self._fleet.bit(node) & self._fleet.open_bits)
 
     def add(self, node: NodeName, demand: Demand) -> None:
         """Add the room of a pod that is assumed on a node."""
         for key, amount in _amounts(node, demand).items():
-            self._amounts[key] = self._amounts.get(key, self._world.fleet.free(*key)) + amount
+            self._amounts[key] = self._amounts.get(key, self._fleet.free(*key)) + amount
 
     def takes(self, node: NodeName, demand: Demand) -> bool:
         """Take the room of a pod; False where it is not there yet."""

@@ -12,7 +12,7 @@ from webhook.core.model.amount import exceeds
 from webhook.core.model.decision import Admit, Charge, Decision, Deny, NodeChoice, NotApplicable, Retry
 from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.names import NodeName
-from webhook.core.model.pod import NO_LABELS, Pod, Requester
+from webhook.core.model.pod import Pod, Requester
 from webhook.core.model.policy import Mode
 from webhook.core.model.reason import LIMITS, NO_ROOM, Code, Reason
 from webhook.core.model.tier import Tier
@@ -58,24 +58,19 @@ class Judged(NamedTuple):
 
     @property
     def flight(self) -> InFlightCharge:
-        """Its charge in flight; only of a pod that starts.
-
-        A pod alone whose room reclaim makes on one node keeps its gate for that: kube-scheduler would try it again and
-        again meanwhile. Members of gangs start together, and pods whose demand or model depends on the nodes that they
-        are bound to are planned for as they are bound.
-        """
+        """Its charge in flight; only of a pod that starts."""
         if not isinstance(admit := self.decision, Admit):
             raise TypeError(f"a pod that does not start has no charge: {admit}")
         charge, pod = admit.charge, self.waiting.pod
         made = pod._replace(demand=admit.demand, team_label=charge.team, tier_label=str(charge.tier))
-        choice = admit.node_choice
-        flight = flight_of(made, charge, nodes=choice.nodes or choice.expected)
-        is_alone = self.takes_back and pod.gang is None and bool(choice.nodes)
-        is_plain = charge.model is None and admit.demand == self.pod.demand
-        if not (is_alone and is_plain):
-            return flight
-        bare = flight.pod._replace(packed=NO_LABELS)  # it may be listed for long, and tenants choose their length
-        return flight._replace(pod=bare, takes_back=True)
+        return flight_of(made, charge, nodes=admit.node_choice.nodes or admit.node_choice.expected)
+
+    @property
+    def may_await_room(self) -> bool:
+        """Whether it may keep its gate while reclaim makes room: on one node, which changes nothing of its charge."""
+        if not isinstance(admit := self.decision, Admit):
+            return False
+        return bool(admit.node_choice.nodes) and admit.charge.model is None and admit.demand == self.pod.demand
 
 
 def judge_pod(

@@ -44,7 +44,7 @@ SYNC_AT_ONCE: Final = 200
 """Pods that are taken note of in one turn of the event loop."""
 
 _PAUSES: Final = 4
-"""For so many times as long as the last pass judged there is no other: a line of odd sizes leaves time for reviews."""
+"""For so many times as long as the last pass took there is no other: a line of odd sizes leaves time for reviews."""
 
 POLL_SECONDS: Final = 1.0
 """Between two passes while pods wait: nodes, taints and claims change without a change of usage."""
@@ -127,7 +127,7 @@ class StartLoop:
         self._active: set[Uid] = set()  # being charged, patched or held
         self._awaited_room = AwaitedRoom(self._world)
         self._starts = starts = AssumedStarts(self._world, listed=self._ledger.listed, active=self._active)
-        self._judged_seconds = 0.0
+        self._pass_seconds = 0.0
         self._term = term = object()
         self._is_in_term = lambda: self._term is term and self._context.is_leading()
         self._began = asyncio.get_running_loop().time()
@@ -154,7 +154,7 @@ class StartLoop:
 
     def _pause(self) -> float:
         """Return the delay before the next pass."""
-        return max(GATHER_SECONDS if self._active else SETTLE_SECONDS, _PAUSES * self._judged_seconds)
+        return max(GATHER_SECONDS if self._active else SETTLE_SECONDS, _PAUSES * self._pass_seconds)
 
     async def _reconcile(self, group: asyncio.TaskGroup) -> bool:
         """Begin to finish what is charged, and to release who is next; return whether more may be due at once."""
@@ -164,7 +164,9 @@ class StartLoop:
         self._held = {uid: version for uid, version in self._held.items() if uid in self._world.waiting}
         while not self._starts.sync(now=now, most=SYNC_AT_ONCE):  # noqa: ASYNC110 - others have their turn
             await asyncio.sleep(0)
+        began = time.perf_counter()
         self._start_with_room(group)
+        self._pass_seconds = time.perf_counter() - began
         if unfinished_charges := await self._unfinished():
             charged = {flight.pod.uid for flight in self._in_line()}
             for waiting, admit in unfinished(self._world, unfinished_charges):
@@ -172,9 +174,9 @@ class StartLoop:
         await self._gangs.read(self._starts.entries.gangs, now=now)
         if (room := AT_ONCE - len(self._active)) < _ROOM_FOR_PASS:
             return False  # the end of a release begins the next pass
-        began, bound = time.perf_counter(), _Bound(PASS_SECONDS)
+        began, bound = time.perf_counter() - self._pass_seconds, _Bound(PASS_SECONDS)
         turns = self._starts.due(now=now, count=room, is_enough=bound.is_over, is_looked_at=True)
-        self._judged_seconds = time.perf_counter() - began
+        self._pass_seconds = time.perf_counter() - began
         if bound.was_over:
             self.wake()
         for members in together(turns):
