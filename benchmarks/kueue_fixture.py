@@ -152,23 +152,34 @@ def prepared(config: Config) -> Iterator[tuple[ControlPlane, FairgateServer]]:
             yield cluster, fairgate
 
 
-async def create(cluster: ControlPlane, config: Config) -> None:
-    """Create all pods: the classes of all queues side by side, each pod a pause after the last was answered."""
+async def create(cluster: ControlPlane, config: Config) -> int:
+    """Create all pods: the classes of all queues side by side, each pod a pause after the last was answered.
+
+    Return how many creations were tried again, as controllers do: the API server answered that it cannot now.
+    """
+    again = 0
     async with session(cluster, connections=CONNECTIONS) as api, asyncio.TaskGroup() as group:
 
         async def one_class(team: Team, kind: Class) -> None:
+            nonlocal again
             for number in range(kind.count):
                 await asyncio.sleep(kind.every / 1000)
                 order = Order(team, f"{kind.name}-{number}", gpus=kind.gpus, seconds=kind.runs / 1000, is_bare=True)
                 made = order.manifest()
                 made["spec"]["priorityClassName"] = kind.name
                 status, answer = await ask(api, "POST", order.path, made)
-                if status != HTTPStatus.CREATED:
+                while status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                    print(f"{order.name}: {answer.get('message')}", file=sys.stderr, flush=True)
+                    again += 1
+                    await asyncio.sleep(1)
+                    status, answer = await ask(api, "POST", order.path, made)
+                if status not in (HTTPStatus.CREATED, HTTPStatus.CONFLICT):
                     raise SystemExit(f"{team.name}/{order.name} was refused: {answer.get('message')}")
 
         for team in teams_of(config):
             for kind in config.classes:
                 group.create_task(one_class(team, kind))
+    return again
 
 
 def measure(cluster: ControlPlane, fairgate: FairgateServer, config: Config, *, seconds: float) -> list[str]:
@@ -180,7 +191,7 @@ def measure(cluster: ControlPlane, fairgate: FairgateServer, config: Config, *, 
     with ExitStack() as stack:
         spent = {name: stack.enter_context(cpu_of(cluster, of)) for name, of in PROCESSES.items()}
         began = time.perf_counter()
-        asyncio.run(create(cluster, config))
+        again = asyncio.run(create(cluster, config))
         created = time.perf_counter()
         print(f"created after {created - began:.0f} s", file=sys.stderr, flush=True)
         wait_for(cluster, is_done, what="all pods are bound", timeout=seconds, poll=2)
@@ -193,6 +204,7 @@ def measure(cluster: ControlPlane, fairgate: FairgateServer, config: Config, *, 
     means = {kind.name: statistics.mean(waits[kind.name]) for kind in config.classes}
     lines += [f"| {name}, mean wait | {published[name]} s | {mean:.1f} s |" for name, mean in means.items()]
     lines += ["", f"{config.pods} pods in {lasted:.0f} s, created in {created - began:.0f} s; CPU in ms a pod: {used}."]
+    lines.append(f"Creations tried again: {again}.")
     return [*lines, f"Event loop over 50 ms: {blocked(fairgate.get('/metrics'))}."]
 
 

@@ -18,6 +18,7 @@ from webhook.core.model.topology import SpreadRule
 from webhook.core.placement.rejecting_nodes import FIRST_SECONDS, STRIKES, Rejection
 from webhook.core.queue.verdict import NoRoom, OverLimit, Way
 from webhook.core.starting.assumed_starts import AssumedStarts
+from webhook.core.starting.awaited_room import MOST
 
 NOW = 1_000_000
 
@@ -221,7 +222,7 @@ def test_no_order_of_releases_passes_a_limit_or_fills_a_node_twice(sizes, limits
 class TestWhoKeepsItsGate:
     """Of the pods that start on room that reclaim is to make."""
 
-    def charges(self, *pods, borrowed=8, **more):
+    def charges(self, *pods, borrowed=8, awaiting=(), **more):
         """What the ledger is to list of each pod: two nodes of eight GPUs, of which borrowers hold so many."""
         borrowers = [
             resident(1, uid=f"b{number}", node=f"n{number // 8}", namespace="team-b", tier="preemptible")
@@ -232,7 +233,7 @@ class TestWhoKeepsItsGate:
         place = world(policy(*teams, **more), nodes=nodes, residents=borrowers)
         for found in pods:
             place.set_waiting(found)
-        starts = AssumedStarts(place)
+        starts = AssumedStarts(place, awaiting=awaiting)
         listed = {}
         for turn in starts.due(now=0, count=100):
             listed[turn.waiting.pod.name] = found = starts.judge_again(turn).flight
@@ -257,6 +258,13 @@ class TestWhoKeepsItsGate:
         }
         listed = self.charges(*(member(name, count=4, size=2) for name in "ab"))
         assert [(each.node, each.takes_back) for each in listed.values()] == [("n1", False)] * 2
+
+    def test_none_beyond_so_many_that_keep_their_gates_already(self):
+        """A pass looks at each of them, and a user may have many gangs."""
+        members = [member(name, count=8, size=2) for name in "ab"]
+        for number, are_kept in ((MOST - 2, True), (MOST - 1, False)):
+            listed = self.charges(*members, awaiting=range(number))
+            assert [each.takes_back for each in listed.values()] == [are_kept] * 2
 
     def test_none_of_a_gang_where_no_nodes_are_chosen(self):
         members = [member(name, count=8, size=2) for name in "ab"]

@@ -3,7 +3,7 @@
 From judged to assumed (`due`), from assumed to what the ledger is to charge (`judge_again`), and back (`drop_assumed`).
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 
 from webhook.core.gangs.gang_pauses import GangPauses
@@ -18,7 +18,7 @@ from webhook.core.queue.order import Order
 from webhook.core.queue.queue_pass import QueuePass
 from webhook.core.queue.verdict import IN_TURN, Attempt, Fits, Never, NoRoom
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
-from webhook.core.starting.awaited_room import awaiting
+from webhook.core.starting.awaited_room import MOST, awaiting
 from webhook.core.starting.charged_in_line import resumed
 from webhook.core.waiting.borrowed_room import BorrowedRoom
 from webhook.core.waiting.judged_entry import EntryJudge
@@ -67,7 +67,7 @@ class AssumedStarts:
 
     `changed` are the pods that came, went or changed before the last pass. `listed` returns the charge of a pod that
     the ledger of a team lists already. `is_room_needed`: a pod found no room inside its guaranteed share. `active` as
-    in WaitingEntries.
+    in WaitingEntries. `awaiting` are the charged pods that keep their gate.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class AssumedStarts:
         *,
         listed: Callable[[TeamName, Uid], InFlightCharge | None] = _lists_none,
         active: Collection[Uid] = frozenset(),
+        awaiting: Sized = (),
     ) -> None:
         self.entries = WaitingEntries(world, active=active)
         self.blocked: dict[Uid, Judged] = {}
@@ -83,6 +84,7 @@ class AssumedStarts:
         self.is_room_needed = False
         self._world = world
         self._listed = listed
+        self._awaiting = awaiting
         self._noted: dict[Uid, None] = {}
         self._open: dict[Uid, AssumedStart] = {}  # charges that are assumed here, and not known to the ledger yet
         self._kept: dict[Uid, frozenset[NodeName]] = {}
@@ -203,7 +205,8 @@ class AssumedStarts:
         are bound to: these are planned for as they are bound. So are gangs of which some pods come later, to the room
         that is kept for them near the others, and the pods that follow a gang.
         """
-        if any(each.waiting.uid in self._world.waiting.expected for each in members):
+        is_too_many = len(self._awaiting) + len(members) > MOST
+        if is_too_many or any(each.waiting.uid in self._world.waiting.expected for each in members):
             return False
         return any(each.takes_back for each in members) and all(each.may_await_room for each in members)
 

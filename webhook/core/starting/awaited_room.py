@@ -29,6 +29,10 @@ FREE_SECONDS: Final = 0.1
 """Room must be free for so long: kube-scheduler may see a victim go later than this replica, and pauses for a
 second or more for a pod that it found no room for."""
 
+MOST: Final = 1024
+"""Pods that keep their gate at once, of all teams: each pass looks at all of them, and ledgers list them. Others start as
+they are."""
+
 LONGEST_SECONDS: Final = 330.0
 """So long after notice and grace periods a pod starts in any case. The evictor keeps no room for longer than 300 s."""
 
@@ -63,6 +67,9 @@ class AwaitedRoom:
         """Whether the room of a pod, or of all of its gang, is free, and it starts soon."""
         self._world = world
         self._pods: dict[Uid, _Awaiting] = {}
+
+    def __len__(self) -> int:
+        return len(self._pods)
 
     def __contains__(self, uid: Uid) -> bool:
         return uid in self._pods

@@ -126,7 +126,9 @@ class StartLoop:
         """Release pods until cancelled. Each term begins with the world as it is, and what the ledger lists."""
         self._active: set[Uid] = set()  # being charged, patched or held
         self._awaited_room = AwaitedRoom(self._world)
-        self._starts = starts = AssumedStarts(self._world, listed=self._ledger.listed, active=self._active)
+        self._starts = starts = AssumedStarts(
+            self._world, listed=self._ledger.listed, active=self._active, awaiting=self._awaited_room
+        )
         self._pass_seconds = 0.0
         self._term = term = object()
         self._is_in_term = lambda: self._term is term and self._context.is_leading()
