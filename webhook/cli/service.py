@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import click
 import uvloop
 
-from webhook.cli.garbage import leave_out_what_stays
+from webhook.cli.garbage import collect_what_was_left_out, leave_out_what_stays
 from webhook.cli.options import PATH
 from webhook.cluster.api.errors import RestoredError
 from webhook.observe.logs import LogFormat
@@ -46,7 +46,15 @@ def run_service(main: Coroutine[Any, Any, None]) -> None:
     """Run a service on uvloop until it ends."""
     leave_out_what_stays()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main)
+        runner.run(_collecting(main))
+
+
+async def _collecting(main: Coroutine[Any, Any, None]) -> None:
+    collector = asyncio.create_task(collect_what_was_left_out())
+    try:
+        await main
+    finally:
+        collector.cancel()
 
 
 def end_restored(why: RestoredError) -> NoReturn:

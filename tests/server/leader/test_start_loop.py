@@ -7,6 +7,7 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer, Cut, Held
 from tests.core.support import make
+from tests.cycles import cycles
 from tests.server.support.harness import until
 from tests.server.support.releases import PODS, TEAM_LEDGERS, A, charged, lines, staged
 from webhook.core.model.decision import Charge
@@ -40,6 +41,22 @@ async def test_a_pod_starts_when_the_limit_has_room_again(tmp_path):
         await stage.looks()
         assert stage.releaser.counts.released == {(A, "inTurn"): 1}
     assert [line["name"] for line in lines(tmp_path, "pod released")] == ["p"]
+
+
+async def test_releases_leave_nothing_in_memory(tmp_path):
+    """A service collects what refers to itself only once there is much of it."""
+    async with staged(tmp_path, limit=100, guaranteed=100, nodes=10) as stage:
+
+        async def release(name):
+            for number in range(20):
+                stage.queue(f"{name}{number}")
+            await until(lambda: not any(stage.is_gated(f"{name}{number}") for number in range(20)))
+            await until(lambda: stage.listed() == set())
+
+        await release("first")
+        with cycles() as found:
+            await release("p")
+    assert not found
 
 
 async def test_it_is_charged_before_its_gate_goes(tmp_path):

@@ -203,6 +203,7 @@ class Order:
             self._below[department].discard(known.queue.team)
         for turn in known.firsts:
             del self._firsts[bisect_left(self._firsts, turn)]
+        known.firsts.clear()  # a turn has its team: such a circle would stay in memory
 
     def _look(self, team: TeamQueue) -> _KnownTeam:
         name = team.team

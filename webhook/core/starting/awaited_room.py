@@ -30,8 +30,8 @@ FREE_SECONDS: Final = 0.1
 second or more for a pod that it found no room for."""
 
 MOST: Final = 1024
-"""Pods that keep their gate at once, of all teams: each pass looks at all of them, and ledgers list them. Others start as
-they are."""
+"""Pods of all teams that keep their gate: each pass looks at all of them, and ledgers list them. Others start as they
+are."""
 
 LONGEST_SECONDS: Final = 330.0
 """So long after notice and grace periods a pod starts in any case. The evictor keeps no room for longer than 300 s."""
@@ -163,9 +163,9 @@ class AwaitedRoom:
 
 
 def _why(together: Sequence[_Awaiting]) -> str:
-    """Return why a gang is in its domain; "" if no node keeps room for it."""
-    kept = sum(each.flight.charge.gpus for each in together if each.is_held)
-    return f"{plural_gpus(kept)} were kept there for {len(together)} pods that start together" if kept else ""
+    """Return why a gang is in its domain; "" for a pod alone, and if no node keeps room for any of them."""
+    kept, number = sum(each.flight.charge.gpus for each in together if each.is_held), len(together)
+    return f"{plural_gpus(kept)} were kept there for {number} pods that start together" if kept and number > 1 else ""
 
 
 class _Free:
