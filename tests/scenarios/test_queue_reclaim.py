@@ -41,7 +41,7 @@ def test_a_pod_in_line_keeps_its_gate_until_its_room_is_taken_back(cluster):
             assert f'["{found["spec"]["nodeName"]}"]' in json.dumps(found["spec"]["affinity"]), "bound by the webhook"
 
 
-def test_a_gang_keeps_its_gates_until_the_room_of_all_its_pods_is_taken_back_whoever_leads(cluster):
+def test_a_gang_keeps_its_gates_until_the_room_of_all_its_pods_is_taken_back_and_so_do_the_next_leaders(cluster):
     """One of its ten pods may have room already. The server and the evictor are killed meanwhile."""
     make_nodes(cluster, 4)
     policy = f"{QUEUES}reclaim: {{notice: 20s}}\n"

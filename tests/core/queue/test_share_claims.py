@@ -2,13 +2,17 @@
 
 import pytest
 
-from tests.core.support.queue_sim import Cluster, Running, entry
+from tests.core.support.queue_sim import Cluster, Running, Table, entry
 from webhook.core.model.amount import UNLIMITED
 from webhook.core.model.policy import QueueRules
 from webhook.core.model.tier import Tier
+from webhook.core.queue.hold_backs import HoldBacks
+from webhook.core.queue.order import Order
 from webhook.core.queue.pod_queue import PodQueue
+from webhook.core.queue.queue_pass import QueuePass
 from webhook.core.queue.share_claims import ShareClaims
 from webhook.core.queue.standing import DepartmentStanding, ModelShare, Standing
+from webhook.core.queue.verdict import NoRoom
 
 TEAM = ("team", "a")
 
@@ -48,6 +52,27 @@ def test_without_an_end_of_patience_smaller_ones_pass_it_forever():
 def test_entries_of_no_lower_priority_keep_their_place(priority):
     cluster = of_one_team(strict_after_seconds=20)
     assert steady(cluster, priority=priority) is None
+
+
+def test_it_waits_for_nodes_in_the_same_way():
+    assert steady(of_one_team(limit=None, strict_after_seconds=20)) in range(26, 32)
+
+
+def test_one_that_has_held_others_back_for_too_long_keeps_no_share_from_them():
+    """No node ever has room for it."""
+    entries = [entry("large", gpus=8, created=0, priority=9), entry("small", created=1)]
+    order, hold_backs = Order(PodQueue(entries), Table({"a": Standing("a", guaranteed=8, used=1)})), HoldBacks()
+    rules = QueueRules(strict_after_seconds=20, hold_back_seconds=40)
+
+    def is_kept(now):
+        order.look()
+        hold_backs.begin()
+        assert QueuePass(order, rules, now=now, hold_backs=hold_backs).next(lambda *_, **__: NoRoom()) is None
+        return "uid-large" in order.claims.of("a")
+
+    assert [is_kept(now) for now in (10, 30, 49, 88, 89)] == [False, True, True, True, False], (
+        "ahead of others from 49 on"
+    )
 
 
 def test_what_is_larger_than_the_share_takes_none_of_it():

@@ -73,6 +73,7 @@ class QueuePass:
                 case OverLimit(limit):
                     self._wait_for_limit(limit, turn, walk)
                 case NoRoom() if self._is_passed_over(entry, way, verdict):
+                    self._order.note_claim(entry, is_claim=False)
                     walk.skipped.lots.add(turn.head.lot)
                 case NoRoom(keep, reach):
                     walk.wait_for_room(turn.head, keep=keep if way is Way.IN_TURN else _NOWHERE, reach=reach)
@@ -104,10 +105,13 @@ class QueuePass:
         return Way.BACKFILL, self._verdict(head, Way.BACKFILL, walk.kept, judge)
 
     def _note_claim(self, turn: Turn, verdict: Verdict | None) -> None:
-        """Note whether an entry outside of its team's share waits for long for a limit that counts all of the team."""
+        """Note whether an entry outside of its team's share waits for long, for room or a limit on all of the team."""
         if verdict is not None:
-            waits = isinstance(verdict, OverLimit) and turn.team.is_covered_by(verdict.limit) and turn.rank[0] > 0
-            self._order.note_claim(turn.head.entry, is_claim=waits and self._is_strict_for(turn.head.entry))
+            waits = isinstance(verdict, NoRoom)
+            if isinstance(verdict, OverLimit):
+                waits = turn.team.is_covered_by(verdict.limit)
+            is_claim = waits and turn.rank[0] > 0 and self._is_strict_for(turn.head.entry)
+            self._order.note_claim(turn.head.entry, is_claim=is_claim)
 
     def _is_passed_over(self, entry: QueueEntry, way: Way, verdict: NoRoom) -> bool:
         """Whether an entry that waits for room has held those behind it back for too long."""
