@@ -3,6 +3,16 @@
 import subprocess
 import sys
 
+RING = """
+class Ring:
+    alive = 0
+    def __init__(self):
+        self.ring = self
+        Ring.alive += 1
+    def __del__(self):
+        Ring.alive -= 1
+"""
+
 SCRIPT = """
 import gc
 from webhook.cli.garbage import YOUNG, leave_out_what_stays
@@ -16,14 +26,6 @@ def look(phase, info):
     if phase == "start":
         largest = max(largest, sum(len(gc.get_objects(each)) for each in range(info["generation"] + 1)))
 
-class Ring:
-    alive = 0
-    def __init__(self):
-        self.ring = self
-        Ring.alive += 1
-    def __del__(self):
-        Ring.alive -= 1
-
 gc.callbacks.append(look)
 before = gc.get_freeze_count()
 world = [{"pod": [number]} for number in range(30 * YOUNG)]
@@ -34,7 +36,7 @@ print(gc.get_freeze_count() - before > 50 * YOUNG, largest <= 5 * YOUNG, Ring.al
 
 
 def test_what_stays_is_left_out_and_young_cycles_are_collected():
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", RING + SCRIPT], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == ["True"] * 3
 
 
@@ -46,14 +48,6 @@ from webhook.cli import garbage
 garbage.LOOK_SECONDS, garbage.SPARE = 0.05, 10_000
 garbage.leave_out_what_stays()
 world = [[number] for number in range(20_000)]
-
-class Ring:
-    alive = 0
-    def __init__(self):
-        self.ring = self
-        Ring.alive += 1
-    def __del__(self):
-        Ring.alive -= 1
 
 async def main():
     task = asyncio.create_task(garbage.collect_what_was_left_out())
@@ -76,5 +70,7 @@ asyncio.run(main())
 
 
 def test_cycles_that_are_older_are_collected_once_what_is_left_out_has_doubled():
-    done = subprocess.run([sys.executable, "-c", OLD_CYCLES], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", RING + OLD_CYCLES], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.split() == ["True", "True", "True", "True", "False"]
