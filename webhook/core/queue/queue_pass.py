@@ -65,15 +65,15 @@ class QueuePass:
                 self._note_claim(turn, next(OverLimit(limit) for limit in entry.limits if limit in walk.closed))
                 continue
             way, verdict = self._judge(turn.head, walk, judge)
-            self._note_claim(turn, verdict)
+            is_passed_over = isinstance(verdict, NoRoom) and self._is_passed_over(entry, way, verdict)
+            self._note_claim(turn, verdict, is_passed_over=is_passed_over)
             match verdict:
                 case Fits():
                     self._order.note_start(entry.team)
                     return NextEntry(entry, way)
                 case OverLimit(limit):
                     self._wait_for_limit(limit, turn, walk)
-                case NoRoom() if self._is_passed_over(entry, way, verdict):
-                    self._order.note_claim(entry, is_claim=False)
+                case NoRoom() if is_passed_over:
                     walk.skipped.lots.add(turn.head.lot)
                 case NoRoom(keep, reach):
                     walk.wait_for_room(turn.head, keep=keep if way is Way.IN_TURN else _NOWHERE, reach=reach)
@@ -104,10 +104,10 @@ class QueuePass:
             return Way.BACKFILL, beside
         return Way.BACKFILL, self._verdict(head, Way.BACKFILL, walk.kept, judge)
 
-    def _note_claim(self, turn: Turn, verdict: Verdict | None) -> None:
+    def _note_claim(self, turn: Turn, verdict: Verdict | None, *, is_passed_over: bool = False) -> None:
         """Note whether an entry outside of its team's share waits for long, for room or a limit on all of the team."""
         if verdict is not None:
-            waits = isinstance(verdict, NoRoom)
+            waits = isinstance(verdict, NoRoom) and not is_passed_over
             if isinstance(verdict, OverLimit):
                 waits = turn.team.is_covered_by(verdict.limit)
             is_claim = waits and turn.rank[0] > 0 and self._is_strict_for(turn.head.entry)

@@ -176,9 +176,9 @@ class StartLoop:
         await self._gangs.read(self._starts.entries.gangs, now=now)
         if (room := AT_ONCE - len(self._active)) < _ROOM_FOR_PASS:
             return False  # the end of a release begins the next pass
-        began, bound = time.perf_counter() - self._pass_seconds, _Bound(PASS_SECONDS)
+        began, bound = time.perf_counter(), _Bound(PASS_SECONDS)
         turns = self._starts.due(now=now, count=room, is_enough=bound.is_over, is_looked_at=True)
-        self._pass_seconds = time.perf_counter() - began
+        self._pass_seconds += time.perf_counter() - began
         if bound.was_over:
             self.wake()
         for members in together(turns):
