@@ -15,8 +15,13 @@ _RESOURCE: Final = re.compile(r"(?:(?:requests|limits)\.)?[\w-]{1,63}(?:\.[\w-]{
 """A whole text that can be the name of an extended resource: nvidia.com/GA102GL_A10."""
 _HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 _LONGEST_NAME: Final = 256
-_AMOUNT: Final = re.compile(r"""([\w.-]{3,63}/[\w.-]{1,63})["']?[ \t]{0,8}[:=][ \t]{0,8}["']?([1-9]|\{\{|\$)""")
-"""A resource and its number in a text that is a manifest itself: nvidia.com/gpu: 8."""
+_AMOUNT: Final = re.compile(r"""/(?<=[\w.-]{3}/)([\w.-]{1,63}+)["']?[ \t]{0,8}+[:=][ \t]{0,8}+["']?([1-9]|\{\{|\$)""")
+"""What follows the domain of a resource in a text that is a manifest itself: /gpu: 8.
+
+A search that began at the domain would look at each character of a long text a hundred times.
+"""
+_DOMAIN: Final = re.compile(r"[\w.-]{3,63}$")
+_LONGEST_DOMAIN: Final = 63
 _NOTHING: Final = re.compile(r"0*(\.0*)?|false|no|none|off|disabled", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _WORDS: Final = frozenset({"gpu", "gpus"})
@@ -124,8 +129,12 @@ def amounts_in(text: str, budget: Budget) -> bool:
     """Whether a text, such as a manifest in a field, gives a number of GPUs. Raises BudgetSpentError."""
     budget.step(1 + len(text) // _TEXT_BYTES)
     for number, found in enumerate(_AMOUNT.finditer(text)):
-        if number == _MOST_AMOUNTS or looks_like_gpu(found[1]):
+        if number == _MOST_AMOUNTS:
             return True  # a text of so many amounts is a manifest, and not looked through
+        slash = found.start()
+        domain = _DOMAIN.search(text, max(0, slash - _LONGEST_DOMAIN), slash)
+        if domain is not None and looks_like_gpu(f"{domain[0]}/{found[1]}"):
+            return True
     return False
 
 
@@ -141,8 +150,8 @@ def _is_request(place: _Place) -> bool:
         return place.key == ".resourceClaims" and bool(place.value)
     if place.key.lower().endswith("resources") and _are_devices(place.value):
         return True
-    named = any(str(scalar(place.value.get(key))).lower() in _WORDS for key in _NAMES)
-    return named and any(_is_some(place.value.get(key)) for key in _NUMBERS)
+    named = (str(scalar(place.value[key])).lower() for key in _NAMES & place.value.keys())
+    return not _WORDS.isdisjoint(named) and any(_is_some(place.value.get(key)) for key in _NUMBERS)
 
 
 def _are_devices(resources: Json) -> bool:
