@@ -52,11 +52,12 @@ def world(options: Options) -> None:
 
     HorizontalPodAutoscalers are in it, too, for the minimums of what they scale.
 
-    Only the fields that decisions read are kept: no images, commands, environment, volumes, Secrets or annotations of
-    others. Labels are kept for selectors. Finished pods are left out, but for those that their nodes rejected.
+    Only the fields that are read are kept: no images, commands, environment, volumes, Secrets or other annotations.
+    Labels are kept for selectors. Finished pods are left out, but for those that their nodes rejected.
 
-    With --pseudonyms the names of nodes, pods, controllers, users and namespaces are replaced, and the values of labels
-    that are not defined by the policy, Kubernetes or a GPU vendor; the same name gets the same pseudonym everywhere.
+    With --pseudonyms the names of nodes, pods, gangs, controllers, users and namespaces are replaced, and the values of
+    labels that name workloads, or that neither the policy nor Kubernetes or a GPU vendor defines; the same name gets
+    the same pseudonym everywhere.
     Names in the policy stay, and namespaces stay in their teams, so that the same policy makes the same decisions.
     """
     names = options.names

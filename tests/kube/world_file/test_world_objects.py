@@ -17,6 +17,7 @@ from webhook.core.world.minimums import Replicas
 from webhook.core.world.world import World
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod import dra, dra_devices
+from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
 from webhook.kube.workloads import scalers
 from webhook.kube.world_file.world_file import parse_world
 from webhook.kube.world_file.world_objects import SHAPES, has_ended_for_good, kept_fields
@@ -72,8 +73,7 @@ def test_every_field_that_is_read_is_kept(kind):
         if kind != "Pod"
         else set()
     )
-    of_events = "Pod.metadata.ownerReferences.uid"  # Events name owners by it, and no decision does
-    lost = [path for path in fields(STRUCTS[kind], kind) if not is_kept(path) and path != of_events]
+    lost = [path for path in fields(STRUCTS[kind], kind) if not is_kept(path)]
     assert [path for path in lost if not of_others & set(path.split("."))] == []
 
 
@@ -95,6 +95,37 @@ OBJECTS = [
 def test_a_world_is_the_same_after_reduction():
     stripped = [kept_fields(found, annotations=frozenset({"owner"})) for found in OBJECTS]
     assert world_of(*stripped) == world_of(*OBJECTS)
+
+
+ANNOTATED = {
+    keys.GANG: {keys.GANG: "true"},
+    "group": {keys.GANG_ANNOTATIONS[0]: "group-1", keys.GANG_SIZES[0]: "4"},
+    "domain": {keys.GANG: "true", keys.TOPOLOGY: "topology.kubernetes.io/rack"},
+    "notice": {keys.EVICT_AT: "2026-01-01T00:00:00Z", keys.EVICT_FOR: "nlp"},
+    keys.CHECKPOINTED: {keys.CHECKPOINTED: "2026-01-01T00:00:00Z"},
+    keys.MOVABLE: {keys.MOVABLE: "true"},
+    keys.SAFE_TO_EVICT: {keys.SAFE_TO_EVICT: "false"},
+}
+
+
+def reclaimed(found):
+    decoded = msgspec.json.decode(json.dumps(found), type=objects.Pod)
+    return to_reclaim_pod(decoded, BUILT_IN_RESOURCES)
+
+
+@pytest.mark.parametrize("node", [None, "n0"])
+@pytest.mark.parametrize("annotations", ANNOTATED.values(), ids=ANNOTATED)
+def test_a_pod_is_the_same_for_reclaim(annotations, node):
+    found = b.pod("p", uid="u1", node=node, controller=("Job", "train"), annotations=annotations)
+    assert reclaimed(kept_fields(found, annotations=frozenset())) == reclaimed(found)
+    bare = b.pod("p", uid="u1", node=node, controller=("Job", "train"))
+    assert reclaimed(found) != reclaimed(bare), "the annotation is read"
+
+
+def test_gangs_of_two_controllers_stay_two():
+    pods = [b.pod(f"p{n}", uid=f"u{n}", controller=("Job", f"j{n}"), annotations={keys.GANG: "true"}) for n in (1, 2)]
+    read = world_of(*(kept_fields(each, annotations=frozenset()) for each in pods)).pods
+    assert len({each.gang for each in read} - {None}) == 2
 
 
 def test_autoscalers_say_what_is_to_stay_in_either_version():

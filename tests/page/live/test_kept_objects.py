@@ -10,12 +10,12 @@ from webhook.page.live.kept_objects import LARGEST, KeptObjects
 def test_an_object_is_kept_by_its_name_without_what_nothing_reads():
     kept = KeptObjects()
     pod = b.pod("p", annotations={"fairgate.dev/evict-at": "x", "secret": "s"}, controller=("Job", "j"))
-    pod["status"] = {"phase": "Running", "conditions": [{"type": "DisruptionTarget"}]}
+    pod["status"] = {"phase": "Running", "conditions": [{"type": "DisruptionTarget", "status": "True"}]}
     kept.set(pod)
     found = kept.get("Pod", "vision/p")
     assert found["metadata"]["annotations"] == {"fairgate.dev/evict-at": "x"}
     assert found["metadata"]["ownerReferences"][0]["uid"] == "uid-of-j"
-    assert found["status"]["conditions"] == [{"type": "DisruptionTarget"}]
+    assert found["status"]["conditions"] == [{"type": "DisruptionTarget", "status": "True"}]
     assert "image" not in found["spec"]["containers"][0]
     assert [each["kind"] for each in kept.of_kind("Pod")] == [each["kind"] for each in kept.all()] == ["Pod"]
     kept.remove("Pod", "vision/p")

@@ -72,6 +72,8 @@ GUARDED_ANNOTATIONS: Final = (DECISION, IDLE_SINCE)
 FIXED_ANNOTATIONS: Final = (MINIMUM,)
 """Annotations that the user of a pod writes, and that may not change once the pod exists."""
 
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""Pod annotation: the kubelet made the pod from a file on its node."""
 GPUSHARE_DEVICE: Final = "ALIYUN_COM_GPU_MEM_IDX"
 """Pod annotation: the index of the device that gpushare's scheduler extender chose."""
 EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
@@ -116,9 +118,19 @@ PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 STAY_ANNOTATIONS: Final = (SAFE_TO_EVICT, DO_NOT_DISRUPT, PREFER_NO_EVICTION)
 """Annotations by which a pod's owner asks other products not to evict it."""
 
+STORED_ANNOTATIONS: Final = (
+    *(DECISION, IDLE_SINCE, REQUIRES, POOL, RUN_TIME, RUN_TIME_LIMIT, MINIMUM, GANG, CHECKPOINTED, MOVABLE),
+    *(EVICT_AT, EVICT_FOR, HOLD, GPUSHARE_DEVICE, MIRROR),
+    *LINE_ANNOTATIONS,
+    *TOPOLOGIES,
+    *GANG_ANNOTATIONS,
+    *GANG_SIZES,
+    *STAY_ANNOTATIONS,
+)
+"""All annotations that are read of stored pods and nodes, besides those from which the policy reads users."""
+
 NOTEBOOK_STOPPED: Final = "kubeflow-resource-stopped"
 """Annotation by which Kubeflow's notebook controller runs no pod of a Notebook: when it was stopped, in RFC 3339."""
-MIRROR: Final = "kubernetes.io/config.mirror"
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 

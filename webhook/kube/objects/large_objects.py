@@ -12,23 +12,6 @@ import msgspec
 from webhook.kube.objects import bounds, keys
 
 READ_LABELS: Final = (*keys.GUARDED_LABELS, *keys.GANG_LABELS)
-READ_ANNOTATIONS: Final = (
-    *keys.GUARDED_ANNOTATIONS,
-    *keys.GANG_ANNOTATIONS,
-    *keys.GANG_SIZES,
-    *keys.LINE_ANNOTATIONS,
-    keys.CHECKPOINTED,
-    keys.EVICT_AT,
-    keys.EVICT_FOR,
-    keys.GANG,
-    keys.GPUSHARE_DEVICE,
-    keys.MINIMUM,
-    keys.MIRROR,
-    keys.POOL,
-    keys.REQUIRES,
-    *keys.STAY_ANNOTATIONS,
-    *keys.TOPOLOGIES,
-)
 
 _Parts = dict[str, msgspec.Raw]
 
@@ -53,7 +36,7 @@ class _Container(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
 
 _parts: Final = msgspec.json.Decoder(_Parts)
 _labels: Final = _only("Labels", READ_LABELS)
-_annotations: Final = _only("Annotations", READ_ANNOTATIONS)
+_annotations: Final = _only("Annotations", keys.STORED_ANNOTATIONS)
 _containers: Final = msgspec.json.Decoder(list[_Container] | None)
 _statuses: Final = msgspec.json.Decoder(list[_ContainerStatus] | None)
 _encoder: Final = msgspec.json.Encoder()

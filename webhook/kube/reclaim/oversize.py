@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from webhook.core.model.names import Uid
-from webhook.kube.objects import bounds
-from webhook.kube.objects.large_objects import READ_ANNOTATIONS, READ_LABELS
+from webhook.kube.objects import bounds, keys
+from webhook.kube.objects.large_objects import READ_LABELS
 
 LARGE_BYTES: Final = bounds.POD_BYTES
 """A pod that is smaller, as JSON, keeps everything: its size is not why its eviction fails."""
@@ -75,7 +75,7 @@ def _of_metadata(metadata: _Metadata) -> list[dict[str, Any]]:
     annotations, labels = metadata.annotations or {}, metadata.labels or {}
     owners, finalizers = metadata.owner_references or [], metadata.finalizers or []
     kept = {
-        "annotations": (annotations, _only(annotations, READ_ANNOTATIONS)),
+        "annotations": (annotations, _only(annotations, keys.STORED_ANNOTATIONS)),
         "labels": (labels, labels if _size(labels) <= KEPT_BYTES else _only(labels, READ_LABELS)),
         "ownerReferences": (owners, [each for each in owners if _is_kept(each)]),
         "finalizers": (finalizers, _kept_finalizers(finalizers)),

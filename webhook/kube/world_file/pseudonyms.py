@@ -31,6 +31,14 @@ _KNOWN_DOMAINS: Final = re.compile(
     r"(^|\.)(kubernetes\.io|k8s\.io|x-k8s\.io|nvidia\.com|amd\.com|intel\.com|habana\.ai|google\.com|aws|azure\.com"
     r"|fairgate\.dev|karpenter\.sh|aliyun\.accelerator)$"
 )
+_OF_WORKLOADS: Final = re.compile(
+    r"^(app|batch|statefulset)\.kubernetes\.io/|(^|\.)(x-k8s|(sigs|scheduling)\.k8s)\.io/"
+)
+"""Keys of labels in those domains whose values name a workload, a pod or a queue."""
+_PARENTS: Final = (keys.RAY_CLUSTER, keys.KUBEFLOW_JOB, keys.JOBSET_NAME, keys.LWS_NAME)
+"""Labels of operators with the name of a workload, with which the names of controllers and pods below it begin."""
+_SUFFIX: Final = re.compile(r"-launcher|(-[0-9]+)*")
+"""What operators add to such a name, and that names nothing."""
 _UNIQUE: Final = frozenset({"uuid", "parentUUID", "pciBusID", "pcieRoot", "hostname"})
 """Attributes that identify a single device; no decision depends on them."""
 
@@ -124,19 +132,22 @@ class Pseudonyms:
         made = dict(found)
         metadata = dict(found.get("metadata") or {})
         made["metadata"] = metadata
-        metadata["name"] = self._named(kind, str(metadata.get("name", "")))
+        name, labels = str(metadata.get("name", "")), metadata.get("labels")
+        labels = labels if isinstance(labels, Mapping) else {}
+        metadata["name"] = self._named(kind, name, labels)
         if metadata.get("namespace") and kind not in _PUBLIC:
             metadata["namespace"] = self.namespace(metadata["namespace"])
         if "uid" in metadata:
             metadata["uid"] = self.of("uid", metadata["uid"])
-        labels = metadata.get("labels")
         if isinstance(metadata.get("ownerReferences"), list):
             metadata["ownerReferences"] = [
-                each | {"name": self._owner(each, labels if isinstance(labels, Mapping) else {})}
+                each
+                | {"name": self._owner(each, labels)}
+                | ({"uid": self.of("uid", each["uid"])} if "uid" in each else {})
                 for each in metadata["ownerReferences"]
                 if isinstance(each, dict)
             ]
-        if isinstance(labels, Mapping):
+        if labels:
             metadata["labels"] = self._labels(labels)
         if isinstance(metadata.get("annotations"), Mapping):
             metadata["annotations"] = self._annotations(metadata["annotations"])
@@ -146,19 +157,31 @@ class Pseudonyms:
         return made
 
     def _owner(self, owner: Json, labels: Json) -> str:
-        """Return the pseudonym of a controller; that of a ReplicaSet still names the Deployment that made it."""
+        """Return the pseudonym of a controller, which still names its Deployment, or its workload of an operator."""
         kind, name = str(owner.get("kind", "owner")), str(owner.get("name", ""))
         revision = revision_of(kind, name, labels)
         if revision is None:
-            return self.of(kind.lower(), name)
+            return self._below(name, labels) or self.of(kind.lower(), name)
         return f"{self.of(revision.kind.lower(), revision.name)}-{self._label(revision.label, labels[revision.label])}"
 
-    def _named(self, kind: str, name: str) -> str:
+    def _below(self, name: str, labels: Json) -> str:
+        """Return the pseudonym of a name that begins with that of a workload, by an operator's label; else ""."""
+        for key in _PARENTS:
+            parent = labels.get(key)
+            if parent and isinstance(parent, str) and (name == parent or name.startswith(f"{parent}-")):
+                rest = name.removeprefix(parent)
+                ending = rest if _SUFFIX.fullmatch(rest) else f"-{self.of('part', rest[1:])}"
+                return f"{self._label(key, parent)}{ending}"
+        return ""
+
+    def _named(self, kind: str, name: str, labels: Json) -> str:
         if kind == "Namespace":
             return self.namespace(name)
         if kind in _PUBLIC:
             return name
-        return self._class(name) if kind == "PriorityClass" else self.of(kind.lower(), name)
+        if kind == "PriorityClass":
+            return self._class(name)
+        return (keys.LWS_NAME in labels and self._below(name, labels)) or self.of(kind.lower(), name)
 
     def _class(self, name: str) -> str:
         return name if name.startswith("system-") else self.of("priority", name)
@@ -175,7 +198,9 @@ class Pseudonyms:
             return self.namespace(value)
         if key in self.kept.user_keys:
             return self.of("user", value)
-        return value if _KNOWN_DOMAINS.search(key.partition("/")[0]) and "/" in key else self.of("value", value)
+        domain, slash, _ = key.partition("/")
+        is_public = slash and _KNOWN_DOMAINS.search(domain) and not _OF_WORKLOADS.search(key)
+        return value if is_public else self.of("value", value)
 
     def _annotations(self, annotations: Json) -> dict[str, Any]:
         made = dict(annotations)
@@ -185,6 +210,9 @@ class Pseudonyms:
             made[keys.DECISION] = self._decision(made[keys.DECISION])
         if keys.HOLD in made:
             made[keys.HOLD] = self._hold(str(made[keys.HOLD]))
+        for key in keys.GANG_ANNOTATIONS:
+            if key in made:
+                made[key] = self._label(key, made[key])
         for key in (keys.WAITING, keys.WAITING_FACTS):  # with names of holders
             made.pop(key, None)
         return made

@@ -7,6 +7,7 @@ sources or foreign annotations; it contains labels, since selectors need them.
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from webhook.kube.kinds.job_failures import DISRUPTION
 from webhook.kube.nodes.autoscalers import UPDATED
 from webhook.kube.objects import keys
 from webhook.kube.pod.kubelet_outcomes import is_fault_of_node
@@ -58,7 +59,7 @@ _POD: Final[Shape] = {
     **_HEAD,
     "metadata": {
         **_METADATA,
-        "ownerReferences": {"apiVersion": _ALL, "kind": _ALL, "name": _ALL, "controller": _ALL},
+        "ownerReferences": dict.fromkeys(("apiVersion", "kind", "name", "uid", "controller"), _ALL),
         "deletionTimestamp": _ALL,
         "deletionGracePeriodSeconds": _ALL,
     },
@@ -100,7 +101,8 @@ _POD: Final[Shape] = {
 }
 _OBSTACLES: Final = ("PodScheduled", "Ready")
 _RESIZE: Final = "PodResize"
-"""The conditions of pods that are kept: what keeps it off every node, or not ready, and how its resize stands."""
+"""The conditions of pods that are kept: what keeps it off every node, or not ready, how its resize stands, and (as
+DISRUPTION) when it was evicted."""
 _REQUEST: Final = dict.fromkeys(
     ("name", "deviceClassName", "allocationMode", "count", "adminAccess", "selectors", "capacity"), _ALL
 )
@@ -149,13 +151,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
 """The fields of each kind."""
 
 _ENDED: Final = ("Succeeded", "Failed")
-_READ_ANNOTATIONS: Final = frozenset(
-    {
-        *(keys.DECISION, keys.IDLE_SINCE, *keys.LINE_ANNOTATIONS, keys.REQUIRES, keys.POOL),
-        *(keys.MIRROR, keys.GPUSHARE_DEVICE, keys.RUN_TIME, keys.RUN_TIME_LIMIT, keys.MINIMUM),
-        *(UPDATED, keys.HOLD),
-    }
-)
+_READ_ANNOTATIONS: Final = frozenset((*keys.STORED_ANNOTATIONS, UPDATED))
 
 
 def has_ended_for_good(found: Json) -> bool:
@@ -169,7 +165,7 @@ def has_ended_for_good(found: Json) -> bool:
 def kept_fields(found: Json, *, annotations: frozenset[str]) -> Json | None:
     """Return the fields of an object that a world file keeps; None if its kind is not in SHAPES.
 
-    Of the annotations it keeps Fairgate's own and `annotations`, from which the policy reads users.
+    Of the annotations it keeps those that are read, and `annotations`, from which the policy reads users.
     """
     kind = found.get("kind")
     if not isinstance(kind, str) or kind not in SHAPES:
@@ -196,7 +192,8 @@ def _is_kept(condition: object) -> bool:
     if not isinstance(condition, Mapping):
         return False
     kind, status = condition.get("type"), condition.get("status")
-    return (kind in _OBSTACLES and status == "False") or (isinstance(kind, str) and kind.startswith(_RESIZE))
+    is_state = (kind, status) == (DISRUPTION, "True") or (kind in _OBSTACLES and status == "False")
+    return is_state or (isinstance(kind, str) and kind.startswith(_RESIZE))
 
 
 def _picked(value: Any, shape: Shape) -> Any:  # noqa: ANN401 - JSON values have no common type

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import msgspec
 
-from webhook.kube.objects import keys
 from webhook.kube.world_file.world_objects import kept_fields
 
 LARGEST: Final = 65_536
@@ -16,21 +15,13 @@ MOST: Final = 1 << 29
 
 Json = Mapping[str, Any]
 
-_ANNOTATIONS: Final = frozenset(
-    {
-        *(keys.EVICT_AT, keys.EVICT_FOR, keys.CHECKPOINTED, keys.GANG, keys.HOLD),
-        *(*keys.GANG_ANNOTATIONS, *keys.GANG_SIZES),
-    }
-)
-"""What explanations read besides the annotations of a world file."""
-
 
 class KeptObjects:
-    """Objects by kind and name. `left_out` counts those that were too large; `annotations` are kept besides."""
+    """Objects by kind and name. `left_out` counts those that were too large; `annotations` are kept, too."""
 
     def __init__(self, annotations: frozenset[str] = frozenset()) -> None:
         self.left_out = 0
-        self._annotations = annotations | _ANNOTATIONS
+        self._annotations = annotations
         self._found: dict[tuple[str, str], bytes] = {}
         self._bytes = 0
 
@@ -42,7 +33,7 @@ class KeptObjects:
         kept = kept_fields(found, annotations=self._annotations)
         if kept is None:
             return True
-        encoded = msgspec.json.encode(_with_state(found, kept))
+        encoded = msgspec.json.encode(kept)
         key = _key(found)
         if self._found.get(key) == encoded:
             return False
@@ -81,15 +72,6 @@ class KeptObjects:
         for (each, _), encoded in self._found.items():
             if each == kind:
                 yield msgspec.json.decode(encoded)
-
-
-def _with_state(found: Json, kept: Json) -> Json:
-    """Return a pod with its owners and conditions in full, which explanations of reclaim read."""
-    status, owners = found.get("status"), found["metadata"].get("ownerReferences")
-    if found.get("kind") != "Pod" or not isinstance(status, Mapping):
-        return kept
-    metadata = {**kept["metadata"], "ownerReferences": owners} if owners else kept["metadata"]
-    return {**kept, "metadata": metadata, "status": {**kept.get("status", {}), "conditions": status.get("conditions")}}
 
 
 def path_of(found: Json) -> str:
