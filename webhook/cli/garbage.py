@@ -1,29 +1,42 @@
 """Garbage collection in a service: what it keeps of a cluster is not traversed again and again.
 
 A world is a tree of values, which counting references frees. The collector is needed for cycles only, and those that a
-request leaves are young. A collection takes 1 to 2 us an object, so one of 400,000 objects would delay all decisions by
-0.3 s and more. Here none looks at more than about 15,000: what has survived two is left out from then on (`gc.freeze`).
-A cycle that outlives two would stay for good. The code leaves none, but libraries may, and what clients send may make
-them: once what is left out has doubled, all of it is collected.
+request leaves are young. A collection takes 0.5 to 2 us an object, so one of 400,000 objects would delay all decisions
+by 0.3 s and more. Here what has survived two collections is left out from then on (`gc.freeze`).
+
+The interpreter collects once 5,000 more objects were made than freed. Where new objects replace old ones, as with each
+event of a pod, that never comes, while the young ones become hundreds of thousands. So they are collected by time, too.
+
+A cycle that outlives two collections would stay for good. The code leaves none, but libraries may, and what clients
+send may make them: once memory has doubled, and the process has little to do, all of it is collected.
 """
 
 import asyncio
 import gc
+import resource
+import time
 from typing import Any, Final
 
 YOUNG: Final = 5_000
-"""New objects after which the collector looks at them. Its default of 700 comes every few pods, and finds little."""
+"""New objects, less those that were freed, after which the collector looks at them. Its default of 700 comes every few
+pods, and finds little."""
 
 _OLDER: Final = 1
 """After so many such collections what survived them is looked at again, and then left out."""
 
 _NEVER: Final = 1_000_000
 
-LOOK_SECONDS: Final = 120.0
-"""How often what is left out is counted, which takes some nanoseconds an object."""
+LOOK_SECONDS: Final = 0.1
+"""How often young objects are collected, however few there seem to be."""
 
-SPARE: Final = 500_000
-"""Objects that may be left out beyond twice as many as a collection of all has found alive, some 100 MB."""
+_LOOKS: Final = 100
+"""After so many it is asked whether all is to be collected."""
+
+QUIET_SHARE: Final = 0.1
+"""Part of a core below which a process has little to do: a collection of all delays each request by a second or two."""
+
+SPARE_KIB: Final = 200 * 1024
+"""Memory beyond twice as much as after the last collection of all, which a process may use before the next one."""
 
 
 def leave_out_what_stays() -> None:
@@ -35,23 +48,31 @@ def leave_out_what_stays() -> None:
         gc.callbacks.append(_freeze_survivors)
 
 
-async def collect_what_was_left_out() -> None:
-    """Collect all once what is left out has doubled, until cancelled. It delays everything else by 1 to 2 us an object.
+async def collect_garbage() -> None:
+    """Collect young objects again and again, and all once memory has doubled and little is to be done, until cancelled.
 
-    So it comes once while a process takes in a large cluster, and then only if garbage has gathered.
+    All is collected at most once while a process takes in a large cluster, and then only if garbage has gathered.
     """
-    most = _most()
+    most = _most_kib()
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        if gc.get_freeze_count() > most:
+        began, used = time.monotonic(), time.process_time()
+        for number in range(_LOOKS):
+            await asyncio.sleep(LOOK_SECONDS)
+            gc.collect(number % 2)
+        is_quiet = time.process_time() - used <= QUIET_SHARE * (time.monotonic() - began)
+        if is_quiet and _peak_kib() > most:
             gc.unfreeze()
             gc.collect()
             gc.freeze()
-            most = _most()
+            most = _most_kib()
 
 
-def _most() -> int:
-    return 2 * gc.get_freeze_count() + SPARE
+def _peak_kib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _most_kib() -> int:
+    return 2 * _peak_kib() + SPARE_KIB
 
 
 def _freeze_survivors(phase: str, info: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import click
 import uvloop
 
-from webhook.cli.garbage import collect_what_was_left_out, leave_out_what_stays
+from webhook.cli.garbage import collect_garbage, leave_out_what_stays
 from webhook.cli.options import PATH
 from webhook.cluster.api.errors import RestoredError
 from webhook.observe.logs import LogFormat
@@ -50,7 +50,7 @@ def run_service(main: Coroutine[Any, Any, None]) -> None:
 
 
 async def _collecting(main: Coroutine[Any, Any, None]) -> None:
-    collector = asyncio.create_task(collect_what_was_left_out())
+    collector = asyncio.create_task(collect_garbage())
     try:
         await main
     finally:
