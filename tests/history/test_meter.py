@@ -134,6 +134,15 @@ def test_the_unused_share_and_what_guaranteed_pods_hold_are_the_share(world, met
     assert found[("unused", "team-a", "", "")] + found[("guaranteed", "team-a", "", A100)] == 10 * 100
 
 
+def test_a_changed_share_counts_from_then_on(world, meter):
+    for seconds, share in ((0, 10), (50, 20)):
+        world.set_policy(make.policy(make.team("team-a", guaranteed=share, limit_=20)))
+        meter.set_policy(world.policy, T0 + seconds)
+        meter.set_policy(world.policy, T0 + seconds + 10)
+    meter.advance(T0 + 100, is_observed=False)
+    assert rows_of(meter, world)["unused", "team-a", "", ""] == 10 * 50 + 20 * 50
+
+
 def test_free_gpus_count_by_model_until_the_model_is_gone(world, meter):
     meter.set_free({A100: make.gpus(5)}, T0)
     meter.set_free({}, T0 + 10)

@@ -75,6 +75,7 @@ class Meter:
         self.on_start: Callable[[Start], None] = _no_start
         self._starts = JobStarts()
         self.dropped = 0
+        self._policy: Policy | None = None
         self._pods: dict[Uid, _Holding] = {}
         self._guaranteed: dict[str, Units] = {}
         self._levels: dict[UsageKey, Units] = {}
@@ -115,7 +116,10 @@ class Meter:
             self._set_unused(TeamName(team), world.policy, now)
 
     def set_policy(self, policy: Policy, now: float) -> None:
-        """Compare with the shares of a policy, from `now` on."""
+        """Compare with the shares of a policy, from `now` on; what is held is compared as it changes."""
+        if policy is self._policy:
+            return
+        self._policy = policy
         known = {key.team for key in self._levels if key.kind is UsageKind.UNUSED}
         for name in known | {team.name for team in policy.teams}:
             self._set_unused(TeamName(name), policy, now)
