@@ -12,7 +12,8 @@ from tests.core.support.waiting import waiting
 from tests.examples import examples
 from webhook.core.explain.line_places import places
 from webhook.core.queue.order import Order, Skipped
-from webhook.core.waiting.waiting_entries import WaitingEntries
+from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced
+from webhook.core.waiting.waiting_entries import TEAM, USER, WaitingEntries
 
 BOTH = (team(guaranteed=2), team("team-b", guaranteed=2))
 
@@ -77,6 +78,40 @@ def test_pods_that_are_not_to_start_have_no_place():
 def test_a_small_pod_inside_the_share_goes_before_a_large_one_of_its_team_that_would_borrow():
     pods = [waiting("big", 8, created=1), waiting("small", 1, created=2), waiting("b", namespace="team-b", created=0)]
     assert order(line(*pods, residents=[resident(2, namespace="team-b")])) == ["small", "b", "big"]
+
+
+def claimed(verdict, *, waited=600, **more):
+    """The order where a large pod of high priority waits for the share that small ones of its team would use up."""
+    pods = [
+        waiting("big", 8, priority=9, created=0),
+        *(waiting(f"small-{n}", created=1 + n, **more) for n in range(2)),
+        waiting("b", 2, namespace="team-b", created=0),
+    ]
+    teams = (team(guaranteed=8, limit_=8), team("team-b", guaranteed=2))
+    there = line(*pods, teams=teams, residents=[resident(6)])
+    found = places(there, lambda uid: verdict if uid == "uid-big" else Fits(), now=waited)
+    return [uid.removeprefix("uid-") for uid in sorted(found, key=lambda uid: found[uid].overall)]
+
+
+SMALL_FIRST = ["b", "small-0", "small-1", "big"]
+
+
+@pytest.mark.parametrize("verdict", [NoRoom(), OverLimit((TEAM, "team-a"))], ids=["room", "limit of the team"])
+def test_a_pod_that_has_waited_for_long_claims_its_share(verdict):
+    assert claimed(verdict) == ["b", "big", "small-0", "small-1"]
+    assert claimed(verdict, waited=599) == SMALL_FIRST
+    assert claimed(verdict, priority=9) == SMALL_FIRST, "of equals the small ones fit"
+
+
+@pytest.mark.parametrize("verdict", [OverLimit((USER, "team-a", "ann")), Never(), Paced(), None])
+def test_a_pod_that_waits_for_something_else_claims_nothing(verdict):
+    assert claimed(verdict) == SMALL_FIRST
+
+
+def test_a_pod_that_its_share_could_never_have_claims_nothing():
+    pods = [waiting("big", 9, priority=9, created=0), waiting("small", created=1)]
+    there = line(*pods, teams=(team(guaranteed=8, limit_=20),))
+    assert places(there, lambda _: NoRoom(), now=600)["uid-small"].overall == 1
 
 
 @examples(50)

@@ -95,6 +95,16 @@ def test_room_is_held_by_the_largest_of_all_teams():
     assert [each.name for each in row.holders] == ["team-b/Pod/one", "team-b/Pod/two"]
 
 
+def test_a_pod_behind_one_that_claims_the_share_says_so():
+    pods = [waiting("large", 4, priority=9, created=NOW - HOUR), waiting("small", 1, created=NOW)]
+    full = held(6, "u2", namespace="team-b", name="other")
+    there = line(*pods, residents=[held(2), full], nodes=1)
+    large, small = rows(there, now=NOW)
+    assert (large.waiting.pod.name, large.place.of_team) == ("large", 1)
+    assert large.code is Code.WAITS_FOR_ROOM
+    assert (small.place.of_team, small.cause) == (2, "1 pod of team team-a ahead of it")
+
+
 def test_pods_that_others_hold_or_that_end_are_not_in_line():
     pods = [waiting("gated", foreign_gates=("example.com/a", "b"), created=1), waiting("ends", is_terminating=True)]
     ends, gated = rows(line(*pods))

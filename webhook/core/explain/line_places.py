@@ -1,20 +1,24 @@
 """The places of waiting pods in line: the fair order that follows if each pod starts in its turn.
 
 The release of a pod changes the order of those behind it, so the starts are played through: each pod is charged to its
-team, its user and its departments before the next turn is looked for. Limits, room and back-fill are left out.
+team, its user and its departments before the next turn is looked for. Limits, room and back-fill are left out, but for
+the first pod of each team for which its share accumulates (webhook/core/queue/share_claims.py).
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
-from webhook.core.model.amount import Units
+from webhook.core.model.amount import Limit, Units, Unlimited
 from webhook.core.model.names import DepartmentName, TeamName, Uid, User
+from webhook.core.queue.order import CLAIMS
 from webhook.core.queue.pod_queue import ROWS_PER_USER
 from webhook.core.queue.queued_pod import Age, QueueEntry, entry_of
 from webhook.core.queue.standing import DepartmentStanding, Rank, Standing, rank
+from webhook.core.queue.verdict import NoRoom, OverLimit, Verdict
 from webhook.core.waiting.waiting_entries import WaitingEntries, queued_pod
 from webhook.core.world.world import World
 
@@ -26,8 +30,19 @@ class Place(NamedTuple):
     overall: int
 
 
-def places(world: World) -> dict[Uid, Place]:
-    """Return the place of each pod that waits for its turn: not of those that others' gates hold, or that end."""
+Judge = Callable[[Uid], Verdict | None]
+"""Returns the verdict on a waiting pod in the present world; None where it cannot be judged."""
+
+
+def _unjudged(_uid: Uid) -> Verdict | None:
+    return None
+
+
+def places(world: World, judge: Judge = _unjudged, *, now: int = 0) -> dict[Uid, Place]:
+    """Return the place of each pod that waits for its turn: not of those that others' gates hold, or that end.
+
+    `judge` is asked about pods that may claim the share of their team at `now`, in Unix seconds; without it none does.
+    """
     teams: dict[TeamName, list[QueueEntry]] = defaultdict(list)
     for pod in world.waiting.all():
         if pod.has_turn and not world.is_assumed(pod.uid):
@@ -37,7 +52,8 @@ def places(world: World) -> dict[Uid, Place]:
     listener = world.waiting.on_change
     view = WaitingEntries(world)
     world.waiting.on_change = listener  # the view of a leader, or of a simulation, listens on
-    for number, entry in enumerate(_starts(teams, view, world), start=1):
+    claims = _Claims(view, world.policy.queue.strict_after_seconds, now, judge)
+    for number, entry in enumerate(_starts(teams, claims, world), start=1):
         of_team = ahead[entry.team] = ahead.get(entry.team, 0) + 1
         found[entry.pods[0].uid] = Place(of_team, number)
     return found
@@ -51,33 +67,78 @@ class _Turn(NamedTuple):
 
 
 class _TeamLine:
-    """The entries of one team that come next, in its order: a smaller one may fit inside a guarantee before others."""
+    """The entries of one team that come next, in its order: a smaller one may fit inside a guarantee before others.
 
-    def __init__(self, order: Iterator[QueueEntry]) -> None:
+    Until `claim` has started, those of lower priority do not.
+    """
+
+    def __init__(self, order: Iterator[QueueEntry], claim: QueueEntry | None) -> None:
         self._order = order
+        self._claim = claim
         self._next = list(islice(order, ROWS_PER_USER))
 
     def turn(self, shares: "_Shares") -> _Turn | None:
         """Return the entry with the best rank, of equals the first; None if there is none."""
         if not self._next:
             return None
-        rank, index = min((shares.rank(entry), index) for index, entry in enumerate(self._next))
+        rank, index = min((shares.rank(entry, self._claim), index) for index, entry in enumerate(self._next))
         entry = self._next[index]
         return _Turn(rank, entry.age, entry, self)
 
     def start(self, entry: QueueEntry) -> None:
         """Take an entry out."""
+        if entry is self._claim:
+            self._claim = None
         self._next.remove(entry)
         self._next += islice(self._order, 1)
 
 
-def _starts(teams: dict[TeamName, list[QueueEntry]], view: WaitingEntries, world: World) -> Iterator[QueueEntry]:
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """Finds the entry of each team for which its share accumulates."""
+
+    view: WaitingEntries
+    strict_after_seconds: Limit
+    now: int
+    judge: Judge
+
+    def line_of(self, team: TeamName, entries: Sequence[QueueEntry]) -> _TeamLine:
+        """Return the line of a team."""
+        order = _team_order(team, entries, self.view)
+        first = list(islice(order, CLAIMS))
+        lowest = min(entry.priority for entry in entries)
+        candidates = [entry for entry in first if entry.priority > lowest and self._may_claim(entry)]
+        if not candidates:
+            return _TeamLine(chain(first, order), None)
+        of_all = frozenset(entries[0].limits).intersection(*(entry.limits for entry in entries))
+        claim = next((entry for entry in candidates if self._waits(entry, of_all)), None)
+        return _TeamLine(chain(first, order), claim)
+
+    def _may_claim(self, entry: QueueEntry) -> bool:
+        """Whether an entry has waited for long, and its team's share would have room for it if less were used."""
+        after, standing = self.strict_after_seconds, self.view.of(entry.team)
+        if isinstance(after, Unlimited) or self.now - entry.age.created < after:
+            return False
+        return standing.rank_class(entry.lot) > 0 and standing.could_have_share_for(entry.lot)
+
+    def _waits(self, entry: QueueEntry, of_all: frozenset[Hashable]) -> bool:
+        """Whether an entry waits for room, or for a limit on all of its team."""
+        match self.judge(entry.pods[0].uid):
+            case NoRoom():
+                return True
+            case OverLimit(limit):
+                return limit in of_all
+            case _:
+                return False
+
+
+def _starts(teams: dict[TeamName, list[QueueEntry]], claims: _Claims, world: World) -> Iterator[QueueEntry]:
     """Yield the entries of all teams in order.
 
     A charge never improves the rank of a team, so a turn whose rank is still right when it comes up is the next one.
     """
-    shares = _Shares(view, world)
-    lines = (_TeamLine(_team_order(team, entries, view)) for team, entries in teams.items())
+    shares = _Shares(claims.view, world)
+    lines = [claims.line_of(team, entries) for team, entries in teams.items()]
     turns = [turn for line in lines if (turn := line.turn(shares)) is not None]
     heapify(turns)
     while turns:
@@ -122,10 +183,13 @@ class _Shares:
         self._levels: dict[DepartmentName, DepartmentStanding] = {}
         self._view = view
 
-    def rank(self, entry: QueueEntry) -> Rank:
-        """Return the present rank of an entry among the teams."""
+    def rank(self, entry: QueueEntry, claim: QueueEntry | None) -> Rank:
+        """Return the present rank of an entry among the teams; `claim` is what claims its team's share."""
         standing = self._of(entry.team)
-        return rank(standing, standing.rank_class(entry.lot))
+        rank_class = standing.rank_class(entry.lot)
+        if claim is not None and rank_class == 0 and entry.priority < claim.priority:
+            rank_class = standing.rank_class(claim.lot)
+        return rank(standing, rank_class)
 
     def charge(self, entry: QueueEntry) -> None:
         """Charge an entry to its team and to the departments above it."""

@@ -22,7 +22,7 @@ from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.model.pod import Requester
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import HELD
-from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced
+from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced, Verdict
 from webhook.core.quota.holders import Holder
 from webhook.core.quota.limit_text import HOLDERS
 from webhook.core.quota.team import is_hidden
@@ -97,9 +97,10 @@ _TAKEN_BACK: Final = Reason(Code.WAITS_IN_LINE, "borrowed GPUs are taken back fo
 
 
 class _Cause(NamedTuple):
-    """What pods of one kind wait for."""
+    """What pods of one kind wait for; `verdict` is None where they were not judged."""
 
     reason: Reason
+    verdict: Verdict | None = None
     holders: tuple[Holder, ...] = ()
     starts_now: bool = False
     takes_back: bool = False
@@ -113,6 +114,7 @@ class QueueReader:
     """Reads the line of a world, which must not change meanwhile. `starts` forecasts when its pods start.
 
     `past` is how pods ran and waited before, and how earlier forecasts came true; `said` what is said of a pod's run.
+    `now` is in Unix seconds, None for the time of the world.
     """
 
     def __init__(
@@ -123,17 +125,18 @@ class QueueReader:
         past: Past = NO_PAST,
         said: Callable[[WaitingPod], Said | None] = _nothing_said,
         is_room_known: bool = True,
+        now: int | None = None,
     ) -> None:
         self._world = world
         self._starts = starts if is_room_known else _no_start
         self._past = past
         self._said = said
         self._is_room_known = is_room_known
-        self._places = places(world)
         self._borrowed = BorrowedRoom(world)
         self._held_room = world.fleet.tainted(HELD)
         self._awaiting_gangs: dict[GangId, bool] = {}
         self._causes: dict[Hashable, _Cause] = {}
+        self._places = places(world, self._verdict, now=world.now if now is None else now)
 
     def rows(self, team: TeamName | None = None) -> list[QueueRow]:
         """Return the waiting pods of a team, or of all: by place, then those that are not in line by age."""
@@ -232,17 +235,22 @@ class QueueReader:
             found = self._causes[key] = self._cause_of(judged)
         return found
 
+    def _verdict(self, uid: Uid) -> Verdict | None:
+        waiting = self._world.waiting.get(uid) if self._is_room_known else None
+        return None if waiting is None else self._cause(waiting).verdict
+
     def _cause_of(self, judged: Judged) -> _Cause:
-        match judged.verdict:
+        verdict, reason = judged.verdict, judged.reason or _NOT_KNOWN
+        match verdict:
             case Fits():
                 is_back = judged.takes_back
-                return _Cause(_TAKEN_BACK if is_back else _STARTS, starts_now=True, takes_back=is_back)
+                return _Cause(_TAKEN_BACK if is_back else _STARTS, verdict, starts_now=True, takes_back=is_back)
             case Never() | Paced():
-                return _Cause(judged.reason or _NOT_KNOWN)
+                return _Cause(reason, verdict)
             case NoRoom():
-                return _Cause(judged.reason or _NOT_KNOWN, self._largest_of_all())
+                return _Cause(reason, verdict, self._largest_of_all())
             case OverLimit():
-                return _Cause(judged.reason or _NOT_KNOWN, self._holders_of_limit(judged))
+                return _Cause(reason, verdict, self._holders_of_limit(judged))
 
     def _holders_of_limit(self, judged: Judged) -> tuple[Holder, ...]:
         assessed = assess(judged.pod, _NO_REQUESTER, self._world).of_user(judged.waiting.user)

@@ -156,4 +156,4 @@ def read_line(
 ) -> QueueReader:
     """Return a reader of the line with likely starts; `clock` as in Forecast."""
     forecast = Forecast(world, past.runs, now=now, clock=clock, no_evictor=past.no_evictor)
-    return QueueReader(world, starts=forecast, past=past, said=forecast.said, is_room_known=is_room_known)
+    return QueueReader(world, starts=forecast, past=past, said=forecast.said, is_room_known=is_room_known, now=now)
