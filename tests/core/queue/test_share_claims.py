@@ -7,12 +7,12 @@ from webhook.core.model.amount import UNLIMITED
 from webhook.core.model.policy import QueueRules
 from webhook.core.model.tier import Tier
 from webhook.core.queue.hold_backs import HoldBacks
-from webhook.core.queue.order import Order
+from webhook.core.queue.order import Order, Skipped
 from webhook.core.queue.pod_queue import PodQueue
 from webhook.core.queue.queue_pass import QueuePass
 from webhook.core.queue.share_claims import ShareClaims
-from webhook.core.queue.standing import DepartmentStanding, ModelShare, Standing
-from webhook.core.queue.verdict import NoRoom
+from webhook.core.queue.standing import NO_GUARANTEE, DepartmentStanding, ModelShare, Standing
+from webhook.core.queue.verdict import Fits, NoRoom, OverLimit
 
 TEAM = ("team", "a")
 
@@ -70,9 +70,8 @@ def test_one_that_has_held_others_back_for_too_long_keeps_no_share_from_them():
         assert QueuePass(order, rules, now=now, hold_backs=hold_backs).next(lambda *_, **__: NoRoom()) is None
         return "uid-large" in order.claims.of("a")
 
-    assert [is_kept(now) for now in (10, 30, 49, 88, 89)] == [False, True, True, True, False], (
-        "ahead of others from 49 on"
-    )
+    assert [is_kept(now) for now in (10, 30, 49, 69)] == [False, True, True, True]
+    assert [is_kept(now) for now in (70, 71, 100)] == [False] * 3, "it was ahead of others from 30 on"
 
 
 def test_what_is_larger_than_the_share_takes_none_of_it():
@@ -106,6 +105,34 @@ def test_another_teams_share_is_not_kept():
     cluster.release_all()
     assert {each.team for _, each, _ in cluster.log} == {"b"}
     assert len(cluster.log) == 8
+
+
+def test_a_claim_counts_though_no_pass_comes_to_it():
+    """Another team always has something that starts, and a pass ends after it."""
+    entries = [entry("large", gpus=8, created=0, priority=9), entry("small", created=1)]
+    entries += [entry(f"b{number}", "b") for number in range(9)]
+    teams = {"a": Standing("a", guaranteed=8, used=1), "b": Standing("b", guaranteed=100)}
+    queue = PodQueue(entries)
+    order, rules, judged = Order(queue, Table(teams)), QueueRules(strict_after_seconds=20), {}
+
+    def classes(now):
+        order.look()
+        judge = lambda each, **_: judged.get(each.key, Fits())  # noqa: E731
+        while (found := QueuePass(order, rules, now=now).next(judge)) is not None and found.entry.team == "a":
+            queue.remove(found.entry.key)
+        return [turn.rank[0] for turn in order.walk(Skipped()) if turn.team.team == "a"]
+
+    assert classes(19) == [0, NO_GUARANTEE]
+    assert classes(20) == [NO_GUARANTEE, NO_GUARANTEE]
+    for name in [each.key for each in queue.entries() if each.team == "b"]:
+        queue.remove(name)
+    judged["uid-large"] = OverLimit(("user", "a", "ada"))
+    assert classes(21) == [NO_GUARANTEE], "the small one has started"
+    queue.add(entry("late", created=2))
+    order.look()
+    pass_ = QueuePass(order, rules, now=22)
+    assert pass_.next(lambda *_, **__: None) is None
+    assert order.claims.of("a") == set(), "a limit of its user alone: denied"
 
 
 def test_claims_end_with_their_entries():

@@ -175,10 +175,23 @@ class Order:
                 self._behind.add(name)
         self._changed.add(team)
 
-    def note_claim(self, entry: QueueEntry, *, is_claim: bool) -> None:
-        """Note whether an entry waits for long, so that its team's share accumulates for it if it could have it."""
-        if self.claims.note(entry, is_claim=is_claim):
+    def note_claim(self, entry: QueueEntry, *, is_claim: bool, is_denied: bool = False) -> None:
+        """Note whether an entry waits for long, so that its team's share accumulates for it if it could have it.
+
+        `is_denied`: it waits for something that the share does not help with.
+        """
+        if self.claims.note(entry, is_claim=is_claim, is_denied=is_denied):
             self._changed.add(entry.team)
+
+    def presume_claim(self, entry: QueueEntry) -> None:
+        """Note the claim of an entry that waits for long, unless it was denied."""
+        if self.claims.presume(entry):
+            self._changed.add(entry.team)
+
+    def outside_shares(self) -> Iterator[QueueEntry]:
+        """Yield the first entries outside of their team's share, to which a pass may never come."""
+        first = bisect_left(self._firsts, 1, key=lambda turn: turn.rank[0])
+        return (turn.head.entry for turn in self._firsts[first:])
 
     def _is_current(self, known: _KnownTeam) -> bool:
         name, seen = known.queue.team, known.version

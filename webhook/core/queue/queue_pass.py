@@ -45,6 +45,9 @@ class QueuePass:
         self._order = order
         self._rules = rules
         self._now = now
+        for entry in order.outside_shares():
+            if self._is_strict_for(entry):
+                order.presume_claim(entry)
         self._hold_backs = hold_backs or HoldBacks()
         self._no_room: dict[tuple[LotNumber, Way, frozenset[NodeName]], NoRoom | Paced] = {}
         self._never: set[Hashable] = set()
@@ -62,11 +65,12 @@ class QueuePass:
         for turn in self._order.walk(walk.skipped):
             entry = turn.head.entry
             if not walk.closed.isdisjoint(entry.limits):
-                self._note_claim(turn, next(OverLimit(limit) for limit in entry.limits if limit in walk.closed))
+                limit = next(limit for limit in entry.limits if limit in walk.closed)
+                self._note_claim(turn, Way.IN_TURN, OverLimit(limit))
                 continue
             way, verdict = self._judge(turn.head, walk, judge)
             is_passed_over = isinstance(verdict, NoRoom) and self._is_passed_over(entry, way, verdict)
-            self._note_claim(turn, verdict, is_passed_over=is_passed_over)
+            self._note_claim(turn, way, verdict, is_passed_over=is_passed_over)
             match verdict:
                 case Fits():
                     self._order.note_start(entry.team)
@@ -104,14 +108,17 @@ class QueuePass:
             return Way.BACKFILL, beside
         return Way.BACKFILL, self._verdict(head, Way.BACKFILL, walk.kept, judge)
 
-    def _note_claim(self, turn: Turn, verdict: Verdict | None, *, is_passed_over: bool = False) -> None:
+    def _note_claim(self, turn: Turn, way: Way, verdict: Verdict | None, *, is_passed_over: bool = False) -> None:
         """Note whether an entry outside of its team's share waits for long, for room or a limit on all of the team."""
-        if verdict is not None:
-            waits = isinstance(verdict, NoRoom) and not is_passed_over
-            if isinstance(verdict, OverLimit):
-                waits = turn.team.is_covered_by(verdict.limit)
-            is_claim = waits and turn.rank[0] > 0 and self._is_strict_for(turn.head.entry)
-            self._order.note_claim(turn.head.entry, is_claim=is_claim)
+        entry, waits = turn.head.entry, isinstance(verdict, NoRoom) and not is_passed_over
+        if isinstance(verdict, OverLimit):
+            waits = turn.team.is_covered_by(verdict.limit)
+        is_due = turn.rank[0] > 0 and self._is_strict_for(entry)
+        if is_due and waits and way is Way.BACKFILL:  # others ahead hold it back: it is denied if it was
+            self._order.presume_claim(entry)
+        elif verdict is not None:
+            is_denied = is_due and not waits and not isinstance(verdict, Fits)
+            self._order.note_claim(entry, is_claim=is_due and waits, is_denied=is_denied)
 
     def _is_passed_over(self, entry: QueueEntry, way: Way, verdict: NoRoom) -> bool:
         """Whether an entry that waits for room has held those behind it back for too long."""

@@ -2,6 +2,9 @@
 
 An entry that asks for more than is left of its team's share borrows, so it comes after all that fits inside the share,
 also after entries of its own team that have a lower priority. Once it has waited for long, those are behind it again.
+
+Where starts take all the time there is, no pass comes to an entry that borrows. So one that waits for long is presumed
+to claim the share, until it is judged to wait for something that the share does not help with.
 """
 
 from collections.abc import Container, Hashable, Set
@@ -14,10 +17,11 @@ _NONE: frozenset[Hashable] = frozenset()
 
 
 class ShareClaims:
-    """The keys of these entries by team, as they were judged last; one pass after the other."""
+    """The keys of these entries by team, one pass after the other; `denied` are those that wait for something else."""
 
     def __init__(self) -> None:
         self._claims: dict[TeamName, set[Hashable]] = {}
+        self._denied: dict[TeamName, set[Hashable]] = {}
 
     def of(self, team: TeamName) -> Set[Hashable]:
         """Return the keys of a team's entries."""
@@ -25,22 +29,34 @@ class ShareClaims:
 
     def keep(self, queue: PodQueue, team: TeamName) -> None:
         """Keep those of a team that still are in the queue."""
-        if (keys := self._claims.get(team)) is not None:
-            keys.difference_update([key for key in keys if queue.get(key) is None])
-            if not keys:
-                del self._claims[team]
+        for sets in (self._claims, self._denied):
+            if (keys := sets.get(team)) is not None:
+                keys.difference_update([key for key in keys if queue.get(key) is None])
+                if not keys:
+                    del sets[team]
 
     def keep_teams(self, teams: Container[TeamName]) -> None:
         """Forget those of all other teams."""
-        for team in [team for team in self._claims if team not in teams]:
-            del self._claims[team]
+        for sets in (self._claims, self._denied):
+            for team in [team for team in sets if team not in teams]:
+                del sets[team]
 
-    def note(self, entry: QueueEntry, *, is_claim: bool) -> bool:
-        """Record whether an entry waits, and has done so for long; return whether that is news."""
-        if is_claim is (entry.key in self.of(entry.team)):
-            return False
-        if is_claim:
-            self._claims.setdefault(entry.team, set()).add(entry.key)
-        else:
-            self._claims[entry.team].remove(entry.key)
-        return True
+    def presume(self, entry: QueueEntry) -> bool:
+        """Record a claim of an entry that has waited for long, unless it is denied; return whether that is news."""
+        return entry.key not in self._denied.get(entry.team, _NONE) and self.note(entry, is_claim=True)
+
+    def note(self, entry: QueueEntry, *, is_claim: bool, is_denied: bool = False) -> bool:
+        """Record what was judged of an entry; return whether that is news."""
+        _record(self._denied, entry, is_in=is_denied)
+        return _record(self._claims, entry, is_in=is_claim)
+
+
+def _record(sets: dict[TeamName, set[Hashable]], entry: QueueEntry, *, is_in: bool) -> bool:
+    """Record whether an entry is in the set of its team; return whether that is news."""
+    if is_in is (entry.key in sets.get(entry.team, _NONE)):
+        return False
+    if is_in:
+        sets.setdefault(entry.team, set()).add(entry.key)
+    else:
+        sets[entry.team].remove(entry.key)
+    return True
