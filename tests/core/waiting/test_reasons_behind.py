@@ -1,9 +1,10 @@
 """Pods behind the head of the line: their reasons are true, and cost little."""
 
-from tests.core.support.make import node, policy, resident, team, world
+from tests.core.support.make import gpus, node, policy, resident, team, world
 from tests.core.support.waiting import member, waiting
-from webhook.core.model.policy import Enforcement, OnLimit, OnNoRoom
+from webhook.core.model.policy import Enforcement, OnLimit, OnNoRoom, QueueRules
 from webhook.core.model.reason import Code
+from webhook.core.queue.queue_pass import QueuePass
 from webhook.core.starting.assumed_starts import AssumedStarts
 from webhook.core.waiting import reasons_behind
 
@@ -57,6 +58,22 @@ def test_one_that_could_start_alone_waits_behind_its_team():
         Code.WAITS_IN_LINE,
         "pods of team team-a wait ahead of it",
     )
+
+
+def test_one_that_its_share_does_not_help_claims_none_of_it(monkeypatch):
+    """No pass comes to it: there always is something inside a share that starts."""
+    monkeypatch.setattr(QueuePass, "next", lambda *_: None)
+    place = full(waiting("large", 4, priority=9, user="ann"), waiting("small", 1))
+    teams = team(guaranteed=4, limit_=8, per_user=gpus(2), **LIMITED)
+    place.set_policy(policy(teams, queue=QueueRules(strict_after_seconds=5)))
+    starts = AssumedStarts(place)
+    starts.due(now=10, count=9)
+    claims = starts._order.claims
+    assert claims.of("team-a") == {"uid-large"}
+    starts.behind(now=10)
+    assert claims.of("team-a") == set(), "its user holds enough"
+    starts.due(now=11, count=9)
+    assert claims.of("team-a") == set()
 
 
 def test_a_gang_is_judged_by_its_first_member():

@@ -15,6 +15,7 @@ from webhook.core.queue.hold_backs import HoldBacks
 from webhook.core.queue.order import Order, Skipped, Turn
 from webhook.core.queue.pod_queue import LaneKey, LotNumber, RowHead
 from webhook.core.queue.queued_pod import QueueEntry
+from webhook.core.queue.share_claims import waits_for_other
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced, Verdict, Way
 
 MAX_BLOCKED: Final = 256
@@ -110,15 +111,14 @@ class QueuePass:
 
     def _note_claim(self, turn: Turn, way: Way, verdict: Verdict | None, *, is_passed_over: bool = False) -> None:
         """Note whether an entry outside of its team's share waits for long, for room or a limit on all of the team."""
-        entry, waits = turn.head.entry, isinstance(verdict, NoRoom) and not is_passed_over
-        if isinstance(verdict, OverLimit):
-            waits = turn.team.is_covered_by(verdict.limit)
+        entry = turn.head.entry
         is_due = turn.rank[0] > 0 and self._is_strict_for(entry)
-        if is_due and waits and way is Way.BACKFILL:  # others ahead hold it back: it is denied if it was
+        is_denied = is_due and (is_passed_over or waits_for_other(verdict, turn.team))
+        is_claim = is_due and not is_denied and not isinstance(verdict, Fits)
+        if is_claim and way is Way.BACKFILL:  # others ahead hold it back: it is denied if it was
             self._order.presume_claim(entry)
         elif verdict is not None:
-            is_denied = is_due and not waits and not isinstance(verdict, Fits)
-            self._order.note_claim(entry, is_claim=is_due and waits, is_denied=is_denied)
+            self._order.note_claim(entry, is_claim=is_claim, is_denied=is_denied)
 
     def _is_passed_over(self, entry: QueueEntry, way: Way, verdict: NoRoom) -> bool:
         """Whether an entry that waits for room has held those behind it back for too long."""

@@ -10,10 +10,22 @@ to claim the share, until it is judged to wait for something that the share does
 from collections.abc import Container, Hashable, Set
 
 from webhook.core.model.names import TeamName
-from webhook.core.queue.pod_queue import PodQueue
+from webhook.core.queue.pod_queue import PodQueue, TeamQueue
 from webhook.core.queue.queued_pod import QueueEntry
+from webhook.core.queue.verdict import Fits, NoRoom, OverLimit, Verdict
 
 _NONE: frozenset[Hashable] = frozenset()
+
+
+def waits_for_other(verdict: Verdict | None, team: TeamQueue) -> bool:
+    """Whether an entry waits for something that its team's share does not help with; room and limits on all it does."""
+    match verdict:
+        case Fits() | NoRoom() | None:
+            return False
+        case OverLimit(limit):
+            return not team.is_covered_by(limit)
+        case _:
+            return True
 
 
 class ShareClaims:

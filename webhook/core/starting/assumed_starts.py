@@ -16,6 +16,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.queue.hold_backs import HoldBacks
 from webhook.core.queue.order import Order
 from webhook.core.queue.queue_pass import QueuePass
+from webhook.core.queue.share_claims import waits_for_other
 from webhook.core.queue.verdict import IN_TURN, Attempt, Fits, Never, NoRoom
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.starting.awaited_room import MOST, awaiting
@@ -161,8 +162,17 @@ class AssumedStarts:
         return found
 
     def behind(self, *, now: int) -> dict[Uid, Judged]:
-        """Return why some of the pods wait that the last pass did not come to, others each second."""
-        return self._reasons_behind.look(self.blocked, now=now)
+        """Return why some of the pods wait that the last pass did not come to, others each second.
+
+        One that waits for what its team's share does not help with claims none of it.
+        """
+        found, queue = self._reasons_behind.look(self.blocked, now=now), self.entries.queue
+        for uid, judged in found.items():
+            gang = judged.pod.gang
+            entry = queue.get(uid) or (queue.get(gang.id) if gang is not None else None)
+            if entry is not None and waits_for_other(judged.verdict, queue.teams()[entry.team]):
+                self._order.note_claim(entry, is_claim=False, is_denied=True)
+        return found
 
     def drop_assumed(self, turn: AssumedStart) -> None:
         """Drop what was assumed for a turn, unless the ledger lists the pod; its reservation is kept on."""
