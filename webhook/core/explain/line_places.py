@@ -105,21 +105,26 @@ class _Claims:
     def line_of(self, team: TeamName, entries: Sequence[QueueEntry]) -> _TeamLine:
         """Return the line of a team."""
         order = _team_order(team, entries, self.view)
-        first = list(islice(order, CLAIMS))
-        lowest = min(entry.priority for entry in entries)
-        candidates = [entry for entry in first if entry.priority > lowest and self._may_claim(entry)]
-        if not candidates:
-            return _TeamLine(chain(first, order), None)
-        of_all = frozenset(entries[0].limits).intersection(*(entry.limits for entry in entries))
-        claim = next((entry for entry in candidates if self._waits(entry, of_all)), None)
+        first, lowest = list(islice(order, CLAIMS)), min(entry.priority for entry in entries)
+        claim = self._claim([entry for entry in first if entry.priority > lowest and self._is_old(entry)], entries)
         return _TeamLine(chain(first, order), claim)
 
-    def _may_claim(self, entry: QueueEntry) -> bool:
-        """Whether an entry has waited for long, and its team's share would have room for it if less were used."""
-        after, standing = self.strict_after_seconds, self.view.of(entry.team)
-        if isinstance(after, Unlimited) or self.now - entry.age.created < after:
-            return False
-        return standing.rank_class(entry.lot) > 0 and standing.could_have_share_for(entry.lot)
+    def _claim(self, old: Sequence[QueueEntry], entries: Sequence[QueueEntry]) -> QueueEntry | None:
+        """Return the first of a team's old entries that its share would have room for only if less of it were used."""
+        if not old:
+            return None
+        standing = self.view.of(old[0].team)
+        of_all = frozenset(entries[0].limits).intersection(*(entry.limits for entry in entries))
+        for entry in old:
+            is_outside = standing.rank_class(entry.lot) > 0 and standing.could_have_share_for(entry.lot)
+            if is_outside and self._waits(entry, of_all):
+                return entry
+        return None
+
+    def _is_old(self, entry: QueueEntry) -> bool:
+        """Whether an entry has waited for long."""
+        after = self.strict_after_seconds
+        return not isinstance(after, Unlimited) and self.now - entry.age.created >= after
 
     def _waits(self, entry: QueueEntry, of_all: frozenset[Hashable]) -> bool:
         """Whether an entry waits for room, or for a limit on all of its team."""
