@@ -15,6 +15,7 @@ import asyncio
 import gc
 import resource
 import time
+from pathlib import Path
 from typing import Any, Final
 
 YOUNG: Final = 5_000
@@ -25,6 +26,8 @@ _OLDER: Final = 1
 """After so many such collections what survived them is looked at again, and then left out."""
 
 _NEVER: Final = 1_000_000
+
+_STATM: Final = Path("/proc/self/statm")
 
 LOOK_SECONDS: Final = 0.1
 """How often young objects are collected, however few there seem to be."""
@@ -60,19 +63,22 @@ async def collect_garbage() -> None:
             await asyncio.sleep(LOOK_SECONDS)
             gc.collect(number % 2)
         is_quiet = time.process_time() - used <= QUIET_SHARE * (time.monotonic() - began)
-        if is_quiet and _peak_kib() > most:
+        if is_quiet and _resident_kib() > most:
             gc.unfreeze()
             gc.collect()
             gc.freeze()
             most = _most_kib()
 
 
-def _peak_kib() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def _resident_kib() -> int:
+    """Return the memory of this process; getrusage gives a peak that it has from the process that started it."""
+    if not _STATM.exists():
+        return 0  # elsewhere than on Linux all is never collected
+    return int(_STATM.read_text(encoding="ascii").split()[1]) * resource.getpagesize() // 1024
 
 
 def _most_kib() -> int:
-    return 2 * _peak_kib() + SPARE_KIB
+    return 2 * _resident_kib() + SPARE_KIB
 
 
 def _freeze_survivors(phase: str, info: dict[str, Any]) -> None:
