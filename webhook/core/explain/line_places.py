@@ -6,19 +6,21 @@ the first pod of each team for which its share accumulates (webhook/core/queue/s
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import chain, islice
 from typing import NamedTuple
 
-from webhook.core.model.amount import Limit, Units, Unlimited
+from webhook.core.model.amount import Units
 from webhook.core.model.names import DepartmentName, TeamName, Uid, User
+from webhook.core.model.policy import QueueRules
 from webhook.core.queue.order import CLAIMS
 from webhook.core.queue.pod_queue import ROWS_PER_USER
 from webhook.core.queue.queued_pod import Age, QueueEntry, entry_of
+from webhook.core.queue.share_claims import waits_for_share
 from webhook.core.queue.standing import DepartmentStanding, Rank, Standing, rank
-from webhook.core.queue.verdict import NoRoom, OverLimit, Verdict
+from webhook.core.queue.verdict import Verdict
 from webhook.core.waiting.waiting_entries import WaitingEntries, queued_pod
 from webhook.core.world.world import World
 
@@ -52,7 +54,7 @@ def places(world: World, judge: Judge = _unjudged, *, now: int = 0) -> dict[Uid,
     listener = world.waiting.on_change
     view = WaitingEntries(world)
     world.waiting.on_change = listener  # the view of a leader, or of a simulation, listens on
-    claims = _Claims(view, world.policy.queue.strict_after_seconds, now, judge)
+    claims = _Claims(view, world.policy.queue, now, judge)
     for number, entry in enumerate(_starts(teams, claims, world), start=1):
         of_team = ahead[entry.team] = ahead.get(entry.team, 0) + 1
         found[entry.pods[0].uid] = Place(of_team, number)
@@ -98,7 +100,7 @@ class _Claims:
     """Finds the entry of each team for which its share accumulates."""
 
     view: WaitingEntries
-    strict_after_seconds: Limit
+    rules: QueueRules
     now: int
     judge: Judge
 
@@ -106,7 +108,8 @@ class _Claims:
         """Return the line of a team."""
         order = _team_order(team, entries, self.view)
         first, lowest = list(islice(order, CLAIMS)), min(entry.priority for entry in entries)
-        claim = self._claim([entry for entry in first if entry.priority > lowest and self._is_old(entry)], entries)
+        old = [entry for entry in first if self.rules.is_strict_after(self.now - entry.age.created)]
+        claim = self._claim([entry for entry in old if entry.priority > lowest], entries)
         return _TeamLine(chain(first, order), claim)
 
     def _claim(self, old: Sequence[QueueEntry], entries: Sequence[QueueEntry]) -> QueueEntry | None:
@@ -117,24 +120,9 @@ class _Claims:
         of_all = frozenset(entries[0].limits).intersection(*(entry.limits for entry in entries))
         for entry in old:
             is_outside = standing.rank_class(entry.lot) > 0 and standing.could_have_share_for(entry.lot)
-            if is_outside and self._waits(entry, of_all):
+            if is_outside and waits_for_share(self.judge(entry.pods[0].uid), of_all.__contains__):
                 return entry
         return None
-
-    def _is_old(self, entry: QueueEntry) -> bool:
-        """Whether an entry has waited for long."""
-        after = self.strict_after_seconds
-        return not isinstance(after, Unlimited) and self.now - entry.age.created >= after
-
-    def _waits(self, entry: QueueEntry, of_all: frozenset[Hashable]) -> bool:
-        """Whether an entry waits for room, or for a limit on all of its team."""
-        match self.judge(entry.pods[0].uid):
-            case NoRoom():
-                return True
-            case OverLimit(limit):
-                return limit in of_all
-            case _:
-                return False
 
 
 def _starts(teams: dict[TeamName, list[QueueEntry]], claims: _Claims, world: World) -> Iterator[QueueEntry]:

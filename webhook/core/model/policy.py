@@ -10,7 +10,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
-from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit
+from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit, Unlimited
 from webhook.core.model.defragment_rules import DefragmentRules
 from webhook.core.model.demand import Weights
 from webhook.core.model.gang import Gang
@@ -281,6 +281,10 @@ class QueueRules:
     strict_after_seconds: Limit = 600
     gang_timeout_seconds: int = field(default=300, metadata=ADDED)
     hold_back_seconds: Limit = field(default=86_400, metadata=ADDED)
+
+    def is_strict_after(self, seconds: int) -> bool:
+        """Whether a pod that has waited for so long is no longer passed."""
+        return not isinstance(self.strict_after_seconds, Unlimited) and seconds >= self.strict_after_seconds
 
 
 @dataclass(frozen=True, slots=True)

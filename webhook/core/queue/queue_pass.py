@@ -8,14 +8,14 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, assert_never
 
-from webhook.core.model.amount import Units, Unlimited
+from webhook.core.model.amount import Units
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.policy import QueueRules
 from webhook.core.queue.hold_backs import HoldBacks
 from webhook.core.queue.order import Order, Skipped, Turn
 from webhook.core.queue.pod_queue import LaneKey, LotNumber, RowHead
 from webhook.core.queue.queued_pod import QueueEntry
-from webhook.core.queue.share_claims import waits_for_other
+from webhook.core.queue.share_claims import waits_for_share
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced, Verdict, Way
 
 MAX_BLOCKED: Final = 256
@@ -113,7 +113,7 @@ class QueuePass:
         """Note whether an entry outside of its team's share waits for long, for room or a limit on all of the team."""
         entry = turn.head.entry
         is_due = turn.rank[0] > 0 and self._is_strict_for(entry)
-        is_denied = is_due and (is_passed_over or waits_for_other(verdict, turn.team))
+        is_denied = is_due and (is_passed_over or waits_for_share(verdict, turn.team.is_covered_by) is False)
         is_claim = is_due and not is_denied and not isinstance(verdict, Fits)
         if is_claim and way is Way.BACKFILL:  # others ahead hold it back: it is denied if it was
             self._order.presume_claim(entry)
@@ -170,8 +170,7 @@ class QueuePass:
         return found if found is not None else self._no_room.get((lot, way, kept))
 
     def _is_strict_for(self, entry: QueueEntry) -> bool:
-        after = self._rules.strict_after_seconds
-        return not isinstance(after, Unlimited) and self._now - entry.age.created >= after
+        return self._rules.is_strict_after(self._now - entry.age.created)
 
 
 def _lane(entry: QueueEntry) -> LaneKey:

@@ -7,25 +7,30 @@ Where starts take all the time there is, no pass comes to an entry that borrows.
 to claim the share, until it is judged to wait for something that the share does not help with.
 """
 
-from collections.abc import Container, Hashable, Set
+from collections.abc import Callable, Container, Hashable, Set
 
 from webhook.core.model.names import TeamName
-from webhook.core.queue.pod_queue import PodQueue, TeamQueue
+from webhook.core.queue.pod_queue import PodQueue
 from webhook.core.queue.queued_pod import QueueEntry
 from webhook.core.queue.verdict import Fits, NoRoom, OverLimit, Verdict
 
 _NONE: frozenset[Hashable] = frozenset()
 
 
-def waits_for_other(verdict: Verdict | None, team: TeamQueue) -> bool:
-    """Whether an entry waits for something that its team's share does not help with; room and limits on all it does."""
+def waits_for_share(verdict: Verdict | None, counts_all: Callable[[Hashable], bool]) -> bool | None:
+    """Whether what an entry waits for may come of its team's share: room, or a limit that counts all of the team.
+
+    None where it waits for nothing, or was not judged. `counts_all` says whether a limit does.
+    """
     match verdict:
-        case Fits() | NoRoom() | None:
-            return False
-        case OverLimit(limit):
-            return not team.is_covered_by(limit)
-        case _:
+        case Fits() | None:
+            return None
+        case NoRoom():
             return True
+        case OverLimit(limit):
+            return counts_all(limit)
+        case _:
+            return False
 
 
 class ShareClaims:

@@ -16,7 +16,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.queue.hold_backs import HoldBacks
 from webhook.core.queue.order import Order
 from webhook.core.queue.queue_pass import QueuePass
-from webhook.core.queue.share_claims import waits_for_other
+from webhook.core.queue.share_claims import waits_for_share
 from webhook.core.queue.verdict import IN_TURN, Attempt, Fits, Never, NoRoom
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.starting.awaited_room import MOST, awaiting
@@ -170,7 +170,9 @@ class AssumedStarts:
         for uid, judged in found.items():
             gang = judged.pod.gang
             entry = queue.get(uid) or (queue.get(gang.id) if gang is not None else None)
-            if entry is not None and waits_for_other(judged.verdict, queue.teams()[entry.team]):
+            if entry is None:
+                continue
+            if waits_for_share(judged.verdict, queue.teams()[entry.team].is_covered_by) is False:
                 self._order.note_claim(entry, is_claim=False, is_denied=True)
         return found
 
