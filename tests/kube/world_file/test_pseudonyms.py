@@ -1,9 +1,7 @@
 """Pseudonyms: no real name remains, and decisions do not change."""
 
 import json
-from collections import defaultdict
 
-import msgspec
 import pytest
 
 from tests import builders as b
@@ -17,9 +15,7 @@ from webhook.core.world.minimums import Replicas
 from webhook.core.world.world import World
 from webhook.kube.nodes.autoscalers import objects_of
 from webhook.kube.objects import keys
-from webhook.kube.objects.objects import Pod
 from webhook.kube.reclaim.holds import hold_text, parse_hold
-from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
 from webhook.kube.world_file.pseudonyms import Pseudonyms, names_in_policy
 from webhook.kube.world_file.world_file import parse_world
 from webhook.kube.world_file.world_objects import kept_fields
@@ -333,53 +329,6 @@ def test_a_minimum_is_still_that_of_its_workload(hash_):
     assert there.of(workload) == before.of(named) == Replicas(2, 4, 3, is_scaled=True)
 
 
-def operated(name, kind, controller, labels=None, *, api="batch/v1", **annotations):
-    owner = {"apiVersion": api, "kind": kind, "name": controller, "uid": f"secret-{controller}", "controller": True}
-    made = b.pod(name, namespace="vision-secret", uid=name, labels=labels, annotations=annotations)
-    made["metadata"]["ownerReferences"] = [owner]
-    return made
-
-
-def of_set(name, controller):
-    return operated(name, "StatefulSet", controller, {keys.LWS_NAME: "secret-llm", keys.LWS_GROUP: name}, api="apps/v1")
-
-
-RAY, TRAINING, SETS = ({key: "secret-x"} for key in (keys.RAY_CLUSTER, keys.KUBEFLOW_JOB, keys.JOBSET_NAME))
-OF_GANGS = [
-    *(operated(f"secret-ray-{n}", "RayCluster", "secret-x", RAY, api="ray.io/v1") for n in (1, 2)),
-    operated("secret-mpi-1", "MPIJob", "secret-x", TRAINING, api="kubeflow.org/v1"),
-    operated("secret-mpi-2", "Job", "secret-x-launcher", TRAINING),
-    operated("secret-set-1", "Job", "secret-x-secret-workers-0", SETS),
-    operated("secret-set-2", "Job", "secret-x-secret-driver-0", SETS),
-    of_set("secret-llm-0", "secret-llm"),
-    of_set("secret-llm-0-1", "secret-llm-0"),
-    of_set("secret-llm-1", "secret-llm"),
-    *(operated(f"secret-job-{n}", "Job", f"secret-{n % 2}", **{keys.GANG: "true"}) for n in range(4)),
-    *(
-        operated(f"secret-{n}", "Job", f"secret-volcano-{n}", **{keys.GANG_ANNOTATIONS[0]: f"secret-group-{n % 2}"})
-        for n in range(3)
-    ),
-]
-
-
-def gangs(found):
-    """The places of the pods that start together, and of those that are evicted together."""
-    read = [to_reclaim_pod(msgspec.json.decode(json.dumps(each), type=Pod), POLICY.resources) for each in found]
-    starting, leaving = defaultdict(list), defaultdict(list)
-    for place, each in enumerate(read):
-        starting[each.gang].append(place)
-        leaving[each.goes_with].append(place)
-    return sorted(starting.values()), sorted(leaving.values())
-
-
-def test_gangs_have_the_same_pods():
-    names = Pseudonyms(names_in_policy(POLICY))
-    found = [names.rewritten(kept_fields(each, annotations=frozenset())) for each in OF_GANGS]
-    assert "secret" not in json.dumps(found)
-    assert gangs(found) == gangs(OF_GANGS)
-    assert len(gangs(OF_GANGS)[1]) >= 8
-
-
 @pytest.mark.parametrize(
     "key",
     [
@@ -394,6 +343,32 @@ def test_gangs_have_the_same_pods():
 def test_a_label_of_kubernetes_that_names_a_workload_is_replaced(key):
     kept = kept_fields(b.pod("p", labels={key: "secret"}), annotations=frozenset())
     assert "secret" not in json.dumps(Pseudonyms(names_in_policy(POLICY)).rewritten(kept))
+
+
+ODD = ["of customer secret", "secret\n", "2026 secret", [3], {"secret": 1}, None, 3]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_whatever_a_tenant_writes_is_replaced(odd):
+    told = (keys.MOVABLE, keys.CHECKPOINTED, keys.EVICT_FOR, keys.SAFE_TO_EVICT, keys.GANG_SIZES[0])
+    found = b.pod("p", annotations=dict.fromkeys((*told, *keys.GANG_ANNOTATIONS), odd))
+    found["metadata"] |= {"uid": odd, "namespace": odd, "ownerReferences": [{"kind": "Job", "name": odd, "uid": odd}]}
+    kept = Pseudonyms(names_in_policy(POLICY)).rewritten(kept_fields(found, annotations=frozenset()))
+    assert "secret" not in json.dumps(kept)
+
+
+def test_what_annotations_tell_is_kept():
+    told = {
+        keys.GANG: "true",
+        keys.MOVABLE: "true",
+        keys.CHECKPOINTED: "2026-01-01T00:00:00.5+01:00",
+        keys.EVICT_AT: "2026-01-01T00:00:00Z",
+        keys.EVICT_FOR: "vision",
+        keys.GANG_SIZES[0]: "4",
+        keys.SAFE_TO_EVICT: "false",
+    }
+    kept = kept_fields(b.pod("p", annotations=told), annotations=frozenset())
+    assert Pseudonyms(names_in_policy(POLICY)).rewritten(kept)["metadata"]["annotations"] == told
 
 
 def test_which_autoscalers_there_are_is_kept():

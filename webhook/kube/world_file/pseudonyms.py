@@ -56,18 +56,26 @@ _NAMED: Final = {
 _PUBLIC: Final = frozenset({"DeviceClass", "CustomResourceDefinition", "ConfigMap"})
 """Kinds whose names say nothing of a cluster's users: a driver's, and those by which autoscalers are found."""
 
+_TOLD: Final = (
+    *(keys.GANG, keys.MOVABLE, keys.CHECKPOINTED, keys.EVICT_AT, keys.EVICT_FOR),
+    *keys.GANG_SIZES,
+    *keys.STAY_ANNOTATIONS,
+)
+"""Annotations that say a number, a time, a word or a team, and in which a tenant can write any text."""
+_TIME: Final = re.compile(r"[0-9TZ:.+-]*")
 _NUMBER_OR_WORD: Final = re.compile(r"[0-9.]*|true|false", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyNames:
-    """The names in a policy: namespaces and globs, other names, and keys of labels whose values it selects."""
+    """The names in a policy: namespaces and globs, other names, keys of labels whose values it selects, and teams."""
 
     namespaces: frozenset[str]
     globs: tuple[str, ...]
     names: frozenset[str]
     label_keys: frozenset[str]
     user_keys: frozenset[str]
+    teams: frozenset[str]
 
 
 def names_in_policy(policy: Policy) -> PolicyNames:
@@ -87,6 +95,7 @@ def names_in_policy(policy: Policy) -> PolicyNames:
         frozenset(policy.priority_classes.values()),
         frozenset(label_keys),
         frozenset(each.key for each in policy.defaults.user_from),
+        frozenset(team.name for team in policy.teams),
     )
 
 
@@ -98,8 +107,9 @@ class Pseudonyms:
     given: dict[tuple[str, str], str] = field(default_factory=dict)
     _numbers: dict[str, int] = field(default_factory=dict)
 
-    def of(self, kind: str, name: str) -> str:
-        """Return the pseudonym of a name; each kind has its own names."""
+    def of(self, kind: str, name: object) -> str:
+        """Return the pseudonym of a name; each kind has its own names. What is no text counts as it is written."""
+        name = str(name)
         if not name or name in self.kept.names:
             return name
         known = self.given.get((kind, name))
@@ -108,8 +118,9 @@ class Pseudonyms:
             known = self.given[kind, name] = f"{kind}-{number}"
         return known
 
-    def namespace(self, name: str) -> str:
+    def namespace(self, name: object) -> str:
         """Return a pseudonym that the same policy entries select as the namespace; the name itself if there is none."""
+        name = str(name)
         if not name or name in self.kept.namespaces:
             return name
         known = self.given.get(("namespace", name))
@@ -183,7 +194,8 @@ class Pseudonyms:
             return self._class(name)
         return (keys.LWS_NAME in labels and self._below(name, labels)) or self.of(kind.lower(), name)
 
-    def _class(self, name: str) -> str:
+    def _class(self, name: object) -> str:
+        name = str(name)
         return name if name.startswith("system-") else self.of("priority", name)
 
     def _labels(self, labels: Json) -> dict[str, str]:
@@ -212,7 +224,11 @@ class Pseudonyms:
             made[keys.HOLD] = self._hold(str(made[keys.HOLD]))
         for key in keys.GANG_ANNOTATIONS:
             if key in made:
-                made[key] = self._label(key, made[key])
+                made[key] = self._label(key, str(made[key]))
+        for key in _TOLD:
+            text = str(made.get(key, ""))
+            if not (text in self.kept.teams or _TIME.fullmatch(text) or _NUMBER_OR_WORD.fullmatch(text)):
+                made[key] = self.of("value", text)
         for key in (keys.WAITING, keys.WAITING_FACTS):  # with names of holders
             made.pop(key, None)
         return made
