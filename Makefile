@@ -12,7 +12,7 @@ IMAGE      = fairgate/fairgate:$(VERSION)
 PIN       := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo browser test test-operators test-versions test-saving test-fast test-long chaos chaos-attack chaos-day lint format bench schema docs chart image image-check lock audit release-check clean
+.PHONY: help setup run demo browser built test test-rest test-all test-operators test-versions test-saving test-fast test-long chaos chaos-attack chaos-day lint format bench schema docs chart image image-check lock audit release-check clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,14 +47,23 @@ demo: setup ## three scenarios on a real control plane, without and with Fairgat
 browser: setup ## Chromium for the tests of the page, where it is missing
 	@.ci/browser.sh $(BIN)/python
 
-# Nothing competes with the build yet, so it has the usual priority. Where it fails, pytest fails the tests that need it.
-test: lint browser ## lint, types, layers, unit, HTTP, real control plane; WORKERS=2 for fewer at a time
+# With the usual priority; lint, which uses one core, runs beside it. Where it fails, pytest fails the tests that need it.
+built: setup browser
 	-@$(BIN)/python -m tests.control_plane.build >/dev/null
-	$(BIN)/pytest -n $(WORKERS) -m 'not long and not operators' --limit-minutes 45 --limit-reruns 2
+
+test: setup ## lint, types, layers, all without a control plane, and on a real one what README promises; WORKERS=2 for fewer at a time
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line lint built
+	$(BIN)/pytest -n $(WORKERS) -m 'not long and (promise or not cluster)' --limit-minutes 15 --limit-reruns 2
+
+test-rest: setup ## on the real control plane, all that `make test` leaves out: scenarios, attacks, the chart, the commands of the docs
+	-@$(BIN)/python -m tests.control_plane.build --rest >/dev/null
+	$(BIN)/pytest -n $(WORKERS) -m 'cluster and not (promise or long or operators)' --limit-minutes 45 --limit-reruns 2
+
+test-all: test test-rest ## both: before a pull request
 
 test-operators: setup ## tests with real operators, cert-manager, Prometheus; MINUTES=20 leaves out what is not built by then
 	@$(BIN)/python -m tests.control_plane.build --operators $(if $(MINUTES),--minutes $(MINUTES)) >/dev/null; built=$$?; \
-	$(BIN)/pytest -n $(WORKERS) -m 'operators and not long' --limit-reruns 2 $(if $(MINUTES),--only-built) && exit $$built
+	$(BIN)/pytest -n $(WORKERS) -m 'operators and not (promise or long)' --limit-reruns 2 $(if $(MINUTES),--only-built) && exit $$built
 
 test-versions: setup ## scenarios and attacks on other minors of Kubernetes; MINORS="1.30 1.36"; MINUTES=20 tests what is built
 	@$(BIN)/python -m tests.ci.versions --workers $(WORKERS) $(if $(MINUTES),--minutes $(MINUTES)) $(MINORS)

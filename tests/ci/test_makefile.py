@@ -11,6 +11,7 @@ PROGRAM = """#!/bin/sh
 echo "$(basename "$0") $*" >> "$(dirname "$0")/calls"
 case "$*" in
   *control_plane.build*) exit "$BUILD";;
+  "check .") exit "$LINT";;
   *operators*) exit "$TESTS";;
 esac
 """
@@ -21,10 +22,10 @@ BUILD = "python -m tests.control_plane.build"
 def make(tmp_path):
     """Run a target; the build and pytest end with the given statuses."""
 
-    def make(*arguments, build=0, tests=0):
+    def make(*arguments, build=0, tests=0, lint=0):
         environ = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
         command = ["make", "--directory", ROOT, f"VENV={tmp_path}", "WORKERS=3", *arguments]
-        environ |= {"BUILD": str(build), "TESTS": str(tests)}
+        environ |= {"BUILD": str(build), "TESTS": str(tests), "LINT": str(lint)}
         done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         return done.returncode, (tmp_path / "bin" / "calls").read_text().splitlines()
 
@@ -36,12 +37,28 @@ def make(tmp_path):
     return make
 
 
-def test_the_control_plane_is_built_after_lint_and_before_the_tests(make):
+PROMISES = "pytest -n 3 -m not long and (promise or not cluster) --limit-minutes 15 --limit-reruns 2"
+REST = "pytest -n 3 -m cluster and not (promise or long or operators) --limit-minutes 45 --limit-reruns 2"
+
+
+def test_the_control_plane_is_built_beside_lint_and_before_the_tests(make):
     status, calls = make("test")
-    pytest_call = "pytest -n 3 -m not long and not operators --limit-minutes 45 --limit-reruns 2"
     assert status == 0
-    assert calls[-2:] == [BUILD, pytest_call]
-    assert calls[0].startswith("ruff check")
+    assert calls[-1] == PROMISES
+    assert BUILD in calls
+    assert any(call.startswith("ruff check") for call in calls)
+
+
+def test_where_lint_fails_no_test_runs(make):
+    status, calls = make("test", lint=1)
+    assert status != 0
+    assert not any(call.startswith("pytest") for call in calls)
+
+
+def test_everything_is_both_commands_one_after_the_other(make):
+    status, calls = make("test-all")
+    assert status == 0
+    assert [call for call in calls if call.startswith(("pytest", BUILD))] == [BUILD, PROMISES, f"{BUILD} --rest", REST]
 
 
 def test_the_tests_run_where_the_control_plane_cannot_be_built(make):
@@ -60,7 +77,7 @@ def test_the_tests_run_where_the_control_plane_cannot_be_built(make):
 def test_operators_are_built_before_their_tests(make, arguments, build, want):
     status, calls = make("test-operators", *arguments)
     assert status == 0
-    assert calls == [f"{BUILD}{build}", f"pytest -n 3 -m operators and not long --limit-reruns 2{want}"]
+    assert calls == [f"{BUILD}{build}", f"pytest -n 3 -m operators and not (promise or long) --limit-reruns 2{want}"]
 
 
 @pytest.mark.parametrize(

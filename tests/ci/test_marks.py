@@ -1,28 +1,47 @@
 """By the source of the tests: those that need operators have the mark, and each test runs in one of the commands."""
 
 import ast
+import itertools
 import os
+import re
 import subprocess
 import sys
 
 import pytest
+from _pytest.mark.expression import Expression
 
 from tests.control_plane.fixtures import RECIPES_BY_FIXTURE
-from tests.control_plane.versions import FOR_TEST
+from tests.control_plane.versions import CONTROL_PLANE, FOR_REST
 from tests.docs.pages import ROOT
 
 pytestmark = pytest.mark.slow
 
-FIXTURES = {name for name, recipes in RECIPES_BY_FIXTURE.items() if not {*recipes} <= {*FOR_TEST}}
+FIXTURES = {name for name, recipes in RECIPES_BY_FIXTURE.items() if not {*recipes} <= {*CONTROL_PLANE, *FOR_REST}}
+PROMISED = {
+    *("greedy_team", "fragmentation", "reclaim"),  # the three scenarios
+    *(
+        "replicas",
+        "tiers",
+        "queue",
+        "gangs",
+        "certificates",
+        "guards",
+        "workloads",
+        "uninstall",
+        "devices",
+        "departments",
+    ),
+}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def marked() -> set[str]:
-    """The test functions that pytest would run with the mark, as `file::function`."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", "operators"]
+def marked(mark: str) -> set[tuple[str, str]]:
+    """The test functions that pytest would run with the mark: file and function."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", mark]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(command, cwd=ROOT, env=inherited, capture_output=True, text=True, check=True)
-    return {line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line}
+    names = [line.partition("[")[0].split("::") for line in done.stdout.splitlines() if "::" in line]
+    return {(file, function) for file, *_, function in names}
 
 
 def used(nodes: list[ast.expr]) -> set[str]:
@@ -50,18 +69,37 @@ def needing_operators(source: str) -> set[str]:
 
 def test_each_test_that_requests_an_operator_has_the_mark_and_no_other():
     want = {
-        f"{path.relative_to(ROOT)}::{test}"
+        (str(path.relative_to(ROOT)), test)
         for path in (ROOT / "tests").rglob("test_*.py")
         for test in needing_operators(path.read_text())
     }
-    assert want == marked()
+    assert want == marked("operators")
     assert len(want) > 30
 
 
+def runs(command: Expression, given: dict[str, bool]) -> bool:
+    """Whether a command runs a test that has these marks."""
+    return command.evaluate(lambda name, **_: given[name])
+
+
 def test_the_commands_run_every_test_once():
-    makefile = (ROOT / "Makefile").read_text()
-    for marks in ("-m 'not long and not operators'", "-m 'operators and not long'", "-m long"):
-        assert makefile.count(f"$(BIN)/pytest -n $(WORKERS) {marks}") + makefile.count(f"$(BIN)/pytest {marks}") == 1
+    """Of each combination of marks that a test can have."""
+    chosen = re.findall(r"\$\(BIN\)/pytest(?: -n \$\(WORKERS\))? -m ('[^']+'|long)", (ROOT / "Makefile").read_text())
+    commands = [Expression.compile(marks.strip("'")) for marks in chosen]
+    assert len(commands) == 4
+    marks = ("cluster", "promise", "operators", "long", "slow")
+    for has in itertools.product([False, True], repeat=len(marks)):
+        given = dict(zip(marks, has, strict=True))
+        needs_cluster = given["operators"] or given["promise"]
+        if (needs_cluster and not given["cluster"]) or (given["long"] and given["promise"]):
+            continue  # no test has these
+        assert sum(runs(command, given) for command in commands) == 1, given
+
+
+def test_what_make_test_shows_on_the_control_plane_is_little_and_covers_each_promise():
+    promises = marked("promise")
+    assert len(promises) <= 60
+    assert {file.removeprefix("tests/scenarios/test_").removesuffix(".py") for file, _ in promises} >= PROMISED
 
 
 def test_no_fixture_is_requested_where_the_collection_cannot_see_it():

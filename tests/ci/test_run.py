@@ -11,6 +11,8 @@ from tests.docs.pages import ROOT
 
 PASSED = "=== 8423 passed, 2 warnings, 1 rerun in 640.12s (0:10:40) ==="
 NOT_IMPORTED = "=== 5 errors in 3.10s ==="
+REST = "=== 800 passed in 900.00s (0:15:00) ==="
+REST_FAILED = "=== 1 failed, 799 passed in 900.00s (0:15:00) ==="
 FAILED = "=== 2 failed, 8421 passed in 640.12s (0:10:40) ==="
 OPERATORS = "=== 75 passed in 200.00s (0:03:20) ==="
 OPERATORS_FAILED = "=== 1 failed, 74 passed in 200.00s (0:03:20) ==="
@@ -37,8 +39,8 @@ sys.exit(int(status))
 def run(tmp_path):
     """Run it in a folder of its own; each target ends with a status after some lines."""
 
-    def run(test, operators=(0, OPERATORS), versions=(0, VERSIONS), **environ):
-        parts = {"test": test, "test-operators": operators, "test-versions": versions}
+    def run(test, operators=(0, OPERATORS), versions=(0, VERSIONS), rest=(0, REST), **environ):
+        parts = {"test": test, "test-rest": rest, "test-operators": operators, "test-versions": versions}
         for target, (status, *lines) in parts.items():
             (tmp_path / "bin" / target).write_text("\n".join([str(status), *lines]))
         own = {name: value for name, value in os.environ.items() if name != "CI_MINUTES"}
@@ -60,26 +62,26 @@ def run(tmp_path):
 def test_all_passed(run):
     status, lines, calls = run((0, "lint", PASSED))
     assert status == 0
-    assert lines == ["lint", PASSED, OPERATORS, VERSIONS, VERSIONS, OPERATORS, PASSED]
-    assert calls == ["test", "test-operators MINUTES=50", "test-versions MINUTES=15"]
+    assert lines == ["lint", PASSED, REST, OPERATORS, VERSIONS, VERSIONS, OPERATORS, REST, PASSED]
+    assert calls == ["test", "test-rest", "test-operators MINUTES=50", "test-versions MINUTES=15"]
 
 
 def test_what_is_left_out_is_said_before_the_closing_lines(run):
     status, lines, _ = run((0, PASSED), (0, LEFT_OUT, OPERATORS), (0, VERSIONS, MINOR_LEFT_OUT, TESTED))
     assert status == 0
-    assert lines[-6:] == [LEFT_OUT, MINOR_LEFT_OUT, TESTED, VERSIONS, OPERATORS, PASSED]
+    assert lines[-7:] == [LEFT_OUT, MINOR_LEFT_OUT, TESTED, VERSIONS, OPERATORS, REST, PASSED]
 
 
 def test_minors_that_are_all_left_out_are_no_failure(run):
     status, lines, _ = run((0, PASSED), versions=(0, MINOR_LEFT_OUT))
     assert status == 0
-    assert lines[-3:] == [MINOR_LEFT_OUT, OPERATORS, PASSED]
+    assert lines[-4:] == [MINOR_LEFT_OUT, OPERATORS, REST, PASSED]
 
 
 def test_operators_that_are_all_left_out_are_no_failure(run):
     status, lines, _ = run((0, PASSED), (0, LEFT_OUT, "=== 8498 deselected in 9.00s ==="))
     assert status == 0
-    assert lines[-3:] == [LEFT_OUT, VERSIONS, PASSED]
+    assert lines[-4:] == [LEFT_OUT, VERSIONS, REST, PASSED]
 
 
 @pytest.mark.parametrize(
@@ -96,13 +98,19 @@ def test_operators_that_are_all_left_out_are_no_failure(run):
 def test_it_fails_with_each_of_its_parts_and_ends_with_pytests_line(run, test, operators, want, status):
     ended, lines, calls = run(test, operators)
     assert (ended, lines[-1]) == (status, want)
-    assert len(calls) == 3
+    assert len(calls) == 4
+
+
+def test_a_test_that_make_test_leaves_out_fails_it(run):
+    ended, lines, _ = run((0, PASSED), rest=(2, REST_FAILED, ERROR))
+    assert ended == 2
+    assert lines[-5:] == ["make test-rest failed with status 2", VERSIONS, OPERATORS, PASSED, REST_FAILED]
 
 
 def test_a_test_on_another_minor_fails_it(run):
     ended, lines, _ = run((0, PASSED), versions=(2, VERSIONS_FAILED, TESTED, ERROR))
     assert ended == 2
-    assert lines[-4:] == ["make test-versions failed with status 2", OPERATORS, PASSED, VERSIONS_FAILED]
+    assert lines[-5:] == ["make test-versions failed with status 2", OPERATORS, REST, PASSED, VERSIONS_FAILED]
 
 
 def test_it_ends_where_lint_failed_before_a_test(run):
@@ -113,4 +121,4 @@ def test_it_ends_where_lint_failed_before_a_test(run):
 @pytest.mark.parametrize(("minutes", "want"), [("30", "20"), ("5", "0")])
 def test_builds_get_what_is_left_of_the_time(run, minutes, want):
     _, _, calls = run((0, PASSED), CI_MINUTES=minutes)
-    assert calls[1] == f"test-operators MINUTES={want}"
+    assert calls[2] == f"test-operators MINUTES={want}"

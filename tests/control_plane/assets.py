@@ -1,7 +1,8 @@
 """Where each binary is: pure look-ups, no building and no downloading.
 
-A binary of the control plane is taken from $KUBEBUILDER_ASSETS when it is there (the folder that controller-runtime's
-setup-envtest fills), else from a cache folder whose name holds a hash of everything that decides its content.
+A binary of the control plane is taken from $KUBEBUILDER_ASSETS, else from the folder where controller-runtime's
+setup-envtest puts the same version by itself, else from a cache folder whose name holds a hash of all that decides its
+content.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.control_plane.versions import OTHER_MINORS, Recipe
+from tests.control_plane.versions import KUBERNETES, OTHER_MINORS, Recipe
 
 GOMOD = Path(__file__).with_name("gomod")
 
@@ -49,11 +50,19 @@ def recipe_folder(recipe: Recipe, *, root: Path | None = None) -> Path:
     return (root or cache_root()) / f"{recipe.name}-{recipe.version}-{key}"
 
 
-def kubebuilder_asset(binary: str, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The binary in $KUBEBUILDER_ASSETS, when that is set and holds it as an executable file."""
-    folder = environ.get("KUBEBUILDER_ASSETS", "")
-    candidate = Path(folder) / binary
-    return candidate if folder and candidate.is_file() and os.access(candidate, os.X_OK) else None
+def installed_asset(binary: str, version: str, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The binary as an executable file in $KUBEBUILDER_ASSETS, if that is set, or in setup-envtest's own folder."""
+    given = environ.get("KUBEBUILDER_ASSETS", "")
+    for folder in (*([Path(given)] if given else []), envtest_folder(version, environ)):
+        if (candidate := folder / binary).is_file() and os.access(candidate, os.X_OK):
+            return candidate
+    return None
+
+
+def envtest_folder(version: str, environ: Mapping[str, str] = os.environ) -> Path:
+    """Where `setup-envtest use VERSION` puts binaries on Linux: `store.DefaultStoreDir` of controller-runtime."""
+    base = environ.get("XDG_DATA_HOME") or Path(environ.get("HOME", Path.home())) / ".local" / "share"
+    return Path(base) / "kubebuilder-envtest" / "k8s" / f"{version}-{target_platform()}"
 
 
 def find_binary(
@@ -61,14 +70,14 @@ def find_binary(
 ) -> Path | None:
     """The path of a binary of the recipe, or None when it is still to be built."""
     is_replaceable = recipe.upstream is None and recipe not in OTHER_MINORS
-    if is_replaceable and (asset := kubebuilder_asset(binary, environ)):
+    if is_replaceable and (asset := installed_asset(binary, KUBERNETES.version, environ)):
         return asset
     cached = recipe_folder(recipe, root=root) / binary
     return cached if cached.is_file() else None
 
 
 def missing_binaries(recipe: Recipe, *, root: Path | None = None) -> tuple[str, ...]:
-    """The binaries of the recipe that are neither in $KUBEBUILDER_ASSETS nor in the cache."""
+    """The binaries of the recipe that are neither installed nor in the cache."""
     return tuple(
         program.binary for program in recipe.programs if find_binary(recipe, program.binary, root=root) is None
     )

@@ -24,7 +24,7 @@ from typing import TextIO
 from tests.control_plane.assets import GOMOD, cache_root, find_binary, missing_binaries, recipe_folder
 from tests.control_plane.progress import Progress, in_words, roughly
 from tests.control_plane.toolchain import ToolchainError, find_go, go_environment
-from tests.control_plane.versions import FOR_TEST, FOR_TEST_OPERATORS, RECIPES, Program, Recipe, Upstream
+from tests.control_plane.versions import FOR_REST, FOR_TEST, FOR_TEST_OPERATORS, RECIPES, Program, Recipe, Upstream
 
 PROGRESS_SECONDS = 20
 LOCK_POLL_SECONDS = 0.2
@@ -77,7 +77,7 @@ def binary_path(recipe: Recipe, binary: str) -> Path:
     """Return the path of a binary that was built or is an asset; a BuildError explains how to get a missing one."""
     if path := find_binary(recipe, binary):
         return path
-    option = "" if recipe in FOR_TEST else " --operators"
+    option = "" if recipe in FOR_TEST else " --rest" if recipe in FOR_REST else " --operators"
     raise BuildError(
         f"{binary} is not there: {recipe_folder(recipe) / binary} is missing"
         f" and $KUBEBUILDER_ASSETS is {os.environ.get('KUBEBUILDER_ASSETS') or 'not set'};"
@@ -265,6 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--operators", action="store_true", help="without names: also operators, cert-manager and Prometheus"
     )
+    parser.add_argument("--rest", action="store_true", help="without names: also Helm, for `make test-rest`")
     parser.add_argument("--minutes", type=float, metavar="N", help="end after so many minutes, ready or not")
     parser.add_argument("--give-way", action="store_true", help="run with the lowest priority")
     options = parser.parse_args(arguments)
@@ -272,8 +273,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"nothing is called {', '.join(sorted(unknown))}")
     if options.give_way:
         give_way()
-    besides = FOR_TEST_OPERATORS if options.operators else ()
-    recipes = [RECIPES[name] for name in options.names] or [*FOR_TEST, *besides]
+    besides = [*(FOR_REST if options.rest else ()), *(FOR_TEST_OPERATORS if options.operators else ())]
+    recipes = [RECIPES[name] for name in options.names] or [*dict.fromkeys((*FOR_TEST, *besides))]
     try:
         with at_most(options.minutes):
             ensure(recipes)

@@ -22,6 +22,7 @@ from tests.control_plane.processes import ComponentError
 from tests.control_plane.versions import (
     CERT_MANAGER,
     CONTROL_PLANE,
+    FOR_REST,
     FOR_TEST,
     FOR_TEST_OPERATORS,
     HELM,
@@ -59,7 +60,7 @@ def recipes_of(item: pytest.Item) -> list[Recipe]:
 
 def needs_operators(item: pytest.Item) -> bool:
     """Whether this test needs more than the control plane and Helm, by the fixtures that it and they request."""
-    return any(recipe not in FOR_TEST for recipe in recipes_of(item))
+    return any(recipe not in {*CONTROL_PLANE, *FOR_REST} for recipe in recipes_of(item))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,10 +70,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Find out once for all workers what is not built yet: they must collect the same in one order."""
-    config.addinivalue_line("markers", f"{MARK}: needs an operator or a tool that `make test` does not build; derived")
+    config.addinivalue_line(
+        "markers", f"{MARK}: needs an operator or a tool besides the control plane and Helm; derived"
+    )
     given = getattr(config, "workerinput", {}).get("missing")
     if given is None:
-        given = [recipe.name for recipe in (*FOR_TEST, *FOR_TEST_OPERATORS) if missing_binaries(recipe)]
+        given = [
+            recipe.name
+            for recipe in dict.fromkeys((*FOR_TEST, *FOR_REST, *FOR_TEST_OPERATORS))
+            if missing_binaries(recipe)
+        ]
     config.stash[MISSING] = frozenset(given)
 
 

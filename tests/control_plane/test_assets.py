@@ -7,8 +7,9 @@ import pytest
 from tests.control_plane.assets import (
     GOMOD,
     cache_root,
+    envtest_folder,
     find_binary,
-    kubebuilder_asset,
+    installed_asset,
     missing_binaries,
     recipe_folder,
     recipe_key,
@@ -92,7 +93,7 @@ def test_go_mod_pins_the_version_that_the_recipe_names(recipe):
 
 def test_kubebuilder_assets_holds_the_binary(tmp_path):
     want = put_binary(tmp_path / "etcd")
-    assert kubebuilder_asset("etcd", {"KUBEBUILDER_ASSETS": str(tmp_path)}) == want
+    assert installed_asset("etcd", "1.37.0", {"KUBEBUILDER_ASSETS": str(tmp_path), "HOME": "/h"}) == want
 
 
 @pytest.mark.parametrize(
@@ -105,8 +106,19 @@ def test_kubebuilder_assets_holds_the_binary(tmp_path):
 )
 def test_kubebuilder_assets_does_not_hold_the_binary(tmp_path, assets, mode):
     put_binary(tmp_path / "etcd", mode=mode)
-    environ = {"KUBEBUILDER_ASSETS": str(tmp_path / assets) if assets else ""}
-    assert kubebuilder_asset("etcd", environ) is None
+    environ = {"KUBEBUILDER_ASSETS": str(tmp_path / assets) if assets else "", "HOME": "/h"}
+    assert installed_asset("etcd", "1.37.0", environ) is None
+
+
+@pytest.mark.parametrize(
+    "environ", [{"HOME": ""}, {"XDG_DATA_HOME": ".local/share", "HOME": "/h"}], ids=["home", "XDG"]
+)
+def test_what_setup_envtest_put_into_its_own_folder_is_found_by_its_version(tmp_path, environ):
+    environ = {name: str(tmp_path / path) for name, path in environ.items()}
+    want = put_binary(tmp_path / ".local/share/kubebuilder-envtest/k8s" / envtest_folder("1.37.0").name / "etcd")
+    assert installed_asset("etcd", "1.37.0", environ) == want
+    assert installed_asset("etcd", "1.36.5", environ) is None
+    assert re.fullmatch(r"1\.37\.0-[a-z]+-\w+", envtest_folder("1.37.0").name)
 
 
 def test_assets_are_not_taken_for_another_minor(tmp_path):

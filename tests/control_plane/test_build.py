@@ -1,6 +1,5 @@
 """The build with a Go that is a shell script: caching, leftovers, error messages."""
 
-import dataclasses
 import fcntl
 import signal
 import subprocess
@@ -12,7 +11,17 @@ import pytest
 
 from tests.control_plane import build
 from tests.control_plane.assets import recipe_folder
-from tests.control_plane.versions import ETCD, FOR_TEST, FOR_TEST_OPERATORS, KUBERNETES, KUEUE, TRAINING_OPERATOR
+from tests.control_plane.versions import (
+    ETCD,
+    FOR_REST,
+    FOR_TEST,
+    FOR_TEST_OPERATORS,
+    HELM,
+    JOBSET,
+    KUBERNETES,
+    KUEUE,
+    TRAINING_OPERATOR,
+)
 
 # Writes an executable for each package into what -o names: a file, or a folder when that ends with a slash.
 FAKE_GO = """#!/bin/sh
@@ -166,12 +175,15 @@ def test_an_operator_is_built_from_an_edited_copy_and_keeps_its_manifests(fake_g
     assert (module / "pkg/cert/cert.go").read_text() == TRAINING_OPERATOR.upstream.edits[0].old
 
 
-def test_a_missing_binary_is_an_error_that_says_how_to_build_it(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("missing", "option"), [(ETCD, ""), (HELM, " --rest"), (JOBSET, " --operators")], ids=lambda value: str(value)[:8]
+)
+def test_a_missing_binary_is_an_error_that_says_how_to_build_it(tmp_path, monkeypatch, missing, option):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
-    recipe = dataclasses.replace(TRAINING_OPERATOR, version="0")
-    with pytest.raises(build.BuildError, match=r"python -m tests\.control_plane\.build --operators"):
-        build.binary_path(recipe, "training-operator")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    with pytest.raises(build.BuildError, match=rf"python -m tests\.control_plane\.build{option}$"):
+        build.binary_path(missing, missing.programs[0].binary)
 
 
 def test_an_unknown_name_cannot_be_built(capsys):
@@ -222,8 +234,12 @@ def test_a_build_with_a_bound_that_fails_has_failed(fake_go, tmp_path, monkeypat
 
 @pytest.mark.parametrize(
     ("arguments", "want"),
-    [([], FOR_TEST), (["--operators"], (*FOR_TEST, *FOR_TEST_OPERATORS))],
-    ids=["for all", "more"],
+    [
+        ([], FOR_TEST),
+        (["--rest"], (*FOR_TEST, *FOR_REST)),
+        (["--operators"], dict.fromkeys((*FOR_TEST, *FOR_TEST_OPERATORS))),
+    ],
+    ids=["for make test", "for the rest", "for operators"],
 )
 def test_without_names_it_builds_what_the_tests_need(monkeypatch, arguments, want):
     built = []

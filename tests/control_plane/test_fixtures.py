@@ -11,6 +11,7 @@ from tests.control_plane.assets import recipe_folder
 from tests.control_plane.fixtures import RECIPES_BY_FIXTURE
 from tests.control_plane.versions import (
     CONTROL_PLANE,
+    FOR_REST,
     FOR_TEST,
     FOR_TEST_OPERATORS,
     JOBSET,
@@ -154,7 +155,7 @@ def passed(done):
 
 
 def test_tests_get_the_mark_from_the_fixtures_that_they_and_their_fixtures_request(run, built):
-    built(*FOR_TEST, *FOR_TEST_OPERATORS)
+    built(*CONTROL_PLANE, *FOR_REST, *FOR_TEST_OPERATORS)
     marked = ["test_argument", "test_mark", "test_own_fixture", "test_each[0]", "test_each[1]", "test_other"]
     assert passed(run(BROKEN_GO, {"a": OPERATORS}, "-v", "-m", "operators")) == marked
     others = ["test_control_plane", "test_nothing"]
@@ -163,7 +164,7 @@ def test_tests_get_the_mark_from_the_fixtures_that_they_and_their_fixtures_reque
 
 @pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["in one process", "in workers"])
 def test_only_what_is_built_runs_and_a_line_says_what_does_not(run, built, workers):
-    built(*FOR_TEST, JOBSET)
+    built(*CONTROL_PLANE, *FOR_REST, JOBSET)
     done = run(BROKEN_GO, {"a": OPERATORS}, "-m", "operators", "--only-built", *workers)
     assert "5 passed" in done.stdout
     *lines, closing = done.stdout.splitlines()
@@ -175,14 +176,14 @@ def test_only_what_is_built_runs_and_a_line_says_what_does_not(run, built, worke
 
 @pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["in one process", "in workers"])
 def test_a_run_that_leaves_out_everything_has_not_failed(run, built, workers):
-    built(*FOR_TEST)
+    built(*CONTROL_PLANE, *FOR_REST)
     done = run(BROKEN_GO, {"a": OPERATORS}, "-m", "operators", "--only-built", *workers)
     assert "left out" in done.stdout
     assert done.returncode == 0
 
 
 def test_without_tests_a_run_fails_where_everything_is_built(run, built):
-    built(*FOR_TEST, *FOR_TEST_OPERATORS)
+    built(*CONTROL_PLANE, *FOR_REST, *FOR_TEST_OPERATORS)
     done = run(BROKEN_GO, {"plain": PLAIN}, "-m", "operators", "--only-built")
     assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED
     assert "left out" not in done.stdout
@@ -196,15 +197,15 @@ def test_a_control_plane_that_is_not_built_is_not_left_out(run):
 
 def test_the_order_of_tests_depends_on_the_builds_that_they_need(run, built):
     modules = {"a": PLAIN, "b": NEEDY, "c": OPERATORS}
-    built(*FOR_TEST)
+    built(*CONTROL_PLANE, *FOR_REST)
     needy = [f"test_needy[{number}]" for number in range(3)]
     want = ["test_control_plane", "test_nothing", *needy, "test_plain"]
     assert passed(run(BROKEN_GO, modules, "-v", "-m", "not operators")) == want
 
 
-def test_each_recipe_but_those_of_benchmarks_is_built_for_the_one_or_the_other():
-    assert {*FOR_TEST}.isdisjoint(FOR_TEST_OPERATORS)
-    assert {*FOR_TEST, *FOR_TEST_OPERATORS} == {*RECIPES.values()} - {*OTHER_MINORS, SCHEDULER_PERF}
+def test_each_recipe_but_those_of_benchmarks_is_built_for_one_of_the_commands():
+    assert {*CONTROL_PLANE, *FOR_REST}.isdisjoint(FOR_TEST_OPERATORS)
+    assert {*FOR_TEST, *FOR_REST, *FOR_TEST_OPERATORS} == {*RECIPES.values()} - {*OTHER_MINORS, SCHEDULER_PERF}
 
 
 def test_what_a_fixture_needs_is_built_by_its_name():

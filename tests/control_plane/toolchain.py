@@ -39,7 +39,8 @@ def go_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         "CGO_ENABLED": "0",  # needs no C compiler
         "GOTOOLCHAIN": "local",  # the Go that was found, not one that it downloads by itself
         "GOWORK": "off",
-        "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
+        "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false -gcflags=all=-dwarf=false",  # no one debugs these binaries
+        "GOGC": theirs.get("GOGC", "400"),  # the compiler's own garbage collection
     }
 
 

@@ -137,10 +137,12 @@ HELM, CERT_MANAGER, PROMETHEUS = TOOLS
 (SCHEDULER_PERF,) = _GROUPS["harnesses"]
 (CERT_MANAGER_MODULE,) = _GROUPS["modules"]
 
-FOR_TEST = (*CONTROL_PLANE, HELM)
+FOR_TEST = (*CONTROL_PLANE, TRAINING_OPERATOR)
 """What `make test` needs, in the order in which it is built."""
+FOR_REST = (HELM,)
+"""What `make test-rest` needs besides."""
 FOR_TEST_OPERATORS = (CERT_MANAGER, *OPERATORS, PROMETHEUS)
-"""What `make test-operators` needs besides."""
+"""What `make test-operators` needs besides the control plane."""
 
 RECIPES = {
     **{name: recipe for name, recipe in _BY_NAME.items() if recipe.programs},

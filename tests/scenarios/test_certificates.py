@@ -23,6 +23,7 @@ SHORT_LIFETIMES = ("--cert-lifetime", "12s", "--ca-lifetime", "40s")
 LAG_SECONDS = 1.0  # of the 2 s delay before a CA of 40 s signs
 
 
+@pytest.mark.promise
 def test_replicas_that_start_together_create_one_secret_and_register_its_ca(cluster):
     with replicas(cluster) as running:
         running.register()
@@ -42,6 +43,7 @@ def test_replicas_that_start_together_create_one_secret_and_register_its_ca(clus
         assert serving.leaked(logs, keys=keys, kubeconfig=cluster.kubeconfig) == []
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("exchanges", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_leaf_and_ca_are_rotated_under_load_without_a_failed_handshake_or_creation(cluster, exchanges):
     with replicas(cluster, *SHORT_LIFETIMES) as running:

@@ -15,6 +15,7 @@ def borrowed(cluster, namespace):
     return sum(each["metadata"]["labels"][TIER] == "preemptible" for each in list_pods(cluster, namespace))
 
 
+@pytest.mark.promise
 def test_a_department_takes_its_share_back_from_the_other_one(cluster):
     make_nodes(cluster, 4)
     with serve_fairgate(cluster) as fairgate, evictor(fairgate) as running:

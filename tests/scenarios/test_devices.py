@@ -51,6 +51,7 @@ def with_devices(cluster):
     return name
 
 
+@pytest.mark.promise
 @needs_devices
 def test_claims_are_charged_a_shared_one_once_and_the_limit_holds_with_numbers(cluster, with_devices):
     with serve_fairgate(cluster, limit_a=20) as fairgate:

@@ -61,6 +61,7 @@ class Doctor:
         raise AssertionError(self())
 
 
+@pytest.mark.promise
 def test_each_part_that_breaks_is_named(cluster):
     make_nodes(cluster, 1)
     with serve_fairgate(cluster, is_own=True) as fairgate, evictor(fairgate) as evicting:

@@ -62,6 +62,7 @@ def reported(fairgate):
     return json.loads(subprocess.run(command, cwd=serving.ROOT, capture_output=True, text=True, check=True).stdout)
 
 
+@pytest.mark.promise
 def test_from_shadow_to_enforce(cluster):
     make_nodes(cluster, 4)
     with serve_fairgate(cluster, is_own=True) as fairgate:

@@ -26,6 +26,7 @@ PRIORITIES = [
 ]
 
 
+@pytest.mark.promise
 def test_while_it_is_down_only_gpu_pods_wait_and_its_ledger_is_restored(cluster):
     make_nodes(cluster, 2)
     with serve_fairgate(cluster) as fairgate:
@@ -74,6 +75,7 @@ def test_the_api_server_accepts_the_priority_class_of_a_tier(cluster):
             assert (spec["priorityClassName"], spec["priority"], spec["preemptionPolicy"]) == want
 
 
+@pytest.mark.promise
 def test_a_policy_edit_is_in_force_soon_and_a_broken_one_is_not(cluster):
     make_nodes(cluster, 2)
     with serve_fairgate(cluster) as fairgate:
@@ -102,6 +104,7 @@ def test_a_policy_edit_is_in_force_soon_and_a_broken_one_is_not(cluster):
         assert list_pods(cluster, fairgate.team_a) == []
 
 
+@pytest.mark.promise
 def test_pools_and_taints_hold_on_the_real_scheduler(cluster):
     taint = {"key": "gpu-pool", "value": "fast", "effect": "NoSchedule"}
     make_nodes(cluster, 1, prefix="fast", labels={"pool": "fast"}, taints=[taint])

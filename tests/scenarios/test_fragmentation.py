@@ -33,6 +33,7 @@ def fill(cluster, namespace):
     return sorted(gpus_by_node(cluster).values(), reverse=True)
 
 
+@pytest.mark.promise
 def test_small_pods_are_packed_so_that_the_large_one_runs(cluster):
     make_nodes(cluster, 4)
     without = make_namespace(cluster)

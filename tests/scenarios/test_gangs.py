@@ -36,6 +36,7 @@ def texts(cluster, namespace):
     return [each["metadata"]["annotations"].get(WAITING, "") for each in list_pods(cluster, namespace)]
 
 
+@pytest.mark.promise
 def test_two_interleaved_gangs_never_end_with_both_half_started(cluster):
     make_nodes(cluster, 2)  # two pods of 4 GPUs on each: room for four of the six
     stock = make_namespace(cluster, labels={"fairgate.dev/exempt": "true"})
@@ -110,6 +111,7 @@ def test_a_job_whose_pods_cannot_all_be_created_holds_nothing(cluster):
         assert fairgate.charged("a") == 0
 
 
+@pytest.mark.promise
 def test_a_gang_above_the_limit_is_refused_with_its_sum(cluster):
     make_nodes(cluster, 4)
     with serve_fairgate(cluster, policy=QUEUES) as fairgate:

@@ -30,6 +30,7 @@ def deployment(name, replicas, **spec):
     }
 
 
+@pytest.mark.promise
 def test_the_21st_gpu_is_refused_with_the_numbers_and_the_other_team_gets_its_20(cluster):
     make_nodes(cluster, 4)
     with serve_fairgate(cluster) as fairgate:
@@ -58,6 +59,7 @@ def test_the_21st_gpu_is_refused_with_the_numbers_and_the_other_team_gets_its_20
         assert fairgate.charged("b") == 20
 
 
+@pytest.mark.promise
 def test_forty_concurrent_requests_get_exactly_twenty_gpus(cluster):
     make_nodes(cluster, 4)
     with serve_fairgate(cluster) as fairgate:

@@ -103,6 +103,7 @@ def may(cluster: ControlPlane, role: str, resources: list[str], *, group: str = 
         cluster.kubectl("create", "clusterrole", role, f"--verb={verb}", f"--resource={named}")
 
 
+@pytest.mark.promise
 def test_labels_and_decision_cannot_be_changed_by_status_or_binding_either(tenant):
     labels = {TIER: "preemptible", TEAM: "a"}
     create_pod(tenant.cluster, tenant.namespace, pod("p", gpus=1, labels=labels, annotations={DECISION: "{}"}))
@@ -169,6 +170,7 @@ def refusal(call: Callable[[], object]) -> str:
     return ""
 
 
+@pytest.mark.promise
 def test_only_the_beneficiaries_of_a_held_node_are_bound_to_it(guarded, tmp_path):
     suffix = secrets.token_hex(3)
     team = make_namespace(guarded, f"team-{suffix}", labels={"team": "a"})

@@ -74,6 +74,7 @@ def asked_again(fairgate):
     return fairgate.metric("fairgate_decisions_total", outcome="retry")
 
 
+@pytest.mark.promise
 def test_controllers_and_kubectl_retry_without_showing_it(cluster):
     make_nodes(cluster, 4)
     with serve_fairgate(cluster) as fairgate, ThreadPoolExecutor(1) as pool:

@@ -45,6 +45,7 @@ def running(cluster, namespace):
     return [each for each in list_pods(cluster, namespace) if each["status"].get("phase") == "Running"]
 
 
+@pytest.mark.promise
 def test_a_deployment_gets_an_event_why_it_has_no_pods_and_gets_them_once_there_is_room(cluster):
     make_nodes(cluster, 3)
     with serve_fairgate(cluster) as fairgate:

@@ -59,6 +59,7 @@ def line_of(fairgate, *, pods):
     return found if len(found["pods"]) == pods else None
 
 
+@pytest.mark.promise
 def test_the_21st_gpu_waits_in_line_and_starts_within_a_second_of_room(cluster):
     make_nodes(cluster, 4)
     with serve_fairgate(cluster, policy=QUEUES) as fairgate:
@@ -152,6 +153,7 @@ def test_the_line_of_a_live_cluster_is_shown_to_a_user(cluster):
         assert fairgate.metric("fairgate_queue_wait_seconds_count", team="a") == waits_before + 1
 
 
+@pytest.mark.promise
 def test_jobs_over_the_limit_finish_in_line_without_a_refusal(cluster):
     make_nodes(cluster, 2)
     with serve_fairgate(cluster, limit_a=20, policy=QUEUES) as fairgate:
@@ -317,6 +319,7 @@ def end(cluster, namespace, name):
     cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}", {"gracePeriodSeconds": 0})
 
 
+@pytest.mark.promise
 @pytest.mark.long
 def test_three_teams_share_what_is_idle_by_their_weights(cluster):
     make_nodes(cluster, 1, gpus=12)

@@ -15,6 +15,7 @@ from tests.scenarios.test_queue import QUEUES, SIZE, cluster_knows, line_of, wai
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 
+@pytest.mark.promise
 def test_a_pod_in_line_keeps_its_gate_until_its_room_is_taken_back(cluster):
     make_nodes(cluster, 4)
     policy = f"{QUEUES}reclaim: {{notice: 15s}}\n"

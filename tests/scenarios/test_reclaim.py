@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 HOSTNAME = "kubernetes.io/hostname"
 
 
+@pytest.mark.promise
 def test_the_third_scenario_a_share_is_reclaimed_exactly(cluster):
     """By a server of its own: a standing one has learned sizes of pods for which it leaves room on each node."""
     make_nodes(cluster, 4)
@@ -68,6 +69,7 @@ def test_two_pods_of_whole_nodes_cost_the_pods_of_two_nodes(cluster):
         assert len(running.said("evicted")) == 16
 
 
+@pytest.mark.promise
 def test_no_pod_is_evicted_while_there_is_room_or_where_it_would_not_help(cluster):
     make_nodes(cluster, 2)
     taint = {"key": "moon", "effect": "NoSchedule"}  # all causes may be temporary: the pods are admitted

@@ -46,6 +46,7 @@ def is_at_rest(fairgate, team):
     return found
 
 
+@pytest.mark.promise
 def test_forty_concurrent_pods_at_three_replicas_get_exactly_twenty_gpus(cluster):
     make_nodes(cluster, 4)
     with serve_fairgate(cluster, replicas=3) as fairgate:
@@ -61,6 +62,7 @@ def test_forty_concurrent_pods_at_three_replicas_get_exactly_twenty_gpus(cluster
         assert sum(count > 0 for count in written) >= 2, f"only one replica was asked: {written}"
 
 
+@pytest.mark.promise
 def test_a_replica_that_is_killed_right_after_its_answer_loses_no_charge(cluster):
     make_nodes(cluster, 4)
     with serve_fairgate(cluster, replicas=2) as fairgate:

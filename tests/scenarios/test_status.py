@@ -53,6 +53,7 @@ def watch_until_deleted(fairgate, plugins, team):
         assert watching.wait(90) == 130
 
 
+@pytest.mark.promise
 def test_kubectl_shows_explains_and_saves_the_cluster(cluster, plugins):
     make_nodes(cluster, 2)
     with serve_fairgate(cluster, limit_a=24) as fairgate:

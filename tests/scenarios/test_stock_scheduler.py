@@ -11,6 +11,7 @@ from tests.control_plane.workbench import create_pod, get_pod, gpus_by_node, mak
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.promise
 def test_six_small_pods_leave_no_room_for_a_large_one(cluster, namespace):
     make_nodes(cluster, 4, gpus=10, cpu="64", memory="512Gi")
     for number in range(6):

@@ -55,6 +55,7 @@ def described_with(cluster, namespace, name, words):
     return text if words in text else ""
 
 
+@pytest.mark.promise
 def test_a_freed_share_promotes_the_oldest_and_a_lowered_one_demotes_the_newest(start_control_plane):
     cluster = start_control_plane(audit=True)
     make_nodes(cluster, 4)

@@ -47,6 +47,7 @@ def no_lease_is_left(control_plane):
         delete(control_plane, each.path)
 
 
+@pytest.mark.promise
 def test_pods_in_line_and_held_nodes_are_let_go_while_gpu_pods_are_created_and_processes_run(cluster):
     """The processes run outside of the cluster: the first run names them, the second goes on once they are stopped."""
     make_nodes(cluster, 4)

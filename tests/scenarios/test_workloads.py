@@ -73,11 +73,13 @@ def essence(found, namespace):
     return kept
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize(("workload", "count"), WORKLOADS)
 def test_a_controllers_pods_run_placed_and_otherwise_unchanged(cluster, workload, count):
     assert_placed_and_otherwise_unchanged(cluster, workload, count)
 
 
+@pytest.mark.promise
 @pytest.mark.usefixtures("training_operator")
 def test_the_pods_of_a_pytorchjob_too(cluster):
     assert_placed_and_otherwise_unchanged(cluster, [pytorch_job("bert")], 4)
@@ -106,6 +108,7 @@ def assert_placed_and_otherwise_unchanged(cluster, workload, count):
         wait_for(cluster, lambda: fairgate.charged("a") == count, what=f"{count} GPUs charged")
 
 
+@pytest.mark.promise
 def test_dry_runs_and_diffs_are_judged_in_full_and_charge_nothing(cluster):
     make_nodes(cluster, 1)
     with serve_fairgate(cluster) as fairgate:
