@@ -23,6 +23,7 @@ class DepartmentUsage:
         "department",
         "guaranteed",
         "kept",
+        "lingering",
         "reserved",
         "waiting",
     )
@@ -37,6 +38,7 @@ class DepartmentUsage:
         self.reserved: Units = 0
         self.guaranteed: Units = 0
         self.waiting: Units = 0
+        self.lingering: Units = 0
 
     @property
     def total(self) -> Units:
@@ -47,6 +49,11 @@ class DepartmentUsage:
     def preemptible(self) -> Units:
         """The borrowed units."""
         return self.total - self.guaranteed
+
+    @property
+    def to_leave(self) -> Units:
+        """The units that a borrowing pod must leave under the department's limit."""
+        return self.kept.total_beside(self.lingering)
 
     def model(self, model: GpuModel) -> Units:
         """Return the units charged to one GPU model, and those that may still end on it."""
@@ -64,6 +71,7 @@ class DepartmentUsage:
         is_reserved: bool,
         is_waiting: bool,
         is_guaranteed: bool,
+        is_lingering: bool = False,
     ) -> None:
         """Add a charge of a team, or (negative `gpus`) subtract it."""
         self.changes += 1
@@ -77,6 +85,8 @@ class DepartmentUsage:
                 del self._by_model[charge.model]
         if is_reserved:
             self.reserved += gpus
+        if is_lingering:
+            self.lingering += gpus
         if is_waiting:
             self.waiting += gpus
         if is_guaranteed:

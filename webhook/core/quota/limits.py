@@ -20,6 +20,10 @@ from webhook.core.quota.holders import Holder
 from webhook.core.quota.limit_text import HOLDERS, WAIT, Request, violation
 from webhook.core.quota.usage import TeamUsage
 
+MOST_LINGERING: Final = 100
+"""Pods deleted by force that nodes may still run, of one team: its ledger lists no more of them, and while there are as
+many, the team gets no other pod. So what a ledger does not list lets no team exceed its limit."""
+
 _WAIT_FOR_TEAMS: Final = Statement("wait until a pod of one of these teams ends")
 _GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # access to an enum member costs 0.1 us
 
@@ -102,16 +106,29 @@ def violations(request: Request, account: Account) -> tuple[Reason, ...]:
         or (per_user is not UNLIMITED and user is not None and usage.user(user) + gpus > per_user)
         or (usage.levels and any(exceeds(each.total + gpus, each.department.gpus.limit) for each in usage.levels))
         or must_leave_kept_room(gpus, account)
+        or usage.lingering_pods >= MOST_LINGERING
     ):
         return ()
-    held = applied_limits(account)
+    held, many = applied_limits(account), _too_many_lingering(account)
     broken = [applied for applied in held if applied.is_exceeded_by(gpus)]
     if not broken:  # what is kept leaves enough room
-        return ()
+        return many
     room = min(
         applied.limit - applied.taken - applied.kept for applied in held if not isinstance(applied.limit, Unlimited)
     )
-    return tuple(applied.violation(request, usage, room=room) for applied in broken)
+    return (*[applied.violation(request, usage, room=room) for applied in broken], *many)
+
+
+def _too_many_lingering(account: Account) -> tuple[Reason, ...]:
+    """Return the refusal of a team of which nodes may still run too many pods that were deleted by force."""
+    if account.usage.lingering_pods < MOST_LINGERING:
+        return ()
+    words = (
+        "team {team}: its nodes may still run {pods:pod} deleted by force, and at most {most} may be; wait until their "
+        "grace periods are over, and delete pods with --grace-period=1 instead: their nodes report the end"
+    )
+    facts = {"team": account.team.name, "pods": account.usage.lingering_pods, "most": MOST_LINGERING}
+    return (Reason(Code.TOO_MANY_FORCE_DELETED, words, facts),)
 
 
 def applied_limits(account: Account) -> tuple[AppliedLimit, ...]:
@@ -132,9 +149,9 @@ def applied_limits(account: Account) -> tuple[AppliedLimit, ...]:
             Statement("team {team}", {"team": team.name}),
             team.gpus.limit,
             usage.total,
-            kept=usage.kept.total if leaves_kept else 0,
+            kept=usage.to_leave if leaves_kept else 0,
         ),
-        *[_applied_department_limit(level, kept=level.kept.total if leaves_kept else 0) for level in usage.levels],
+        *[_applied_department_limit(level, kept=level.to_leave if leaves_kept else 0) for level in usage.levels],
     )
     if user is None:
         return held
@@ -145,9 +162,9 @@ def applied_limits(account: Account) -> tuple[AppliedLimit, ...]:
 def must_leave_kept_room(gpus: Units, account: Account) -> bool:
     """Whether some room is kept under the limits of a pod that would borrow: it is not for pods that do."""
     team, usage, _, pod = account
-    if not usage.kept.teams:
+    if not (usage.kept.teams or (usage.lingering and usage.kept.lines)):
         for level in usage.levels:  # one or two, mostly: a loop costs a third of `any`
-            if level.kept.teams:
+            if level.kept.teams or (level.lingering and level.kept.lines):
                 break
         else:
             return False

@@ -390,7 +390,8 @@ class World:
         """Keep room under a team's limits for those of its waiting pods that reclaim makes it for."""
         found, usage = self.policy.team(team), self._usage.get(team)
         if found is not None and usage is not None:
-            usage.keep_room(team, self.waiting.kept(team), share=found.gpus.guaranteed)
+            kept, line = self.waiting.kept(team), self.waiting.gpus(team)
+            usage.keep_room(team, kept, line=line, share=found.gpus.guaranteed)
 
     def _track(self) -> None:
         self.fleet.count_replicas(is_counted=self.policy.counts_replicas)
