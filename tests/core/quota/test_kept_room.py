@@ -3,11 +3,12 @@
 from types import SimpleNamespace
 
 from tests.core.support.departments import department, tree_policy
+from tests.core.support.force_deleted import delete_by_force
 from tests.core.support.make import ALICE, flight, gpus, pod, policy, resident, team, world
 from tests.core.support.outcomes import admitted, codes
 from tests.core.support.waiting import waiting
 from webhook.core.admission.admission import admit
-from webhook.core.model.decision import Charge
+from webhook.core.model.decision import Admit, Charge, Queue
 from webhook.core.model.names import TeamName
 from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
@@ -124,3 +125,36 @@ def test_a_mark_in_a_team_without_limits_keeps_nothing_from_its_borrowers():
     free = world(policy(team(guaranteed=4, limit_=None)), residents=[resident(1)])
     free.set_waiting(kept(namespace="team-a"))
     assert admitted(admit(pod(5), ALICE, free))
+
+
+class TestWhatPodsDeletedByForceLeave:
+    """`left` has 9 GPUs: 8 of them linger of team-a, which holds one; team-b is guaranteed 4 and holds nothing."""
+
+    def place(self, *in_line):
+        tree = tree_policy(left=department("left", "top", guaranteed=4, limit_=9), guaranteed=4)
+        made = world(tree, residents=[resident(1)])
+        self.left = delete_by_force(made, *(resident(1, node="n0", tier=None) for _ in range(8)))
+        for each in in_line:
+            made.set_waiting(each)
+        return made
+
+    def test_a_pod_inside_its_share_waits_for_it_as_for_borrowers(self):
+        waits = admit(pod(4, namespace="team-b"), ALICE, self.place())
+        assert isinstance(waits, Queue)
+        assert waits.reason.text.startswith("waits: department left holds 9 of 9, 8 of them borrowed")
+        assert codes(admit(pod(5, namespace="team-b"), ALICE, self.place())) == [Code.DEPARTMENT_LIMIT_EXCEEDED]
+
+    def test_it_is_for_the_pods_in_line_and_not_for_the_next_that_borrows(self):
+        made, by_choice = self.place(waiting("w", 4, namespace="team-b")), pod(1, tier_label="preemptible")
+        for number, each in enumerate(self.left, start=1):
+            made.drop_reservation(each.pod.uid)
+            assert isinstance(admit(by_choice, ALICE, made), Admit) is (number > 4), f"{number} of 8 ended"
+            assert isinstance(admit(pod(4, namespace="team-b"), ALICE, made), Admit) is (number >= 4)
+
+    def test_without_such_pods_in_line_borrowers_get_it(self):
+        for in_line in ((), (waiting("w", 4, namespace="team-b", is_terminating=True),)):
+            made = self.place(*in_line)
+            for uid in (each.pod.uid for each in in_line):
+                made.remove_pod(uid)
+            made.drop_reservation(self.left[0].pod.uid)
+            assert admitted(admit(pod(1, tier_label="preemptible"), ALICE, made))
