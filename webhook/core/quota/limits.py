@@ -74,6 +74,7 @@ class AppliedLimit:
             room=room,
             holders=holders,
             reserved=self._reserved(usage),
+            lingering=(self.level or usage).lingering,
             kept=self.kept,
             wait=WAIT if self.level is None else _WAIT_FOR_TEAMS,
         )

@@ -118,6 +118,7 @@ class Status(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     in_flight: int = 0
     queued: int = 0
     queued_gpus: str = ""
+    lingering: str = ""
 
 
 class TeamLedger(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -147,6 +148,12 @@ def reclaiming(found: TeamLedger) -> dict[Uid, InFlightCharge]:
     """Return the charges of pods that keep their gate until reclaim has made their room. Raises ValueError."""
     entries = (entry for entry in found.ledger.in_flight if entry.reclaims)
     return {entry.uid: _flight(entry, TeamName(entry.team or found.team)) for entry in entries}
+
+
+def left_by_deleted(found: object) -> dict[Uid, InFlightCharge]:
+    """Return what pods deleted by force left, of a TeamLedger as JSON. Raises ValueError."""
+    ledger = msgspec.convert(found, TeamLedger)
+    return {uid: flight for uid, flight in ledger.record.flights.items() if flight.is_left}
 
 
 class RecordReader:
@@ -249,6 +256,7 @@ def status_of(summary: TeamSummary, *, in_flight: int) -> Status:
         in_flight=in_flight,
         queued=summary.queued,
         queued_gpus=format_gpus(summary.queued_gpus) if summary.queued else "",
+        lingering=format_gpus(summary.lingering) if summary.lingering else "",
     )
 
 
