@@ -324,7 +324,7 @@ def _limit_cause(assessed: Assessment, *, is_borrowed: bool) -> Statement:
 
     `is_borrowed` is what is_kept_out_by_borrowers says.
     """
-    gpus, (team, usage, _, _) = assessed.request.gpus, assessed.account
+    gpus, (team, usage, *_) = assessed.request.gpus, assessed.account
     blocking = limits_in_the_way(assessed)
     if is_borrowed:
         return borrowed_limits(assessed, blocking, gpus)

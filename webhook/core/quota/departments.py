@@ -23,6 +23,7 @@ class DepartmentUsage:
         "department",
         "guaranteed",
         "kept",
+        "lingered",
         "lingering",
         "reserved",
         "waiting",
@@ -39,6 +40,7 @@ class DepartmentUsage:
         self.guaranteed: Units = 0
         self.waiting: Units = 0
         self.lingering: Units = 0
+        self.lingered: Units = 0  # the same, with those of teams whose charges ended a moment ago
 
     @property
     def total(self) -> Units:
@@ -49,11 +51,6 @@ class DepartmentUsage:
     def preemptible(self) -> Units:
         """The borrowed units."""
         return self.total - self.guaranteed
-
-    @property
-    def to_leave(self) -> Units:
-        """The units that a borrowing pod must leave under the department's limit."""
-        return self.kept.total_beside(self.lingering)
 
     def model(self, model: GpuModel) -> Units:
         """Return the units charged to one GPU model, and those that may still end on it."""

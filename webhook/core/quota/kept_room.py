@@ -5,10 +5,14 @@ pod that the victim's controller creates again: pods that borrow are admitted as
 holds for what pods deleted by force leave, which no eviction ends: it is for the pods inside shares that wait in line.
 """
 
-from typing import NamedTuple, Protocol
+from collections import deque
+from typing import Final, NamedTuple, Protocol
 
 from webhook.core.model.amount import Units
 from webhook.core.model.names import TeamName
+
+ENDED_SECONDS: Final = 10
+"""For how long the room of a charge that ended is kept for those in line: the leader looks at the line in a second."""
 
 
 class ShareUsage(Protocol):
@@ -43,16 +47,12 @@ class KeptRoom:
         self.teams: dict[TeamName, TeamKeeps] = {}
         self.lines: dict[TeamName, TeamKeeps] = {}
 
-    @property
-    def total(self) -> Units:
-        """The units that are kept."""
-        return sum(kept.total for kept in self.teams.values())
-
-    def total_beside(self, lingering: Units) -> Units:
-        """Return the units that are kept where pods deleted by force still hold so many under the limit."""
-        if not (lingering and self.lines):
-            return self.total
-        return max(self.total, min(lingering, sum(each.total for each in self.lines.values())))
+    def to_leave(self, lingered: Units = 0, *, apart: TeamName | None = None) -> Units:
+        """Return the units that are kept where pods deleted by force hold so many, without those of one team."""
+        marked = sum(each.total for team, each in self.teams.items() if team != apart)
+        if not (lingered and self.lines):
+            return marked
+        return max(marked, min(lingered, sum(each.total for team, each in self.lines.items() if team != apart)))
 
     def set(self, team: TeamName, gpus: Units, *, line: Units = 0, share: Units, usage: ShareUsage) -> None:
         """Keep room for a team's waiting pods of so many units, and those of its `line` of so many; 0: none."""
@@ -61,3 +61,31 @@ class KeptRoom:
                 kept[team] = TeamKeeps(units, share, usage)
             else:
                 kept.pop(team, None)
+
+
+class LingeringUsage(Protocol):
+    """What pods deleted by force hold of limits."""
+
+    def linger(self, gpus: Units) -> None:
+        """Add so many units to what they hold."""
+
+
+class EndedCharges:
+    """Charges of pods deleted by force that ended a moment ago: their room still counts as theirs for what is kept.
+
+    Otherwise the next pod that is deleted at once takes it before the line is looked at.
+    """
+
+    def __init__(self) -> None:
+        self._ended: deque[tuple[int, LingeringUsage, Units]] = deque()
+
+    def add(self, usage: LingeringUsage, gpus: Units, *, now: int) -> None:
+        """Note that a charge of a usage ends now."""
+        usage.linger(gpus)
+        self._ended.append((now + ENDED_SECONDS, usage, gpus))
+
+    def tick(self, now: int) -> None:
+        """Forget those that ended long enough ago."""
+        while self._ended and self._ended[0][0] <= now:
+            _, usage, gpus = self._ended.popleft()
+            usage.linger(-gpus)

@@ -76,6 +76,7 @@ class TeamUsage:
         "guaranteed",
         "kept",
         "levels",
+        "lingered",
         "lingering",
         "lingering_pods",
         "reserved",
@@ -102,6 +103,7 @@ class TeamUsage:
         self.waiting: Units = 0
         self.lingering: Units = 0  # of pods that were deleted by force, a part of what is reserved
         self.lingering_pods = 0
+        self.lingered: Units = 0  # the same, with those whose charges ended a moment ago
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -165,10 +167,11 @@ class TeamUsage:
         for kept in (self.kept, *(level.kept for level in self.levels)):
             kept.set(team, gpus, line=line, share=share, usage=self)
 
-    @property
-    def to_leave(self) -> Units:
-        """The units that a borrowing pod must leave under the team's limit."""
-        return self.kept.total_beside(self.lingering)
+    def linger(self, gpus: Units) -> None:
+        """Add so many units to what pods deleted by force hold, or (negative) held until a moment ago."""
+        self.lingered += gpus
+        for level in self.levels:
+            level.lingered += gpus
 
     def emptied(self) -> "TeamUsage":
         """Return the usage of the same team if neither it nor any other held anything."""
@@ -247,6 +250,7 @@ class TeamUsage:
         if entry.lingers:
             self.lingering += gpus
             self.lingering_pods += sign
+            self.linger(gpus)
 
     def _set_revision(self, holder: str, *, is_there: bool) -> None:
         if _REPLICA_SET not in holder:
