@@ -36,20 +36,22 @@ def fairgate(cluster: ControlPlane) -> Iterator[FairgateServer]:
 
 @contextmanager
 def department(fairgate: FairgateServer) -> Iterator[dict[str, str]]:
-    """Two teams of a department with a limit: `c` is guaranteed nothing, `d` half of it; yields their namespaces."""
+    """Two teams of a department with a limit: `c` is guaranteed nothing, `d` half of it; yields their namespaces.
+
+    Each team has the name of its namespace: metrics have the teams of earlier tests, too.
+    """
     cluster = fairgate.cluster
     spaces = {name: make_namespace(cluster) for name in ("c", "d")}
+    above = f"shared-{spaces['d']}"
     teams = [
-        {"name": name, "namespaces": [space], "department": "shared", "gpus": gpus, "onNoRoom": "wait"}
-        for (name, space), gpus in zip(
-            spaces.items(), ({"guaranteed": 0, "limit": LIMIT}, {"guaranteed": SHARE, "limit": LIMIT}), strict=True
-        )
+        {"name": spaces[name], "namespaces": [spaces[name]], "department": above, "onNoRoom": "wait", "gpus": gpus}
+        for name, gpus in (("c", {"guaranteed": 0, "limit": LIMIT}), ("d", {"guaranteed": SHARE, "limit": LIMIT}))
     ]
     head = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
-    shared = [{"name": "shared", "gpus": {"guaranteed": SHARE, "limit": LIMIT}}]
+    shared = [{"name": above, "gpus": {"guaranteed": SHARE, "limit": LIMIT}}]
     (fairgate.policy / "more.yaml").write_text(f"{head}departments: {json.dumps(shared)}\nteams: {json.dumps(teams)}\n")
     try:
-        wait_for(cluster, lambda: 'team="d"' in fairgate.get("/metrics"), what="the teams are known")
+        wait_for(cluster, lambda: f'team="{spaces["d"]}"' in fairgate.get("/metrics"), what="the teams are known")
         yield spaces
     finally:
         (fairgate.policy / "more.yaml").unlink()
@@ -97,10 +99,10 @@ def test_pods_deleted_at_once_keep_no_share_in_a_department(fairgate):
     with department(fairgate) as spaces:
         attacker = make_attacker(cluster, spaces["c"])
         with storm(attacker) as let_in:
-            wait_for(cluster, lambda: fairgate.charged("c") == LIMIT, what="nothing is left under the limit")
+            wait_for(cluster, lambda: fairgate.charged(spaces["c"]) == LIMIT, what="nothing is left under the limit")
             create_pod(cluster, spaces["d"], pod("own", gpus=SHARE, **SIZE))
             wait_bound(cluster, spaces["d"], "own")
-            assert fairgate.charged("c") <= LIMIT - SHARE
+            assert fairgate.charged(spaces["c"]) <= LIMIT - SHARE
         assert len(let_in) >= LIMIT
         assert get_pod(cluster, spaces["d"], "own")["metadata"]["labels"][TIER] == "guaranteed"
 
@@ -137,7 +139,7 @@ def test_pods_deleted_at_once_fill_no_ledger(fairgate):
         )
         assert len(json.dumps(ledger)) < 700 * MOST_LINGERING
         refused = attacker.refused(ghost(count, gpus=1), code="TooManyForceDeleted")
-        assert "exceeded quota: team c: its nodes may still run" in refused
+        assert f"exceeded quota: team {spaces['c']}: its nodes may still run" in refused
         create_pod(cluster, spaces["d"], pod("own", gpus=1, **SIZE))
         wait_for(cluster, lambda: attacker.create(ghost(count, gpus=1)).returncode == 0, what="room again")
 
