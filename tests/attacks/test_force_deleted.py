@@ -58,7 +58,8 @@ def department(fairgate: FairgateServer) -> Iterator[dict[str, str]]:
 
 
 def ghost(number: int, **more: object) -> dict:
-    made = pod(f"ghost-{number}", nodeName=f"node-{number % 4}", terminationGracePeriodSeconds=600, **SIZE, **more)
+    spec = {"nodeName": f"node-{number % 4}", "terminationGracePeriodSeconds": 600, **SIZE, **more}
+    made = pod(f"ghost-{number}", **spec)
     made["metadata"]["annotations"] = NEVER_REPORTED
     return made
 
@@ -124,7 +125,7 @@ def test_pods_deleted_at_once_fill_no_ledger(fairgate):
         attacker = make_attacker(cluster, spaces["c"])
 
         def create(number: int) -> None:
-            made, slices = ghost(number), {"nvidia.com/mig-1g.5gb": "1"}
+            made, slices = ghost(number, nodeName="none"), {"nvidia.com/mig-1g.5gb": "1"}
             made["spec"]["containers"][0]["resources"] = {"limits": slices, "requests": slices}
             made["metadata"]["ownerReferences"] = [owner]
             attacker.create_pod(made)

@@ -126,7 +126,13 @@ class Field:
             while not isinstance(admit(asked, make.ALICE, self.world), Deny):
                 self.count += 1
                 ghost = make.resident(
-                    1, uid=f"uid-g{self.count}", namespace=team, tier=None, node=NODES[0], is_acknowledged=False
+                    1,
+                    uid=f"uid-g{self.count}",
+                    namespace=team,
+                    tier=None,
+                    node=NODES[0],
+                    is_acknowledged=False,
+                    created=self.now,
                 )
                 for left in delete_by_force(self.world, ghost):
                     self.left[left.pod.uid] = self.now + left.lingers

@@ -1,8 +1,10 @@
 """Pods that were deleted by force stay charged, as long as their node may run them."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.core.support.make import gpus, policy, resident, team, world
+from tests.core.support.make import gpus, node, policy, resident, team, world
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import NamespaceFacts
@@ -103,3 +105,21 @@ def test_policy_and_nodes_may_change_in_between():
     assert place.usage(A).total == gpus(2)
     place.drop_reservation(left.pod.uid)
     assert place.usage(A).total == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "more", "want"),
+    [
+        pytest.param(5, {}, 15, id="it was there for a moment"),
+        pytest.param(6, {}, 605, id="its kubelet had time to begin with it"),
+        pytest.param(60, {"is_ready": False}, 15, id="its node is not ready"),
+        pytest.param(60, None, 15, id="there is no such node"),
+    ],
+)
+def test_a_report_that_is_late_is_no_proof_that_a_node_runs_nothing(seconds, more, want):
+    nodes = [] if more is None else [replace(node("n0"), **more)]
+    place = world(nodes=nodes)
+    place.tick(1_000)
+    place.set_pod(resident(8, uid="p", node="n0", grace_seconds=600, is_acknowledged=False, created=1_000))
+    place.tick(1_000 + seconds)
+    assert lingering(Uid("p"), place, is_watched=True).lingers == want

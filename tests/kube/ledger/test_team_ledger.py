@@ -149,6 +149,7 @@ def test_the_status_is_in_gpus():
         "inFlight": 0,
         "queued": 0,
         "queuedGpus": "",
+        "lingering": "",
     }
 
 
